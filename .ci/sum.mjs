@@ -69,7 +69,8 @@ if (told.length > 0) console.log('== what failed');
 for (const [index, failure] of told.slice(0, NAMED_MAX).entries()) {
   console.log(index < SHOWN_MAX ? failure : failure.split('\n', 1)[0]);
 }
-if (told.length > NAMED_MAX) console.log(`… and ${told.length - NAMED_MAX} more`);
+if (told.length > NAMED_MAX)
+  console.log(`… and ${told.length - NAMED_MAX} more`);
 console.log(`${passed} passed, ${failed} failed`);
 process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
 

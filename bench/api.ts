@@ -42,7 +42,10 @@ interface Times {
 }
 
 /** The times of one call, in milliseconds. */
-async function timesOf(calls: number, work: () => Promise<unknown>): Promise<Times> {
+async function timesOf(
+  calls: number,
+  work: () => Promise<unknown>,
+): Promise<Times> {
   const times: number[] = [];
   for (let call = 0; call < calls; call += 1) {
     const startMs = performance.now();
@@ -50,7 +53,10 @@ async function timesOf(calls: number, work: () => Promise<unknown>): Promise<Tim
     times.push(performance.now() - startMs);
   }
   const sorted = times.toSorted((a, b) => a - b);
-  return { p50: median(times), p10: sorted[Math.floor(calls / 10)] ?? Number.NaN };
+  return {
+    p50: median(times),
+    p10: sorted[Math.floor(calls / 10)] ?? Number.NaN,
+  };
 }
 
 /** What a sync of a million parties leaves. */
@@ -142,7 +148,10 @@ async function benchPages(): Promise<void> {
   );
   say('the same from the nine-hundredth on', p50(found.deep));
   say('nine-hundredth / first', ratio(found.deep, found.first), '0.80 to 1.20');
-  say('one pg query and JSON.stringify, p50, from the first on', p50(found.bareFirst));
+  say(
+    'one pg query and JSON.stringify, p50, from the first on',
+    p50(found.bareFirst),
+  );
   say('the same from the nine-hundredth on', p50(found.bareDeep));
   say(
     'pages/s: mirror / bare, from the first on',
@@ -175,7 +184,8 @@ async function cursorOfPage(
 ): Promise<string> {
   using http = new CountingClient(1);
   let cursor = '';
-  for (let page = 1; page <= pages; page += 1) cursor = await http.readPage(url(cursor));
+  for (let page = 1; page <= pages; page += 1)
+    cursor = await http.readPage(url(cursor));
   return cursor;
 }
 
@@ -203,7 +213,8 @@ async function benchExport(): Promise<void> {
   await using mirror = await startServing('serve', home.env);
   using http = new CountingClient(1);
   const asks = {
-    mirror: () => http.read(`${mirror.url}/api/v2/ledgerentry/export?partyId=${partyId}`),
+    mirror: () =>
+      http.read(`${mirror.url}/api/v2/ledgerentry/export?partyId=${partyId}`),
     file: () => http.read(`${files.url}/${encodeURIComponent(largest)}`),
   };
   const rates: Record<keyof typeof asks, number[]> = { mirror: [], file: [] };
@@ -213,7 +224,9 @@ async function benchExport(): Promise<void> {
     for (const [name, ask] of Object.entries(asks)) {
       const startMs = performance.now();
       const sent = await ask();
-      rates[name as keyof typeof asks].push(sent / 1_000 / (performance.now() - startMs));
+      rates[name as keyof typeof asks].push(
+        sent / 1_000 / (performance.now() - startMs),
+      );
       bytes = Math.max(bytes, sent);
     }
   }
@@ -255,7 +268,9 @@ async function benchHour(): Promise<void> {
   using http = new CountingClient(1);
   const range = `dateRange.startTimestamp=${startMs}000000&dateRange.endTimestamp=${startMs + hourMs}000000`;
   const ask = (): Promise<number> =>
-    http.read(`${mirror.url}/api/v2/ledgerentry/export?partyId=${partyId}&${range}`);
+    http.read(
+      `${mirror.url}/api/v2/ledgerentry/export?partyId=${partyId}&${range}`,
+    );
   const bytes = await ask();
   const scanned = await timesOf(ROUNDS, ask);
   await client.end();
@@ -266,7 +281,10 @@ async function benchHour(): Promise<void> {
 }
 
 async function benchNight(): Promise<void> {
-  await using sandbox = await startScript('serve-sandbox.ts', [`${NIGHT_PARTIES}`, '0']);
+  await using sandbox = await startScript('serve-sandbox.ts', [
+    `${NIGHT_PARTIES}`,
+    '0',
+  ]);
   const home = await openHome(connectionString, folder, 'bench_night');
   const env = { ...home.env, SOURCE_URL: sandbox.url, SOURCE_RATE: '100000' };
   await using mirror = await startServing('up', env);
@@ -292,13 +310,18 @@ async function benchNight(): Promise<void> {
   ) {
     // Each comes first in turn: a night finds what the one before it left.
     const order =
-      pair % 2 === 0 ? (['alone', 'read'] as const) : (['read', 'alone'] as const);
+      pair % 2 === 0
+        ? (['alone', 'read'] as const)
+        : (['read', 'alone'] as const);
     for (const name of order) took[name].push(await nights[name]());
   }
   const pairs = took.read.map(
     (seconds, pair) => seconds / (took.alone[pair] ?? Number.NaN),
   );
-  say(`a night over ${NIGHT_PARTIES} parties`, `${median(took.alone).toFixed(1)} s`);
+  say(
+    `a night over ${NIGHT_PARTIES} parties`,
+    `${median(took.alone).toFixed(1)} s`,
+  );
   say(
     `the same while ${READERS} connections read (${pages} pages in all)`,
     `${median(took.read).toFixed(1)} s`,
@@ -320,13 +343,15 @@ async function readAll(url: string, signal: AbortSignal): Promise<number> {
   const path = `${url}/api/v2/parties?pagination.first=${PAGE_ROWS}`;
   await Promise.all(
     Array.from({ length: READERS }, async (_, reader) => {
-      await sleep((reader * READ_EVERY_MS) / READERS, undefined, { signal }).catch(
-        () => undefined,
-      );
+      await sleep((reader * READ_EVERY_MS) / READERS, undefined, {
+        signal,
+      }).catch(() => undefined);
       while (!signal.aborted) {
         await http.read(path);
         pages += 1;
-        await sleep(READ_EVERY_MS, undefined, { signal }).catch(() => undefined);
+        await sleep(READ_EVERY_MS, undefined, { signal }).catch(
+          () => undefined,
+        );
       }
     }),
   );

@@ -3,7 +3,12 @@
  * a sandbox's, loaded as ever; the other forms are scratch tables beside them, with the same indexes.
  */
 import { Client } from 'pg';
-import { openHome, runCommand, startScript, whaleOf } from './world/api-world.ts';
+import {
+  openHome,
+  runCommand,
+  startScript,
+  whaleOf,
+} from './world/api-world.ts';
 import { median, openScratch, say } from './world/scratch-world.ts';
 
 const ENTRIES = process.argv.includes('--quick') ? 50_000 : 400_000;
@@ -31,14 +36,22 @@ const OTHERS = [
 ] as const;
 
 /** Never null. */
-const ALWAYS: ReadonlySet<string> = new Set(['party_id', 'asset_id', 'transfer_type']);
+const ALWAYS: ReadonlySet<string> = new Set([
+  'party_id',
+  'asset_id',
+  'transfer_type',
+]);
 
 await using stack = new AsyncDisposableStack();
 const { folder, connectionString } = await openScratch(stack);
 const home = await openHome(connectionString, folder, 'bench_bytes');
 let partyId = '';
 {
-  await using sandbox = await startScript('serve-sandbox.ts', ['20', '0', `${ENTRIES}`]);
+  await using sandbox = await startScript('serve-sandbox.ts', [
+    '20',
+    '0',
+    `${ENTRIES}`,
+  ]);
   const env = { ...home.env, SOURCE_URL: sandbox.url, SOURCE_RATE: '100000' };
   partyId = await whaleOf(sandbox.url);
   await runCommand(['export', '--party', partyId], env);
@@ -49,8 +62,13 @@ stack.defer(() => client.end());
 await client.query('create schema scratch');
 
 /** A table of all entries whose ids and types are what the expressions say, with the indexes that entries have. */
-async function buildForm(name: string, write: (column: string) => string): Promise<void> {
-  const columns = [...IDS, ...TYPES].map((column) => `${write(column)} as ${column}`);
+async function buildForm(
+  name: string,
+  write: (column: string) => string,
+): Promise<void> {
+  const columns = [...IDS, ...TYPES].map(
+    (column) => `${write(column)} as ${column}`,
+  );
   await client.query(
     `create table scratch.${name} as select vega_time, ${[...columns, ...OTHERS].join(', ')} from mirror.ledger_entries`,
   );
@@ -80,7 +98,8 @@ async function tell(what: string, table: string, view: string): Promise<void> {
   const { rows: counted } = await client.query<{ count: string }>(
     `select count(*) from ${table}`,
   );
-  const each = (bytes = 0): number => Math.round(bytes / Number(counted[0]?.count));
+  const each = (bytes = 0): number =>
+    Math.round(bytes / Number(counted[0]?.count));
   const { heap, indexes } = rows[0] ?? { heap: 0, indexes: 0 };
   const hour = await timeOf(
     `select * from ${view} where party_id = '${partyId}' order by vega_time desc limit 1000`,
@@ -95,7 +114,11 @@ async function tell(what: string, table: string, view: string): Promise<void> {
 }
 
 await client.query('vacuum analyze mirror.ledger_entries');
-await tell('as it is: ids as text', 'mirror.ledger_entries', 'mirror.ledger_entries');
+await tell(
+  'as it is: ids as text',
+  'mirror.ledger_entries',
+  'mirror.ledger_entries',
+);
 
 const HEX = `'^([0-9a-f]{2})+$'`;
 await buildForm('as_text', (column) => column);
@@ -114,7 +137,11 @@ const texts = [...IDS, ...TYPES].map((column) =>
 await client.query(
   `create view scratch.as_bytes_view as select vega_time, ${[...texts, ...OTHERS].join(', ')} from scratch.as_bytes`,
 );
-await tell('ids as bytea below a view', 'scratch.as_bytes', 'scratch.as_bytes_view');
+await tell(
+  'ids as bytea below a view',
+  'scratch.as_bytes',
+  'scratch.as_bytes_view',
+);
 
 await client.query(
   'create table scratch.names (id int generated always as identity primary key, name text unique)',
@@ -128,7 +155,9 @@ await buildForm(
   'by_number',
   (column) => `(select id from scratch.names where name = ${column})`,
 );
-const named = [...IDS, ...TYPES].map((column) => `${column}_n.name as ${column}`);
+const named = [...IDS, ...TYPES].map(
+  (column) => `${column}_n.name as ${column}`,
+);
 const joins = [...IDS, ...TYPES].map(
   (column) =>
     `${ALWAYS.has(column) ? '' : 'left '}join scratch.names ${column}_n on ${column}_n.id = e.${column}`,

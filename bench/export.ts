@@ -46,7 +46,8 @@ const CASES: readonly Case[] = [
     name: 'messages, stored plain, against `curl | jq -rj .result.data | base64 -d`',
     form: 'messages',
     compression: 'none',
-    tool: (url, out) => `curl -s ${url} | jq -rj .result.data | base64 -d > ${out}`,
+    tool: (url, out) =>
+      `curl -s ${url} | jq -rj .result.data | base64 -d > ${out}`,
     wanted: 'at least 2, aim 4',
   },
   {
@@ -89,14 +90,17 @@ function script(name: string, args: readonly string[] = []): ChildProcess {
 }
 
 await using stack = new AsyncDisposableStack();
-const { folder, connectionString, warehouse } = await openScratchWarehouse(stack);
+const { folder, connectionString, warehouse } =
+  await openScratchWarehouse(stack);
 const server = script('export/server.ts');
 stack.defer(async () => {
   server.stdin?.end();
   await once(server, 'exit');
 });
 if (server.stdout === null) throw new Error('no output');
-const address = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
+const address = createInterface({ input: server.stdout })[
+  Symbol.asyncIterator
+]();
 const { value: url } = await address.next();
 
 async function exported(
@@ -144,17 +148,23 @@ for (const [
   const ratios: number[] = [];
   const toolRates: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
-    const toolSeconds = await tool(command(`${String(url)}/${form}/${megabytes}`, out));
+    const toolSeconds = await tool(
+      command(`${String(url)}/${form}/${megabytes}`, out),
+    );
     await rm(out, { force: true });
     const run = await exported(form, compression, megabytes);
-    if (run.verdict !== 'complete') throw new Error(`the export ended ${run.verdict}`);
+    if (run.verdict !== 'complete')
+      throw new Error(`the export ended ${run.verdict}`);
     runs.push(run);
     toolRates.push(megabytes / toolSeconds);
     ratios.push(toolSeconds / run.seconds);
   }
   say(`${name}: ratio`, median(ratios).toFixed(2), wanted);
   const rate = median(runs.map((run) => run.bytes / 1e6 / run.seconds));
-  say(`${name}: MB/s`, `${rate.toFixed(0)}, the tool ${median(toolRates).toFixed(0)}`);
+  say(
+    `${name}: MB/s`,
+    `${rate.toFixed(0)}, the tool ${median(toolRates).toFixed(0)}`,
+  );
   say(
     `${name}: peak memory`,
     `${median(runs.map((run) => run.peakMb)).toFixed(0)} MB`,

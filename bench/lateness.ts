@@ -6,7 +6,10 @@
 import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/logging/log.ts';
-import { planNightly, readLateness } from '../src/runs/store/nightly/nightly-plan.ts';
+import {
+  planNightly,
+  readLateness,
+} from '../src/runs/store/nightly/nightly-plan.ts';
 import { fraction, noise } from '../src/sandbox/network/seeded.ts';
 import { givenNumbers, openFolder, say } from './world/scratch-world.ts';
 
@@ -50,7 +53,12 @@ function makeParties(): Party[] {
   return Array.from({ length: PARTIES }, (_, index) => {
     const percent = (index * 100) / PARTIES;
     const kind = kindAt(percent);
-    return { partyId: `${kind.kind}-${index}`, kind, unknown: [], isAsked: false };
+    return {
+      partyId: `${kind.kind}-${index}`,
+      kind,
+      unknown: [],
+      isAsked: false,
+    };
   });
 }
 
@@ -61,7 +69,10 @@ async function age(app: App): Promise<void> {
   );
 }
 
-async function askNight(app: App, capacity: number): Promise<readonly string[]> {
+async function askNight(
+  app: App,
+  capacity: number,
+): Promise<readonly string[]> {
   const { db, runs, nightly } = app.jobs;
   const { runId } = await runs.create({ kind: 'nightly', subject: 'bench' });
   await planNightly(db, {
@@ -82,7 +93,9 @@ async function settleNight(
   runId: string,
   partyIds: readonly string[],
 ): Promise<readonly string[]> {
-  const rows = partyIds.map((partyId) => parties.get(partyId)?.unknown.length ?? 0);
+  const rows = partyIds.map(
+    (partyId) => parties.get(partyId)?.unknown.length ?? 0,
+  );
   await app.warehouse.pool.query(
     `insert into mirror.exports (party_id, last_asked_at, last_entry_at)
      select party_id, clock_timestamp(), case when rows > 0 then clock_timestamp() end
@@ -105,7 +118,12 @@ async function settleNight(
 }
 
 async function simulateYear(app: App, capacity: number): Promise<Year> {
-  const year: Year = { delays: new Map(), firstPassNights: undefined, asked: 0, late: 0 };
+  const year: Year = {
+    delays: new Map(),
+    firstPassNights: undefined,
+    asked: 0,
+    late: 0,
+  };
   for (let night = 1; night <= NIGHTS; night += 1) {
     for (const [index, party] of [...parties.values()].entries())
       if (fraction(noise(SEED, night, index)) * 100 < party.kind.nights)
@@ -125,7 +143,11 @@ async function simulateYear(app: App, capacity: number): Promise<Year> {
 }
 
 /** What the first pass brings is history: only later entries can be late. */
-function know(partyId: string, night: number, { delays, firstPassNights }: Year): void {
+function know(
+  partyId: string,
+  night: number,
+  { delays, firstPassNights }: Year,
+): void {
   const party = parties.get(partyId);
   if (party === undefined) return;
   const known = delays.get(party.kind.kind) ?? [];
@@ -138,7 +160,9 @@ function know(partyId: string, night: number, { delays, firstPassNights }: Year)
 
 function delaysOf(year: Year): string {
   return KINDS.map(({ kind }) => {
-    const delays = (year.delays.get(kind) ?? []).toSorted((one, other) => one - other);
+    const delays = (year.delays.get(kind) ?? []).toSorted(
+      (one, other) => one - other,
+    );
     if (delays.length === 0) return `${kind} none`;
     const mean = delays.reduce((sum, delay) => sum + delay, 0) / delays.length;
     return `${kind} ${mean.toFixed(1)} (worst ${delays.at(-1)})`;

@@ -43,18 +43,31 @@ async function compare(latencyMs: number, wanted: string): Promise<void> {
   for (let round = 0; round < ROUNDS; round += 1) {
     fetched.push(await rate(() => fetchOnly(source)));
     await emptyMirror(warehouse);
-    synced.push(await rate(async () => (await syncParties(source, warehouse)).rows));
+    synced.push(
+      await rate(async () => (await syncParties(source, warehouse)).rows),
+    );
   }
   const name = `${PARTIES} parties, ${latencyMs} ms latency`;
-  say(`${name}: one-way loop that only fetches`, `${Math.round(median(fetched))} rows/s`);
+  say(
+    `${name}: one-way loop that only fetches`,
+    `${Math.round(median(fetched))} rows/s`,
+  );
   say(`${name}: sync`, `${Math.round(median(synced))} rows/s`);
-  const ratios = synced.map((value, round) => value / (fetched[round] ?? Number.NaN));
+  const ratios = synced.map(
+    (value, round) => value / (fetched[round] ?? Number.NaN),
+  );
   say(`${name}: sync / loop`, median(ratios).toFixed(2), wanted);
   if (latencyMs > 0) return;
   await emptyMirror(warehouse);
-  const single = await rate(() => fetchAndInsert(source, warehouse, ROW_BY_ROW_ROWS));
+  const single = await rate(() =>
+    fetchAndInsert(source, warehouse, ROW_BY_ROW_ROWS),
+  );
   say(`${name}: loop that inserts row by row`, `${Math.round(single)} rows/s`);
-  say(`${name}: sync / row by row`, (median(synced) / single).toFixed(1), 'at least 10');
+  say(
+    `${name}: sync / row by row`,
+    (median(synced) / single).toFixed(1),
+    'at least 10',
+  );
 }
 
 async function many(): Promise<void> {
@@ -79,7 +92,10 @@ async function many(): Promise<void> {
     rowsPerSecond: number;
     lastToFirst: number;
   };
-  say(`${MANY_PARTIES} parties: sync`, `${Math.round(worker.rowsPerSecond)} rows/s`);
+  say(
+    `${MANY_PARTIES} parties: sync`,
+    `${Math.round(worker.rowsPerSecond)} rows/s`,
+  );
   say(
     `${MANY_PARTIES} parties: peak memory of the worker`,
     `${worker.peakMb.toFixed(0)} MB`,
@@ -93,7 +109,9 @@ async function many(): Promise<void> {
   await using source = openLists(sandbox.url);
   await warehouse.pool.query('vacuum analyze mirror.parties');
   // A page of new rows, and not one more.
-  await sandbox.advance(Math.floor((7 * 86_400_000 * (PAGE_ROWS - 1)) / MANY_PARTIES));
+  await sandbox.advance(
+    Math.floor((7 * 86_400_000 * (PAGE_ROWS - 1)) / MANY_PARTIES),
+  );
   const startMs = performance.now();
   const increment = await syncParties(source, warehouse);
   const took = `${increment.requests} requests, ${Math.round(performance.now() - startMs)} ms`;
@@ -109,7 +127,9 @@ async function politely(): Promise<void> {
   await using sandbox = await startSource(rows, 0);
   await using source = openLists(sandbox.url, 10);
   await emptyMirror(warehouse);
-  const value = await rate(async () => (await syncParties(source, warehouse)).rows);
+  const value = await rate(
+    async () => (await syncParties(source, warehouse)).rows,
+  );
   say(
     `${rows} parties at the default rate of 10 requests/s: sync`,
     `${Math.round(value)} rows/s`,

@@ -48,15 +48,24 @@ async function seconds(measured: () => Promise<unknown>): Promise<number> {
 }
 
 await using stack = new AsyncDisposableStack();
-const { folder, connectionString, warehouse } = await openScratchWarehouse(stack);
+const { folder, connectionString, warehouse } =
+  await openScratchWarehouse(stack);
 const { pool } = warehouse;
 const objectsDir = join(folder, 'objects');
 const canonicalPath = join(folder, 'canonical.copy');
 
 async function work(stage: 'load' | 'lake' | 'both'): Promise<Worked> {
   const script = fileURLToPath(new URL('load/worker.ts', import.meta.url));
-  const args = [script, stage, connectionString, objectsDir, join(folder, 'scratch')];
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const args = [
+    script,
+    stage,
+    connectionString,
+    objectsDir,
+    join(folder, 'scratch'),
+  ];
+  const child = spawn(process.execPath, args, {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   let output = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     output += text;
@@ -77,7 +86,10 @@ async function rawCopy(): Promise<void> {
     const copy = client.query(
       copyFrom(`copy mirror.ledger_entries (${COLUMNS}) from stdin`),
     );
-    await pipeline(createReadStream(canonicalPath, { highWaterMark: 2 ** 18 }), copy);
+    await pipeline(
+      createReadStream(canonicalPath, { highWaterMark: 2 ** 18 }),
+      copy,
+    );
   } finally {
     client.release();
   }
@@ -170,7 +182,9 @@ async function parquet(keys: readonly string[]): Promise<void> {
     const before = process.cpuUsage();
     alone.push(await seconds(() => duckDbAlone(keys)));
     const { user, system } = process.cpuUsage(before);
-    cpuRatios.push((user + system) / 1e6 / (worked.cpuSeconds - load.cpuSeconds));
+    cpuRatios.push(
+      (user + system) / 1e6 / (worked.cpuSeconds - load.cpuSeconds),
+    );
     await emptyTable();
     raw.push(await seconds(rawCopy));
   }
@@ -184,7 +198,10 @@ async function parquet(keys: readonly string[]): Promise<void> {
   );
   const shown = (values: readonly number[]): string =>
     `${median(values).toFixed(2)} (${values.map((value) => value.toFixed(2)).join(', ')})`;
-  say(`${ROWS} entries, load and lake`, `${Math.round(ROWS / median(both))} rows/s`);
+  say(
+    `${ROWS} entries, load and lake`,
+    `${Math.round(ROWS / median(both))} rows/s`,
+  );
   say(
     'the same objects to Parquet by DuckDB alone',
     `${Math.round(ROWS / median(alone))} rows/s`,
@@ -211,8 +228,13 @@ async function questions(): Promise<void> {
   const scratchDir = join(folder, 'scratch');
   const bench = new BenchWarehouse(join(folder, 'sent'));
   const built = await makeLake(bench, objects, scratchDir, LAKE_ROWS);
-  const buildSeconds = built.reduce((sum, { seconds: value }) => sum + value, 0);
-  const ratios = built.map(({ seconds: ours, aloneSeconds }) => aloneSeconds / ours);
+  const buildSeconds = built.reduce(
+    (sum, { seconds: value }) => sum + value,
+    0,
+  );
+  const ratios = built.map(
+    ({ seconds: ours, aloneSeconds }) => aloneSeconds / ours,
+  );
   say(
     `${LAKE_ROWS} entries into the lake, from rows that the warehouse sent`,
     `${Math.round(LAKE_ROWS / buildSeconds)} rows/s`,
@@ -241,9 +263,15 @@ async function questions(): Promise<void> {
   );
 }
 
-const isChosen = (part: string): boolean => chosen.length === 0 || chosen.includes(part);
+const isChosen = (part: string): boolean =>
+  chosen.length === 0 || chosen.includes(part);
 if (isChosen('copy') || isChosen('lake')) {
-  const published = await publishLedger(pool, openFileStore(objectsDir), ROWS, SEGMENTS);
+  const published = await publishLedger(
+    pool,
+    openFileStore(objectsDir),
+    ROWS,
+    SEGMENTS,
+  );
   if (isChosen('copy')) await loading();
   if (isChosen('lake')) await parquet(published.keys);
 }

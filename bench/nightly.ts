@@ -22,7 +22,12 @@ import { farSchedule } from '../test/support/far-schedule.ts';
 import { chooseRedis } from '../test/support/servers/redis-binary.ts';
 import { RedisProcess } from '../test/support/servers/redis-process.ts';
 import { startSource } from './world/lists-bench.ts';
-import { givenNumbers, openFolder, say, sayLoad } from './world/scratch-world.ts';
+import {
+  givenNumbers,
+  openFolder,
+  say,
+  sayLoad,
+} from './world/scratch-world.ts';
 
 /** `--workers=4`: processes that export; `--latency=20`: milliseconds of each answer; `--exports=16`: at once, over all. */
 const { values: flags } = parseArgs({
@@ -58,8 +63,14 @@ type Measured = Record<(typeof COUNTS)[number], number> & {
   readonly cpuSeconds: number;
 };
 
-async function night(app: App, settings: { exportsMax?: number } = {}): Promise<Run> {
-  const { runId } = await app.jobs.runs.create({ kind: 'nightly', subject: 'bench' });
+async function night(
+  app: App,
+  settings: { exportsMax?: number } = {},
+): Promise<Run> {
+  const { runId } = await app.jobs.runs.create({
+    kind: 'nightly',
+    subject: 'bench',
+  });
   const jobs = { ...app.jobs, nightlyExportsMax: settings.exportsMax };
   current = jobs;
   const created = await app.jobs.runs.get(runId);
@@ -74,7 +85,9 @@ async function night(app: App, settings: { exportsMax?: number } = {}): Promise<
 let current: App['jobs'] | undefined;
 
 async function redisCommands(redis: Redis | undefined): Promise<number> {
-  const found = /total_commands_processed:(\d+)/.exec((await redis?.info('stats')) ?? '');
+  const found = /total_commands_processed:(\d+)/.exec(
+    (await redis?.info('stats')) ?? '',
+  );
   return Number(found?.[1] ?? 0);
 }
 
@@ -135,7 +148,8 @@ function tell(what: string, parties: number, cost: Measured): void {
     'at least 150 exports/s',
   );
   const each = COUNTS.map(
-    (name) => `${(cost[name] / Math.max(1, exports.parties)).toFixed(2)} ${name}`,
+    (name) =>
+      `${(cost[name] / Math.max(1, exports.parties)).toFixed(2)} ${name}`,
   );
   say(
     `${what} of ${parties}, for each party asked`,
@@ -218,7 +232,9 @@ async function startWorker(
   });
   const ended = once(child, 'exit');
   for (;;) {
-    const { rowCount } = await warehouse.pool.query('select from mirror.workers');
+    const { rowCount } = await warehouse.pool.query(
+      'select from mirror.workers',
+    );
     if ((rowCount ?? 0) >= others) break;
     if (child.exitCode !== null) throw new Error('a worker did not start');
     await sleep(LOOK_MS);
@@ -247,7 +263,9 @@ async function nightsOf(
   // Whichever process begins the night bounds it; the others know of no bound.
   if (WORKERS > 1) return [first, second];
   await advance();
-  const capped = await measured(app, redis, () => night(app, { exportsMax: CAPPED }));
+  const capped = await measured(app, redis, () =>
+    night(app, { exportsMax: CAPPED }),
+  );
   const exports = capped.run.evidence['exports'] as {
     secondsPerExport?: number;
     parties: number;
@@ -264,8 +282,11 @@ async function nightsOf(
 sayLoad('before');
 await using servers = new AsyncDisposableStack();
 const command = await chooseRedis();
-const redis = command.isReal ? servers.use(await RedisProcess.start(command)) : undefined;
-if (redis === undefined) say('queues', 'in Postgres: no redis-server on this machine');
+const redis = command.isReal
+  ? servers.use(await RedisProcess.start(command))
+  : undefined;
+if (redis === undefined)
+  say('queues', 'in Postgres: no redis-server on this machine');
 const results: (readonly Measured[])[] = [];
 for (const size of SIZES) results.push(await nightsOf(size, redis?.url));
 const small = results[0];
@@ -275,7 +296,8 @@ if (small !== undefined && large !== undefined && growth > 0) {
   for (const [index, name] of ['first nights', 'second nights'].entries()) {
     const exponents = COUNTS.map((count) => {
       const exponent =
-        Math.log((large[index]?.[count] ?? 0) / (small[index]?.[count] ?? 1)) / growth;
+        Math.log((large[index]?.[count] ?? 0) / (small[index]?.[count] ?? 1)) /
+        growth;
       return `${count} ${exponent.toFixed(2)}`;
     });
     say(

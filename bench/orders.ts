@@ -10,7 +10,12 @@ import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/logging/log.ts';
 import { addIdleLedgers } from '../test/support/mirror-arrange.ts';
 import { startSource } from './world/lists-bench.ts';
-import { givenNumbers, openFolder, say, sayLoad } from './world/scratch-world.ts';
+import {
+  givenNumbers,
+  openFolder,
+  say,
+  sayLoad,
+} from './world/scratch-world.ts';
 
 const [PARTIES = 100_000, RATE = 10] = givenNumbers();
 const ORDERS = 1_000;
@@ -32,7 +37,11 @@ const env = {
 };
 const config = readConfig({ env, cwd: dataDir });
 const app = stack.use(
-  await openApp({ config, log: createLog('warn'), signal: new AbortController().signal }),
+  await openApp({
+    config,
+    log: createLog('warn'),
+    signal: new AbortController().signal,
+  }),
 );
 await addIdleLedgers(
   app.warehouse.pool,

@@ -72,7 +72,9 @@ async function read(path: string): Promise<number> {
   const startMs = performance.now();
   const response = await fetch(`${mirror.url}${path}`);
   if (response.status !== 200)
-    throw new Error(`${path} answered ${response.status}: ${await response.text()}`);
+    throw new Error(
+      `${path} answered ${response.status}: ${await response.text()}`,
+    );
   if (path === '/console/events') {
     const reader = response.body?.getReader();
     await reader?.read();
@@ -88,7 +90,8 @@ const times = new Map<string, number[]>(PAGES.map((path) => [path, []]));
 for (let round = 0; round < ROUNDS; round += 1) {
   for (const path of PAGES) {
     // What shares its reading with another is asked by itself.
-    if (path === '/console/events' || path === '/metrics') await sleep(PAUSE_MS);
+    if (path === '/console/events' || path === '/metrics')
+      await sleep(PAUSE_MS);
     times.get(path)?.push(await read(path));
   }
   await sleep(PAUSE_MS);

@@ -15,7 +15,11 @@ import { startSource } from './world/lists-bench.ts';
 import { type Fault, FAULTS, startFaulty } from './peers/faults.ts';
 import { median, openScratch } from './world/scratch-world.ts';
 
-const PACKAGES = ['dlt[postgres,parquet]==1.31.0', 'duckdb==1.5.5', 'singer-sdk==0.54.9'];
+const PACKAGES = [
+  'dlt[postgres,parquet]==1.31.0',
+  'duckdb==1.5.5',
+  'singer-sdk==0.54.9',
+];
 const isQuick = process.argv.includes('--quick');
 const PARTIES = isQuick ? 50_000 : 200_000;
 const FAULTY_PARTIES = 20_000;
@@ -36,7 +40,9 @@ await using stack = new AsyncDisposableStack();
 const { folder, connectionString } = await openScratch(stack);
 const venv = await openVenv('peers', PACKAGES);
 if ('missing' in venv)
-  process.stdout.write(`not run: the peers cannot be installed: ${venv.missing}\n`);
+  process.stdout.write(
+    `not run: the peers cannot be installed: ${venv.missing}\n`,
+  );
 const python = 'bin' in venv ? join(venv.bin, 'python') : undefined;
 const admin = stack.use(
   openWarehouse({ url: connectionString, onIdleError: () => undefined }),
@@ -62,7 +68,10 @@ print(f"peak {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss} code {code
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     said += text;
   });
-  const limit = setTimeout(() => process.kill(-(child.pid ?? 0), 'SIGKILL'), ENDLESS_MS);
+  const limit = setTimeout(
+    () => process.kill(-(child.pid ?? 0), 'SIGKILL'),
+    ENDLESS_MS,
+  );
   await once(child, 'close');
   clearTimeout(limit);
   const seconds = (performance.now() - startMs) / 1000;
@@ -110,7 +119,10 @@ const LISTS: Readonly<Record<string, (url: string) => Promise<Ended>>> = {
       'select count(*)::text as count from mirror.parties',
     );
     const [, verdict] = /"verdict":\s*"(\w+)"/.exec(ended.said) ?? [];
-    return { ...ended, said: `rows ${rows[0]?.count}, ${verdict ?? 'no verdict'}` };
+    return {
+      ...ended,
+      said: `rows ${rows[0]?.count}, ${verdict ?? 'no verdict'}`,
+    };
   },
   'dlt → Postgres': async (url) => {
     const at = await fresh('dlt');
@@ -126,7 +138,10 @@ async function emptyDatabase(): Promise<string> {
   await admin.pool.query(`create database peers_${databases}`);
   const url = new URL(connectionString);
   url.pathname = `/peers_${databases}`;
-  await using warehouse = openWarehouse({ url: url.href, onIdleError: () => undefined });
+  await using warehouse = openWarehouse({
+    url: url.href,
+    onIdleError: () => undefined,
+  });
   await migrate(warehouse.db);
   return url.href;
 }
@@ -161,7 +176,9 @@ async function inTurns(
   const [[, first = []] = []] = results;
   for (const [name, ended] of results) {
     const ratio = median(
-      ended.map(({ seconds }, round) => seconds / (first[round]?.seconds ?? Number.NaN)),
+      ended.map(
+        ({ seconds }, round) => seconds / (first[round]?.seconds ?? Number.NaN),
+      ),
     );
     const last = ended.at(-1);
     row(
@@ -188,21 +205,36 @@ const runners = Object.entries(LISTS).filter(
 );
 {
   await using source = await startSource(PARTIES, 0);
-  head(`${PARTIES} parties, start-up included`, 'seconds', '÷ ours', 'memory', 'result');
+  head(
+    `${PARTIES} parties, start-up included`,
+    'seconds',
+    '÷ ours',
+    'memory',
+    'result',
+  );
   await inTurns(
-    Object.fromEntries(runners.map(([name, run]) => [name, () => run(source.url.href)])),
+    Object.fromEntries(
+      runners.map(([name, run]) => [name, () => run(source.url.href)]),
+    ),
   );
 }
 {
   await using source = await startSource(FAULTY_PARTIES, 0);
   head(`${FAULTY_PARTIES} parties, page 5`, ...runners.map(([name]) => name));
-  for (const fault of FAULTS) row(fault, ...(await withFault(source.url, fault)));
+  for (const fault of FAULTS)
+    row(fault, ...(await withFault(source.url, fault)));
 }
 if (python !== undefined) {
-  const server = spawn(process.execPath, [join(ROOT, 'bench/export/server.ts')], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-  });
-  const lines = createInterface({ input: server.stdout })[Symbol.asyncIterator]();
+  const server = spawn(
+    process.execPath,
+    [join(ROOT, 'bench/export/server.ts')],
+    {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    },
+  );
+  const lines = createInterface({ input: server.stdout })[
+    Symbol.asyncIterator
+  ]();
   const { value: base } = await lines.next();
   const url = `${String(base)}/csv/${MEGABYTES}`;
   head(

@@ -12,7 +12,12 @@ import {
   passNight,
   startBusyNetwork,
 } from '../test/support/measure/simulated-nights.ts';
-import { givenNumbers, openFolder, say, sayLoad } from './world/scratch-world.ts';
+import {
+  givenNumbers,
+  openFolder,
+  say,
+  sayLoad,
+} from './world/scratch-world.ts';
 
 const [PARTIES = 50, NIGHTS = 365, DAYS = 1] = givenNumbers();
 const SEGMENTS_A_YEAR_MAX = 12;
@@ -32,7 +37,9 @@ const env = {
   SCHEDULE: farSchedule(),
 };
 const config = readConfig({ env, cwd: dataDir });
-const app = stack.use(await openApp({ config, log: createLog('warn'), signal }));
+const app = stack.use(
+  await openApp({ config, log: createLog('warn'), signal }),
+);
 await app.jobWorker.startAndRegister();
 
 async function countObjects(): Promise<ReadonlyMap<string, number>> {
@@ -56,13 +63,20 @@ const verdicts = new Map<string, number>();
 let merged = 0;
 for (let night = 1; night <= NIGHTS; night += 1) {
   const run = await passNight(app, sandbox, DAYS);
-  verdicts.set(String(run.verdict), (verdicts.get(String(run.verdict)) ?? 0) + 1);
+  verdicts.set(
+    String(run.verdict),
+    (verdicts.get(String(run.verdict)) ?? 0) + 1,
+  );
   merged += Number(
-    (run.evidence['merged'] as { segments?: string } | undefined)?.segments ?? 0,
+    (run.evidence['merged'] as { segments?: string } | undefined)?.segments ??
+      0,
   );
   const isMonthOver = (night * DAYS) % MONTH_DAYS < DAYS;
   if (!isMonthOver && night !== NIGHTS) continue;
-  const counts = new Map([...(await countRows(app)), ...(await countObjects())]);
+  const counts = new Map([
+    ...(await countRows(app)),
+    ...(await countObjects()),
+  ]);
   columns.push({ month: `day ${night * DAYS}`, counts });
   const tookSeconds = ((performance.now() - startedMs) / 1_000).toFixed(0);
   process.stderr.write(
@@ -86,12 +100,16 @@ say(
   String(Math.max(...kept.map(({ segments }) => segments))),
   `at most ${SEGMENTS_A_YEAR_MAX}, and the days of the month that goes on`,
 );
-say('objects, table and lake compared by their sums', verify.verdict, 'complete');
+say(
+  'objects, table and lake compared by their sums',
+  verify.verdict,
+  'complete',
+);
 sayLoad('after');
 
-const names = [...new Set(columns.flatMap(({ counts }) => [...counts.keys()]))].filter(
-  (name) => columns.some(({ counts }) => (counts.get(name) ?? 0) > 0),
-);
+const names = [
+  ...new Set(columns.flatMap(({ counts }) => [...counts.keys()])),
+].filter((name) => columns.some(({ counts }) => (counts.get(name) ?? 0) > 0));
 const line = (...cells: readonly unknown[]): void => {
   process.stdout.write(`| ${cells.join(' | ')} |\n`);
 };

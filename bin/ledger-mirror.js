@@ -31,7 +31,9 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const packaged = join(root, 'dist', 'src', 'main.js');
 const isCheckout = existsSync(join(root, 'src', 'main.ts'));
 const platform = `${process.platform}-${process.arch}`;
-const remedy = isCheckout ? "run 'npm ci' in the checkout" : 'install the package again';
+const remedy = isCheckout
+  ? "run 'npm ci' in the checkout"
+  : 'install the package again';
 
 if (!PLATFORMS.includes(platform)) {
   refuse(
@@ -112,14 +114,21 @@ function startWithNewerNode() {
   }
   const child = spawn(
     node,
-    [SMALL_YOUNG_HEAP, ...process.execArgv, process.argv[1], ...process.argv.slice(2)],
+    [
+      SMALL_YOUNG_HEAP,
+      ...process.execArgv,
+      process.argv[1],
+      ...process.argv.slice(2),
+    ],
     {
       stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
       env: { ...SHARED_MEMORY, ...process.env, [PARENT]: String(process.pid) },
     },
   );
   forwardSignals(child);
-  child.on('error', (error) => refuse(`Cannot start ${node}: ${error.message}`));
+  child.on('error', (error) =>
+    refuse(`Cannot start ${node}: ${error.message}`),
+  );
   child.on('exit', (code, signal) => {
     process.exitCode = signal === null ? code : 128 + constants.signals[signal];
   });
@@ -132,7 +141,8 @@ function foldersFrom(folder) {
 }
 
 function forwardSignals(child) {
-  const hasTerminal = process.stdin.isTTY || process.stdout.isTTY || process.stderr.isTTY;
+  const hasTerminal =
+    process.stdin.isTTY || process.stdout.isTTY || process.stderr.isTTY;
   for (const signal of ['SIGTERM', 'SIGUSR2', ...FROM_TERMINAL]) {
     const arrivesAnyway = hasTerminal && FROM_TERMINAL.includes(signal);
     process.on(signal, () => {

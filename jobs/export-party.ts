@@ -1,4 +1,7 @@
-/** Exports one party's ledger entries: on demand as a run of its own, at night as a part of the nightly run. */
+/**
+ * Exports one party's ledger entries: on demand as a run of its own, at night as a part
+ * of the nightly run.
+ */
 import { z } from 'zod';
 import { partyId } from '../src/ledger/json-fields.ts';
 import { exportOnDemand } from '../src/runs/export-on-demand.ts';

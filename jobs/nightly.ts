@@ -9,7 +9,10 @@ import { describeRun } from '../src/runs/run-document.ts';
 
 const payload = z.union([
   z.strictObject({ runId: z.uuid() }),
-  z.strictObject({ scheduled: z.literal(true), source: z.string().max(64).optional() }),
+  z.strictObject({
+    scheduled: z.literal(true),
+    source: z.string().max(64).optional(),
+  }),
 ]);
 
 export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {

@@ -1,4 +1,7 @@
-/** Syncs one list of the source, or audits it; AUDIT_SCHEDULE says when each list is audited. */
+/**
+ * Syncs one list of the source, or audits it; AUDIT_SCHEDULE says when each list is
+ * audited.
+ */
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { claimScheduled, SCHEDULED } from '../src/runs/nightly/schedules.ts';
@@ -10,7 +13,11 @@ const payload = z.union([
   z.strictObject({ audit: subject, source: z.string().max(64).optional() }),
 ]);
 const flag = z.boolean().default(false);
-const params = z.object({ full: flag, acceptNewNetwork: flag, acceptShrunk: flag });
+const params = z.object({
+  full: flag,
+  acceptNewNetwork: flag,
+  acceptShrunk: flag,
+});
 
 export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
   ...JOBS.sync,
@@ -19,11 +26,20 @@ export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
     const runId =
       'runId' in given
         ? given.runId
-        : await claimScheduled(SCHEDULED[given.audit], given.source, deps, context);
+        : await claimScheduled(
+            SCHEDULED[given.audit],
+            given.source,
+            deps,
+            context,
+          );
     if (runId === undefined) return;
     await workRun(runId, deps, context, (run, call) =>
       deps.stages.sync(
-        { runId, list: subject.parse(run.subject), ...params.parse(run.params) },
+        {
+          runId,
+          list: subject.parse(run.subject),
+          ...params.parse(run.params),
+        },
         call,
       ),
     );

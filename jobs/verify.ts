@@ -10,6 +10,9 @@ export const verifyJob: JobDefinition<z.infer<typeof payload>> = {
   payload,
   handle: ({ runId }, deps, context) =>
     workRun(runId, deps, context, (run, call) =>
-      deps.stages.verify({ runId, deep: run.subject === 'deep', scope: 'whole' }, call),
+      deps.stages.verify(
+        { runId, deep: run.subject === 'deep', scope: 'whole' },
+        call,
+      ),
     ),
 };

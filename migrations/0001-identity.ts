@@ -4,13 +4,15 @@ import { type Kysely, sql } from 'kysely';
 const STATEMENTS = [
   'create schema if not exists mirror',
   'create extension if not exists btree_gist',
-  // Assets as ranges of text: (,) is every asset, [a,a] is one. So a constraint can compare them.
+  // Assets as ranges of text: (,) is every asset, [a,a] is one. So a constraint can
+  // compare them.
   'create type mirror.text_range as range (subtype = text, collation = "C")',
 
-  // mirror_id is this database's own, also where a rebuild takes over the lineage of an earlier one: queues and
-  // Redis keys carry it. One mirror is of one source. publication_seq rises with each publication and tells manifests of
-  // this lineage from those that a restored database has forgotten. cursor_secret signs the cursors
-  // that the read API hands out.
+  // mirror_id is this database's own, also where a rebuild takes over the lineage of an
+  // earlier one: queues and Redis keys carry it. One mirror is of one source.
+  // publication_seq rises with each publication and tells manifests of this lineage from
+  // those that a restored database has forgotten. cursor_secret signs the cursors that
+  // the read API hands out.
   `create table mirror.identity (
     only_row boolean primary key default true check (only_row),
     mirror_id uuid not null default gen_random_uuid(),
@@ -22,7 +24,8 @@ const STATEMENTS = [
     lock_seed bigint not null default hashtextextended(gen_random_uuid()::text, 0),
     created_at timestamptz not null default clock_timestamp())`,
   'insert into mirror.identity default values',
-  // Whoever reads the views may take advisory locks, too: keys that can be guessed could stop everything.
+  // Whoever reads the views may take advisory locks, too: keys that can be guessed could
+  // stop everything.
   `create function mirror.lock_key(name text) returns bigint language sql stable as
     $$ select hashtextextended(name, lock_seed) from mirror.identity $$`,
   'revoke execute on function mirror.lock_key(text) from public',

@@ -38,14 +38,16 @@ const STATEMENTS = [
     fields jsonb not null)`,
   'create index run_logs_of_run on mirror.run_logs (run_id, line_id)',
 
-  // By which an order that is sent again is known: the name that its client gave it, and what it asked for.
+  // By which an order that is sent again is known: the name that its client gave it, and
+  // what it asked for.
   `create table mirror.run_keys (
     name text primary key,
     hash text not null,
     run_id uuid not null references mirror.runs on delete cascade,
     made_at timestamptz not null default clock_timestamp())`,
 
-  // Long-lived processes that work jobs: a command looks here before it works its job itself.
+  // Long-lived processes that work jobs: a command looks here before it works its job
+  // itself.
   `create table mirror.workers (
     worker_id uuid primary key,
     name text not null,
@@ -54,20 +56,23 @@ const STATEMENTS = [
     schedules jsonb not null default '{}',
     started_at timestamptz not null default clock_timestamp(),
     heartbeat_at timestamptz not null default clock_timestamp())`,
-  // When the schedules that are in force were set: a schedule misses nothing that was due before.
+  // When the schedules that are in force were set: a schedule misses nothing that was due
+  // before.
   `create table mirror.schedules (
     name text primary key,
     pattern text not null,
     tz text not null,
     set_at timestamptz not null default clock_timestamp())`,
-  // What nightly runs are about, as the last one was configured. Null parties: every party of the list.
-  // Null assets: the configuration names none, so that ledgers are exported with every asset.
+  // What nightly runs are about, as the last one was configured. Null parties: every
+  // party of the list. Null assets: the configuration names none, so that ledgers are
+  // exported with every asset.
   `create table mirror.nightly_scope (
     only_row boolean primary key default true check (only_row),
     party_ids text[],
     asset_ids text[])`,
   'insert into mirror.nightly_scope default values',
-  // What each run asked of the source: a row for each process that works for it, so that none waits for another.
+  // What each run asked of the source: a row for each process that works for it, so that
+  // none waits for another.
   `create table mirror.source_costs (
     run_id uuid not null references mirror.runs,
     process_id uuid not null,
@@ -78,8 +83,9 @@ const STATEMENTS = [
     bytes bigint not null,
     waited_ms bigint not null,
     primary key (run_id, process_id))`,
-  // Whose ledger a nightly run asks for lies here, not in the queue: the verdict is computed from it. A partition for
-  // each run: it has statistics of its own, and is dropped as a whole.
+  // Whose ledger a nightly run asks for lies here, not in the queue: the verdict is
+  // computed from it. A partition for each run: it has statistics of its own, and is
+  // dropped as a whole.
   `create table mirror.nightly_units (
     run_id uuid not null,
     party_id text not null,

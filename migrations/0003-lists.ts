@@ -1,12 +1,12 @@
 /**
- * Parties and checkpoints, the generations that they were read in, and what speaks against them. Runs are named and
- * not referenced: they are history, and are cleared.
+ * Parties and checkpoints, the generations that they were read in, and what speaks
+ * against them. Runs are named and not referenced: they are history, and are cleared.
  */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
-  // pos is the place in the source's order, oldest lowest; gaps mean nothing. What was listed without a place
-  // (`network`, a party that was looked up) has none.
+  // pos is the place in the source's order, oldest lowest; gaps mean nothing. What was
+  // listed without a place (`network`, a party that was looked up) has none.
   `create table mirror.parties (
     party_id text primary key,
     first_epoch int not null,
@@ -17,7 +17,8 @@ const STATEMENTS = [
     pos bigint,
     gone_since timestamptz,
     constraint parties_epoch_pos_key unique (epoch, pos) deferrable initially immediate)`,
-  // Whether there is any: in the source's rows, then, a text that is no hex may be a party.
+  // Whether there is any: in the source's rows, then, a text that is no hex may be a
+  // party.
   `create index parties_own_ids on mirror.parties (party_id)
     where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network'`,
   // One row for each distinct checkpoint; copies is how often the list holds it.
@@ -34,10 +35,11 @@ const STATEMENTS = [
     primary key (epoch, at_block, hash, block_hash),
     constraint checkpoints_epoch_pos_key unique (epoch, pos) deferrable initially immediate)`,
 
-  // One reading of a list from its oldest row on, append-only. The current one is what everybody reads: its
-  // rows are those of mirror.parties and mirror.checkpoints that have a place. An audit's rows lie in
-  // mirror.audit_rows until it is claimed and takes the current one's place in one transaction.
-  // sequence rises with each commit: whoever goes on from an older resume point is refused.
+  // One reading of a list from its oldest row on, append-only. The current one is what
+  // everybody reads: its rows are those of mirror.parties and mirror.checkpoints that
+  // have a place. An audit's rows lie in mirror.audit_rows until it is claimed and takes
+  // the current one's place in one transaction. sequence rises with each commit: whoever
+  // goes on from an older resume point is refused.
   `create table mirror.generations (
     generation_id bigint generated always as identity primary key,
     list text not null check (list in ('parties', 'checkpoints')),
@@ -67,8 +69,9 @@ const STATEMENTS = [
     extra jsonb,
     primary key (generation_id, pos),
     unique (generation_id, key))`,
-  // A lease outlives a process that gets no time, as long as that process is connected; of one that is gone, or never
-  // said who it is, what was not renewed for ten seconds is free. A process is connected while it holds its lock.
+  // A lease outlives a process that gets no time, as long as that process is connected;
+  // of one that is gone, or never said who it is, what was not renewed for ten seconds is
+  // free. A process is connected while it holds its lock.
   `create function mirror.is_leased(lease_until timestamptz, holder int) returns boolean language sql volatile as $$
     select lease_until > clock_timestamp() and (lease_until > clock_timestamp() + interval '50 seconds' or exists (
       select from pg_locks where locktype = 'advisory' and classid = 1819110756 and objid = holder::oid and objsubid = 2
@@ -95,7 +98,8 @@ const STATEMENTS = [
     closed_by_run uuid,
     check ((closed_at is null) = (closed_by_run is null)))`,
   'create unique index doubts_open on mirror.doubts (subject, epoch, code) where closed_at is null',
-  // Rows that the source no longer served when they were to be read: between two held rows.
+  // Rows that the source no longer served when they were to be read: between two held
+  // rows.
   `create table mirror.list_gaps (
     gap_id bigint generated always as identity primary key,
     list text not null check (list in ('parties', 'checkpoints')),

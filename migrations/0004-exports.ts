@@ -2,8 +2,9 @@
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
-  // What is exported as one: a party, and one asset or all. Its lease says who works on it; those at the source count towards the
-  // export limit, which lies here in both modes: a flushed Redis must not free it.
+  // What is exported as one: a party, and one asset or all. Its lease says who works on
+  // it; those at the source count towards the export limit, which lies here in both
+  // modes: a flushed Redis must not free it.
   `create table mirror.exports (
     export_id bigint generated always as identity primary key,
     party_id text not null,
@@ -75,12 +76,13 @@ const STATEMENTS = [
       (case when asset_id is null then mirror.text_range(null, null) else mirror.text_range(asset_id, asset_id, '[]') end) with &&,
       tstzrange(from_time, to_time) with &&))`,
   'create index coverage_of_segment on mirror.coverage (segment_id)',
-  // The status reads every range, and the sums of every segment, in the order of parties and from these alone.
+  // The status reads every range, and the sums of every segment, in the order of parties
+  // and from these alone.
   `create index coverage_by_party on mirror.coverage (party_id, asset_id)
      include (from_time, to_time, open, segment_id, checked_at)`,
   `create index segments_current on mirror.segments (party_id) include (rows, bytes, loaded_at) where status = 'current'`,
-  // Everything one COMMIT will make visible, written before its first object is: what a crash leaves
-  // between the two is finished from here, or dropped.
+  // Everything one COMMIT will make visible, written before its first object is: what a
+  // crash leaves between the two is finished from here, or dropped.
   `create table mirror.publications (
     publication_id uuid primary key,
     export_id bigint not null references mirror.exports,
@@ -89,7 +91,8 @@ const STATEMENTS = [
     state text not null default 'intent' check (state in ('intent', 'done', 'dropped')),
     created_at timestamptz not null default clock_timestamp())`,
   'create index publications_of_export on mirror.publications (export_id)',
-  // What the console asks every second must not read a table of a million ledgers to find the few that matter.
+  // What the console asks every second must not read a table of a million ledgers to find
+  // the few that matter.
   'create index exports_leased on mirror.exports (lease_until) where lease_until is not null',
   // Each request to the source counts those that are there; a night leases hundreds.
   'create index exports_at_source on mirror.exports (lease_until) where is_at_source',

@@ -1,14 +1,15 @@
 /**
- * What analysts read: views over whole loads, and a role that may read them and nothing else. Loads are
- * single transactions, so no view ever shows half of one.
+ * What analysts read: views over whole loads, and a role that may read them and nothing
+ * else. Loads are single transactions, so no view ever shows half of one.
  */
 import { type Kysely, sql } from 'kysely';
 
 const VIEWS = [
-  // Every exported row, with its origin. An entry between two mirrored parties lies in both exports where
-  // the source's release sends both sides (0.71.6 and later). It counts in the sender's; in the
-  // receiver's only where the sender's ledger is not loaded for that asset and instant. Releases that send
-  // the sending side only (before 0.71.6) have it once anyway.
+  // Every exported row, with its origin. An entry between two mirrored parties lies in
+  // both exports where the source's release sends both sides (0.71.6 and later). It
+  // counts in the sender's; in the receiver's only where the sender's ledger is not
+  // loaded for that asset and instant. Releases that send the sending side only (before
+  // 0.71.6) have it once anyway.
   `create view mirror.exported_entries as
     select e.*,
       case when 'effect' = any(s.columns) then 'both' else 'from' end as sides,
@@ -103,7 +104,10 @@ const NAMES = [
   'segment_list',
 ].map((name) => `mirror.${name}`);
 
-/** A role belongs to the whole server: it may be there, another migration may be making it, or we may not. */
+/**
+ * A role belongs to the whole server: it may be there, another migration may be making
+ * it, or we may not.
+ */
 const READER = `do $$ begin
   begin
     create role mirror_reader nologin;

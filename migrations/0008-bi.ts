@@ -1,11 +1,15 @@
 /**
- * What business-intelligence tools and dbt read: types that survive their drivers to the last digit, one row for each
- * account, whole units of assets, and what changed since a reader looked last.
+ * What business-intelligence tools and dbt read: types that survive their drivers to the
+ * last digit, one row for each account, whole units of assets, and what changed since a
+ * reader looked last.
  */
 import { type Kysely, sql } from 'kysely';
 import comments from './comments.json' with { type: 'json' };
 
-/** More digits than a decimal(38,0) has, and a driver would round or fail: the text twin has them. */
+/**
+ * More digits than a decimal(38,0) has, and a driver would round or fail: the text twin
+ * has them.
+ */
 const fits = (value: string): string =>
   `(case when abs(${value}) < 1e38 then ${value} end)::numeric(38,0)`;
 
@@ -32,8 +36,9 @@ const STATEMENTS = [
     from mirror.entries e join mirror.segments s using (segment_id)
       left join mirror.assets a on a.asset_id = e.asset_id`,
 
-  // Every entry of an account leads from one balance to the next. In the account's last block, whatever the order,
-  // the balance that is led to once more often than it is left is the last.
+  // Every entry of an account leads from one balance to the next. In the account's last
+  // block, whatever the order, the balance that is led to once more often than it is left
+  // is the last.
   `create view mirror.latest_balances as
     with last_block as (
       select b.*, max(vega_time) over (
@@ -77,8 +82,9 @@ const STATEMENTS = [
       extract(epoch from finished_at - started_at)::bigint as seconds, evidence::text as evidence_json
     from mirror.runs`,
 
-  // The rows of a month, and whether each is counted, follow from which segments are loaded: two readings of the same
-  // version are of the same rows. It sees late loads, replaced open segments and flipped counting alike.
+  // The rows of a month, and whether each is counted, follow from which segments are
+  // loaded: two readings of the same version are of the same rows. It sees late loads,
+  // replaced open segments and flipped counting alike.
   `create view mirror.changed_months as
     with spans as (
       select segment_id, loaded_at, date_trunc('month', greatest(from_time, first_at) at time zone 'UTC') as first_month,
@@ -124,7 +130,9 @@ interface Described {
   readonly columns: Readonly<Record<string, string>>;
 }
 
-/** The data dictionary's text, for whoever looks at the database alone; of what is there. */
+/**
+ * The data dictionary's text, for whoever looks at the database alone; of what is there.
+ */
 async function comment(
   db: Kysely<unknown>,
   { relation, text, columns }: Described,
@@ -135,7 +143,9 @@ async function comment(
     from pg_class c where oid = to_regclass(${relation})`.execute(db);
   const [found] = rows;
   if (found === undefined) return;
-  const target = sql.raw(`${found.kind === 'v' ? 'view' : 'table'} ${relation}`);
+  const target = sql.raw(
+    `${found.kind === 'v' ? 'view' : 'table'} ${relation}`,
+  );
   await sql`comment on ${target} is ${sql.lit(text)}`.execute(db);
   for (const [column, meaning] of Object.entries(columns)) {
     if (!found.columns.includes(column)) continue;
@@ -148,5 +158,6 @@ async function comment(
 export async function up(db: Kysely<unknown>): Promise<void> {
   for (const statement of STATEMENTS) await sql.raw(statement).execute(db);
   await sql.raw(GRANT).execute(db);
-  for (const described of comments as readonly Described[]) await comment(db, described);
+  for (const described of comments as readonly Described[])
+    await comment(db, described);
 }

@@ -1,6 +1,7 @@
 /**
- * Runs benchmarks by name, or all of them: `npm run bench [-- lists load api …] [--quick]`. What is no name
- * goes to each. A benchmark is a file of `bench/`; its parts lie in the folders.
+ * Runs benchmarks by name, or all of them: `npm run bench [-- lists load api …]
+ * [--quick]`. What is no name goes to each. A benchmark is a file of `bench/`; its parts
+ * lie in the folders.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -8,7 +9,10 @@ import { readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
 const FOLDER = resolve(import.meta.dirname, '../bench');
-/** As `bin/ledger-mirror.js` starts the product: much of what is measured is worked in the benchmark's own process. */
+/**
+ * As `bin/ledger-mirror.js` starts the product: much of what is measured is worked in the
+ * benchmark's own process.
+ */
 const FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=100'];
 const env = { MALLOC_ARENA_MAX: '2', ...process.env };
 
@@ -21,9 +25,14 @@ const chosen = names.filter((name) => given.includes(name));
 const rest = given.filter((word) => !names.includes(word));
 
 for (const name of chosen.length === 0 ? names : chosen) {
-  process.stdout.write(`\n## ${name}\n\n| what | value | wanted |\n|---|---|---|\n`);
+  process.stdout.write(
+    `\n## ${name}\n\n| what | value | wanted |\n|---|---|---|\n`,
+  );
   const script = [join(FOLDER, `${name}.ts`), ...rest];
-  const child = spawn(process.execPath, [...FLAGS, ...script], { stdio: 'inherit', env });
+  const child = spawn(process.execPath, [...FLAGS, ...script], {
+    stdio: 'inherit',
+    env,
+  });
   const [code] = (await once(child, 'close')) as [number | null];
   if (code !== 0) process.exitCode = 1;
 }

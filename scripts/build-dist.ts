@@ -1,8 +1,15 @@
 /**
- * Writes `dist/`: the sources with their types stripped, for the package alone, since Node strips none below
- * node_modules. Lines and columns stay what they are.
+ * Writes `dist/`: the sources with their types stripped, for the package alone, since
+ * Node strips none below node_modules. Lines and columns stay what they are.
  */
-import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import {
+  copyFile,
+  mkdir,
+  readdir,
+  readFile,
+  rm,
+  writeFile,
+} from 'node:fs/promises';
 import { stripTypeScriptTypes } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
 

@@ -1,6 +1,7 @@
 /**
- * Finds phrases that make a reader stop, in comments, docs and messages: the patterns of docs/style.md. It knows a
- * few certain ones only; a person judges the rest. `node scripts/check-prose.ts` prints `file:line: phrase (advice)`.
+ * Finds phrases that make a reader stop, in comments, docs and messages: the patterns of
+ * docs/style.md. It knows a few certain ones only; a person judges the rest. `node
+ * scripts/check-prose.ts` prints `file:line: phrase (advice)`.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -12,7 +13,10 @@ interface Pattern {
   readonly advice: string;
 }
 
-/** Phrases that are left from before this check. Lower the number with every edit; never raise it. */
+/**
+ * Phrases that are left from before this check. Lower the number with every edit; never
+ * raise it.
+ */
 const FOUND_MAX = 213;
 
 /** A line of prose, and where it stands. */
@@ -29,16 +33,29 @@ const PATTERNS: readonly Pattern[] = [
     phrase: /^(?:Of|By|With|For) (?:which|whom|whose|what)\b/,
     advice: 'name the subject first',
   },
-  { phrase: /^Of (?:a|an|the|what|them|it)\b/, advice: 'name the subject first' },
-  { phrase: /^(?:Whose|Whom)\b/, advice: 'name the subject first' },
-  { phrase: /\b[Ww]ho(?:m|so)?ever\b/, advice: 'say who: a caller, a reader, a worker' },
-  { phrase: /\bwhere there (?:is|are) (?:no|none)\b/, advice: '"if there is no …"' },
   {
-    phrase: /\b(?:is|are) no (?:id|page|time|row|JSON|error|list|hex|checkpoint)\b/,
+    phrase: /^Of (?:a|an|the|what|them|it)\b/,
+    advice: 'name the subject first',
+  },
+  { phrase: /^(?:Whose|Whom)\b/, advice: 'name the subject first' },
+  {
+    phrase: /\b[Ww]ho(?:m|so)?ever\b/,
+    advice: 'say who: a caller, a reader, a worker',
+  },
+  {
+    phrase: /\bwhere there (?:is|are) (?:no|none)\b/,
+    advice: '"if there is no …"',
+  },
+  {
+    phrase:
+      /\b(?:is|are) no (?:id|page|time|row|JSON|error|list|hex|checkpoint)\b/,
     advice: '"is not a …"',
   },
   { phrase: /\bis told (?:of|by|apart)\b/, advice: 'use the technical verb' },
-  { phrase: /\btells of\b/, advice: 'use the technical verb: reports, describes' },
+  {
+    phrase: /\btells of\b/,
+    advice: 'use the technical verb: reports, describes',
+  },
   { phrase: /@returns \S+ where\b/, advice: '"if", "when"' },
   { phrase: /@throws \S+ where\b/, advice: '"if", "when"' },
 ];
@@ -65,7 +82,9 @@ function trackedFiles(): readonly string[] {
   });
   return listed
     .split('\n')
-    .filter((file) => (CODE.test(file) || file.endsWith('.md')) && !QUOTING.has(file));
+    .filter(
+      (file) => (CODE.test(file) || file.endsWith('.md')) && !QUOTING.has(file),
+    );
 }
 
 /** The comment lines of a source file, without the marks that begin them. */
@@ -99,13 +118,19 @@ function proseOf(file: string): readonly ProseLine[] {
 export function findProse({ file, line, text }: ProseLine): string[] {
   return PATTERNS.flatMap(({ phrase, advice }) => {
     const found = phrase.exec(text)?.[0];
-    return found === undefined ? [] : [`${file}:${line}: "${found}" (${advice})`];
+    return found === undefined
+      ? []
+      : [`${file}:${line}: "${found}" (${advice})`];
   });
 }
 
 if (import.meta.main) {
-  const problems = trackedFiles().flatMap((file) => proseOf(file).flatMap(findProse));
+  const problems = trackedFiles().flatMap((file) =>
+    proseOf(file).flatMap(findProse),
+  );
   for (const problem of problems) process.stdout.write(`${problem}\n`);
-  process.stdout.write(`${problems.length} found, at most ${FOUND_MAX} allowed\n`);
+  process.stdout.write(
+    `${problems.length} found, at most ${FOUND_MAX} allowed\n`,
+  );
   process.exitCode = problems.length > FOUND_MAX ? 1 : 0;
 }

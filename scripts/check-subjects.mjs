@@ -22,7 +22,8 @@ for (const line of log.split('\n').filter(Boolean)) {
   const subject = line.slice(line.indexOf(' ') + 1);
   if (subject.length > CHARACTERS_MAX)
     problems.push(`longer than ${CHARACTERS_MAX}: ${line}`);
-  if (!SUBJECT.test(subject)) problems.push(`not "type(scope): outcome": ${line}`);
+  if (!SUBJECT.test(subject))
+    problems.push(`not "type(scope): outcome": ${line}`);
 }
 for (const problem of problems) process.stdout.write(`${problem}\n`);
 process.exitCode = problems.length === 0 ? 0 : 1;

@@ -1,6 +1,7 @@
 /**
- * `npm run check`: everything about the tree that can be told without running it. One line a step with
- * its duration, what a failing step said below it, and `N passed, N failed` at the end.
+ * `npm run check`: everything about the tree that can be told without running it. One
+ * line a step with its duration, what a failing step said below it, and `N passed, N
+ * failed` at the end.
  */
 import { spawn } from 'node:child_process';
 import { copyFile, mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -21,7 +22,10 @@ interface Step {
 const ROOT = resolve(import.meta.dirname, '..');
 const STEP_TIMEOUT_MS = 5 * 60_000;
 const OUTPUT_CHARACTERS_MAX = 20_000;
-/** Named one by one: a linter that is pointed at the root also walks what is linked into it. */
+/**
+ * Named one by one: a linter that is pointed at the root also walks what is linked into
+ * it.
+ */
 const LINTED = ['src', 'jobs', 'migrations', 'test', 'bench', 'scripts', 'bin'];
 /** Printed, with exit code 0, where the type-aware half of the linter has crashed. */
 const LINTER_CRASH = 'Error running tsgolint';
@@ -36,7 +40,12 @@ const STEPS: readonly Step[] = [
   {
     name: 'import directions',
     run: () =>
-      command('vitest', ['run', '--project', 'unit', 'test/architecture.test.ts']),
+      command('vitest', [
+        'run',
+        '--project',
+        'unit',
+        'test/architecture.test.ts',
+      ]),
   },
   { name: 'lock file', run: checkLock },
   { name: 'no registry in the tree', run: checkRegistries },
@@ -51,7 +60,9 @@ async function lint(): Promise<Outcome> {
   return { ok: ok && !output.includes(LINTER_CRASH), output };
 }
 
-/** Whether `npm ci` accepts the lock where nothing else lies, as on a newcomer's machine. */
+/**
+ * Whether `npm ci` accepts the lock where nothing else lies, as on a newcomer's machine.
+ */
 async function checkLock(): Promise<Outcome> {
   const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-lock-'));
   try {
@@ -68,13 +79,20 @@ async function checkLock(): Promise<Outcome> {
         await copyFile(join(ROOT, name), join(folder, name));
       }
     }
-    return await command('npm', ['ci', '--dry-run', '--ignore-scripts'], folder);
+    return await command(
+      'npm',
+      ['ci', '--dry-run', '--ignore-scripts'],
+      folder,
+    );
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
 }
 
-/** A lock or a setting that names where packages come from works only where that place is in reach. */
+/**
+ * A lock or a setting that names where packages come from works only where that place is
+ * in reach.
+ */
 async function checkRegistries(): Promise<Outcome> {
   const lock = await readFile(join(ROOT, 'package-lock.json'), 'utf8');
   const npmrc = await readFile(join(ROOT, '.npmrc'), 'utf8');
@@ -91,11 +109,15 @@ async function checkRegistries(): Promise<Outcome> {
     '.',
   ]);
   if (found.ok)
-    problems.push(`tarball addresses in: ${found.output.trim().replaceAll('\n', ', ')}`);
+    problems.push(
+      `tarball addresses in: ${found.output.trim().replaceAll('\n', ', ')}`,
+    );
   return { ok: problems.length === 0, output: problems.join('\n') };
 }
 
-/** Runs a tool of node_modules/.bin, or of the PATH, and keeps the end of what it says. */
+/**
+ * Runs a tool of node_modules/.bin, or of the PATH, and keeps the end of what it says.
+ */
 async function command(
   name: string,
   args: readonly string[],

@@ -1,7 +1,8 @@
 /**
- * Adds to package-lock.json the optional packages for other systems that the registry in reach
- * did not offer when the lock was written. npm leaves such packages out and `npm ci` then refuses
- * the lock as incomplete. The entries carry no integrity: they are fetched only on those systems.
+ * Adds to package-lock.json the optional packages for other systems that the registry in
+ * reach did not offer when the lock was written. npm leaves such packages out and `npm
+ * ci` then refuses the lock as incomplete. The entries carry no integrity: they are
+ * fetched only on those systems.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 
@@ -59,9 +60,15 @@ function exact(range: string): string {
   return range.replace(/^[\^~=v]+/, '');
 }
 
-function entryFor(name: string, range: string, dev: boolean): LockEntry | undefined {
+function entryFor(
+  name: string,
+  range: string,
+  dev: boolean,
+): LockEntry | undefined {
   const words = name.split(/[-/]/);
-  const os = words.map((word) => OS_BY_WORD[word]).find((found) => found !== undefined);
+  const os = words
+    .map((word) => OS_BY_WORD[word])
+    .find((found) => found !== undefined);
   if (os === undefined) return undefined;
   const cpu =
     words.find((word) => CPU_WORDS.includes(word)) ??
@@ -78,7 +85,9 @@ function entryFor(name: string, range: string, dev: boolean): LockEntry | undefi
 
 let added = 0;
 for (const [at, parent] of Object.entries({ ...lock.packages })) {
-  for (const [name, range] of Object.entries(parent.optionalDependencies ?? {})) {
+  for (const [name, range] of Object.entries(
+    parent.optionalDependencies ?? {},
+  )) {
     const locked = resolved(at, name);
     if (
       locked?.version !== undefined &&
@@ -87,16 +96,24 @@ for (const [at, parent] of Object.entries({ ...lock.packages })) {
       continue;
     const entry = entryFor(name, range, parent.dev === true);
     if (entry === undefined) {
-      process.stderr.write(`left alone, its name tells no system: ${name} ${range}\n`);
+      process.stderr.write(
+        `left alone, its name tells no system: ${name} ${range}\n`,
+      );
       continue;
     }
     // The top folder, unless another parent's version stands there already.
-    lock.packages[`${locked === undefined ? '' : `${at}/`}node_modules/${name}`] = entry;
+    lock.packages[
+      `${locked === undefined ? '' : `${at}/`}node_modules/${name}`
+    ] = entry;
     added += 1;
   }
 }
 lock.packages = Object.fromEntries(
-  Object.entries(lock.packages).toSorted(([a], [b]) => a.localeCompare(b, 'en')),
+  Object.entries(lock.packages).toSorted(([a], [b]) =>
+    a.localeCompare(b, 'en'),
+  ),
 );
 writeFileSync('package-lock.json', `${JSON.stringify(lock, null, 2)}\n`);
-process.stdout.write(`package-lock.json: ${added} packages for other systems added\n`);
+process.stdout.write(
+  `package-lock.json: ${added} packages for other systems added\n`,
+);

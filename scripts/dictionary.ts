@@ -1,4 +1,7 @@
-/** The warehouse's part of docs/data-dictionary.md, as the comments of the database: `npm run schema` writes them. */
+/**
+ * The warehouse's part of docs/data-dictionary.md, as the comments of the database: `npm
+ * run schema` writes them.
+ */
 
 export interface Described {
   readonly relation: string;
@@ -6,7 +9,10 @@ export interface Described {
   readonly columns: Readonly<Record<string, string>>;
 }
 
-/** @returns a relation for each heading that names one of schema `mirror`, in the page's order */
+/**
+ * @returns a relation for each heading that names one of schema `mirror`, in the page's
+ *   order
+ */
 export function describedRelations(page: string): readonly Described[] {
   return page
     .split('\n### `')
@@ -16,10 +22,16 @@ export function describedRelations(page: string): readonly Described[] {
       const relation = section.slice(0, section.indexOf('`'));
       const [, text = ''] = /^[^\n]*\n\n([^\n|#][^\n]*)/.exec(section) ?? [];
       const [own = ''] = section.split('\n## ');
-      const columns = [...own.matchAll(/^\| `(\w+)` \| [^|]+ \| (.*?) \|$/gm)].map(
+      const columns = [
+        ...own.matchAll(/^\| `(\w+)` \| [^|]+ \| (.*?) \|$/gm),
+      ].map(
         ([, column, meaning]) => [column ?? '', plain(meaning ?? '')] as const,
       );
-      return { relation, text: plain(text), columns: Object.fromEntries(columns) };
+      return {
+        relation,
+        text: plain(text),
+        columns: Object.fromEntries(columns),
+      };
     });
 }
 

@@ -1,4 +1,7 @@
-/** Writes what docs take from the source: the table of settings, and the JSON Schema of a run. */
+/**
+ * Writes what docs take from the source: the table of settings, and the JSON Schema of a
+ * run.
+ */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -7,7 +10,10 @@ import { SETTINGS, type Setting } from '../src/config/settings.ts';
 
 const PATH = resolve(import.meta.dirname, '../docs/configuration.md');
 const SCHEMA = resolve(import.meta.dirname, '../docs/run.schema.json');
-const HEADER = ['| Setting | Default | Accepted | Meaning |', '|---|---|---|---|'];
+const HEADER = [
+  '| Setting | Default | Accepted | Meaning |',
+  '|---|---|---|---|',
+];
 
 function tableRow({ name, secret, fallback, accepted, help }: Setting): string {
   const cells = [
@@ -27,6 +33,10 @@ writeFileSync(
 );
 writeFileSync(SCHEMA, `${JSON.stringify(RUN_OUTPUT_SCHEMA, undefined, 2)}\n`);
 // As `npm run check` wants it.
-execFileSync(resolve(import.meta.dirname, '../node_modules/.bin/oxfmt'), [SCHEMA], {
-  stdio: 'inherit',
-});
+execFileSync(
+  resolve(import.meta.dirname, '../node_modules/.bin/oxfmt'),
+  [SCHEMA],
+  {
+    stdio: 'inherit',
+  },
+);

@@ -1,7 +1,8 @@
 /**
- * `npm run test:engines [-- all | NAME …]`: the lake's tables, read and changed by engines that nobody here
- * wrote. They are installed, pinned, outside the project (ENGINES_DIR, or the user's cache). Without names, those
- * that take seconds; what could not be run is said, and fails where it was asked for by name.
+ * `npm run test:engines [-- all | NAME …]`: the lake's tables, read and changed by
+ * engines that nobody here wrote. They are installed, pinned, outside the project
+ * (ENGINES_DIR, or the user's cache). Without names, those that take seconds; what could
+ * not be run is said, and fails where it was asked for by name.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -33,7 +34,10 @@ const ENGINES: Readonly<Record<string, Engine>> = {
     isQuick: false,
   },
   chdb: { packages: ['chdb==4.4.0'], isQuick: false },
-  daft: { packages: ['daft[deltalake]==0.7.26', 'deltalake==1.6.6'], isQuick: false },
+  daft: {
+    packages: ['daft[deltalake]==0.7.26', 'deltalake==1.6.6'],
+    isQuick: false,
+  },
   spark: { packages: ['pyspark==4.2.0'], isQuick: false },
 };
 
@@ -43,19 +47,25 @@ async function run(
   env = process.env,
 ): Promise<boolean> {
   const child = spawn(command, args, { stdio: 'inherit', cwd: ROOT, env });
-  const [code] = (await once(child, 'close').catch(() => [1])) as [number | null];
+  const [code] = (await once(child, 'close').catch(() => [1])) as [
+    number | null,
+  ];
   return code === 0;
 }
 
 const given = process.argv.slice(2);
-const unknown = given.filter((name) => name !== 'all' && ENGINES[name] === undefined);
+const unknown = given.filter(
+  (name) => name !== 'all' && ENGINES[name] === undefined,
+);
 const isAsked = (name: string, { isQuick }: Engine): boolean =>
   given.length === 0 ? isQuick : given.includes('all') || given.includes(name);
 
 const missing: string[] = [];
 for (const [name, engine] of Object.entries(ENGINES)) {
   if (!isAsked(name, engine)) {
-    process.stdout.write(`not run: ${name} (npm run test:engines -- ${name})\n`);
+    process.stdout.write(
+      `not run: ${name} (npm run test:engines -- ${name})\n`,
+    );
     continue;
   }
   const venv = await openVenv(name, engine.packages);
@@ -63,7 +73,8 @@ for (const [name, engine] of Object.entries(ENGINES)) {
     process.env[`ENGINE_${name.toUpperCase()}`] = join(venv.bin, 'python');
   else missing.push(name);
 }
-for (const name of missing) process.stdout.write(`could not be installed: ${name}\n`);
+for (const name of missing)
+  process.stdout.write(`could not be installed: ${name}\n`);
 for (const name of unknown) process.stdout.write(`not known: ${name}\n`);
 
 const isGreen = await run(process.execPath, [

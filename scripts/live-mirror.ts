@@ -1,4 +1,7 @@
-/** A mirror of a sandbox, running as users run it, after its first complete night. For commands that check it from outside. */
+/**
+ * A mirror of a sandbox, running as users run it, after its first complete night. For
+ * commands that check it from outside.
+ */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
@@ -87,7 +90,8 @@ async function untilComplete(url: string): Promise<string> {
       (answer) => answer.text(),
       () => '',
     );
-    if (text.includes('last_success_timestamp_seconds{kind="nightly"}')) return text;
+    if (text.includes('last_success_timestamp_seconds{kind="nightly"}'))
+      return text;
     if (performance.now() > limitMs)
       throw new Error(`no complete night within ${READY_MAX_MS / 1000} s`);
     await sleep(1_000);

@@ -1,6 +1,6 @@
 /**
- * `npm run package [-- FOLDER]`: the package as people install it. `npm pack` alone lacks `dist/`: `.npmrc` lets no
- * script run by itself, so what a hook would do is done here.
+ * `npm run package [-- FOLDER]`: the package as people install it. `npm pack` alone lacks
+ * `dist/`: `.npmrc` lets no script run by itself, so what a hook would do is done here.
  */
 import { rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -17,7 +17,12 @@ export async function pack(folder: string): Promise<Packed> {
   const dist = join(ROOT, 'dist');
   try {
     await buildDist(dist);
-    const text = await succeed('npm', ['pack', '--json', '--pack-destination', folder]);
+    const text = await succeed('npm', [
+      'pack',
+      '--json',
+      '--pack-destination',
+      folder,
+    ]);
     const [packed] = JSON.parse(text) as [Packed];
     return packed;
   } finally {
@@ -26,4 +31,6 @@ export async function pack(folder: string): Promise<Packed> {
 }
 
 if (import.meta.main)
-  process.stdout.write(`${(await pack(resolve(process.argv[2] ?? '.'))).filename}\n`);
+  process.stdout.write(
+    `${(await pack(resolve(process.argv[2] ?? '.'))).filename}\n`,
+  );

@@ -1,6 +1,6 @@
 /**
- * `npm run release`: everything of a version below `release/`: the package, its sums and its notes. It publishes
- * nothing; the last line says how.
+ * `npm run release`: everything of a version below `release/`: the package, its sums and
+ * its notes. It publishes nothing; the last line says how.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -9,7 +9,9 @@ import { pack } from './package.ts';
 import { expect, ROOT, runSteps, succeed } from './steps.ts';
 
 const OUT = join(ROOT, 'release');
-const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as {
+const { version } = JSON.parse(
+  await readFile(join(ROOT, 'package.json'), 'utf8'),
+) as {
   version: string;
 };
 const TARBALL = `ledger-mirror-${version}.tgz`;
@@ -56,8 +58,13 @@ if (import.meta.main) {
       name: `${TARBALL} and its sum`,
       run: async () => {
         await pack(OUT);
-        const sum = createHash('sha256').update(await readFile(join(OUT, TARBALL)));
-        await writeFile(join(OUT, 'SHA256SUMS'), `${sum.digest('hex')}  ${TARBALL}\n`);
+        const sum = createHash('sha256').update(
+          await readFile(join(OUT, TARBALL)),
+        );
+        await writeFile(
+          join(OUT, 'SHA256SUMS'),
+          `${sum.digest('hex')}  ${TARBALL}\n`,
+        );
       },
     },
   ]);

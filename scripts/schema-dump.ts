@@ -1,11 +1,14 @@
 /**
- * The schema `mirror` as text, read from the catalog: what all migrations amount to, in an order that
- * depends on names only. It is compared, not run; `pg_dump` would need to be there in the server's version.
+ * The schema `mirror` as text, read from the catalog: what all migrations amount to, in
+ * an order that depends on names only. It is compared, not run; `pg_dump` would need to
+ * be there in the server's version.
  */
 import { createHash } from 'node:crypto';
 import type { Pool, PoolClient } from 'pg';
 
-/** Catalog functions print the same thing differently from one major version to the next. */
+/**
+ * Catalog functions print the same thing differently from one major version to the next.
+ */
 export const DUMPED_MAJOR = 18;
 
 const MIRROR = `'mirror'::regnamespace`;
@@ -67,7 +70,9 @@ const SECTIONS: readonly { readonly title: string; readonly sql: string }[] = [
   },
 ];
 
-/** @param pool of a database that all migrations were run in, on Postgres `DUMPED_MAJOR` */
+/**
+ * @param pool of a database that all migrations were run in, on Postgres `DUMPED_MAJOR`
+ */
 export async function dumpSchema(pool: Pool): Promise<string> {
   const client = await pool.connect();
   try {

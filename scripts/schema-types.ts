@@ -15,7 +15,10 @@ interface CatalogColumn {
   readonly values: readonly string[] | null;
 }
 
-/** Without views, which only analysts read, and without partitions, whose names depend on the data. */
+/**
+ * Without views, which only analysts read, and without partitions, whose names depend on
+ * the data.
+ */
 const COLUMNS = `
   select c.relname::text as relation, attname::text as column,
     format_type(atttypid, null) as type, not attnotnull as "isNullable",
@@ -71,7 +74,9 @@ export async function schemaTypes(pool: Pool): Promise<string> {
   const { rows } = await pool.query<CatalogColumn>(COLUMNS);
   const relations = Map.groupBy(rows, ({ relation }) => relation);
   const interfaces = [...relations].map(([relation, columns]) => {
-    const lines = columns.map((column) => `  ${column.column}: ${columnType(column)};`);
+    const lines = columns.map(
+      (column) => `  ${column.column}: ${columnType(column)};`,
+    );
     return `export interface ${interfaceName(relation)} {\n${lines.join('\n')}\n}\n`;
   });
   const entries = [...relations.keys()].map(

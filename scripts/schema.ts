@@ -1,9 +1,11 @@
 /**
  * `npm run schema` writes what follows from the migrations and the data dictionary:
  * - `migrations/comments.json`, from the dictionary
- * - `migrations/schema.sql`, a dump of an embedded Postgres in which all migrations were run
+ * - `migrations/schema.sql`, a dump of an embedded Postgres in which all migrations were
+ *   run
  * - `src/postgres/schema.generated.ts`, the same tables as types for the query builder
- * - `migrations/baseline.json`, the name by which a database of an earlier baseline is recognised
+ * - `migrations/baseline.json`, the name by which a database of an earlier baseline is
+ *   recognised
  */
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -18,7 +20,10 @@ import { dumpSchema, schemaName } from './schema-dump.ts';
 import { schemaTypes } from './schema-types.ts';
 
 const PATH = resolve(import.meta.dirname, '../migrations/schema.sql');
-const TYPES = resolve(import.meta.dirname, '../src/postgres/schema.generated.ts');
+const TYPES = resolve(
+  import.meta.dirname,
+  '../src/postgres/schema.generated.ts',
+);
 const DICTIONARY = resolve(import.meta.dirname, '../docs/data-dictionary.md');
 const MIGRATIONS = resolve(import.meta.dirname, '../migrations');
 const BASELINE = resolve(MIGRATIONS, 'baseline.json');
@@ -35,13 +40,17 @@ const postgres = stack.use(
   await startEmbeddedPostgres({ dataDir, log: createLog('warn'), signal }),
 );
 const warehouse = stack.use(
-  openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }),
+  openWarehouse({
+    url: postgres.connectionString,
+    onIdleError: () => undefined,
+  }),
 );
 await migrate(warehouse.db);
 const schema = await dumpSchema(warehouse.pool);
 await writeFile(PATH, schema);
 await writeFile(TYPES, await schemaTypes(warehouse.pool));
-// The first release's schema has a name of its own; a migration added later leaves it as it is.
+// The first release's schema has a name of its own; a migration added later leaves it as
+// it is.
 const migrations = (await readdir(MIGRATIONS))
   .filter((file) => file.endsWith('.ts'))
   .map((file) => file.slice(0, -3));

@@ -1,7 +1,8 @@
 /**
- * Takes the pictures under docs/images: a real mirror of a sandbox network, in the browser's window as an
- * operator sees it. The nights before this one are written into the database, since nobody waits for
- * eleven weeks; everything else the mirror did itself. `node scripts/screenshots.ts [FOLDER]`
+ * Takes the pictures under docs/images: a real mirror of a sandbox network, in the
+ * browser's window as an operator sees it. The nights before this one are written into
+ * the database, since nobody waits for eleven weeks; everything else the mirror did
+ * itself. `node scripts/screenshots.ts [FOLDER]`
  */
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,7 +16,9 @@ import { DAY_MICROS, floorSecond, nowMicros } from '../src/time/time.ts';
 import { startSandbox, type Sandbox } from '../test/support/sandbox.ts';
 import { openPage, type ConsolePage } from '../test/api/console/browser.ts';
 
-const IMAGES = resolve(process.argv[2] ?? join(import.meta.dirname, '../docs/images'));
+const IMAGES = resolve(
+  process.argv[2] ?? join(import.meta.dirname, '../docs/images'),
+);
 const IMAGE_BYTES_MAX = 300_000;
 const HISTORY_DAYS = 75;
 const NIGHT_MS = 240_000;
@@ -63,11 +66,16 @@ async function main(): Promise<void> {
 }
 
 async function takeAll(url: string, app: App, sandbox: Sandbox): Promise<void> {
-  await using light = await openPage({ colorScheme: 'light', reducedMotion: 'reduce' });
+  await using light = await openPage({
+    colorScheme: 'light',
+    reducedMotion: 'reduce',
+  });
   const { page } = light;
   await page.goto(url);
   await firstNight(light, sandbox);
-  await page.getByRole('heading', { name: WHOLE }).waitFor({ timeout: NIGHT_MS });
+  await page
+    .getByRole('heading', { name: WHOLE })
+    .waitFor({ timeout: NIGHT_MS });
   await rememberNights(app);
   await page.goto(`${url}/runs`);
   await page.locator('.day[data-is=failed]').waitFor();
@@ -110,13 +118,18 @@ async function data(view: ConsolePage, url: string): Promise<void> {
       `select cast(vega_time as date) as day, count(*) as entries\nfrom ledger_entries group by day order by day`,
     );
   await page.getByRole('button', { name: 'Run', exact: true }).click();
-  await page.locator('#query-result .result table').waitFor({ timeout: NIGHT_MS });
+  await page
+    .locator('#query-result .result table')
+    .waitFor({ timeout: NIGHT_MS });
   await page.locator('#tables details').first().waitFor();
   await sleep(SETTLE_MS);
   await take(view, 'console-data');
 }
 
-/** As if the mirror had begun eleven weeks ago: what was published is spread over the nights. */
+/**
+ * As if the mirror had begun eleven weeks ago: what was published is spread over the
+ * nights.
+ */
 async function rememberNights(app: App): Promise<void> {
   const { pool } = app.warehouse;
   await pool.query(

@@ -1,6 +1,7 @@
 /**
- * Steps of a command that needs more than Node: each passes, fails, or says what it could not run for lack of what.
- * Every step runs, whatever failed before it; the last line counts all three.
+ * Steps of a command that needs more than Node: each passes, fails, or says what it could
+ * not run for lack of what. Every step runs, whatever failed before it; the last line
+ * counts all three.
  */
 import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
@@ -73,7 +74,9 @@ export async function succeed(
 ): Promise<string> {
   const { code, stdout, output } = await command(name, args, options);
   if (code !== 0)
-    throw new Error(`${name} ${args.join(' ')} ended with exit code ${code}\n${output}`);
+    throw new Error(
+      `${name} ${args.join(' ')} ended with exit code ${code}\n${output}`,
+    );
   return stdout;
 }
 
@@ -100,7 +103,9 @@ export async function runSteps(steps: readonly Step[]): Promise<void> {
     process.stdout.write(`${state.padEnd(8)}${step.name}  ${seconds} s\n`);
     if (said !== '') {
       const lines = said.trimEnd().split('\n').slice(-SHOWN_LINES);
-      process.stdout.write(`${lines.map((line) => `        ${line}`).join('\n')}\n`);
+      process.stdout.write(
+        `${lines.map((line) => `        ${line}`).join('\n')}\n`,
+      );
     }
   }
   process.stdout.write(

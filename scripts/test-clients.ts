@@ -1,6 +1,7 @@
 /**
- * `npm run test:clients`: the interface document of a live mirror: linted, and a TypeScript and a Python client made
- * from it that order a run, wait for it and read it back; and its views, as psql and Python clients of BI read them.
+ * `npm run test:clients`: the interface document of a live mirror: linted, and a
+ * TypeScript and a Python client made from it that order a run, wait for it and read it
+ * back; and its views, as psql and Python clients of BI read them.
  */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -52,8 +53,8 @@ const BI_PACKAGES = [
   'adbc-driver-postgresql==1.13.0',
 ];
 /**
- * Every amount beside its text twin. connectorx keeps ten decimals of 28 digits: it refuses amounts of more than 18,
- * in either of two messages, and must not change one.
+ * Every amount beside its text twin. connectorx keeps ten decimals of 28 digits: it
+ * refuses amounts of more than 18, in either of two messages, and must not change one.
  */
 const BI_CLIENTS = `
 import os
@@ -100,13 +101,16 @@ const document = join(scratch, 'openapi.json');
 
 async function need(tool: string): Promise<void> {
   const { code } = await command('sh', ['-c', `command -v ${tool}`]);
-  if (code !== 0) throw new NotRun(`${tool} is not installed: ${HOW[tool] ?? ''}`);
+  if (code !== 0)
+    throw new NotRun(`${tool} is not installed: ${HOW[tool] ?? ''}`);
 }
 
 /** The first block of a guide in this language. */
 async function blockOf(guide: string, language: string): Promise<string> {
   const page = await readFile(join(ROOT, 'docs/guides', guide), 'utf8');
-  return new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, 'ms').exec(page)?.[1] ?? '';
+  return (
+    new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, 'ms').exec(page)?.[1] ?? ''
+  );
 }
 
 let mirror: LiveMirror | undefined;
@@ -127,8 +131,15 @@ try {
       run: async () => {
         await need('redocly');
         await live();
-        const output = await succeed('redocly', ['lint', document, '--format=json']);
-        expect(/"warnings":\s*0/.test(output) && /"errors":\s*0/.test(output), output);
+        const output = await succeed('redocly', [
+          'lint',
+          document,
+          '--format=json',
+        ]);
+        expect(
+          /"warnings":\s*0/.test(output) && /"errors":\s*0/.test(output),
+          output,
+        );
       },
     },
     {
@@ -165,7 +176,9 @@ try {
           '--ignoreConfig',
           file,
         ]);
-        const said = await succeed(process.execPath, [file], { env: { MIRROR } });
+        const said = await succeed(process.execPath, [file], {
+          env: { MIRROR },
+        });
         expect(said.trim() === 'succeeded complete false', said);
       },
     },

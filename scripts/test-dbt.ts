@@ -1,7 +1,8 @@
 /**
- * `npm run test:dbt`: the dbt package on a warehouse in an embedded Postgres, and on the lake that is made of it: built,
- * tested, and after a late load, a replaced open segment and an entry that is no longer counted the incremental model
- * equals a full refresh, on both, and both say the same.
+ * `npm run test:dbt`: the dbt package on a warehouse in an embedded Postgres, and on the
+ * lake that is made of it: built, tested, and after a late load, a replaced open segment
+ * and an entry that is no longer counted the incremental model equals a full refresh, on
+ * both, and both say the same.
  */
 import { cp, glob, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -16,8 +17,20 @@ import { openFileStore } from '../src/storage/file-store.ts';
 import { openWarehouse } from '../src/postgres/database.ts';
 import { migrate } from '../src/postgres/migrate.ts';
 import { HEADER_13 } from '../test/ledger/csv.ts';
-import { PARTY_A, PARTY_B, publish, row13 } from '../test/warehouse/published.ts';
-import { command, expect, NotRun, runSteps, type Step, succeed } from './steps.ts';
+import {
+  PARTY_A,
+  PARTY_B,
+  publish,
+  row13,
+} from '../test/warehouse/published.ts';
+import {
+  command,
+  expect,
+  NotRun,
+  runSteps,
+  type Step,
+  succeed,
+} from './steps.ts';
 import { openVenv } from './venv.ts';
 
 const PROJECT = 'deploy/dbt';
@@ -43,7 +56,10 @@ const postgres = stack.use(
   }),
 );
 const warehouse = stack.use(
-  openWarehouse({ url: postgres.connectionString, onIdleError: () => undefined }),
+  openWarehouse({
+    url: postgres.connectionString,
+    onIdleError: () => undefined,
+  }),
 );
 const { pool } = warehouse;
 const objects = openFileStore(join(scratch, 'objects'));
@@ -68,7 +84,14 @@ let bin = '';
 
 async function dbt(target: Target, ...args: readonly string[]): Promise<void> {
   if (bin === '') throw new NotRun('dbt was not installed');
-  const all = ['--no-use-colors', ...args, '--project-dir', PROJECT, '--target', target];
+  const all = [
+    '--no-use-colors',
+    ...args,
+    '--project-dir',
+    PROJECT,
+    '--target',
+    target,
+  ];
   const { code, output } = await command(join(bin, 'dbt'), all, {
     // Each has what it parsed.
     env: { ...dbtEnvironment, DBT_TARGET_PATH: join(scratch, target) },
@@ -76,11 +99,16 @@ async function dbt(target: Target, ...args: readonly string[]): Promise<void> {
   expect(code === 0, output);
 }
 
-/** In an environment of its own, with DuckDB's extension for Delta where DuckDB would put what it fetches. */
+/**
+ * In an environment of its own, with DuckDB's extension for Delta where DuckDB would put
+ * what it fetches.
+ */
 async function install(): Promise<void> {
   const venv = await openVenv('dbt', PACKAGES);
-  if ('missing' in venv) throw new NotRun(`dbt cannot be installed: ${venv.missing}`);
-  const platform = 'import duckdb; print(*duckdb.sql("pragma platform").fetchone())';
+  if ('missing' in venv)
+    throw new NotRun(`dbt cannot be installed: ${venv.missing}`);
+  const platform =
+    'import duckdb; print(*duckdb.sql("pragma platform").fetchone())';
   const folder = join(
     scratch,
     '.duckdb/extensions/v1.5.5',
@@ -94,7 +122,10 @@ async function install(): Promise<void> {
     ),
   ))
     await cp(file, join(folder, 'delta.duckdb_extension'));
-  await succeed('cp', [`${PROJECT}/profiles.example.yml`, join(scratch, 'profiles.yml')]);
+  await succeed('cp', [
+    `${PROJECT}/profiles.example.yml`,
+    join(scratch, 'profiles.yml'),
+  ]);
   bin = venv.bin;
 }
 
@@ -130,7 +161,14 @@ async function load(
   const rows = sent.map((entry) =>
     row13({ from: PARTY_A, to: PARTY_B, type: 'TRANSFER', ...entry }, party),
   );
-  await publish(pool, objects, { party, from, to, open, header: HEADER_13, rows });
+  await publish(pool, objects, {
+    party,
+    from,
+    to,
+    open,
+    header: HEADER_13,
+    rows,
+  });
   await loadAll({ repository: new LoadStore(warehouse), objects }, signal);
   await buildLake(
     {
@@ -155,7 +193,9 @@ async function volume(target: Target): Promise<string> {
   if (target === 'postgres')
     return (await pool.query<{ text: string }>(sql)).rows[0]?.text ?? '';
   const script = `import duckdb, sys; print(duckdb.connect(sys.argv[1]).sql(sys.argv[2]).fetchone()[0])`;
-  return (await succeed(join(bin, 'python'), ['-c', script, duckdbFile, sql])).trimEnd();
+  return (
+    await succeed(join(bin, 'python'), ['-c', script, duckdbFile, sql])
+  ).trimEnd();
 }
 
 /** Builds what changed, then everything, and compares. @returns what the model holds */
@@ -164,7 +204,13 @@ async function rebuilt(target: Target, what: string): Promise<string> {
   await dbt(target, 'build', '--select', '+daily_transfer_volume+');
   const incremental = await volume(target);
   expect(incremental !== before, `${what}: nothing changed`);
-  await dbt(target, 'build', '--full-refresh', '--select', '+daily_transfer_volume+');
+  await dbt(
+    target,
+    'build',
+    '--full-refresh',
+    '--select',
+    '+daily_transfer_volume+',
+  );
   const full = await volume(target);
   expect(
     incremental === full,
@@ -181,7 +227,10 @@ async function countedOfB(): Promise<string> {
 }
 
 /** One on each, and what both hold compared. */
-function onBoth(name: string, work: (target: Target) => Promise<string>): Step[] {
+function onBoth(
+  name: string,
+  work: (target: Target) => Promise<string>,
+): Step[] {
   let onPostgres = '';
   return [
     {
@@ -245,7 +294,9 @@ await runSteps([
   change('an open segment is replaced', () =>
     load(PARTY_A, JUNE, [{ time: '2023-06-05 10:00:00+00', quantity: '4' }]),
   ),
-  ...onBoth('incremental equals full refresh', (target) => rebuilt(target, 'replaced')),
+  ...onBoth('incremental equals full refresh', (target) =>
+    rebuilt(target, 'replaced'),
+  ),
   change(
     "a late load of the sender, whose rows are counted instead of the receiver's",
     async () => {

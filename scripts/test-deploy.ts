@@ -1,6 +1,7 @@
 /**
- * `npm run test:deploy`: the chart, the units, the rules and the dashboard, each by the checker of its kind; what a
- * checker would be needed for and is not installed, it says, and how it is had.
+ * `npm run test:deploy`: the chart, the units, the rules and the dashboard, each by the
+ * checker of its kind; what a checker would be needed for and is not installed, it says,
+ * and how it is had.
  */
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,7 +11,9 @@ import { command, expect, NotRun, ROOT, runSteps, succeed } from './steps.ts';
 
 const CHART = 'deploy/helm/ledger-mirror';
 const VALUES = ['everything', 'least'];
-/** What the manifests are rendered for: without a cluster Helm assumes one of long ago. */
+/**
+ * What the manifests are rendered for: without a cluster Helm assumes one of long ago.
+ */
 const KUBERNETES = '1.34.0';
 const HOW: Readonly<Record<string, string>> = {
   helm: 'go install helm.sh/helm/v3/cmd/helm@latest',
@@ -22,7 +25,8 @@ const HOW: Readonly<Record<string, string>> = {
 
 async function need(tool: string): Promise<void> {
   const { code } = await command('sh', ['-c', `command -v ${tool}`]);
-  if (code !== 0) throw new NotRun(`${tool} is not installed: ${HOW[tool] ?? ''}`);
+  if (code !== 0)
+    throw new NotRun(`${tool} is not installed: ${HOW[tool] ?? ''}`);
 }
 
 const scratch = await mkdtemp(join(tmpdir(), 'ledger-mirror-deploy-'));
@@ -62,7 +66,10 @@ async function refuseEmptyValues(): Promise<void> {
     '--kube-version',
     KUBERNETES,
   ]);
-  expect(code !== 0 && output.includes('settings.SOURCE_URL: give the URL'), output);
+  expect(
+    code !== 0 && output.includes('settings.SOURCE_URL: give the URL'),
+    output,
+  );
 }
 
 async function verifyUnits(): Promise<void> {
@@ -103,22 +110,32 @@ interface Dashboard {
 async function checkExpressions(): Promise<void> {
   expect(scraped !== '', 'nothing was scraped');
   const served = new Set(
-    [...scraped.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name]) => name ?? ''),
+    [...scraped.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(
+      ([, name]) => name ?? '',
+    ),
   );
   const dashboard = JSON.parse(
     await readFile(join(ROOT, 'deploy/monitoring/dashboard.json'), 'utf8'),
   ) as Dashboard;
-  const rules = await readFile(join(ROOT, 'deploy/monitoring/alerts.yaml'), 'utf8');
+  const rules = await readFile(
+    join(ROOT, 'deploy/monitoring/alerts.yaml'),
+    'utf8',
+  );
   const texts = [
-    ...dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)),
+    ...dashboard.panels.flatMap(({ targets }) =>
+      targets.map(({ expr }) => expr),
+    ),
     rules,
   ];
   const named = texts.flatMap((text) =>
-    [...text.matchAll(/\b(?:ledger_mirror|process)_\w+/g)].map(([name]) => name),
+    [...text.matchAll(/\b(?:ledger_mirror|process)_\w+/g)].map(
+      ([name]) => name,
+    ),
   );
   const unknown = named.filter(
     (name) =>
-      !served.has(name) && !served.has(name.replace(/_(?:bucket|sum|count)$/, '')),
+      !served.has(name) &&
+      !served.has(name.replace(/_(?:bucket|sum|count)$/, '')),
   );
   expect(
     named.length > 25 && unknown.length === 0,
@@ -128,7 +145,8 @@ async function checkExpressions(): Promise<void> {
   // Grafana's expressions as rules: promtool reads their grammar.
   const records = dashboard.panels.flatMap(({ targets }) =>
     targets.map(
-      ({ expr }) => `      - record: a:b\n        expr: ${JSON.stringify(expr)}\n`,
+      ({ expr }) =>
+        `      - record: a:b\n        expr: ${JSON.stringify(expr)}\n`,
     ),
   );
   const file = join(scratch, 'dashboard.yaml');
@@ -149,7 +167,10 @@ try {
           await succeed('helm', ['lint', '--strict', CHART, ...valuesOf(name)]);
       },
     },
-    { name: 'helm template | kubernetes-validate --strict', run: validateChart },
+    {
+      name: 'helm template | kubernetes-validate --strict',
+      run: validateChart,
+    },
     {
       name: 'the chart refuses to be installed without a source',
       run: refuseEmptyValues,

@@ -1,6 +1,7 @@
 /**
- * `npm run test:examples`: the orchestrators' examples, run against a sandbox by the real command; what a run seldom
- * ends in (75, another verdict) is played by a script in its place.
+ * `npm run test:examples`: the orchestrators' examples, run against a sandbox by the real
+ * command; what a run seldom ends in (75, another verdict) is played by a script in its
+ * place.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -46,7 +47,8 @@ await writeFile(
   `#!/bin/sh\nexec '${process.execPath}' '${join(ROOT, 'bin/ledger-mirror.js')}' "$@"\n`,
 );
 await writeFile(join(played, 'ledger-mirror'), PLAYER);
-for (const folder of [real, played]) await chmod(join(folder, 'ledger-mirror'), 0o755);
+for (const folder of [real, played])
+  await chmod(join(folder, 'ledger-mirror'), 0o755);
 
 let mirrors = 0;
 const sandbox = spawn(
@@ -72,7 +74,8 @@ let said = '';
 sandbox.stdout.setEncoding('utf8').on('data', (text: string) => {
   said += text;
 });
-while (!said.includes('"genesis"') && sandbox.exitCode === null) await sleep(100);
+while (!said.includes('"genesis"') && sandbox.exitCode === null)
+  await sleep(100);
 const { url } = JSON.parse(said) as { url: string };
 
 function environment(
@@ -113,7 +116,9 @@ async function openPython(): Promise<string> {
   return join(venv.bin, 'python');
 }
 
-async function materialize(env: Record<string, string>): ReturnType<typeof command> {
+async function materialize(
+  env: Record<string, string>,
+): ReturnType<typeof command> {
   return command(await openPython(), ['-c', MATERIALIZE], { env });
 }
 
@@ -157,7 +162,10 @@ try {
         expect(first.code === 0 && (await twice.calls()) === 3, first.output);
         const always = await play([75, 75, 75, 75, 0]);
         const second = await command('sh', [CRON], { env: always.env });
-        expect(second.code === 75 && (await always.calls()) === 4, second.output);
+        expect(
+          second.code === 75 && (await always.calls()) === 4,
+          second.output,
+        );
       },
     },
     {
@@ -166,7 +174,9 @@ try {
         const { env, calls } = await play([2, 0]);
         const { code, stdout } = await command('sh', [CRON], { env });
         expect(
-          code === 2 && stdout.includes('"runId":"run-7"') && (await calls()) === 1,
+          code === 2 &&
+            stdout.includes('"runId":"run-7"') &&
+            (await calls()) === 1,
           stdout,
         );
       },
@@ -175,8 +185,14 @@ try {
       name: 'check us yourself: twenty lines of Python agree with a night, and find a byte that was changed',
       run: async () => {
         const env = environment(real, { EXPORT_COMPRESSION: 'gzip' });
-        expect((await command('sh', [CRON], { env })).code === 0, 'no complete night');
-        const page = await readFile(join(ROOT, 'docs/guides/check-us.md'), 'utf8');
+        expect(
+          (await command('sh', [CRON], { env })).code === 0,
+          'no complete night',
+        );
+        const page = await readFile(
+          join(ROOT, 'docs/guides/check-us.md'),
+          'utf8',
+        );
         const [, program = ''] =
           /```python check-objects\.py\n(.*?)```/s.exec(page) ?? [];
         const store = join(env['DATA_DIR'] ?? '', 'objects');
@@ -184,9 +200,9 @@ try {
           command('python3', ['-c', program, store], { env });
         const { code, stdout, output } = await check();
         expect(code === 0 && /^[0-9a-f]{64} \d+$/m.test(stdout), output);
-        const [object = ''] = (await readdir(store, { recursive: true })).filter((name) =>
-          name.endsWith('.gz'),
-        );
+        const [object = ''] = (
+          await readdir(store, { recursive: true })
+        ).filter((name) => name.endsWith('.gz'));
         const bytes = await readFile(join(store, object));
         bytes.writeUInt8(bytes.readUInt8(20) ^ 1, 20);
         await writeFile(join(store, object), bytes);
@@ -230,7 +246,10 @@ try {
       run: async () => {
         const { env, calls } = await play([75, 0]);
         const { stdout, output } = await runDag(env);
-        expect(stdout.includes('STATE success') && (await calls()) === 2, output);
+        expect(
+          stdout.includes('STATE success') && (await calls()) === 2,
+          output,
+        );
       },
     },
     {
@@ -238,7 +257,10 @@ try {
       run: async () => {
         const { env, calls } = await play([2, 0]);
         const { stdout, output } = await runDag(env);
-        expect(stdout.includes('STATE failed') && (await calls()) === 1, output);
+        expect(
+          stdout.includes('STATE failed') && (await calls()) === 1,
+          output,
+        );
         expect(output.includes('run run-7 ended incomplete'), output);
       },
     },

@@ -1,6 +1,7 @@
 /**
- * `npm run test:image`: the image and the compose files on a real Docker engine. Where none answers, or an image
- * cannot be pulled, it says so. NODE_IMAGE, POSTGRES_IMAGE, REDIS_IMAGE, S3_IMAGE and PROXY_IMAGE name others.
+ * `npm run test:image`: the image and the compose files on a real Docker engine. Where
+ * none answers, or an image cannot be pulled, it says so. NODE_IMAGE, POSTGRES_IMAGE,
+ * REDIS_IMAGE, S3_IMAGE and PROXY_IMAGE name others.
  */
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -49,21 +50,25 @@ async function needEngine(): Promise<void> {
     },
   );
   if (code !== 0)
-    throw new NotRun(`no Docker engine answers: ${output.trim().split('\n').at(-1)}`);
+    throw new NotRun(
+      `no Docker engine answers: ${output.trim().split('\n').at(-1)}`,
+    );
 }
 
 /** The image that a file names, or the one that stands for it. */
 async function needImage(variable: string, file: string): Promise<void> {
   await needEngine();
   const text = await readFile(join(ROOT, file), 'utf8');
-  const named = new RegExp(`(?:ARG ${variable}=|\\$\\{${variable}:-)([^}\\s]+)`).exec(
-    text,
-  )?.[1];
+  const named = new RegExp(
+    `(?:ARG ${variable}=|\\$\\{${variable}:-)([^}\\s]+)`,
+  ).exec(text)?.[1];
   const image = process.env[variable] ?? named ?? variable;
   if ((await command('docker', ['image', 'inspect', image])).code === 0) return;
   const { code, output } = await command('docker', ['pull', '--quiet', image]);
   if (code !== 0)
-    throw new NotRun(`cannot pull ${image}: ${output.trim().split('\n').at(-1)}`);
+    throw new NotRun(
+      `cannot pull ${image}: ${output.trim().split('\n').at(-1)}`,
+    );
 }
 
 async function needBuilt(): Promise<void> {
@@ -78,7 +83,10 @@ async function needStores(): Promise<void> {
     await needImage(name, 'docker-compose.yml');
 }
 
-async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
+async function until(
+  what: string,
+  isSo: () => Promise<boolean>,
+): Promise<void> {
   const limitMs = performance.now() + WAIT_MAX_MS;
   while (!(await isSo().catch(() => false))) {
     if (performance.now() > limitMs)
@@ -114,15 +122,28 @@ async function nightly(): Promise<void> {
 async function healthyWorkers(): Promise<number> {
   const ids = (await compose('ps', '--quiet', 'worker')).trim().split('\n');
   const states = await Promise.all(
-    ids.map((id) => docker(['inspect', '--format', '{{.State.Health.Status}}', id])),
+    ids.map((id) =>
+      docker(['inspect', '--format', '{{.State.Health.Status}}', id]),
+    ),
   );
   return states.filter((state) => state.trim() === 'healthy').length;
 }
 
-/** @returns the exit code and how long it took, where SIGTERM came with the first instant */
+/**
+ * @returns the exit code and how long it took, where SIGTERM came with the first instant
+ */
 async function stopAtOnce(): Promise<{ exitCode: string; seconds: number }> {
   const name = `${RUN}-stopped`;
-  await docker(['run', '--detach', '--name', name, IMAGE, 'sandbox', '--port', '0']);
+  await docker([
+    'run',
+    '--detach',
+    '--name',
+    name,
+    IMAGE,
+    'sandbox',
+    '--port',
+    '0',
+  ]);
   const startedMs = performance.now();
   await docker(['stop', '--time', String(GRACE_SECONDS), name]);
   const seconds = (performance.now() - startedMs) / 1000;
@@ -150,7 +171,12 @@ async function publishedApi(): Promise<void> {
     !refused.output.includes('Postgres'),
     `a database was started first:\n${refused.output}`,
   );
-  const published = ['--publish', '127.0.0.1:18081:8080', '--env', `API_TOKEN=${TOKEN}`];
+  const published = [
+    '--publish',
+    '127.0.0.1:18081:8080',
+    '--env',
+    `API_TOKEN=${TOKEN}`,
+  ];
   await docker([
     'run',
     '--detach',
@@ -194,14 +220,20 @@ async function analystReads(): Promise<void> {
     () => 'allowed',
     (error: Error) => error.message,
   );
-  expect(written.includes('permission denied'), `the analyst may write: ${written}`);
+  expect(
+    written.includes('permission denied'),
+    `the analyst may write: ${written}`,
+  );
 }
 
 async function killedWorker(): Promise<void> {
   const before = await nightsOf();
-  const [victim] = (await compose('ps', '--quiet', 'worker')).trim().split('\n');
+  const [victim] = (await compose('ps', '--quiet', 'worker'))
+    .trim()
+    .split('\n');
   await docker(['kill', '--signal', 'KILL', victim ?? '']);
-  // The engine takes a kill by hand for a stop: an operator's `up` is what a crash's restart policy does.
+  // The engine takes a kill by hand for a stop: an operator's `up` is what a crash's
+  // restart policy does.
   await compose('up', '--detach', '--scale', 'worker=3', '--wait');
   await nightly();
   expect((await nightsOf()) > before, 'no new night');
@@ -272,7 +304,9 @@ async function stopAll(): Promise<void> {
     'worker',
     'api',
   );
-  const wrong = codes.split('\n').filter((line) => line !== '' && !line.endsWith(' 0'));
+  const wrong = codes
+    .split('\n')
+    .filter((line) => line !== '' && !line.endsWith(' 0'));
   expect(wrong.length === 0, `ended otherwise than in 0: ${wrong.join(', ')}`);
 }
 
@@ -286,8 +320,17 @@ try {
       run: async () => {
         await needImage('NODE_IMAGE', 'Dockerfile');
         const base = process.env['NODE_IMAGE'];
-        const args = base === undefined ? [] : ['--build-arg', `NODE_IMAGE=${base}`];
-        await docker(['build', '--network', 'host', '--tag', IMAGE, ...args, '.']);
+        const args =
+          base === undefined ? [] : ['--build-arg', `NODE_IMAGE=${base}`];
+        await docker([
+          'build',
+          '--network',
+          'host',
+          '--tag',
+          IMAGE,
+          ...args,
+          '.',
+        ]);
       },
     },
     {
@@ -379,7 +422,14 @@ try {
       name: 'three workers reach the sandbox',
       run: async () => {
         await needStores();
-        await compose('up', '--detach', '--no-build', '--scale', 'worker=3', '--wait');
+        await compose(
+          'up',
+          '--detach',
+          '--no-build',
+          '--scale',
+          'worker=3',
+          '--wait',
+        );
         expect((await healthyWorkers()) === 3, 'not all three are healthy');
         await nightly();
       },
@@ -418,7 +468,15 @@ try {
   ];
   await command(
     'docker',
-    [...SANDBOX, ...files, 'down', '--volumes', '--remove-orphans', '--timeout', '5'],
+    [
+      ...SANDBOX,
+      ...files,
+      'down',
+      '--volumes',
+      '--remove-orphans',
+      '--timeout',
+      '5',
+    ],
     {
       env: environment,
     },

@@ -1,6 +1,7 @@
 /**
- * `npm run test:package`: packs, installs the package globally into an empty prefix on a path with a space, and runs
- * it there as a user on a bare machine would. Needs only Node, npm and the registry.
+ * `npm run test:package`: packs, installs the package globally into an empty prefix on a
+ * path with a space, and runs it there as a user on a bare machine would. Needs only
+ * Node, npm and the registry.
  */
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -54,7 +55,11 @@ try {
     {
       name: 'publint --strict',
       run: async () => {
-        await succeed('node_modules/.bin/publint', ['run', '--strict', tarball]);
+        await succeed('node_modules/.bin/publint', [
+          'run',
+          '--strict',
+          tarball,
+        ]);
       },
     },
     {
@@ -74,10 +79,19 @@ try {
     {
       name: 'ledger-mirror demo in an empty folder',
       run: async () => {
-        const version = await succeed(bin, ['--version'], { cwd: folder, env: bare });
+        const version = await succeed(bin, ['--version'], {
+          cwd: folder,
+          env: bare,
+        });
         expect(version.trim() === '0.1.0', version);
-        const text = await succeed(bin, ['demo', '--json'], { cwd: folder, env: bare });
-        expect((JSON.parse(text) as { verdict: string }).verdict === 'complete', text);
+        const text = await succeed(bin, ['demo', '--json'], {
+          cwd: folder,
+          env: bare,
+        });
+        expect(
+          (JSON.parse(text) as { verdict: string }).verdict === 'complete',
+          text,
+        );
         expect(
           (await readdir(folder)).join() === 'data',
           `more than data was left in the folder`,
@@ -94,7 +108,9 @@ try {
         ]);
         expect(output === '', output);
         expect(
-          (await readdir(join(home, '.cache', 'ledger-mirror'))).includes('compiled'),
+          (await readdir(join(home, '.cache', 'ledger-mirror'))).includes(
+            'compiled',
+          ),
           'not in ~/.cache',
         );
       },

@@ -1,4 +1,7 @@
-/** Python environments for commands that check us with what nobody here wrote: pinned, outside the project. */
+/**
+ * Python environments for commands that check us with what nobody here wrote: pinned,
+ * outside the project.
+ */
 import { existsSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -6,7 +9,8 @@ import { join } from 'node:path';
 import { command } from './steps.ts';
 
 const FOLDER =
-  process.env['ENGINES_DIR'] ?? join(homedir(), '.cache', 'ledger-mirror-engines');
+  process.env['ENGINES_DIR'] ??
+  join(homedir(), '.cache', 'ledger-mirror-engines');
 
 /**
  * Made once, and marked when it is whole.

@@ -37,5 +37,7 @@ setTimeout(() => process.exit(), LINGER_MAX_MS).unref();
 
 function sayUnanswered(): void {
   if (!stop.signal.aborted)
-    process.stderr.write('ledger-mirror: ended without an answer; this is a bug\n');
+    process.stderr.write(
+      'ledger-mirror: ended without an answer; this is a bug\n',
+    );
 }

@@ -13,7 +13,13 @@ const ROOT = resolve(import.meta.dirname, '..');
 const FOLDERS = ['src', 'jobs', 'migrations', 'scripts', 'bench', 'test'];
 
 const STAGES = ['src/lists', 'src/exports', 'src/warehouse', 'src/lake'];
-const ADAPTERS = ['src/source', 'src/postgres', 'src/storage', 'src/state', 'src/queue'];
+const ADAPTERS = [
+  'src/source',
+  'src/postgres',
+  'src/storage',
+  'src/state',
+  'src/queue',
+];
 /** One topic each; they import no more than each other, and no package but what their topic is. */
 const FOUNDATION = [
   'src/errors',
@@ -36,7 +42,9 @@ const INDEPENDENT = ['test/lists/plain-source', 'test/exports/hostile'];
 
 function isIndependent(target: string): boolean {
   return (
-    isBelow(target, INDEPENDENT) || target.startsWith('node:') || target === 'vitest'
+    isBelow(target, INDEPENDENT) ||
+    target.startsWith('node:') ||
+    target === 'vitest'
   );
 }
 
@@ -103,7 +111,10 @@ const STORES = [
 /** The longest folder that holds a file has its rule. */
 const RULES: Readonly<Record<string, Rule>> = {
   ...Object.fromEntries(
-    FOUNDATION.map((room) => [room, { values: FOUNDATION, packages: ['uuid'] }]),
+    FOUNDATION.map((room) => [
+      room,
+      { values: FOUNDATION, packages: ['uuid'] },
+    ]),
   ),
   'src/logging': { values: FOUNDATION, packages: ['pino'] },
   'src/version.ts': { values: [], packages: ['package.json'] },
@@ -143,7 +154,14 @@ const RULES: Readonly<Record<string, Rule>> = {
   jobs: edge('p-retry'),
   'src/runs': {
     ...edge('p-retry'),
-    values: [...PURE, 'src/config', 'src/queue', 'src/source', 'src/status', 'jobs'],
+    values: [
+      ...PURE,
+      'src/config',
+      'src/queue',
+      'src/source',
+      'src/status',
+      'jobs',
+    ],
     types: [...ADAPTERS, ...STAGES],
   },
   // What is known of the mirror, and the one place that decides whether it is complete.
@@ -196,15 +214,24 @@ const ABOVE_COMPOSITION = [COMPOSITION, 'src/cli'];
 const MAIN = 'src/main.ts';
 
 function isBelow(path: string, folders: readonly string[]): boolean {
-  return folders.some((folder) => path === folder || path.startsWith(`${folder}/`));
+  return folders.some(
+    (folder) => path === folder || path.startsWith(`${folder}/`),
+  );
 }
 
 function folderOf(path: string): string | undefined {
-  const folders = Object.keys(RULES).filter((folder) => isBelow(path, [folder]));
+  const folders = Object.keys(RULES).filter((folder) =>
+    isBelow(path, [folder]),
+  );
   return folders.toSorted((a, b) => b.length - a.length)[0];
 }
 
-function isAllowed(from: Module, used: Import, folder: string, rule: Rule): boolean {
+function isAllowed(
+  from: Module,
+  used: Import,
+  folder: string,
+  rule: Rule,
+): boolean {
   if (used.target === 'package.json') return isPackageAllowed(used, rule);
   if (!used.isOwn)
     return used.target.startsWith('node:')
@@ -213,13 +240,16 @@ function isAllowed(from: Module, used: Import, folder: string, rule: Rule): bool
   if (isBelow(used.target, [folder, ...rule.values])) return true;
   return (
     used.isType &&
-    (isBelow(used.target, rule.types ?? []) || rule.typeFiles?.test(used.target) === true)
+    (isBelow(used.target, rule.types ?? []) ||
+      rule.typeFiles?.test(used.target) === true)
   );
 }
 
 /** The environment is read in one place; `process` as an import would hide a second one. */
 function isBuiltinAllowed(from: Module, used: Import): boolean {
-  return used.target !== 'node:process' || from.path === 'src/config/environment.ts';
+  return (
+    used.target !== 'node:process' || from.path === 'src/config/environment.ts'
+  );
 }
 
 function isPackageAllowed(used: Import, rule: Rule): boolean {
@@ -231,7 +261,8 @@ function violations(graph: readonly Module[]): string[] {
   return graph.flatMap((module) => {
     const wrong = module.imports.filter((used) => !isRightWay(module, used));
     const lines = wrong.map(
-      ({ target, isType }) => `${module.path} → ${target}${isType ? ' (type)' : ''}`,
+      ({ target, isType }) =>
+        `${module.path} → ${target}${isType ? ' (type)' : ''}`,
     );
     return hasPlace(module)
       ? lines
@@ -243,7 +274,11 @@ function isRightWay(module: Module, used: Import): boolean {
   if (isBelow(module.path, UNSHIPPED)) return true;
   if (isBelow(used.target, UNSHIPPED)) return false;
   const isBuilt = isBelow(used.target, [COMPOSITION]);
-  if (isBuilt && !isBelow(module.path, ABOVE_COMPOSITION) && module.path !== MAIN)
+  if (
+    isBuilt &&
+    !isBelow(module.path, ABOVE_COMPOSITION) &&
+    module.path !== MAIN
+  )
     return false;
   const folder = folderOf(module.path);
   const rule = folder === undefined ? undefined : RULES[folder];
@@ -284,11 +319,15 @@ function exportsToTheRight(modules: readonly Module[]): string[] {
 }
 
 /** Returns the files of `src/exports` that a file imports, directly or through others. */
-function reachable(start: string, byPath: ReadonlyMap<string, Module>): string[] {
+function reachable(
+  start: string,
+  byPath: ReadonlyMap<string, Module>,
+): string[] {
   const reached = new Set([start]);
   for (const path of reached) {
     const targets = byPath.get(path)?.imports.map(({ target }) => target) ?? [];
-    for (const target of targets) if (isBelow(target, [EXPORTS])) reached.add(target);
+    for (const target of targets)
+      if (isBelow(target, [EXPORTS])) reached.add(target);
   }
   reached.delete(start);
   return [...reached];
@@ -301,27 +340,40 @@ describe('imports', () => {
     const files = FOLDERS.flatMap((folder) =>
       globSync(`${folder}/**/*.ts`, { cwd: ROOT }),
     );
-    expect(graph.map((module) => module.path).toSorted()).toEqual(files.toSorted());
+    expect(graph.map((module) => module.path).toSorted()).toEqual(
+      files.toSorted(),
+    );
     expect(graph.length).toBeGreaterThan(20);
     expect(graph.flatMap((module) => module.imports).length).toBeGreaterThan(
       graph.length,
     );
-    for (const folder of [...PURE, ...STAGES.slice(0, 3), ...ADAPTERS, ...EDGES]) {
+    for (const folder of [
+      ...PURE,
+      ...STAGES.slice(0, 3),
+      ...ADAPTERS,
+      ...EDGES,
+    ]) {
       expect(graph.some((module) => isBelow(module.path, [folder]))).toBe(true);
     }
   });
 
   test('lead to files that exist', () => {
-    const own = graph.flatMap((module) => module.imports.filter((used) => used.isOwn));
+    const own = graph.flatMap((module) =>
+      module.imports.filter((used) => used.isOwn),
+    );
     const targets = [...new Set(own.map((used) => used.target))];
-    expect(targets.filter((target) => !existsSync(resolve(ROOT, target)))).toEqual([]);
+    expect(
+      targets.filter((target) => !existsSync(resolve(ROOT, target))),
+    ).toEqual([]);
   });
 
   test('are computed only where the migrations are listed', () => {
     const computing = graph
       .filter((module) => module.computed.length > 0)
       .map((module) => module.path);
-    expect(computing.filter((path) => path !== 'src/postgres/migrate.ts')).toEqual([]);
+    expect(
+      computing.filter((path) => path !== 'src/postgres/migrate.ts'),
+    ).toEqual([]);
   });
 
   test('go only in the stated directions', () => {
@@ -332,7 +384,9 @@ describe('imports', () => {
     const users = graph.filter((module) =>
       module.imports.some(({ target }) => target === 'fast-check'),
     );
-    expect(users.map((module) => module.path)).toEqual(['test/support/properties.ts']);
+    expect(users.map((module) => module.path)).toEqual([
+      'test/support/properties.ts',
+    ]);
   });
 
   test('of the independent test servers lead to nothing of the product', () => {
@@ -345,12 +399,16 @@ describe('imports', () => {
   });
 
   test('of the export rooms lead only to the left, types included', () => {
-    expect(graph.some(({ path }) => path === `${EXPORTS}/export-state.ts`)).toBe(true);
+    expect(
+      graph.some(({ path }) => path === `${EXPORTS}/export-state.ts`),
+    ).toBe(true);
     expect(exportsToTheRight(graph)).toEqual([]);
   });
 
   test('of the decisions of an export lead to nothing that reads, writes or waits', () => {
-    const decisions = graph.find(({ path }) => path === `${EXPORTS}/export-state.ts`);
+    const decisions = graph.find(
+      ({ path }) => path === `${EXPORTS}/export-state.ts`,
+    );
     const values = decisions?.imports.filter(({ isType }) => !isType);
     expect(values).toEqual([]);
   });
@@ -377,7 +435,10 @@ describe('the check of imports', () => {
       'a stage that imports a stage',
       module('src/lists/a.ts', 'src/exports/b.ts', true, true),
     ],
-    ['a stage that imports a driver', module('src/warehouse/a.ts', 'pg', false, true)],
+    [
+      'a stage that imports a driver',
+      module('src/warehouse/a.ts', 'pg', false, true),
+    ],
     [
       'a stage that imports an adapter',
       module('src/lists/a.ts', 'src/postgres/b.ts', true),
@@ -422,19 +483,28 @@ describe('the check of imports', () => {
       module('src/exports/b.ts', 'src/exports/publishing/c.ts', true, true),
     ];
     expect(exportsToTheRight(detour)).toHaveLength(1);
-    const left = module('src/exports/validation/a.ts', 'src/exports/planning/b.ts', true);
+    const left = module(
+      'src/exports/validation/a.ts',
+      'src/exports/planning/b.ts',
+      true,
+    );
     expect(exportsToTheRight([left])).toEqual([]);
   });
 
   test('allows the types of a port', () => {
     expect(
-      violations([module('src/postgres/a.ts', 'src/lists/ports.ts', true, true)]),
+      violations([
+        module('src/postgres/a.ts', 'src/lists/ports.ts', true, true),
+      ]),
     ).toEqual([]);
   });
 
   test('finds cycles of values and of types', () => {
     const values = [module('a.ts', 'b.ts', true), module('b.ts', 'a.ts', true)];
-    const types = [module('a.ts', 'b.ts', true), module('b.ts', 'a.ts', true, true)];
+    const types = [
+      module('a.ts', 'b.ts', true),
+      module('b.ts', 'a.ts', true, true),
+    ];
     expect(findCycles(values, false)).toEqual([['a.ts', 'b.ts', 'a.ts']]);
     expect(findCycles(types, false)).toEqual([]);
     expect(findCycles(types, true)).toHaveLength(1);

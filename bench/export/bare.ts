@@ -1,6 +1,7 @@
 /**
- * The least that an export has to do, without a check, a part, a database or a crash to fear: an answer is
- * received, its bytes are summed, each row is summed by a thread, and all is written. Prints the seconds.
+ * The least that an export has to do, without a check, a part, a database or a crash to
+ * fear: an answer is received, its bytes are summed, each row is summed by a thread, and
+ * all is written. Prints the seconds.
  */
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
@@ -35,7 +36,10 @@ async function receive(url: string, path: string): Promise<void> {
   thread.on('message', () => summed.shift()?.());
   await using file = await open(path, 'w');
   const sha256 = createHash('sha256');
-  const free = Array.from({ length: BLOCKS }, () => new SharedArrayBuffer(BLOCK_BYTES));
+  const free = Array.from(
+    { length: BLOCKS },
+    () => new SharedArrayBuffer(BLOCK_BYTES),
+  );
   const away: Promise<SharedArrayBuffer>[] = [];
   let writing: Promise<unknown> = Promise.resolve();
   let memory = free.pop() ?? new SharedArrayBuffer(BLOCK_BYTES);
@@ -76,6 +80,8 @@ if (isMainThread) {
   await receive(url, path);
   process.stdout.write(`${(performance.now() - startMs) / 1000}\n`);
 } else {
-  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- threads have no origin
-  parentPort?.on('message', (block: Block) => parentPort?.postMessage(sumRows(block)));
+  parentPort?.on('message', (block: Block) =>
+    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- threads have no origin
+    parentPort?.postMessage(sumRows(block)),
+  );
 }

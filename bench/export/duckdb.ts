@@ -1,4 +1,7 @@
-/** CSV on standard input as DuckDB writes it to Parquet, by its own reader and types: `node bench/export/duckdb.ts FILE`. */
+/**
+ * CSV on standard input as DuckDB writes it to Parquet, by its own reader and types:
+ * `node bench/export/duckdb.ts FILE`.
+ */
 import { DuckDBInstance } from '@duckdb/node-api';
 
 const instance = await DuckDBInstance.create(':memory:');

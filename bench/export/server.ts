@@ -1,4 +1,7 @@
-/** Serves one answer of any size from memory, as a source on this machine would: raw CSV, or messages. */
+/**
+ * Serves one answer of any size from memory, as a source on this machine would: raw CSV,
+ * or messages.
+ */
 import { createServer, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
 import { RELEASES } from '../../src/sandbox/release.ts';
@@ -11,7 +14,10 @@ const header = Buffer.from(RELEASES['0.71.4'].header);
 const made = Array.from({ length: PIECES }, (_, nth) => pieces(nth));
 const csvBytes = made[0]?.[0].length ?? PIECE_BYTES;
 
-/** A MiB of rows that look like a market maker's, and the same as a message. They are sent again and again. */
+/**
+ * A MiB of rows that look like a market maker's, and the same as a message. They are sent
+ * again and again.
+ */
 function pieces(nth: number): [Buffer, Buffer] {
   const rows: string[] = [];
   for (let bytes = 0, index = 0; bytes < PIECE_BYTES; index += 1) {
@@ -62,7 +68,9 @@ const server = createServer((request, response) => {
   const url = new URL(request.url ?? '/', 'http://bench');
   const [, form, megabytes] = url.pathname.split('/');
   const count = Math.ceil((Number(megabytes) * 1e6) / csvBytes);
-  const opening = Buffer.from(`{"result":{"data":"${header.toString('base64')}"}}\n`);
+  const opening = Buffer.from(
+    `{"result":{"data":"${header.toString('base64')}"}}\n`,
+  );
   void (form === 'messages'
     ? send(
         response,

@@ -1,4 +1,7 @@
-/** One export in a process of its own, so that its memory and its event loop are the worker's. Prints JSON. */
+/**
+ * One export in a process of its own, so that its memory and its event loop are the
+ * worker's. Prints JSON.
+ */
 import { randomUUID } from 'node:crypto';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { parseInstant } from '../../src/time/time.ts';
@@ -12,8 +15,13 @@ import { ExportStore } from '../../src/exports/store/export-store.ts';
 import { localState } from '../../test/support/source-config.ts';
 
 const LIFTED_RATE = 1_000_000;
-const [url = '', path = '', databaseUrl = '', folder = '', compression = 'none'] =
-  process.argv.slice(2);
+const [
+  url = '',
+  path = '',
+  databaseUrl = '',
+  folder = '',
+  compression = 'none',
+] = process.argv.slice(2);
 const names = {
   sourceExportParamParty: 'partyId',
   sourceExportParamAsset: 'assetId',
@@ -31,7 +39,10 @@ await using source = openSource(
   },
   { ...localState(), acceptGzip: false },
 );
-await using warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
+await using warehouse = openWarehouse({
+  url: databaseUrl,
+  onIdleError: () => undefined,
+});
 const repository = new ExportStore(warehouse.db);
 await repository.profile();
 await using rowPool = new RowPool();

@@ -1,4 +1,7 @@
-/** A lake of many entries, built as the warehouse sends them, and how long each ready question takes on it. */
+/**
+ * A lake of many entries, built as the warehouse sends them, and how long each ready
+ * question takes on it.
+ */
 import { createReadStream } from 'node:fs';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,7 +10,10 @@ import { buildLake } from '../../src/lake/build/build.ts';
 import { openDuckDb } from '../../src/lake/local/duckdb.ts';
 import { openLake } from '../../src/lake/query/lake.ts';
 import type { LakeRepository } from '../../src/lake/store/lake-store.ts';
-import type { SegmentMonth, WarehouseReader } from '../../src/lake/store/lake-store.ts';
+import type {
+  SegmentMonth,
+  WarehouseReader,
+} from '../../src/lake/store/lake-store.ts';
 import { inquiry, READY_QUESTIONS } from '../../src/lake/query/questions.ts';
 import { runQuery } from '../../src/lake/query/query.ts';
 import { LINE_COLUMNS } from '../../src/ledger/canonical.ts';
@@ -21,8 +27,15 @@ const PARTIES = 2_000;
 const RETENTION_MS = 7 * 86_400_000;
 const signal = new AbortController().signal;
 
-/** Row `i`: half of a party's entries are received from another party whose ledger is there as well. */
-function lines(first: number, rows: number, { month, segmentId }: SegmentMonth): string {
+/**
+ * Row `i`: half of a party's entries are received from another party whose ledger is
+ * there as well.
+ */
+function lines(
+  first: number,
+  rows: number,
+  { month, segmentId }: SegmentMonth,
+): string {
   const values: Readonly<Record<string, string>> = {
     party_id: `sha256('party' || (i % ${PARTIES}))`,
     vega_time: `timestamp '${month}-01 00:00:00' + to_seconds((i - ${first}) * 2500000.0 / ${rows})`,
@@ -60,7 +73,12 @@ export class BenchWarehouse implements LakeRepository {
   async load(month: string, rows: number): Promise<void> {
     const segmentId = BigInt(this.#segments.length + 1);
     const facts = { valuesDigest: '0'.repeat(64), isOpen: false };
-    const segment: SegmentMonth = { segmentId, month, rows: BigInt(rows), ...facts };
+    const segment: SegmentMonth = {
+      segmentId,
+      month,
+      rows: BigInt(rows),
+      ...facts,
+    };
     await mkdir(this.#folder, { recursive: true });
     await using engine = await openDuckDb(this.#folder, '2GB');
     await engine.connection.run(
@@ -88,7 +106,9 @@ export class BenchWarehouse implements LakeRepository {
         const { createHash } = await import('node:crypto');
         for (let party = 0; party < PARTIES; party += 2) {
           const id = createHash('sha256').update(`party${party}`).digest('hex');
-          yield Buffer.from(`${id},,2023-01-01 00:00:00,2024-01-01 00:00:00,t\n`);
+          yield Buffer.from(
+            `${id},,2023-01-01 00:00:00,2024-01-01 00:00:00,t\n`,
+          );
         }
       },
     });
@@ -127,14 +147,18 @@ export class BenchWarehouse implements LakeRepository {
     return this.decidedCommits();
   }
 
-  /** Seconds that DuckDB alone, unlimited, takes to write what lies here as Parquet of the same types. */
+  /**
+   * Seconds that DuckDB alone, unlimited, takes to write what lies here as Parquet of the
+   * same types.
+   */
   async writeAlone(folder: string): Promise<number> {
     const names = LINE_COLUMNS.map((name) => `${name}: 'VARCHAR'`).join(', ');
     const files = (await readdir(this.#folder))
       .map((name) => `'${join(this.#folder, name)}'`)
       .join(', ');
     const typed = LINE_COLUMNS.map((name) => {
-      if (name === 'vega_time') return 'cast(vega_time as timestamptz) as vega_time';
+      if (name === 'vega_time')
+        return 'cast(vega_time as timestamptz) as vega_time';
       const isAmount = /quantity|effect|balance/.test(name);
       return isAmount
         ? `cast(cast(${name} as hugeint) as decimal(38,0)) as ${name}`
@@ -152,15 +176,23 @@ export class BenchWarehouse implements LakeRepository {
   }
 
   /** Each once: what the lake has now is not asked again. */
-  async *#read(month: string, segmentIds: readonly bigint[]): AsyncGenerator<Buffer> {
+  async *#read(
+    month: string,
+    segmentIds: readonly bigint[],
+  ): AsyncGenerator<Buffer> {
     for (const segmentId of segmentIds) {
       const path = this.#path({ segmentId, month });
-      yield* createReadStream(path, { highWaterMark: 2 ** 18 }) as AsyncIterable<Buffer>;
+      yield* createReadStream(path, {
+        highWaterMark: 2 ** 18,
+      }) as AsyncIterable<Buffer>;
       await rm(path);
     }
   }
 
-  #path({ segmentId, month }: Pick<SegmentMonth, 'segmentId' | 'month'>): string {
+  #path({
+    segmentId,
+    month,
+  }: Pick<SegmentMonth, 'segmentId' | 'month'>): string {
     return join(this.#folder, `${segmentId}-${month}`);
   }
 }
@@ -181,7 +213,10 @@ export async function makeLake(
   for (const month of MONTHS) {
     await leave(warehouse, month, rows / MONTHS.length);
     const aloneSeconds = await warehouse.writeAlone(scratchDir);
-    builds.push({ aloneSeconds, seconds: await build(warehouse, objects, scratchDir) });
+    builds.push({
+      aloneSeconds,
+      seconds: await build(warehouse, objects, scratchDir),
+    });
   }
   return builds;
 }
@@ -223,7 +258,12 @@ async function build(
   scratchDir: string,
 ): Promise<number> {
   const startMs = performance.now();
-  const deps = { repository: warehouse, objects, scratchDir, retentionMs: RETENTION_MS };
+  const deps = {
+    repository: warehouse,
+    objects,
+    scratchDir,
+    retentionMs: RETENTION_MS,
+  };
   await buildLake(deps, signal);
   return (performance.now() - startMs) / 1000;
 }
@@ -240,7 +280,9 @@ export async function askQuestions(
     for (const question of READY_QUESTIONS) {
       const { name } = question;
       const { sql, parameters } = inquiry(question);
-      const output = new Writable({ write: (_piece, _encoding, done) => done() });
+      const output = new Writable({
+        write: (_piece, _encoding, done) => done(),
+      });
       const startMs = performance.now();
       await runQuery(lake, sql, { format: 'csv', parameters }, output, signal);
       const seconds = (performance.now() - startMs) / 1000;

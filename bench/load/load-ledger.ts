@@ -1,4 +1,7 @@
-/** A ledger for the benchmarks of load and lake: published as exports leave it, made without a source. */
+/**
+ * A ledger for the benchmarks of load and lake: published as exports leave it, made
+ * without a source.
+ */
 import { createHash } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { zstdCompressSync } from 'node:zlib';
@@ -33,7 +36,9 @@ const OTHERS = Array.from({ length: 500 }, (_, number) => id('party', number));
 
 /** As releases from 0.73 write it; half of the rows are sent, half received. */
 function line(number: number, count: number): string {
-  const at = new Date(START_MS + Math.floor((number * SPAN_MS) / count)).toISOString();
+  const at = new Date(
+    START_MS + Math.floor((number * SPAN_MS) / count),
+  ).toISOString();
   const time = `${at.slice(0, 10)} ${at.slice(11, 19)}.${String(number % 1_000_000).padStart(6, '0')}+00`;
   const quantity = (number * 7919) % 100_000_007;
   const other = OTHERS[number % OTHERS.length] ?? '';
@@ -45,7 +50,10 @@ function line(number: number, count: number): string {
   );
 }
 
-/** Publishes `rows` entries as `segments` objects; returns the paths' keys and what they hold unpacked. */
+/**
+ * Publishes `rows` entries as `segments` objects; returns the paths' keys and what they
+ * hold unpacked.
+ */
 export async function publishLedger(
   pool: Pool,
   objects: ObjectStore,
@@ -68,7 +76,13 @@ export async function publishLedger(
     const plain = Buffer.from(`${HEADER}\n${lines.join('\n')}\n`);
     bytes += plain.length;
     keys.push(
-      await publishSegment(pool, objects, { plain, digest, first, last, count: rows }),
+      await publishSegment(pool, objects, {
+        plain,
+        digest,
+        first,
+        last,
+        count: rows,
+      }),
     );
   }
   return { keys, bytes };

@@ -1,4 +1,7 @@
-/** Stages in a process of their own, for its peak memory: `worker.ts load|lake|both URL OBJECTS SCRATCH`. */
+/**
+ * Stages in a process of their own, for its peak memory: `worker.ts load|lake|both URL
+ * OBJECTS SCRATCH`.
+ */
 import { buildLake } from '../../src/lake/build/build.ts';
 import { loadAll } from '../../src/warehouse/load-all.ts';
 import { openFileStore } from '../../src/storage/file-store.ts';
@@ -6,14 +9,17 @@ import { openWarehouse } from '../../src/postgres/database.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';
 import { LoadStore } from '../../src/warehouse/store/load-store.ts';
 
-const [stage = '', url = '', objectsDir = '', scratchDir = ''] = process.argv.slice(2);
+const [stage = '', url = '', objectsDir = '', scratchDir = ''] =
+  process.argv.slice(2);
 const signal = new AbortController().signal;
 const warehouse = openWarehouse({ url, onIdleError: () => undefined });
 const objects = openFileStore(objectsDir);
 const startMs = performance.now();
 let rows = 0n;
 if (stage !== 'lake')
-  rows = (await loadAll({ repository: new LoadStore(warehouse), objects }, signal)).rows;
+  rows = (
+    await loadAll({ repository: new LoadStore(warehouse), objects }, signal)
+  ).rows;
 if (stage !== 'load') {
   const repository = new LakeStore(warehouse.pool);
   rows = (

@@ -1,4 +1,7 @@
-/** A source between a client and another one: counts requests, and answers the fifth page as a broken one would. */
+/**
+ * A source between a client and another one: counts requests, and answers the fifth page
+ * as a broken one would.
+ */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -19,18 +22,27 @@ export interface FaultySource extends AsyncDisposable {
   requests(): number;
 }
 
-export async function startFaulty(upstream: URL, fault: Fault): Promise<FaultySource> {
+export async function startFaulty(
+  upstream: URL,
+  fault: Fault,
+): Promise<FaultySource> {
   let requests = 0;
   let pages = 0;
   let looped: string | undefined;
-  const pass = async (path: string, response: ServerResponse): Promise<void> => {
+  const pass = async (
+    path: string,
+    response: ServerResponse,
+  ): Promise<void> => {
     const answer = await fetch(new URL(path, upstream));
     const text = await answer.text();
-    const isPage = path.startsWith(PARTIES) && path.includes('newestFirst=false');
+    const isPage =
+      path.startsWith(PARTIES) && path.includes('newestFirst=false');
     if (isPage) pages += 1;
     for (const [name, value] of answer.headers)
       if (
-        !/^(?:content-length|content-encoding|transfer-encoding|connection)$/.test(name)
+        !/^(?:content-length|content-encoding|transfer-encoding|connection)$/.test(
+          name,
+        )
       )
         response.setHeader(name, value);
     response.statusCode = answer.status;
@@ -60,7 +72,9 @@ function breakOnce(fault: Fault, text: string, response: ServerResponse): void {
   if (fault === 'ends too early')
     response.end(text.replace(/"hasNextPage":\s*true/, '"hasNextPage":false'));
   else if (fault === 'HTML')
-    response.setHeader('content-type', 'text/html').end('<html>try again</html>');
+    response
+      .setHeader('content-type', 'text/html')
+      .end('<html>try again</html>');
   else {
     response.setHeader('content-length', Buffer.byteLength(text));
     response.write(text.slice(0, text.length / 2), () => response.destroy());

@@ -1,4 +1,7 @@
-/** What the API's benchmarks share: databases, the real commands as processes, a client that only counts bytes. */
+/**
+ * What the API's benchmarks share: databases, the real commands as processes, a client
+ * that only counts bytes.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, get } from 'node:http';
@@ -53,7 +56,10 @@ export async function startServing(
   const closed = once(child, 'close');
   let url: string | undefined;
   for await (const line of createInterface({ input: child.stderr })) {
-    const { msg, url: told } = JSON.parse(line) as { msg: string; url?: string };
+    const { msg, url: told } = JSON.parse(line) as {
+      msg: string;
+      url?: string;
+    };
     if (msg === 'Serving') url = told;
     if (url !== undefined) break;
   }
@@ -83,7 +89,9 @@ export async function runCommand(
   return (performance.now() - startMs) / 1_000;
 }
 
-/** A script of this folder as a process that prints its URL first and ends with its input. */
+/**
+ * A script of this folder as a process that prints its URL first and ends with its input.
+ */
 export async function startScript(
   script: string,
   args: readonly string[],
@@ -92,7 +100,9 @@ export async function startScript(
   const child = spawn(process.execPath, [path, ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
-  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const lines = createInterface({ input: child.stdout })[
+    Symbol.asyncIterator
+  ]();
   const { value: url } = await lines.next();
   return {
     url: String(url),
@@ -125,7 +135,9 @@ export class CountingClient implements Disposable {
   async readPage(url: string): Promise<string> {
     const chunks: Buffer[] = [];
     await this.#get(url, (chunk) => chunks.push(chunk));
-    const end = Buffer.concat(chunks.slice(-2)).subarray(-END_BYTES).toString('latin1');
+    const end = Buffer.concat(chunks.slice(-2))
+      .subarray(-END_BYTES)
+      .toString('latin1');
     const cursor = /"endCursor":"([^"]+)"/.exec(end)?.[1];
     if (cursor === undefined) throw new Error(`${url} has no end cursor`);
     return cursor;
@@ -152,7 +164,9 @@ export class CountingClient implements Disposable {
 /** The party with the longest ledger, as the sandbox makes it: the oldest. */
 export async function whaleOf(url: string): Promise<string> {
   const answer = (await (
-    await fetch(`${url}/api/v2/parties?pagination.first=1&pagination.newestFirst=false`)
+    await fetch(
+      `${url}/api/v2/parties?pagination.first=1&pagination.newestFirst=false`,
+    )
   ).json()) as { parties: { edges: { node: { id: string } }[] } };
   return answer.parties.edges[0]?.node.id ?? '';
 }

@@ -1,4 +1,7 @@
-/** What the benchmarks of lists share: a source process, an empty warehouse, and the loops that are compared. */
+/**
+ * What the benchmarks of lists share: a source process, an empty warehouse, and the loops
+ * that are compared.
+ */
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -24,10 +27,16 @@ export async function startSource(
   latencyMs: number,
 ): Promise<SourceProcess> {
   const script = fileURLToPath(new URL('serve-sandbox.ts', import.meta.url));
-  const child = spawn(process.execPath, [script, `${parties}`, `${latencyMs}`], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-  });
-  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const child = spawn(
+    process.execPath,
+    [script, `${parties}`, `${latencyMs}`],
+    {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    },
+  );
+  const lines = createInterface({ input: child.stdout })[
+    Symbol.asyncIterator
+  ]();
   const { value: url } = await lines.next();
   return {
     url: new URL(String(url)),
@@ -74,7 +83,10 @@ export async function fetchOnly(source: Source): Promise<number> {
       size: PAGE_ROWS,
       after,
     } as const;
-    const page = await source.lists.page(question, new AbortController().signal);
+    const page = await source.lists.page(
+      question,
+      new AbortController().signal,
+    );
     rows += page.rows.length;
     if (!page.hasNextPage || page.rows.length === 0) return rows;
     after = page.endCursor;
@@ -96,7 +108,10 @@ export async function fetchAndInsert(
       size: PAGE_ROWS,
       after,
     } as const;
-    const page = await source.lists.page(question, new AbortController().signal);
+    const page = await source.lists.page(
+      question,
+      new AbortController().signal,
+    );
     for (const row of page.rows) {
       rows += 1;
       await warehouse.pool.query(
@@ -143,7 +158,13 @@ export async function syncParties(
     newRows: string;
     requests: number;
   };
-  return { verdict, rows: Number(rows), newRows: Number(newRows), requests, pageTimesMs };
+  return {
+    verdict,
+    rows: Number(rows),
+    newRows: Number(newRows),
+    requests,
+    pageTimesMs,
+  };
 }
 
 export async function emptyMirror(warehouse: Warehouse): Promise<void> {

@@ -1,4 +1,7 @@
-/** What every benchmark needs: a folder and a server that go with it, numbers of the command line, rows of its table. */
+/**
+ * What every benchmark needs: a folder and a server that go with it, numbers of the
+ * command line, rows of its table.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,7 +23,9 @@ export async function openFolder(stack: AsyncDisposableStack): Promise<string> {
   return folder;
 }
 
-export async function openScratch(stack: AsyncDisposableStack): Promise<Scratch> {
+export async function openScratch(
+  stack: AsyncDisposableStack,
+): Promise<Scratch> {
   const folder = await openFolder(stack);
   const { connectionString } = stack.use(
     await startEmbeddedPostgres({
@@ -38,7 +43,10 @@ export async function openScratchWarehouse(
 ): Promise<Scratch & { readonly warehouse: Warehouse }> {
   const scratch = await openScratch(stack);
   const warehouse = stack.use(
-    openWarehouse({ url: scratch.connectionString, onIdleError: () => undefined }),
+    openWarehouse({
+      url: scratch.connectionString,
+      onIdleError: () => undefined,
+    }),
   );
   await migrate(warehouse.db);
   return { ...scratch, warehouse };

@@ -1,4 +1,7 @@
-/** A static file route, as small as one can be: what an export from whole segments is compared with. */
+/**
+ * A static file route, as small as one can be: what an export from whole segments is
+ * compared with.
+ */
 import { createReadStream } from 'node:fs';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -16,7 +19,9 @@ const server = createServer((request, response) => {
   );
 }).listen(0, '127.0.0.1');
 await once(server, 'listening');
-process.stdout.write(`http://127.0.0.1:${(server.address() as AddressInfo).port}\n`);
+process.stdout.write(
+  `http://127.0.0.1:${(server.address() as AddressInfo).port}\n`,
+);
 // The end of input is the end.
 for await (const _ of process.stdin);
 server.closeAllConnections();

@@ -1,9 +1,17 @@
-/** A sandbox in a process of its own, as a source is: prints its URL, moves ahead on request, ends with its parent. */
+/**
+ * A sandbox in a process of its own, as a source is: prints its URL, moves ahead on
+ * request, ends with its parent.
+ */
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { sendAnswer, startSandbox, type Sandbox } from '../../src/sandbox/http/server.ts';
+import {
+  sendAnswer,
+  startSandbox,
+  type Sandbox,
+} from '../../src/sandbox/http/server.ts';
 
-const [parties = '1000', latencyMs = '0', whaleEntries = '0'] = process.argv.slice(2);
+const [parties = '1000', latencyMs = '0', whaleEntries = '0'] =
+  process.argv.slice(2);
 const options = {
   parties: Number(parties),
   whaleEntries: Number(whaleEntries),
@@ -14,7 +22,8 @@ const sandbox: Sandbox = await startSandbox(options, async (...asked) => {
   await sendAnswer(...asked);
 });
 process.stdout.write(`${sandbox.url}\n`);
-// Each line is a duration in milliseconds to move the network ahead by; the end of input is the end.
+// Each line is a duration in milliseconds to move the network ahead by; the end of input
+// is the end.
 for await (const line of createInterface({ input: process.stdin })) {
   sandbox.network.advance(Number(line));
   process.stdout.write('advanced\n');

@@ -1,6 +1,10 @@
 /** Writes the keys of the bundled S3 server where the mirror reads them, and makes its bucket, once. */
 import { writeFileSync } from 'node:fs';
-import { CreateBucketCommand, HeadBucketCommand, S3Client } from '@aws-sdk/client-s3';
+import {
+  CreateBucketCommand,
+  HeadBucketCommand,
+  S3Client,
+} from '@aws-sdk/client-s3';
 
 const { S3_ACCESS_KEY, S3_SECRET_KEY } = process.env;
 writeFileSync(

@@ -54,8 +54,13 @@ const noThrowingDefault = {
     return {
       AssignmentPattern(node) {
         const call =
-          node.right.type === 'CallExpression' ? node.right.callee.name : undefined;
-        if (call !== undefined && /^(?:fail|refuse|throw|unknown|missing)/.test(call)) {
+          node.right.type === 'CallExpression'
+            ? node.right.callee.name
+            : undefined;
+        if (
+          call !== undefined &&
+          /^(?:fail|refuse|throw|unknown|missing)/.test(call)
+        ) {
           context.report({ node, message });
         }
       },

@@ -1,6 +1,6 @@
 /**
- * The composition root: builds everything a command needs in order, and takes it down last-in first-out. Whatever has
- * no URL configured is embedded.
+ * The composition root: builds everything a command needs in order, and takes it down
+ * last-in first-out. Whatever has no URL configured is embedded.
  */
 import { sharedLoad } from '../concurrency/shared-load.ts';
 import { version } from '../version.ts';
@@ -9,7 +9,10 @@ import { LakeStore } from '../lake/store/lake-store.ts';
 import { shownUrl, sourceIdOf } from '../postgres/identity.ts';
 import { LivenessLock } from '../postgres/liveness-lock.ts';
 import { Queues } from '../queue/queues.ts';
-import { openPostgresBackend, openRedisBackend } from '../queue/redis-and-postgres.ts';
+import {
+  openPostgresBackend,
+  openRedisBackend,
+} from '../queue/redis-and-postgres.ts';
 import type { JobDeps } from '../runs/job.ts';
 import { nextScheduledMs } from '../time/scheduled-times.ts';
 import { ProgressHints } from '../runs/progress.ts';
@@ -24,10 +27,19 @@ import { CostMeter } from '../source/observers.ts';
 import { openSource, type SourceDeps } from '../source/source-client.ts';
 import { openBanStore } from '../source/store/source-state.ts';
 import { JobWorker, SHUTDOWN_GRACE_MS } from '../worker/job-worker.ts';
-import { addReadMetrics, type Probe, WorkMetrics } from '../observability/metrics.ts';
+import {
+  addReadMetrics,
+  type Probe,
+  WorkMetrics,
+} from '../observability/metrics.ts';
 import { WorkerRegistry } from '../observability/store/worker-registry.ts';
 import { openTracing } from '../observability/tracing.ts';
-import { type BaseOptions, openBase, openStatusSource, untilReachable } from './base.ts';
+import {
+  type BaseOptions,
+  openBase,
+  openStatusSource,
+  untilReachable,
+} from './base.ts';
 import { openStore, scratchDirOf } from './data-dir.ts';
 import { composeStages } from './stages.ts';
 
@@ -64,7 +76,8 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     { name: 'queues', check: () => queues.counts('export') },
     { name: 'objects', check: (signal) => store.head('probe/readyz', signal) },
   ];
-  // All of this process. A command that ends soon asks for none of it: the costly part is added at the first call.
+  // All of this process. A command that ends soon asks for none of it: the costly part is
+  // added at the first call.
   const measured = {
     queues,
     probes,
@@ -94,15 +107,27 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
   const base = await openBase(options, stack);
   const { databaseUrl, prefix, warehouse } = base;
   const work = new WorkMetrics();
-  const telemetry = stack.use(await openTracing(config.ambient, options.log))?.telemetry;
+  const telemetry = stack.use(
+    await openTracing(config.ambient, options.log),
+  )?.telemetry;
   const onError = (error: Error): void =>
     options.log.debug({ err: error }, 'Redis connection failed');
   const backend = await untilReachable('queues', options, () =>
     config.redisUrl === undefined
       ? openPostgresBackend({ url: databaseUrl, telemetry })
-      : openRedisBackend({ url: config.redisUrl.href, prefix, telemetry, onError }),
+      : openRedisBackend({
+          url: config.redisUrl.href,
+          prefix,
+          telemetry,
+          onError,
+        }),
   );
-  const queues = new Queues({ backend, prefix, log: options.log, onJob: work.onJob });
+  const queues = new Queues({
+    backend,
+    prefix,
+    log: options.log,
+    onJob: work.onJob,
+  });
   stack.defer(() => queues.close(SHUTDOWN_GRACE_MS));
   // Also keeps the lines of runs.
   const log = stack
@@ -126,7 +151,12 @@ function openJobDeps(
   const { config, log, warehouse, state, queues, work } = services;
   const { db } = warehouse;
   const { sourceUrl, sourceExportConcurrency } = config;
-  const { nightlyParties, nightlyExportsMax, nightlyAuditShare, nightlyWindow } = config;
+  const {
+    nightlyParties,
+    nightlyExportsMax,
+    nightlyAuditShare,
+    nightlyWindow,
+  } = config;
   const meter = new CostMeter(work);
   const sourceDeps = {
     rate: state,
@@ -135,17 +165,26 @@ function openJobDeps(
     log,
     limits,
   };
-  const source = sourceUrl && stack.use(openSource({ ...config, sourceUrl }, sourceDeps));
+  const source =
+    sourceUrl && stack.use(openSource({ ...config, sourceUrl }, sourceDeps));
   const rowPool = stack.use(new RowPool());
   const { holder } = stack.use(new LivenessLock(warehouse.pool));
-  const asked = sourceUrl && { id: sourceIdOf(sourceUrl), url: shownUrl(sourceUrl) };
+  const asked = sourceUrl && {
+    id: sourceIdOf(sourceUrl),
+    url: shownUrl(sourceUrl),
+  };
   const {
     notifyUrl,
     notifyOn: wanted,
     notifySecret: secret,
     notifyFormat: format,
   } = config;
-  const posting = { version: version(), secret, format, onFailure: work.onNotifyFailure };
+  const posting = {
+    version: version(),
+    secret,
+    format,
+    onFailure: work.onNotifyFailure,
+  };
   return {
     db,
     stages: composeStages({ ...services, source, rowPool, holder }),

@@ -1,6 +1,7 @@
 /**
- * The database and the resume state, which every process needs, and how the mirror and its work stand by them. A
- * command that only looks loads this, and nothing of queues, source, metrics or lake.
+ * The database and the resume state, which every process needs, and how the mirror and
+ * its work stand by them. A command that only looks loads this, and nothing of queues,
+ * source, metrics or lake.
  */
 import { join } from 'node:path';
 import pRetry from 'p-retry';
@@ -17,7 +18,11 @@ import { rememberSecrets } from '../logging/secret-masking.ts';
 import { isLakeDecidedHere } from '../lake/store/lake-store.ts';
 import { readSituation } from '../lists/store/list-state.ts';
 import { storeUrl } from '../storage/store-url.ts';
-import { type Database, openWarehouse, type Warehouse } from '../postgres/database.ts';
+import {
+  type Database,
+  openWarehouse,
+  type Warehouse,
+} from '../postgres/database.ts';
 import { queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
 import { findMissedMs } from '../runs/nightly/make-up.ts';
@@ -66,7 +71,8 @@ export async function openBase(
   stack: AsyncDisposableStack,
 ): Promise<Base> {
   const { config, log } = options;
-  const databaseUrl = config.databaseUrl?.href ?? (await startDatabase(options, stack));
+  const databaseUrl =
+    config.databaseUrl?.href ?? (await startDatabase(options, stack));
   const onIdleError = (error: Error): void =>
     log.warn({ err: error }, 'Database connection lost');
   const warehouse = stack.use(openWarehouse({ url: databaseUrl, onIdleError }));
@@ -80,7 +86,8 @@ export async function openBase(
     // Workers that were started with the former address refuse the jobs of this one.
     log.warn(
       { provenUrl, url },
-      'SOURCE_URL is not the address that the mirror was read from: start running workers again with it',
+      'SOURCE_URL is not the address that the mirror was read from: start running ' +
+        'workers again with it',
     );
   }
   const prefix = queuePrefix(identity);
@@ -95,7 +102,13 @@ export async function openBase(
           onError,
         );
   stack.defer(() => inner.close());
-  return { databaseUrl, warehouse, prefix, state: tolerateOutages(inner, log), migrated };
+  return {
+    databaseUrl,
+    warehouse,
+    prefix,
+    state: tolerateOutages(inner, log),
+    migrated,
+  };
 }
 
 async function startDatabase(
@@ -110,7 +123,10 @@ async function startDatabase(
   return connectionString;
 }
 
-/** The first that is asked of the database: where it is away, its address is what a person must look at. */
+/**
+ * The first that is asked of the database: where it is away, its address is what a person
+ * must look at.
+ */
 async function openSchema({ db }: Warehouse, { databaseUrl, dataDir }: Config) {
   try {
     return await migrate(db);
@@ -118,17 +134,24 @@ async function openSchema({ db }: Warehouse, { databaseUrl, dataDir }: Config) {
     if (databaseUrl === undefined && errorCode(error) === 'DATABASE_OLDER') {
       const home = join(dataDir, 'postgres');
       const message =
-        `Cannot use the database in ${home}: an earlier version made it, before the first release; move this folder away ` +
-        'and run `ledger-mirror load --all`, which rebuilds the database from the objects';
+        `Cannot use the database in ${home}: an earlier version made it, before ` +
+        'the first release; move this folder away ' +
+        'and run `ledger-mirror load --all`, which rebuilds the database from the ' +
+        'objects';
       throw new PermanentError(message, {
         code: 'DATABASE_OLDER',
         meta: { home },
         cause: error,
       });
     }
-    if (!(error instanceof UnreachableError) || databaseUrl === undefined) throw error;
+    if (!(error instanceof UnreachableError) || databaseUrl === undefined)
+      throw error;
     const { host } = databaseUrl;
-    const details = { code: 'DATABASE_UNREACHABLE', meta: { host }, cause: error };
+    const details = {
+      code: 'DATABASE_UNREACHABLE',
+      meta: { host },
+      cause: error,
+    };
     throw new UnreachableError(
       `Cannot reach the database at ${host}; check DATABASE_URL`,
       details,
@@ -137,15 +160,21 @@ async function openSchema({ db }: Warehouse, { databaseUrl, dataDir }: Config) {
 }
 
 /**
- * Calls `open` until it succeeds, as long as a service may stay away; only errors that say "not reachable" are retried.
+ * Calls `open` until it succeeds, as long as a service may stay away; only errors that
+ * say "not reachable" are retried.
  * @throws UnreachableError the last one, once that is over
  */
 export async function untilReachable<Result>(
   what: string,
-  { log, signal, reachableMaxMs = REACHABLE_MAX_MS }: Omit<BaseOptions, 'config'>,
+  {
+    log,
+    signal,
+    reachableMaxMs = REACHABLE_MAX_MS,
+  }: Omit<BaseOptions, 'config'>,
   open: () => Promise<Result>,
 ): Promise<Result> {
-  // Since the first failure: a process that stood still during an attempt has not tried for so long.
+  // Since the first failure: a process that stood still during an attempt has not tried
+  // for so long.
   let awaySinceMs: number | undefined;
   return pRetry(open, {
     retries: Math.ceil(reachableMaxMs / RETRY_MIN_MS),
@@ -155,7 +184,10 @@ export async function untilReachable<Result>(
     signal,
     shouldRetry: ({ error, attemptNumber: attempt, retryDelay: delayMs }) => {
       if (!(error instanceof UnreachableError)) return false;
-      log.warn({ what, reason: errorLine(error), attempt, delayMs }, 'Not reachable yet');
+      log.warn(
+        { what, reason: errorLine(error), attempt, delayMs },
+        'Not reachable yet',
+      );
       awaySinceMs ??= performance.now();
       return performance.now() - awaySinceMs < reachableMaxMs;
     },
@@ -169,7 +201,9 @@ export interface ReadOnlyBase extends AsyncDisposable {
 }
 
 /** @throws as `openApp` */
-export async function openReadOnlyBase(options: BaseOptions): Promise<ReadOnlyBase> {
+export async function openReadOnlyBase(
+  options: BaseOptions,
+): Promise<ReadOnlyBase> {
   await using stack = new AsyncDisposableStack();
   const { warehouse, state } = await openBase(options, stack);
   const owned = stack.move();
@@ -211,19 +245,24 @@ export function openStatusSource(
 
 async function readWork(db: Database, config: Config): Promise<WorkFacts> {
   const nowMs = await readNowMs(db);
-  const { workers, isScheduled, inForce, others } = await new WorkerRegistry(db).facts();
+  const { workers, isScheduled, inForce, others } = await new WorkerRegistry(
+    db,
+  ).facts();
   const schedule = inForce?.nightly ?? {
     pattern: config.schedule,
     tz: config.scheduleTz,
   };
   const isExpected = isScheduled || workers > 0;
-  const missedMs = isExpected ? await findMissedMs(schedule, db, nowMs) : undefined;
+  const missedMs = isExpected
+    ? await findMissedMs(schedule, db, nowMs)
+    : undefined;
   const nextMs = workers === 0 ? undefined : nextScheduledMs(schedule, nowMs);
 
   return {
     workers,
     nextSlot: nextMs === undefined ? null : new Date(nextMs).toISOString(),
-    missedSlot: missedMs === undefined ? null : new Date(missedMs).toISOString(),
+    missedSlot:
+      missedMs === undefined ? null : new Date(missedMs).toISOString(),
     schedule: inForce === null ? null : describeSchedules(inForce),
     otherSchedules: others.map(describeSchedules),
   };

@@ -41,18 +41,24 @@ export function scratchDirOf({ dataDir }: Config): string {
 }
 
 /**
- * Before anything starts: a night that cannot spool would fail at its end. Makes the folder where it is missing, and writes and removes a file in it.
+ * Before anything starts: a night that cannot spool would fail at its end. Makes the
+ * folder where it is missing, and writes and removes a file in it.
  * @throws UsageError where that is refused
  */
 export async function requireWritable(dir: string): Promise<void> {
   const probe = join(dir, `.probe-${randomUUID()}`);
   try {
     await makeFolders(dir);
-    await writeFile(probe, 'written and removed to see whether that is possible\n');
+    await writeFile(
+      probe,
+      'written and removed to see whether that is possible\n',
+    );
     await rm(probe);
   } catch (error) {
     throw new UsageError([
-      `DATA_DIR: cannot write to ${dir} (${errorCode(error)}); make it writable for user ${process.getuid?.() ?? 'of this process'}, or point DATA_DIR elsewhere`,
+      `DATA_DIR: cannot write to ${dir} (${errorCode(error)}); make it writable ` +
+        `for user ${process.getuid?.() ?? 'of this process'}, or point DATA_DIR ` +
+        'elsewhere',
     ]);
   }
 }

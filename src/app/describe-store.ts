@@ -1,9 +1,13 @@
 /** What a store was found to do, and what that means, in one line. */
-import type { ConditionSupport, StoreCapabilities } from '../storage/object-store.ts';
+import type {
+  ConditionSupport,
+  StoreCapabilities,
+} from '../storage/object-store.ts';
 
 /** For `status`. */
 export const LAKE_DECIDED_IN_DATABASE =
-  'Commits of the lake are decided in the database: this object store would let two writers put one (docs/objects.md).';
+  'Commits of the lake are decided in the database: this object store would let ' +
+  'two writers put one (docs/objects.md).';
 
 const WORDS: Readonly<Record<ConditionSupport, string>> = {
   honoured: 'are written once',
@@ -29,5 +33,8 @@ export function describeStore(
     put === 'honoured' && hasOneWinner
       ? ''
       : '; commits of the lake are decided in the database';
-  return `${works}; ${objects}${race}: safe while one mirror has this prefix, whose leases keep it to one writer${lake} (docs/objects.md)`;
+  return (
+    `${works}; ${objects}${race}: safe while one mirror has this prefix, whose ` +
+    `leases keep it to one writer${lake} (docs/objects.md)`
+  );
 }

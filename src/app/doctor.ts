@@ -1,4 +1,6 @@
-/** Looks at everything the configuration points to, and says what is wrong and what to do. */
+/**
+ * Looks at everything the configuration points to, and says what is wrong and what to do.
+ */
 import { once } from 'node:events';
 import { statfs } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -27,7 +29,10 @@ const FREE_BYTES_MIN = 2n * 2n ** 30n;
 const SPOOLED_SEGMENTS = 2n;
 const POSTGRES_MAJOR_MIN = 15;
 const CLOCK_SKEW_MAX_MS = 60_000;
-/** Blocks come every few seconds: a head this old is a source that stands, or a clock that runs ahead. */
+/**
+ * Blocks come every few seconds: a head this old is a source that stands, or a clock that
+ * runs ahead.
+ */
 const HEAD_AGE_MAX_MS = 600_000;
 
 /** Whoever asks what is wrong wants to hear it, not to wait until it is over. */
@@ -35,17 +40,25 @@ const REACHABLE_MAX_MS = 3_000;
 const SOURCE_LIMITS = {
   listRetries: { ...LIST_RETRIES, unreachableMaxMs: REACHABLE_MAX_MS },
 };
-/** Services that are up have answered by then; what waits for one that is away says so. */
+/**
+ * Services that are up have answered by then; what waits for one that is away says so.
+ */
 const CHECKS_MAX_MS = 8_000;
 
 /** Each check stands alone: one that fails does not hide the others. */
-export async function runChecks(options: AppOptions): Promise<readonly Finding[]> {
+export async function runChecks(
+  options: AppOptions,
+): Promise<readonly Finding[]> {
   const findings = [
     {
       what: 'version',
       ...pass(`ledger-mirror ${version()}, Node ${process.versions.node}`),
     },
-    await check('data directory', () => examineDataDir(options.config), options.signal),
+    await check(
+      'data directory',
+      () => examineDataDir(options.config),
+      options.signal,
+    ),
   ];
   let opened: App;
   try {
@@ -55,10 +68,16 @@ export async function runChecks(options: AppOptions): Promise<readonly Finding[]
       sourceLimits: SOURCE_LIMITS,
     });
   } catch (error) {
-    return [...findings, { what: 'database and queues', ...fail(errorLine(error)) }];
+    return [
+      ...findings,
+      { what: 'database and queues', ...fail(errorLine(error)) },
+    ];
   }
   await using app = opened;
-  const limit = AbortSignal.any([options.signal, AbortSignal.timeout(CHECKS_MAX_MS)]);
+  const limit = AbortSignal.any([
+    options.signal,
+    AbortSignal.timeout(CHECKS_MAX_MS),
+  ]);
   // Side by side: one that waits for somebody who is away must not keep the others.
   const checks = Object.entries(checksOf(app, limit)).map(([what, work]) =>
     check(what, work, limit),
@@ -95,20 +114,30 @@ function checksOf(
       if (Number.parseInt(server, 10) < POSTGRES_MAJOR_MIN)
         return fail(`${detail}: ${POSTGRES_MAJOR_MIN} or later is needed`);
       const advice =
-        "for trials and single hosts: it gets security fixes later than a system's Postgres";
-      return pass(config.databaseUrl === undefined ? `${detail}; ${advice}` : detail);
+        'for trials and single hosts: it gets security fixes later than a ' +
+        "system's Postgres";
+      return pass(
+        config.databaseUrl === undefined ? `${detail}; ${advice}` : detail,
+      );
     },
-    // What a load will need, before it needs it: partitions are made and attached, views are granted.
+    // What a load will need, before it needs it: partitions are made and attached, views
+    // are granted.
     rights: async () => {
       const { role, mayLoad, hasReader } = await asked;
       if (!mayLoad)
         return fail(
-          `${role} may not make partitions; let the owner of schema mirror run: alter table mirror.ledger_entries owner to "${role}"; grant create on schema mirror to "${role}"`,
+          `${role} may not make partitions; let the owner of schema mirror run: ` +
+            `alter table mirror.ledger_entries owner to "${role}"; grant create on ` +
+            `schema mirror to "${role}"`,
         );
       if (hasReader)
-        return pass(`${role} may migrate and load; mirror_reader is there for analysts`);
+        return pass(
+          `${role} may migrate and load; mirror_reader is there for analysts`,
+        );
       return warn(
-        `${role} may migrate and load, but may not create roles: have an administrator create mirror_reader, and grant it usage on schema mirror and select on its views`,
+        `${role} may migrate and load, but may not create roles: have an ` +
+          'administrator create mirror_reader, and grant it usage on schema mirror ' +
+          'and select on its views',
       );
     },
     queues: async () => {
@@ -116,7 +145,9 @@ function checksOf(
       const advice = await queues.advice();
       if (advice.length > 0) return warn(advice.join('; '));
       return pass(
-        config.redisUrl === undefined ? 'in Postgres (no REDIS_URL)' : 'in Redis',
+        config.redisUrl === undefined
+          ? 'in Postgres (no REDIS_URL)'
+          : 'in Redis',
       );
     },
     // Writes, reads and removes for real: rights differ by operation.
@@ -131,32 +162,44 @@ function checksOf(
         if (space.state !== 'ok') return space;
       }
       const found = await store.probe(limit, REACHABLE_MAX_MS);
-      return (isWrittenOnce(found) ? pass : warn)(describeStore(store.url, found));
+      return (isWrittenOnce(found) ? pass : warn)(
+        describeStore(store.url, found),
+      );
     },
     source: async () => {
       const told = await clock;
       if (told === undefined)
         return { state: 'skipped', detail: 'SOURCE_URL is not set' };
       if (told.from === 'source')
-        return pass(`answers; its last block is of ${formatInstant(told.seen)}`);
+        return pass(
+          `answers; its last block is of ${formatInstant(told.seen)}`,
+        );
       return warn(
-        'answers, but does not tell its block time: ranges are closed up to the newest entry that it shows',
+        'answers, but does not tell its block time: ranges are closed up to the ' +
+          'newest entry that it shows',
       );
     },
     clock: async () => {
       const databaseMs = aheadMs((await asked).micros);
       // That the source does not answer is another finding.
       const told = await clock?.catch(() => undefined);
-      return judgeClock(databaseMs, told?.from === 'source' ? aheadMs(told.seen) : 0);
+      return judgeClock(
+        databaseMs,
+        told?.from === 'source' ? aheadMs(told.seen) : 0,
+      );
     },
   };
 }
 
-/** Leases go by the database's clock, closing by the source's: this machine's must agree with both. */
+/**
+ * Leases go by the database's clock, closing by the source's: this machine's must agree
+ * with both.
+ */
 function judgeClock(databaseMs: number, headMs: number): Result {
   if (headMs < -HEAD_AGE_MAX_MS)
     return warn(
-      `the source's last block is ${seconds(headMs)} old: it stands still, or this machine's clock runs ahead`,
+      `the source's last block is ${seconds(headMs)} old: it stands still, or ` +
+        `this machine's clock runs ahead`,
     );
   const others = [
     { whose: "the database's", ms: databaseMs },
@@ -195,8 +238,11 @@ async function check(
     return { what, ...(await Promise.race([work(), over])) };
   } catch (error) {
     const isLate =
-      limit.reason instanceof DOMException && limit.reason.name === 'TimeoutError';
-    const late = isLate ? `Cannot be reached within ${CHECKS_MAX_MS / 1_000} s: ` : '';
+      limit.reason instanceof DOMException &&
+      limit.reason.name === 'TimeoutError';
+    const late = isLate
+      ? `Cannot be reached within ${CHECKS_MAX_MS / 1_000} s: `
+      : '';
     return { what, ...fail(`${late}${errorLine(error)}`) };
   }
 }
@@ -204,7 +250,9 @@ async function check(
 async function examineDataDir(config: Config): Promise<Result> {
   const { dataDir, exportSegmentMax, sourceExportConcurrency } = config;
   const spoolBytes =
-    SPOOLED_SEGMENTS * BigInt(exportSegmentMax) * BigInt(sourceExportConcurrency + 1);
+    SPOOLED_SEGMENTS *
+    BigInt(exportSegmentMax) *
+    BigInt(sourceExportConcurrency + 1);
   await requireWritable(dataDir);
   return examineSpace(
     dataDir,
@@ -235,7 +283,10 @@ function gib(bytes: bigint): string {
 function databasePlace({ config, databaseUrl }: App): string {
   if (config.databaseUrl !== undefined) return config.databaseUrl.host;
   const { host, username, pathname } = new URL(databaseUrl);
-  return `embedded, at ${host} while a command runs (database ${pathname.slice(1)}, user ${username}, password in ${passwordFileOf(config)})`;
+  return (
+    `embedded, at ${host} while a command runs (database ${pathname.slice(1)}, user ` +
+    `${username}, password in ${passwordFileOf(config)})`
+  );
 }
 
 function aheadMs(other: Micros): number {

@@ -10,11 +10,17 @@ import { exportParty } from '../exports/export-party.ts';
 import type { RowPool } from '../exports/download/row-pool.ts';
 import { mergeAll } from '../exports/merging/merge-all.ts';
 import { collectGarbage } from '../exports/publishing/garbage-collection.ts';
-import { type SourceClock, sourceClock } from '../exports/planning/source-clock.ts';
+import {
+  type SourceClock,
+  sourceClock,
+} from '../exports/planning/source-clock.ts';
 import { buildLake, type LakeDeps } from '../lake/build/build.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
 import { loadAll } from '../warehouse/load-all.ts';
-import { adoptUnknownManifests, rebuildIfEmpty } from '../warehouse/store/rebuild.ts';
+import {
+  adoptUnknownManifests,
+  rebuildIfEmpty,
+} from '../warehouse/store/rebuild.ts';
 import type { LakeCheck } from '../warehouse/ports.ts';
 import { verify, type VerifyCounts } from '../warehouse/verify.ts';
 import { isWrittenOnce, type ObjectStore } from '../storage/object-store.ts';
@@ -57,7 +63,11 @@ interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
 }
 
 export function composeStages(parts: StageParts): Stages {
-  return { ...stagesOfSource(parts), ...stagesOfLoads(parts), ...stagesOfStore(parts) };
+  return {
+    ...stagesOfSource(parts),
+    ...stagesOfLoads(parts),
+    ...stagesOfStore(parts),
+  };
 }
 
 /** @throws UsageError from whatever asks the source where there is none */
@@ -68,7 +78,11 @@ function stagesOfSource(parts: StageParts) {
     return source;
   };
   const store = new ListStore(warehouse.db, holder);
-  const listDeps = () => ({ source: asked().lists, store, resumePoints: state });
+  const listDeps = () => ({
+    source: asked().lists,
+    store,
+    resumePoints: state,
+  });
   const exportBy =
     (repository: ExportRepository): Stages['export'] =>
     async (request, { signal, onProgress }) => {
@@ -102,7 +116,10 @@ function stagesOfSource(parts: StageParts) {
     sync: ({ full: isAudit, ...request }, { signal, onProgress }) =>
       syncList(
         { ...request, isAudit, pageSize: config.sourcePageSize },
-        { ...listDeps(), onProgress: (progress) => onProgress([syncLine(progress)]) },
+        {
+          ...listDeps(),
+          onProgress: (progress) => onProgress([syncLine(progress)]),
+        },
         signal,
       ),
     lookUpParty: (id, signal) => lookUpParty(id, listDeps(), signal),
@@ -131,25 +148,38 @@ function openClock(asked: () => Source): Stages['clock'] {
   return async ({ signal, maxAgeMs = 0 }) => {
     const atMs = performance.now();
     if (last !== undefined && atMs - last.atMs < maxAgeMs) return last.clock;
-    const { blockTime, answeredAt } = await asked().lists.page(CLOCK_QUESTION, signal);
+    const { blockTime, answeredAt } = await asked().lists.page(
+      CLOCK_QUESTION,
+      signal,
+    );
     const clock = sourceClock(blockTime, nowMicros(), answeredAt);
     last = { clock, atMs };
     return clock;
   };
 }
 
-/** From published objects into the warehouse and the lake, and whether all of it agrees. */
+/**
+ * From published objects into the warehouse and the lake, and whether all of it agrees.
+ */
 function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
-  const reportsBy = (signal: AbortSignal) => ({ warehouse, objects: store, signal });
+  const reportsBy = (signal: AbortSignal) => ({
+    warehouse,
+    objects: store,
+    signal,
+  });
   const rebuilding = { db: warehouse.db, objects: store };
-  const lakeCheck: LakeCheck = (options, signal) => verifyLake(lake, options, signal);
+  const lakeCheck: LakeCheck = (options, signal) =>
+    verifyLake(lake, options, signal);
   const verifying = {
     repository: new VerifyStore(warehouse),
     objects: store,
     lake: lakeCheck,
   };
   const loading = { repository: new LoadStore(warehouse), objects: store };
-  const loadPublished = async (runId: string, { signal, onProgress }: StageCall) => {
+  const loadPublished = async (
+    runId: string,
+    { signal, onProgress }: StageCall,
+  ) => {
     let parties = 0;
     let segments = 0;
     let rows = 0n;
@@ -180,12 +210,20 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
         { ...rebuilt, problems: rebuilt.problemCount },
         'Manifest rebuilt from the objects',
       );
-      const restoredReports = await restoreReports(reportsBy(call.signal), (key, error) =>
-        log.warn({ key, reason: error.message }, 'A report could not be read'),
+      const restoredReports = await restoreReports(
+        reportsBy(call.signal),
+        (key, error) =>
+          log.warn(
+            { key, reason: error.message },
+            'A report could not be read',
+          ),
       );
       const { verdict, evidence } = await loadPublished(runId, call);
       return {
-        verdict: worst([verdict, rebuilt.problemCount > 0 ? 'incomplete' : 'complete']),
+        verdict: worst([
+          verdict,
+          rebuilt.problemCount > 0 ? 'incomplete' : 'complete',
+        ]),
         evidence: toStorableJson({ ...evidence, rebuilt, restoredReports }),
       };
     },
@@ -196,15 +234,21 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
         onProgress: (counts: VerifyCounts) => onProgress([verifyLine(counts)]),
       };
       const { verdict, ...evidence } = await verify(verifying, signal, options);
-      if (against === undefined) return { verdict, evidence: toStorableJson(evidence) };
+      if (against === undefined)
+        return { verdict, evidence: toStorableJson(evidence) };
       const report = decodeReport(against.text, against.where);
-      const compared = await compareWithReport(report, against.where, reportsBy(signal));
+      const compared = await compareWithReport(
+        report,
+        against.where,
+        reportsBy(signal),
+      );
       return {
         verdict: compared.problemCount === 0 ? verdict : 'failed',
         evidence: toStorableJson({ ...evidence, against: compared }),
       };
     },
-    publishReport: (run, ended, signal) => publishReport(run, ended, reportsBy(signal)),
+    publishReport: (run, ended, signal) =>
+      publishReport(run, ended, reportsBy(signal)),
     catchUpWithStore: async (signal, partyId) => {
       const found = await adoptUnknownManifests(rebuilding, signal, partyId);
       if (found === undefined) return;
@@ -218,7 +262,13 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
 }
 
 /** What is published, and the store that it lies in. */
-function stagesOfStore({ config, log, warehouse, store: objects, holder }: StageParts) {
+function stagesOfStore({
+  config,
+  log,
+  warehouse,
+  store: objects,
+  holder,
+}: StageParts) {
   const archive = new ExportArchiveStore(warehouse.db);
   const repository = new ExportStore(warehouse.db, holder);
   return {
@@ -233,8 +283,10 @@ function stagesOfStore({ config, log, warehouse, store: objects, holder }: Stage
       };
     },
     mergeSegments: async (runId, signal) => {
-      const { exportCompression: compression, exportSegmentMax: segmentBytesMax } =
-        config;
+      const {
+        exportCompression: compression,
+        exportSegmentMax: segmentBytesMax,
+      } = config;
       const deps = {
         repository,
         archive,

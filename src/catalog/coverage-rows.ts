@@ -1,4 +1,6 @@
-/** Known ranges of ledgers: the rows of `mirror.coverage`, read and written in one place. */
+/**
+ * Known ranges of ledgers: the rows of `mirror.coverage`, read and written in one place.
+ */
 import { z } from 'zod';
 import { errorCode, RetryableError } from '../errors/errors.ts';
 import { type Micros, readInstant } from '../time/time.ts';
@@ -51,7 +53,10 @@ export interface SegmentContent {
   readonly columns: readonly string[];
 }
 
-/** A range that becomes known; without an object nothing lies in it, and the source was asked for it just now. */
+/**
+ * A range that becomes known; without an object nothing lies in it, and the source was
+ * asked for it just now.
+ */
 export const newCoverage = z.object({
   /** null: every asset. */
   assetId: id.nullable(),
@@ -66,7 +71,10 @@ export const newCoverage = z.object({
 });
 export type NewCoverage = Readonly<z.output<typeof newCoverage>>;
 
-/** Known ranges of parties by time, in every asset or what overlaps one; parties of which nothing is known are left out. */
+/**
+ * Known ranges of parties by time, in every asset or what overlaps one; parties of which
+ * nothing is known are left out.
+ */
 export async function readCoverages(
   db: Database,
   partyIds: readonly string[],
@@ -134,9 +142,16 @@ function coverageOf(row: RowOf<typeof COVERAGE_COLUMNS>): Coverage {
 }
 
 /** @returns undefined if the range has no segment */
-function contentOf(row: RowOf<typeof COVERAGE_COLUMNS>): SegmentContent | undefined {
+function contentOf(
+  row: RowOf<typeof COVERAGE_COLUMNS>,
+): SegmentContent | undefined {
   const { bytes, digest, rowForm, columns } = row;
-  if (bytes === null || digest === null || rowForm === null || columns === null) {
+  if (
+    bytes === null ||
+    digest === null ||
+    rowForm === null ||
+    columns === null
+  ) {
     return undefined;
   }
   return { bytes, digest, rowForm, columns };
@@ -162,15 +177,25 @@ export async function supersede(
       returning case when s.run_id = ${runId ?? null}::uuid then coalesce((s.evidence->>'replacedRows')::bigint, 0)
         else s.rows end as rows)
     select (select count(*) from removed) as ranges, (select coalesce(sum(rows), 0)::bigint from gone) as replaced`;
-  const { ranges, replaced } = await readRow(tx, 'replace coverage', superseded);
+  const { ranges, replaced } = await readRow(
+    tx,
+    'replace coverage',
+    superseded,
+  );
   if (ranges !== BigInt(ids.length)) throw coverageChanged();
   return replaced;
 }
 
 /** By which run, and in which epoch of the source's chain, a range became known. */
-type Origin = { readonly runId: string | null; readonly epoch?: number | undefined };
+type Origin = {
+  readonly runId: string | null;
+  readonly epoch?: number | undefined;
+};
 
-/** The row of a range, for `insertCoverage`. @param segmentId of the object that holds its entries, where it has any */
+/**
+ * The row of a range, for `insertCoverage`. @param segmentId of the object that holds its
+ * entries, where it has any
+ */
 export function coverageRow(
   partyId: string,
   origin: Origin,
@@ -206,18 +231,26 @@ export async function insertCoverage(
 
 const EXCLUSION_VIOLATION = 'DATABASE_23P01';
 
-/** The constraint is what makes double coverage impossible; meeting it means that the plan is outdated. */
-export async function guardOverlap<Result>(work: () => Promise<Result>): Promise<Result> {
+/**
+ * The constraint is what makes double coverage impossible; meeting it means that the plan
+ * is outdated.
+ */
+export async function guardOverlap<Result>(
+  work: () => Promise<Result>,
+): Promise<Result> {
   try {
     return await work();
   } catch (error) {
-    throw errorCode(error) === EXCLUSION_VIOLATION ? coverageChanged(error) : error;
+    throw errorCode(error) === EXCLUSION_VIOLATION
+      ? coverageChanged(error)
+      : error;
   }
 }
 
 export function coverageChanged(cause?: unknown): RetryableError {
   return new RetryableError(
-    'Cannot publish: the coverage of the ledger has changed since it was planned on; it is planned again',
+    'Cannot publish: the coverage of the ledger has changed since it was planned ' +
+      'on; it is planned again',
     { code: 'COVERAGE_CHANGED', ...(cause === undefined ? {} : { cause }) },
   );
 }

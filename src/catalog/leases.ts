@@ -1,4 +1,7 @@
-/** Who works on which export: leases by the database's clock, of one ledger or of many in one statement. */
+/**
+ * Who works on which export: leases by the database's clock, of one ledger or of many in
+ * one statement.
+ */
 import { sql } from 'kysely';
 import { LEASE_MS } from '../concurrency/lease.ts';
 import type { Database } from '../postgres/database.ts';
@@ -7,14 +10,22 @@ import { statement } from '../postgres/statement.ts';
 import type { ExportScope } from '../ledger/export-scope.ts';
 import { type Coverage, readCoverages } from './coverage-rows.ts';
 
-/** The right to work on a scope, for as long as it is renewed, with what earlier owners left in its row. */
+/**
+ * The right to work on a scope, for as long as it is renewed, with what earlier owners
+ * left in its row.
+ */
 export interface ExportLease {
   readonly scope: ExportScope;
   readonly exportId: bigint;
   readonly token: string;
-  /** When the request that took it, or renewed it last, was sent (`performance.now()`). */
+  /**
+   * When the request that took it, or renewed it last, was sent (`performance.now()`).
+   */
   readonly takenAtMs: number;
-  /** What was known of the party when it was taken, in every asset that the scope overlaps, by time. */
+  /**
+   * What was known of the party when it was taken, in every asset that the scope
+   * overlaps, by time.
+   */
   readonly coverage: readonly Coverage[];
   /** What `keepPlan` kept of an export that was not finished. */
   readonly plan: unknown;
@@ -27,15 +38,18 @@ export interface ExportLease {
 type Leases = readonly ExportLease[];
 
 /**
- * As the index `parties_own_ids` has it, and in its order: Postgres takes the condition to hold for nearly every party,
- * and would look for the first one by reading all of them.
+ * As the index `parties_own_ids` has it, and in its order: Postgres takes the condition
+ * to hold for nearly every party, and would look for the first one by reading all of
+ * them.
  */
 const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
   where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network') is not null`;
 
 /**
- * Leases the exports of these parties in one asset, or in all: those of which nobody works on an overlapping one.
- * @param holder by which others see that this process is there; absent: its leases are soon taken over
+ * Leases the exports of these parties in one asset, or in all: those of which nobody
+ * works on an overlapping one.
+ * @param holder by which others see that this process is there; absent: its leases are
+ *   soon taken over
  */
 export async function takeLeases(
   tx: Database,
@@ -46,7 +60,8 @@ export async function takeLeases(
   const takenAtMs = performance.now();
   const ids = [...partyIds];
   const asset = assetId ?? null;
-  // Exports of one party overlap where one is "all assets": they are leased one after another.
+  // Exports of one party overlap where one is "all assets": they are leased one after
+  // another.
   await lockEach(tx, 'export', ids);
   const register = statement()`
     insert into mirror.exports (party_id, asset_id)
@@ -96,7 +111,10 @@ export async function takeLeases(
   }));
 }
 
-/** Locks these exports until the end of the transaction. @returns those whose leases are held, and have not run out */
+/**
+ * Locks these exports until the end of the transaction. @returns those whose leases are
+ * held, and have not run out
+ */
 export async function fenceLeases(
   tx: Database,
   leases: Leases,
@@ -123,7 +141,10 @@ export async function renewLeases(
   return new Set(renewed.map((row) => row.exportId));
 }
 
-export async function releaseLeases(db: Database, leases: Leases): Promise<void> {
+export async function releaseLeases(
+  db: Database,
+  leases: Leases,
+): Promise<void> {
   const release = statement()`
     update mirror.exports e set lease_token = null, lease_until = null, is_at_source = false
     from ${tokens(leases)}
@@ -137,8 +158,9 @@ function tokens(leases: Leases) {
 }
 
 /**
- * Who leases exports, or rebuilds a party, locks `export`; who comes to name objects, or removes one that nothing
- * names, `object`. In the order of their names: two that lock several never wait for each other in a circle.
+ * Who leases exports, or rebuilds a party, locks `export`; who comes to name objects, or
+ * removes one that nothing names, `object`. In the order of their names: two that lock
+ * several never wait for each other in a circle.
  */
 export async function lockEach(
   tx: Database,

@@ -1,4 +1,7 @@
-/** Publications as Postgres keeps them: the plan as JSON, and the one transaction that makes it true. */
+/**
+ * Publications as Postgres keeps them: the plan as JSON, and the one transaction that
+ * makes it true.
+ */
 import { z } from 'zod';
 import { formatInstant } from '../time/time.ts';
 import { instant } from '../ledger/json-fields.ts';
@@ -20,21 +23,31 @@ import {
 import type { ExportLease } from './leases.ts';
 import { insertSegments, segmentRow } from './segment-rows.ts';
 
-const bigId = z.codec(z.string(), z.bigint(), { decode: BigInt, encode: String });
+const bigId = z.codec(z.string(), z.bigint(), {
+  decode: BigInt,
+  encode: String,
+});
 
 /**
- * Everything that becomes visible in one COMMIT, written down before the first object is: whoever finds
- * it after a crash can finish it without the source.
+ * Everything that becomes visible in one COMMIT, written down before the first object is:
+ * whoever finds it after a crash can finish it without the source.
  */
 const plan = z.object({
   publicationId: z.uuid(),
   runId: z.uuid(),
-  segments: z.array(z.object({ spoolName: z.string(), manifest: manifestSchema })),
+  segments: z.array(
+    z.object({ spoolName: z.string(), manifest: manifestSchema }),
+  ),
   coverage: z.array(newCoverage),
   /** Coverage that the new one takes the place of, with its segments. */
   supersedes: z.array(bigId),
-  /** Coverage that was received again and found unchanged: closed as it stands, with its segment. */
-  closes: z.array(z.object({ coverageId: bigId, tail: tailSum.optional() })).default([]),
+  /**
+   * Coverage that was received again and found unchanged: closed as it stands, with its
+   * segment.
+   */
+  closes: z
+    .array(z.object({ coverageId: bigId, tail: tailSum.optional() }))
+    .default([]),
   /** Of the source's chain; absent where no list is known. */
   epoch: z.int().optional(),
   /** Second of the newest entry received. */
@@ -42,14 +55,19 @@ const plan = z.object({
 });
 export type Publication = Readonly<z.output<typeof plan>>;
 
-/** @returns undefined where the stored JSON cannot be read: another version wrote it, or it is of no time there is */
+/**
+ * @returns undefined where the stored JSON cannot be read: another version wrote it, or
+ *   it is of no time there is
+ */
 export function decodePublication(json: unknown): Publication | undefined {
   return plan.safeParse(json).data;
 }
 
 /**
- * Records an intent, or that it is done; what has no objects is done without an intent before.
- * @returns whether it was not recorded so already, as after a COMMIT whose answer was lost
+ * Records an intent, or that it is done; what has no objects is done without an intent
+ * before.
+ * @returns whether it was not recorded so already, as after a COMMIT whose answer was
+ *   lost
  */
 export async function recordPublication(
   tx: Database,
@@ -68,8 +86,8 @@ export async function recordPublication(
 }
 
 /**
- * Everything of a publication at once: old coverage and its segments go, the new ones come. Called with
- * the export's row locked and its token checked.
+ * Everything of a publication at once: old coverage and its segments go, the new ones
+ * come. Called with the export's row locked and its token checked.
  */
 export async function commitPublication(
   tx: Database,
@@ -84,13 +102,19 @@ export async function commitPublication(
     .where('state', '<>', 'intent')
     .where('publication_id', '<>', publication.publicationId);
   await execute(tx, 'forget settled publications', settled);
-  const superseded = await supersede(tx, publication.supersedes, publication.runId);
-  for (const row of publication.closes) await closeAsItStands(tx, publication, row);
+  const superseded = await supersede(
+    tx,
+    publication.supersedes,
+    publication.runId,
+  );
+  for (const row of publication.closes)
+    await closeAsItStands(tx, publication, row);
   const manifests = publication.segments.map(({ manifest }) => manifest);
   const { partyId, assetId = null } = lease.scope;
   const ours = manifests.filter((manifest) => manifest.assetId === assetId);
   const others = manifests.filter((manifest) => manifest.assetId !== assetId);
-  // What is left of another scope's segment came with this publication, and is not counted as published by its run.
+  // What is left of another scope's segment came with this publication, and is not
+  // counted as published by its run.
   const replacedRows = others.reduce((sum, { rows }) => sum - rows, superseded);
   const segments = [...ours, ...others].map((manifest, at) => {
     const { leftOut, seq } = manifestJson(manifest);
@@ -102,7 +126,9 @@ export async function commitPublication(
   });
   const segmentIds = await guardOverlap(() => insertSegments(tx, segments));
   const ranges = publication.coverage.map((range) => {
-    const segmentId = range.objectKey ? segmentIds.get(range.objectKey) : undefined;
+    const segmentId = range.objectKey
+      ? segmentIds.get(range.objectKey)
+      : undefined;
     return coverageRow(partyId, publication, range, segmentId);
   });
   await insertCoverage(tx, ranges);
@@ -132,19 +158,24 @@ export interface Success {
   readonly contradictions: number;
   /** Nothing is left to ask: the plan goes. */
   readonly isDone: boolean;
-  /** Without rows, and to be written with it; absent where all is committed, or nothing was left to ask. */
+  /**
+   * Without rows, and to be written with it; absent where all is committed, or nothing
+   * was left to ask.
+   */
   readonly publication: Publication | undefined;
 }
 
 /**
- * What exports ended with that brought no rows, that they succeeded, and, where all is done, that their plans go.
- * Called with all of them fenced.
+ * What exports ended with that brought no rows, that they succeeded, and, where all is
+ * done, that their plans go. Called with all of them fenced.
  */
 export async function finishExports(
   tx: Database,
   exports: readonly Success[],
 ): Promise<void> {
-  const gone = exports.flatMap(({ publication }) => publication?.supersedes ?? []);
+  const gone = exports.flatMap(
+    ({ publication }) => publication?.supersedes ?? [],
+  );
   await supersede(tx, gone);
   const ranges = exports.flatMap(({ lease: { scope }, publication }) =>
     publication
@@ -154,15 +185,17 @@ export async function finishExports(
       : [],
   );
   await insertCoverage(tx, ranges);
-  const given = exports.map(({ lease, publication, contradictions, isDone }) => ({
-    export_id: String(lease.exportId),
-    last_entry_at:
-      publication?.lastEntryAt === undefined
-        ? null
-        : formatInstant(publication.lastEntryAt),
-    contradictions,
-    is_done: isDone,
-  }));
+  const given = exports.map(
+    ({ lease, publication, contradictions, isDone }) => ({
+      export_id: String(lease.exportId),
+      last_entry_at:
+        publication?.lastEntryAt === undefined
+          ? null
+          : formatInstant(publication.lastEntryAt),
+      contradictions,
+      is_done: isDone,
+    }),
+  );
   const update = statement()`
     update mirror.exports e
     set last_entry_at = coalesce(g.last_entry_at, e.last_entry_at),
@@ -175,7 +208,10 @@ export async function finishExports(
   await execute(tx, 'finish exports', update);
 }
 
-/** A segment of which everything came again, and nothing else: its object and its rows stay. */
+/**
+ * A segment of which everything came again, and nothing else: its object and its rows
+ * stay.
+ */
 async function closeAsItStands(
   tx: Database,
   publication: Publication,
@@ -183,7 +219,8 @@ async function closeAsItStands(
 ) {
   const { runId, epoch } = publication;
   const { coverageId, tail } = row;
-  const tailJson = tail === undefined ? null : JSON.stringify(tailSum.encode(tail));
+  const tailJson =
+    tail === undefined ? null : JSON.stringify(tailSum.encode(tail));
   const close = statement({ coverageId: 'bigint' })`
     with closed as (
       update mirror.coverage set open = false, epoch = ${epoch ?? null}, run_id = ${runId},

@@ -1,4 +1,7 @@
-/** Rows of `mirror.segments`: the same when published and when rebuilt, and what marks one that is damaged. */
+/**
+ * Rows of `mirror.segments`: the same when published and when rebuilt, and what marks one
+ * that is damaged.
+ */
 import type { RawBuilder } from 'kysely';
 import { evidenceJson } from '../json/json-value.ts';
 import { type Manifest, manifestJson } from '../ledger/manifest.ts';
@@ -11,7 +14,10 @@ export type Reason = Readonly<Record<'code' | 'message', string>>;
 
 type Status = 'current' | 'superseded';
 
-/** A row for `insertSegments`. @param evidence what the manifest has no column for, or how the row came */
+/**
+ * A row for `insertSegments`. @param evidence what the manifest has no column for, or how
+ * the row came
+ */
 export function segmentRow(
   manifest: Manifest,
   evidence: object,
@@ -21,9 +27,9 @@ export function segmentRow(
 }
 
 /**
- * The same object may come back: what was superseded by it, or before, is current again. `loaded_at` stays: it says
- * whether its rows are in the warehouse, and only a load moves rows. What a rebuild takes for superseded changes nothing
- * that is held.
+ * The same object may come back: what was superseded by it, or before, is current again.
+ * `loaded_at` stays: it says whether its rows are in the warehouse, and only a load moves
+ * rows. What a rebuild takes for superseded changes nothing that is held.
  * @returns their ids by object key
  */
 export async function insertSegments(
@@ -53,8 +59,8 @@ export async function insertSegments(
 }
 
 /**
- * A segment that is not what its manifest says waits for an export that replaces it. One that was replaced meanwhile
- * stays as it is.
+ * A segment that is not what its manifest says waits for an export that replaces it. One
+ * that was replaced meanwhile stays as it is.
  */
 export async function quarantineSegment(
   db: Database,

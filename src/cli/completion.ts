@@ -1,9 +1,15 @@
-/** Completion scripts for bash, zsh and fish, made from the declared commands and their options. */
+/**
+ * Completion scripts for bash, zsh and fish, made from the declared commands and their
+ * options.
+ */
 import type { Command } from 'commander';
 
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
-/** @returns a script that the shell reads, for example by `source <(ledger-mirror completion bash)` */
+/**
+ * @returns a script that the shell reads, for example by `source <(ledger-mirror
+ *   completion bash)`
+ */
 export function completionScript(
   shell: (typeof SHELLS)[number],
   program: Command,
@@ -15,12 +21,18 @@ export function completionScript(
     : `autoload -U +X bashcompinit && bashcompinit\n${bash(program)}`;
 }
 
-/** What can follow a command: commands below it, the words of its first argument, and flags. */
+/**
+ * What can follow a command: commands below it, the words of its first argument, and
+ * flags.
+ */
 function wordsAfter({
   commands,
   registeredArguments: [first],
 }: Command): readonly string[] {
-  return [...commands.map((below) => below.name()), ...(first?.argChoices ?? [])];
+  return [
+    ...commands.map((below) => below.name()),
+    ...(first?.argChoices ?? []),
+  ];
 }
 
 function optionsOf(command: Command, program: Command) {
@@ -56,7 +68,8 @@ function fish(command: Command, program: Command): readonly string[] {
   const words = wordsAfter(command);
   const after = `complete -c ledger-mirror -n '__fish_seen_subcommand_from ${name}'`;
   return [
-    `complete -c ledger-mirror -f -n __fish_use_subcommand -a ${name} -d ${quoteFish(command.description())}`,
+    `complete -c ledger-mirror -f -n __fish_use_subcommand -a ${name} -d ` +
+      quoteFish(command.description()),
     ...(words.length === 0 ? [] : [`${after} -f -a '${words.join(' ')}'`]),
     ...optionsOf(command, program).map(
       ({ long, description }) =>

@@ -23,7 +23,10 @@ export interface CliEnvironment {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
-  readonly stdout: Writable & { readonly columns?: number; readonly isTTY?: boolean };
+  readonly stdout: Writable & {
+    readonly columns?: number;
+    readonly isTTY?: boolean;
+  };
   readonly stderr: Writable & { readonly isTTY?: boolean };
   /** Aborted by the first SIGTERM or SIGINT. */
   readonly signal: AbortSignal;
@@ -35,7 +38,9 @@ export interface CommandContext extends Pick<
 > {
   readonly config: Config;
   readonly log: Log;
-  /** For what the user must be told whatever the level is, save that it is to be quiet. */
+  /**
+   * For what the user must be told whatever the level is, save that it is to be quiet.
+   */
   readonly notices: Log;
   /** `--json`: one document on stdout and nothing else there. */
   readonly isJson: boolean;
@@ -62,7 +67,9 @@ export function exitCodeOf(
   evidence: Readonly<Record<string, unknown>>,
 ): ExitCode {
   if (verdict === 'complete') return EXIT.done;
-  return errorIn(evidence)?.isUnreachable === true ? EXIT.tryAgain : EXIT.verdict;
+  return errorIn(evidence)?.isUnreachable === true
+    ? EXIT.tryAgain
+    : EXIT.verdict;
 }
 
 /** What a command answers that did one run. */

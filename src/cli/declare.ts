@@ -1,5 +1,10 @@
 /** Every command with its options; what it does is loaded once it is chosen. */
-import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
+import {
+  Argument,
+  type Command,
+  InvalidArgumentError,
+  Option,
+} from 'commander';
 import { integer } from '../config/value-forms.ts';
 import type { QueryFormat } from '../lake/query/query.ts';
 import { RELEASE_NAMES } from '../sandbox/options.ts';
@@ -27,7 +32,13 @@ const loadRuns = () => import('./commands/runs.ts');
 const loadSetup = () => import('./commands/setup.ts');
 
 /** As text: what knows them loads the lake's engine. */
-const FORMATS = ['table', 'csv', 'json', 'ndjson', 'parquet'] satisfies QueryFormat[];
+const FORMATS = [
+  'table',
+  'csv',
+  'json',
+  'ndjson',
+  'parquet',
+] satisfies QueryFormat[];
 
 export function declareCommands(program: Command, add: Add): void {
   declareServing(program, add);
@@ -40,7 +51,11 @@ export function declareCommands(program: Command, add: Add): void {
 function declareMirroring(program: Command, add: Add): void {
   add(program, 'sync', 'bring the lists up to date now and wait', loadSync)
     .addArgument(
-      new Argument('<what>', 'which lists').choices(['parties', 'checkpoints', 'all']),
+      new Argument('<what>', 'which lists').choices([
+        'parties',
+        'checkpoints',
+        'all',
+      ]),
     )
     .option('--full', 'audit: every page again', false)
     .option('--party <id>', 'look one party up')
@@ -54,7 +69,12 @@ function declareMirroring(program: Command, add: Add): void {
       'the source serves many rows no longer, and that is right',
       false,
     );
-  add(program, 'export', "export one party's ledger entries now and wait", loadExport)
+  add(
+    program,
+    'export',
+    "export one party's ledger entries now and wait",
+    loadExport,
+  )
     .requiredOption('--party <id>', 'the party, as the source lists it')
     .option('--asset <id>', 'one asset only')
     .option(
@@ -62,16 +82,24 @@ function declareMirroring(program: Command, add: Add): void {
       'RFC 3339, or a day (midnight UTC); default: from the beginning',
     )
     .option('--to <time>', 'likewise, exclusive; default: up to the present')
-    .option('--out <file>', 'also write the assembled CSV to a file, or - for stdout')
+    .option(
+      '--out <file>',
+      'also write the assembled CSV to a file, or - for stdout',
+    )
     .option(
       '--again',
       'distrust what is covered in that range, and ask for it anew',
       false,
     )
     .option('--no-load', 'leave loading to the next nightly run');
-  const scheduled = 'the scheduled run, now: lists, exports, load, lake, verify';
+  const scheduled =
+    'the scheduled run, now: lists, exports, load, lake, verify';
   const dryRun = 'only print what it would ask the source';
-  add(program, 'nightly', scheduled, loadNightly).option('--dry-run', dryRun, false);
+  add(program, 'nightly', scheduled, loadNightly).option(
+    '--dry-run',
+    dryRun,
+    false,
+  );
   const published =
     'bring published objects into the warehouse and the lake, without the source';
   const all = 'also rebuild the manifest from the objects first';
@@ -110,7 +138,10 @@ function declareReading(program: Command, add: Add): void {
     'read-only SQL over the lake (entries, parties, checkpoints)',
     loadQuery,
   )
-    .argument('[sql]', 'the SQL, or the name of a ready question; without it a prompt')
+    .argument(
+      '[sql]',
+      'the SQL, or the name of a ready question; without it a prompt',
+    )
     .option('--list', 'the ready questions', false)
     .addOption(new Option('--format <format>', format).choices(FORMATS))
     .option(
@@ -124,7 +155,10 @@ function declareReading(program: Command, add: Add): void {
     .option('--asset <id>', 'for a ready question: one asset');
 }
 
-/** The commands for those who operate a mirror: how it stands, its runs, and whether it is set up right. */
+/**
+ * The commands for those who operate a mirror: how it stands, its runs, and whether it is
+ * set up right.
+ */
 function declareOperating(program: Command, add: Add): void {
   const check = 'end with exit code 2 where the mirror is not complete';
   add(
@@ -138,7 +172,10 @@ function declareOperating(program: Command, add: Add): void {
   add(program, 'runs', 'what ran and how it ended', loadRuns)
     .argument('[run]', 'one run, with its evidence')
     .option('--limit <n>', 'how many', wholeNumber(1, 1_000), 20);
-  add(program, 'logs', "a run's log lines", loadRuns).argument('<run>', 'its id');
+  add(program, 'logs', "a run's log lines", loadRuns).argument(
+    '<run>',
+    'its id',
+  );
   add(
     program,
     'doctor',
@@ -165,7 +202,8 @@ function declareOperating(program: Command, add: Add): void {
 /** The commands that go on until they are told to stop. */
 function declareServing(program: Command, add: Add): void {
   const demo =
-    'mirror a sandbox network with everything embedded, verify it, answer three questions';
+    'mirror a sandbox network with everything embedded, verify it, answer three ' +
+    'questions';
   add(program, 'demo', demo, loadDemo).option(
     '--keep',
     'leave it running with the console open',
@@ -183,12 +221,30 @@ function declareServing(program: Command, add: Add): void {
     'how many parties there are a week after its genesis; more arrive later';
   const entries =
     'entries a week after its genesis, roughly (up to twice as many); more follow';
-  add(program, 'sandbox', 'serve a made-up network, for trying things out', loadSandbox)
-    .option('--host <host>', 'where to listen; 0.0.0.0: on all addresses', '127.0.0.1')
-    .option('--port <port>', 'its port (0: a free one)', wholeNumber(0, 65_535), 8090)
+  add(
+    program,
+    'sandbox',
+    'serve a made-up network, for trying things out',
+    loadSandbox,
+  )
+    .option(
+      '--host <host>',
+      'where to listen; 0.0.0.0: on all addresses',
+      '127.0.0.1',
+    )
+    .option(
+      '--port <port>',
+      'its port (0: a free one)',
+      wholeNumber(0, 65_535),
+      8090,
+    )
     .option('--parties <n>', parties, wholeNumber(1, 10_000_000), 200)
     .option('--entries <n>', entries, wholeNumber(0, 1_000_000_000), 50_000)
-    .option('--seed <seed>', 'the same seed and first start, the same network', 'sandbox')
+    .option(
+      '--seed <seed>',
+      'the same seed and first start, the same network',
+      'sandbox',
+    )
     .addOption(
       new Option(
         '--release <name>',
@@ -203,7 +259,8 @@ function wholeNumber(min: number, max: number): (text: string) => number {
   const { parse, accepted } = integer(min, max);
   return (text) => {
     const value = parse(text);
-    if (value === undefined) throw new InvalidArgumentError(`Give ${accepted}.`);
+    if (value === undefined)
+      throw new InvalidArgumentError(`Give ${accepted}.`);
     return value;
   };
 }

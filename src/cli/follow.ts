@@ -1,4 +1,7 @@
-/** Starts runs, and follows them to their verdicts; where no worker is running, they are worked here. */
+/**
+ * Starts runs, and follows them to their verdicts; where no worker is running, they are
+ * worked here.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { App } from '../app/app.ts';
 import { untilReachable } from '../app/base.ts';
@@ -17,7 +20,9 @@ import { COMMAND } from './typed.ts';
 
 const POLL_MS = 150;
 const CHECK_MS = 2_000;
-/** A run that stays silent for so long has lost its process, or its job with its queue. */
+/**
+ * A run that stays silent for so long has lost its process, or its job with its queue.
+ */
 const LOST_MS = 10_000;
 
 /** A run that does the same already, of whoever's making, or a new one. */
@@ -27,12 +32,14 @@ export async function joinOrCreate(
 ): Promise<{ run: Run; isJoined: boolean }> {
   const { run, found } = await app.jobs.runs.order(wanted);
   const { runId, kind, subject } = run;
-  if (found === 'open') app.log.info({ runId, kind, subject }, 'Following an equal run');
+  if (found === 'open')
+    app.log.info({ runId, kind, subject }, 'Following an equal run');
   return { run, isJoined: found === 'open' };
 }
 
 /**
- * A new nightly run, once none is going: two would ask the source for the same things. Nothing is queued while it waits.
+ * A new nightly run, once none is going: two would ask the source for the same things.
+ * Nothing is queued while it waits.
  */
 export async function startNight(
   app: App,
@@ -41,9 +48,15 @@ export async function startNight(
 ): Promise<Run> {
   const { jobs, workers } = app;
   for (let told = ''; ;) {
-    const going = await findOpenNightly(jobs, await workers.anyAlive(jobs.source?.url));
+    const going = await findOpenNightly(
+      jobs,
+      await workers.anyAlive(jobs.source?.url),
+    );
     if (going === undefined) {
-      const { run, found } = await jobs.runs.order({ kind: 'nightly', subject });
+      const { run, found } = await jobs.runs.order({
+        kind: 'nightly',
+        subject,
+      });
       if (found === 'none') return run;
     } else if (told !== going.runId) {
       told = going.runId;
@@ -62,8 +75,8 @@ export async function startNight(
 
 /**
  * @returns the run as it ended
- * @throws the signal's reason where the command was told to stop; the run goes on where a worker runs.
- * UnreachableError where the database stays away for a minute
+ * @throws the signal's reason where the command was told to stop; the run goes on where a
+ *   worker runs. UnreachableError where the database stays away for a minute
  */
 export async function followRun(
   app: App,
@@ -84,7 +97,10 @@ export async function followRun(
     view.show(await jobs.progress.read(runId));
     return found;
   };
-  /** Also while following: a worker that died leaves its jobs to us, a lost queue its runs. */
+  /**
+   * Also while following: a worker that died leaves its jobs to us, a lost queue its
+   * runs.
+   */
   const lookAfter = async () => {
     // A worker of another source refuses what asks this one.
     if (await workers.anyAlive(run.sourceUrl)) return;
@@ -95,7 +111,8 @@ export async function followRun(
   };
   try {
     for (;;) {
-      // A database that restarts does not end the work, so it does not end the waiting either.
+      // A database that restarts does not end the work, so it does not end the waiting
+      // either.
       const found = await untilReachable('database', context, look);
       if (found !== undefined && isOver(found)) {
         view.finish(found.verdict ?? found.state);
@@ -106,15 +123,20 @@ export async function followRun(
   } catch (error) {
     view.finish('no longer followed');
     // Nobody waits for what has not begun: it must not run later, by surprise.
-    if (context.signal.aborted && (await jobs.runs.get(runId))?.state === 'queued')
+    if (
+      context.signal.aborted &&
+      (await jobs.runs.get(runId))?.state === 'queued'
+    )
       await jobs.runs.requestCancel(runId);
     throw error;
   }
 }
 
 /**
- * Verifies in this process: that asks no source, and no other process needs to take it over.
- * @throws the signal's reason where the command was told to stop; the run is cancelled then
+ * Verifies in this process: that asks no source, and no other process needs to take it
+ * over.
+ * @throws the signal's reason where the command was told to stop; the run is cancelled
+ *   then
  */
 export async function verifyHere(
   { jobs, workers }: App,
@@ -134,10 +156,18 @@ export async function verifyHere(
       view.show(lines);
       call.onProgress(lines);
     };
-    return stages.verify({ runId, scope: 'whole', ...request }, { ...call, onProgress });
+    return stages.verify(
+      { runId, scope: 'whole', ...request },
+      { ...call, onProgress },
+    );
   };
   try {
-    await workRun(runId, jobs, { signal, dueMs: Date.now(), attempt: Infinity }, work);
+    await workRun(
+      runId,
+      jobs,
+      { signal, dueMs: Date.now(), attempt: Infinity },
+      work,
+    );
   } catch (error) {
     view.finish('no longer followed');
     if (signal.aborted) await runs.markCancelled(runId);

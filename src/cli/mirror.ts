@@ -1,4 +1,7 @@
-/** The mirror that a command reads: it is there already, and its runs are named by the beginning of their ids. */
+/**
+ * The mirror that a command reads: it is there already, and its runs are named by the
+ * beginning of their ids.
+ */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { App } from '../app/app.ts';
@@ -16,12 +19,17 @@ export async function openMirror(context: CommandContext): Promise<App> {
 }
 
 /** For commands that only look; as `openMirror`. */
-export async function openMirrorReader(context: CommandContext): Promise<ReadOnlyBase> {
+export async function openMirrorReader(
+  context: CommandContext,
+): Promise<ReadOnlyBase> {
   requireMirror(context.config, context.config.databaseUrl, 'postgres');
   return openReadOnlyBase(context);
 }
 
-/** @throws UsageError where neither `url` is set nor `folder` is there: a mirror's part in DATA_DIR */
+/**
+ * @throws UsageError where neither `url` is set nor `folder` is there: a mirror's part in
+ *   DATA_DIR
+ */
 export function requireMirror(
   { dataDir }: Config,
   url: URL | undefined,
@@ -29,13 +37,18 @@ export function requireMirror(
 ): void {
   if (url !== undefined || existsSync(join(dataDir, folder))) return;
   throw new UsageError([
-    `Cannot read the mirror: there is none in ${dataDir}; point DATA_DIR at one, or make one by 'ledger-mirror nightly' or 'ledger-mirror demo'`,
+    `Cannot read the mirror: there is none in ${dataDir}; point DATA_DIR at one, ` +
+      `or make one by 'ledger-mirror nightly' or 'ledger-mirror demo'`,
   ]);
 }
 
-/** Whether it may be the id of a run, or the beginning of one that is long enough to tell. */
+/**
+ * Whether it may be the id of a run, or the beginning of one that is long enough to tell.
+ */
 export function isRunId(given: string): boolean {
-  return /^[0-9a-f][0-9a-f-]{3,35}$/.test(splitCutId(given.toLowerCase()).prefix);
+  return /^[0-9a-f][0-9a-f-]{3,35}$/.test(
+    splitCutId(given.toLowerCase()).prefix,
+  );
 }
 
 /** @throws UsageError where no run, or more than one, has an id that begins so */
@@ -47,10 +60,17 @@ export async function findRun(
   const { prefix, suffix } = splitCutId(given.toLowerCase());
   const found = isRunId(given) ? await runs.withId(prefix, suffix) : [];
   const hint = `'ledger-mirror runs' lists them`;
-  return chooseById(given, found, ({ runId }) => runId, { where, noun: 'run', hint });
+  return chooseById(given, found, ({ runId }) => runId, {
+    where,
+    noun: 'run',
+    hint,
+  });
 }
 
-/** @throws UsageError where no listed party, or more than one, has this id or one that begins so */
+/**
+ * @throws UsageError where no listed party, or more than one, has this id or one that
+ *   begins so
+ */
 export function chooseParty(given: string, listed: readonly string[]): string {
   const hint = `give an id as the source lists it; 'ledger-mirror sync parties' reads the list`;
   return chooseById(given, listed, String, {

@@ -3,11 +3,21 @@ import { Command, CommanderError } from 'commander';
 import { readConfig } from '../config/environment.ts';
 import { secretsOf } from '../config/secrets.ts';
 import { SETTINGS } from '../config/settings.ts';
-import { errorCode, errorLine, UnreachableError, UsageError } from '../errors/errors.ts';
+import {
+  errorCode,
+  errorLine,
+  UnreachableError,
+  UsageError,
+} from '../errors/errors.ts';
 import { withoutSecrets } from '../json/json-value.ts';
 import { hideSecrets, rememberSecrets } from '../logging/secret-masking.ts';
 import { version } from '../version.ts';
-import { EXIT, type CliEnvironment, type ExitCode, type Handler } from './context.ts';
+import {
+  EXIT,
+  type CliEnvironment,
+  type ExitCode,
+  type Handler,
+} from './context.ts';
 import { declareCommands } from './declare.ts';
 import { openTerminal } from './output/progress.ts';
 import { nameCommands } from './typed.ts';
@@ -16,7 +26,10 @@ import { nameCommands } from './typed.ts';
 export const EXIT_CODES = [
   [EXIT.done, 'done, verdict complete'],
   [EXIT.wrong, 'wrong usage or configuration, or a bug'],
-  [EXIT.verdict, 'ended with another verdict: incomplete, suspicious or failed'],
+  [
+    EXIT.verdict,
+    'ended with another verdict: incomplete, suspicious or failed',
+  ],
   [
     EXIT.tryAgain,
     'a service could not be reached for 60 s, or told to stop while waiting: try again',
@@ -30,10 +43,14 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
   let exitCode: number = EXIT.done;
   const program = new Command('ledger-mirror')
     .description(
-      "Keeps a provably complete copy of a ledger network's query service, and feeds analytics from it.",
+      "Keeps a provably complete copy of a ledger network's query service, and " +
+        'feeds analytics from it.',
     )
     .version(version(), '--version')
-    .option('--json', 'one JSON document on stdout; progress and logs on stderr')
+    .option(
+      '--json',
+      'one JSON document on stdout; progress and logs on stderr',
+    )
     .option('--quiet', 'neither progress nor logs on stderr')
     .addHelpText('after', describeSettings)
     .configureHelp({ showGlobalOptions: true })
@@ -42,13 +59,16 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
       writeOut: (text) => stdout.write(text),
       writeErr: (text) => stderr.write(text),
       // As every other error of ours begins.
-      outputError: (text, write) => write(text.replace(/^error: /, 'ledger-mirror: ')),
+      outputError: (text, write) =>
+        write(text.replace(/^error: /, 'ledger-mirror: ')),
     })
     .showSuggestionAfterError();
   declareCommands(program, (parent, name, description, load) => {
     const command = parent.command(name).description(description);
     return command.action(async () => {
-      const names = command.registeredArguments.map((argument) => argument.name());
+      const names = command.registeredArguments.map((argument) =>
+        argument.name(),
+      );
       const given = Object.fromEntries(
         names.map((argument, at) => [argument, command.processedArgs[at]]),
       );
@@ -67,7 +87,10 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
   }
 }
 
-/** Reads the settings, opens the terminal, and writes what the command answers. @returns the exit code */
+/**
+ * Reads the settings, opens the terminal, and writes what the command answers. @returns
+ * the exit code
+ */
 async function execute(
   environment: CliEnvironment,
   name: string,
@@ -78,9 +101,11 @@ async function execute(
   const { json: isJson = false, quiet: isQuiet = false } = options;
   const config = readConfig(environment);
   rememberSecrets(secretsOf(config));
-  // Bars on a terminal, and the demo itself, tell what happens: of the log, only what needs attention.
+  // Bars on a terminal, and the demo itself, tell what happens: of the log, only what
+  // needs attention.
   const isCalm =
-    (stderr.isTTY === true || name === 'demo') && config.origins.logLevel === 'default';
+    (stderr.isTTY === true || name === 'demo') &&
+    config.origins.logLevel === 'default';
   const usual = isCalm ? 'warn' : config.logLevel;
   const level = isQuiet ? 'silent' : usual;
   const handle = await load();
@@ -100,11 +125,14 @@ async function execute(
   const { document, text, exitCode = EXIT.done } = await run();
   if (isJson && document !== undefined)
     stdout.write(`${JSON.stringify(withoutSecrets(document), null, 2)}\n`);
-  if (!isJson && text !== undefined) stdout.write(nameCommands(hideSecrets(text)));
+  if (!isJson && text !== undefined)
+    stdout.write(nameCommands(hideSecrets(text)));
   return exitCode;
 }
 
-/** Everything that went wrong is told once this returns; with `--json` as a document, too. */
+/**
+ * Everything that went wrong is told once this returns; with `--json` as a document, too.
+ */
 export function tellFailure(
   { argv, stdout, stderr, signal }: CliEnvironment,
   error: unknown,
@@ -115,10 +143,13 @@ export function tellFailure(
   const failure = classify(error, signal);
   const lines = failure.lines.map((line) => nameCommands(hideSecrets(line)));
   if (argv.includes('--json')) {
-    const document = { error: { code: failure.code, message: lines.join('\n') } };
+    const document = {
+      error: { code: failure.code, message: lines.join('\n') },
+    };
     stdout.write(`${JSON.stringify(document, null, 2)}\n`);
   }
-  if (!isTold) for (const line of lines) stderr.write(`ledger-mirror: ${line}\n`);
+  if (!isTold)
+    for (const line of lines) stderr.write(`ledger-mirror: ${line}\n`);
   return failure.exitCode;
 }
 
@@ -137,7 +168,8 @@ function classify(error: unknown, signal: AbortSignal) {
       'told to stop; what was committed stays, the next command goes on from there';
     return { code: 'STOPPED', lines: [line], exitCode: EXIT.tryAgain };
   }
-  const exitCode = error instanceof UnreachableError ? EXIT.tryAgain : EXIT.wrong;
+  const exitCode =
+    error instanceof UnreachableError ? EXIT.tryAgain : EXIT.wrong;
   return { code: errorCode(error), lines: [errorLine(error)], exitCode };
 }
 
@@ -148,17 +180,22 @@ function describeSettings(): string {
   );
   const lines = SETTINGS.flatMap(({ name, help, accepted, fallback }) => [
     `  ${name.padEnd(NAME_CHARACTERS)}${help}`,
-    `  ${' '.repeat(NAME_CHARACTERS)}  ${accepted}${fallback === undefined ? '' : ` (default ${fallback})`}`,
+    `  ${' '.repeat(NAME_CHARACTERS)}  ` +
+      `${accepted}${fallback === undefined ? '' : ` (default ${fallback})`}`,
   ]);
   return [
     '',
-    "Settings (environment, or '.env' in the working directory; an empty value counts as unset):",
+    "Settings (environment, or '.env' in the working directory; an empty value " +
+      'counts as unset):',
     ...lines,
     '',
-    `Secrets, never shown or stored; each can come from a file named by …_FILE: ${secrets.join(', ')}`,
+    'Secrets, never shown or stored; each can come from a file named by …_FILE: ' +
+      secrets.join(', '),
     '',
     'Exit codes:',
-    ...EXIT_CODES.map(([code, meaning]) => `  ${String(code).padEnd(4)}${meaning}`),
+    ...EXIT_CODES.map(
+      ([code, meaning]) => `  ${String(code).padEnd(4)}${meaning}`,
+    ),
     '',
   ].join('\n');
 }

@@ -1,22 +1,25 @@
 /**
- * A lease is the right to sync a list or to export a ledger. It is renewed while the work runs. The work
- * is aborted once the lease might have run out: the deadline is counted on the monotonic clock of this
- * process, from the moment before each renewal was sent.
+ * A lease is the right to sync a list or to export a ledger. It is renewed while the work
+ * runs. The work is aborted once the lease might have run out: the deadline is counted on
+ * the monotonic clock of this process, from the moment before each renewal was sent.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FencedError, RetryableError } from '../errors/errors.ts';
 
 /**
- * How long a lease lasts without a renewal, so that a process that gets no CPU time for a while keeps its
- * leases. A killed process loses its connection, and a successor takes over ten seconds after the last
- * renewal (`mirror.is_leased`).
+ * How long a lease lasts without a renewal, so that a process that gets no CPU time for a
+ * while keeps its leases. A killed process loses its connection, and a successor takes
+ * over ten seconds after the last renewal (`mirror.is_leased`).
  */
 export const LEASE_MS = 60_000;
 
 export interface KeptLease extends AsyncDisposable {
   /** Aborts, with the error as its reason, when the lease is lost or about to run out. */
   readonly signal: AbortSignal;
-  /** @throws FencedError if another worker has the lease, RetryableError `LEASE_LOST` if it may have run out */
+  /**
+   * @throws FencedError if another worker has the lease, RetryableError `LEASE_LOST` if
+   *   it may have run out
+   */
   readonly check: () => void;
 }
 
@@ -32,7 +35,10 @@ export interface LeaseHandle {
 export const LEASE_TIMES = {
   leaseMs: LEASE_MS,
   renewEveryMs: 2_500,
-  /** Work stops this long before the lease can run out, which is enough for a request under way. */
+  /**
+   * Work stops this long before the lease can run out, which is enough for a request
+   * under way.
+   */
   marginMs: 2_500,
 };
 

@@ -1,11 +1,12 @@
 /** Shares one loaded value between many callers. */
 
 /**
- * Returns a function that loads a value, and gives all its callers the same one while it is young enough.
- * A load that fails is not kept.
- * @param maxAgeMs a value older than this is loaded again; counted from the start of its load
- * @param usableMs a value older than `maxAgeMs` and younger than this is returned while the next one
- *   is loaded
+ * Returns a function that loads a value, and gives all its callers the same one while it
+ * is young enough. A load that fails is not kept.
+ * @param maxAgeMs a value older than this is loaded again; counted from the start of its
+ *   load
+ * @param usableMs a value older than `maxAgeMs` and younger than this is returned while
+ *   the next one is loaded
  */
 export function sharedLoad<Value>(
   load: () => Promise<Value>,
@@ -29,10 +30,12 @@ export function sharedLoad<Value>(
 
   return () => {
     const nowMs = performance.now();
-    if (current === undefined || nowMs - current.sinceMs >= maxAgeMs) void begin(nowMs);
+    if (current === undefined || nowMs - current.sinceMs >= maxAgeMs)
+      void begin(nowMs);
     const isLastUsable = last !== undefined && nowMs - last.sinceMs < usableMs;
     const shared = isLastUsable ? last : current;
-    if (shared === undefined) throw new TypeError('a load begins before it is shared');
+    if (shared === undefined)
+      throw new TypeError('a load begins before it is shared');
     return shared.value;
   };
 }

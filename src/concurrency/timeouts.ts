@@ -2,8 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Returns the result of `work`, or throws if it takes longer than `limitMs`: a host that is gone may not
- * answer for hours. Work that is late is aborted, and nobody waits for it.
+ * Returns the result of `work`, or throws if it takes longer than `limitMs`: a host that
+ * is gone may not answer for hours. Work that is late is aborted, and nobody waits for
+ * it.
  * @param late makes the error to throw
  */
 export async function withTimeout<Result>(
@@ -38,11 +39,17 @@ const STEP_MAX_MS = 1_000;
 
 /**
  * Calls `attempt` until it returns a value, with growing pauses.
- * @param late makes the error to throw after `attempt` has returned undefined for `waitMs`
+ * @param late makes the error to throw after `attempt` has returned undefined for
+ *   `waitMs`
  */
 export async function waitFor<Value>(
   attempt: () => Promise<Value | undefined>,
-  { waitMs, stepMinMs = STEP_MIN_MS, stepMaxMs = STEP_MAX_MS, signal }: WaitLimits,
+  {
+    waitMs,
+    stepMinMs = STEP_MIN_MS,
+    stepMaxMs = STEP_MAX_MS,
+    signal,
+  }: WaitLimits,
   late: () => Error,
 ): Promise<Value> {
   const startedMs = performance.now();

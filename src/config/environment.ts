@@ -1,13 +1,24 @@
-/** Reads the environment and `.env`, the only place that does, and reports every problem at once. */
+/**
+ * Reads the environment and `.env`, the only place that does, and reports every problem
+ * at once.
+ */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { errorCode, UsageError } from '../errors/errors.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
 import { hideSecrets } from '../logging/secret-masking.ts';
-import { SETTINGS, type Setting, type SettingKey, type Settings } from './settings.ts';
+import {
+  SETTINGS,
+  type Setting,
+  type SettingKey,
+  type Settings,
+} from './settings.ts';
 
-/** Where a value came from, for the console's configuration page. A command such as `demo` sets some itself. */
+/**
+ * Where a value came from, for the console's configuration page. A command such as `demo`
+ * sets some itself.
+ */
 export type Origin =
   | 'environment'
   | '.env'
@@ -20,7 +31,10 @@ export interface Config extends Settings {
   readonly origins: Readonly<Record<SettingKey, Origin>>;
   /** As it was written, but for the values of secrets; what is unset is absent. */
   readonly texts: Readonly<Partial<Record<SettingKey, string>>>;
-  /** What other libraries read under names of their own (AWS_…, HTTPS_PROXY, …), `.env` included. */
+  /**
+   * What other libraries read under names of their own (AWS_…, HTTPS_PROXY, …), `.env`
+   * included.
+   */
   readonly ambient: Readonly<Record<string, string>>;
 }
 
@@ -33,7 +47,10 @@ const GUARDED = /^(?:SOURCE|EXPORT|NIGHTLY)_/;
 /** Names that are not ours but that users expect to work from `.env` too. */
 const AMBIENT =
   /^(?:AWS_[A-Z0-9_]+|OTEL_[A-Z0-9_]+|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY|NODE_EXTRA_CA_CERTS|TEST_(?:DATABASE|REDIS|S3)_URL)$/;
-/** What a compose file reads from the same `.env`: its own passwords and images, and Compose's settings. */
+/**
+ * What a compose file reads from the same `.env`: its own passwords and images, and
+ * Compose's settings.
+ */
 const COMPOSE =
   /^(?:COMPOSE_[A-Z_]+|TZ|POSTGRES_PASSWORD|POSTGRES_PORT|READER_PASSWORD|S3_ACCESS_KEY|S3_SECRET_KEY|MIRROR_(?:ENV_FILE|VERSION)|PROXY_(?:HOST|PORT|TLS_PORT)|(?:NODE|POSTGRES|REDIS|S3|PROXY)_IMAGE)$/;
 const SHOWN_MAX = 80;
@@ -43,28 +60,38 @@ export function processEnvironment(): EnvironmentInput {
 }
 
 /**
- * @throws UsageError with one line for each unknown name and each value that is not accepted
+ * @throws UsageError with one line for each unknown name and each value that is not
+ *   accepted
  */
 export function readConfig({ env, cwd }: EnvironmentInput): Config {
   const problems: string[] = [];
   /** What a file holds that is named. There need not be an `.env`. */
-  const readGiven = (name: string, path: string, wanted: string): string | undefined => {
+  const readGiven = (
+    name: string,
+    path: string,
+    wanted: string,
+  ): string | undefined => {
     try {
       return readFileSync(path, 'utf8');
     } catch (error) {
       const code = errorCode(error);
       if (name !== '.env' || code !== 'ENOENT')
-        problems.push(`${name}: cannot read ${quote(path)} (${code}); give ${wanted}`);
+        problems.push(
+          `${name}: cannot read ${quote(path)} (${code}); give ${wanted}`,
+        );
       return undefined;
     }
   };
   const dotEnv = parseEnv(
-    readGiven('.env', resolve(cwd, '.env'), 'a readable text file, or none') ?? '',
+    readGiven('.env', resolve(cwd, '.env'), 'a readable text file, or none') ??
+      '',
   );
   /** An empty value counts as unset: compose files and shells pass empty ones on. */
   const find = (name: string) => {
     if (env[name]) return { text: env[name], origin: 'environment' as const };
-    return dotEnv[name] ? { text: dotEnv[name], origin: '.env' as const } : undefined;
+    return dotEnv[name]
+      ? { text: dotEnv[name], origin: '.env' as const }
+      : undefined;
   };
   const lookUp = ({
     name,
@@ -74,10 +101,15 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
     const plain = find(name);
     const file = secret === true ? find(`${name}_FILE`) : undefined;
     if (plain && file)
-      problems.push(`${name}: given twice, also as ${name}_FILE; give one of them`);
+      problems.push(
+        `${name}: given twice, also as ${name}_FILE; give one of them`,
+      );
     if (plain || !file)
       return (
-        plain ?? { text: fallback, origin: fallback === undefined ? 'unset' : 'default' }
+        plain ?? {
+          text: fallback,
+          origin: fallback === undefined ? 'unset' : 'default',
+        }
       );
     const path = resolve(cwd, file.text);
     const text = readGiven(`${name}_FILE`, path, 'a readable file')?.trim();
@@ -114,8 +146,15 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   texts['dataDir'] = dataDir;
   if (settings.nightlyParties?.kind === 'file') {
     const path = resolve(cwd, settings.nightlyParties.path);
-    const text = readGiven('NIGHTLY_PARTIES', path, 'a file of party ids, one a line');
-    settings.nightlyParties = { kind: 'list', ids: parsePartyFile(path, text, problems) };
+    const text = readGiven(
+      'NIGHTLY_PARTIES',
+      path,
+      'a file of party ids, one a line',
+    );
+    settings.nightlyParties = {
+      kind: 'list',
+      ids: parsePartyFile(path, text, problems),
+    };
   }
   problems.push(...findContradictions(settings, origins));
   if (problems.length > 0) throw new UsageError(problems);
@@ -129,7 +168,10 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   };
 }
 
-/** The same configuration, but for what a command decides itself: written as a user would, undefined where unset. */
+/**
+ * The same configuration, but for what a command decides itself: written as a user would,
+ * undefined where unset.
+ */
 export function changeSettings(
   config: Config,
   texts: Readonly<Partial<Record<SettingKey, string | undefined>>>,
@@ -157,7 +199,8 @@ export function sourceMissing(why: string): UsageError {
 
 /** @throws UsageError where SOURCE_URL is not set */
 export function requireSource({ sourceUrl }: Config): void {
-  if (sourceUrl === undefined) throw sourceMissing('this command asks the source');
+  if (sourceUrl === undefined)
+    throw sourceMissing('this command asks the source');
 }
 
 /** What each setting accepts, and together they do not. */
@@ -172,11 +215,14 @@ function findContradictions(
     exportColumns?.get('asset_id') === null && sourceAssets?.length !== 1;
   return [
     isAlone &&
-      'API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; set API_TOKEN too',
+      'API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; ' +
+        'set API_TOKEN too',
     isSame &&
-      'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read everything, and start or cancel nothing',
+      'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read ' +
+        'everything, and start or cancel nothing',
     isOfUnknownAsset &&
-      'EXPORT_COLUMNS: asset_id=none leaves open which asset the rows are of; set SOURCE_ASSETS to that one',
+      'EXPORT_COLUMNS: asset_id=none leaves open which asset the rows are of; set ' +
+        'SOURCE_ASSETS to that one',
   ].filter((problem) => problem !== false);
 }
 
@@ -191,14 +237,17 @@ function findUnknownNames(
   const inFile = Object.keys(dotEnv).filter(
     (name) => !AMBIENT.test(name) && !COMPOSE.test(name),
   );
-  return Object.entries({ 'the environment': inEnvironment, '.env': inFile }).flatMap(
-    ([where, names]) =>
-      names
-        .filter((name) => !known.includes(name))
-        .map(
-          (name) =>
-            `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for those there are`,
-        ),
+  return Object.entries({
+    'the environment': inEnvironment,
+    '.env': inFile,
+  }).flatMap(([where, names]) =>
+    names
+      .filter((name) => !known.includes(name))
+      .map(
+        (name) =>
+          `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for ` +
+          'those there are',
+      ),
   );
 }
 
@@ -217,9 +266,13 @@ function parsePartyFile(
   const ids = lines.map((line) => canonicalPartyId(line));
   const wrong = lines.find((_, index) => ids[index] === undefined);
   const what =
-    wrong === undefined ? 'no party id' : `${quote(wrong)}, which is no party id`;
+    wrong === undefined
+      ? 'no party id'
+      : `${quote(wrong)}, which is no party id`;
   if (text !== undefined && (wrong !== undefined || lines.length === 0))
-    problems.push(`NIGHTLY_PARTIES: ${quote(path)} holds ${what}; give one id a line`);
+    problems.push(
+      `NIGHTLY_PARTIES: ${quote(path)} holds ${what}; give one id a line`,
+    );
   return [...new Set(ids.filter((id) => id !== undefined))];
 }
 

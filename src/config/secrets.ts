@@ -1,10 +1,16 @@
-/** What of a configuration must never be told (settings, parts of URLs, other libraries' keys), and how it is shown without. */
+/**
+ * What of a configuration must never be told (settings, parts of URLs, other libraries'
+ * keys), and how it is shown without.
+ */
 import { decodeUrl } from '../logging/secret-masking.ts';
 import type { Config } from './environment.ts';
 import { SETTINGS, type Setting } from './settings.ts';
 
 const AMBIENT_SECRET = /(?:SECRET|TOKEN|PASSWORD|_HEADERS)/;
-/** Of the path of NOTIFY_URL, which is the secret of most chat services, and of parameters; short parts are words. */
+/**
+ * Of the path of NOTIFY_URL, which is the secret of most chat services, and of
+ * parameters; short parts are words.
+ */
 const PART_CHARACTERS_MIN = 8;
 
 export function secretsOf(config: Config): readonly string[] {
@@ -31,13 +37,19 @@ export function secretsOf(config: Config): readonly string[] {
   return secrets.filter((secret) => secret !== '');
 }
 
-/** The password, alone and as Basic authentication sends it; of URLs within it too (`?endpoint=`). */
+/**
+ * The password, alone and as Basic authentication sends it; of URLs within it too
+ * (`?endpoint=`).
+ */
 export function secretsOfUrl(url: URL): readonly string[] {
-  const inner = [...url.searchParams.values()].filter((value) => URL.canParse(value));
+  const inner = [...url.searchParams.values()].filter((value) =>
+    URL.canParse(value),
+  );
   const nested = inner.flatMap((value) => secretsOfUrl(new URL(value)));
   const user = decodeUrl(url.username);
   const password = decodeUrl(url.password);
-  // A password that is shown beside itself as user, host or database hides nothing, and is a word.
+  // A password that is shown beside itself as user, host or database hides nothing, and
+  // is a word.
   const beside = [
     user,
     url.hostname,
@@ -52,7 +64,9 @@ export function secretsOfUrl(url: URL): readonly string[] {
 function headerValues(list: string): readonly string[] {
   return list
     .split(',')
-    .flatMap((pair) => (pair.includes('=') ? [pair.slice(pair.indexOf('=') + 1)] : []));
+    .flatMap((pair) =>
+      pair.includes('=') ? [pair.slice(pair.indexOf('=') + 1)] : [],
+    );
 }
 
 /** One setting as the console and `config` show it: a secret's value never gets here. */
@@ -68,7 +82,9 @@ export function shownSettings(config: Config): readonly ShownSetting[] {
   return SETTINGS.map(({ name, key, help, secret: isSecret = false }) => {
     const value: unknown = config[key];
     const text =
-      value instanceof URL ? withoutSecrets(value) : (config.texts[key] ?? null);
+      value instanceof URL
+        ? withoutSecrets(value)
+        : (config.texts[key] ?? null);
     const isMasked = isSecret && value !== undefined;
     return {
       name,

@@ -1,6 +1,7 @@
 /**
- * The declared table of every setting: name, default, what is accepted, what it means. `--help`, the table in
- * docs/configuration.md and the console's configuration page are made from it or tested against it.
+ * The declared table of every setting: name, default, what is accepted, what it means.
+ * `--help`, the table in docs/configuration.md and the console's configuration page are
+ * made from it or tested against it.
  */
 import * as form from './value-forms.ts';
 
@@ -21,7 +22,11 @@ function secret<Value>(given: form.Form<Value>, help: string) {
   return { ...given, help, secret: true };
 }
 
-function preset<Value>(fallback: string, given: form.Form<Value>, help: string) {
+function preset<Value>(
+  fallback: string,
+  given: form.Form<Value>,
+  help: string,
+) {
   return { ...given, help, fallback };
 }
 
@@ -124,18 +129,25 @@ const TABLE = {
   SOURCE_RETENTION: preset(
     '90d',
     form.duration('1d', '36500d'),
-    'how long the source keeps ledger entries for certain: what is older is not audited, and proves nothing',
+    'how long the source keeps ledger entries for certain: what is older is not ' +
+      'audited, and proves nothing',
   ),
   NIGHTLY_AUDIT_SHARE: preset(
     '1%',
     form.percentage,
-    'closed segments of ledgers that a nightly run asks for once more, the oldest check first, and compares',
+    'closed segments of ledgers that a nightly run asks for once more, the oldest ' +
+      'check first, and compares',
   ),
   NIGHTLY_WINDOW: optional(
-    { ...form.duration('1m', '7d'), accepted: 'a duration from 1m to 7d, such as 6h' },
-    'how long a nightly run asks for ledgers; unset: until an hour before the next scheduled time',
+    {
+      ...form.duration('1m', '7d'),
+      accepted: 'a duration from 1m to 7d, such as 6h',
+    },
+    'how long a nightly run asks for ledgers; unset: until an hour before the ' +
+      'next scheduled time',
   ),
-  // A leftover of a killed export is removed a week later, and only while its run is known.
+  // A leftover of a killed export is removed a week later, and only while its run is
+  // known.
   HISTORY_RETENTION: preset(
     '90d',
     form.duration('14d', '3650d'),
@@ -155,7 +167,11 @@ const TABLE = {
     form.columnNames,
     "what the source's CSV calls our columns; unset: as the public service calls them",
   ),
-  EXPORT_DELIMITER: preset('comma', form.delimiter, 'what parts the fields of its CSV'),
+  EXPORT_DELIMITER: preset(
+    'comma',
+    form.delimiter,
+    'what parts the fields of its CSV',
+  ),
   EXPORT_TIME_FORMAT: preset(
     'rfc3339',
     form.oneOf('rfc3339', 'utc', 's', 'ms', 'us', 'ns'),
@@ -171,11 +187,15 @@ const TABLE = {
     form.duration('1s', '3650d'),
     'how long replaced files of the lake are kept',
   ),
-  NOTIFY_URL: secret(form.httpUrl, 'where the start and end of runs is posted as JSON'),
+  NOTIFY_URL: secret(
+    form.httpUrl,
+    'where the start and end of runs is posted as JSON',
+  ),
   NOTIFY_ON: preset(
     'nightly,failed,recovered',
     form.notices,
-    '`nightly`, `sync`, …: every event of that kind of run; `failed`, `recovered`, …: that event of every run',
+    '`nightly`, `sync`, …: every event of that kind of run; `failed`, ' +
+      '`recovered`, …: that event of every run',
   ),
   NOTIFY_SECRET: secret(
     form.text(
@@ -200,7 +220,10 @@ const TABLE = {
     'what the read API and the console ask for; needed beyond loopback',
   ),
   API_READ_TOKEN: secret(
-    { ...form.token, accepted: `${form.token.accepted}; another than API_TOKEN` },
+    {
+      ...form.token,
+      accepted: `${form.token.accepted}; another than API_TOKEN`,
+    },
     'a second token, which may read everything, and start or cancel nothing',
   ),
   API_HOSTS: optional(
@@ -227,15 +250,21 @@ type KeyOf<Name extends string> = Name extends `${infer First}_${infer Rest}`
 function keyOf<Name extends string>(name: Name): KeyOf<Name> {
   return name
     .toLowerCase()
-    .replaceAll(/_./g, ([, letter = '']) => letter.toUpperCase()) as KeyOf<Name>;
+    .replaceAll(/_./g, ([, letter = '']) =>
+      letter.toUpperCase(),
+    ) as KeyOf<Name>;
 }
 
 type Table = typeof TABLE;
-type ValueOf<Name extends keyof Table> = NonNullable<ReturnType<Table[Name]['parse']>>;
+type ValueOf<Name extends keyof Table> = NonNullable<
+  ReturnType<Table[Name]['parse']>
+>;
 
 /** The settings, parsed: those with a default are always there. */
 export type Settings = {
-  readonly [Name in keyof Table as KeyOf<Name>]: Table[Name] extends { fallback: string }
+  readonly [Name in keyof Table as KeyOf<Name>]: Table[Name] extends {
+    fallback: string;
+  }
     ? ValueOf<Name>
     : ValueOf<Name> | undefined;
 };

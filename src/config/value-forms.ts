@@ -24,7 +24,10 @@ function form<Value>(
 }
 
 /** Text as it is given, where it is right. */
-function textThat(accepted: string, isRight: (given: string) => boolean): Form<string> {
+function textThat(
+  accepted: string,
+  isRight: (given: string) => boolean,
+): Form<string> {
   return form(accepted, (given) => (isRight(given) ? given : undefined));
 }
 
@@ -34,7 +37,10 @@ export function text(accepted: string, pattern: RegExp): Form<string> {
 
 export const parameter = text('a query parameter name', /^[\w.\-[\]]+$/);
 
-/** @param what and what must be escaped in it, so that every reader takes the same user and password */
+/**
+ * @param what and what must be escaped in it, so that every reader takes the same user
+ *   and password
+ */
 export function url(what: string, ...protocols: readonly string[]): Form<URL> {
   return form(`${what} (a % in its password is written %25)`, (given) => {
     const parsed = URL.parse(given);
@@ -51,7 +57,8 @@ export const httpUrl = url('an http:// or https:// URL', 'http:', 'https:');
 
 /** The origin and path of a service, to which names of its own are added. */
 export const serviceUrl = form(
-  `${httpUrl.accepted}, without a query or fragment; a key goes into SOURCE_AUTHORIZATION`,
+  `${httpUrl.accepted}, without a query or fragment; a key goes into ` +
+    'SOURCE_AUTHORIZATION',
   (given) => (/[?#]/.test(given) ? undefined : httpUrl.parse(given)),
 );
 
@@ -62,7 +69,9 @@ export const objectStoreUrl = form(
   (given) => {
     const parsed = storeUrl.parse(given);
     if (parsed?.protocol !== 's3:')
-      return parsed?.host === '' && parsed.search === '' && parsed.pathname.length > 1
+      return parsed?.host === '' &&
+        parsed.search === '' &&
+        parsed.pathname.length > 1
         ? parsed
         : undefined;
     const isKnown = [...parsed.searchParams.keys()].every((key) =>
@@ -75,7 +84,11 @@ export const objectStoreUrl = form(
 );
 
 /** In plain notation. */
-export function integer(min: number, max: number, accepted?: string): Form<number> {
+export function integer(
+  min: number,
+  max: number,
+  accepted?: string,
+): Form<number> {
   return form(accepted ?? `a whole number from ${min} to ${max}`, (given) => {
     const value = /^\d{1,10}$/.test(given) ? Number(given) : Number.NaN;
     return value >= min && value <= max ? value : undefined;
@@ -85,12 +98,15 @@ export function integer(min: number, max: number, accepted?: string): Form<numbe
 export const port = integer(0, 65_535, 'a port from 0 to 65535');
 
 /** A part of 1. */
-export const percentage = form('a percentage from 0% to 100%, such as 0.5%', (given) => {
-  const share = /^\d{1,3}(?:\.\d{1,4})?%$/.test(given)
-    ? Number.parseFloat(given) / 100
-    : Number.NaN;
-  return share <= 1 ? share : undefined;
-});
+export const percentage = form(
+  'a percentage from 0% to 100%, such as 0.5%',
+  (given) => {
+    const share = /^\d{1,3}(?:\.\d{1,4})?%$/.test(given)
+      ? Number.parseFloat(given) / 100
+      : Number.NaN;
+    return share <= 1 ? share : undefined;
+  },
+);
 
 const BYTES = {
   GiB: 2 ** 30,
@@ -121,7 +137,9 @@ function withUnit(what: string, units: Readonly<Record<string, number>>) {
     });
 }
 
-export function oneOf<const Word extends string>(...words: readonly Word[]): Form<Word> {
+export function oneOf<const Word extends string>(
+  ...words: readonly Word[]
+): Form<Word> {
   return form(either(words), (given) => words.find((word) => word === given));
 }
 
@@ -150,20 +168,26 @@ export const idList = listOf(
 const NOTICES =
   'nightly, sync, export, load, verify, started, finished, failed, cancelled, recovered';
 
-/** Of which runs NOTIFY_URL is told: those of a kind, those to which something happened, or all. */
+/**
+ * Of which runs NOTIFY_URL is told: those of a kind, those to which something happened,
+ * or all.
+ */
 export const notices = listOf(`all, or of: ${NOTICES}`, (word) =>
   ['all', ...NOTICES.split(', ')].find((known) => known === word),
 );
 
 /** Theirs by ours; null: the CSV has no such column. */
 export const columnNames = form(
-  'our name=its name, separated by commas; =none for a column (but quantity) that it does not have',
+  'our name=its name, separated by commas; =none for a column (but quantity) that ' +
+    'it does not have',
   (given) => {
     const names = new Map<KnownColumn, string | null>();
     for (const pair of given.split(',')) {
-      const [, ours = '', theirs = ''] = /^\s*(\w+)\s*=\s*(\S.*?)\s*$/.exec(pair) ?? [];
+      const [, ours = '', theirs = ''] =
+        /^\s*(\w+)\s*=\s*(\S.*?)\s*$/.exec(pair) ?? [];
       const column = KNOWN_COLUMNS.find((name) => name === ours);
-      if (column === undefined || theirs === '' || names.has(column)) return undefined;
+      if (column === undefined || theirs === '' || names.has(column))
+        return undefined;
       if (column === 'quantity' && theirs === 'none') return undefined;
       names.set(column, theirs === 'none' ? null : theirs);
     }
@@ -186,7 +210,9 @@ export const partySelection = form(
   (given): PartySelection | undefined => {
     if (given === 'all') return { kind: 'all' };
     if (given.startsWith('@'))
-      return given.length > 1 ? { kind: 'file', path: given.slice(1) } : undefined;
+      return given.length > 1
+        ? { kind: 'file', path: given.slice(1) }
+        : undefined;
     const ids = partyIds.parse(given);
     return ids && { kind: 'list', ids };
   },
@@ -202,7 +228,10 @@ export const timeZone = textReadBy('an IANA time zone', (zone) =>
 );
 
 /** @param read a library's, which throws where the text is wrong */
-function textReadBy(accepted: string, read: (given: string) => unknown): Form<string> {
+function textReadBy(
+  accepted: string,
+  read: (given: string) => unknown,
+): Form<string> {
   return textThat(accepted, (given) => {
     try {
       return Boolean(read(given));
@@ -214,12 +243,17 @@ function textReadBy(accepted: string, read: (given: string) => unknown): Form<st
 
 const TOKEN_CHARACTERS_MIN = 16;
 const TOKEN_CHARACTERS_DIFFERENT_MIN = 8;
-/** How the tokens of published examples begin: whoever scans the network tries them first. */
-const EXAMPLE_TOKEN = /^(?:change[-_ ]?(?:this|me|it)|your[-_ ]|example|at-least)/i;
+/**
+ * How the tokens of published examples begin: whoever scans the network tries them first.
+ */
+const EXAMPLE_TOKEN =
+  /^(?:change[-_ ]?(?:this|me|it)|your[-_ ]|example|at-least)/i;
 
 /** Of the API. Long and mixed enough that guessing over the network is hopeless. */
 export const token = textThat(
-  `at least ${TOKEN_CHARACTERS_MIN} printable characters, ${TOKEN_CHARACTERS_DIFFERENT_MIN} of them different, and no example; for instance what 'openssl rand -hex 32' prints`,
+  `at least ${TOKEN_CHARACTERS_MIN} printable characters, ` +
+    `${TOKEN_CHARACTERS_DIFFERENT_MIN} of them different, and no example; for ` +
+    `instance what 'openssl rand -hex 32' prints`,
   (given) =>
     /^[\x21-\x7e]+$/.test(given) &&
     given.length >= TOKEN_CHARACTERS_MIN &&
@@ -227,7 +261,8 @@ export const token = textThat(
     !EXAMPLE_TOKEN.test(given),
 );
 
-const HOST_NAME = /^(?:\*\.)?[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?$|^[0-9a-f:]+$/;
+const HOST_NAME =
+  /^(?:\*\.)?[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?$|^[0-9a-f:]+$/;
 
 /** That the API answers to. */
 /** Read without a slash at its end; empty for `/`. */

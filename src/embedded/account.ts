@@ -17,14 +17,15 @@ export interface PasswdEntry {
 }
 
 /**
- * Unprivileged users that run the server if we are root; the first that exists wins. `games`
- * exists on every system and runs nothing else. `nobody` does not do: whatever else runs as the
- * same user can read the server's memory and files.
+ * Unprivileged users that run the server if we are root; the first that exists wins.
+ * `games` exists on every system and runs nothing else. `nobody` does not do: whatever
+ * else runs as the same user can read the server's memory and files.
  */
 const STAND_INS = ['ledger-mirror', 'postgres', 'games'];
 
 /**
- * Chooses who runs the server: Postgres refuses root, and initdb refuses a user without a name.
+ * Chooses who runs the server: Postgres refuses root, and initdb refuses a user without a
+ * name.
  * @param ownerUid who owns the data folder: root goes on as that user
  * @throws PermanentError `EMBEDDED_ACCOUNT` if no user is fit to run it
  */
@@ -37,16 +38,22 @@ export function serverAccount(
     const isListed = passwd.some((entry) => entry.uid === ownUid);
     if (isListed || isKnownToSystem(ownUid)) return {};
     throw new PermanentError(
-      `Cannot start the embedded Postgres as uid ${ownUid}: the system knows no name for it (/etc/passwd, directory services), which Postgres demands; add one or set DATABASE_URL`,
+      `Cannot start the embedded Postgres as uid ${ownUid}: the system knows no ` +
+        'name for it (/etc/passwd, directory services), which Postgres demands; add ' +
+        'one or set DATABASE_URL',
       { code: 'EMBEDDED_ACCOUNT', meta: { uid: ownUid } },
     );
   }
 
-  const owner = passwd.find((entry) => entry.uid === ownerUid && entry.uid !== 0);
+  const owner = passwd.find(
+    (entry) => entry.uid === ownerUid && entry.uid !== 0,
+  );
   const standIn = owner ?? findStandIn(passwd);
   if (standIn !== undefined) return { uid: standIn.uid, gid: standIn.gid };
   throw new PermanentError(
-    `Cannot start the embedded Postgres as root: /etc/passwd has none of ${STAND_INS.join(', ')} to run it as; add one, run as another user, or set DATABASE_URL`,
+    'Cannot start the embedded Postgres as root: /etc/passwd has none of ' +
+      `${STAND_INS.join(', ')} to run it as; add one, run as another user, or set ` +
+      'DATABASE_URL',
     { code: 'EMBEDDED_ACCOUNT', meta: { uid: ownUid } },
   );
 }

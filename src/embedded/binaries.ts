@@ -1,8 +1,8 @@
 /**
- * The Postgres program. npm's platform packages ship it with its links left out (a tarball holds
- * none, and install scripts are denied), and perhaps below a folder that the server's user
- * cannot enter. A server that the system brings is preferred if it is as new: systems receive
- * security fixes sooner.
+ * The Postgres program. npm's platform packages ship it with its links left out (a
+ * tarball holds none, and install scripts are denied), and perhaps below a folder that
+ * the server's user cannot enter. A server that the system brings is preferred if it is
+ * as new: systems receive security fixes sooner.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
@@ -26,15 +26,18 @@ interface ProbeFailure {
   readonly problem: string;
 }
 
-/** A link that the package's install script would make; both ends are relative to the package. */
+/**
+ * A link that the package's install script would make; both ends are relative to the
+ * package.
+ */
 interface PackagedLink {
   readonly source: string;
   readonly target: string;
 }
 
 /**
- * The whole environment of the server's programs. The user's own `PG…` and `LD_…` variables
- * must not steer the server.
+ * The whole environment of the server's programs. The user's own `PG…` and `LD_…`
+ * variables must not steer the server.
  */
 export const SERVER_ENV = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' };
 
@@ -46,12 +49,15 @@ function systemFolders(major: string): readonly string[] {
 }
 
 /**
- * Finds binaries that `account` can execute: the system's, if they have the packaged major
- * version and no older minor version, or else the packaged ones.
+ * Finds binaries that `account` can execute: the system's, if they have the packaged
+ * major version and no older minor version, or else the packaged ones.
  * @param folders where the system may keep a major version
  * @throws PermanentError `EMBEDDED_BINARIES`
  */
-export function findBinaries(account: Account, folders = systemFolders): Binaries {
+export function findBinaries(
+  account: Account,
+  folders = systemFolders,
+): Binaries {
   const packaged = findPackaged(account);
   for (const folder of folders(packaged.major)) {
     if (!fs.existsSync(join(folder, 'bin', 'initdb'))) continue;
@@ -62,7 +68,9 @@ export function findBinaries(account: Account, folders = systemFolders): Binarie
 }
 
 function isAsNew(candidate: Binaries, packaged: Binaries): boolean {
-  return candidate.major === packaged.major && candidate.minor >= packaged.minor;
+  return (
+    candidate.major === packaged.major && candidate.minor >= packaged.minor
+  );
 }
 
 /** The packaged binaries, in place or copied once to a cache folder. */
@@ -79,7 +87,8 @@ function findPackaged(account: Account): Binaries {
   const probed = probe(copy, account);
   if (isUsable(probed)) return probed;
   throw new PermanentError(
-    `Cannot run the embedded Postgres from ${copy}: ${probed.problem}; make the folder executable for its user, or set DATABASE_URL`,
+    `Cannot run the embedded Postgres from ${copy}: ${probed.problem}; make the ` +
+      'folder executable for its user, or set DATABASE_URL',
     { code: 'EMBEDDED_BINARIES', meta: { inPlace, copy, ...account } },
   );
 }
@@ -90,7 +99,8 @@ function platformPackage(): string {
     return dirname(dirname(createRequire(import.meta.url).resolve(name)));
   } catch (error) {
     throw new PermanentError(
-      `Cannot start the embedded Postgres: package ${name} is not installed; run npm ci without --omit=optional, or set DATABASE_URL`,
+      `Cannot start the embedded Postgres: package ${name} is not installed; run ` +
+        'npm ci without --omit=optional, or set DATABASE_URL',
       { code: 'EMBEDDED_BINARIES', cause: error },
     );
   }
@@ -129,7 +139,9 @@ function probe(nativeDir: string, account: Account): Binaries | ProbeFailure {
     encoding: 'utf8',
     timeout: PROBE_TIMEOUT_MS,
   });
-  const version = /^postgres \(PostgreSQL\) (\d+)\.(\d+)/.exec(ended.stdout ?? '');
+  const version = /^postgres \(PostgreSQL\) (\d+)\.(\d+)/.exec(
+    ended.stdout ?? '',
+  );
   const [, major, minor] = version ?? [];
   if (ended.status === 0 && major !== undefined)
     return { binDir, major, minor: Number(minor) };
@@ -139,7 +151,9 @@ function probe(nativeDir: string, account: Account): Binaries | ProbeFailure {
   return { problem: ended.error?.message ?? (stderr === '' ? exit : stderr) };
 }
 
-/** Renames the copy into place whole, so that neither a race nor a kill leaves half of it. */
+/**
+ * Renames the copy into place whole, so that neither a race nor a kill leaves half of it.
+ */
 function copyOnce(packageDir: string): string {
   const text = fs.readFileSync(join(packageDir, 'package.json'), 'utf8');
   const { version } = JSON.parse(text) as { version: string };
@@ -164,11 +178,13 @@ function copyOnce(packageDir: string): string {
     // Another process was faster: its copy is as good.
     if (fs.existsSync(copy)) return copy;
     throw new PermanentError(
-      `Cannot copy the embedded Postgres to ${copy}: ${errorCode(error)}; make the folder writable, or set DATABASE_URL`,
+      `Cannot copy the embedded Postgres to ${copy}: ${errorCode(error)}; make ` +
+        'the folder writable, or set DATABASE_URL',
       { code: 'EMBEDDED_BINARIES', meta: { copy }, cause: error },
     );
   } finally {
-    if (staging !== undefined) fs.rmSync(staging, { recursive: true, force: true });
+    if (staging !== undefined)
+      fs.rmSync(staging, { recursive: true, force: true });
   }
   return copy;
 }

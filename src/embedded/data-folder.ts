@@ -1,7 +1,7 @@
 /**
- * The data folder of the embedded Postgres and its password: made whole or not at all, in a
- * folder that nobody else can change. Callers have their turn (see postgres.ts) for every
- * change.
+ * The data folder of the embedded Postgres and its password: made whole or not at all, in
+ * a folder that nobody else can change. Callers have their turn (see postgres.ts) for
+ * every change.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -17,8 +17,8 @@ import { type Binaries, findBinaries, SERVER_ENV } from './binaries.ts';
 export const SUPERUSER = 'ledger_mirror';
 
 /**
- * The data folder as initdb and the server know it. They start inside it, because their user
- * may be unable to enter the folders above.
+ * The data folder as initdb and the server know it. They start inside it, because their
+ * user may be unable to enter the folders above.
  */
 export const HERE = '/proc/self/cwd';
 
@@ -40,7 +40,10 @@ export interface Cluster {
 }
 
 /** Prepares the folders above the data, and finds what runs on them. */
-export async function openCluster(dataDir: string, isDurable: boolean): Promise<Cluster> {
+export async function openCluster(
+  dataDir: string,
+  isDurable: boolean,
+): Promise<Cluster> {
   const home = join(resolve(dataDir), 'postgres');
   const ownUid = process.getuid?.() ?? 0;
   const account = serverAccount(ownUid, await prepareHome(home, ownUid));
@@ -49,17 +52,20 @@ export async function openCluster(dataDir: string, isDurable: boolean): Promise<
 }
 
 /**
- * Makes `home` if it is missing, and checks that nobody else may write in it: otherwise they
- * could plant a link that root would follow.
+ * Makes `home` if it is missing, and checks that nobody else may write in it: otherwise
+ * they could plant a link that root would follow.
  * @returns the uid that owns the data in it
  */
 async function prepareHome(home: string, ownUid: number): Promise<number> {
   try {
     await makeFolders(dirname(home));
     await makeFolders(home, 0o700);
-    const isOurs = ownUid === 0 ? isRootsHome(home) : fs.statSync(home).uid === ownUid;
+    const isOurs =
+      ownUid === 0 ? isRootsHome(home) : fs.statSync(home).uid === ownUid;
     if (isOurs) {
-      const data = fs.lstatSync(join(home, 'cluster'), { throwIfNoEntry: false });
+      const data = fs.lstatSync(join(home, 'cluster'), {
+        throwIfNoEntry: false,
+      });
       return data?.uid ?? ownUid;
     }
   } catch (error) {
@@ -72,7 +78,8 @@ function isRootsHome(home: string): boolean {
   const parent = fs.statSync(dirname(home));
   // In a sticky folder such as /tmp others may make files, but not rename ours.
   const isSticky = (parent.mode & STICKY) !== 0;
-  const isParentSafe = isRootsFolder(parent) && (isSticky || !isWritableByOthers(parent));
+  const isParentSafe =
+    isRootsFolder(parent) && (isSticky || !isWritableByOthers(parent));
 
   const own = fs.lstatSync(home);
   return isParentSafe && isRootsFolder(own) && !isWritableByOthers(own);
@@ -89,19 +96,24 @@ function isWritableByOthers(stats: fs.Stats): boolean {
 function notOurs(home: string, cause?: unknown): PermanentError {
   const code = cause === undefined ? 'EACCES' : errorCode(cause);
   return new PermanentError(
-    `Cannot use ${home} for the embedded Postgres: it belongs to another user, others may write it, or it cannot be written (${code}); run as its owner, or set DATA_DIR`,
+    `Cannot use ${home} for the embedded Postgres: it belongs to another user, ` +
+      `others may write it, or it cannot be written (${code}); run as its owner, or ` +
+      'set DATA_DIR',
     { code: 'EMBEDDED_NOT_OURS', meta: { home }, cause },
   );
 }
 
 /**
- * Makes the data folder if it is missing, and its password before it. A crash on the way leaves
- * only a staging folder, which the next call clears.
+ * Makes the data folder if it is missing, and its password before it. A crash on the way
+ * leaves only a staging folder, which the next call clears.
  * @returns the password
  * @throws PermanentError `EMBEDDED_PASSWORD`, `EMBEDDED_INITDB`, `EMBEDDED_VERSION`,
  *   `EMBEDDED_DAMAGED`
  */
-export async function ensureData(cluster: Cluster, signal: AbortSignal): Promise<string> {
+export async function ensureData(
+  cluster: Cluster,
+  signal: AbortSignal,
+): Promise<string> {
   const { home, dir, binaries } = cluster;
   const passwordFile = join(home, 'password');
   const isThere = fs.existsSync(dir);
@@ -114,7 +126,9 @@ export async function ensureData(cluster: Cluster, signal: AbortSignal): Promise
   const version = readVersion(cluster);
   if (version === binaries.major) return password;
   throw new PermanentError(
-    `Cannot start the embedded Postgres on ${dir}: its data is of version ${version}, the binaries are ${binaries.major}; use the release that made it, or move the folder away to begin anew`,
+    `Cannot start the embedded Postgres on ${dir}: its data is of version ` +
+      `${version}, the binaries are ${binaries.major}; use the release that made ` +
+      'it, or move the folder away to begin anew',
     {
       code: 'EMBEDDED_VERSION',
       meta: { dir, found: version, expected: binaries.major },
@@ -132,18 +146,28 @@ function readVersion({ home, dir }: Cluster): string {
 }
 
 /**
- * The error for data that no server will start on. Everything in it can be rebuilt from the
- * objects, and the message names the way.
+ * The error for data that no server will start on. Everything in it can be rebuilt from
+ * the objects, and the message names the way.
  */
-export function damaged(home: string, state: string, cause?: unknown): PermanentError {
+export function damaged(
+  home: string,
+  state: string,
+  cause?: unknown,
+): PermanentError {
   return new PermanentError(
-    `Cannot start the embedded Postgres in ${home}: its data is damaged (${state}); end every command, move that folder away, then rebuild it from the objects with: ledger-mirror load --all, ledger-mirror nightly (docs/guides/restore.md)`,
+    `Cannot start the embedded Postgres in ${home}: its data is damaged ` +
+      `(${state}); end every command, move that folder away, then rebuild it from ` +
+      'the objects with: ledger-mirror load --all, ledger-mirror nightly ' +
+      '(docs/guides/restore.md)',
     { code: 'EMBEDDED_DAMAGED', meta: { home, state }, cause },
   );
 }
 
 /** Makes a password that other users of the machine cannot read. */
-async function makePassword({ account }: Cluster, path: string): Promise<string> {
+async function makePassword(
+  { account }: Cluster,
+  path: string,
+): Promise<string> {
   const password = randomBytes(PASSWORD_BYTES).toString('base64url');
   // A start that was killed before there was any data may have left one.
   fs.rmSync(path, { force: true });
@@ -162,7 +186,8 @@ function readPassword(home: string, path: string): string {
   } catch (error) {
     if (errorCode(error) !== 'ENOENT') throw notOurs(home, error);
     throw new PermanentError(
-      `Cannot open the embedded Postgres in ${home}: its file 'password' is missing; put it back, or move the folder away to begin anew`,
+      `Cannot open the embedded Postgres in ${home}: its file 'password' is ` +
+        'missing; put it back, or move the folder away to begin anew',
       { code: 'EMBEDDED_PASSWORD', meta: { home }, cause: error },
     );
   }
@@ -218,7 +243,8 @@ async function runInitdb(
   const lastLine = stderr.trim().split('\n').at(-1) ?? '';
   const reason = lastLine === '' ? `initdb ended with ${end}` : lastLine;
   throw new PermanentError(
-    `Cannot make the embedded Postgres's data folder in ${home}: ${reason}; free space or rights may be missing`,
+    `Cannot make the embedded Postgres's data folder in ${home}: ${reason}; free ` +
+      'space or rights may be missing',
     { code: 'EMBEDDED_INITDB', meta: { home, stderr }, cause: failure },
   );
 }
@@ -229,14 +255,15 @@ async function waitForEnd(child: ChildProcess): Promise<unknown> {
   child.once('error', (error) => {
     failure = error;
   });
-  // Comes after `error` and after the last output, and for a child that never started too.
+  // Comes after `error` and after the last output, and for a child that never started
+  // too.
   await once(child, 'close').catch(() => undefined);
   return failure;
 }
 
 /**
- * Removes what first starts left that were killed. An initdb that outlived its parent may still
- * write; then a later start clears it.
+ * Removes what first starts left that were killed. An initdb that outlived its parent may
+ * still write; then a later start clears it.
  */
 function clearStaging(home: string): void {
   for (const name of fs.readdirSync(home)) {
@@ -255,7 +282,10 @@ function openFolder(path: string): Promise<FileHandle> {
   return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-/** Gives what root has just made to the server's user, by handle, so that it is what was made. */
+/**
+ * Gives what root has just made to the server's user, by handle, so that it is what was
+ * made.
+ */
 async function giveTo({ uid, gid }: Account, made: FileHandle): Promise<void> {
   if (uid !== undefined && gid !== undefined) await made.chown(uid, gid);
 }

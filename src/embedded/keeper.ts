@@ -1,18 +1,25 @@
 /**
  * Looks after the server for as long as a command uses it. A server that died without its
- * commands (killed, out of memory) is started again on its old port by the first command that
- * sees it.
+ * commands (killed, out of memory) is started again on its old port by the first command
+ * that sees it.
  *
  * A server that dies again and again is started after growing waits, and at most
- * `RESTARTS_MAX` times in ten minutes. All commands on one data folder share that count: it lies
- * in the record beside the data.
+ * `RESTARTS_MAX` times in ten minutes. All commands on one data folder share that count:
+ * it lies in the record beside the data.
  */
 import * as fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../logging/log.ts';
 import type { Cluster } from './data-folder.ts';
 import { ensureServer, findServer } from './server.ts';
-import { beat, describeUsage, inUse, isOurs, readUsage, writeUsage } from './usage.ts';
+import {
+  beat,
+  describeUsage,
+  inUse,
+  isOurs,
+  readUsage,
+  writeUsage,
+} from './usage.ts';
 
 const LOOK_EVERY_MS = 2_000;
 const RESTARTS_MAX = 5;
@@ -38,7 +45,9 @@ export async function keepServer(options: KeeperOptions): Promise<void> {
   const { home, dir } = cluster;
   let isPauseLogged = false;
   for (;;) {
-    await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
+    await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(
+      () => undefined,
+    );
     if (signal.aborted) return;
     if (!fs.existsSync(dir)) continue;
     beat(home);
@@ -47,7 +56,10 @@ export async function keepServer(options: KeeperOptions): Promise<void> {
     const waitMs = restartWaitMs(readUsage(home)?.restartsMs ?? [], Date.now());
     if (waitMs > 0) {
       if (!isPauseLogged)
-        log.warn({ waitMs, dir }, 'Embedded Postgres ends again and again; waiting');
+        log.warn(
+          { waitMs, dir },
+          'Embedded Postgres ends again and again; waiting',
+        );
       isPauseLogged = true;
       continue;
     }
@@ -56,17 +68,23 @@ export async function keepServer(options: KeeperOptions): Promise<void> {
       await inTurn(() => restart(options));
     } catch (error) {
       if (!signal.aborted)
-        log.warn({ err: error, dir }, 'Embedded Postgres could not be started again');
+        log.warn(
+          { err: error, dir },
+          'Embedded Postgres could not be started again',
+        );
     }
   }
 }
 
 /**
- * Computes how long to wait before the next restart: 2, 4, 8, 16 s after the restarts of the
- * last ten minutes, and then until the first of them is older than that.
+ * Computes how long to wait before the next restart: 2, 4, 8, 16 s after the restarts of
+ * the last ten minutes, and then until the first of them is older than that.
  * @param restartsMs when the server was started again, oldest first
  */
-export function restartWaitMs(restartsMs: readonly number[], nowMs: number): number {
+export function restartWaitMs(
+  restartsMs: readonly number[],
+  nowMs: number,
+): number {
   const recentMs = recentRestarts(restartsMs, nowMs);
   const firstMs = recentMs.at(-RESTARTS_MAX);
   if (firstMs !== undefined) return firstMs + RESTARTS_WINDOW_MS - nowMs;
@@ -78,13 +96,21 @@ export function restartWaitMs(restartsMs: readonly number[], nowMs: number): num
 }
 
 /** A time in the future comes from a clock that was set back, and counts for nothing. */
-function recentRestarts(restartsMs: readonly number[], nowMs: number): number[] {
+function recentRestarts(
+  restartsMs: readonly number[],
+  nowMs: number,
+): number[] {
   return restartsMs.filter(
     (thenMs) => thenMs <= nowMs && nowMs - thenMs < RESTARTS_WINDOW_MS,
   );
 }
 
-async function restart({ cluster, port, log, signal }: KeeperOptions): Promise<void> {
+async function restart({
+  cluster,
+  port,
+  log,
+  signal,
+}: KeeperOptions): Promise<void> {
   const { home, dir } = cluster;
   const usage = readUsage(home);
   if (usage !== undefined && !isOurs(usage))
@@ -97,9 +123,17 @@ async function restart({ cluster, port, log, signal }: KeeperOptions): Promise<v
     writeUsage(home, describeUsage([...restartsMs, nowMs]));
   }
   const server = await ensureServer(cluster, signal, port);
-  const facts = { serverPid: server.pid, port: server.port, oldPort: port, dir };
+  const facts = {
+    serverPid: server.pid,
+    port: server.port,
+    oldPort: port,
+    dir,
+  };
   if (server.port === port)
     log.warn(facts, 'Embedded Postgres had ended, and runs again');
   else
-    log.warn(facts, 'Embedded Postgres had ended, and runs on another port: start again');
+    log.warn(
+      facts,
+      'Embedded Postgres had ended, and runs on another port: start again',
+    );
 }

@@ -1,10 +1,11 @@
 /**
- * Two kinds of file lock that the kernel takes back however a process ends, `kill -9` included.
- * Both belong to the file itself, so that they hold between containers that share a volume and
- * see nothing of each other's processes.
+ * Two kinds of file lock that the kernel takes back however a process ends, `kill -9`
+ * included. Both belong to the file itself, so that they hold between containers that
+ * share a volume and see nothing of each other's processes.
  *
- * A record lock belongs to this process. A descriptor lock belongs to an open file, and a child
- * that inherits the file keeps it: so a server can hold a lock without knowing of it.
+ * A record lock belongs to this process. A descriptor lock belongs to an open file, and a
+ * child that inherits the file keeps it: so a server can hold a lock without knowing of
+ * it.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
@@ -17,11 +18,11 @@ const FLOCK_TIMEOUT_MS = 10_000;
 const FLOCK_CONFLICT = 1;
 
 /**
- * Takes any number of shared locks, or one exclusive lock, on a file, which is made if it is
- * missing. Disposing releases it.
+ * Takes any number of shared locks, or one exclusive lock, on a file, which is made if it
+ * is missing. Disposing releases it.
  *
- * Node has no lock of its own. SQLite's locks on an empty database file are record locks, and
- * need no rules for stale files.
+ * Node has no lock of its own. SQLite's locks on an empty database file are record locks,
+ * and need no rules for stale files.
  * @returns undefined while another process holds the lock in a way that excludes this one
  * @throws PermanentError `EMBEDDED_LOCK` if the file cannot be locked at all
  */
@@ -42,17 +43,24 @@ export function takeRecordLock(
     database?.close();
     if (isSqliteBusy(error)) return undefined;
     throw new PermanentError(
-      `Cannot lock ${path}: the file cannot be opened and locked by this user; run as the user who made it, on a local disk`,
+      `Cannot lock ${path}: the file cannot be opened and locked by this user; ` +
+        'run as the user who made it, on a local disk',
       { code: 'EMBEDDED_LOCK', meta: { path }, cause: error },
     );
   }
 }
 
 function isSqliteBusy(error: unknown): boolean {
-  return error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY;
+  return (
+    error instanceof Error &&
+    'errcode' in error &&
+    error.errcode === SQLITE_BUSY
+  );
 }
 
-/** An open file with a descriptor lock on it. A child that inherits `fd` shares the lock. */
+/**
+ * An open file with a descriptor lock on it. A child that inherits `fd` shares the lock.
+ */
 export interface DescriptorLock extends Disposable {
   readonly fd: number;
   /** false if this system has no `flock`, or the file system refuses such locks. */
@@ -60,11 +68,11 @@ export interface DescriptorLock extends Disposable {
 }
 
 /**
- * Opens the file and locks it exclusively. The lock lasts until this process and every child
- * that inherited the descriptor have closed it.
+ * Opens the file and locks it exclusively. The lock lasts until this process and every
+ * child that inherited the descriptor have closed it.
  *
- * The program `flock` (util-linux, BusyBox) locks a descriptor that it inherits and ends; the
- * lock stays with the open file, which is ours too.
+ * The program `flock` (util-linux, BusyBox) locks a descriptor that it inherits and ends;
+ * the lock stays with the open file, which is ours too.
  * @returns undefined while another open file holds the lock
  */
 export function takeDescriptorLock(path: string): DescriptorLock | undefined {

@@ -1,18 +1,25 @@
 /**
- * The embedded Postgres: what runs if no DATABASE_URL is set. Any number of commands share one
- * server on one data folder; the first to come starts it, the last to leave stops it.
+ * The embedded Postgres: what runs if no DATABASE_URL is set. Any number of commands
+ * share one server on one data folder; the first to come starts it, the last to leave
+ * stops it.
  *
- * Two kernel locks decide who is first and last, so that no `kill -9` leaves a lie behind. A
- * command holds `turn.lock` while it starts or stops the server. Every command that uses the
- * server shares `holders.lock`; a command that can take it exclusively is the last. A server
- * whose commands were all killed runs on, and the next command takes it over. A server that this
- * process cannot see, in another container for example, is left alone (see usage.ts).
+ * Two kernel locks decide who is first and last, so that no `kill -9` leaves a lie
+ * behind. A command holds `turn.lock` while it starts or stops the server. Every command
+ * that uses the server shares `holders.lock`; a command that can take it exclusively is
+ * the last. A server whose commands were all killed runs on, and the next command takes
+ * it over. A server that this process cannot see, in another container for example, is
+ * left alone (see usage.ts).
  */
 import * as fs from 'node:fs';
 import { join } from 'node:path';
 import { waitFor } from '../concurrency/timeouts.ts';
 import { RetryableError } from '../errors/errors.ts';
-import { type Cluster, ensureData, openCluster, SUPERUSER } from './data-folder.ts';
+import {
+  type Cluster,
+  ensureData,
+  openCluster,
+  SUPERUSER,
+} from './data-folder.ts';
 import { keepServer, type ServerLog } from './keeper.ts';
 import { takeRecordLock } from './locks.ts';
 import { ensureServer, isServerUnseen, stopServer } from './server.ts';
@@ -44,7 +51,8 @@ export interface EmbeddedPostgres extends AsyncDisposable {
  * @throws PermanentError `EMBEDDED_BINARIES`, `EMBEDDED_ACCOUNT`, `EMBEDDED_VERSION`,
  *   `EMBEDDED_INITDB`, `EMBEDDED_NOT_OURS`, `EMBEDDED_PASSWORD`, `EMBEDDED_LOCK`,
  *   `EMBEDDED_IN_USE`, `EMBEDDED_DAMAGED`
- * @throws RetryableError `EMBEDDED_START`, `EMBEDDED_BUSY`; the signal's reason when aborted
+ * @throws RetryableError `EMBEDDED_START`, `EMBEDDED_BUSY`; the signal's reason when
+ *   aborted
  */
 export async function startEmbeddedPostgres(
   options: EmbeddedPostgresOptions,
@@ -53,7 +61,12 @@ export async function startEmbeddedPostgres(
   const cluster = await openCluster(dataDir, durable);
   return inTurn(cluster, signal, async () => {
     const isUnseen = isServerUnseen(cluster.dir);
-    await refuseForeignUse(cluster.home, holdersLock(cluster), isUnseen, signal);
+    await refuseForeignUse(
+      cluster.home,
+      holdersLock(cluster),
+      isUnseen,
+      signal,
+    );
     // Only a command that has its turn takes it exclusively, and this is our turn.
     const hold = takeRecordLock(holdersLock(cluster), 'shared');
     if (hold === undefined)
@@ -62,7 +75,10 @@ export async function startEmbeddedPostgres(
     try {
       const password = await ensureData(cluster, signal);
       const { pid, port } = await ensureServer(cluster, signal);
-      log.info({ serverPid: pid, port, dir: cluster.dir }, 'Embedded Postgres ready');
+      log.info(
+        { serverPid: pid, port, dir: cluster.dir },
+        'Embedded Postgres ready',
+      );
       const stop = new AbortController();
       const keeping = keepServer({
         cluster,
@@ -105,7 +121,8 @@ async function inTurn<Result>(
   };
   const busy = (): Error =>
     new RetryableError(
-      `Cannot lock ${path}: another command has held it for ${TURN_TIMEOUT_MS / 1000} s; try again when it is done`,
+      `Cannot lock ${path}: another command has held it for ` +
+        `${TURN_TIMEOUT_MS / 1000} s; try again when it is done`,
       { code: 'EMBEDDED_BUSY', meta: { path } },
     );
   const attempt = async (): Promise<Disposable | undefined> =>
@@ -123,7 +140,11 @@ function holdersLock({ home }: Cluster): string {
 }
 
 /** Releases this command's share, and stops the server if no other command uses it. */
-async function leave(cluster: Cluster, hold: Disposable, log: ServerLog): Promise<void> {
+async function leave(
+  cluster: Cluster,
+  hold: Disposable,
+  log: ServerLog,
+): Promise<void> {
   hold[Symbol.dispose]();
   using last = takeRecordLock(holdersLock(cluster), 'exclusive');
   if (last === undefined || !fs.existsSync(cluster.dir)) return;

@@ -1,7 +1,8 @@
 /**
- * The server's log. The lines of the first crash matter most, and a server that fails again and
- * again must not push them out: so `server.log` moves to `server.log.old` only after a server
- * that was ready once, and failed starts in between write behind one another.
+ * The server's log. The lines of the first crash matter most, and a server that fails
+ * again and again must not push them out: so `server.log` moves to `server.log.old` only
+ * after a server that was ready once, and failed starts in between write behind one
+ * another.
  */
 import * as fs from 'node:fs';
 import { join } from 'node:path';
@@ -35,7 +36,10 @@ export function openLog(home: string): number {
 
 /** Returns the last lines that were written behind `start`. */
 export function logSince(home: string, start: number): string {
-  return readLog(serverLogFile(home)).subarray(start).toString().slice(-TAIL_CHARS);
+  return readLog(serverLogFile(home))
+    .subarray(start)
+    .toString()
+    .slice(-TAIL_CHARS);
 }
 
 function readLog(file: string): Buffer {

@@ -1,6 +1,7 @@
 /**
- * The server on a data folder: starts it, stops it, and recognises it from outside, whichever
- * process started it. Callers have their turn (see postgres.ts) for every change.
+ * The server on a data folder: starts it, stops it, and recognises it from outside,
+ * whichever process started it. Callers have their turn (see postgres.ts) for every
+ * change.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -47,8 +48,8 @@ const SERVER_SETTINGS = {
   timezone: 'UTC',
   log_timezone: 'UTC',
   log_checkpoints: 'off',
-  // The client that sends a statement receives its error. A server that runs for months must
-  // not fill the disk with them.
+  // The client that sends a statement receives its error. A server that runs for months
+  // must not fill the disk with them.
   log_min_messages: 'log',
 };
 
@@ -60,7 +61,8 @@ const DAMAGE = new RegExp(
     'could not find redo location',
     'incorrect checksum in control file',
     'control file (?:contains invalid|appears to be corrupt)',
-    'could not open (?:control )?file "[^"]*(?:pg_control|pg_filenode.map)"[^:]*: No such',
+    'could not open (?:control )?file "[^"]*(?:pg_control|pg_filenode.map)"[^:]*: ' +
+      'No such',
     'is not a valid data directory',
     'database files are incompatible',
   ].join('|'),
@@ -75,7 +77,8 @@ export interface Server {
 }
 
 /**
- * Returns the server on this data folder, running and ready: the existing one or a new one.
+ * Returns the server on this data folder, running and ready: the existing one or a new
+ * one.
  * @param port where its users look for it
  * @throws RetryableError `EMBEDDED_START`
  * @throws PermanentError `EMBEDDED_IN_USE` if a server runs that `/proc` does not show,
@@ -86,8 +89,8 @@ export async function ensureServer(
   signal: AbortSignal,
   port?: number,
 ): Promise<Server> {
-  // The port of before, so that clients of a killed server find the next one. Read it before the
-  // wait: a server that stops in order removes its pid file.
+  // The port of before, so that clients of a killed server find the next one. Read it
+  // before the wait: a server that stops in order removes its pid file.
   const lastPort = port ?? readPidFile(cluster.dir)?.port;
   const deadlineMs = performance.now() + START_TIMEOUT_MS;
   const running = await waitForRunning(cluster, deadlineMs, signal);
@@ -97,23 +100,31 @@ export async function ensureServer(
   using lock = await takeServerLock(cluster.home, signal);
   const restartsMs = readUsage(cluster.home)?.restartsMs;
   writeUsage(cluster.home, describeUsage(restartsMs));
-  // Nothing runs on this data, so the file is stale; Postgres would take a zombie, or another
-  // process with the same pid, for a living server.
+  // Nothing runs on this data, so the file is stale; Postgres would take a zombie, or
+  // another process with the same pid, for a living server.
   fs.rmSync(join(cluster.dir, 'postmaster.pid'), { force: true });
 
   const ports = [lastPort, undefined, undefined];
   const logStart = openLog(cluster.home);
   for (const wanted of ports) {
-    const attempt = { port: await findFreePort(wanted), lockFd: lock.fd, logStart };
+    const attempt = {
+      port: await findFreePort(wanted),
+      lockFd: lock.fd,
+      logStart,
+    };
     const server = await launch(cluster, attempt, deadlineMs, signal);
     if (server !== undefined) return server;
   }
-  throw startError(cluster, logStart, `it ended at once, ${ports.length} times`);
+  throw startError(
+    cluster,
+    logStart,
+    `it ended at once, ${ports.length} times`,
+  );
 }
 
 /**
- * Waits for what an earlier start left: backends of a killed server end by themselves, and a
- * server that starts becomes ready.
+ * Waits for what an earlier start left: backends of a killed server end by themselves,
+ * and a server that starts becomes ready.
  * @returns undefined if no process of a server is left
  */
 async function waitForRunning(
@@ -128,7 +139,9 @@ async function waitForRunning(
     const server = readPidFile(dir);
     if (server?.status === 'ready' && pids.includes(server.pid)) return server;
     if (performance.now() > deadlineMs) {
-      const state = `processes of an earlier start are neither ready nor gone (${pids.join(', ')})`;
+      const state =
+        'processes of an earlier start are neither ready nor gone ' +
+        `(${pids.join(', ')})`;
       throw startError(cluster, undefined, state);
     }
     await sleep(POLL_MS, undefined, { signal });
@@ -168,10 +181,17 @@ async function launch(
   return undefined;
 }
 
-function spawnServer(cluster: Cluster, { port, lockFd }: Attempt): ChildProcess {
+function spawnServer(
+  cluster: Cluster,
+  { port, lockFd }: Attempt,
+): ChildProcess {
   const { home, dir, account, binaries, isDurable } = cluster;
   const durability = isDurable ? {} : { fsync: 'off', full_page_writes: 'off' };
-  const settings = { ...SERVER_SETTINGS, ...durability, cluster_name: clusterName(dir) };
+  const settings = {
+    ...SERVER_SETTINGS,
+    ...durability,
+    cluster_name: clusterName(dir),
+  };
   const args = ['-D', HERE, '-p', String(port)];
   for (const [name, value] of Object.entries(settings))
     args.push('-c', `${name}=${value}`);
@@ -183,7 +203,8 @@ function spawnServer(cluster: Cluster, { port, lockFd }: Attempt): ChildProcess 
     ...account,
     cwd: dir,
     env: SERVER_ENV,
-    // A session of its own: Ctrl-C ends us, and we stop the server when our work is saved.
+    // A session of its own: Ctrl-C ends us, and we stop the server when our work is
+    // saved.
     detached: true,
     stdio: ['ignore', log, log, lockFd],
   });
@@ -206,7 +227,9 @@ function startError(
 
   const fatal = lines.findLast((line) => /\b(?:FATAL|PANIC):/.test(line));
   return new RetryableError(
-    `Cannot start the embedded Postgres on ${dir}: ${fatal ?? state}; see ${serverLogFile(home)}; if no start succeeds any more, docs/guides/restore.md has the way back (load --all)`,
+    `Cannot start the embedded Postgres on ${dir}: ${fatal ?? state}; see ` +
+      `${serverLogFile(home)}; if no start succeeds any more, ` +
+      'docs/guides/restore.md has the way back (load --all)',
     { code: 'EMBEDDED_START', meta: { dir, state, log }, cause },
   );
 }
@@ -227,7 +250,8 @@ export async function stopServer({ home, dir }: Cluster): Promise<boolean> {
 
 async function waitForStop(dir: string, limitMs: number): Promise<void> {
   const deadlineMs = performance.now() + limitMs;
-  // The check of one process comes first: the check of all of them costs a hundred times more.
+  // The check of one process comes first: the check of all of them costs a hundred times
+  // more.
   while (findServer(dir) !== undefined || serverPids(dir).length > 0) {
     if (performance.now() > deadlineMs) return;
     await sleep(POLL_MS);
@@ -249,8 +273,9 @@ async function findFreePort(wanted = 0): Promise<number> {
 }
 
 /**
- * Marks this folder's processes in their command lines, which any user may read. (To read the
- * working directory of another user's process takes a capability that containers do not have.)
+ * Marks this folder's processes in their command lines, which any user may read. (To read
+ * the working directory of another user's process takes a capability that containers do
+ * not have.)
  */
 function clusterName(dir: string): string {
   const { dev, ino } = fs.statSync(dir, { bigint: true });
@@ -258,7 +283,10 @@ function clusterName(dir: string): string {
   return `ledger_mirror_${digest.slice(0, 12)}`;
 }
 
-/** Pids of all processes of this folder's server. A zombie has no command line, and is left out. */
+/**
+ * Pids of all processes of this folder's server. A zombie has no command line, and is
+ * left out.
+ */
 function serverPids(dir: string): number[] {
   const name = clusterName(dir);
   return fs
@@ -267,14 +295,19 @@ function serverPids(dir: string): number[] {
     .map(Number);
 }
 
-/** Returns the visible server on this data folder, whichever process started it, ready or not. */
+/**
+ * Returns the visible server on this data folder, whichever process started it, ready or
+ * not.
+ */
 export function findServer(dir: string): Server | undefined {
   const server = readPidFile(dir);
   if (server === undefined) return undefined;
   return isServing(String(server.pid), clusterName(dir)) ? server : undefined;
 }
 
-/** Whether the data names a server that `/proc` does not show: it is dead, or elsewhere. */
+/**
+ * Whether the data names a server that `/proc` does not show: it is dead, or elsewhere.
+ */
 export function isServerUnseen(dir: string): boolean {
   if (readPidFile(dir) === undefined) return false;
   return serverPids(dir).length === 0;
@@ -293,8 +326,8 @@ function isServing(pid: string, name: string): boolean {
 }
 
 /**
- * Reads `postmaster.pid`, one value a line: pid, folder, start, port, socket, address, shared
- * memory, status.
+ * Reads `postmaster.pid`, one value a line: pid, folder, start, port, socket, address,
+ * shared memory, status.
  */
 function readPidFile(dir: string): Server | undefined {
   let lines: string[];

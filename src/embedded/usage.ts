@@ -1,15 +1,16 @@
 /**
- * Finds out whether a data folder is in use by a server that this process cannot see: in another
- * container on the same volume, or on another machine that mounts it. A second server on live
- * data destroys it, so such a folder is refused and left as it is.
+ * Finds out whether a data folder is in use by a server that this process cannot see: in
+ * another container on the same volume, or on another machine that mounts it. A second
+ * server on live data destroys it, so such a folder is refused and left as it is.
  *
- * Beside the data lies a record of where its server was started: kernel, PID namespace, host. A
- * record of our own kernel and namespace means that `/proc` shows all there is. For any other,
- * three signs of life count, and each works without seeing a process:
+ * Beside the data lies a record of where its server was started: kernel, PID namespace,
+ * host. A record of our own kernel and namespace means that `/proc` shows all there is.
+ * For any other, three signs of life count, and each works without seeing a process:
  *
  * 1. `holders.lock`: a command over there uses the server.
  * 2. `server.lock`: the server itself runs, even if its commands were all killed.
- * 3. The record's heartbeat: a machine over there writes it every two seconds. It is watched
+ * 3. The record's heartbeat: a machine over there writes it every two seconds. It is
+ *   watched
  *    only if the record comes from another kernel, where the locks may not reach.
  */
 import * as fs from 'node:fs';
@@ -18,7 +19,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { waitFor } from '../concurrency/timeouts.ts';
 import { PermanentError, errorCode } from '../errors/errors.ts';
-import { type DescriptorLock, takeDescriptorLock, takeRecordLock } from './locks.ts';
+import {
+  type DescriptorLock,
+  takeDescriptorLock,
+  takeRecordLock,
+} from './locks.ts';
 
 /** Several beats of a keeper that looks every two seconds. */
 const HEARTBEAT_WATCH_MS = 8_000;
@@ -63,7 +68,8 @@ export function readUsage(home: string): UsageRecord | undefined {
       restartsMs: record.restartsMs ?? [],
     };
   } catch (error) {
-    if (errorCode(error) === 'ENOENT' || error instanceof SyntaxError) return undefined;
+    if (errorCode(error) === 'ENOENT' || error instanceof SyntaxError)
+      return undefined;
     throw error;
   }
 }
@@ -73,7 +79,10 @@ export function writeUsage(home: string, record: UsageRecord): void {
   const staging = `${recordFile(home)}.new`;
   fs.rmSync(staging, { force: true });
   // Exclusive, so it follows no link.
-  fs.writeFileSync(staging, `${JSON.stringify(record)}\n`, { flag: 'wx', mode: 0o600 });
+  fs.writeFileSync(staging, `${JSON.stringify(record)}\n`, {
+    flag: 'wx',
+    mode: 0o600,
+  });
   fs.renameSync(staging, recordFile(home));
 }
 
@@ -91,17 +100,20 @@ export function beat(home: string): void {
 }
 
 /**
- * Whether `/proc` shows every process that the record speaks of. The number of a namespace may
- * come back after its end; then its processes have all ended too, and the answer is still right.
+ * Whether `/proc` shows every process that the record speaks of. The number of a
+ * namespace may come back after its end; then its processes have all ended too, and the
+ * answer is still right.
  */
 export function isOurs(record: UsageRecord): boolean {
   const own = describeUsage();
-  return record.bootId === own.bootId && record.pidNamespace === own.pidNamespace;
+  return (
+    record.bootId === own.bootId && record.pidNamespace === own.pidNamespace
+  );
 }
 
 /**
- * Refuses a data folder that a server uses which this process cannot see. The caller has its
- * turn (see postgres.ts) and does not hold `holdersLock` itself yet.
+ * Refuses a data folder that a server uses which this process cannot see. The caller has
+ * its turn (see postgres.ts) and does not hold `holdersLock` itself yet.
  * @param isServerUnseen whether the data names a server that `/proc` does not show
  * @throws PermanentError `EMBEDDED_IN_USE`
  */
@@ -113,7 +125,8 @@ export async function refuseForeignUse(
 ): Promise<void> {
   const record = readUsage(home);
   if (record !== undefined && isOurs(record)) return;
-  // A release before the record, or a start that was killed before it, may have left this.
+  // A release before the record, or a start that was killed before it, may have left
+  // this.
   if (record === undefined && !isServerUnseen) return;
 
   const holders = takeRecordLock(holdersLock, 'exclusive');
@@ -123,14 +136,16 @@ export async function refuseForeignUse(
   const server = await takeServerLock(home, signal);
   server[Symbol.dispose]();
 
-  const isOtherKernel = record !== undefined && record.bootId !== describeUsage().bootId;
+  const isOtherKernel =
+    record !== undefined && record.bootId !== describeUsage().bootId;
   if (isOtherKernel && (await hasHeartbeat(home, signal)))
     throw inUse(home, 'another machine keeps saying so');
 }
 
 /**
- * Takes the lock that a running server holds. A process that ends shows no command line some
- * time before it closes its files: so a lock that is held is tried again for a moment.
+ * Takes the lock that a running server holds. A process that ends shows no command line
+ * some time before it closes its files: so a lock that is held is tried again for a
+ * moment.
  * @throws PermanentError `EMBEDDED_IN_USE` if a server holds it
  */
 export async function takeServerLock(
@@ -148,13 +163,18 @@ export function inUse(home: string, evidence: string): PermanentError {
   const place =
     record === undefined ? '' : ` on ${record.host} since ${record.startedAt}`;
   return new PermanentError(
-    `Cannot use the embedded Postgres in ${home}: it is in use${place}, by a server that this process cannot see (${evidence}); run the command there (docker exec, docker compose exec, kubectl exec), or set DATABASE_URL`,
+    `Cannot use the embedded Postgres in ${home}: it is in use${place}, by a ` +
+      `server that this process cannot see (${evidence}); run the command there ` +
+      '(docker exec, docker compose exec, kubectl exec), or set DATABASE_URL',
     { code: 'EMBEDDED_IN_USE', meta: { home, evidence, ...record } },
   );
 }
 
 /** Watches instead of comparing with the clock: the other machine's may differ. */
-async function hasHeartbeat(home: string, signal: AbortSignal): Promise<boolean> {
+async function hasHeartbeat(
+  home: string,
+  signal: AbortSignal,
+): Promise<boolean> {
   const first = lastBeat(home);
   const deadlineMs = performance.now() + HEARTBEAT_WATCH_MS;
   while (performance.now() < deadlineMs) {
@@ -167,7 +187,8 @@ async function hasHeartbeat(home: string, signal: AbortSignal): Promise<boolean>
 }
 
 /**
- * Opens the record anew each time: a network file system then asks its server for the time.
+ * Opens the record anew each time: a network file system then asks its server for the
+ * time.
  * @returns undefined if the record is gone, because the other machine stopped in order
  */
 function lastBeat(home: string): string | undefined {

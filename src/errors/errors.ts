@@ -1,11 +1,15 @@
 /**
- * The two roots of every expected error. The class decides whether a retry can help, the `code`
- * identifies the error (it is stable and documented), and the `cause` tells how it came about.
+ * The two roots of every expected error. The class decides whether a retry can help, the
+ * `code` identifies the error (it is stable and documented), and the `cause` tells how it
+ * came about.
  */
 export interface ErrorDetails {
   /** Stable identity, for example `SOURCE_STATUS`. Documented in docs/errors.md. */
   code: string;
-  /** What a reader needs to act: where it happened and with which value. It holds no secrets. */
+  /**
+   * What a reader needs to act: where it happened and with which value. It holds no
+   * secrets.
+   */
   meta?: Readonly<Record<string, unknown>>;
   cause?: unknown;
 }
@@ -15,14 +19,20 @@ abstract class LedgerMirrorError extends Error {
   readonly meta: Readonly<Record<string, unknown>>;
 
   constructor(message: string, details: ErrorDetails) {
-    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    super(
+      message,
+      details.cause === undefined ? undefined : { cause: details.cause },
+    );
     this.name = new.target.name;
     this.code = details.code;
     this.meta = details.meta ?? {};
   }
 }
 
-/** The same call may succeed later. `retryAfterMs` is the pause that the other side demands. */
+/**
+ * The same call may succeed later. `retryAfterMs` is the pause that the other side
+ * demands.
+ */
 export class RetryableError extends LedgerMirrorError {
   readonly retryAfterMs: number | undefined;
 
@@ -38,10 +48,15 @@ export class RetryableError extends LedgerMirrorError {
 /** The same call fails again until somebody changes something. */
 export class PermanentError extends LedgerMirrorError {}
 
-/** A service could not be reached at all. The process exits with 75, and the work can be tried again. */
+/**
+ * A service could not be reached at all. The process exits with 75, and the work can be
+ * tried again.
+ */
 export class UnreachableError extends RetryableError {}
 
-/** Wrong usage or configuration, with one line for each problem. The process exits with 1. */
+/**
+ * Wrong usage or configuration, with one line for each problem. The process exits with 1.
+ */
 export class UsageError extends PermanentError {
   readonly problems: readonly string[];
 
@@ -51,7 +66,10 @@ export class UsageError extends PermanentError {
   }
 }
 
-/** Another worker has taken over this unit of work. Stop quietly: nothing of ours was committed. */
+/**
+ * Another worker has taken over this unit of work. Stop quietly: nothing of ours was
+ * committed.
+ */
 export class FencedError extends PermanentError {
   constructor(unit: string) {
     super(`Cannot commit ${unit}: another worker has taken it over`, {
@@ -65,7 +83,10 @@ export function isRetryable(error: unknown): boolean {
   return error instanceof RetryableError;
 }
 
-/** Returns the stable code of our own error, or the code that Node or a driver set; otherwise `UNKNOWN`. */
+/**
+ * Returns the stable code of our own error, or the code that Node or a driver set;
+ * otherwise `UNKNOWN`.
+ */
 export function errorCode(error: unknown): string {
   if (
     typeof error === 'object' &&
@@ -78,7 +99,10 @@ export function errorCode(error: unknown): string {
   return 'UNKNOWN';
 }
 
-/** Describes an error in one line for people: its message, followed by that of the innermost cause. */
+/**
+ * Describes an error in one line for people: its message, followed by that of the
+ * innermost cause.
+ */
 export function errorLine(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   let innermost: unknown = error;

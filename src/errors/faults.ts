@@ -1,8 +1,13 @@
 /**
- * The one table of what a failure means: for the connection that it broke, for the work that met it,
- * and for whether that work waits for a service to come back.
+ * The one table of what a failure means: for the connection that it broke, for the work
+ * that met it, and for whether that work waits for a service to come back.
  */
-import { errorCode, FencedError, RetryableError, UnreachableError } from './errors.ts';
+import {
+  errorCode,
+  FencedError,
+  RetryableError,
+  UnreachableError,
+} from './errors.ts';
 
 /** The meaning of a network errno, the same for every service that was called. */
 export type NetworkFault = 'unreachable' | 'certificate';
@@ -10,7 +15,8 @@ export type NetworkFault = 'unreachable' | 'certificate';
 const UNREACHABLE_ERRNO =
   /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN)$/;
 /** The names that OpenSSL uses, and Node's own for a host name that does not match. */
-const CERTIFICATE_ERRNO = /(?:^|_)CERT(?:_|$)|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$/;
+const CERTIFICATE_ERRNO =
+  /(?:^|_)CERT(?:_|$)|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$/;
 
 /** @returns undefined if the errno means neither */
 export function classifyErrno(errno: string): NetworkFault | undefined {
@@ -22,11 +28,15 @@ export type DatabaseFault = 'unreachable' | 'retryable' | 'permanent';
 
 const UNREACHABLE_SQLSTATE = /^(?:57P0[1-5]|08...|53300)$/;
 /** Failures that a new transaction may not meet again. */
-const RETRYABLE_SQLSTATE = /^(?:40001|40P01|55P03|57014|53...|25P02|25P03|25006)$/;
+const RETRYABLE_SQLSTATE =
+  /^(?:40001|40P01|55P03|57014|53...|25P02|25P03|25006)$/;
 /** ENOENT is the Unix socket of a server that is stopped. */
 const LOST_ERRNO = new Set(['ECONNRESET', 'EPIPE', 'ENOENT']);
 
-/** The one table that decides, by SQLSTATE or errno, whether a statement can be tried again. */
+/**
+ * The one table that decides, by SQLSTATE or errno, whether a statement can be tried
+ * again.
+ */
 export function classifyDatabaseCode(code: string): DatabaseFault {
   const isUnreachable =
     UNREACHABLE_SQLSTATE.test(code) ||
@@ -36,13 +46,18 @@ export function classifyDatabaseCode(code: string): DatabaseFault {
   return RETRYABLE_SQLSTATE.test(code) ? 'retryable' : 'permanent';
 }
 
-/** Codes of failures after which the source may be gone for a while, however it answered. */
+/**
+ * Codes of failures after which the source may be gone for a while, however it answered.
+ */
 const SOURCE_AWAY_CODES: ReadonlySet<string> = new Set([
   'SOURCE_UNREACHABLE',
   'SOURCE_BUSY',
 ]);
 
-/** The connection broke while it was in use. HPE_INVALID_EOF_STATE is an end amid HTTP framing. */
+/**
+ * The connection broke while it was in use. HPE_INVALID_EOF_STATE is an end amid HTTP
+ * framing.
+ */
 const RESET_ERRNO: ReadonlySet<unknown> = new Set([
   'ECONNRESET',
   'ECONNABORTED',
@@ -52,20 +67,22 @@ const RESET_ERRNO: ReadonlySet<unknown> = new Set([
 ]);
 
 /**
- * Whether a failure looks as if the source were away: no connection, a front that answers 502, 503
- * or 504 in its place, a proxy that cannot reach it, or a connection that breaks under a running
- * answer, as it does when a balancer or the source itself restarts.
+ * Whether a failure looks as if the source were away: no connection, a front that answers
+ * 502, 503 or 504 in its place, a proxy that cannot reach it, or a connection that breaks
+ * under a running answer, as it does when a balancer or the source itself restarts.
  *
- * Such a failure says nothing about the ledger or the page that was requested: a night waits for
- * the source and goes on. If a small request succeeds at the same time, the source is there, and the
- * failure may still be due to the one large request.
+ * Such a failure says nothing about the ledger or the page that was requested: a night
+ * waits for the source and goes on. If a small request succeeds at the same time, the
+ * source is there, and the failure may still be due to the one large request.
  */
 export function isSourceAway(error: unknown): boolean {
   if (!(error instanceof RetryableError)) return false;
   const { code, meta } = error;
   if (SOURCE_AWAY_CODES.has(code)) return true;
-  // A front that gave up waiting sends a page of its own; the source's own 504 carries its code.
-  if (code === 'SOURCE_STATUS') return meta['status'] === 504 && !('code' in meta);
+  // A front that gave up waiting sends a page of its own; the source's own 504 carries
+  // its code.
+  if (code === 'SOURCE_STATUS')
+    return meta['status'] === 504 && !('code' in meta);
   // Other broken answers are damaged in themselves: cut gzip, half a message.
   return code === 'SOURCE_BROKE' && RESET_ERRNO.has(meta['errno']);
 }
@@ -74,8 +91,8 @@ export function isSourceAway(error: unknown): boolean {
  * Who a failure is attributed to.
  *
  * - `export`: this ledger alone; the failure counts against it.
- * - `source`, `mirror`: every other export would meet the failure too. Three in a row from different
- *   parties end the exports of a nightly run.
+ * - `source`, `mirror`: every other export would meet the failure too. Three in a row
+ *   from different parties end the exports of a nightly run.
  * - `nobody`: a conflict with another worker; the work is repeated without blame.
  */
 export type Fault = 'export' | 'source' | 'mirror' | 'nobody';
@@ -84,7 +101,8 @@ const NOBODY_CODES =
   /^(?:FENCED|WAITED_TOO_LONG|LEASE_LOST|COVERAGE_CHANGED|OBJECT_CLEARED|SEGMENT_UNREADABLE)$/;
 const SOURCE_CODES =
   /^(?:ASSET_REQUIRED|PROXY_REFUSED|SOURCE_(?:UNREACHABLE|BUSY|RATE_LIMITED|BANNED|CLOSED|CERTIFICATE|UNAUTHORIZED|FORBIDDEN|REDIRECT|ABSENT))$/;
-const MIRROR_CODES = /^(?:DATABASE_|SPOOL_|OBJECT_|S3_|STATE_|ROW_THREAD_LOST|STORE_)/;
+const MIRROR_CODES =
+  /^(?:DATABASE_|SPOOL_|OBJECT_|S3_|STATE_|ROW_THREAD_LOST|STORE_)/;
 
 /** Decides whose fault an error of an export is. */
 export function attributeFault(error: unknown): Fault {
@@ -92,6 +110,8 @@ export function attributeFault(error: unknown): Fault {
   if (error instanceof FencedError || NOBODY_CODES.test(code)) return 'nobody';
   if (MIRROR_CODES.test(code)) return 'mirror';
   const isOfSource =
-    error instanceof UnreachableError || SOURCE_CODES.test(code) || isSourceAway(error);
+    error instanceof UnreachableError ||
+    SOURCE_CODES.test(code) ||
+    isSourceAway(error);
   return isOfSource ? 'source' : 'export';
 }

@@ -1,4 +1,7 @@
-/** A party's ledger, whichever way its source gives it: in all assets at once, or in each asset apart. */
+/**
+ * A party's ledger, whichever way its source gives it: in all assets at once, or in each
+ * asset apart.
+ */
 import { errorCode, FencedError, PermanentError } from '../errors/errors.ts';
 import { worst } from '../errors/verdict.ts';
 import { exportLedger } from './run-export.ts';
@@ -12,8 +15,9 @@ export interface PartyExportDeps extends ExportDeps {
 }
 
 /**
- * Like `exportLedger`. Where the source demands an asset and none was given, every configured or known
- * asset is exported, and the evidence names them: whether there are others cannot be proven there.
+ * Like `exportLedger`. Where the source demands an asset and none was given, every
+ * configured or known asset is exported, and the evidence names them: whether there are
+ * others cannot be proven there.
  */
 export async function exportParty(
   request: ExportRequest,
@@ -25,7 +29,8 @@ export async function exportParty(
   const profile = await repository.profile();
   const learn = async (
     known: Pick<SourceProfile, 'assetRequired' | 'assetAskedAt'>,
-  ): Promise<void> => repository.learn({ ...(await repository.profile()), ...known });
+  ): Promise<void> =>
+    repository.learn({ ...(await repository.profile()), ...known });
   if (!demandsAsset(profile, request.clock.seen)) {
     try {
       const outcome = await exportLedger(request, deps, signal);
@@ -41,9 +46,11 @@ export async function exportParty(
   return exportAssets(request, deps, signal);
 }
 
-const NO_ASSETS = 'set SOURCE_ASSETS: the source demands an asset, and none is known';
+const NO_ASSETS =
+  'set SOURCE_ASSETS: the source demands an asset, and none is known';
 const SEEN_ASSETS =
-  'set SOURCE_ASSETS: the source demands an asset, and only those seen so far were asked for';
+  'set SOURCE_ASSETS: the source demands an asset, and only those seen so far ' +
+  'were asked for';
 
 /** @throws the first error of an asset, when all have been asked for */
 async function exportAssets(
@@ -59,7 +66,8 @@ async function exportAssets(
   );
   const outcomes: ExportOutcome[] = [];
   const failures: PermanentError[] = [];
-  // What a new asset holds is asked for from the beginning: behind what is new of those that are known.
+  // What a new asset holds is asked for from the beginning: behind what is new of those
+  // that are known.
   for (const assetId of assets.toSorted(
     (one, other) => Number(known.has(other)) - Number(known.has(one)),
   )) {
@@ -68,7 +76,8 @@ async function exportAssets(
     } catch (error) {
       signal.throwIfAborted();
       // One that is quarantined fails every night: the others' turn comes all the same.
-      if (!(error instanceof PermanentError) || error instanceof FencedError) throw error;
+      if (!(error instanceof PermanentError) || error instanceof FencedError)
+        throw error;
       failures.push(error);
     }
   }
@@ -87,7 +96,9 @@ async function exportAssets(
     requests: outcomes.reduce((sum, outcome) => sum + outcome.requests, 0),
     objectKeys: outcomes.flatMap((outcome) => outcome.objectKeys),
     evidence: {
-      ...(isConfigured ? {} : { reason: assets.length === 0 ? NO_ASSETS : SEEN_ASSETS }),
+      ...(isConfigured
+        ? {}
+        : { reason: assets.length === 0 ? NO_ASSETS : SEEN_ASSETS }),
       party: request.partyId,
       assets: [...assets],
       replacedRows: String(add('replacedRows')),

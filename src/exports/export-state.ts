@@ -17,7 +17,11 @@
  */
 import type { Coverage } from '../catalog/coverage-rows.ts';
 import type { Verdict, VerdictWithEvidence } from '../errors/verdict.ts';
-import type { AnswerFacts, Doubt, PublishedFacts } from './validation/assess-answer.ts';
+import type {
+  AnswerFacts,
+  Doubt,
+  PublishedFacts,
+} from './validation/assess-answer.ts';
 
 /** An export stops after so many requests in a row that publish nothing. */
 export const FRUITLESS_MAX = 8;
@@ -98,8 +102,8 @@ export type ExportEvent =
   | { readonly kind: 'shrunk'; readonly rows: readonly Coverage[] };
 
 /**
- * How to request what is planned. `fallback`: in another way that must bring the same rows.
- * `startless fallback`: the same, without a start.
+ * How to request what is planned. `fallback`: in another way that must bring the same
+ * rows. `startless fallback`: the same, without a start.
  */
 export type RequestWay = 'primary' | 'fallback' | 'startless fallback';
 
@@ -107,7 +111,9 @@ export type RequestWay = 'primary' | 'fallback' | 'startless fallback';
 export type Lesson =
   /** Known rows did not come back: the source has to prove again how it filters. */
   | 'distrust bounds'
-  /** Entries that left a party came with a start alone, and not with a start and an end. */
+  /**
+   * Entries that left a party came with a start alone, and not with a start and an end.
+   */
   | 'bounds are broken';
 
 export type Decision =
@@ -118,7 +124,10 @@ export type Decision =
       readonly discards: boolean;
       readonly learns?: Lesson | undefined;
       /** Coverage that stays although the answer has less of it, and why. */
-      readonly keeps?: { readonly rows: readonly Coverage[]; readonly reason: string };
+      readonly keeps?: {
+        readonly rows: readonly Coverage[];
+        readonly reason: string;
+      };
     }
   | { readonly do: 'probe' }
   | {
@@ -183,8 +192,10 @@ export function initialState(
  */
 export function next(state: ExportState, event: ExportEvent): Transition {
   const name = `${state.kind} ${event.kind}`;
-  if (state.kind === 'planning' && event.kind === 'planned') return planned(state, event);
-  if (state.kind === 'probing' && event.kind === 'probed') return planAgain(state);
+  if (state.kind === 'planning' && event.kind === 'planned')
+    return planned(state, event);
+  if (state.kind === 'probing' && event.kind === 'probed')
+    return planAgain(state);
   if (state.kind === 'requesting') {
     if (event.kind === 'refused') return planAgain(state);
     if (event.kind === 'cancelled') return cancelled(state, event.hasLeaving);
@@ -206,24 +217,36 @@ function planned(
     return finish({ run, plan }, { verdict: 'complete', evidence });
   }
   if (run.fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX) {
-    const reason = `the source was asked ${requests} times, the last ${run.fruitless} in vain; the next run goes on`;
-    return finish({ run, plan }, { verdict: 'incomplete', evidence: { reason } });
+    const reason =
+      `the source was asked ${requests} times, the last ${run.fruitless} in vain; ` +
+      'the next run goes on';
+    return finish(
+      { run, plan },
+      { verdict: 'incomplete', evidence: { reason } },
+    );
   }
 
   const counted = { ...run, fruitless: run.fruitless + 1 };
-  if (needsProbe) return [{ kind: 'probing', run: counted, plan }, { do: 'probe' }];
+  if (needsProbe)
+    return [{ kind: 'probing', run: counted, plan }, { do: 'probe' }];
   const requesting: ExportState = {
     kind: 'requesting',
     run: counted,
     plan: { ...plan, requests: plan.requests + 1 },
   };
-  return [requesting, { do: 'request', way: requestWay(plan), fruitless: run.fruitless }];
+  return [
+    requesting,
+    { do: 'request', way: requestWay(plan), fruitless: run.fruitless },
+  ];
 }
 
-/** After the first doubt the request is another one; after the second, the first again. */
+/**
+ * After the first doubt the request is another one; after the second, the first again.
+ */
 function requestWay({ doubts, isEmptyBelieved }: PlanFindings): RequestWay {
   const [first] = doubts;
-  if (first === undefined || doubts.length > 1 || isEmptyBelieved) return 'primary';
+  if (first === undefined || doubts.length > 1 || isEmptyBelieved)
+    return 'primary';
   if (first.state === 'end unproven') return 'primary';
   return first.state === 'start unproven' ? 'startless fallback' : 'fallback';
 }
@@ -234,7 +257,8 @@ function cancelled({ run, plan }: Findings, hasLeaving: boolean): Transition {
   if (doubt === undefined) return planAgain({ run, plan });
   if (doubt.state !== 'nothing left')
     return finish({ run, plan }, { verdict: 'suspicious', evidence: {} });
-  if (hasLeaving) return planAgain({ run, plan }, { learns: 'bounds are broken' });
+  if (hasLeaving)
+    return planAgain({ run, plan }, { learns: 'bounds are broken' });
   return planAgain({ run, plan: { ...plan, isEmptyBelieved: true } });
 }
 
@@ -260,18 +284,28 @@ function doubtOf(
   isProven: boolean,
 ): Doubt | undefined {
   if (facts.doubt !== undefined) return facts.doubt;
-  if (facts.isNothingLeft && !plan.isEmptyBelieved) return { state: 'nothing left' };
+  if (facts.isNothingLeft && !plan.isEmptyBelieved)
+    return { state: 'nothing left' };
   return isProven ? undefined : { state: 'end unproven' };
 }
 
-/** Nothing speaks against the answer. What it shows of the first doubt is settled with it. */
+/**
+ * Nothing speaks against the answer. What it shows of the first doubt is settled with it.
+ */
 function believed({ run, plan }: Findings, facts: AnswerFacts): Transition {
   const first = plan.doubts[0]?.state;
   const learns =
-    first === 'nothing left' && facts.hasLeaving ? 'bounds are broken' : undefined;
+    first === 'nothing left' && facts.hasLeaving
+      ? 'bounds are broken'
+      : undefined;
   // The request with the start did not bring these rows.
   const isMissed = first === 'start unproven' && facts.hasClosedRows;
-  return publish({ run: isMissed ? suspect(run) : run, plan }, facts, 'closed', learns);
+  return publish(
+    { run: isMissed ? suspect(run) : run, plan },
+    facts,
+    'closed',
+    learns,
+  );
 }
 
 interface Doubted {
@@ -280,7 +314,10 @@ interface Doubted {
   readonly isProven: boolean;
 }
 
-function doubted(state: Findings, { doubt, facts, isProven }: Doubted): Transition {
+function doubted(
+  state: Findings,
+  { doubt, facts, isProven }: Doubted,
+): Transition {
   const doubts = [...state.plan.doubts, doubt];
   const run = { ...state.run, doubts: [...state.run.doubts, doubt] };
   const plan = { ...state.plan, doubts };
@@ -289,14 +326,21 @@ function doubted(state: Findings, { doubt, facts, isProven }: Doubted): Transiti
   if (doubt.state === 'end unproven' && !isLast)
     return planAgain({ run, plan }, { discards: true });
 
-  const learns = CONCERNS_ONE_REQUEST.has(doubt.state) ? undefined : 'distrust bounds';
+  const learns = CONCERNS_ONE_REQUEST.has(doubt.state)
+    ? undefined
+    : 'distrust bounds';
   const isTwice = doubts.length > 1;
   if (isLast || (isTwice && doubt.state !== 'other'))
     return contradicted({ run, plan }, { doubt, facts, isProven }, learns);
   // The same surprise came twice: the known rows are requested again, and replaced if
   // they differ.
-  const audited = isTwice ? new Set([...run.audited, ...facts.compared]) : run.audited;
-  return planAgain({ run: { ...run, audited }, plan }, { learns, discards: true });
+  const audited = isTwice
+    ? new Set([...run.audited, ...facts.compared])
+    : run.audited;
+  return planAgain(
+    { run: { ...run, audited }, plan },
+    { learns, discards: true },
+  );
 }
 
 /** Known rows stay. New rows contradict nothing, and are published as an open segment. */
@@ -305,7 +349,8 @@ function contradicted(
   { doubt, facts, isProven }: Doubted,
   learns: Lesson | undefined,
 ): Transition {
-  const isTimeless = doubt.state === 'fewer in the open segment' && !facts.hasTimes;
+  const isTimeless =
+    doubt.state === 'fewer in the open segment' && !facts.hasTimes;
   if (isTimeless && isProven)
     return publish({ run: suspect(run), plan }, facts, 'closed', learns);
   // Whatever else is doubted: rows that were shown once are not replaced by fewer.
@@ -319,7 +364,10 @@ function contradicted(
   const marked = { ...run, verdicts: [...run.verdicts, verdict] };
   const contradictions = run.contradictionsBefore + 1;
   const isGone =
-    doubt.state === 'fewer' && !facts.hasKnownRows && facts.hasNewRows && facts.isRested;
+    doubt.state === 'fewer' &&
+    !facts.hasKnownRows &&
+    facts.hasNewRows &&
+    facts.isRested;
   const isAccepted =
     !isEnd && doubt.state !== 'other' && contradictions >= CONTRADICTIONS_MAX;
   if ((isGone || isAccepted) && isProven)
@@ -329,9 +377,15 @@ function contradicted(
   // A last line that may have been cut is not a row yet.
   const isWhole = isProven || !facts.hasOpenLine;
   const mayShow =
-    facts.hasNewRows && isWhole && !facts.replacesClosed && doubt.state !== 'repeated';
+    facts.hasNewRows &&
+    isWhole &&
+    !facts.replacesClosed &&
+    doubt.state !== 'repeated';
   if (mayShow) return publish({ run: counted, plan }, facts, 'open', learns);
-  const outcome: VerdictWithEvidence = { verdict: 'complete', evidence: { doubt } };
+  const outcome: VerdictWithEvidence = {
+    verdict: 'complete',
+    evidence: { doubt },
+  };
   return finish({ run: counted, plan }, outcome, learns);
 }
 
@@ -362,10 +416,17 @@ function published(
 function keep(
   { run }: Findings,
   rows: readonly Coverage[],
-  options: { readonly reason?: string; readonly learns?: Lesson | undefined } = {},
+  options: {
+    readonly reason?: string;
+    readonly learns?: Lesson | undefined;
+  } = {},
 ): Transition {
-  const { reason = 'the source serves less of them than it did', learns } = options;
-  const kept = new Set([...run.kept, ...rows.map(({ coverageId }) => coverageId)]);
+  const { reason = 'the source serves less of them than it did', learns } =
+    options;
+  const kept = new Set([
+    ...run.kept,
+    ...rows.map(({ coverageId }) => coverageId),
+  ]);
   const state = { run: { ...suspect(run), kept }, plan: NEW_PLAN };
   return planAgain(state, { learns, discards: true, keeps: { rows, reason } });
 }

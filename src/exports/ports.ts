@@ -10,13 +10,17 @@ export interface WindowRequest extends Omit<ExportScope, 'hasOwnIds'> {
 }
 
 /**
- * The plain CSV bytes of one answer, whichever form it came in (raw, or result/error messages, gzip or
- * not). Iterating ends cleanly only where the transfer did; it throws where the stream carried an error
- * message, broke, stalled or dripped. An error glued to the last CSV row is the reader of rows' to find.
+ * The plain CSV bytes of one answer, whichever form it came in (raw, or result/error
+ * messages, gzip or not). Iterating ends cleanly only where the transfer did; it throws
+ * where the stream carried an error message, broke, stalled or dripped. An error glued to
+ * the last CSV row is the reader of rows' to find.
  */
 export interface ExportAnswer extends AsyncDisposable {
   readonly form: () => 'csv' | 'messages' | undefined;
-  /** Whether the transport itself says where the answer ends: by its length or its chunks. Gzip may end at any member. */
+  /**
+   * Whether the transport itself says where the answer ends: by its length or its chunks.
+   * Gzip may end at any member.
+   */
   readonly isFramed: boolean;
   readonly chunks: AsyncIterable<Buffer>;
 }
@@ -26,13 +30,16 @@ export interface LedgerSource {
   /** Whether its rows say when they were: otherwise nothing of them can be closed. */
   readonly hasTimes: boolean;
   /**
-   * Waits for the rate budget, sends the question and resolves with the answer's headers. Asks again by
-   * itself only where the source did no work (busy, limited, banned, unreachable).
-   * @throws PermanentError `EXPORT_REFUSED` (`meta` has `status`, `code` and the service's `detailCode`),
-   *   `ASSET_REQUIRED` where the source demands an asset, `EXPORT_QUESTION` for what may not be asked: these
-   *   concern the scope. Others (`SOURCE_UNAUTHORIZED`, `SOURCE_ABSENT`, `SOURCE_CERTIFICATE`, …) concern all.
-   * @throws RetryableError `SOURCE_STATUS`, `SOURCE_BROKE`, `SOURCE_STALLED`, … (the whole question may be
-   *   asked again, not before `retryAfterMs`); UnreachableError where no connection came about
+   * Waits for the rate budget, sends the question and resolves with the answer's headers.
+   * Asks again by itself only where the source did no work (busy, limited, banned,
+   * unreachable).
+   * @throws PermanentError `EXPORT_REFUSED` (`meta` has `status`, `code` and the
+   *   service's `detailCode`), `ASSET_REQUIRED` where the source demands an asset,
+   *   `EXPORT_QUESTION` for what may not be asked: these concern the scope. Others
+   *   (`SOURCE_UNAUTHORIZED`, `SOURCE_ABSENT`, `SOURCE_CERTIFICATE`, …) concern all.
+   * @throws RetryableError `SOURCE_STATUS`, `SOURCE_BROKE`, `SOURCE_STALLED`, … (the
+   *   whole question may be asked again, not before `retryAfterMs`); UnreachableError
+   *   where no connection came about
    */
   ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer>;
 }

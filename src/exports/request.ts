@@ -46,7 +46,9 @@ export interface PublishDeps {
   readonly objects: ObjectStore;
   readonly compression: SpoolOptions['compression'];
   /** Called at each step. */
-  readonly failpoint?: ((step: PublishStep) => Promise<void> | void) | undefined;
+  readonly failpoint?:
+    | ((step: PublishStep) => Promise<void> | void)
+    | undefined;
 }
 
 /** What the holder of a lease publishes with. */

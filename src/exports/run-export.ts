@@ -1,6 +1,6 @@
 /**
- * Exports one scope of a ledger: leases it, carries out the decisions of `export-state.ts`
- * while the lease holds, and counts its failures.
+ * Exports one scope of a ledger: leases it, carries out the decisions of
+ * `export-state.ts` while the lease holds, and counts its failures.
  */
 import type { Coverage } from '../catalog/coverage-rows.ts';
 import type { ExportLease } from '../catalog/leases.ts';
@@ -18,7 +18,12 @@ import { worst, type VerdictWithEvidence } from '../errors/verdict.ts';
 import type { ExportScope } from '../ledger/export-scope.ts';
 import { isExportableParty } from '../ledger/ids.ts';
 import { earlier, instantOf, later } from '../ledger/ranges.ts';
-import { BEGINNING, ceilSecond, floorSecond, formatInstant } from '../time/time.ts';
+import {
+  BEGINNING,
+  ceilSecond,
+  floorSecond,
+  formatInstant,
+} from '../time/time.ts';
 import { Fetcher, type Probe, probeRequest } from './download/fetcher.ts';
 import type { Outgrown, Received } from './download/receive-answer.ts';
 import {
@@ -46,7 +51,12 @@ import { closedRange, type Target } from './planning/remaining.ts';
 import { sumBytes } from './planning/time-histogram.ts';
 import { WindowPlan } from './planning/window-plan.ts';
 import { publishAnswer } from './publishing/publish-answer.ts';
-import { clearSpool, publish, publishContext, recover } from './publishing/publisher.ts';
+import {
+  clearSpool,
+  publish,
+  publishContext,
+  recover,
+} from './publishing/publisher.ts';
 import {
   type ExportContext,
   type ExportDeps,
@@ -64,7 +74,9 @@ import {
 } from './validation/assess-answer.ts';
 import { RowCounter } from './validation/row-counter.ts';
 
-/** After so many failures an export is quarantined, and tried once by each nightly run. */
+/**
+ * After so many failures an export is quarantined, and tried once by each nightly run.
+ */
 const ATTEMPTS_MAX = 5;
 /** Failures that another attempt cannot mend. */
 const HOPELESS: ReadonlySet<string> = new Set([
@@ -78,13 +90,15 @@ const NOTHING_PUBLISHED: Published = {
   objectKeys: [],
 };
 const MIXED_NOTE =
-  'earlier ranges hold only what left the party, later ones both sides: the source sends more than it did';
+  'earlier ranges hold only what left the party, later ones both sides: the ' +
+  'source sends more than it did';
 const NO_TIMES =
-  'the rows have no times: all of them are one open segment, requested whole each time and replaced';
+  'the rows have no times: all of them are one open segment, requested whole each ' +
+  'time and replaced';
 
 /**
- * Exports what the request wants and the coverage lacks. Two workers never work on the same
- * export: the second one waits, and then finds the range covered.
+ * Exports what the request wants and the coverage lacks. Two workers never work on the
+ * same export: the second one waits, and then finds the range covered.
  * @throws PermanentError | RetryableError from the source, the checks of its answer, the
  *   object store or the warehouse. Nothing of the failed answer is visible then
  */
@@ -119,13 +133,15 @@ function checkRequest(request: ExportRequest, { source }: ExportDeps): void {
   const { partyId } = request;
   if (!isExportableParty(partyId)) {
     throw new PermanentError(
-      `Cannot export party ${partyId}: it owns the network's accounts, which have no ledger; leave it out`,
+      `Cannot export party ${partyId}: it owns the network's accounts, which have ` +
+        'no ledger; leave it out',
       { code: 'PARTY_NOT_EXPORTABLE', meta: { partyId } },
     );
   }
   if (!source.hasTimes && (request.from ?? request.to) !== undefined) {
     throw new PermanentError(
-      `Cannot export a range of party ${partyId}: the rows of this source have no times; export all of it`,
+      `Cannot export a range of party ${partyId}: the rows of this source have no ` +
+        'times; export all of it',
       { code: 'EXPORT_QUESTION', meta: { partyId } },
     );
   }
@@ -153,7 +169,8 @@ async function scopeOf(
 
 /**
  * Counts a failure of the export.
- * @returns the error to throw: a quarantined export is not tried again before the next night
+ * @returns the error to throw: a quarantined export is not tried again before the next
+ *   night
  */
 async function recordFailure(
   cause: unknown,
@@ -166,14 +183,17 @@ async function recordFailure(
   try {
     failures = await repository.fail(lease, reason, failuresMax);
   } catch (error) {
-    // Another worker has the export now. What failed here, for example because that worker
-    // cleared the spool, is not a failure of the export.
+    // Another worker has the export now. What failed here, for example because that
+    // worker cleared the spool, is not a failure of the export.
     if (error instanceof FencedError) return error;
-    // Otherwise the first error matters more than the one that kept it from being recorded.
+    // Otherwise the first error matters more than the one that kept it from being
+    // recorded.
   }
-  if (failures === undefined || !(cause instanceof RetryableError)) return cause;
+  if (failures === undefined || !(cause instanceof RetryableError))
+    return cause;
   return new PermanentError(
-    `${reason.message}; quarantined after ${failures} failures in a row, and tried once by each nightly run`,
+    `${reason.message}; quarantined after ${failures} failures in a row, and ` +
+      'tried once by each nightly run',
     { code: reason.code, meta: cause.meta, cause },
   );
 }
@@ -204,7 +224,8 @@ class ExportRun {
   #unwritten: Publication | undefined;
   /**
    * The spool belongs to a publication that is intended and not committed, and must stay:
-   * the next lease can finish it. True at first, since an earlier attempt may have left one.
+   * the next lease can finish it. True at first, since an earlier attempt may have left
+   * one.
    */
   #isIntended = true;
   #segments = 0;
@@ -233,26 +254,38 @@ class ExportRun {
       return await this.#outcome(ended);
     } catch (error) {
       // The next owner can finish what is intended from the spool.
-      if (!this.#isIntended) await clearSpool(this.#context).catch(() => undefined);
+      if (!this.#isIntended)
+        await clearSpool(this.#context).catch(() => undefined);
       throw error;
     }
   }
 
   /** Takes over what an earlier attempt left, and chooses what to audit. */
   async #recover(): Promise<void> {
-    const { repository, retentionMicros, request, lease, failpoint } = this.#context;
+    const { repository, retentionMicros, request, lease, failpoint } =
+      this.#context;
     const { auditShare: share = 0, clock } = request;
     const { scope } = lease;
     await failpoint('claimed');
     for (const { segments } of await recover(this.#context))
-      this.#adoptedKeys.push(...segments.map(({ manifest }) => manifest.objectKey));
+      this.#adoptedKeys.push(
+        ...segments.map(({ manifest }) => manifest.objectKey),
+      );
     this.#isIntended = false;
 
     const coverage =
-      this.#adoptedKeys.length > 0 ? await repository.coverage(scope) : lease.coverage;
+      this.#adoptedKeys.length > 0
+        ? await repository.coverage(scope)
+        : lease.coverage;
     this.#coverage = coverage;
     this.#epoch = await repository.epoch();
-    const choice = { share, scope, epoch: this.#epoch, now: clock.seen, retentionMicros };
+    const choice = {
+      share,
+      scope,
+      epoch: this.#epoch,
+      now: clock.seen,
+      retentionMicros,
+    };
     const audited = await servedAudits(coverage, choice, repository);
     const ids = audited.map(({ coverageId }) => coverageId);
     this.#state = initialState(ids, lease.contradictions);
@@ -277,7 +310,9 @@ class ExportRun {
     return decision;
   }
 
-  async #carryOut(decision: Exclude<Decision, { do: 'finish' }>): Promise<ExportEvent> {
+  async #carryOut(
+    decision: Exclude<Decision, { do: 'finish' }>,
+  ): Promise<ExportEvent> {
     if (decision.do === 'probe') return await this.#probe();
     if (decision.do === 'request') return await this.#request(decision);
     if (decision.do === 'publish') return await this.#publish(decision);
@@ -293,7 +328,8 @@ class ExportRun {
     const coverage = this.#coverage ?? (await repository.coverage(lease.scope));
     const profile = await repository.profile();
     const window = nextWindow(this.#target(coverage, profile), this.#windows);
-    const isUnproven = window?.wantsEnd === true && profile.bounds === 'unproven';
+    const isUnproven =
+      window?.wantsEnd === true && profile.bounds === 'unproven';
     const probe = isUnproven ? probeRequest(profile) : undefined;
     this.#plan = window && { ...window, profile, probe };
     return {
@@ -313,7 +349,9 @@ class ExportRun {
     const to = request.to && ceilSecond(request.to);
     // A source that shows no time has all of its blocks before its newest entry.
     const closedTo =
-      clock.from === 'guessed' ? earlier(shownTo, clock.closedTo) : clock.closedTo;
+      clock.from === 'guessed'
+        ? earlier(shownTo, clock.closedTo)
+        : clock.closedTo;
     return {
       from,
       to,
@@ -334,19 +372,28 @@ class ExportRun {
   /** Asks the source for a known entry by its own seconds. */
   async #probe(): Promise<ExportEvent> {
     const { profile, probe } = this.#planInHand();
-    if (probe === undefined) throw new TypeError('no entry is known to probe with');
+    if (probe === undefined)
+      throw new TypeError('no entry is known to probe with');
     const { repository, request } = this.#context;
     const bounds = await this.#fetcher.probe(probe);
     const came = bounds === 'right' ? 'came' : 'did not come';
-    const evidence = `an entry of ${formatInstant(probe.from)} was asked for by its second: it ${came}`;
+    const evidence =
+      `an entry of ${formatInstant(probe.from)} was asked for by its second: it ` +
+      came;
     const decidedAt = request.clock.seen;
     await repository.learn({ ...profile, bounds, evidence, decidedAt });
     return { kind: 'probed' };
   }
 
-  async #request({ way, fruitless }: Decision & { do: 'request' }): Promise<ExportEvent> {
+  async #request({
+    way,
+    fruitless,
+  }: Decision & { do: 'request' }): Promise<ExportEvent> {
     const { profile, ...window } = this.#planInHand();
-    const planned = { ...window, request: requestFor(window.plan, profile, way) };
+    const planned = {
+      ...window,
+      request: requestFor(window.plan, profile, way),
+    };
     const received = await this.#fetch(planned, fruitless);
     if (received === undefined) return { kind: 'refused' };
     this.#counter.count(received);
@@ -389,7 +436,8 @@ class ExportRun {
 
     const { repository, source, lease, request: wanted } = this.#context;
     const { seen: now, from } = wanted.clock;
-    const second = from === 'guessed' && isWhole ? received.newestSecond : undefined;
+    const second =
+      from === 'guessed' && isWhole ? received.newestSecond : undefined;
     const shownTo =
       second === undefined
         ? profile.shownTo
@@ -417,7 +465,10 @@ class ExportRun {
   }
 
   /** After an answer that was cancelled, the next request is for less. */
-  async #shrink({ plan }: PlannedRequest, outgrown: Outgrown): Promise<ExportEvent> {
+  async #shrink(
+    { plan }: PlannedRequest,
+    outgrown: Outgrown,
+  ): Promise<ExportEvent> {
     this.#answered = undefined;
     await clearSpool(this.#context);
     const hasDoubts = this.#state.plan.doubts.length > 0;
@@ -426,19 +477,28 @@ class ExportRun {
       hasDoubts ? undefined : closedRange(plan),
     );
     await this.#fetcher.keep();
-    return { kind: 'cancelled', hasLeaving: (outgrown.traits?.leaving ?? 0) > 0 };
+    return {
+      kind: 'cancelled',
+      hasLeaving: (outgrown.traits?.leaving ?? 0) > 0,
+    };
   }
 
-  async #publish({ as, isLast }: Decision & { do: 'publish' }): Promise<ExportEvent> {
+  async #publish({
+    as,
+    isLast,
+  }: Decision & { do: 'publish' }): Promise<ExportEvent> {
     const answered = this.#answered;
-    if (answered === undefined) throw new TypeError('there is no answer to publish');
+    if (answered === undefined)
+      throw new TypeError('there is no answer to publish');
     const { received, target } = answered;
     const { kept } = this.#state.run;
     const done = await publishAnswer(answered, {
       ...this.#context,
       as,
       epoch: this.#epoch,
-      closesKept: target.coverage.filter((row) => row.open && kept.has(row.coverageId)),
+      closesKept: target.coverage.filter(
+        (row) => row.open && kept.has(row.coverageId),
+      ),
       publish: (planned) => this.#commit(planned, isLast, target),
     });
     if ('shrunk' in done) return { kind: 'shrunk', rows: done.shrunk };
@@ -448,7 +508,8 @@ class ExportRun {
     this.#counter.balance(received, done.held);
     const hasAsset = this.#context.request.assetId !== undefined;
     const facts = assessPublished(answered, done.publication, hasAsset);
-    for (const { row, isSame } of facts.audited) this.#counter.recordAudited(row, isSame);
+    for (const { row, isSame } of facts.audited)
+      this.#counter.recordAudited(row, isSame);
     if (as === 'closed') await this.#recordWindow(answered, isLast);
     return { kind: 'published', facts };
   }
@@ -470,7 +531,10 @@ class ExportRun {
     return publish(planned, this.#context);
   }
 
-  async #recordWindow({ plan, received }: Answered, isLast: boolean): Promise<void> {
+  async #recordWindow(
+    { plan, received }: Answered,
+    isLast: boolean,
+  ): Promise<void> {
     const range = closedRange(plan);
     if (range !== undefined) {
       const bytes = sumBytes(received.seen.stretches);
@@ -479,7 +543,10 @@ class ExportRun {
     if (!isLast) await this.#fetcher.keep();
   }
 
-  async #outcome({ verdict, evidence }: VerdictWithEvidence): Promise<ExportOutcome> {
+  async #outcome({
+    verdict,
+    evidence,
+  }: VerdictWithEvidence): Promise<ExportOutcome> {
     const { source, lease, request } = this.#context;
     const { requests } = this.#fetcher;
     const { verdicts, overlap, doubts } = this.#state.run;
@@ -521,7 +588,11 @@ class ExportRun {
         (row) => row.runId === request.runId && row.objectKey !== undefined,
       );
     return hasPublished
-      ? await repository.published(lease.scope, request.runId, this.#adoptedKeys)
+      ? await repository.published(
+          lease.scope,
+          request.runId,
+          this.#adoptedKeys,
+        )
       : NOTHING_PUBLISHED;
   }
 
@@ -557,7 +628,9 @@ function describeAnswer(last: Answered | undefined): Record<string, unknown> {
       row.sides !== sides &&
       !row.open,
   );
-  const release = `filters wrongly (${evidence}): never divided, and everything that came in is sent each time`;
+  const release =
+    `filters wrongly (${evidence}): never divided, and everything that came in is ` +
+    'sent each time';
   return {
     sides,
     release: bounds === 'broken' ? release : undefined,
@@ -565,9 +638,14 @@ function describeAnswer(last: Answered | undefined): Record<string, unknown> {
   };
 }
 
-/** Returns a note if the range ends after the source's time: that part cannot be proven. */
+/**
+ * Returns a note if the range ends after the source's time: that part cannot be proven.
+ */
 function futureNote({ to, clock }: ExportRequest): string | undefined {
   const { seen, closedTo } = clock;
   if (to === undefined || ceilSecond(to) <= seen) return undefined;
-  return `the range ends behind the source's time, ${formatInstant(seen)}; it is complete up to ${formatInstant(closedTo)}`;
+  return (
+    `the range ends behind the source's time, ${formatInstant(seen)}; it is ` +
+    `complete up to ${formatInstant(closedTo)}`
+  );
 }

@@ -48,13 +48,18 @@ export function contentFacts(content: Buffer): FileFacts {
 }
 
 /** Reads a stream to its end, and returns its size and checksum. */
-export async function measureStream(chunks: AsyncIterable<Buffer>): Promise<FileFacts> {
+export async function measureStream(
+  chunks: AsyncIterable<Buffer>,
+): Promise<FileFacts> {
   const sums = new ByteCounter();
   for await (const chunk of chunks) sums.add(chunk);
   return sums.facts();
 }
 
-/** For `.catch`: returns undefined if the file or folder does not exist, and throws every other error. */
+/**
+ * For `.catch`: returns undefined if the file or folder does not exist, and throws every
+ * other error.
+ */
 export function undefinedIfMissing(error: unknown): undefined {
   if (errorCode(error) === 'ENOENT') return undefined;
   throw error;

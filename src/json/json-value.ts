@@ -5,8 +5,8 @@ export interface JsonRules {
   /** Applied to every text, including the names of members. */
   readonly change: (text: string) => string;
   /**
-   * Values that nest deeper are cut. Our own documents nest a few levels; deeper ones come from a
-   * source, or contain themselves.
+   * Values that nest deeper are cut. Our own documents nest a few levels; deeper ones
+   * come from a source, or contain themselves.
    */
   readonly depthMax?: number;
   /** The most items of an array, or members of an object. The rest is counted. */
@@ -18,10 +18,14 @@ export interface JsonRules {
 }
 
 /**
- * Converts a value to plain JSON: bigints become decimal text, dates RFC 3339, NaN and infinities text,
- * and bytes become their number, as `[12 bytes]`.
+ * Converts a value to plain JSON: bigints become decimal text, dates RFC 3339, NaN and
+ * infinities text, and bytes become their number, as `[12 bytes]`.
  */
-export function convertToJson(value: unknown, rules: JsonRules, depth = 0): unknown {
+export function convertToJson(
+  value: unknown,
+  rules: JsonRules,
+  depth = 0,
+): unknown {
   const {
     change,
     depthMax = 64,
@@ -31,17 +35,26 @@ export function convertToJson(value: unknown, rules: JsonRules, depth = 0): unkn
   } = rules;
   if (typeof value === 'string') return change(value);
   if (typeof value === 'bigint') return value.toString();
-  if (typeof value === 'number') return Number.isFinite(value) ? value : String(value);
+  if (typeof value === 'number')
+    return Number.isFinite(value) ? value : String(value);
   if (typeof value !== 'object' || value === null)
-    return typeof value === 'function' || typeof value === 'symbol' ? undefined : value;
+    return typeof value === 'function' || typeof value === 'symbol'
+      ? undefined
+      : value;
   if (depth >= depthMax) return '…';
-  const inner = (part: unknown): unknown => convertToJson(part, rules, depth + 1);
-  if (value instanceof Error) return convertToJson(error(value, depth), rules, depth);
+  const inner = (part: unknown): unknown =>
+    convertToJson(part, rules, depth + 1);
+  if (value instanceof Error)
+    return convertToJson(error(value, depth), rules, depth);
   if (value instanceof Uint8Array) return `[${value.byteLength} bytes]`;
   if (value instanceof Map || value instanceof Set) return inner([...value]);
   if (Array.isArray(value)) {
-    const more = value.length > itemsMax ? [`[${value.length - itemsMax} more]`] : [];
-    return [...value.slice(0, itemsMax).map((item) => inner(item) ?? null), ...more];
+    const more =
+      value.length > itemsMax ? [`[${value.length - itemsMax} more]`] : [];
+    return [
+      ...value.slice(0, itemsMax).map((item) => inner(item) ?? null),
+      ...more,
+    ];
   }
   if ('toJSON' in value && typeof value.toJSON === 'function')
     return inner(value.toJSON());
@@ -52,8 +65,13 @@ export function convertToJson(value: unknown, rules: JsonRules, depth = 0): unkn
   );
 }
 
-/** Converts a value to JSON that Postgres can store: U+FFFD replaces NUL and lone surrogates. */
-export function toStorableJson(value: object): Readonly<Record<string, unknown>>;
+/**
+ * Converts a value to JSON that Postgres can store: U+FFFD replaces NUL and lone
+ * surrogates.
+ */
+export function toStorableJson(
+  value: object,
+): Readonly<Record<string, unknown>>;
 export function toStorableJson(value: unknown): unknown;
 export function toStorableJson(value: unknown): unknown {
   return convertToJson(value, { change: replaceUnstorable });
@@ -65,14 +83,16 @@ export function withoutSecrets<Value>(value: Value): Value {
 }
 
 /**
- * Converts evidence to JSON text that Postgres can store, without secrets. It never throws: evidence
- * that cannot be read becomes the code `EVIDENCE_UNREADABLE`.
+ * Converts evidence to JSON text that Postgres can store, without secrets. It never
+ * throws: evidence that cannot be read becomes the code `EVIDENCE_UNREADABLE`.
  */
 export function evidenceJson(value: unknown): string {
   try {
     return (
       JSON.stringify(
-        convertToJson(value, { change: (text) => hideSecrets(replaceUnstorable(text)) }),
+        convertToJson(value, {
+          change: (text) => hideSecrets(replaceUnstorable(text)),
+        }),
       ) ?? 'null'
     );
   } catch {

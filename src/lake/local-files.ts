@@ -1,10 +1,19 @@
 /**
- * Files of the lake on the local disk. A reader works on copies, which are kept for the next reader. A kept copy is
- * named by its SHA-256, is not writable, and has a fixed modification time that any later write would change. The
- * builder reads the files of a local store in place.
+ * Files of the lake on the local disk. A reader works on copies, which are kept for the
+ * next reader. A kept copy is named by its SHA-256, is not writable, and has a fixed
+ * modification time that any later write would change. The builder reads the files of a
+ * local store in place.
  */
 import { randomUUID } from 'node:crypto';
-import { chmod, mkdir, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
+import {
+  chmod,
+  mkdir,
+  readdir,
+  rename,
+  rm,
+  stat,
+  utimes,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { undefinedIfMissing } from '../files/byte-counter.ts';
@@ -41,7 +50,9 @@ export interface StoredFile {
   readonly partition: string;
 }
 
-/** @throws PermanentError `LAKE_PATH_REFUSED` if the log names a path outside the table */
+/**
+ * @throws PermanentError `LAKE_PATH_REFUSED` if the log names a path outside the table
+ */
 export function storedFile(
   table: LakeTable,
   { path, size, tags, partitionValues }: AddFile,
@@ -57,7 +68,10 @@ export function storedFile(
   };
 }
 
-/** Returns the path at which a builder reads the file: in the local store itself, or a kept copy. */
+/**
+ * Returns the path at which a builder reads the file: in the local store itself, or a
+ * kept copy.
+ */
 export async function builderPath(
   table: LakeTable,
   add: AddFile,
@@ -71,10 +85,11 @@ export async function builderPath(
 }
 
 /**
- * Copies a table's files to the local disk. A file without a known SHA-256 cannot be kept; its copy lies in the
- * reader's own folder and goes with it.
+ * Copies a table's files to the local disk. A file without a known SHA-256 cannot be
+ * kept; its copy lies in the reader's own folder and goes with it.
  * @returns the paths, in the order of `adds`
- * @throws PermanentError `LAKE_FILE_CORRUPT` if a file is not what the log says, `OBJECT_MISSING`
+ * @throws PermanentError `LAKE_FILE_CORRUPT` if a file is not what the log says,
+ *   `OBJECT_MISSING`
  */
 export async function fetchFiles(
   table: LakeTable,
@@ -102,7 +117,10 @@ interface KeptFile {
   readonly usedMs: number;
 }
 
-/** Removes the least recently used files until the rest is within the limit. Files in use stay. */
+/**
+ * Removes the least recently used files until the rest is within the limit. Files in use
+ * stay.
+ */
 export async function trim(
   folder: string,
   bytesMax: number,

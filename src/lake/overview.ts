@@ -1,4 +1,7 @@
-/** The lake as an operator sees it: its tables, damage to their logs, and the way back to an earlier snapshot. */
+/**
+ * The lake as an operator sees it: its tables, damage to their logs, and the way back to
+ * an earlier snapshot.
+ */
 import { PermanentError, UsageError } from '../errors/errors.ts';
 import { openTable, statesOf, type TableWriter } from './build/table-writer.ts';
 import {
@@ -44,8 +47,8 @@ export interface LakeOverview {
 }
 
 /**
- * Describes the lake. It also removes broken checkpoints, and hints to them: they make a table unreadable, and the
- * commits hold the same information.
+ * Describes the lake. It also removes broken checkpoints, and hints to them: they make a
+ * table unreadable, and the commits hold the same information.
  */
 export async function describeLake(
   { objects, scratchDir }: Pick<LakeDeps, 'objects' | 'scratchDir'>,
@@ -69,7 +72,9 @@ async function describeTable(
 ): Promise<TableOverview | undefined> {
   const { objects, signal } = access;
   const root = rootOf(table);
-  const broken = (await findBrokenCheckpoints(access, root)).map(({ key }) => key);
+  const broken = (await findBrokenCheckpoints(access, root)).map(
+    ({ key }) => key,
+  );
   for (const key of broken) await objects.remove(key, signal);
   const listed = access.listed.filter(({ key }) => !broken.includes(key));
   const state = await readTable({ ...access, listed }, root);
@@ -85,13 +90,18 @@ async function describeTable(
     oldestVersion: oldest?.version ?? state.version,
     ...totalOfFiles([...state.live.values()]),
     committedAt:
-      state.committedMs === 0 ? undefined : new Date(state.committedMs).toISOString(),
+      state.committedMs === 0
+        ? undefined
+        : new Date(state.committedMs).toISOString(),
     mended: broken.length,
   };
 }
 
 /** Removes what no version names any more. @returns how many objects were removed */
-export async function vacuumLake(deps: LakeDeps, signal: AbortSignal): Promise<number> {
+export async function vacuumLake(
+  deps: LakeDeps,
+  signal: AbortSignal,
+): Promise<number> {
   return withBuildSession(deps, signal, async (session) => {
     const states = new Map<LakeTable, TableState>();
     for (const table of LAKE_TABLES) {
@@ -111,9 +121,10 @@ export interface RestoredLake {
 }
 
 /**
- * Makes every table what it was in a snapshot, by a commit on top of its log. The next load brings the lake up to
- * date again.
- * @throws UsageError if there is no such snapshot, PermanentError `LAKE_VERSION_GONE` if its files are gone
+ * Makes every table what it was in a snapshot, by a commit on top of its log. The next
+ * load brings the lake up to date again.
+ * @throws UsageError if there is no such snapshot, PermanentError `LAKE_VERSION_GONE` if
+ *   its files are gone
  */
 export async function restoreLake(
   deps: LakeDeps,
@@ -150,11 +161,17 @@ async function restoreTable(
 ): Promise<void> {
   const { state, table } = writer;
   if (earlier === undefined || earlier.metaData.id !== state?.metaData.id) {
-    const action = `${rootOf(table)}: it is not the table that the snapshot names; run load, which builds it again`;
+    const action =
+      `${rootOf(table)}: it is not the table that the snapshot names; run load, ` +
+      'which builds it again';
     throw versionGone(action, { table });
   }
-  const add = [...earlier.live.values()].filter(({ path }) => !state.live.has(path));
-  const remove = [...state.live.values()].filter(({ path }) => !earlier.live.has(path));
+  const add = [...earlier.live.values()].filter(
+    ({ path }) => !state.live.has(path),
+  );
+  const remove = [...state.live.values()].filter(
+    ({ path }) => !earlier.live.has(path),
+  );
   for (const file of add) {
     const { key, bytes } = storedFile(table, file);
     const head = await session.objects.head(key, session.signal);
@@ -168,5 +185,8 @@ async function restoreTable(
 
 function versionGone(action: string, meta: object): PermanentError {
   const message = `Cannot restore ${action}`;
-  return new PermanentError(message, { code: 'LAKE_VERSION_GONE', meta: { ...meta } });
+  return new PermanentError(message, {
+    code: 'LAKE_VERSION_GONE',
+    meta: { ...meta },
+  });
 }

@@ -1,18 +1,26 @@
-/** Removes what no version of a table names any more once its retention is over: files, log entries, snapshots. */
+/**
+ * Removes what no version of a table names any more once its retention is over: files,
+ * log entries, snapshots.
+ */
 import { type Micros, nowMicros } from '../time/time.ts';
 import type { ListedObject } from '../storage/object-store.ts';
 import type { TableStates, BuildSession } from './build/build-session.ts';
 import type { TableState } from './delta/actions.ts';
 import { readCheckpoint, removeHint } from './delta/checkpoint.ts';
-import { fileKey, logAmong, type LogObject, logPrefix } from './delta/listing.ts';
+import {
+  fileKey,
+  logAmong,
+  type LogObject,
+  logPrefix,
+} from './delta/listing.ts';
 import { snapshotsAmong } from './snapshot.ts';
 import { rootOf } from './tables/tables.ts';
 
 const MICROS_PER_MS = 1000n;
 
 /**
- * Removes unnamed objects that are older than the retention. Younger ones stay: a reader of an older version, or
- * another writer, may still need them.
+ * Removes unnamed objects that are older than the retention. Younger ones stay: a reader
+ * of an older version, or another writer, may still need them.
  * @param states the tables as of the session's listing, or later
  * @returns how many objects were removed
  */
@@ -28,8 +36,10 @@ export async function removeUnnamed(
     expired.push(...findUnnamedFiles(root, state, listed, expiredBefore));
     const log = await findExpiredLog(session, root, state, expiredBefore);
     const checkpoint = log.findLast(({ kind }) => kind === 'checkpoint');
-    // A build that was killed may have written a later checkpoint without moving the hint to it.
-    if (checkpoint !== undefined) await removeHint(session, root, checkpoint.version);
+    // A build that was killed may have written a later checkpoint without moving the hint
+    // to it.
+    if (checkpoint !== undefined)
+      await removeHint(session, root, checkpoint.version);
     expired.push(...log);
   }
   expired.push(...findExpiredSnapshots(listed, expiredBefore));
@@ -51,14 +61,15 @@ function findUnnamedFiles(
     if (removedAt >= expiredBefore) named.add(fileKey(root, path));
   }
   return listed.filter(({ key, modifiedAt }) => {
-    const isFile = key.startsWith(`${root}/`) && !key.startsWith(logPrefix(root));
+    const isFile =
+      key.startsWith(`${root}/`) && !key.startsWith(logPrefix(root));
     return isFile && !named.has(key) && modifiedAt < expiredBefore;
   });
 }
 
 /**
- * Commits and checkpoints below the newest checkpoint that is itself older than the retention: that checkpoint
- * replaces them. Nothing is returned if it cannot be read.
+ * Commits and checkpoints below the newest checkpoint that is itself older than the
+ * retention: that checkpoint replaces them. Nothing is returned if it cannot be read.
  */
 async function findExpiredLog(
   session: BuildSession,
@@ -69,18 +80,24 @@ async function findExpiredLog(
   const log = logAmong(root, session.listed);
   const replacement = log.findLast(
     ({ kind, version, modifiedAt }) =>
-      kind === 'checkpoint' && version <= checkpoint && modifiedAt < expiredBefore,
+      kind === 'checkpoint' &&
+      version <= checkpoint &&
+      modifiedAt < expiredBefore,
   );
   if (replacement === undefined) return [];
   const older = log.filter(({ version }) => version < replacement.version);
   const wasRead = replacement.version === checkpoint;
   if (older.length === 0 || wasRead) return older;
-  // The table was read from a later checkpoint, which is too young. This one may have been damaged since.
+  // The table was read from a later checkpoint, which is too young. This one may have
+  // been damaged since.
   const actions = await readCheckpoint(session, replacement.key);
   return actions === undefined ? [] : older;
 }
 
-/** A snapshot was the newest one until the next was published; its retention counts from then. */
+/**
+ * A snapshot was the newest one until the next was published; its retention counts from
+ * then.
+ */
 function findExpiredSnapshots(
   listed: readonly ListedObject[],
   expiredBefore: Micros,

@@ -1,9 +1,10 @@
 /**
- * Snapshots of the lake. Each build publishes one small object under a number that counts up. It names the version
- * of every table, so a reader that joins tables gets versions that belong together.
+ * Snapshots of the lake. Each build publishes one small object under a number that counts
+ * up. It names the version of every table, so a reader that joins tables gets versions
+ * that belong together.
  *
- * The objects lie below `lake/moments/`, and the field is called `moment`: both names are older than the word
- * snapshot, and readers of published lakes rely on them.
+ * The objects lie below `lake/moments/`, and the field is called `moment`: both names are
+ * older than the word snapshot, and readers of published lakes rely on them.
  */
 import { text } from 'node:stream/consumers';
 import { z } from 'zod';
@@ -28,11 +29,17 @@ const schema = z.object({
   ),
 });
 
-/** One state of all tables. `moment` is its number; `tables` has no entry for a table that was never written. */
+/**
+ * One state of all tables. `moment` is its number; `tables` has no entry for a table that
+ * was never written.
+ */
 export type LakeSnapshot = z.output<typeof schema>;
 
 interface SnapshotAccess extends StoreAccess {
-  /** A listing of the lake that the caller has already made; without it, the snapshots are listed. */
+  /**
+   * A listing of the lake that the caller has already made; without it, the snapshots are
+   * listed.
+   */
   readonly listed?: readonly ListedObject[];
 }
 
@@ -57,7 +64,8 @@ export function snapshotsAmong(
  * Reads one snapshot.
  * @param number the newest one by default
  * @returns undefined if there is no such snapshot
- * @throws PermanentError `LAKE_MOMENT_INVALID` if the object is too large or is not a snapshot
+ * @throws PermanentError `LAKE_MOMENT_INVALID` if the object is too large or is not a
+ *   snapshot
  */
 export async function readSnapshot(
   lake: SnapshotAccess,
@@ -90,9 +98,14 @@ export async function publishSnapshot(
   await objects.publishBytes(key, content, signal, 'lake-moment-');
 }
 
-function invalidSnapshot(key: string, state: string, cause?: unknown): PermanentError {
+function invalidSnapshot(
+  key: string,
+  state: string,
+  cause?: unknown,
+): PermanentError {
   return new PermanentError(
-    `Cannot read the lake's snapshot ${key}: ${state}; remove it and load again (the one before it is used then)`,
+    `Cannot read the lake's snapshot ${key}: ${state}; remove it and load again ` +
+      '(the one before it is used then)',
     { code: 'LAKE_MOMENT_INVALID', meta: { key }, cause },
   );
 }

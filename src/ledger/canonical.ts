@@ -1,7 +1,7 @@
 /**
- * The canonical row (row form `values-v1`): what a line of the CSV says, apart from how the source's
- * release wrote it. Its text is what `values_digest` sums, so the same rows have the same sum whether
- * they are read from objects, the warehouse or the lake.
+ * The canonical row (row form `values-v1`): what a line of the CSV says, apart from how
+ * the source's release wrote it. Its text is what `values_digest` sums, so the same rows
+ * have the same sum whether they are read from objects, the warehouse or the lake.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { formatInstant, parseInstant } from '../time/time.ts';
@@ -57,7 +57,10 @@ export function kindOf(name: string): ColumnKind | undefined {
     : undefined;
 }
 
-/** The columns whose values are parties: any printable text, where the source gives ids of its own. */
+/**
+ * The columns whose values are parties: any printable text, where the source gives ids of
+ * its own.
+ */
 export function isPartyColumn(name: string): boolean {
   return kindOf(name) === 'party';
 }
@@ -80,7 +83,10 @@ const REMEMBERED_MAX = 4096;
 const SHOWN_CHARACTERS_MAX = 80;
 const VALUE_SEPARATOR = '\u001f';
 const EXTRA_SEPARATOR = '\u001e';
-/** Postgres keeps no NUL in JSON; the separators would make two rows look like one another. */
+/**
+ * Postgres keeps no NUL in JSON; the separators would make two rows look like one
+ * another.
+ */
 const FORBIDDEN_IN_EXTRA = ['\u0000', VALUE_SEPARATOR, EXTRA_SEPARATOR];
 
 /** Of a column that nobody knew: any text that can be stored. */
@@ -107,10 +113,14 @@ const [QUANTITY, FROM_PARTY, TO_PARTY] = (
 ).map((name) => ENTRY_COLUMNS.indexOf(name)) as [number, number, number];
 
 /**
- * What an entry does to a party, as releases from 0.71.6 say it in `effect`: `quantity` with the sign of its
- * direction, 0 where the party is on both sides; undefined where it is on neither.
+ * What an entry does to a party, as releases from 0.71.6 say it in `effect`: `quantity`
+ * with the sign of its direction, 0 where the party is on both sides; undefined where it
+ * is on neither.
  */
-export function effectOn(partyId: string, values: readonly string[]): string | undefined {
+export function effectOn(
+  partyId: string,
+  values: readonly string[],
+): string | undefined {
   return effectOf(
     partyId,
     values[QUANTITY] ?? '',
@@ -158,7 +168,10 @@ export function extraFromJson(json: string): readonly ExtraValue[] {
   const parsed: unknown = JSON.parse(json);
   if (typeof parsed !== 'object' || parsed === null) return [];
   return sortExtra(
-    Object.entries(parsed).map(([name, value]): ExtraValue => [name, String(value)]),
+    Object.entries(parsed).map(([name, value]): ExtraValue => [
+      name,
+      String(value),
+    ]),
   );
 }
 
@@ -176,9 +189,10 @@ export function decodeTime(text: string): string | undefined {
 }
 
 /**
- * Made once a file, from its header. Known values but parties are ASCII; a byte beyond it fails its pattern.
- * @returns reads the row that `fields` has scanned last, and throws PermanentError `BAD_VALUE` with the column and the
- *   beginning of its text
+ * Made once a file, from its header. Known values but parties are ASCII; a byte beyond it
+ * fails its pattern.
+ * @returns reads the row that `fields` has scanned last, and throws PermanentError
+ *   `BAD_VALUE` with the column and the beginning of its text
  */
 export function openRowReader({
   index,
@@ -205,7 +219,8 @@ export function openRowReader({
 
 function readValue(column: string, text: string, decode: Decode): string {
   const value = decode(text);
-  if (value !== undefined && (value !== '' || !REQUIRED_VALUES.has(column))) return value;
+  if (value !== undefined && (value !== '' || !REQUIRED_VALUES.has(column)))
+    return value;
   const shown = JSON.stringify(text.slice(0, SHOWN_CHARACTERS_MAX));
   throw new PermanentError(
     `Cannot read a ledger row: ${column} is ${shown}, which no known release writes`,

@@ -1,12 +1,15 @@
 /**
- * Rows of releases with different columns as one CSV: columns go by name, every field keeps its bytes,
- * and what a release did not send is empty, which is how it writes NULL.
+ * Rows of releases with different columns as one CSV: columns go by name, every field
+ * keeps its bytes, and what a release did not send is empty, which is how it writes NULL.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { RowFields } from './row-fields.ts';
 import { RowSplitter } from './row-splitter.ts';
 
-/** The last header, which is the newest release's, and behind it what only the others have. */
+/**
+ * The last header, which is the newest release's, and behind it what only the others
+ * have.
+ */
 export function commonColumns(
   headers: readonly (readonly string[])[],
 ): readonly string[] {
@@ -14,7 +17,8 @@ export function commonColumns(
 }
 
 /**
- * Passes rows with the columns `from` on as rows with the columns `to`, line ends as they are.
+ * Passes rows with the columns `from` on as rows with the columns `to`, line ends as they
+ * are.
  * @param chunks whole rows, cut anywhere
  * @throws PermanentError `ROW_FIELDS` where a row has not as many fields as `from`
  */
@@ -28,11 +32,14 @@ export async function* withColumns(
   yield* rewriteRows(chunks, (buffer, start, end) => {
     if (fields.scan(buffer, start, end) !== from.length) {
       throw new PermanentError(
-        `Cannot bring a row to common columns: it has ${fields.count} fields, its header ${from.length}`,
+        `Cannot bring a row to common columns: it has ${fields.count} fields, its ` +
+          `header ${from.length}`,
         { code: 'ROW_FIELDS' },
       );
     }
-    return sources.map((source) => (source === -1 ? '' : fields.raw(source))).join(',');
+    return sources
+      .map((source) => (source === -1 ? '' : fields.raw(source)))
+      .join(',');
   });
 }
 
@@ -46,7 +53,10 @@ export async function* rewriteRows(
 ): AsyncGenerator<Buffer, Buffer, undefined> {
   const rows: string[] = [];
   const splitter = new RowSplitter((buffer, start, end, next) => {
-    rows.push(rewrite(buffer, start, end), buffer.toString('latin1', end, next));
+    rows.push(
+      rewrite(buffer, start, end),
+      buffer.toString('latin1', end, next),
+    );
   });
   for await (const chunk of chunks) {
     splitter.push(chunk);

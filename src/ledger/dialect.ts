@@ -1,6 +1,7 @@
 /**
- * A source that writes another CSV than the public service. Its lines are rewritten into that service's columns and
- * spellings as they arrive, before anything of them is checked: behind this file there is only one CSV.
+ * A source that writes another CSV than the public service. Its lines are rewritten into
+ * that service's columns and spellings as they arrive, before anything of them is
+ * checked: behind this file there is only one CSV.
  */
 import { PermanentError, RetryableError } from '../errors/errors.ts';
 import { effectOf, remember } from './canonical.ts';
@@ -14,7 +15,10 @@ export type TimeFormat = 'rfc3339' | 'utc' | 's' | 'ms' | 'us' | 'ns';
 export type IdFormat = 'hex' | '0x' | 'base64';
 
 export interface CsvDialect {
-  /** What the source calls a column; null: it has none. Those that are not here have their own names. */
+  /**
+   * What the source calls a column; null: it has none. Those that are not here have their
+   * own names.
+   */
   readonly columns: ReadonlyMap<KnownColumn, string | null>;
   /** One character. */
   readonly delimiter: string;
@@ -51,7 +55,8 @@ export function hasTimes({ columns }: CsvDialect): boolean {
 
 /**
  * @param chunks the source's CSV, cut anywhere
- * @throws PermanentError `COLUMNS_MISSING`; RetryableError `ROW_FIELDS`, or the error that is glued to a row
+ * @throws PermanentError `COLUMNS_MISSING`; RetryableError `ROW_FIELDS`, or the error
+ *   that is glued to a row
  */
 export async function* translated(
   chunks: AsyncIterable<Buffer>,
@@ -65,7 +70,9 @@ export async function* translated(
     if (start === end) return '';
     const count = fields.scan(buffer, start, end);
     const failed =
-      count === rows?.count ? undefined : gluedError(buffer.subarray(start, end), 0n);
+      count === rows?.count
+        ? undefined
+        : gluedError(buffer.subarray(start, end), 0n);
     if (failed !== undefined) throw failed;
     if (rows === undefined) {
       rows = translate(fields, dialect, asked);
@@ -74,11 +81,13 @@ export async function* translated(
     number += 1;
     if (count === rows.count) return rows.row();
     throw new RetryableError(
-      `Cannot export: row ${number} has ${count} fields where the header has ${rows.count}; nothing was published, ask again`,
+      `Cannot export: row ${number} has ${count} fields where the header has ` +
+        `${rows.count}; nothing was published, ask again`,
       { code: 'ROW_FIELDS', meta: { row: number } },
     );
   });
-  // Whether a last line without its end is a row is for the reader of rows to say: nothing is lost on the way there.
+  // Whether a last line without its end is a row is for the reader of rows to say:
+  // nothing is lost on the way there.
   if (rest.length === 0) return;
   const count = fields.scan(rest, 0, rest.length);
   if (rows === undefined) yield headerOf(fields, dialect, asked) ?? rest;
@@ -110,7 +119,9 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
   const raw = (at: number): string => {
     const text = fields.raw(at);
     // Between semicolons a comma needs no quotes.
-    return dialect.delimiter === ',' || text.startsWith('"') || !text.includes(',')
+    return dialect.delimiter === ',' ||
+      text.startsWith('"') ||
+      !text.includes(',')
       ? text
       : `"${text.replaceAll('"', '""')}"`;
   };
@@ -121,19 +132,24 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
     transfer_type: NO_TRANSFER_TYPE,
     asset_id: asked.assetId ?? dialect.assetId,
     // A CSV without parties is all of the party that was asked for.
-    account_from_party_id: places.has('account_to_party_id') ? undefined : asked.partyId,
+    account_from_party_id: places.has('account_to_party_id')
+      ? undefined
+      : asked.partyId,
   };
   /** As the releases say it that have the column. */
   const effect = (): string => {
-    const [from, to] = (['account_from_party_id', 'account_to_party_id'] as const).map(
-      (column) => {
-        const at = places.get(column);
-        return (
-          decodeId(at === undefined ? (missing[column] ?? '') : id(fields.text(at))) ?? ''
-        );
-      },
-    );
-    const quantity = decodeInteger(fields.text(places.get('quantity') ?? 0)) ?? '';
+    const [from, to] = (
+      ['account_from_party_id', 'account_to_party_id'] as const
+    ).map((column) => {
+      const at = places.get(column);
+      return (
+        decodeId(
+          at === undefined ? (missing[column] ?? '') : id(fields.text(at)),
+        ) ?? ''
+      );
+    });
+    const quantity =
+      decodeInteger(fields.text(places.get('quantity') ?? 0)) ?? '';
     return effectOf(asked.partyId, quantity, from ?? '', to ?? '') ?? '';
   };
   const writes = KNOWN_COLUMNS.map((column): (() => string) => {
@@ -151,7 +167,10 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
     /** How many fields a row has. */
     count: names.length,
     header: [...KNOWN_COLUMNS, ...unknown.map(raw)].join(','),
-    /** The row that `fields` has scanned last. Text is read and written as latin1, which keeps every byte. */
+    /**
+     * The row that `fields` has scanned last. Text is read and written as latin1, which
+     * keeps every byte.
+     */
     row: () => writes.map((write) => write()).join(','),
   };
 }
@@ -173,7 +192,10 @@ function placeColumns(
   return places;
 }
 
-/** In a spelling that is not the one that was set, it goes on as it is, and is refused where it is none. */
+/**
+ * In a spelling that is not the one that was set, it goes on as it is, and is refused
+ * where it is none.
+ */
 function idText(text: string, ids: IdFormat): string {
   if (ids === '0x') return /^0x/i.test(text) ? text.slice(2) : text;
   return ids === 'base64' && BASE64_ID.test(text)
@@ -181,14 +203,19 @@ function idText(text: string, ids: IdFormat): string {
     : text;
 }
 
-/** Empty where it is none, which is refused as a row without a time. No digit of it is lost. */
+/**
+ * Empty where it is none, which is refused as a row without a time. No digit of it is
+ * lost.
+ */
 function timeText(text: string, times: Exclude<TimeFormat, 'rfc3339'>): string {
   if (times === 'utc') return UTC_TIME.test(text) ? `${text}+00` : '';
   const fractionDigits = FRACTION_DIGITS[times];
   const [, whole = '', fraction = ''] = UNIX_TIME.exec(text) ?? [];
   if (whole === '') return '';
   const digits = whole.padStart(fractionDigits + 1, '0');
-  const date = new Date(Number(digits.slice(0, digits.length - fractionDigits)) * 1000);
+  const date = new Date(
+    Number(digits.slice(0, digits.length - fractionDigits)) * 1000,
+  );
   if (Number.isNaN(date.getTime()) || date.getUTCFullYear() > 9999) return '';
   const below = (
     digits.slice(digits.length - fractionDigits, digits.length) + fraction
@@ -204,7 +231,8 @@ function missingColumn(
 ): PermanentError {
   const shown = names.join(', ').slice(0, 200);
   return new PermanentError(
-    `Cannot read the ledger export: it has no column ${theirs}, only ${shown}; name the one for ${column} in EXPORT_COLUMNS, or say ${column}=none`,
+    `Cannot read the ledger export: it has no column ${theirs}, only ${shown}; ` +
+      `name the one for ${column} in EXPORT_COLUMNS, or say ${column}=none`,
     { code: 'COLUMNS_MISSING', meta: { column, columns: names.slice(0, 256) } },
   );
 }

@@ -1,7 +1,8 @@
 /**
- * The order-free sum of rows: SHA-256 of each row's bytes, added modulo 2^256. Equal sums say "the same
- * rows, each as often", whatever their order and slicing; sums of slices add up to the sum of the whole.
- * They guard against accident. Against forgery they do not: that is the byte SHA-256's business.
+ * The order-free sum of rows: SHA-256 of each row's bytes, added modulo 2^256. Equal sums
+ * say "the same rows, each as often", whatever their order and slicing; sums of slices
+ * add up to the sum of the whole. They guard against accident. Against forgery they do
+ * not: that is the byte SHA-256's business.
  */
 import { hash } from 'node:crypto';
 import { formatZone } from './vega-time.ts';
@@ -15,8 +16,8 @@ const HEX = /^[0-9a-f]{64}$/;
 const PAIRS = 'utf16le' as 'binary';
 
 /**
- * SHA-256 of one row as 16 characters, one for two bytes, the first in its lower half: less than half the
- * cost of a Buffer for each row.
+ * SHA-256 of one row as 16 characters, one for two bytes, the first in its lower half:
+ * less than half the cost of a Buffer for each row.
  */
 export function hashRow(buffer: Buffer, start: number, end: number): string {
   // A plain view is made in half the time of a Buffer's `subarray`.
@@ -40,7 +41,8 @@ export class RowDigest {
 
   /** @throws RangeError where `hex` is not 64 hex digits */
   static fromHex(hex: string, rows: number): RowDigest {
-    if (!HEX.test(hex)) throw new RangeError(`not a digest: ${hex.slice(0, 80)}`);
+    if (!HEX.test(hex))
+      throw new RangeError(`not a digest: ${hex.slice(0, 80)}`);
     const digest = new RowDigest();
     digest.#sum = BigInt(`0x${hex}`);
     digest.rows = rows;
@@ -77,7 +79,10 @@ export class RowDigest {
 
   /** What runs over 256 bits falls away: that is the modulus. */
   #carry(): bigint {
-    const added = this.#limbs.reduceRight((sum, limb) => (sum << 32n) + BigInt(limb), 0n);
+    const added = this.#limbs.reduceRight(
+      (sum, limb) => (sum << 32n) + BigInt(limb),
+      0n,
+    );
     this.#limbs.fill(0);
     this.#sum = BigInt.asUintN(256, this.#sum + added);
     return this.#sum;
@@ -85,8 +90,8 @@ export class RowDigest {
 }
 
 /**
- * Names what was summed. Digests compare only within one form: another header or time zone changes
- * every row's bytes.
+ * Names what was summed. Digests compare only within one form: another header or time
+ * zone changes every row's bytes.
  */
 export function rowForm(headerLine: Buffer, zones: readonly string[]): string {
   const header = hash('sha256', headerLine, 'hex').slice(0, 16);
@@ -106,7 +111,9 @@ type PlainRowSum = Pick<RowDigest, 'rows'> & {
   readonly zones: readonly number[];
 };
 
-/** A digest together with what makes it comparable: the form of the rows that were summed. */
+/**
+ * A digest together with what makes it comparable: the form of the rows that were summed.
+ */
 export class RowSum {
   readonly digest = new RowDigest();
   readonly #zones = new Set<number>();
@@ -131,12 +138,19 @@ export class RowSum {
   }
 
   plain(): PlainRowSum {
-    return { rows: this.rows, digest: this.digest.hex(), zones: [...this.#zones] };
+    return {
+      rows: this.rows,
+      digest: this.digest.hex(),
+      zones: [...this.#zones],
+    };
   }
 
   /** @param header line, with its line end or without */
   form(header: Buffer): string {
-    const line = Buffer.from(header.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
+    const line = Buffer.from(
+      header.toString('latin1').replace(/\r?\n$/, ''),
+      'latin1',
+    );
     return rowForm(line, [...this.#zones].map(formatZone));
   }
 }

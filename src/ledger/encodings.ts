@@ -1,7 +1,8 @@
 /**
- * One value of the CSV, whichever release of the service wrote it, as the mirror keeps it. Each reader
- * returns undefined where the text is nothing that a release is known to write: never a guess. A change
- * of what a text means changes the sums of rows that are loaded already.
+ * One value of the CSV, whichever release of the service wrote it, as the mirror keeps
+ * it. Each reader returns undefined where the text is nothing that a release is known to
+ * write: never a guess. A change of what a text means changes the sums of rows that are
+ * loaded already.
  */
 import { canonicalId, canonicalPartyId } from './ids.ts';
 
@@ -27,7 +28,10 @@ const WORD_OF_BYTE: ReadonlyMap<string, string> = new Map([
   ['0c', 'fUSDC'],
 ]);
 
-/** By number; the gaps were never given out. Later numbers have no name here and stay `#19`. */
+/**
+ * By number; the gaps were never given out. Later numbers have no name here and stay
+ * `#19`.
+ */
 const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
   [0, 'UNSPECIFIED'],
   [1, 'INSURANCE'],
@@ -53,7 +57,9 @@ const TRANSFER_TYPE_PREFIX = 'TRANSFER_TYPE_';
 /** Of a type's number. */
 const TYPE_DIGITS_MAX = 9;
 
-/** `\xAA…`, `aa…`, or a word → lower-case hex or the word; `\x` and nothing → '' (none). */
+/**
+ * `\xAA…`, `aa…`, or a word → lower-case hex or the word; `\x` and nothing → '' (none).
+ */
 export function decodeId(text: string): string | undefined {
   const bare = text.startsWith('\\x') ? text.slice(2) : text;
   if (bare === '') return '';
@@ -64,15 +70,19 @@ export function decodeId(text: string): string | undefined {
 }
 
 /**
- * A party's id where the source gives ids of its own: what the public service writes is read as such, any other
- * printable text is the id itself, as the list has it.
+ * A party's id where the source gives ids of its own: what the public service writes is
+ * read as such, any other printable text is the id itself, as the list has it.
  */
 export function decodePartyId(text: string): string | undefined {
-  const bytes = text === '' || text.startsWith('\\x') ? decodeId(text) : undefined;
+  const bytes =
+    text === '' || text.startsWith('\\x') ? decodeId(text) : undefined;
   return bytes ?? canonicalPartyId(text);
 }
 
-/** `3`, `ACCOUNT_TYPE_MARGIN` or `MARGIN` → `MARGIN`; a number without a known name → `#19`; nothing → ''. */
+/**
+ * `3`, `ACCOUNT_TYPE_MARGIN` or `MARGIN` → `MARGIN`; a number without a known name →
+ * `#19`; nothing → ''.
+ */
 export function decodeAccountType(text: string): string | undefined {
   if (!UNSIGNED.test(text))
     return text === '' ? '' : decodeTypeName(text, ACCOUNT_TYPE_PREFIX);
@@ -83,7 +93,8 @@ export function decodeAccountType(text: string): string | undefined {
 
 /** `TRANSFER_TYPE_DEPOSIT` or `DEPOSIT` → `DEPOSIT`; a bare number → `#7`. */
 export function decodeTransferType(text: string): string | undefined {
-  if (UNSIGNED.test(text) && text.length <= TYPE_DIGITS_MAX) return `#${Number(text)}`;
+  if (UNSIGNED.test(text) && text.length <= TYPE_DIGITS_MAX)
+    return `#${Number(text)}`;
   return decodeTypeName(text, TRANSFER_TYPE_PREFIX);
 }
 
@@ -99,7 +110,10 @@ export function decodeInteger(text: string): string | undefined {
   if (text === '') return '';
   const isNegative = text.startsWith('-');
   const digits = isNegative || text.startsWith('+') ? text.slice(1) : text;
-  if (digits.length > INTEGER_DIGITS_MAX || !UNSIGNED.test(digits)) return undefined;
-  const canonical = digits.startsWith('0') ? digits.replace(/^0+(?=.)/, '') : digits;
+  if (digits.length > INTEGER_DIGITS_MAX || !UNSIGNED.test(digits))
+    return undefined;
+  const canonical = digits.startsWith('0')
+    ? digits.replace(/^0+(?=.)/, '')
+    : digits;
   return isNegative && canonical !== '0' ? `-${canonical}` : canonical;
 }

@@ -1,11 +1,14 @@
 /**
- * Columns by name. The source's releases send 12 or 13 of them in different orders, and may add more:
- * nothing in this project relies on a position.
+ * Columns by name. The source's releases send 12 or 13 of them in different orders, and
+ * may add more: nothing in this project relies on a position.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { RowFields } from './row-fields.ts';
 
-/** The columns this project understands, in the warehouse's order, and what their values are. */
+/**
+ * The columns this project understands, in the warehouse's order, and what their values
+ * are.
+ */
 export const COLUMN_KINDS = {
   vega_time: 'time',
   quantity: 'amount',
@@ -24,9 +27,13 @@ export const COLUMN_KINDS = {
 
 export type KnownColumn = keyof typeof COLUMN_KINDS;
 export type ColumnKind = (typeof COLUMN_KINDS)[KnownColumn];
-export const KNOWN_COLUMNS = Object.keys(COLUMN_KINDS) as readonly KnownColumn[];
+export const KNOWN_COLUMNS = Object.keys(
+  COLUMN_KINDS,
+) as readonly KnownColumn[];
 
-/** Releases without `effect` send only what leaves a party; those with it send both sides. */
+/**
+ * Releases without `effect` send only what leaves a party; those with it send both sides.
+ */
 export type Sides = 'from' | 'both';
 
 const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
@@ -40,7 +47,10 @@ export interface Layout {
     Record<Exclude<KnownColumn, 'effect'>, number> & { effect?: number }
   >;
   /** Columns that nobody knew, with their positions. */
-  readonly unknown: readonly { readonly name: string; readonly index: number }[];
+  readonly unknown: readonly {
+    readonly name: string;
+    readonly index: number;
+  }[];
   readonly sides: Sides;
 }
 
@@ -50,23 +60,39 @@ export interface Layout {
  */
 export function readHeader(line: Buffer): Layout {
   const fields = new RowFields();
-  const hasMark = line.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
-  const count = fields.scan(line, hasMark ? BYTE_ORDER_MARK.length : 0, line.length);
+  const hasMark = line
+    .subarray(0, BYTE_ORDER_MARK.length)
+    .equals(BYTE_ORDER_MARK);
+  const count = fields.scan(
+    line,
+    hasMark ? BYTE_ORDER_MARK.length : 0,
+    line.length,
+  );
   return layoutOf(count > COLUMNS_MAX ? [] : fields.texts());
 }
 
 /** The layout of columns already known by name, as `mirror.segments.columns` has them. */
 export function layoutOf(columns: readonly string[]): Layout {
-  const repeated = columns.filter((name, index) => columns.indexOf(name) !== index);
+  const repeated = columns.filter(
+    (name, index) => columns.indexOf(name) !== index,
+  );
   if (repeated.length > 0) {
-    throw refused('COLUMNS_REPEATED', `columns come twice: ${shown(repeated)}`, {
-      repeated,
-      columns,
-    });
+    throw refused(
+      'COLUMNS_REPEATED',
+      `columns come twice: ${shown(repeated)}`,
+      {
+        repeated,
+        columns,
+      },
+    );
   }
   const unstorable = columns.filter((name) => name.includes('\0'));
   if (unstorable.length > 0)
-    throw refused('HEADER_NOT_UNDERSTOOD', 'a column has a NUL in its name', {});
+    throw refused(
+      'HEADER_NOT_UNDERSTOOD',
+      'a column has a NUL in its name',
+      {},
+    );
   const positions = new Map(columns.map((name, index) => [name, index]));
   const missing = KNOWN_COLUMNS.filter(
     (name) => name !== 'effect' && !positions.has(name),
@@ -87,7 +113,9 @@ export function layoutOf(columns: readonly string[]): Layout {
     });
   }
   const [known = [], unknown = []] = [true, false].map((isKnown) =>
-    [...positions].filter(([name]) => Object.hasOwn(COLUMN_KINDS, name) === isKnown),
+    [...positions].filter(
+      ([name]) => Object.hasOwn(COLUMN_KINDS, name) === isKnown,
+    ),
   );
   return {
     columns,
@@ -103,7 +131,8 @@ function refused(
   meta: Record<string, unknown>,
 ): PermanentError {
   return new PermanentError(
-    `Cannot read the ledger export: ${state}; a source with another CSV needs EXPORT_COLUMNS`,
+    `Cannot read the ledger export: ${state}; a source with another CSV needs ` +
+      'EXPORT_COLUMNS',
     { code, meta },
   );
 }

@@ -1,20 +1,26 @@
 /**
- * Ids of parties and assets, and keys of checkpoints, as the service knows them. Everything that enters from outside
- * passes through here before it reaches a URL, a query or a path.
+ * Ids of parties and assets, and keys of checkpoints, as the service knows them.
+ * Everything that enters from outside passes through here before it reaches a URL, a
+ * query or a path.
  */
 import { UsageError } from '../errors/errors.ts';
 
 const HEX = /^[0-9a-f]+$/;
 const HEX_ID_CHARS = 64;
 
-/** Ids that are words, not hex (the network's own account owner and some built-in assets and parties), by their lower case. */
+/**
+ * Ids that are words, not hex (the network's own account owner and some built-in assets
+ * and parties), by their lower case.
+ */
 export const ID_WORDS: ReadonlyMap<string, string> = new Map(
   'network VOTE XYZalpha XYZbeta XYZgamma XYZdelta XYZepsilon fBTC fDAI fEURO fUSDC'
     .split(' ')
     .map((word) => [word.toLowerCase(), word]),
 );
 
-/** The party that owns the network's accounts; it is in the list, but cannot be exported. */
+/**
+ * The party that owns the network's accounts; it is in the list, but cannot be exported.
+ */
 export const NETWORK_PARTY = 'network';
 
 /**
@@ -39,7 +45,8 @@ export const PARTY_ID_BYTES_MAX = 1024;
 const PRINTABLE = /^(?!\s)[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]+(?<!\s)$/u;
 
 /**
- * The canonical form of a party id as any source lists it: as `canonicalId` has it, else as it came.
+ * The canonical form of a party id as any source lists it: as `canonicalId` has it, else
+ * as it came.
  * @returns undefined where `text` is no bounded printable text
  */
 export function canonicalPartyId(text: string): string | undefined {
@@ -56,22 +63,34 @@ export function isExportableParty(id: string): boolean {
 }
 
 /** The key of a checkpoint: `/` separates, so that inside a hash it is escaped. */
-export function checkpointKey(atBlock: string, hash: string, blockHash: string): string {
+export function checkpointKey(
+  atBlock: string,
+  hash: string,
+  blockHash: string,
+): string {
   return `${atBlock}/${escapeSlash(hash)}/${escapeSlash(blockHash)}`;
 }
 
 function escapeSlash(text: string): string {
-  return /[%/]/.test(text) ? text.replaceAll('%', '%25').replaceAll('/', '%2F') : text;
+  return /[%/]/.test(text)
+    ? text.replaceAll('%', '%25').replaceAll('/', '%2F')
+    : text;
 }
 
 export function heightOf(checkpoint: string): bigint {
   return BigInt(checkpoint.slice(0, checkpoint.indexOf('/')));
 }
 
-/** Whoever looks for an id asks for so many that begin as it does, the one that equals it first. */
+/**
+ * Whoever looks for an id asks for so many that begin as it does, the one that equals it
+ * first.
+ */
 export const CANDIDATES_MAX = 4;
 
-/** Ids as people copy them: whole, the beginning of one, or its beginning and end with a `…` between them. */
+/**
+ * Ids as people copy them: whole, the beginning of one, or its beginning and end with a
+ * `…` between them.
+ */
 export function splitCutId(given: string): {
   readonly prefix: string;
   readonly suffix: string;
@@ -80,14 +99,18 @@ export function splitCutId(given: string): {
   return { prefix, suffix };
 }
 
-/** Only hex ids are cut where they are shown: any other text without a `…`, or a few digits, is a whole id. */
+/**
+ * Only hex ids are cut where they are shown: any other text without a `…`, or a few
+ * digits, is a whole id.
+ */
 export function isCutId(given: string): boolean {
   return /…|\.\.\.|^[0-9a-f]{4,}$/u.test(given);
 }
 
 /**
  * @param candidates `CANDIDATES_MAX` at most, the one that equals `given` first
- * @param told `where`: the option or command that was given the id; `hint`: what to do where there is none
+ * @param told `where`: the option or command that was given the id; `hint`: what to do
+ *   where there is none
  * @throws UsageError where there is none, or several and none equals `given`
  */
 export function chooseById<Candidate>(
@@ -107,6 +130,7 @@ export function chooseById<Candidate>(
     .join(', ');
   const more = candidates.length < CANDIDATES_MAX ? '' : ' and more';
   throw new UsageError([
-    `${where}: more than one ${noun} begins with ${shown}: ${named}${more}; give more of the id`,
+    `${where}: more than one ${noun} begins with ${shown}: ${named}${more}; give ` +
+      'more of the id',
   ]);
 }

@@ -19,20 +19,29 @@ export const partyId = z
   .refine((text) => canonicalPartyId(text) === text, 'not a party id');
 
 /** Of an asset. */
-export const id = z.string().refine((text) => canonicalId(text) === text, 'not an id');
+export const id = z
+  .string()
+  .refine((text) => canonicalId(text) === text, 'not an id');
 
 /** Microseconds, as RFC 3339. */
 export const instant = z.codec(z.string(), z.bigint(), {
   decode: (text, context) => {
     const micros = parseInstant(text);
     if (micros !== undefined) return micros;
-    context.issues.push({ code: 'custom', input: text, message: 'not an instant' });
+    context.issues.push({
+      code: 'custom',
+      input: text,
+      message: 'not an instant',
+    });
     return z.NEVER;
   },
   encode: formatInstant,
 });
 
-/** A count that may exceed a double, as decimal text; of 18 digits, the database's bigint holds it and the next one. */
+/**
+ * A count that may exceed a double, as decimal text; of 18 digits, the database's bigint
+ * holds it and the next one.
+ */
 export const decimal = z.codec(z.string().regex(/^\d{1,18}$/), z.bigint(), {
   decode: BigInt,
   encode: String,

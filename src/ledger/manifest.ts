@@ -1,30 +1,41 @@
 /**
- * The manifest beside every exported object. It describes the object and what was known of its range, so
- * that a lost database can be rebuilt from the objects alone. People can read it: it is indented JSON,
- * with instants as RFC 3339 and counts as decimal text.
+ * The manifest beside every exported object. It describes the object and what was known
+ * of its range, so that a lost database can be rebuilt from the objects alone. People can
+ * read it: it is indented JSON, with instants as RFC 3339 and counts as decimal text.
  */
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
-import { decimal, hex64, id, instant, parseJson, partyId } from './json-fields.ts';
+import {
+  decimal,
+  hex64,
+  id,
+  instant,
+  parseJson,
+  partyId,
+} from './json-fields.ts';
 import { tailSum } from './tail-sum.ts';
 
 /**
- * Manifests of a few hundred bytes are usual. The limit is far above the largest that this program writes,
- * and keeps a large object under a manifest's key from filling the memory of whoever reads it.
+ * Manifests of a few hundred bytes are usual. The limit is far above the largest that
+ * this program writes, and keeps a large object under a manifest's key from filling the
+ * memory of whoever reads it.
  */
 export const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
 
 /** What the source's answers had shown of its release when an object was published. */
 const releaseShown = z.object({
   /**
-   * 'right': a start and an end may be sent together. 'broken': the release filters them wrongly.
-   * 'unproven': no answer has decided it. Absent: no answer has been compared.
+   * 'right': a start and an end may be sent together. 'broken': the release filters them
+   * wrongly. 'unproven': no answer has decided it. Absent: no answer has been compared.
    */
   bounds: z.enum(['right', 'broken', 'unproven']).optional(),
   /** Which side of a movement the release exports. */
   sides: z.enum(['from', 'both']).optional(),
-  /** Names the header line by which this was decided; another header means another release. */
+  /**
+   * Names the header line by which this was decided; another header means another
+   * release.
+   */
   header: z.string().optional(),
   /** What showed it, in words. */
   evidence: z.string().optional(),
@@ -37,7 +48,10 @@ export const manifestSchema = z.object({
   objectKey: z.string(),
   /** The database that published the object. */
   warehouseId: z.uuid(),
-  /** Rises with every publication of a warehouse. A higher number than the database's is newer than it. */
+  /**
+   * Rises with every publication of a warehouse. A higher number than the database's is
+   * newer than it.
+   */
   seq: decimal,
   /** URL of the source, without credentials. */
   source: z.string(),
@@ -47,7 +61,10 @@ export const manifestSchema = z.object({
   from: instant,
   /** Exclusive. */
   to: instant,
-  /** true: the range reached the present and may still grow. false: nothing more will appear in it. */
+  /**
+   * true: the range reached the present and may still grow. false: nothing more will
+   * appear in it.
+   */
   open: z.boolean(),
   /** Which side of a movement the source's release exports: 'from' lacks what came in. */
   sides: z.enum(['from', 'both']),
@@ -65,26 +82,34 @@ export const manifestSchema = z.object({
   objectSha256: hex64,
   /** The additive digest of all rows (docs/export.md). */
   digest: hex64,
-  /** The form in which the rows were summed; digests of different forms cannot be compared. */
+  /**
+   * The form in which the rows were summed; digests of different forms cannot be
+   * compared.
+   */
   rowForm: z.string(),
-  /** Rows of the answer that were outside the party, the asset or the range, and were not written. */
+  /**
+   * Rows of the answer that were outside the party, the asset or the range, and were not
+   * written.
+   */
   leftOut: z.object({ party: decimal, asset: decimal, range: decimal }),
   runId: z.uuid(),
   publishedAt: instant,
   /**
-   * The sum of the range's last rows. A rebuild writes it into the range's coverage: without it the next
-   * export has nothing to compare the source with, and downloads an idle ledger whole. Absent in an open
-   * range, in one that does not end where the answer ended, and in manifests of earlier versions.
+   * The sum of the range's last rows. A rebuild writes it into the range's coverage:
+   * without it the next export has nothing to compare the source with, and downloads an
+   * idle ledger whole. Absent in an open range, in one that does not end where the answer
+   * ended, and in manifests of earlier versions.
    */
   tail: tailSum.optional(),
   /**
-   * Counts how often the source's chain had started again when the range was exported. A rebuild writes it
-   * into the coverage: audits choose only ranges of the present epoch. Absent if no checkpoint was known.
+   * Counts how often the source's chain had started again when the range was exported. A
+   * rebuild writes it into the coverage: audits choose only ranges of the present epoch.
+   * Absent if no checkpoint was known.
    */
   epoch: z.int().nonnegative().optional(),
   /**
-   * A rebuild of an empty database can start from the newest of these in place of an empty profile of the
-   * source. Absent in manifests of earlier versions.
+   * A rebuild of an empty database can start from the newest of these in place of an
+   * empty profile of the source. Absent in manifests of earlier versions.
    */
   release: releaseShown.optional(),
 });
@@ -93,11 +118,15 @@ export type Manifest = z.output<typeof manifestSchema>;
 
 /** Returns the bytes that are published. */
 export function encodeManifest(manifest: Manifest): Buffer {
-  return Buffer.from(`${JSON.stringify(manifestJson(manifest), undefined, 2)}\n`);
+  return Buffer.from(
+    `${JSON.stringify(manifestJson(manifest), undefined, 2)}\n`,
+  );
 }
 
 /** Returns the manifest as plain JSON, as a jsonb column stores it. */
-export function manifestJson(manifest: Manifest): z.input<typeof manifestSchema> {
+export function manifestJson(
+  manifest: Manifest,
+): z.input<typeof manifestSchema> {
   return z.encode(manifestSchema, manifest);
 }
 
@@ -111,13 +140,18 @@ export function decodeManifest(content: unknown, where: string): Manifest {
     Buffer.isBuffer(content) ? parseJson(content.toString('utf8')) : content,
   );
   if (parsed.success) return parsed.data;
-  const problems = z.prettifyError(parsed.error).split('\n').slice(0, 5).join('; ');
+  const problems = z
+    .prettifyError(parsed.error)
+    .split('\n')
+    .slice(0, 5)
+    .join('; ');
   throw invalid(where, problems, parsed.error);
 }
 
 /**
- * Reads a manifest from the store: the only way to do so. It reads no more than `MANIFEST_BYTES_MAX`,
- * because anyone who may write to the bucket can put an object of any size under a manifest's key.
+ * Reads a manifest from the store: the only way to do so. It reads no more than
+ * `MANIFEST_BYTES_MAX`, because anyone who may write to the bucket can put an object of
+ * any size under a manifest's key.
  * @param key of the manifest
  * @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID`
  */
@@ -138,7 +172,11 @@ export async function readManifest(
   return decodeManifest(Buffer.concat(chunks, bytes), key);
 }
 
-function invalid(where: string, state: string, cause?: unknown): PermanentError {
+function invalid(
+  where: string,
+  state: string,
+  cause?: unknown,
+): PermanentError {
   return new PermanentError(`Cannot read the manifest ${where}: ${state}`, {
     code: 'MANIFEST_INVALID',
     meta: { where },

@@ -1,4 +1,7 @@
-/** The keys of objects, made and checked in one place, so that none can leave its store; and what a key says of its bytes. */
+/**
+ * The keys of objects, made and checked in one place, so that none can leave its store;
+ * and what a key says of its bytes.
+ */
 import { createHash } from 'node:crypto';
 import { pipeline, type Readable } from 'node:stream';
 import { createGunzip, createZstdDecompress } from 'node:zlib';
@@ -21,10 +24,14 @@ const SHA_CHARACTERS = 12;
 
 /** @throws PermanentError `OBJECT_KEY_INVALID` */
 export function checkKey(key: string): string {
-  if (key.length <= KEY_BYTES_MAX && key.split('/').every((part) => PART.test(part)))
+  if (
+    key.length <= KEY_BYTES_MAX &&
+    key.split('/').every((part) => PART.test(part))
+  )
     return key;
   throw new PermanentError(
-    `Cannot use the object key ${JSON.stringify(key.slice(0, 200))}: its parts must be letters, digits and _ = . , + -`,
+    `Cannot use the object key ${JSON.stringify(key.slice(0, 200))}: its parts ` +
+      'must be letters, digits and _ = . , + -',
     { code: 'OBJECT_KEY_INVALID', meta: { key: key.slice(0, KEY_BYTES_MAX) } },
   );
 }
@@ -39,8 +46,9 @@ export function checkPrefix(prefix: string): string {
 const NAME_CHARACTERS_MAX = 200;
 
 /**
- * A party's id as a part of a key or a file name, one to one: 64 hex digits as they are; of other ids, bytes beyond
- * `A-Za-z0-9_.-` as `=XX`, and what is too long by its SHA-256.
+ * A party's id as a part of a key or a file name, one to one: 64 hex digits as they are;
+ * of other ids, bytes beyond `A-Za-z0-9_.-` as `=XX`, and what is too long by its
+ * SHA-256.
  */
 export function partyName(partyId: string): string {
   if (isHexId(partyId)) return partyId;
@@ -62,14 +70,19 @@ export function partyPrefix(partyId: string): string {
   return `ledger/party=${partyName(partyId)}/`;
 }
 
-/** `ledger/party=…/asset=…/<from>_<to>.<sha>.csv[.zst|.gz]`, of whole seconds; `sha256` is of the plain CSV. */
+/**
+ * `ledger/party=…/asset=…/<from>_<to>.<sha>.csv[.zst|.gz]`, of whole seconds; `sha256` is
+ * of the plain CSV.
+ */
 export function segmentKey(
   name: Pick<Manifest, 'partyId' | 'from' | 'to' | 'sha256' | 'compression'> &
     Partial<Pick<Manifest, 'assetId'>>,
 ): string {
   const range = `${formatCompact(name.from)}_${formatCompact(name.to)}`;
   const file = `${range}.${name.sha256.slice(0, SHA_CHARACTERS)}.csv${SUFFIX[name.compression]}`;
-  return checkKey(`${partyPrefix(name.partyId)}asset=${name.assetId ?? 'all'}/${file}`);
+  return checkKey(
+    `${partyPrefix(name.partyId)}asset=${name.assetId ?? 'all'}/${file}`,
+  );
 }
 
 const SEGMENT_KEY =
@@ -103,14 +116,21 @@ export function compressionOf(objectKey: string): Compression {
 
 const PIECE_BYTES = 256 * 2 ** 10;
 
-/** The bytes of a stored object, whichever way it was compressed. Destroying the stream that is returned ends the stored one too; errors of either come out of it. */
-export function plainStream(stored: Readable, compression: Compression): Readable {
+/**
+ * The bytes of a stored object, whichever way it was compressed. Destroying the stream
+ * that is returned ends the stored one too; errors of either come out of it.
+ */
+export function plainStream(
+  stored: Readable,
+  compression: Compression,
+): Readable {
   if (compression === 'none') return stored;
   const plain =
     compression === 'zstd'
       ? createZstdDecompress({ chunkSize: PIECE_BYTES })
       : createGunzip({ chunkSize: PIECE_BYTES });
-  // The callback does nothing: pipeline destroys `plain` with the error, and its reader meets it there.
+  // The callback does nothing: pipeline destroys `plain` with the error, and its reader
+  // meets it there.
   return pipeline(stored, plain, () => undefined);
 }
 

@@ -7,11 +7,17 @@ interface Span<Instant> {
 }
 export type Range = Span<Micros>;
 
-export function overlaps<Instant>(left: Span<Instant>, right: Span<Instant>): boolean {
+export function overlaps<Instant>(
+  left: Span<Instant>,
+  right: Span<Instant>,
+): boolean {
   return left.from < right.to && right.from < left.to;
 }
 
-/** `range` without `excluded` (in any order, overlapping or not): disjoint, in order, none empty. */
+/**
+ * `range` without `excluded` (in any order, overlapping or not): disjoint, in order, none
+ * empty.
+ */
 export function subtract(range: Range, excluded: readonly Range[]): Range[] {
   const rest: Range[] = [];
   let from = range.from;
@@ -28,7 +34,9 @@ export function subtract(range: Range, excluded: readonly Range[]): Range[] {
 /** The same instants in the fewest ranges, in order. */
 export function union(ranges: readonly Range[]): Range[] {
   const joined: { from: Micros; to: Micros }[] = [];
-  for (const range of ranges.filter(({ from, to }) => from < to).toSorted(byFrom)) {
+  for (const range of ranges
+    .filter(({ from, to }) => from < to)
+    .toSorted(byFrom)) {
     const last = joined.at(-1);
     if (last === undefined || last.to < range.from) joined.push({ ...range });
     else if (last.to < range.to) last.to = range.to;

@@ -3,8 +3,8 @@ const QUOTE = '"';
 const NOT_ASCII = /[\u0080-\u00ff]/;
 
 /**
- * Finds the fields of one row at a time; they hold until the next `scan`. A quoted field is a field that begins with
- * a quote; a delimiter or line end inside it belongs to it.
+ * Finds the fields of one row at a time; they hold until the next `scan`. A quoted field
+ * is a field that begins with a quote; a delimiter or line end inside it belongs to it.
  */
 export class RowFields {
   /** The row as it was sent, each byte as a character. */
@@ -67,16 +67,22 @@ export function cellText(cell: string): string {
 }
 
 function toText(cell: string): string {
-  return NOT_ASCII.test(cell) ? Buffer.from(cell, 'latin1').toString('utf8') : cell;
+  return NOT_ASCII.test(cell)
+    ? Buffer.from(cell, 'latin1').toString('utf8')
+    : cell;
 }
 
 function isQuoted(raw: string): boolean {
   return raw.length >= 2 && raw.startsWith(QUOTE);
 }
 
-/** The position behind the quote that closes the one at `opening`; the row's end where none does. */
+/**
+ * The position behind the quote that closes the one at `opening`; the row's end where
+ * none does.
+ */
 function closingQuote(row: string, opening: number): number {
   let quote = row.indexOf(QUOTE, opening + 1);
-  while (quote !== -1 && row[quote + 1] === QUOTE) quote = row.indexOf(QUOTE, quote + 2);
+  while (quote !== -1 && row[quote + 1] === QUOTE)
+    quote = row.indexOf(QUOTE, quote + 2);
   return quote === -1 ? row.length : quote + 1;
 }

@@ -1,9 +1,16 @@
 /**
- * Whether a row is what was asked for. The request is a superset (some releases filter wrongly, and the
- * range is asked with a margin), so membership is decided here, by the exported columns alone.
+ * Whether a row is what was asked for. The request is a superset (some releases filter
+ * wrongly, and the range is asked with a margin), so membership is decided here, by the
+ * exported columns alone.
  */
 import { canonicalId } from './ids.ts';
-import { decodeExtra, DECODERS, kindOf, remember, REQUIRED_VALUES } from './canonical.ts';
+import {
+  decodeExtra,
+  DECODERS,
+  kindOf,
+  remember,
+  REQUIRED_VALUES,
+} from './canonical.ts';
 import { decodeId, decodePartyId } from './encodings.ts';
 import type { ColumnKind, Layout } from './header.ts';
 import { cellText, RowFields } from './row-fields.ts';
@@ -11,13 +18,16 @@ import { VegaTimeReader } from './vega-time.ts';
 import type { ExportScope } from './export-scope.ts';
 
 /**
- * `fields`: not as many as the header has; `time`: none that is one; `spelling`: a party that is no id; `value`: one
- * that cannot be loaded; `party`, `asset`: not asked for.
+ * `fields`: not as many as the header has; `time`: none that is one; `spelling`: a party
+ * that is no id; `value`: one that cannot be loaded; `party`, `asset`: not asked for.
  */
 export type RowFinding = 'ok' | UnreadableRow | 'party' | 'asset';
 export type UnreadableRow = 'fields' | 'time' | 'spelling' | 'value';
 
-/** The service began after 1970; from the year 9999 on an instant has no room for what comes after it. */
+/**
+ * The service began after 1970; from the year 9999 on an instant has no room for what
+ * comes after it.
+ */
 const SECOND_END = Date.UTC(9999, 0, 1) / 1000;
 
 export class RowFilter {
@@ -25,9 +35,13 @@ export class RowFilter {
   readonly time = new VegaTimeReader();
   /** Of the row last checked. */
   readonly fields = new RowFields();
-  /** The last row is out of an account of the party: to another's, or to one of its own. */
+  /**
+   * The last row is out of an account of the party: to another's, or to one of its own.
+   */
   isFrom = false;
-  /** Out of the party's accounts, and to another's: no release lets it pass by mistake. */
+  /**
+   * Out of the party's accounts, and to another's: no release lets it pass by mistake.
+   */
   leaves = false;
   /** The column that made the last row unreadable. */
   column: string | undefined;
@@ -37,7 +51,10 @@ export class RowFilter {
   readonly #decodeAsset = remember(decodeId);
   readonly #refused: ReturnType<typeof valueCheck> | undefined;
 
-  /** @param checksValues not where rows are read back: what was published is passed on as it is */
+  /**
+   * @param checksValues not where rows are read back: what was published is passed on as
+   *   it is
+   */
   constructor(scope: ExportScope, layout: Layout, checksValues = true) {
     this.#layout = layout;
     this.#scope = scope;
@@ -55,7 +72,8 @@ export class RowFilter {
     if (!this.time.read(fields.cell(index.vega_time))) return 'time';
     if (this.time.second < 0 || this.time.second >= SECOND_END) return 'time';
     const from = fields.cell(index.account_from_party_id);
-    const to = sides === 'both' ? fields.cell(index.account_to_party_id) : undefined;
+    const to =
+      sides === 'both' ? fields.cell(index.account_to_party_id) : undefined;
     this.isFrom = this.#isParty(from);
     const isTo = to !== undefined && this.#isParty(to);
     this.leaves = this.isFrom && !isTo;
@@ -68,7 +86,8 @@ export class RowFilter {
     const { assetId } = this.#scope;
     // A built-in asset is a word here, and a byte in some releases.
     const isAsset =
-      assetId === undefined || this.#decodeAsset(fields.cell(index.asset_id)) === assetId;
+      assetId === undefined ||
+      this.#decodeAsset(fields.cell(index.asset_id)) === assetId;
     return isAsset ? 'ok' : 'asset';
   }
 
@@ -80,7 +99,8 @@ export class RowFilter {
   #isOther(cell: string): boolean {
     const party = this.#decodeParty(cell);
     return (
-      party !== undefined && party.toLowerCase() !== this.#scope.partyId.toLowerCase()
+      party !== undefined &&
+      party.toLowerCase() !== this.#scope.partyId.toLowerCase()
     );
   }
 }
@@ -104,10 +124,12 @@ const NO_ID = String.raw`|""|\\x|`;
 const PLAIN_EXTRA = '[^,"\u0000\u001e\u001f]*';
 
 /**
- * Whether every value of a row is one that loading can read, decided before the row is published: what a release
- * never writes is asked for again, not stored. Nearly all rows are told by one expression; the values of the others are
- * given to the decoders that loading uses.
- * @param hasOwnIds of the source's parties; elsewhere a text that is no known id is a lie or damage
+ * Whether every value of a row is one that loading can read, decided before the row is
+ * published: what a release never writes is asked for again, not stored. Nearly all rows
+ * are told by one expression; the values of the others are given to the decoders that
+ * loading uses.
+ * @param hasOwnIds of the source's parties; elsewhere a text that is no known id is a lie
+ *   or damage
  * @returns gives the name of the first column whose value cannot be loaded
  */
 function valueCheck(layout: Layout, hasOwnIds: boolean) {
@@ -115,7 +137,13 @@ function valueCheck(layout: Layout, hasOwnIds: boolean) {
     const kind = kindOf(name);
     const isRequired = REQUIRED_VALUES.has(name);
     if (kind === undefined)
-      return { name, index, isRequired, plain: PLAIN_EXTRA, decode: decodeExtra };
+      return {
+        name,
+        index,
+        isRequired,
+        plain: PLAIN_EXTRA,
+        decode: decodeExtra,
+      };
     const none = PLAIN[kind] === ID ? NO_ID : NONE;
     const plain = isRequired ? PLAIN[kind] : PLAIN[kind] + none;
     const decode = kind === 'party' && !hasOwnIds ? decodeId : DECODERS[kind];
@@ -125,7 +153,8 @@ function valueCheck(layout: Layout, hasOwnIds: boolean) {
     `^${columns.map(({ plain }) => `(?:${plain})`).join(',')}$`,
   );
   return (fields: RowFields): string | undefined => {
-    if (fields.row.length <= PLAIN_ROW_MAX && plainRow.test(fields.row)) return undefined;
+    if (fields.row.length <= PLAIN_ROW_MAX && plainRow.test(fields.row))
+      return undefined;
     return columns.find(({ index, decode, isRequired }) => {
       const value = decode(fields.text(index));
       return value === undefined || (value === '' && isRequired);

@@ -1,6 +1,6 @@
 /**
- * Cuts a stream of CSV bytes into rows, wherever its chunks begin and end. Rows are handed out as
- * places in a buffer, uncopied: only a row that spans chunks is joined.
+ * Cuts a stream of CSV bytes into rows, wherever its chunks begin and end. Rows are
+ * handed out as places in a buffer, uncopied: only a row that spans chunks is joined.
  */
 import { PermanentError } from '../errors/errors.ts';
 
@@ -11,8 +11,9 @@ const QUOTE = 0x22;
 export const ROW_BYTES_MAX = 16 * 2 ** 20;
 
 /**
- * One row: `buffer[start, end)` without its line end; `next` is where the following row begins. Rows of
- * one chunk are contiguous in one buffer, so runs of them can be passed on as one slice.
+ * One row: `buffer[start, end)` without its line end; `next` is where the following row
+ * begins. Rows of one chunk are contiguous in one buffer, so runs of them can be passed
+ * on as one slice.
  */
 export type RowVisitor = (
   buffer: Buffer,
@@ -65,7 +66,10 @@ export class RowSplitter {
     this.#carry(rowStart === 0 ? chunk : chunk.subarray(rowStart));
   }
 
-  /** What came after the last line end; empty where the stream ended on a row, as a whole one does. */
+  /**
+   * What came after the last line end; empty where the stream ended on a row, as a whole
+   * one does.
+   */
   rest(): Buffer {
     return this.#carried.length === 1 && this.#carried[0] !== undefined
       ? this.#carried[0]
@@ -75,7 +79,12 @@ export class RowSplitter {
   #endRow(chunk: Buffer, rowStart: number, lineFeed: number): void {
     if (this.#carriedBytes === 0) {
       this.#check(lineFeed - rowStart);
-      this.#onRow(chunk, rowStart, lineEnd(chunk, rowStart, lineFeed), lineFeed + 1);
+      this.#onRow(
+        chunk,
+        rowStart,
+        lineEnd(chunk, rowStart, lineFeed),
+        lineFeed + 1,
+      );
       return;
     }
     this.#carry(chunk.subarray(0, lineFeed + 1));
@@ -90,15 +99,20 @@ export class RowSplitter {
     this.#carried.push(piece);
     this.#carriedBytes += piece.length;
     this.#check(this.#carriedBytes);
-    // Many tiny chunks of one long row: joined now and then, so that the list stays short.
+    // Many tiny chunks of one long row: joined now and then, so that the list stays
+    // short.
     if (this.#carried.length >= 1024) this.#carried = [this.rest()];
   }
 
   #check(rowBytes: number): void {
     if (rowBytes <= this.#rowBytesMax) return;
     throw new PermanentError(
-      `Cannot read the CSV: a row is longer than ${this.#rowBytesMax} bytes; the source sent something else, or left a quote open`,
-      { code: 'ROW_TOO_LARGE', meta: { rowBytes, rowBytesMax: this.#rowBytesMax } },
+      `Cannot read the CSV: a row is longer than ${this.#rowBytesMax} bytes; the ` +
+        'source sent something else, or left a quote open',
+      {
+        code: 'ROW_TOO_LARGE',
+        meta: { rowBytes, rowBytesMax: this.#rowBytesMax },
+      },
     );
   }
 }

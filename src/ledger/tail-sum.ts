@@ -1,6 +1,7 @@
 /**
- * The sum of a range's last rows. Every continuation of a ledger requests these rows again and compares
- * them with the sum: that is how the mirror notices a source that has lost or changed its history.
+ * The sum of a range's last rows. Every continuation of a ledger requests these rows
+ * again and compares them with the sum: that is how the mirror notices a source that has
+ * lost or changed its history.
  */
 import { z } from 'zod';
 import { hex64, instant } from './json-fields.ts';
@@ -12,7 +13,10 @@ export const tailSum = z.object({
   rows: z.int().nonnegative(),
   /** The additive digest of those rows, as 64 hex digits. */
   digest: hex64,
-  /** The form in which the rows were summed; digests of different forms cannot be compared. */
+  /**
+   * The form in which the rows were summed; digests of different forms cannot be
+   * compared.
+   */
   rowForm: z.string(),
 });
 

@@ -1,6 +1,7 @@
 /**
- * Reads the export's times (`2023-05-01 10:00:00.123456+00`, Postgres's timestamptz text) at the speed
- * of the stream, to the second: borders are whole seconds, and those fit a double exactly.
+ * Reads the export's times (`2023-05-01 10:00:00.123456+00`, Postgres's timestamptz text)
+ * at the speed of the stream, to the second: borders are whole seconds, and those fit a
+ * double exactly.
  */
 const TIME =
   /^(?!00)\d{4}-\d\d-\d\d[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:0\d|1[0-8])(?::?[0-5]\d){0,2})$/;
@@ -32,7 +33,8 @@ export class VegaTimeReader {
       this.#zone = ZONE.exec(text)?.[0] ?? '';
       this.zoneSeconds = secondsOfZone(this.#zone);
     }
-    const seconds = digits2(text, 11) * 3600 + digits2(text, 14) * 60 + digits2(text, 17);
+    const seconds =
+      digits2(text, 11) * 3600 + digits2(text, 14) * 60 + digits2(text, 17);
     this.second = this.#daySecond + seconds - this.zoneSeconds;
     return true;
   }

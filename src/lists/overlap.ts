@@ -1,7 +1,12 @@
-/** Groups of a page, and the overlap check: whether a page begins with rows that are held. Pure. */
+/**
+ * Groups of a page, and the overlap check: whether a page begins with rows that are held.
+ * Pure.
+ */
 import type { ListedRow } from './ports.ts';
 
-/** Consecutive rows of one page that share a cursor. With most sources each row is one. */
+/**
+ * Consecutive rows of one page that share a cursor. With most sources each row is one.
+ */
 export interface Group {
   readonly cursor: string;
   /** With repetition, in the order shown. */
@@ -19,7 +24,10 @@ export function groupRows(rows: readonly ListedRow[]): Group[] {
 }
 
 export type Overlap =
-  /** The held groups came again, then `fresh` rows; `groups` takes the place of the expected ones. */
+  /**
+   * The held groups came again, then `fresh` rows; `groups` takes the place of the
+   * expected ones.
+   */
   | {
       readonly kind: 'shown';
       readonly fresh: readonly ListedRow[];
@@ -33,8 +41,8 @@ export type Overlap =
 /**
  * Compares a page with what is held behind the cursor that was sent.
  * @param sent the group whose cursor was sent; undefined for a page without one
- * @param expected the held groups behind it. The last may have been cut by its page's border, or have grown:
- *   it counts as shown where all that was seen of it comes again
+ * @param expected the held groups behind it. The last may have been cut by its page's
+ *   border, or have grown: it counts as shown where all that was seen of it comes again
  */
 export function classifyOverlap(
   rows: readonly ListedRow[],
@@ -43,7 +51,8 @@ export function classifyOverlap(
 ): Overlap {
   const page = groupRows(rows);
   const [first] = page;
-  // After a cursor that tied rows share, the rest of its group may follow, less at least one row.
+  // After a cursor that tied rows share, the rest of its group may follow, less at least
+  // one row.
   const isRest =
     first !== undefined &&
     first.keys.length < (sent?.keys.length ?? 0) &&
@@ -51,12 +60,14 @@ export function classifyOverlap(
   const groups = isRest ? page.slice(1) : page;
   for (const [at, held] of expected.entries()) {
     const shown = groups[at];
-    if (shown === undefined) return { kind: rows.length === 0 ? 'missing' : 'cut' };
+    if (shown === undefined)
+      return { kind: rows.length === 0 ? 'missing' : 'cut' };
     const isLast = at === expected.length - 1;
     const isLacking = subtract(held.keys, shown.keys).length > 0;
     if (isLacking || (!isLast && shown.keys.length > held.keys.length)) {
       const isCut =
-        at === groups.length - 1 && subtract(shown.keys, held.keys).length === 0;
+        at === groups.length - 1 &&
+        subtract(shown.keys, held.keys).length === 0;
       return { kind: isCut ? 'cut' : 'missing' };
     }
   }
@@ -66,7 +77,10 @@ export function classifyOverlap(
 }
 
 /** What is in `keys` more often than in `other`. */
-export function subtract(keys: readonly string[], other: readonly string[]): string[] {
+export function subtract(
+  keys: readonly string[],
+  other: readonly string[],
+): string[] {
   const take = takerOf(other);
   return keys.filter((key) => !take(key));
 }
@@ -101,11 +115,14 @@ export function isSameRows(
 }
 
 /**
- * What a page behind a cursor whose own group may have been cut says of that group: with `ask` the source was
- * asked behind the last group that is held, because no page is large enough to show it again.
- * - `complete`: the rest of the group came, one row less than is held, so that no row of it is missing
+ * What a page behind a cursor whose own group may have been cut says of that group: with
+ * `ask` the source was asked behind the last group that is held, because no page is large
+ * enough to show it again.
+ * - `complete`: the rest of the group came, one row less than is held, so that no row of
+ *   it is missing
  * - `more`: rows of the group came that were not held; `groups` is the group with them
- * - `unseen`: none of its rows came again; where it is one row, nothing can be said against the page
+ * - `unseen`: none of its rows came again; where it is one row, nothing can be said
+ *   against the page
  */
 export interface Rest {
   readonly kind: 'complete' | 'unseen' | 'more';

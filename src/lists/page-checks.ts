@@ -1,9 +1,14 @@
-/** Rules that a source must keep. Each breach opens a doubt: while one is open, the list is not complete. */
+/**
+ * Rules that a source must keep. Each breach opens a doubt: while one is open, the list
+ * is not complete.
+ */
 import { heightOf } from '../ledger/ids.ts';
 import { PermanentError } from '../errors/errors.ts';
 import type { ListedRow, ListName, Page, SyncRequest } from './ports.ts';
 
-/** Something was seen that forbids `complete` until an audit finds nothing of the kind. */
+/**
+ * Something was seen that forbids `complete` until an audit finds nothing of the kind.
+ */
 export class DoubtError extends PermanentError {}
 
 /** The source cannot be read to its end, although nothing that it shows is wrong. */
@@ -14,7 +19,10 @@ export class OverlapMissing extends DoubtError {
   readonly state: string;
 
   constructor(list: ListName, state: string) {
-    super(describeDoubt(list, state), { code: 'OVERLAP_MISSING', meta: { list } });
+    super(describeDoubt(list, state), {
+      code: 'OVERLAP_MISSING',
+      meta: { list },
+    });
     this.state = state;
   }
 }
@@ -25,29 +33,48 @@ export function doubt(
   state: string,
   seen: object = {},
 ): DoubtError {
-  return new DoubtError(describeDoubt(list, state), { code, meta: { list, ...seen } });
+  return new DoubtError(describeDoubt(list, state), {
+    code,
+    meta: { list, ...seen },
+  });
 }
 
 function describeDoubt(list: ListName, state: string): string {
-  return `Cannot call ${list} complete: ${state}; the next sync reads the whole list again`;
+  return (
+    `Cannot call ${list} complete: ${state}; the next sync reads the whole list ` +
+    'again'
+  );
 }
 
-export function seenRowTwice(list: ListName, keys: readonly string[]): DoubtError {
+export function seenRowTwice(
+  list: ListName,
+  keys: readonly string[],
+): DoubtError {
   return doubt(list, 'ROW_TWICE', 'the source lists a row twice', {
     amongKeys: keys.slice(0, 5),
   });
 }
 
-/** @throws DoubtSeen where a page contradicts itself. `endCursor` is never used: with the public service it leads to a wrong page. */
+/**
+ * @throws DoubtSeen where a page contradicts itself. `endCursor` is never used: with the
+ *   public service it leads to a wrong page.
+ */
 export function checkPage(list: ListName, page: Page): void {
   const { rows, hasNextPage, startCursor, endCursor } = page;
   const firstEdge = rows[0]?.cursor;
   const lastEdge = rows.at(-1)?.cursor;
   if (firstEdge === undefined) {
     if (!hasNextPage) return;
-    throw doubt(list, 'EMPTY_PAGE_PROMISES_MORE', 'an empty page promises a next one');
+    throw doubt(
+      list,
+      'EMPTY_PAGE_PROMISES_MORE',
+      'an empty page promises a next one',
+    );
   }
-  if ((startCursor ?? firstEdge) === firstEdge && (endCursor ?? lastEdge) === lastEdge)
+  if (
+    (startCursor ?? firstEdge) === firstEdge &&
+    (endCursor ?? lastEdge) === lastEdge
+  )
     return;
   const seen = { startCursor, endCursor, firstEdge, lastEdge };
   throw doubt(
@@ -72,10 +99,15 @@ export function checkOrder(
   let before = lastKey;
   for (const after of keys) {
     if (before !== undefined && heightOf(after) < heightOf(before)) {
-      throw doubt(list, 'HEIGHTS_OUT_OF_ORDER', 'heights go down, oldest first', {
-        before,
-        after,
-      });
+      throw doubt(
+        list,
+        'HEIGHTS_OUT_OF_ORDER',
+        'heights go down, oldest first',
+        {
+          before,
+          after,
+        },
+      );
     }
     before = after;
   }
@@ -90,7 +122,9 @@ export interface AuditTotals {
   readonly common: bigint;
   /** Rows between or below common ones that were not held. */
   readonly missed: bigint;
-  /** Confirmed rows that the source serves no longer, those at its old end not counted. */
+  /**
+   * Confirmed rows that the source serves no longer, those at its old end not counted.
+   */
   readonly gone: bigint;
   /** Of them, those older than everything that it serves. */
   readonly pruned: bigint;
@@ -123,11 +157,18 @@ export function decideAudit(
       `Cannot call ${list} complete: ${state}; where that is right, sync with ${flag}`,
       {
         code,
-        meta: { list, served: `${served}`, held: `${confirmed}`, gone: `${found.gone}` },
+        meta: {
+          list,
+          served: `${served}`,
+          held: `${confirmed}`,
+          gone: `${found.gone}`,
+        },
       },
     );
   const refuseShrunk = (state: string): AuditFinding =>
-    accepted.acceptShrunk ? 'same' : refuse('LIST_SHRANK', state, '--accept-shrunk');
+    accepted.acceptShrunk
+      ? 'same'
+      : refuse('LIST_SHRANK', state, '--accept-shrunk');
   if (confirmed === 0n) return 'same';
   if (served === 0n) {
     return refuseShrunk(
@@ -146,6 +187,9 @@ export function decideAudit(
   }
   // Old checkpoints fall out of the source's retention; parties do not.
   const gone = list === 'parties' ? found.gone + found.pruned : found.gone;
-  if (gone <= SHRUNK_ROWS_MAX || gone * SHRUNK_SHARE <= confirmed) return 'same';
-  return refuseShrunk(`the source serves ${gone} of ${confirmed} rows no longer`);
+  if (gone <= SHRUNK_ROWS_MAX || gone * SHRUNK_SHARE <= confirmed)
+    return 'same';
+  return refuseShrunk(
+    `the source serves ${gone} of ${confirmed} rows no longer`,
+  );
 }

@@ -1,6 +1,6 @@
 /**
- * Reads one generation on, oldest first: asks behind the group before the last that is held, and takes what
- * follows only where the page shows that last group again.
+ * Reads one generation on, oldest first: asks behind the group before the last that is
+ * held, and takes what follows only where the page shows that last group again.
  */
 import { errorCode } from '../errors/errors.ts';
 import { NETWORK_PARTY } from '../ledger/ids.ts';
@@ -17,9 +17,18 @@ import {
   isSameRows,
   type Group,
 } from './overlap.ts';
-import { checkOrder, doubt, EndNotShown, OverlapMissing } from './page-checks.ts';
+import {
+  checkOrder,
+  doubt,
+  EndNotShown,
+  OverlapMissing,
+} from './page-checks.ts';
 import type { ListedRow, Page, PageRequest } from './ports.ts';
-import { keepGroups, StaleResumePoint, type ResumePoint } from './resume-point.ts';
+import {
+  keepGroups,
+  StaleResumePoint,
+  type ResumePoint,
+} from './resume-point.ts';
 import type { Generation } from './store/generations.ts';
 
 /** A group larger than this many rows cannot be read. */
@@ -41,7 +50,10 @@ interface Step {
   readonly promisesMore: boolean;
 }
 
-/** A page that shows what is held, the rows that follow, and all groups that are held with them. */
+/**
+ * A page that shows what is held, the rows that follow, and all groups that are held with
+ * them.
+ */
 interface Overlapping {
   readonly asked: Asked;
   readonly fresh: readonly ListedRow[];
@@ -58,11 +70,20 @@ export class ListReader {
   readonly context: SyncContext;
   /** With all pages that this sync has committed. */
   generation: Generation;
-  /** Of the commit that the next one builds on; its `clamp` and `sizeMax` are as the source has shown since. */
+  /**
+   * Of the commit that the next one builds on; its `clamp` and `sizeMax` are as the
+   * source has shown since.
+   */
   point: ResumePoint;
-  /** A page with room left that promised nothing behind it: looked at once more where something comes. */
+  /**
+   * A page with room left that promised nothing behind it: looked at once more where
+   * something comes.
+   */
   #unverified: Asked | undefined;
-  /** Set after a page that was asked for again proved right: where more follows, the source sends no longer pages. */
+  /**
+   * Set after a page that was asked for again proved right: where more follows, the
+   * source sends no longer pages.
+   */
   #shortLength: number | undefined;
   /** `network` at the end of a list that fits one page: it has no place there. */
   network: ListedRow | undefined;
@@ -97,7 +118,9 @@ export class ListReader {
     return Math.min(this.context.pageSize, this.point.sizeMax ?? SIZE_MAX);
   }
 
-  /** The newest-first page, or the last one oldest first, no larger than the source sends. */
+  /**
+   * The newest-first page, or the last one oldest first, no larger than the source sends.
+   */
   askNewest(fromEnd: boolean): Promise<Asked> {
     return this.#ask(
       undefined,
@@ -106,7 +129,10 @@ export class ListReader {
     );
   }
 
-  /** The page behind the cursor, oldest first where nothing else is said; smaller where the source refuses one of that size. */
+  /**
+   * The page behind the cursor, oldest first where nothing else is said; smaller where
+   * the source refuses one of that size.
+   */
   async #ask(
     after: string | undefined,
     wanted: number,
@@ -122,7 +148,10 @@ export class ListReader {
         };
       } catch (error) {
         if (errorCode(error) !== 'PAGE_TOO_LARGE' || size === 1) throw error;
-        this.point = { ...this.point, sizeMax: Math.max(1, Math.floor(size / 2)) };
+        this.point = {
+          ...this.point,
+          sizeMax: Math.max(1, Math.floor(size / 2)),
+        };
       }
     }
   }
@@ -158,7 +187,8 @@ export class ListReader {
     await this.#verify();
     const last = this.lastGroup;
     // Nothing can be shown again where a page holds one row.
-    if (this.point.clamp === 1 && last !== undefined) return this.#askTight(last);
+    if (this.point.clamp === 1 && last !== undefined)
+      return this.#askTight(last);
     const found = await this.#askOverlapping();
     const { asked } = found;
     if (found.fresh.length > 0) return this.#take(found);
@@ -186,7 +216,11 @@ export class ListReader {
     return { fresh, promisesMore: page.hasNextPage };
   }
 
-  async #commit(page: Page, rows: readonly ListedRow[], groups: readonly Group[]) {
+  async #commit(
+    page: Page,
+    rows: readonly ListedRow[],
+    groups: readonly Group[],
+  ) {
     const { failpoint, session, tally, resumePoints } = this.context;
     const resumePoint = {
       ...this.point,
@@ -242,9 +276,11 @@ export class ListReader {
       ;
       size = Math.min(size * 2, SIZE_MAX)
     ) {
-      const asked = await this.#ask(sent?.cursor, size).catch((error: unknown) => {
-        if (errorCode(error) !== 'CURSOR_REFUSED') throw error;
-      });
+      const asked = await this.#ask(sent?.cursor, size).catch(
+        (error: unknown) => {
+          if (errorCode(error) !== 'CURSOR_REFUSED') throw error;
+        },
+      );
       if (asked === undefined) return undefined;
       const rows = this.#withoutNetwork(asked.page);
       const overlap = classifyOverlap(rows, sent, expected);
@@ -256,7 +292,8 @@ export class ListReader {
           groups: [...groups.slice(0, -back), ...overlap.groups],
         };
       }
-      // The largest page still cuts the group: the page behind it may show what is missing.
+      // The largest page still cuts the group: the page behind it may show what is
+      // missing.
       const isLargest =
         rows.length < asked.size || size === SIZE_MAX || asked.size < size;
       if (!isLargest) continue;
@@ -273,8 +310,9 @@ export class ListReader {
   }
 
   /**
-   * The page behind the very last group, where none behind an older one shows more: it must show the rest of the
-   * group, or, where each row has a cursor of its own, be the same twice.
+   * The page behind the very last group, where none behind an older one shows more: it
+   * must show the rest of the group, or, where each row has a cursor of its own, be the
+   * same twice.
    */
   async #askTight(behind: Group): Promise<Step> {
     let last = behind;
@@ -300,12 +338,16 @@ export class ListReader {
       });
     }
     throw new EndNotShown(
-      `Cannot read ${this.context.list} on: rows share a cursor, more than the source sends in a page; raise its page limit`,
+      `Cannot read ${this.context.list} on: rows share a cursor, more than the ` +
+        'source sends in a page; raise its page limit',
       { code: 'GROUP_EXCEEDS_PAGE', meta: { rowsSeen: last.keys.length } },
     );
   }
 
-  /** A page that is shorter than asked, with more behind it, is asked for again with the size that it had. */
+  /**
+   * A page that is shorter than asked, with more behind it, is asked for again with the
+   * size that it had.
+   */
   async #verify(short = this.#unverified): Promise<void> {
     this.#unverified = undefined;
     const length = short?.page.rows.length ?? 0;
@@ -331,14 +373,24 @@ export class ListReader {
 
   /** Two equal checkpoints are two rows, or one row sent twice. */
   async #verifyTwins(asked: Asked, fresh: readonly ListedRow[]): Promise<void> {
-    const keys = [...(this.lastGroup?.keys ?? []), ...fresh.map(({ key }) => key)];
+    const keys = [
+      ...(this.lastGroup?.keys ?? []),
+      ...fresh.map(({ key }) => key),
+    ];
     if (new Set(keys).size < keys.length) await this.#askTwice(asked);
   }
 
-  /** `network` behind all others has no place: what is new comes before it. The public service lists it on one page only. */
+  /**
+   * `network` behind all others has no place: what is new comes before it. The public
+   * service lists it on one page only.
+   */
   #withoutNetwork({ rows, hasNextPage }: Page): readonly ListedRow[] {
     const last = rows.at(-1);
-    if (this.context.list !== 'parties' || last?.key !== NETWORK_PARTY || hasNextPage)
+    if (
+      this.context.list !== 'parties' ||
+      last?.key !== NETWORK_PARTY ||
+      hasNextPage
+    )
       return rows;
     this.network = last;
     return rows.slice(0, -1);

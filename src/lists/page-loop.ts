@@ -1,6 +1,6 @@
 /**
- * The end of a list is not believed: the source's newest-first page must show it. Each of its rows is held, or
- * reached by going on, and the last row that was read is among them.
+ * The end of a list is not believed: the source's newest-first page must show it. Each of
+ * its rows is held, or reached by going on, and the last row that was read is among them.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode } from '../errors/errors.ts';
@@ -10,7 +10,10 @@ import { doubt, EndNotShown, OverlapMissing } from './page-checks.ts';
 import type { ListedRow } from './ports.ts';
 import type { Asked, ListReader } from './page-fetcher.ts';
 
-/** A long list is also asked for its end on the way, so that a list that grows faster than it is read still ends. */
+/**
+ * A long list is also asked for its end on the way, so that a list that grows faster than
+ * it is read still ends.
+ */
 const FIRST_LOOK_PAGES = 16;
 const LOOK_AGAIN_FACTOR = 4;
 /** How often the source is asked for rows that it has shown, before it is doubted. */
@@ -23,13 +26,17 @@ interface Newest {
   readonly keys: readonly string[];
   /** Those that are not held yet. */
   readonly unheld: Set<string>;
-  /** The last place that was held when the page was asked for, and the last group's rows. */
+  /**
+   * The last place that was held when the page was asked for, and the last group's rows.
+   */
   readonly lastPos: bigint;
   readonly lastKeys: readonly string[];
 }
 
 /** @returns the keys of the newest page, all held */
-export async function readToEnd(reader: ListReader): Promise<readonly string[]> {
+export async function readToEnd(
+  reader: ListReader,
+): Promise<readonly string[]> {
   const { tally } = reader.context;
   let early: Newest | undefined;
   let lookAt = FIRST_LOOK_PAGES;
@@ -48,7 +55,10 @@ export async function readToEnd(reader: ListReader): Promise<readonly string[]> 
   return proveEnd(reader, await lookForNewest(reader));
 }
 
-async function proveEnd(reader: ListReader, found: Newest): Promise<readonly string[]> {
+async function proveEnd(
+  reader: ListReader,
+  found: Newest,
+): Promise<readonly string[]> {
   const { list, tally } = reader.context;
   let newest = found;
   await reach(reader, newest);
@@ -61,18 +71,25 @@ async function proveEnd(reader: ListReader, found: Newest): Promise<readonly str
     await reach(reader, newest);
     if (!(await showsLastRow(reader, newest))) {
       if (isOldest) throw noEnd(reader.context);
-      const state = 'the newest page lacks the row that comes last, oldest first';
-      throw doubt(list, 'NEWEST_LACKS_LAST', state, { last: newest.lastKeys.at(-1) });
+      const state =
+        'the newest page lacks the row that comes last, oldest first';
+      throw doubt(list, 'NEWEST_LACKS_LAST', state, {
+        last: newest.lastKeys.at(-1),
+      });
     }
   }
   return [
-    ...new Set([...newest.keys, ...(tally.network === 'stored' ? [NETWORK_PARTY] : [])]),
+    ...new Set([
+      ...newest.keys,
+      ...(tally.network === 'stored' ? [NETWORK_PARTY] : []),
+    ]),
   ];
 }
 
 function noEnd({ list }: SyncContext): EndNotShown {
   return new EndNotShown(
-    `Cannot call ${list} complete: the source shows no end, newest first or from the end; see whether it can list ${list} newest first`,
+    `Cannot call ${list} complete: the source shows no end, newest first or from ` +
+      `the end; see whether it can list ${list} newest first`,
     { code: 'NO_END_SHOWN' },
   );
 }
@@ -104,11 +121,17 @@ async function reach(reader: ListReader, newest: Newest): Promise<void> {
   }
 }
 
-function dropReached(newest: Newest | undefined, fresh: readonly ListedRow[]): void {
+function dropReached(
+  newest: Newest | undefined,
+  fresh: readonly ListedRow[],
+): void {
   for (const { key } of fresh) newest?.unheld.delete(key);
 }
 
-/** A page whose rows are all held proves no end unless it is the last page: the source may ignore the order. */
+/**
+ * A page whose rows are all held proves no end unless it is the last page: the source may
+ * ignore the order.
+ */
 async function showsLastRow(
   reader: ListReader,
   { keys, lastKeys, lastPos }: Newest,
@@ -119,13 +142,22 @@ async function showsLastRow(
   return highestPos !== null && highestPos > lastPos;
 }
 
-/** Whether the source ignores the order: its newest-first page is the first page, oldest first. */
-async function isFirstPage(reader: ListReader, { keys }: Newest): Promise<boolean> {
+/**
+ * Whether the source ignores the order: its newest-first page is the first page, oldest
+ * first.
+ */
+async function isFirstPage(
+  reader: ListReader,
+  { keys }: Newest,
+): Promise<boolean> {
   const { highestPos, rowsUpTo } = await reader.locate(keys, 0n);
   return highestPos !== null && rowsUpTo <= BigInt(keys.length);
 }
 
-/** A page with room left, and none behind it, shows the whole list: as many rows as are held. */
+/**
+ * A page with room left, and none behind it, shows the whole list: as many rows as are
+ * held.
+ */
 async function checkWholeList(
   reader: ListReader,
   { asked, keys, lastPos }: Newest,
@@ -135,9 +167,14 @@ async function checkWholeList(
   const { rowsUpTo: expected } = await reader.locate(keys, lastPos);
   if (BigInt(keys.length) === expected) return;
   if (keys.length === 0) {
-    throw doubt(list, 'LIST_EMPTY', 'the newest page is empty, where rows are held', {
-      held: `${expected}`,
-    });
+    throw doubt(
+      list,
+      'LIST_EMPTY',
+      'the newest page is empty, where rows are held',
+      {
+        held: `${expected}`,
+      },
+    );
   }
   const seen = { newestFirst: keys.length, oldestFirst: `${expected}` };
   throw doubt(
@@ -148,7 +185,10 @@ async function checkWholeList(
   );
 }
 
-async function lookForNewest(reader: ListReader, fromEnd = false): Promise<Newest> {
+async function lookForNewest(
+  reader: ListReader,
+  fromEnd = false,
+): Promise<Newest> {
   const { list } = reader.context;
   const { lastPos } = reader.generation;
   const lastKeys = reader.lastGroup?.keys ?? [];
@@ -164,9 +204,16 @@ async function lookForNewest(reader: ListReader, fromEnd = false): Promise<Newes
   return { asked, keys, unheld, lastPos, lastKeys };
 }
 
-const REFUSALS = ['SOURCE_REFUSED', 'SOURCE_ABSENT', 'SOURCE_STATUS', 'PAGE_SHAPE'];
+const REFUSALS = [
+  'SOURCE_REFUSED',
+  'SOURCE_ABSENT',
+  'SOURCE_STATUS',
+  'PAGE_SHAPE',
+];
 
-/** Where the source has no newest-first page, the last page of the other order may serve. */
+/**
+ * Where the source has no newest-first page, the last page of the other order may serve.
+ */
 async function lookFromEnd(reader: ListReader): Promise<Newest> {
   try {
     return await lookForNewest(reader, true);
@@ -176,8 +223,9 @@ async function lookFromEnd(reader: ListReader): Promise<Newest> {
 }
 
 /**
- * The public service lists `network` first, newest first, and oldest first only where everything fits one
- * page: it has no place in the order. The exception covers `network` and nothing else.
+ * The public service lists `network` first, newest first, and oldest first only where
+ * everything fits one page: it has no place in the order. The exception covers `network`
+ * and nothing else.
  */
 async function placedKeys(
   reader: ListReader,

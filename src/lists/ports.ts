@@ -1,4 +1,7 @@
-/** What a sync of a list is asked for, and what it needs from the source and from the resume state. */
+/**
+ * What a sync of a list is asked for, and what it needs from the source and from the
+ * resume state.
+ */
 import type { Micros } from '../time/time.ts';
 
 export type ListName = 'parties' | 'checkpoints';
@@ -10,7 +13,9 @@ export interface SyncRequest {
   /** Reads everything again. */
   readonly isAudit: boolean;
   readonly pageSize: number;
-  /** A person has confirmed that the source shows a new network, of which no row is held. */
+  /**
+   * A person has confirmed that the source shows a new network, of which no row is held.
+   */
   readonly acceptNewNetwork?: boolean | undefined;
   /** A person has confirmed that the list lost many rows. */
   readonly acceptShrunk?: boolean | undefined;
@@ -18,9 +23,14 @@ export interface SyncRequest {
 
 /** One row of a list as the source sent it, with the cursor of its edge. */
 export interface ListedRow {
-  /** Opaque: sent back as it came, compared with nothing but the cursors of the same page. */
+  /**
+   * Opaque: sent back as it came, compared with nothing but the cursors of the same page.
+   */
   readonly cursor: string;
-  /** Natural key: the party's id, or `atBlock/hash/blockHash` as `checkpointKey` writes it. */
+  /**
+   * Natural key: the party's id, or `atBlock/hash/blockHash` as `checkpointKey` writes
+   * it.
+   */
   readonly key: string;
   /** Fields of the node that nobody knew, or undefined. */
   readonly extra: Readonly<Record<string, unknown>> | undefined;
@@ -32,7 +42,10 @@ export interface PageRequest {
   readonly size: number;
   /** Forward paging: the rows behind this cursor. Absent: the first page. */
   readonly after?: string | undefined;
-  /** Asks for the last rows of the order instead of the first (`pagination.last`); never together with `after`. */
+  /**
+   * Asks for the last rows of the order instead of the first (`pagination.last`); never
+   * together with `after`.
+   */
   readonly fromEnd?: boolean | undefined;
 }
 
@@ -53,9 +66,12 @@ export interface Page {
 /** The lists of the source. Retries, rate and timeouts are its own affair. */
 export interface ListSource {
   /**
-   * @throws PermanentError `PAGE_TOO_LARGE` where the source cannot send or refuses a page of this size
-   * @throws PermanentError `CURSOR_REFUSED` where it refuses the cursor (400, or 500 again and again, with a cursor sent)
-   * @throws PermanentError `PAGE_SHAPE` where the answer is no page, names the offending value
+   * @throws PermanentError `PAGE_TOO_LARGE` where the source cannot send or refuses a
+   *   page of this size
+   * @throws PermanentError `CURSOR_REFUSED` where it refuses the cursor (400, or 500
+   *   again and again, with a cursor sent)
+   * @throws PermanentError `PAGE_SHAPE` where the answer is no page, names the offending
+   *   value
    * @throws RetryableError after its own retries are used up
    * @throws UnreachableError where no connection came about
    */
@@ -64,7 +80,10 @@ export interface ListSource {
   party(id: string, signal: AbortSignal): Promise<ListedRow | undefined>;
 }
 
-/** Where resume points lie: Redis, or Postgres in its place. It may forget, and go back in time. */
+/**
+ * Where resume points lie: Redis, or Postgres in its place. It may forget, and go back in
+ * time.
+ */
 export interface ResumePointStore {
   get(key: string): Promise<unknown>;
   set(key: string, value: unknown, ttlMs: number): Promise<void>;

@@ -1,9 +1,15 @@
-/** Where a sync goes on: the last groups that are held, with their cursors; and how that is remembered. */
+/**
+ * Where a sync goes on: the last groups that are held, with their cursors; and how that
+ * is remembered.
+ */
 import { z } from 'zod';
 import type { Group } from './overlap.ts';
 import type { ListName, ResumePointStore } from './ports.ts';
 
-/** Behind each of them a page may be asked for: where one cursor fails, an older one may not. */
+/**
+ * Behind each of them a page may be asked for: where one cursor fails, an older one may
+ * not.
+ */
 const GROUPS_KEPT = 6;
 /** Whole groups are kept beyond it only where there are fewer than two. */
 const KEYS_KEPT_MAX = 3_000;
@@ -42,23 +48,38 @@ export function keepGroups(groups: readonly Group[]): readonly Group[] {
   let keys = 0;
   for (const group of groups.toReversed()) {
     keys += group.keys.length;
-    if (kept.length === GROUPS_KEPT || (kept.length >= 2 && keys > KEYS_KEPT_MAX)) break;
+    if (
+      kept.length === GROUPS_KEPT ||
+      (kept.length >= 2 && keys > KEYS_KEPT_MAX)
+    )
+      break;
     kept.unshift(group);
   }
   return kept;
 }
 
-/** As the evidence says it: the resume state lies in Redis, or in Postgres; the list's own row always in Postgres. */
+/**
+ * As the evidence says it: the resume state lies in Redis, or in Postgres; the list's own
+ * row always in Postgres.
+ */
 export type ResumedFrom = 'resume state' | 'list row';
 
-/** The resume point of a generation: the resume state decides, the list's own row where that has none. */
+/**
+ * The resume point of a generation: the resume state decides, the list's own row where
+ * that has none.
+ */
 export function chooseResumePoint(
   generation: { readonly generationId: bigint; readonly resumePoint: unknown },
   remembered: unknown,
-): { readonly point: ResumePoint | undefined; readonly from: ResumedFrom | undefined } {
+): {
+  readonly point: ResumePoint | undefined;
+  readonly from: ResumedFrom | undefined;
+} {
   const [state, row] = [remembered, generation.resumePoint].map((value) => {
     const { data } = schema.safeParse(value);
-    return data?.generationId === `${generation.generationId}` ? data : undefined;
+    return data?.generationId === `${generation.generationId}`
+      ? data
+      : undefined;
   });
   if (row === undefined) return { point: undefined, from: undefined };
   const keysOf = ({ groups }: ResumePoint): string =>
@@ -73,16 +94,23 @@ export function chooseResumePoint(
 }
 
 export interface ResumePoints extends AsyncDisposable {
-  /** @returns undefined where there is none, or its store is away: Postgres has the same, and the store logs its outage */
+  /**
+   * @returns undefined where there is none, or its store is away: Postgres has the same,
+   *   and the store logs its outage
+   */
   read(): Promise<unknown>;
   write(point: ResumePoint): void;
 }
 
 /**
- * The resume state of a list. Written after the commits: one write at a time, the newest wins, and a slow or
- * unreachable store delays no sync. Disposing of it waits for the last write.
+ * The resume state of a list. Written after the commits: one write at a time, the newest
+ * wins, and a slow or unreachable store delays no sync. Disposing of it waits for the
+ * last write.
  */
-export function openResumePoints(store: ResumePointStore, list: ListName): ResumePoints {
+export function openResumePoints(
+  store: ResumePointStore,
+  list: ListName,
+): ResumePoints {
   const key = `list-sync:${list}`;
   let next: ResumePoint | undefined;
   let writing: Promise<void> | undefined;

@@ -1,4 +1,7 @@
-/** What every step of one sync shares: its session, its source, its limits, what it has seen, and the evidence of that. */
+/**
+ * What every step of one sync shares: its session, its source, its limits, what it has
+ * seen, and the evidence of that.
+ */
 import { PermanentError } from '../errors/errors.ts';
 import { toStorableJson } from '../json/json-value.ts';
 import { formatInstant } from '../time/time.ts';
@@ -44,7 +47,8 @@ export interface SyncDeps {
 
 const CEILING = { rows: 50_000_000, requests: 2_000_000 };
 
-export interface SyncContext extends SyncRequest, Omit<SyncDeps, 'resumePoints'> {
+export interface SyncContext
+  extends SyncRequest, Omit<SyncDeps, 'resumePoints'> {
   readonly session: ListSession;
   readonly resumePoints: ResumePoints;
   readonly signal: AbortSignal;
@@ -78,7 +82,8 @@ export class Tally {
 }
 
 /**
- * Asks for a page, and once more where the source contradicts itself: a passing error is no reason for doubt.
+ * Asks for a page, and once more where the source contradicts itself: a passing error is
+ * no reason for doubt.
  * @throws DoubtSeen where the second answer contradicts itself too
  */
 export async function askPage(
@@ -108,7 +113,8 @@ export async function askPage(
 
 function asDoubt(error: unknown): DoubtError | undefined {
   if (error instanceof DoubtError) return error;
-  if (!(error instanceof PermanentError) || error.code !== 'PAGE_SHAPE') return undefined;
+  if (!(error instanceof PermanentError) || error.code !== 'PAGE_SHAPE')
+    return undefined;
   return new DoubtError(error.message, {
     code: error.code,
     meta: error.meta,
@@ -125,7 +131,11 @@ export function checkCeiling(
   const { list, ceiling = CEILING } = context;
   const most = ceiling[what];
   if (count > most)
-    throw doubt(list, 'LIST_ENDLESS', `the list has shown no end within ${most} ${what}`);
+    throw doubt(
+      list,
+      'LIST_ENDLESS',
+      `the list has shown no end within ${most} ${what}`,
+    );
 }
 
 /** For bars and logs. */
@@ -138,7 +148,13 @@ function measureProgress(
   { newRows: rows, pages, phase, startedMs }: Tally,
 ) {
   const seconds = Math.max(performance.now() - startedMs, 1) / 1000;
-  return { list, rows, pages, rowsPerSecond: Math.round(rows / seconds), phase };
+  return {
+    list,
+    rows,
+    pages,
+    rowsPerSecond: Math.round(rows / seconds),
+    phase,
+  };
 }
 
 /**
@@ -159,7 +175,8 @@ export function describeSync(
     asOfHeight: blockHeight,
     asOfTime: blockTime === undefined ? undefined : formatInstant(blockTime),
     rows: current?.rows ?? 0n,
-    newRows: audit === undefined ? BigInt(tally.newRows) : audit.served - audit.common,
+    newRows:
+      audit === undefined ? BigInt(tally.newRows) : audit.served - audit.common,
     requests: tally.requests,
     pages: tally.pages,
     pageSize,

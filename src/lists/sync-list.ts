@@ -1,6 +1,7 @@
 /**
- * Brings one list up to date. First reading, increment and audit are one: a generation is read on, oldest
- * first, until the newest page shows that its end is reached, and then claimed.
+ * Brings one list up to date. First reading, increment and audit are one: a generation is
+ * read on, oldest first, until the newest page shows that its end is reached, and then
+ * claimed.
  */
 import { heightOf } from '../ledger/ids.ts';
 import { RetryableError } from '../errors/errors.ts';
@@ -14,10 +15,19 @@ import {
   type SyncDeps,
 } from './sync-context.ts';
 import { readToEnd } from './page-loop.ts';
-import { doubt, DoubtError, EndNotShown, OverlapMissing } from './page-checks.ts';
+import {
+  doubt,
+  DoubtError,
+  EndNotShown,
+  OverlapMissing,
+} from './page-checks.ts';
 import type { ListName, SyncRequest } from './ports.ts';
 import { ListReader } from './page-fetcher.ts';
-import { chooseResumePoint, openResumePoints, StaleResumePoint } from './resume-point.ts';
+import {
+  chooseResumePoint,
+  openResumePoints,
+  StaleResumePoint,
+} from './resume-point.ts';
 import type { AuditReport } from './store/audit.ts';
 import type { Generation } from './store/generations.ts';
 import type { ListSituation } from './store/list-state.ts';
@@ -30,16 +40,24 @@ const WAIT_FOR_LEASE_MS = 13_000;
 
 /**
  * Syncs the list and records the verdict of the run.
- * @throws FencedError where another worker took over; nothing of ours was lost, stop quietly
- * @throws RetryableError `LIST_BUSY` while another worker is at it, or where the source asks to wait long
- * @throws UnreachableError where the source or the database is away; what was committed stays
+ * @throws FencedError where another worker took over; nothing of ours was lost, stop
+ *   quietly
+ * @throws RetryableError `LIST_BUSY` while another worker is at it, or where the source
+ *   asks to wait long
+ * @throws UnreachableError where the source or the database is away; what was committed
+ *   stays
  */
 export async function syncList(
   request: SyncRequest,
   deps: SyncDeps,
   signal: AbortSignal,
 ): Promise<VerdictWithEvidence> {
-  const session = await openSession(deps.store, request.list, request.runId, signal);
+  const session = await openSession(
+    deps.store,
+    request.list,
+    request.runId,
+    signal,
+  );
   await using resumePoints = openResumePoints(deps.resumePoints, request.list);
   await using lease = session.keepLease();
   const signals = AbortSignal.any([signal, lease.signal]);
@@ -72,7 +90,8 @@ export function openSession(
   return waitFor(
     () => store.open(list, runId, signal),
     { waitMs, signal },
-    () => busyElsewhere(list, 'another worker is at it; wait until it has ended'),
+    () =>
+      busyElsewhere(list, 'another worker is at it; wait until it has ended'),
   );
 }
 
@@ -103,7 +122,10 @@ async function run(context: SyncContext): Promise<VerdictWithEvidence> {
       ) {
         // The rows that an earlier run had read may be wrong.
         generation = await session.begin('audit', generation.epoch);
-      } else if (error instanceof OverlapMissing && generation.kind === 'current') {
+      } else if (
+        error instanceof OverlapMissing &&
+        generation.kind === 'current'
+      ) {
         // What is held cannot be read on: the list is read again from its oldest row.
         tally.mode = { kind: 'audit', because: error.state };
         tally.warn(error.state);
@@ -135,8 +157,10 @@ async function chooseMode(
   if (!current.isClaimed) return { kind: 'first reading' };
   const [gap] = gaps;
   if (gap === undefined) return { kind: 'increment' };
-  const [oldest] = (await askPage(context, { newestFirst: false, size: 1 })).rows;
-  const isOlder = oldest !== undefined && heightOf(oldest.key) < heightOf(gap.aboveKey);
+  const [oldest] = (await askPage(context, { newestFirst: false, size: 1 }))
+    .rows;
+  const isOlder =
+    oldest !== undefined && heightOf(oldest.key) < heightOf(gap.aboveKey);
   return isOlder
     ? { kind, because: 'the source serves older rows again' }
     : { kind: 'increment' };
@@ -171,7 +195,8 @@ async function readAndClaim(
   });
   await failpoint?.('claimed');
   if (claimed.kind === 'stale') throw new StaleResumePoint();
-  if (claimed.kind === 'doubt') return refuse(context, generation.epoch, claimed.doubt);
+  if (claimed.kind === 'doubt')
+    return refuse(context, generation.epoch, claimed.doubt);
   if (claimed.kind === 'refused')
     return refuse(context, generation.epoch, undefined, claimed.audit);
   return { verdict: 'complete' as const, evidence: { ...claimed.evidence } };
@@ -194,7 +219,11 @@ async function refuse(
   const gap = found.gaps.find(({ isConfirmed }) => !isConfirmed);
   let missing: object = { code: 'NOT_PROVEN' };
   if (gap !== undefined)
-    missing = { code: 'KNOWN_GAP', belowKey: gap.belowKey, aboveKey: gap.aboveKey };
+    missing = {
+      code: 'KNOWN_GAP',
+      belowKey: gap.belowKey,
+      aboveKey: gap.aboveKey,
+    };
   if (error !== undefined)
     missing = { code: error.code, message: error.message, ...error.meta };
   const evidence = describeSync(context, found, [missing], audit);
@@ -210,7 +239,10 @@ function busyElsewhere(list: ListName, state: string): RetryableError {
   });
 }
 
-/** One party by filter: whether the source lists it. It is stored without a place in the list, which only a sync can prove. */
+/**
+ * One party by filter: whether the source lists it. It is stored without a place in the
+ * list, which only a sync can prove.
+ */
 export async function lookUpParty(
   id: string,
   deps: Pick<SyncDeps, 'source' | 'store'>,

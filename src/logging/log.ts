@@ -1,14 +1,17 @@
 /**
- * Logs are JSON objects, one a line, on stderr. Each has a constant message, and its values as fields.
- * Every value passes through `convertToJson` first, which hides secrets, prints bigints and limits the
- * size of errors.
+ * Logs are JSON objects, one a line, on stderr. Each has a constant message, and its
+ * values as fields. Every value passes through `convertToJson` first, which hides
+ * secrets, prints bigints and limits the size of errors.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { pino } from 'pino';
 import { type JsonRules, convertToJson } from '../json/json-value.ts';
 import { HIDDEN, hideKnownSecrets, hideSecrets } from './secret-masking.ts';
 
-/** `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields carry the values. */
+/**
+ * `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields
+ * carry the values.
+ */
 type LogMethod = (
   ...line:
     | [message: string]
@@ -48,9 +51,10 @@ const LOGGED: JsonRules = {
 };
 
 /**
- * Creates a log whose lines are JSON objects with level, time, pid, msg and the given fields.
- * @param destination receives the lines, each with its line end. Default: stderr, written before the call
- *   returns
+ * Creates a log whose lines are JSON objects with level, time, pid, msg and the given
+ * fields.
+ * @param destination receives the lines, each with its line end. Default: stderr, written
+ *   before the call returns
  */
 export function createLog(
   level: LogLevel,
@@ -65,7 +69,8 @@ export function createLog(
         level: (label) => ({ level: label }),
         log: (fields) => convertToJson(fields, LOGGED) as typeof fields,
       },
-      // `describeError` has converted errors already; pino's own serializer would undo that.
+      // `describeError` has converted errors already; pino's own serializer would undo
+      // that.
       serializers: { err: (value: unknown) => value },
       hooks: { streamWrite: hideKnownSecrets },
       mixin: () => {
@@ -89,7 +94,10 @@ export function teeLog(first: Log, second: Log): Log {
   return Object.fromEntries(methods) as Record<Level, LogMethod>;
 }
 
-/** Describes an error by its code, meta and causes. Only the outermost errors keep their stack. */
+/**
+ * Describes an error by its code, meta and causes. Only the outermost errors keep their
+ * stack.
+ */
 function describeError(error: Error, depth: number): Record<string, unknown> {
   return {
     type: error.name,

@@ -1,6 +1,7 @@
 /**
- * The one way to hide secrets in what is stored, shown, logged or sent. The process registers the secrets
- * of its configuration once. Each is then hidden in every form in which another program may echo it.
+ * The one way to hide secrets in what is stored, shown, logged or sent. The process
+ * registers the secrets of its configuration once. Each is then hidden in every form in
+ * which another program may echo it.
  */
 
 /** Replaces a secret. */
@@ -17,7 +18,10 @@ const AUTH_SCHEME = /\b(bearer|basic)\s+[\w.~+/=-]{4,}/gi;
 const known = new Set<string>();
 let pattern: RegExp | undefined;
 
-/** Registers secrets: from now on, `hideSecrets` hides them and their parts in this process. */
+/**
+ * Registers secrets: from now on, `hideSecrets` hides them and their parts in this
+ * process.
+ */
 export function rememberSecrets(secrets: Iterable<string>): void {
   for (const secret of secrets) {
     for (const part of partsOf(secret)) {
@@ -30,7 +34,9 @@ export function rememberSecrets(secrets: Iterable<string>): void {
     form.replaceAll(/[^a-z\d]/gi, writtenAs),
   );
   pattern =
-    alternatives.length === 0 ? undefined : new RegExp(alternatives.join('|'), 'gi');
+    alternatives.length === 0
+      ? undefined
+      : new RegExp(alternatives.join('|'), 'gi');
 }
 
 /** Hides the registered secrets in a text. */
@@ -38,7 +44,10 @@ export function hideKnownSecrets(text: string): string {
   return pattern === undefined ? text : text.replace(pattern, HIDDEN);
 }
 
-/** Hides the registered secrets, and what looks like one: passwords in URLs, authorization values. */
+/**
+ * Hides the registered secrets, and what looks like one: passwords in URLs, authorization
+ * values.
+ */
 export function hideSecrets(text: string): string {
   return hideKnownSecrets(text)
     .replace(URL_USER, `$1${HIDDEN}@`)
@@ -47,8 +56,8 @@ export function hideSecrets(text: string): string {
 }
 
 /**
- * Splits a secret into the parts that are secret by themselves: `Bearer X` and X; for `Basic` also the
- * user and password that X encodes, and the password.
+ * Splits a secret into the parts that are secret by themselves: `Bearer X` and X; for
+ * `Basic` also the user and password that X encodes, and the password.
  */
 function partsOf(secret: string): readonly string[] {
   const [, scheme = '', value = ''] = /^([\w-]+)\s+(.+)$/.exec(secret) ?? [];
@@ -73,14 +82,18 @@ function formsOf(part: string): readonly string[] {
   ];
 }
 
-/** Returns a pattern that matches a character as it is, and as JSON and HTML may write it. */
+/**
+ * Returns a pattern that matches a character as it is, and as JSON and HTML may write it.
+ */
 function writtenAs(character: string): string {
   const code = character.charCodeAt(0);
   const hex = code.toString(16);
   const names = /[&<>"']/.test(character) ? '|amp|lt|gt|quot|apos' : '';
   const html = `&(?:#0*${code}|#x0*${hex}${names});`;
   const plain =
-    character === '/' ? '\\\\?/' : character.replace(/[\\^$.*+?()[\]{}|-]/, '\\$&');
+    character === '/'
+      ? '\\\\?/'
+      : character.replace(/[\\^$.*+?()[\]{}|-]/, '\\$&');
   return `(?:${plain}|${html}|\\\\u${hex.padStart(4, '0')})`;
 }
 

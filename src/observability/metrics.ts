@@ -1,10 +1,17 @@
 /**
- * Prometheus metrics of this process: the work that is done here, and what is read where somebody looks (the queues,
- * the stores, how the last run of each kind ended), so that every process tells the same.
- * Names are stable and documented in docs/metrics.md; labels are of small fixed sets.
+ * Prometheus metrics of this process: the work that is done here, and what is read where
+ * somebody looks (the queues, the stores, how the last run of each kind ended), so that
+ * every process tells the same. Names are stable and documented in docs/metrics.md;
+ * labels are of small fixed sets.
  */
 import { statfs } from 'node:fs/promises';
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import {
+  collectDefaultMetrics,
+  Counter,
+  Gauge,
+  Histogram,
+  Registry,
+} from 'prom-client';
 import type { Log } from '../logging/log.ts';
 import { sharedLoad } from '../concurrency/shared-load.ts';
 import { VERDICTS } from '../errors/verdict.ts';
@@ -17,20 +24,33 @@ import { type ProgressLine, RateMeter } from '../runs/progress.ts';
 import { RUN_KINDS } from '../runs/run-schema.ts';
 import type { RunFacts } from '../runs/store/run-facts.ts';
 import type { EndedRun } from '../runs/store/run-store.ts';
-import type { RequestReport, SourceObserver, WaitReport } from '../source/ports.ts';
+import type {
+  RequestReport,
+  SourceObserver,
+  WaitReport,
+} from '../source/ports.ts';
 
 const PREFIX = 'ledger_mirror_';
 const ASKED = 'Requests to the source';
-const REQUEST_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300];
+const REQUEST_SECONDS = [
+  0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300,
+];
 const JOB_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 28_800];
-const RUN_SECONDS = [1, 5, 15, 60, 300, 900, 3_600, 7_200, 14_400, 28_800, 57_600];
-const STORE_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3];
+const RUN_SECONDS = [
+  1, 5, 15, 60, 300, 900, 3_600, 7_200, 14_400, 28_800, 57_600,
+];
+const STORE_SECONDS = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3,
+];
 /** A task that was not heard of for this long is over. */
 const TASK_KEPT_MS = 60_000;
 const PROBE_TIMEOUT_MS = 3_000;
 /** However many scrape, stores and the mirror are asked this often. */
 const ASKED_MAX_AGE_MS = 5_000;
-/** Gauges under names of counters; the same numbers stand in `nodejs_active_handles` and the like, by type. */
+/**
+ * Gauges under names of counters; the same numbers stand in `nodejs_active_handles` and
+ * the like, by type.
+ */
 const MISNAMED = ['resources', 'handles', 'requests'].map(
   (what) => `nodejs_active_${what}_total`,
 );
@@ -50,7 +70,12 @@ export class MetricsRegistry extends Registry {
   }
 
   gauge(name: string, help: string, ...labelNames: string[]): Gauge {
-    return new Gauge({ name: `${PREFIX}${name}`, help, labelNames, registers: [this] });
+    return new Gauge({
+      name: `${PREFIX}${name}`,
+      help,
+      labelNames,
+      registers: [this],
+    });
   }
 
   histogram(
@@ -68,7 +93,9 @@ export class MetricsRegistry extends Registry {
     });
   }
 
-  /** @param update brings up to date what is only known when it is asked for; never fails */
+  /**
+   * @param update brings up to date what is only known when it is asked for; never fails
+   */
   beforeRead(update: () => void | Promise<unknown>): void {
     this.#updates.push(update);
   }
@@ -81,7 +108,12 @@ export class MetricsRegistry extends Registry {
 
 /** What the source was asked, what jobs and runs came to. */
 export class WorkMetrics extends MetricsRegistry implements SourceObserver {
-  readonly #requests = this.counter('source_requests', ASKED, 'route', 'status');
+  readonly #requests = this.counter(
+    'source_requests',
+    ASKED,
+    'route',
+    'status',
+  );
   readonly #retries = this.counter(
     'source_retries',
     'Requests that were sent again',
@@ -147,19 +179,27 @@ export class WorkMetrics extends MetricsRegistry implements SourceObserver {
     super();
     // A counter that begins with its first event hides that event from a rate.
     for (const route of ['parties', 'checkpoints', 'export']) {
-      for (const counter of [this.#retries, this.#bytes]) counter.inc({ route }, 0);
+      for (const counter of [this.#retries, this.#bytes])
+        counter.inc({ route }, 0);
       for (const reason of ['rate', 'ban', 'retry'])
         for (const counter of [this.#waits, this.#waited])
           counter.inc({ route, reason }, 0);
     }
     for (const queue of QUEUE_NAMES)
-      for (const outcome of ['done', 'failed']) this.#jobs.inc({ queue, outcome }, 0);
+      for (const outcome of ['done', 'failed'])
+        this.#jobs.inc({ queue, outcome }, 0);
     for (const kind of RUN_KINDS)
       for (const verdict of VERDICTS) this.#runs.inc({ kind, verdict }, 0);
     this.#showTasks();
   }
 
-  onRequest({ route, status, bytes, durationMs, attempt }: RequestReport): void {
+  onRequest({
+    route,
+    status,
+    bytes,
+    durationMs,
+    attempt,
+  }: RequestReport): void {
     this.#requests.inc({ route, status: status ?? 'none' });
     this.#bytes.inc({ route }, bytes);
     if (attempt > 1) this.#retries.inc({ route });
@@ -205,7 +245,11 @@ export class WorkMetrics extends MetricsRegistry implements SourceObserver {
       'What it has to do, where that is known',
       ...labels,
     );
-    const perSecond = this.gauge('progress_per_second', 'Its present rate', ...labels);
+    const perSecond = this.gauge(
+      'progress_per_second',
+      'Its present rate',
+      ...labels,
+    );
     this.beforeRead(() => {
       for (const gauge of [finished, expected, perSecond]) gauge.reset();
       for (const [task, { line, rate, atMs }] of this.#tasks) {
@@ -266,16 +310,24 @@ export function addReadMetrics(
 ): MetricsRegistry {
   type Ask = (signal: AbortSignal) => Promise<unknown>;
   const isMeasured = ([what, measure]: readonly [what: string, measure: Ask]) =>
-    isAnswered(measure, (error) => deps.log.debug({ err: error, what }, 'Not measured'));
+    isAnswered(measure, (error) =>
+      deps.log.debug({ err: error, what }, 'Not measured'),
+    );
   const up = registry.gauge('store_up', '1 where the store answered', 'store');
   const help = 'The smallest question to a store';
-  const seconds = registry.histogram('store_seconds', help, STORE_SECONDS, 'store');
+  const seconds = registry.histogram(
+    'store_seconds',
+    help,
+    STORE_SECONDS,
+    'store',
+  );
   const measureStore = async (probe: Probe): Promise<void> => {
     const store = probe.name;
     const startedMs = performance.now();
     const isUp = await isMeasured([store, (signal) => probe.check(signal)]);
     up.set({ store }, Number(isUp));
-    if (isUp) seconds.observe({ store }, (performance.now() - startedMs) / 1_000);
+    if (isUp)
+      seconds.observe({ store }, (performance.now() - startedMs) / 1_000);
   };
   /** By their names in the log. */
   const measures = {
@@ -293,11 +345,23 @@ export function addReadMetrics(
 }
 
 function addQueues(registry: MetricsRegistry, { queues }: ReadMetricsDeps) {
-  const gauge = (name: string, help: string) => registry.gauge(name, help, 'queue');
-  const held = registry.gauge('queue_jobs', 'Jobs that a queue holds', 'queue', 'state');
-  const oldest = gauge('queue_oldest_seconds', 'Age of the oldest job that comes next');
+  const gauge = (name: string, help: string) =>
+    registry.gauge(name, help, 'queue');
+  const held = registry.gauge(
+    'queue_jobs',
+    'Jobs that a queue holds',
+    'queue',
+    'state',
+  );
+  const oldest = gauge(
+    'queue_oldest_seconds',
+    'Age of the oldest job that comes next',
+  );
   const active = gauge('worker_active_jobs', 'Jobs in work in this process');
-  const quiet = gauge('worker_quiet_seconds', 'Since a job or canary was taken here');
+  const quiet = gauge(
+    'worker_quiet_seconds',
+    'Since a job or canary was taken here',
+  );
   const rebuilds = gauge('worker_rebuilds', 'Workers replaced since the start');
   const total = registry.counter(
     'worker_rebuilds',
@@ -315,15 +379,25 @@ function addQueues(registry: MetricsRegistry, { queues }: ReadMetricsDeps) {
   });
   const measure = async (queue: QueueName) => {
     const { jobs, oldestMs } = await queues.depth(queue);
-    for (const [state, count] of Object.entries(jobs)) held.set({ queue, state }, count);
+    for (const [state, count] of Object.entries(jobs))
+      held.set({ queue, state }, count);
     oldest.set({ queue }, oldestMs / 1_000);
   };
-  return Object.fromEntries(QUEUE_NAMES.map((queue) => [queue, () => measure(queue)]));
+  return Object.fromEntries(
+    QUEUE_NAMES.map((queue) => [queue, () => measure(queue)]),
+  );
 }
 
-function addRuns(registry: MetricsRegistry, { readRuns, nextMs }: ReadMetricsDeps) {
-  const gauge = (name: string, help: string) => registry.gauge(name, help, 'kind');
-  const lastSeconds = gauge('run_last_duration_seconds', 'How long the last run took');
+function addRuns(
+  registry: MetricsRegistry,
+  { readRuns, nextMs }: ReadMetricsDeps,
+) {
+  const gauge = (name: string, help: string) =>
+    registry.gauge(name, help, 'kind');
+  const lastSeconds = gauge(
+    'run_last_duration_seconds',
+    'How long the last run took',
+  );
   const lastComplete = gauge(
     'last_success_timestamp_seconds',
     'When a run last ended complete, since 1970',
@@ -342,7 +416,8 @@ function addRuns(registry: MetricsRegistry, { readRuns, nextMs }: ReadMetricsDep
     knownGaps.set(gaps);
     for (const { kind, durationSeconds, completeAtSeconds } of kinds) {
       if (durationSeconds !== null) lastSeconds.set({ kind }, durationSeconds);
-      if (completeAtSeconds !== null) lastComplete.set({ kind }, completeAtSeconds);
+      if (completeAtSeconds !== null)
+        lastComplete.set({ kind }, completeAtSeconds);
     }
   };
 }
@@ -353,7 +428,10 @@ function addProcess(registry: MetricsRegistry, { dataDir }: ReadMetricsDeps) {
   registry
     .gauge('build_info', '1, with the versions as labels', 'version', 'node')
     .set({ version: version(), node: process.versions.node }, 1);
-  const free = registry.gauge('data_dir_free_bytes', 'Free space where DATA_DIR lies');
+  const free = registry.gauge(
+    'data_dir_free_bytes',
+    'Free space where DATA_DIR lies',
+  );
   return async () => {
     // No folder, no number: the process makes it where it needs one.
     free.remove();

@@ -1,4 +1,6 @@
-/** Gauges of the mirror's state and freshness, drawn from the same status as the console. */
+/**
+ * Gauges of the mirror's state and freshness, drawn from the same status as the console.
+ */
 import type { Log } from '../logging/log.ts';
 import { VERDICTS } from '../errors/verdict.ts';
 import type { MirrorStatus } from '../status/status-summary.ts';
@@ -63,7 +65,10 @@ const GAUGES: readonly MirrorGauge[] = [
     help: 'Ledgers listed, wanted by the configuration, and covered',
     labelNames: ['state'],
     read: ({ coverage }) =>
-      COVERAGE_STATES.map((state) => ({ value: coverage[state], labels: { state } })),
+      COVERAGE_STATES.map((state) => ({
+        value: coverage[state],
+        labels: { state },
+      })),
   },
   {
     name: 'stream_verdict',
@@ -82,7 +87,10 @@ const GAUGES: readonly MirrorGauge[] = [
     help: 'Rows mirrored',
     labelNames: ['stream'],
     read: ({ streams }) =>
-      streams.map(({ name, rows }) => ({ value: rows, labels: { stream: name } })),
+      streams.map(({ name, rows }) => ({
+        value: rows,
+        labels: { stream: name },
+      })),
   },
   ...AS_OF_NAMES.map((name) => ({
     name,
@@ -95,7 +103,8 @@ const GAUGES: readonly MirrorGauge[] = [
 /** A stream that is proven up to no instant has no sample, rather than one of 1970. */
 function readAsOf({ streams }: MirrorStatus): readonly Sample[] {
   return streams.flatMap((stream): Sample[] => {
-    const micros = stream.asOfTime === null ? undefined : parseInstant(stream.asOfTime);
+    const micros =
+      stream.asOfTime === null ? undefined : parseInstant(stream.asOfTime);
     if (micros === undefined) return [];
 
     const seconds = Number(micros / 1_000n) / 1_000;

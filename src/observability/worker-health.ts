@@ -1,7 +1,7 @@
 /**
  * A worker's own small server, for the supervisor that restarts it and for Prometheus.
- * Every path answers 200 while the worker takes jobs and 503 otherwise; `/metrics` has the
- * process's metrics.
+ * Every path answers 200 while the worker takes jobs and 503 otherwise; `/metrics` has
+ * the process's metrics.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -49,7 +49,9 @@ export async function startWorkerHealth(
   try {
     await server.listen({ port, host });
   } catch (error) {
-    const message = `Cannot listen on port ${port}: ${errorCode(error)}; set WORKER_HEALTH_PORT to a free one`;
+    const message =
+      `Cannot listen on port ${port}: ${errorCode(error)}; set WORKER_HEALTH_PORT ` +
+      'to a free one';
     throw new PermanentError(message, {
       code: 'WORKER_HEALTH_PORT_UNUSABLE',
       meta: { port },
@@ -62,7 +64,12 @@ export async function startWorkerHealth(
   return { port: address.port, [Symbol.asyncDispose]: () => server.close() };
 }
 
-function openServer({ health, metrics, maySeeMetrics, log }: WorkerHealthOptions) {
+function openServer({
+  health,
+  metrics,
+  maySeeMetrics,
+  log,
+}: WorkerHealthOptions) {
   const server = fastify({
     requestTimeout: REQUEST_TIMEOUT_MS,
     http: {

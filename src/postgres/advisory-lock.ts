@@ -10,9 +10,10 @@ const STEP_MAX_MS = 200;
 const WAIT_MS = 900_000;
 
 /**
- * Takes a lock on the session, and waits while another process holds it. It polls, because a wait in
- * the database would not notice an abort.
- * @param scope 'transaction': the lock ends with the transaction, otherwise with the connection
+ * Takes a lock on the session, and waits while another process holds it. It polls,
+ * because a wait in the database would not notice an abort.
+ * @param scope 'transaction': the lock ends with the transaction, otherwise with the
+ *   connection
  * @throws RetryableError `LOCK_BUSY` if another process holds the lock for 15 minutes
  */
 export async function takeLock(
@@ -29,7 +30,11 @@ export async function takeLock(
           select pg_try_advisory_xact_lock(mirror.lock_key(${name})) as taken`;
   await waitFor(
     async () => {
-      const { taken } = await readRow(session, `take the lock ${name}`, attempt);
+      const { taken } = await readRow(
+        session,
+        `take the lock ${name}`,
+        attempt,
+      );
       return taken ? true : undefined;
     },
     { waitMs: WAIT_MS, stepMaxMs: STEP_MAX_MS, signal },

@@ -1,4 +1,7 @@
-/** Builds typed statements about the tables of the schema `mirror`. It has no connection to run them. */
+/**
+ * Builds typed statements about the tables of the schema `mirror`. It has no connection
+ * to run them.
+ */
 import {
   DummyDriver,
   Kysely,
@@ -8,7 +11,10 @@ import {
 } from 'kysely';
 import type { Schema } from './schema.generated.ts';
 
-/** Kysely's own driver for this purpose answers every statement with no rows, which would hide a mistake. */
+/**
+ * Kysely's own driver for this purpose answers every statement with no rows, which would
+ * hide a mistake.
+ */
 class BuildOnlyDriver extends DummyDriver {
   override acquireConnection(): Promise<never> {
     throw new TypeError(
@@ -18,8 +24,9 @@ class BuildOnlyDriver extends DummyDriver {
 }
 
 /**
- * For plain statements about one table: `builder.selectFrom('mirror.runs').select(…)`. Run them with
- * the functions of run-statement.ts, like statements that are written as SQL.
+ * For plain statements about one table: `builder.selectFrom('mirror.runs').select(…)`.
+ * Run them with the functions of run-statement.ts, like statements that are written as
+ * SQL.
  */
 export const builder: Kysely<Schema> = new Kysely<Schema>({
   dialect: {

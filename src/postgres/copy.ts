@@ -1,7 +1,14 @@
-/** The one way to COPY: out of Postgres at the reader's pace, and into it at the pace of the database. */
+/**
+ * The one way to COPY: out of Postgres at the reader's pace, and into it at the pace of
+ * the database.
+ */
 import { once } from 'node:events';
 import type { Pool } from 'pg';
-import { type CopyStreamQuery, from as copyFrom, to as copyTo } from 'pg-copy-streams';
+import {
+  type CopyStreamQuery,
+  from as copyFrom,
+  to as copyTo,
+} from 'pg-copy-streams';
 import { UnreachableError } from '../errors/errors.ts';
 import { databaseError } from './database-error.ts';
 import { openSession, type Session } from './session.ts';
@@ -19,14 +26,19 @@ export interface Copy {
 }
 
 /**
- * Yields what `copy … to stdout` sends, in chunks that are cut anywhere. If the reader stops early, the
- * session must be released as broken.
+ * Yields what `copy … to stdout` sends, in chunks that are cut anywhere. If the reader
+ * stops early, the session must be released as broken.
  * @throws RetryableError, UnreachableError or PermanentError with a code `DATABASE_…`
  */
-export async function* copyOut(session: Session, copy: Copy): AsyncGenerator<Buffer> {
+export async function* copyOut(
+  session: Session,
+  copy: Copy,
+): AsyncGenerator<Buffer> {
   const { statement, action, signal } = copy;
   try {
-    const chunks = session.client.query(copyTo(statement)) as AsyncIterable<Buffer>;
+    const chunks = session.client.query(
+      copyTo(statement),
+    ) as AsyncIterable<Buffer>;
     for await (const chunk of chunks) {
       yield chunk;
       signal.throwIfAborted();
@@ -38,8 +50,8 @@ export async function* copyOut(session: Session, copy: Copy): AsyncGenerator<Buf
 }
 
 /**
- * Yields the whole lines of what `copy … to stdout` sends in text format, some at a time, on a
- * connection of its own.
+ * Yields the whole lines of what `copy … to stdout` sends in text format, some at a time,
+ * on a connection of its own.
  * @throws as `copyOut`
  */
 export async function* copyLines(
@@ -53,7 +65,9 @@ export async function* copyLines(
   const session = await openSession(pool, copy.action);
   try {
     for await (const chunk of copyOut(session, copy)) {
-      const lines = (partial + decoder.decode(chunk, { stream: true })).split('\n');
+      const lines = (partial + decoder.decode(chunk, { stream: true })).split(
+        '\n',
+      );
       partial = lines.pop() ?? '';
       yield lines;
     }
@@ -105,12 +119,15 @@ export class CopyIn {
     const { action, signal } = this.#copy;
     const tooLong = AbortSignal.timeout(ACCEPT_TIMEOUT_MS);
     try {
-      await once(this.#stream, event, { signal: AbortSignal.any([signal, tooLong]) });
+      await once(this.#stream, event, {
+        signal: AbortSignal.any([signal, tooLong]),
+      });
     } catch (error) {
       signal.throwIfAborted();
       if (!tooLong.aborted) throw databaseError(action, error);
       throw new UnreachableError(
-        `Cannot ${action}: the database took no rows for ${ACCEPT_TIMEOUT_MS / 1000} s; ` +
+        `Cannot ${action}: the database took no rows for ` +
+          `${ACCEPT_TIMEOUT_MS / 1000} s; ` +
           'look for locks and a full disk',
         { code: 'DATABASE_STALLED', cause: error },
       );

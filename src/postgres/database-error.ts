@@ -1,4 +1,7 @@
-/** Classifies what the database or its connection reports, so that callers know whether a retry can help. */
+/**
+ * Classifies what the database or its connection reports, so that callers know whether a
+ * retry can help.
+ */
 import {
   errorCode,
   PermanentError,
@@ -8,14 +11,20 @@ import {
 import { classifyDatabaseCode } from '../errors/faults.ts';
 
 /**
- * Classifies an error of the database as retryable or permanent. Our own errors pass unchanged.
- * A connection that ended without a SQLSTATE counts as unreachable, because pg gives such errors no code.
+ * Classifies an error of the database as retryable or permanent. Our own errors pass
+ * unchanged. A connection that ended without a SQLSTATE counts as unreachable, because pg
+ * gives such errors no code.
  * @param action for the message: "commit a page of parties"
  */
 export function databaseError(action: string, error: unknown): Error {
-  if (error instanceof RetryableError || error instanceof PermanentError) return error;
+  if (error instanceof RetryableError || error instanceof PermanentError)
+    return error;
   const code = errorCode(error);
-  const details = { code: `DATABASE_${code}`, cause: error, meta: { sqlstate: code } };
+  const details = {
+    code: `DATABASE_${code}`,
+    cause: error,
+    meta: { sqlstate: code },
+  };
   const state = error instanceof Error ? error.message : String(error);
   const fault =
     code === 'UNKNOWN' && isConnectionLoss(error)
@@ -31,7 +40,10 @@ export function databaseError(action: string, error: unknown): Error {
   return new RefusedError(`Cannot ${action}: ${state}`, details);
 }
 
-/** pg raises a plain Error without a code for a dead connection; errors of statements are subclasses. */
+/**
+ * pg raises a plain Error without a code for a dead connection; errors of statements are
+ * subclasses.
+ */
 function isConnectionLoss(error: unknown): boolean {
   return (
     error instanceof Error &&

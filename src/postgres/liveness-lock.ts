@@ -1,6 +1,7 @@
 /**
- * Lets other processes see that this one is alive: it holds an advisory lock on a connection of its own.
- * A process that gets no CPU time stays connected; one that was killed does not.
+ * Lets other processes see that this one is alive: it holds an advisory lock on a
+ * connection of its own. A process that gets no CPU time stays connected; one that was
+ * killed does not.
  */
 import { randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -30,7 +31,10 @@ export class LivenessLock implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     // A database that cannot be reached must not keep the process from ending.
-    await Promise.race([this.#running, sleep(RECONNECT_MS, undefined, { ref: false })]);
+    await Promise.race([
+      this.#running,
+      sleep(RECONNECT_MS, undefined, { ref: false }),
+    ]);
   }
 
   async #run(): Promise<void> {
@@ -47,10 +51,13 @@ export class LivenessLock implements AsyncDisposable {
         await execute(session, ACTION, lock);
         await ended;
       } catch {
-        // The work of this process meets the same database, and reports what is wrong with it.
+        // The work of this process meets the same database, and reports what is wrong
+        // with it.
       }
       session?.release(true);
-      await sleep(RECONNECT_MS, undefined, { signal, ref: false }).catch(() => undefined);
+      await sleep(RECONNECT_MS, undefined, { signal, ref: false }).catch(
+        () => undefined,
+      );
     }
   }
 }

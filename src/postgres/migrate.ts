@@ -5,7 +5,12 @@ import type { Migration } from 'kysely/migration';
 import { PermanentError, UnreachableError } from '../errors/errors.ts';
 import { databaseError } from './database-error.ts';
 import { builder } from './builder.ts';
-import { execute, readRow, readRows, type StatementRunner } from './run-statement.ts';
+import {
+  execute,
+  readRow,
+  readRows,
+  type StatementRunner,
+} from './run-statement.ts';
 import { type RowOf, statement } from './statement.ts';
 
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
@@ -45,7 +50,8 @@ async function readSteps(): Promise<ReadonlyMap<string, URL>> {
   return new Map(
     files.toSorted().map((file) => {
       const name = file.slice(0, -3);
-      // Its name contains what it makes, so that a database of an earlier baseline is recognised.
+      // Its name contains what it makes, so that a database of an earlier baseline is
+      // recognised.
       const isBaseline = name === baseline.migrations[0];
       return [
         isBaseline ? `${name}-${baseline.schema}` : name,
@@ -56,19 +62,22 @@ async function readSteps(): Promise<ReadonlyMap<string, URL>> {
 }
 
 /**
- * Runs every migration that the database has not seen. Of several processes that call it at once, one runs
- * them and the others wait.
+ * Runs every migration that the database has not seen. Of several processes that call it
+ * at once, one runs them and the others wait.
  * @returns the names of the migrations that were run
  * @throws UnreachableError `DATABASE_UNREACHABLE`
- * @throws PermanentError `DATABASE_NEWER` if a newer version made the database, `DATABASE_OLDER` if an
- *   earlier baseline made it, `DATABASE_RIGHTS` if this user may not create what is missing, or
- *   `MIGRATION_FAILED`
+ * @throws PermanentError `DATABASE_NEWER` if a newer version made the database,
+ *   `DATABASE_OLDER` if an earlier baseline made it, `DATABASE_RIGHTS` if this user may
+ *   not create what is missing, or `MIGRATION_FAILED`
  */
-export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
+export async function migrate<Schema>(
+  db: Kysely<Schema>,
+): Promise<readonly string[]> {
   const steps = await readSteps();
   const found = await readRow(db, 'open the database', STATE);
   if (!found.hasSchema) await makeSchema(db, found);
-  // A current schema needs no lock. Kysely's lock key is the same in all programs that use it.
+  // A current schema needs no lock. Kysely's lock key is the same in all programs that
+  // use it.
   if (found.hasSteps && (await isCurrent(db, [...steps.keys()]))) return [];
   const importStep = async ([name, { href }]: [string, URL]) =>
     [name, await import(href)] as [string, Migration];
@@ -105,8 +114,8 @@ export async function migrate<Schema>(db: Kysely<Schema>): Promise<readonly stri
 }
 
 /**
- * Creates the schema, in which the migrator keeps its own two tables. Once it exists, no right to create
- * one is needed.
+ * Creates the schema, in which the migrator keeps its own two tables. Once it exists, no
+ * right to create one is needed.
  */
 async function makeSchema(
   db: StatementRunner,
@@ -129,25 +138,32 @@ async function makeSchema(
 
 /**
  * Returns whether every known migration was run.
- * @throws PermanentError `DATABASE_OLDER` or `DATABASE_NEWER` if another version made the schema
+ * @throws PermanentError `DATABASE_OLDER` or `DATABASE_NEWER` if another version made the
+ *   schema
  */
 async function isCurrent(
   db: StatementRunner,
   known: readonly string[],
 ): Promise<boolean> {
-  const names = builder.selectFrom('mirror.migrations').select('name').orderBy('name');
+  const names = builder
+    .selectFrom('mirror.migrations')
+    .select('name')
+    .orderBy('name');
   const applied = await readRows(db, "read the schema's version", names);
   const unknown = applied.find(({ name }) => !known.includes(name));
   if (unknown === undefined) return applied.length === known.length;
   if (unknown.name < (known.at(-1) ?? '')) {
     throw new PermanentError(
-      'Cannot use this database: an earlier version made it, before the first release; point DATABASE_URL to an ' +
-        'empty database and run `ledger-mirror load --all`, which rebuilds it from the objects',
+      'Cannot use this database: an earlier version made it, before the first ' +
+        'release; point DATABASE_URL to an ' +
+        'empty database and run `ledger-mirror load --all`, which rebuilds it ' +
+        'from the objects',
       { code: 'DATABASE_OLDER', meta: { migration: unknown.name } },
     );
   }
   throw new PermanentError(
-    `Cannot use this database: it was migrated to ${unknown.name}, which this version does not know; use the newer ledger-mirror`,
+    `Cannot use this database: it was migrated to ${unknown.name}, which this ` +
+      'version does not know; use the newer ledger-mirror',
     { code: 'DATABASE_NEWER', meta: { migration: unknown.name } },
   );
 }

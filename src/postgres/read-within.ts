@@ -1,4 +1,7 @@
-/** Reads on behalf of somebody who waits for the answer: an error after a limit, not silence. */
+/**
+ * Reads on behalf of somebody who waits for the answer: an error after a limit, not
+ * silence.
+ */
 import { withTimeout } from '../concurrency/timeouts.ts';
 import { UnreachableError } from '../errors/errors.ts';
 import { mapDatabaseError } from './database-error.ts';

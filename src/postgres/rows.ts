@@ -1,4 +1,6 @@
-/** Statements of the read API: each alone, with a limit to how long its answer may take. */
+/**
+ * Statements of the read API: each alone, with a limit to how long its answer may take.
+ */
 import type { Pool } from 'pg';
 import { mapDatabaseError } from './database-error.ts';
 
@@ -7,7 +9,9 @@ const QUERY_TIMEOUT_MS = 10_000;
 /** The statement names the columns. */
 export type PlainRow = Readonly<Record<string, unknown>>;
 
-/** @param name what a connection keeps the statement's plan under, at most 63 characters */
+/**
+ * @param name what a connection keeps the statement's plan under, at most 63 characters
+ */
 export type Rows = <Row extends object = PlainRow>(
   action: string,
   text: string,
@@ -29,8 +33,11 @@ export function openRows(pool: Pool): Rows {
 }
 
 /** The row of a statement that has exactly one, whatever the tables hold. */
-export async function onlyRow<Row>(found: Promise<readonly Row[]>): Promise<Row> {
+export async function onlyRow<Row>(
+  found: Promise<readonly Row[]>,
+): Promise<Row> {
   const [row] = await found;
-  if (row === undefined) throw new TypeError('no row where there is always one');
+  if (row === undefined)
+    throw new TypeError('no row where there is always one');
   return row;
 }

@@ -1,6 +1,7 @@
 /**
- * The one way to run a statement: with the action that it is part of, for messages, and with every
- * error classified. `statement` in statement.ts and `builder` in builder.ts make what is run here.
+ * The one way to run a statement: with the action that it is part of, for messages, and
+ * with every error classified. `statement` in statement.ts and `builder` in builder.ts
+ * make what is run here.
  */
 import type { Compilable, CompiledQuery, QueryResult } from 'kysely';
 import { mapDatabaseError } from './database-error.ts';
@@ -43,7 +44,8 @@ export async function findRow<Row>(
 }
 
 /**
- * Runs a statement that yields exactly one row, whatever the tables hold, such as an aggregate.
+ * Runs a statement that yields exactly one row, whatever the tables hold, such as an
+ * aggregate.
  * @throws as `readRows`, and TypeError if there is no row
  */
 export async function readRow<Row>(

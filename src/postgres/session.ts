@@ -1,6 +1,6 @@
 /**
- * One connection of the pool, for work that must stay on one: a lock that outlives a statement, COPY,
- * and a transaction that contains a COPY.
+ * One connection of the pool, for work that must stay on one: a lock that outlives a
+ * statement, COPY, and a transaction that contains a COPY.
  */
 import { once } from 'node:events';
 import type { CompiledQuery, QueryResult } from 'kysely';
@@ -17,10 +17,13 @@ export class Session implements StatementRunner {
     this.client = client;
   }
 
-  async executeQuery<Row>(query: CompiledQuery<Row>): Promise<QueryResult<Row>> {
-    const { rows, rowCount } = await this.client.query<QueryResultRow>(query.sql, [
-      ...query.parameters,
-    ]);
+  async executeQuery<Row>(
+    query: CompiledQuery<Row>,
+  ): Promise<QueryResult<Row>> {
+    const { rows, rowCount } = await this.client.query<QueryResultRow>(
+      query.sql,
+      [...query.parameters],
+    );
     return { rows: rows as Row[], numAffectedRows: BigInt(rowCount ?? 0) };
   }
 
@@ -31,8 +34,8 @@ export class Session implements StatementRunner {
 
   /**
    * Gives the connection back to the pool.
-   * @param isBroken true if a transaction or a COPY may be under way: the connection is closed, which
-   *   ends both
+   * @param isBroken true if a transaction or a COPY may be under way: the connection is
+   *   closed, which ends both
    */
   release(isBroken: boolean): void {
     this.client.release(isBroken);
@@ -45,10 +48,15 @@ interface PoolRunnerOptions {
 }
 
 /** Runs each statement by itself, on any connection of the pool. */
-export function poolRunner(pool: Pool, options: PoolRunnerOptions = {}): StatementRunner {
+export function poolRunner(
+  pool: Pool,
+  options: PoolRunnerOptions = {},
+): StatementRunner {
   const { timeoutMs } = options;
   return {
-    executeQuery: async <Row>(query: PreparedQuery<Row>): Promise<QueryResult<Row>> => {
+    executeQuery: async <Row>(
+      query: PreparedQuery<Row>,
+    ): Promise<QueryResult<Row>> => {
       const { rows, rowCount } = await pool.query<QueryResultRow>({
         text: query.sql,
         values: [...query.parameters],
@@ -64,6 +72,9 @@ export function poolRunner(pool: Pool, options: PoolRunnerOptions = {}): Stateme
  * Takes a connection from the pool, or opens one.
  * @throws UnreachableError `DATABASE_UNREACHABLE`
  */
-export async function openSession(pool: Pool, action: string): Promise<Session> {
+export async function openSession(
+  pool: Pool,
+  action: string,
+): Promise<Session> {
   return new Session(await mapDatabaseError(action, () => pool.connect()));
 }

@@ -1,8 +1,9 @@
 /**
- * Statements that are written as SQL, with their result columns declared as values. The row type
- * follows from the declaration, and test/postgres/statements.int.test.ts prepares every statement
- * against a migrated database and compares the columns that Postgres reports with the declared ones.
- * docs/sql.md explains when to write one, and how.
+ * Statements that are written as SQL, with their result columns declared as values. The
+ * row type follows from the declaration, and test/postgres/statements.int.test.ts
+ * prepares every statement against a migrated database and compares the columns that
+ * Postgres reports with the declared ones. docs/sql.md explains when to write one, and
+ * how.
  */
 import { type CompiledQuery, type RawBuilder, sql } from 'kysely';
 import { builder } from './builder.ts';
@@ -31,8 +32,9 @@ interface ColumnValues {
 type TypeName = keyof ColumnValues;
 
 /**
- * `?`: the value may be null. `!`: the table's column takes null, and the statement leaves such rows
- * out. Without a mark the value is never null; the test refuses it for a column that takes null.
+ * `?`: the value may be null. `!`: the table's column takes null, and the statement
+ * leaves such rows out. Without a mark the value is never null; the test refuses it for a
+ * column that takes null.
  */
 type ColumnText = TypeName | `${TypeName}?` | `${TypeName}!`;
 
@@ -41,7 +43,9 @@ declare const VALUE: unique symbol;
 export type TypedColumn<Value> = string & { readonly [VALUE]: Value };
 
 /** The result columns of a statement, by name. */
-export type Columns = Readonly<Record<string, ColumnText | TypedColumn<unknown>>>;
+export type Columns = Readonly<
+  Record<string, ColumnText | TypedColumn<unknown>>
+>;
 
 type ValueOf<Column> =
   Column extends TypedColumn<infer Value>
@@ -59,7 +63,9 @@ export type RowOf<Declared extends Columns> = {
   readonly [Name in keyof Declared]: ValueOf<Declared[Name]>;
 };
 
-/** A statement with its parameters, ready to be run by `readRows`, `readRow` or `execute`. */
+/**
+ * A statement with its parameters, ready to be run by `readRows`, `readRow` or `execute`.
+ */
 export interface Statement<Row> {
   readonly columns: Columns;
   compile(): PreparedQuery<Row>;
@@ -67,12 +73,18 @@ export interface Statement<Row> {
 
 /** A compiled statement. */
 export interface PreparedQuery<Row> extends CompiledQuery<Row> {
-  /** The name under which each connection keeps its plan; undefined: it is planned each time. */
+  /**
+   * The name under which each connection keeps its plan; undefined: it is planned each
+   * time.
+   */
   readonly preparedAs?: string | undefined;
 }
 
 interface StatementOptions {
-  /** See `PreparedQuery`; at most 63 characters, and different for each text. `poolRunner` supports it. */
+  /**
+   * See `PreparedQuery`; at most 63 characters, and different for each text. `poolRunner`
+   * supports it.
+   */
   readonly preparedAs?: string;
 }
 

@@ -1,4 +1,7 @@
-/** Transactions, which are repeated as a whole: nothing can be repeated inside an aborted one. */
+/**
+ * Transactions, which are repeated as a whole: nothing can be repeated inside an aborted
+ * one.
+ */
 import type { QueryExecutorProvider, RawBuilder } from 'kysely';
 import pRetry from 'p-retry';
 import { RetryableError, UnreachableError } from '../errors/errors.ts';
@@ -14,26 +17,33 @@ const UNAVAILABLE = { waitMs: 45_000, stepMinMs: 100, stepMaxMs: 2_000 };
 export interface TransactionOptions {
   /** For messages: "commit a page of parties". */
   readonly action: string;
-  /** How often conflicting work is repeated. 0 if `work` also does something outside the database. */
+  /**
+   * How often conflicting work is repeated. 0 if `work` also does something outside the
+   * database.
+   */
   readonly retries?: number;
 }
 
 /**
- * Runs `work` in one transaction, and repeats it as a whole while the error is retryable. `work` must not
- * have effects outside of the transaction, unless `retries` is 0.
- * @throws RetryableError or PermanentError, whose cause is the first error of the last attempt
+ * Runs `work` in one transaction, and repeats it as a whole while the error is retryable.
+ * `work` must not have effects outside of the transaction, unless `retries` is 0.
+ * @throws RetryableError or PermanentError, whose cause is the first error of the last
+ *   attempt
  */
 export function inTransaction<Result>(
   db: Database,
   { action, retries = CONFLICTS.retries }: TransactionOptions,
   work: (tx: Database) => Promise<Result>,
 ): Promise<Result> {
-  return pRetry(() => mapDatabaseError(action, () => db.transaction().execute(work)), {
-    ...CONFLICTS,
-    retries,
-    shouldRetry: ({ error }) =>
-      error instanceof RetryableError && !(error instanceof UnreachableError),
-  });
+  return pRetry(
+    () => mapDatabaseError(action, () => db.transaction().execute(work)),
+    {
+      ...CONFLICTS,
+      retries,
+      shouldRetry: ({ error }) =>
+        error instanceof RetryableError && !(error instanceof UnreachableError),
+    },
+  );
 }
 
 export interface RetryOptions<Result> {
@@ -41,8 +51,8 @@ export interface RetryOptions<Result> {
   readonly action: string;
   readonly signal: AbortSignal;
   /**
-   * Called before each repetition, because the answer to a COMMIT may have been lost. Returns the result
-   * of the work if it was done after all.
+   * Called before each repetition, because the answer to a COMMIT may have been lost.
+   * Returns the result of the work if it was done after all.
    */
   readonly wasDone?: (() => Promise<Result | undefined>) | undefined;
 }
@@ -56,9 +66,12 @@ export function retryWhileUnavailable<Result>(
   work: () => Promise<Result>,
 ): Promise<Result> {
   let first: Error | undefined;
-  const attempt = async (): Promise<{ readonly result: Result } | undefined> => {
+  const attempt = async (): Promise<
+    { readonly result: Result } | undefined
+  > => {
     try {
-      const done = first && (await mapDatabaseError(action, async () => wasDone?.()));
+      const done =
+        first && (await mapDatabaseError(action, async () => wasDone?.()));
       return { result: done ?? (await mapDatabaseError(action, work)) };
     } catch (error) {
       if (!(error instanceof RetryableError)) throw error;
@@ -80,7 +93,10 @@ export function readRows<Row>(
   action: string,
   statement: RawBuilder<Row>,
 ): Promise<readonly Row[]> {
-  return mapDatabaseError(action, async () => (await statement.execute(db)).rows);
+  return mapDatabaseError(
+    action,
+    async () => (await statement.execute(db)).rows,
+  );
 }
 
 /** The row of a statement that has exactly one, whatever the tables hold. */

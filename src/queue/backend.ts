@@ -1,4 +1,7 @@
-/** The interface to the store of the queues, which is Redis or Postgres. Code above it is the same for both. */
+/**
+ * The interface to the store of the queues, which is Redis or Postgres. Code above it is
+ * the same for both.
+ */
 import type { Job, Queue, RepeatOptions, Worker, WorkerOptions } from 'bullmq';
 import { nextScheduledMs } from '../time/scheduled-times.ts';
 
@@ -8,7 +11,10 @@ export type QueueName = (typeof QUEUE_NAMES)[number];
 /** The payload of every job: ids only. The schema of each job says which. */
 export type JobData = Readonly<Record<string, unknown>>;
 
-/** The parts of BullMQ's queue, job and worker that are used, whichever store they are bound to. */
+/**
+ * The parts of BullMQ's queue, job and worker that are used, whichever store they are
+ * bound to.
+ */
 export interface BullQueue extends Pick<
   Queue<JobData, void>,
   | 'addBulk'
@@ -36,7 +42,9 @@ export type BullProcessor = (job: BullJob) => Promise<void>;
 
 export interface QueueBackend extends AsyncDisposable {
   queue(name: string): BullQueue;
-  /** Returns warnings about settings of the store that endanger jobs, as text for people. */
+  /**
+   * Returns warnings about settings of the store that endanger jobs, as text for people.
+   */
   advice(): Promise<readonly string[]>;
   worker(
     name: string,
@@ -46,19 +54,22 @@ export interface QueueBackend extends AsyncDisposable {
 }
 
 /**
- * For BullMQ's own schedulers: the next time of a schedule, as every other part of the mirror
- * computes it. BullMQ calls it with the schedule's options, and ends the schedule without a value.
+ * For BullMQ's own schedulers: the next time of a schedule, as every other part of the
+ * mirror computes it. BullMQ calls it with the schedule's options, and ends the schedule
+ * without a value.
  */
 export function repeatStrategy(
   afterMs: number,
   { pattern, tz = 'UTC' }: RepeatOptions,
 ): number | undefined {
-  return pattern === undefined ? undefined : nextScheduledMs({ pattern, tz }, afterMs);
+  return pattern === undefined
+    ? undefined
+    : nextScheduledMs({ pattern, tz }, afterMs);
 }
 
 /**
- * What each queue keeps. The history is in the runs in Postgres; a queue keeps some finished jobs for its
- * board, and events that nobody reads.
+ * What each queue keeps. The history is in the runs in Postgres; a queue keeps some
+ * finished jobs for its board, and events that nobody reads.
  */
 export const RETENTION = {
   defaultJobOptions: {

@@ -1,13 +1,18 @@
 /**
- * The worker of one queue in this process. It reports whether it takes jobs, and is replaced if it has
- * stopped doing so.
+ * The worker of one queue in this process. It reports whether it takes jobs, and is
+ * replaced if it has stopped doing so.
  *
- * A connection can die so that neither end notices. The worker then waits for jobs for ever, while the
- * store holds some. Canaries reveal that: they are jobs that do nothing, and that somebody must take.
+ * A connection can die so that neither end notices. The worker then waits for jobs for
+ * ever, while the store holds some. Canaries reveal that: they are jobs that do nothing,
+ * and that somebody must take.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
-import { FencedError, PermanentError, RetryableError } from '../errors/errors.ts';
+import {
+  FencedError,
+  PermanentError,
+  RetryableError,
+} from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
 import {
   type BullJob,
@@ -21,16 +26,22 @@ import {
 export const CANARY = 'canary';
 /** How long a worker may take to close; one that is cut off from its store never does. */
 const CLOSE_TIMEOUT_MS = 5_000;
-/** A job whose lock is not renewed for this long goes to another worker. BullMQ renews at half of it. */
+/**
+ * A job whose lock is not renewed for this long goes to another worker. BullMQ renews at
+ * half of it.
+ */
 const LOCK_MS = 10_000;
 const STALLED_CHECK_MS = 4_000;
-/** Practically no limit: attempts are counted in Postgres, since the queue's store may lose its count. */
+/**
+ * Practically no limit: attempts are counted in Postgres, since the queue's store may
+ * lose its count.
+ */
 export const ATTEMPTS_MAX = 1_000_000;
 const BACKOFF_MIN_MS = 1_000;
 const BACKOFF_MAX_MS = 60_000;
 /**
- * With a healthy worker, several rounds of canaries go unclaimed by chance about once in a hundred
- * times. A needless replacement costs one connection.
+ * With a healthy worker, several rounds of canaries go unclaimed by chance about once in
+ * a hundred times. A needless replacement costs one connection.
  */
 const SILENT_MAX_MS = 45_000;
 
@@ -39,7 +50,9 @@ export interface WorkedJob {
   readonly id: string;
   readonly name: string;
   readonly data: JobData;
-  /** When the job was due, or added if it was not scheduled, in milliseconds since 1970. */
+  /**
+   * When the job was due, or added if it was not scheduled, in milliseconds since 1970.
+   */
   readonly dueMs: number;
   /** 1 for the first delivery. */
   readonly attempt: number;
@@ -65,7 +78,10 @@ export interface QueueWorkerOptions {
   readonly onError: (error: Error) => void;
   /** Called after every job that was worked here, for metrics. */
   readonly onJob?: (report: JobReport) => void;
-  /** How long canaries may lie in the queue, without one being taken, before the worker is replaced. */
+  /**
+   * How long canaries may lie in the queue, without one being taken, before the worker is
+   * replaced.
+   */
   readonly silentMaxMs?: number;
 }
 
@@ -85,20 +101,24 @@ export class QueueWorker {
   }
 
   /**
-   * Signs of life: the jobs in work, how long no job was taken or finished here, and how often the worker
-   * was replaced because it took nothing.
+   * Signs of life: the jobs in work, how long no job was taken or finished here, and how
+   * often the worker was replaced because it took nothing.
    */
   get pulse(): Readonly<Record<'activeJobs' | 'quietMs' | 'rebuilds', number>> {
     const quietMs = performance.now() - this.#activeAtMs;
     return { activeJobs: this.#activeJobs, quietMs, rebuilds: this.#rebuilds };
   }
 
-  /** Notes that the store accepted a canary. Replaces the worker if it has ignored them for too long. */
+  /**
+   * Notes that the store accepted a canary. Replaces the worker if it has ignored them
+   * for too long.
+   */
   async onCanary(): Promise<void> {
     const { queue, log, silentMaxMs = SILENT_MAX_MS } = this.#options;
     const nowMs = performance.now();
     this.#canaryWaitsSinceMs ??= nowMs;
-    if (this.#activeJobs > 0 || nowMs - this.#canaryWaitsSinceMs <= silentMaxMs) return;
+    if (this.#activeJobs > 0 || nowMs - this.#canaryWaitsSinceMs <= silentMaxMs)
+      return;
     log.warn(
       { queue, quietMs: Math.round(this.pulse.quietMs) },
       'Worker took no jobs and is replaced',
@@ -110,7 +130,10 @@ export class QueueWorker {
     const closing = silent.close(true).catch((error: unknown) => {
       log.debug({ err: error, queue }, 'Replaced worker did not close well');
     });
-    await Promise.race([closing, sleep(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
+    await Promise.race([
+      closing,
+      sleep(CLOSE_TIMEOUT_MS, undefined, { ref: false }),
+    ]);
   }
 
   /** The store did not answer: idleness then says nothing about the worker. */
@@ -125,7 +148,8 @@ export class QueueWorker {
 
   /** Opens a worker, which takes jobs from then on. */
   #open(): BullWorker {
-    const { backend, name, queue, concurrency, stop, onError, log } = this.#options;
+    const { backend, name, queue, concurrency, stop, onError, log } =
+      this.#options;
     const worker = backend.worker(name, (job) => this.#take(job), {
       concurrency,
       lockDuration: LOCK_MS,
@@ -160,7 +184,8 @@ export class QueueWorker {
       outcome = 'done';
     } catch (error) {
       // A permanent error ends the job. Otherwise the queue would repeat it for ever.
-      const isFinal = error instanceof PermanentError && !(error instanceof FencedError);
+      const isFinal =
+        error instanceof PermanentError && !(error instanceof FencedError);
       throw isFinal ? new UnrecoverableError(error.message) : error;
     } finally {
       this.#activeJobs -= 1;
@@ -180,14 +205,18 @@ function toWorkedJob(job: BullJob): WorkedJob {
     id: job.id ?? '',
     name: job.name,
     data: job.data,
-    // BullMQ's timestamp and delay do not add up to the scheduled time if the job is late. That would make
-    // two runs for one scheduled time, so the time of the schedule itself comes first.
+    // BullMQ's timestamp and delay do not add up to the scheduled time if the job is
+    // late. That would make two runs for one scheduled time, so the time of the schedule
+    // itself comes first.
     dueMs: job.opts.prevMillis ?? job.timestamp + (job.opts.delay ?? 0),
     attempt: job.attemptsMade + 1,
   };
 }
 
-/** Returns the pause that the other side demands; otherwise it grows exponentially, with jitter. */
+/**
+ * Returns the pause that the other side demands; otherwise it grows exponentially, with
+ * jitter.
+ */
 function backoffMs(attempt: number, error: Error | undefined): number {
   if (error instanceof RetryableError && error.retryAfterMs !== undefined)
     return error.retryAfterMs;

@@ -1,4 +1,7 @@
-/** The mirror's queues by name: adding, scheduling and working jobs, with every wait bounded. */
+/**
+ * The mirror's queues by name: adding, scheduling and working jobs, with every wait
+ * bounded.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnreachableError } from '../errors/errors.ts';
 import { withTimeout } from '../concurrency/timeouts.ts';
@@ -31,7 +34,10 @@ const ADD_TIMEOUT_MS = 15_000;
 const PAYLOAD_BYTES_MAX = 16_384;
 /** How long workers may take to close when they no longer wait for their jobs. */
 const FORCED_MS = 1_000;
-/** How many jobs of a state are read. Jobs of one priority come by age, and canaries among the first. */
+/**
+ * How many jobs of a state are read. Jobs of one priority come by age, and canaries among
+ * the first.
+ */
 const LOOKED_AT_MAX = 50;
 /** An outage is logged once in this time, not for every connection and attempt. */
 const WARN_EVERY_MS = 10_000;
@@ -69,14 +75,19 @@ export class Queues {
   readonly #queues = new Map<QueueName, BullQueue>();
   readonly #queueWorkers = new Map<QueueName, QueueWorker>();
   #warnedAtMs = -Infinity;
-  /** Aborts when this process stops working jobs. Handlers then save their state and release the job. */
+  /**
+   * Aborts when this process stops working jobs. Handlers then save their state and
+   * release the job.
+   */
   readonly #stop = new AbortController();
 
   constructor(options: QueuesOptions) {
     this.#options = options;
   }
 
-  /** Returns warnings about settings of the store that endanger jobs, as text for people. */
+  /**
+   * Returns warnings about settings of the store that endanger jobs, as text for people.
+   */
   advice(): Promise<readonly string[]> {
     return bounded("read the settings of the queue's store", () =>
       this.#options.backend.advice(),
@@ -125,7 +136,8 @@ export class Queues {
     );
     const nowMs = Date.now();
     const knownNextMs = known?.next ?? 0;
-    // A clock that was ahead leaves a next time that is too far away: nothing would run until then.
+    // A clock that was ahead leaves a next time that is too far away: nothing would run
+    // until then.
     const isKept =
       known?.pattern === when.pattern &&
       known.tz === when.tz &&
@@ -133,7 +145,10 @@ export class Queues {
       knownNextMs <= nextScheduledMs(when, nowMs);
     if (isKept) return false;
     const make = () =>
-      this.#queue(queue).upsertJobScheduler(id, when, { ...job, opts: RETRIED });
+      this.#queue(queue).upsertJobScheduler(id, when, {
+        ...job,
+        opts: RETRIED,
+      });
     await bounded(`schedule ${id}`, make);
     return true;
   }
@@ -164,8 +179,8 @@ export class Queues {
   }
 
   /**
-   * Sends a canary through every queue that this process works, unless one still waits there. A worker
-   * that ignores them is replaced.
+   * Sends a canary through every queue that this process works, unless one still waits
+   * there. A worker that ignores them is replaced.
    * @throws UnreachableError `QUEUE_UNAVAILABLE`
    */
   async sendCanaries(workerId: string): Promise<void> {
@@ -175,22 +190,28 @@ export class Queues {
       removeOnComplete: true,
       removeOnFail: true,
     };
-    const sending = [...this.#queueWorkers].map(async ([queue, queueWorker]) => {
-      const send = () => this.#queue(queue).addBulk([{ name: CANARY, data: {}, opts }]);
-      try {
-        await bounded(`send a canary through the queue ${queue}`, send);
-      } catch (error) {
-        queueWorker.onStoreAway();
-        throw error;
-      }
-      if (!this.#stop.signal.aborted) await queueWorker.onCanary();
-    });
+    const sending = [...this.#queueWorkers].map(
+      async ([queue, queueWorker]) => {
+        const send = () =>
+          this.#queue(queue).addBulk([{ name: CANARY, data: {}, opts }]);
+        try {
+          await bounded(`send a canary through the queue ${queue}`, send);
+        } catch (error) {
+          queueWorker.onStoreAway();
+          throw error;
+        }
+        if (!this.#stop.signal.aborted) await queueWorker.onCanary();
+      },
+    );
     await Promise.all(sending);
   }
 
   /** Returns the signs of life of this process's worker on each queue. */
   pulses(): readonly (QueueWorker['pulse'] & { readonly queue: QueueName })[] {
-    return [...this.#queueWorkers].map(([queue, { pulse }]) => ({ queue, ...pulse }));
+    return [...this.#queueWorkers].map(([queue, { pulse }]) => ({
+      queue,
+      ...pulse,
+    }));
   }
 
   /** Takes jobs of one queue until the queues are closed. */
@@ -209,15 +230,21 @@ export class Queues {
       stop,
       onError,
     };
-    this.#queueWorkers.set(queue, new QueueWorker({ ...this.#options, ...own }));
+    this.#queueWorkers.set(
+      queue,
+      new QueueWorker({ ...this.#options, ...own }),
+    );
   }
 
   /**
-   * Stops taking jobs and gives handlers `graceMs` to save their state. Jobs that are not released by
-   * then are found stalled by the next worker. Jobs can still be added. A second call does nothing.
+   * Stops taking jobs and gives handlers `graceMs` to save their state. Jobs that are not
+   * released by then are found stalled by the next worker. Jobs can still be added. A
+   * second call does nothing.
    */
   async stopWorking(graceMs: number): Promise<void> {
-    this.#stop.abort(new DOMException('this process is stopping', 'AbortError'));
+    this.#stop.abort(
+      new DOMException('this process is stopping', 'AbortError'),
+    );
     const queueWorkers = [...this.#queueWorkers.values()];
     this.#queueWorkers.clear();
     const close = async (limitMs: number, force: boolean): Promise<boolean> => {
@@ -248,7 +275,10 @@ export class Queues {
     await this.#options.backend[Symbol.asyncDispose]();
   }
 
-  /** Ignores errors while this process stops: sockets close after their pools, and report the end. */
+  /**
+   * Ignores errors while this process stops: sockets close after their pools, and report
+   * the end.
+   */
   #reportError(error: Error, queue: QueueName): void {
     if (this.#stop.signal.aborted) return;
     const { log } = this.#options;
@@ -296,7 +326,10 @@ function isWork({ name }: BullJob): boolean {
 }
 
 /** Limits a wait for the store: BullMQ itself waits without a limit. */
-function bounded<Result>(action: string, work: () => Promise<Result>): Promise<Result> {
+function bounded<Result>(
+  action: string,
+  work: () => Promise<Result>,
+): Promise<Result> {
   const late = `Cannot ${action}: the queue's store did not answer within ${ADD_TIMEOUT_MS} ms`;
   return withTimeout(
     ADD_TIMEOUT_MS,

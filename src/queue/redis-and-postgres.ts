@@ -15,9 +15,14 @@ import { type JobData, type QueueBackend, RETENTION } from './backend.ts';
 const CONNECT_TIMEOUT_MS = 10_000;
 const KEEP_ALIVE_MS = 10_000;
 const RECONNECT_MAX_MS = 2_000;
-/** A connection without an answer for this long is dead. A worker waits for a job for 10 s. */
+/**
+ * A connection without an answer for this long is dead. A worker waits for a job for 10
+ * s.
+ */
 const SILENCE_MAX_MS = 20_000;
-/** Connections to Postgres of one queue or worker, in addition to the one that listens. */
+/**
+ * Connections to Postgres of one queue or worker, in addition to the one that listens.
+ */
 const POOL_MAX = 2;
 /** BullMQ's transactions never pause. An idle one belongs to a process that hangs. */
 const SETTINGS = '-c idle_in_transaction_session_timeout=60000';
@@ -37,7 +42,9 @@ interface RedisOptions extends BackendOptions {
 }
 
 /** @throws UnreachableError `REDIS_UNREACHABLE` where no connection comes about */
-export async function openRedisBackend(options: RedisOptions): Promise<QueueBackend> {
+export async function openRedisBackend(
+  options: RedisOptions,
+): Promise<QueueBackend> {
   const { url, prefix, onError, telemetry } = options;
   const connection = new Redis(url, {
     lazyConnect: true,
@@ -46,13 +53,14 @@ export async function openRedisBackend(options: RedisOptions): Promise<QueueBack
     socketTimeout: SILENCE_MAX_MS,
     // BullMQ's commands wait while Redis is unreachable; callers limit their own waits.
     maxRetriesPerRequest: null,
-    // The old connection stays with the former master; a new one leads to the present one. 2: the
-    // command, which was refused as a whole, is sent again.
+    // The old connection stays with the former master; a new one leads to the present
+    // one. 2: the command, which was refused as a whole, is sent again.
     reconnectOnError: ({ message }) =>
       /^(?:READONLY|MASTERDOWN)\b/.test(message) ? 2 : false,
     retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
   });
-  // The reason arrives as an event. The failed call only reports that the connection is closed.
+  // The reason arrives as an event. The failed call only reports that the connection is
+  // closed.
   let reason: Error | undefined;
   connection.on('error', (error) => {
     reason = error;
@@ -73,24 +81,31 @@ export async function openRedisBackend(options: RedisOptions): Promise<QueueBack
   }
   const shared = { connection, prefix, ...(telemetry && { telemetry }) };
   return {
-    queue: (name) => new Queue<JobData, void>(name, { ...shared, ...RETENTION }),
+    queue: (name) =>
+      new Queue<JobData, void>(name, { ...shared, ...RETENTION }),
     worker: (name, processor, workerOptions) =>
-      new Worker<JobData, void>(name, processor, { ...workerOptions, ...shared }),
+      new Worker<JobData, void>(name, processor, {
+        ...workerOptions,
+        ...shared,
+      }),
     advice: async () => redisAdvice(await connection.info()),
     [Symbol.asyncDispose]: async () => connection.disconnect(),
   };
 }
 
 /**
- * Returns warnings about a Redis that evicts keys, or forgets them at a restart. BullMQ itself warns about
- * an old version.
+ * Returns warnings about a Redis that evicts keys, or forgets them at a restart. BullMQ
+ * itself warns about an old version.
  * @param info the text of INFO, which Valkey and Dragonfly answer as Redis does
  */
 export function redisAdvice(info: string): readonly string[] {
   const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';
-  const evicting = `maxmemory-policy is ${policy}: keys of jobs may be evicted; set it to noeviction`;
+  const evicting =
+    `maxmemory-policy is ${policy}: keys of jobs may be evicted; set it to ` +
+    'noeviction';
   const forgetting =
-    'appendonly is off: a restart forgets queued jobs until they are taken up again; set appendonly yes';
+    'appendonly is off: a restart forgets queued jobs until they are taken up ' +
+    'again; set appendonly yes';
   return [
     ...(policy === 'noeviction' ? [] : [evicting]),
     ...(/^aof_enabled:0/m.test(info) ? [forgetting] : []),
@@ -118,7 +133,8 @@ export async function openPostgresBackend({
   const shared = { connection, ...(telemetry && { telemetry }) };
   const postgres = withBackend(createPostgresBackend);
   return {
-    queue: (name) => new postgres.Queue<JobData, void>(name, { ...shared, ...RETENTION }),
+    queue: (name) =>
+      new postgres.Queue<JobData, void>(name, { ...shared, ...RETENTION }),
     worker: (name, processor, workerOptions) =>
       new postgres.Worker<JobData, void>(name, processor, {
         ...workerOptions,
@@ -139,8 +155,13 @@ async function migrateQueues(url: string): Promise<void> {
   try {
     await client.connect();
   } catch (error) {
-    const message = `Cannot reach the database for the queues: ${errorCode(error)}; check DATABASE_URL`;
-    throw new UnreachableError(message, { code: 'DATABASE_UNREACHABLE', cause: error });
+    const message =
+      `Cannot reach the database for the queues: ${errorCode(error)}; check ` +
+      'DATABASE_URL';
+    throw new UnreachableError(message, {
+      code: 'DATABASE_UNREACHABLE',
+      cause: error,
+    });
   }
   try {
     await runMigrations(client, SCHEMA);

@@ -1,4 +1,7 @@
-/** One party's ledger, ordered by somebody: exported ahead of nightly work, and loaded when it is published. */
+/**
+ * One party's ledger, ordered by somebody: exported ahead of nightly work, and loaded
+ * when it is published.
+ */
 import { z } from 'zod';
 import { id, instant } from '../ledger/json-fields.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
@@ -26,8 +29,12 @@ export async function exportOnDemand(
 ): Promise<VerdictWithEvidence> {
   const { load, ...range } = params.parse(run.params);
   await deps.stages.catchUpWithStore(signal, run.subject);
-  // A range with an end may end behind an older clock; one without holds all that was there when it was ordered.
-  const sinceMs = Math.min(CLOCK_AGE_MAX_MS, Date.now() - Date.parse(run.queuedAt));
+  // A range with an end may end behind an older clock; one without holds all that was
+  // there when it was ordered.
+  const sinceMs = Math.min(
+    CLOCK_AGE_MAX_MS,
+    Date.now() - Date.parse(run.queuedAt),
+  );
   const clock = await fixClock(run, deps, {
     signal,
     maxAgeMs: range.to === undefined ? sinceMs : 0,
@@ -37,10 +44,19 @@ export async function exportOnDemand(
     { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },
   );
   if (!load || result.evidence['segments'] === 0) return result;
-  // One load takes what many orders have published; one that is running may have passed this party already.
-  const [waiting] = await deps.runs.list({ kind: 'load', states: ['queued'], limit: 1 });
+  // One load takes what many orders have published; one that is running may have passed
+  // this party already.
+  const [waiting] = await deps.runs.list({
+    kind: 'load',
+    states: ['queued'],
+    limit: 1,
+  });
   const loading =
-    waiting ?? (await deps.runs.create({ kind: 'load', subject: 'warehouse and lake' }));
+    waiting ??
+    (await deps.runs.create({ kind: 'load', subject: 'warehouse and lake' }));
   await enqueueRun(loading, deps);
-  return { ...result, evidence: { ...result.evidence, loadRunId: loading.runId } };
+  return {
+    ...result,
+    evidence: { ...result.evidence, loadRunId: loading.runId },
+  };
 }

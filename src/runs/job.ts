@@ -31,7 +31,9 @@ export interface VerifyRequest {
   /** `nightly`: what is new, and a share of the rest. */
   readonly scope: 'nightly' | 'whole';
   /** A report of a nightly run to compare with: its text, and where it was found. */
-  readonly against?: { readonly text: string; readonly where: string } | undefined;
+  readonly against?:
+    | { readonly text: string; readonly where: string }
+    | undefined;
 }
 
 interface SyncOrder extends Omit<SyncRequest, 'isAudit' | 'pageSize'> {
@@ -44,7 +46,9 @@ export interface ClockQuestion {
   readonly maxAgeMs?: number;
 }
 
-/** Ledgers that are exported one after another; what brought no rows is written together. */
+/**
+ * Ledgers that are exported one after another; what brought no rows is written together.
+ */
 export interface LeasedLedgers extends AsyncDisposable {
   export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /**
@@ -57,8 +61,9 @@ export interface LeasedLedgers extends AsyncDisposable {
 }
 
 /**
- * What is said of a run before it is recorded as ended; it may change how that ends. What cannot be said keeps no run
- * from ending, save that it is tried again with work that went well.
+ * What is said of a run before it is recorded as ended; it may change how that ends. What
+ * cannot be said keeps no run from ending, save that it is tried again with work that
+ * went well.
  */
 export type BeforeFinish = (
   run: Run,
@@ -72,41 +77,59 @@ export interface Stages {
   /** The listed parties that a whole or cut id may mean, the one that has it first. */
   listedParties(given: string): Promise<readonly string[]>;
   /** One party by filter: the evidence says whether the source lists it. */
-  lookUpParty(partyId: string, signal: AbortSignal): Promise<VerdictWithEvidence>;
+  lookUpParty(
+    partyId: string,
+    signal: AbortSignal,
+  ): Promise<VerdictWithEvidence>;
   clock(question: ClockQuestion): Promise<SourceClock>;
   export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /** Leases those of the parties that nobody works on. */
   leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;
-  /** The mirrored CSV of a ledger: one header, then the source's lines of every current segment in the range. */
+  /**
+   * The mirrored CSV of a ledger: one header, then the source's lines of every current
+   * segment in the range.
+   */
   readLedger(question: LedgerQuery, signal: AbortSignal): AsyncIterable<Buffer>;
-  /** Brings every published segment that is not loaded yet into the warehouse, then the lake up to date. */
+  /**
+   * Brings every published segment that is not loaded yet into the warehouse, then the
+   * lake up to date.
+   */
   load(
     request: { runId: string; rebuild: boolean },
     call: StageCall,
   ): Promise<VerdictWithEvidence>;
   verify(request: VerifyRequest, call: StageCall): Promise<VerdictWithEvidence>;
-  /** Publishes the report of a nightly run that is about to end so. @returns how it ends, by what was published */
+  /**
+   * Publishes the report of a nightly run that is about to end so. @returns how it ends,
+   * by what was published
+   */
   readonly publishReport: BeforeFinish;
   /**
-   * Takes over what was published and the database has forgotten. To be done before the source is asked for entries.
+   * Takes over what was published and the database has forgotten. To be done before the
+   * source is asked for entries.
    * @param partyId whose ledger is to be asked for; absent: all
    */
   catchUpWithStore(signal: AbortSignal, partyId?: string): Promise<void>;
   /**
-   * Tries the object store out: what it honours, in a line, and whether a second writer of a key is told so by the
-   * store itself. @throws what it refuses, or UnreachableError
+   * Tries the object store out: what it honours, in a line, and whether a second writer
+   * of a key is told so by the store itself. @throws what it refuses, or UnreachableError
    */
   tryStore(
     signal: AbortSignal,
   ): Promise<{ readonly isWrittenOnce: boolean; readonly detail: string }>;
-  /** Merges closed segments of months that are over, as many as a night may; as evidence. */
+  /**
+   * Merges closed segments of months that are over, as many as a night may; as evidence.
+   */
   mergeSegments(
     runId: string,
     signal: AbortSignal,
   ): Promise<Readonly<Record<string, unknown>>>;
   /** Clears what dead processes left in the spool and in the store. */
   tidy(signal: AbortSignal): Promise<void>;
-  /** Asks the source a small question and says how long it took, and how long such take as a rule. */
+  /**
+   * Asks the source a small question and says how long it took, and how long such take as
+   * a rule.
+   */
   sourceLatency(signal: AbortSignal): Promise<ListLatency>;
 }
 
@@ -125,9 +148,14 @@ export interface JobDeps extends Pick<
   readonly runs: RunStore;
   readonly nightly: NightlyStore;
   readonly queue: Pick<Queues, 'add' | 'holds' | 'open'>;
-  /** What this process asks; undefined where no SOURCE_URL is set. Jobs of another source are refused. */
+  /**
+   * What this process asks; undefined where no SOURCE_URL is set. Jobs of another source
+   * are refused.
+   */
   readonly source: { readonly id: string; readonly url: string } | undefined;
-  /** Which ledgers are covered: by this, and nothing else, the mirror is called complete. */
+  /**
+   * Which ledgers are covered: by this, and nothing else, the mirror is called complete.
+   */
   readonly completeness: () => Promise<Completeness>;
   readonly progress: Pick<ProgressHints, 'report' | 'settle' | 'read'>;
   /** What is asked of the source, and for which run. */
@@ -158,7 +186,10 @@ export interface JobDefinition<Payload extends JobData = JobData> {
   ) => Promise<void>;
 }
 
-/** Parties of which nothing is expected share a job, and are leased together: the queue would cost more than their requests. */
+/**
+ * Parties of which nothing is expected share a job, and are leased together: the queue
+ * would cost more than their requests.
+ */
 export const BATCH_MAX = 50;
 
 export const PRIORITY = { onDemand: 1, nightly: 10 } as const;
@@ -170,4 +201,6 @@ export const JOBS = {
   load: { name: 'load-segments', queue: 'load' },
   nightly: { name: 'nightly', queue: 'nightly' },
   verify: { name: 'verify', queue: 'load' },
-} as const satisfies Readonly<Record<string, { name: string; queue: QueueName }>>;
+} as const satisfies Readonly<
+  Record<string, { name: string; queue: QueueName }>
+>;

@@ -1,11 +1,11 @@
 /**
- * Notices to NOTIFY_URL: a run began, ended, or ended well after one of its kind that did not.
- * NOTIFY_ON chooses among them by the kind of the run or by what happened.
+ * Notices to NOTIFY_URL: a run began, ended, or ended well after one of its kind that did
+ * not. NOTIFY_ON chooses among them by the kind of the run or by what happened.
  *
- * Each notice is delivered, or given up, by itself: a receiver that refuses one still gets the
- * next. Delivery is at least once. A notice that the receiver can never accept is given up at once,
- * any other a day after its run ended. The body is JSON, signed as Standard Webhooks if
- * NOTIFY_SECRET is set, or one line in the form that Slack takes.
+ * Each notice is delivered, or given up, by itself: a receiver that refuses one still
+ * gets the next. Delivery is at least once. A notice that the receiver can never accept
+ * is given up at once, any other a day after its run ended. The body is JSON, signed as
+ * Standard Webhooks if NOTIFY_SECRET is set, or one line in the form that Slack takes.
  */
 import { createHmac } from 'node:crypto';
 import pRetry from 'p-retry';
@@ -18,15 +18,18 @@ import type { Run, RunStore } from './store/run-store.ts';
 import { readUntoldRuns, type UntoldRun } from './store/run-facts.ts';
 
 const RUNS_PER_CALL_MAX = 50;
-/** So many failures in a row mean that the receiver is away: the rest waits for the next call. */
+/**
+ * So many failures in a row mean that the receiver is away: the rest waits for the next
+ * call.
+ */
 const FAILURES_IN_A_ROW_MAX = 5;
 const POST_TIMEOUT_MS = 10_000;
 const RETRIES = 2;
 const SECRET_PREFIX = /^whsec_/;
 
 /**
- * Statuses that say of this very request that it will never be accepted. Others, such as 401 or
- * 404, are mended by whoever looks after the receiver or NOTIFY_URL.
+ * Statuses that say of this very request that it will never be accepted. Others, such as
+ * 401 or 404, are mended by whoever looks after the receiver or NOTIFY_URL.
  */
 const NEVER_ACCEPTED: ReadonlySet<number> = new Set([
   400, 406, 411, 413, 414, 415, 422, 431,
@@ -65,8 +68,16 @@ interface NoticeDeps {
   readonly notices?: Notices | undefined;
 }
 
-/** Sends what has not been sent yet. What cannot be sent now is tried again by a later call. */
-export async function sendNotices({ db, runs, log, notices }: NoticeDeps): Promise<void> {
+/**
+ * Sends what has not been sent yet. What cannot be sent now is tried again by a later
+ * call.
+ */
+export async function sendNotices({
+  db,
+  runs,
+  log,
+  notices,
+}: NoticeDeps): Promise<void> {
   if (notices === undefined) return;
 
   let failures = 0;
@@ -80,7 +91,9 @@ export async function sendNotices({ db, runs, log, notices }: NoticeDeps): Promi
       if (isSettled) await runs.keep(run.runId, { told: marks });
       if (isWanted) failures = isSettled ? 0 : failures + 1;
       if (!isSettled)
-        await runs.keep(run.runId, { notifiedLastAt: new Date().toISOString() });
+        await runs.keep(run.runId, {
+          notifiedLastAt: new Date().toISOString(),
+        });
     }
     if (failures >= FAILURES_IN_A_ROW_MAX) return;
   }
@@ -122,7 +135,9 @@ function isWantedNotice(
   { kind }: Run,
   wanted: readonly string[],
 ): boolean {
-  return wanted.some((word) => word === 'all' || word === kind || `run.${word}` === type);
+  return wanted.some(
+    (word) => word === 'all' || word === kind || `run.${word}` === type,
+  );
 }
 
 /** @returns whether the notice is settled: delivered, or given up for good */
@@ -140,16 +155,25 @@ async function deliver(
   } catch (error) {
     const reason = errorLine(error);
     if (error instanceof PermanentError) {
-      log.warn({ runId, type, reason }, 'A notice was refused for good and is given up');
+      log.warn(
+        { runId, type, reason },
+        'A notice was refused for good and is given up',
+      );
       return true;
     }
 
-    log.warn({ runId, type, reason }, 'A notice could not be posted to NOTIFY_URL');
+    log.warn(
+      { runId, type, reason },
+      'A notice could not be posted to NOTIFY_URL',
+    );
     return false;
   }
 }
 
-function classifyEnd({ state, verdict }: Run, { verdictBefore }: UntoldRun): NoticeType {
+function classifyEnd(
+  { state, verdict }: Run,
+  { verdictBefore }: UntoldRun,
+): NoticeType {
   if (state === 'cancelled') return 'run.cancelled';
   if (verdict !== 'complete') return 'run.failed';
   return verdictBefore === null || verdictBefore === 'complete'
@@ -167,8 +191,8 @@ export interface PostOptions {
 }
 
 /**
- * @returns a function that throws RetryableError `NOTIFY_FAILED` if the receiver does not accept a
- * notice now, and PermanentError `NOTIFY_REFUSED` if it never will
+ * @returns a function that throws RetryableError `NOTIFY_FAILED` if the receiver does not
+ *   accept a notice now, and PermanentError `NOTIFY_REFUSED` if it never will
  */
 export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   const target = new URL(url);
@@ -178,7 +202,10 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
   const basic = Buffer.from(pair).toString('base64');
   const authorization = pair !== ':' && { authorization: `Basic ${basic}` };
-  const post = async (headers: Record<string, string>, body: string): Promise<void> => {
+  const post = async (
+    headers: Record<string, string>,
+    body: string,
+  ): Promise<void> => {
     const signal = AbortSignal.timeout(POST_TIMEOUT_MS);
     const response = await fetch(target, {
       method: 'POST',
@@ -191,7 +218,9 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     if (response.ok) return;
 
     const meta = { host: target.host, status: response.status };
-    const message = `Cannot post the notice to ${meta.host}: status ${meta.status}; check NOTIFY_URL`;
+    const message =
+      `Cannot post the notice to ${meta.host}: status ${meta.status}; check ` +
+      'NOTIFY_URL';
     if (NEVER_ACCEPTED.has(response.status))
       throw new PermanentError(message, { code: 'NOTIFY_REFUSED', meta });
     throw new RetryableError(message, { code: 'NOTIFY_FAILED', meta });
@@ -199,7 +228,9 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   return async ({ id, type, run }) => {
     const message = withoutSecrets({ type, ...run });
     const body = JSON.stringify(
-      options.format === 'slack' ? { text: formatLine(type, message) } : message,
+      options.format === 'slack'
+        ? { text: formatLine(type, message) }
+        : message,
     );
     const send = () =>
       post({ ...makeHeaders(id, body, options), ...authorization }, body);
@@ -236,9 +267,18 @@ function makeHeaders(
   return { ...headers, 'webhook-signature': `v1,${signature}` };
 }
 
-function formatLine(type: NoticeType, run: Readonly<Record<string, unknown>>): string {
-  const [kind, subject, verdict, runId] = ['kind', 'subject', 'verdict', 'runId'].map(
-    (name) => String(run[name]),
+function formatLine(
+  type: NoticeType,
+  run: Readonly<Record<string, unknown>>,
+): string {
+  const [kind, subject, verdict, runId] = [
+    'kind',
+    'subject',
+    'verdict',
+    'runId',
+  ].map((name) => String(run[name]));
+  return (
+    `ledger-mirror: ${kind} run (${subject}) ${WORDS[type] ?? `ended ${verdict}`}; ` +
+    `run ${runId}`
   );
-  return `ledger-mirror: ${kind} run (${subject}) ${WORDS[type] ?? `ended ${verdict}`}; run ${runId}`;
 }

@@ -1,6 +1,7 @@
 /**
- * Live progress: what stages report, as lines that every view shows the same way, their present rate, and the hint
- * beside the resume state that others read, written a few times a second and never waited for.
+ * Live progress: what stages report, as lines that every view shows the same way, their
+ * present rate, and the hint beside the resume state that others read, written a few
+ * times a second and never waited for.
  */
 import type { ExportProgress } from '../exports/request.ts';
 import type { LakeProgress } from '../lake/build/build.ts';
@@ -57,8 +58,14 @@ export function exportLine({
   return { label: 'exporting', done: String(bytes), unit: 'bytes', note };
 }
 
-export function loadLine(parties: number, segments: number, rows: bigint): ProgressLine {
-  const note = `${quantity(segments, 'segment')} of ${parties} ${parties === 1 ? 'party' : 'parties'}`;
+export function loadLine(
+  parties: number,
+  segments: number,
+  rows: bigint,
+): ProgressLine {
+  const note =
+    `${quantity(segments, 'segment')} of ${parties} ` +
+    (parties === 1 ? 'party' : 'parties');
   return { label: 'load', done: String(rows), unit: 'rows', note };
 }
 
@@ -82,7 +89,10 @@ interface Sample {
   readonly atMs: number;
 }
 
-/** The present rate of a growing count: over the last seconds, so that it follows what happens now. */
+/**
+ * The present rate of a growing count: over the last seconds, so that it follows what
+ * happens now.
+ */
 export class RateMeter {
   /** Oldest first; bounded by the window and the sampling interval. */
   #samples: Sample[] = [];
@@ -107,9 +117,15 @@ export class RateMeter {
   get perSecond(): number {
     const first = this.#samples[0];
     const latest = this.#latest;
-    if (first === undefined || latest === undefined || latest.atMs <= first.atMs)
+    if (
+      first === undefined ||
+      latest === undefined ||
+      latest.atMs <= first.atMs
+    )
       return 0;
-    return (Number(latest.count - first.count) * 1000) / (latest.atMs - first.atMs);
+    return (
+      (Number(latest.count - first.count) * 1000) / (latest.atMs - first.atMs)
+    );
   }
 }
 
@@ -134,17 +150,22 @@ export class ProgressHints implements Disposable {
     if (this.#isClosed) return;
     const writeAll = () =>
       [...this.#unwritten.keys()].forEach((key) => void this.settle(key));
-    if (this.#unwritten.size === 0) setTimeout(writeAll, WRITE_EVERY_MS).unref();
+    if (this.#unwritten.size === 0)
+      setTimeout(writeAll, WRITE_EVERY_MS).unref();
     this.#unwritten.set(runId, lines);
   }
 
-  /** Before a run's verdict is told: whoever reads it finds the last report. Never fails. */
+  /**
+   * Before a run's verdict is told: whoever reads it finds the last report. Never fails.
+   */
   async settle(runId: string): Promise<void> {
     const lines = this.#unwritten.get(runId);
     this.#unwritten.delete(runId);
     // A hint that is lost costs nothing; the store's adapter has said that it is away.
     if (lines !== undefined)
-      await this.#hints.set(progressKey(runId), lines, KEPT_MS).catch(() => undefined);
+      await this.#hints
+        .set(progressKey(runId), lines, KEPT_MS)
+        .catch(() => undefined);
   }
 
   /** Later reports are dropped: the store they would go to is about to be closed. */
@@ -154,7 +175,9 @@ export class ProgressHints implements Disposable {
   }
 
   async read(runId: string): Promise<Lines> {
-    const stored = await this.#hints.get(progressKey(runId)).catch(() => undefined);
+    const stored = await this.#hints
+      .get(progressKey(runId))
+      .catch(() => undefined);
     return areLines(stored) ? stored : [];
   }
 }
@@ -162,7 +185,9 @@ export class ProgressHints implements Disposable {
 /** Another version may have written what lies in the resume state. */
 function areLines(stored: unknown): stored is Lines {
   const isLine = (line: Partial<ProgressLine> | null): boolean =>
-    [line?.label, line?.done, line?.unit].every((part) => typeof part === 'string');
+    [line?.label, line?.done, line?.unit].every(
+      (part) => typeof part === 'string',
+    );
   return Array.isArray(stored) && stored.every(isLine);
 }
 

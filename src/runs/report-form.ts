@@ -1,6 +1,7 @@
 /**
- * The report of a nightly run: what the mirror held when it ended, as sums that can be compared later. It lies in the
- * object store, so that the store alone says what it holds; it is published whole, once, and never overwritten.
+ * The report of a nightly run: what the mirror held when it ended, as sums that can be
+ * compared later. It lies in the object store, so that the store alone says what it
+ * holds; it is published whole, once, and never overwritten.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -34,7 +35,10 @@ const schema = z.object({
   covers: z.record(z.string(), z.unknown()),
   lists: z.object({ parties: sum, checkpoints: sum }),
   ledgers: sum.extend({ segments: z.string() }),
-  /** Of each ledger whose segments changed since the report before: all of its closed segments. */
+  /**
+   * Of each ledger whose segments changed since the report before: all of its closed
+   * segments.
+   */
   changed: z.array(holding),
   openDoubts: z.array(z.record(z.string(), z.unknown())),
   knownGaps: z.array(z.record(z.string(), z.unknown())),
@@ -46,12 +50,16 @@ const schema = z.object({
 export type NightlyReport = z.output<typeof schema>;
 export type Holding = z.output<typeof holding>;
 export type RowSum = z.output<typeof sum>;
-export type ReportSource = Readonly<{ objects: ObjectStore; signal: AbortSignal }>;
+export type ReportSource = Readonly<{
+  objects: ObjectStore;
+  signal: AbortSignal;
+}>;
 
 /**
  * `runs/20230510T020000Z.<run id>.json`
- * @param delivery for a report that replaces the one of an earlier delivery of the same run. Its
- * key sorts before that one's, so that a database that is rebuilt takes the run's last word.
+ * @param delivery for a report that replaces the one of an earlier delivery of the same
+ *   run. Its key sorts before that one's, so that a database that is rebuilt takes the
+ *   run's last word.
  */
 export function reportKey(
   { runId, startedAt, queuedAt }: Run,
@@ -65,7 +73,10 @@ export function reportKey(
 }
 
 /** @throws PermanentError `REPORT_INVALID` */
-export function decodeReport(content: Buffer | string, where: string): NightlyReport {
+export function decodeReport(
+  content: Buffer | string,
+  where: string,
+): NightlyReport {
   try {
     return schema.parse(JSON.parse(content.toString('utf8')));
   } catch (error) {
@@ -85,7 +96,10 @@ export async function readReport(
 ): Promise<NightlyReport> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of (await objects.read(key, signal)) as AsyncIterable<Buffer>) {
+  for await (const chunk of (await objects.read(
+    key,
+    signal,
+  )) as AsyncIterable<Buffer>) {
     bytes += chunk.length;
     if (bytes > REPORT_BYTES_MAX) break;
     chunks.push(chunk);

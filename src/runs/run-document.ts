@@ -1,7 +1,8 @@
 /**
- * A run as everybody is told of it: by `--json`, over HTTP and in the schema that ships (docs/run.schema.json). One
- * terminal status, whether trying again helps, what came of it up to when, and where to look. Rows, bytes, entries and
- * segments are decimal text wherever they stand; other counts are numbers.
+ * A run as everybody is told of it: by `--json`, over HTTP and in the schema that ships
+ * (docs/run.schema.json). One terminal status, whether trying again helps, what came of
+ * it up to when, and where to look. Rows, bytes, entries and segments are decimal text
+ * wherever they stand; other counts are numbers.
  */
 import type { DescribedRun, RunDocument } from './run-schema.ts';
 
@@ -9,14 +10,24 @@ import type { DescribedRun, RunDocument } from './run-schema.ts';
 export function describeRun(run: RunDocument): DescribedRun {
   const { runId, parentRunId, kind, subject, sourceUrl, state, verdict } = run;
   const { queuedAt, startedAt, finishedAt, attempts } = run;
-  const about = { runId, parentRunId, kind, subject, sourceUrl, state, verdict };
+  const about = {
+    runId,
+    parentRunId,
+    kind,
+    subject,
+    sourceUrl,
+    state,
+    verdict,
+  };
   const times = { queuedAt, startedAt, finishedAt, attempts };
   const self = `/mirror/runs/${runId}`;
   const evidence = writeCountsAsText(run.evidence) as DescribedRun['evidence'];
   const error = errorIn(run.evidence);
   // A nightly run is as far as its exports.
   const told: Readonly<Record<string, unknown>> =
-    kind === 'nightly' ? { ...(evidence['exports'] as object | undefined) } : evidence;
+    kind === 'nightly'
+      ? { ...(evidence['exports'] as object | undefined) }
+      : evidence;
   const outcome = verdict === 'complete' ? 'succeeded' : 'failed';
   return {
     ...about,
@@ -46,15 +57,24 @@ const UNBOUNDED =
 /** What may outgrow a JavaScript number is text, also where it is small. */
 function writeCountsAsText(value: unknown, key = ''): unknown {
   if (typeof value === 'number')
-    return UNBOUNDED.test(key) && Number.isInteger(value) ? String(value) : value;
-  if (Array.isArray(value)) return value.map((inner) => writeCountsAsText(inner, key));
+    return UNBOUNDED.test(key) && Number.isInteger(value)
+      ? String(value)
+      : value;
+  if (Array.isArray(value))
+    return value.map((inner) => writeCountsAsText(inner, key));
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([name, inner]) => [name, writeCountsAsText(inner, name)]),
+    Object.entries(value).map(([name, inner]) => [
+      name,
+      writeCountsAsText(inner, name),
+    ]),
   );
 }
 
-/** What was incomplete, or met a service that was away, may be complete later; a contradiction will not go by itself. */
+/**
+ * What was incomplete, or met a service that was away, may be complete later; a
+ * contradiction will not go by itself.
+ */
 function isRetryable({ state, verdict, evidence }: RunDocument): boolean {
   if (state !== 'done') return state === 'cancelled';
   return verdict === 'incomplete' || errorIn(evidence)?.isUnreachable === true;
@@ -66,7 +86,8 @@ export function errorIn({ error }: RunDocument['evidence']): {
   message: string;
   isUnreachable: boolean;
 } | null {
-  if (typeof error !== 'object' || error === null || !('code' in error)) return null;
+  if (typeof error !== 'object' || error === null || !('code' in error))
+    return null;
   const {
     code,
     message = '',

@@ -1,8 +1,17 @@
-/** The JSON Schema of a run: OpenAPI's, and the one that ships. Who only looks at runs loads none of it. */
+/**
+ * The JSON Schema of a run: OpenAPI's, and the one that ships. Who only looks at runs
+ * loads none of it.
+ */
 import { z } from 'zod';
 import { VERDICTS } from '../errors/verdict.ts';
 
-export const RUN_KINDS = ['sync', 'export', 'load', 'nightly', 'verify'] as const;
+export const RUN_KINDS = [
+  'sync',
+  'export',
+  'load',
+  'nightly',
+  'verify',
+] as const;
 const STATES = ['queued', 'running', 'done', 'cancelled'] as const;
 export type RunKind = (typeof RUN_KINDS)[number];
 export type RunState = (typeof STATES)[number];
@@ -20,11 +29,15 @@ export const RUN = z.object({
   state: z.enum(STATES),
   status: z.enum(['queued', 'running', 'succeeded', 'failed', 'cancelled']),
   verdict: z.enum(VERDICTS).nullable(),
-  retryable: z.boolean().describe('Whether the same order may end better another time.'),
+  retryable: z
+    .boolean()
+    .describe('Whether the same order may end better another time.'),
   rows: TEXT_OR_NULL.meta({
     pattern: String.raw`^\d+$`,
     description:
-      'Ledger entries published (those among them that replace published ones are `replacedRows` of the evidence), rows of a list, or rows loaded: decimal text.',
+      'Ledger entries published (those among them that replace published ones are ' +
+      '`replacedRows` of the evidence), rows of a list, or rows loaded: decimal ' +
+      'text.',
   }),
   asOf: TIME_OR_NULL.describe('What it was about is complete up to here.'),
   error: z.object({ code: z.string(), message: z.string() }).nullable(),

@@ -1,4 +1,7 @@
-/** The frame around every job that works a run: one verdict, however often the job is delivered. */
+/**
+ * The frame around every job that works a run: one verdict, however often the job is
+ * delivered.
+ */
 import { createHash } from 'node:crypto';
 import {
   errorCode,
@@ -9,7 +12,11 @@ import {
   UnreachableError,
 } from '../errors/errors.ts';
 import { inRun } from '../logging/log.ts';
-import { type Verdict, type VerdictWithEvidence, worst } from '../errors/verdict.ts';
+import {
+  type Verdict,
+  type VerdictWithEvidence,
+  worst,
+} from '../errors/verdict.ts';
 import type { JobContext, JobDeps, BeforeFinish, StageCall } from './job.ts';
 import type { Run } from './store/run-store.ts';
 
@@ -18,7 +25,10 @@ const HEARTBEAT_MS = 3_000;
 const TELL_EVERY_MS = 60_000;
 /** For what is said of a run that failed: it is ended all the same. */
 const LAST_WORDS_MS = 60_000;
-/** Deliveries of one run's job, crashes included. Counted in Postgres, whatever the queue remembers. */
+/**
+ * Deliveries of one run's job, crashes included. Counted in Postgres, whatever the queue
+ * remembers.
+ */
 const DELIVERIES_MAX = 100;
 /** So many processes in a row may end over the same work. */
 export const DEATHS_MAX = 3;
@@ -26,7 +36,10 @@ export const DEATHS_MAX = 3;
 const LIFE_MS_MIN = 3_000;
 /** Tries of work that failed with an error that may pass. */
 const RETRIES_MAX = 6;
-/** A job of a run that no database of this mirror knows: restored from a backup, it may still appear. */
+/**
+ * A job of a run that no database of this mirror knows: restored from a backup, it may
+ * still appear.
+ */
 const UNKNOWN_RETRIES_MAX = 20;
 const REFUSED_RETRY_MS = 2_000;
 /** A service that could not be reached at all for this long ends the run. */
@@ -42,7 +55,8 @@ export interface WorkRunDeps extends Pick<
 }
 
 /**
- * Starts or resumes the run, renews it while `work` runs and reports its progress, and records how it ended.
+ * Starts or resumes the run, renews it while `work` runs and reports its progress, and
+ * records how it ended.
  * @throws what may pass, so that the queue delivers the job again
  */
 export async function workRun(
@@ -58,7 +72,10 @@ export async function workRun(
   if (run === undefined) {
     // Its process renews it, and if that ends the run is found silent and queued again.
     if ((await runs.get(runId))?.state === 'running')
-      log.info({ runId, kind: known.kind }, 'Run left to the process that works it');
+      log.info(
+        { runId, kind: known.kind },
+        'Run left to the process that works it',
+      );
     return;
   }
   // Told to stop while nobody worked it.
@@ -67,7 +84,10 @@ export async function workRun(
   const { about, ageMs } = delivery;
   const { attempts } = run;
   if (attempts > 1)
-    log.info({ ...about, attempts, ageMs: ageMs() }, 'Run taken over, or tried again');
+    log.info(
+      { ...about, attempts, ageMs: ageMs() },
+      'Run taken over, or tried again',
+    );
   if (await delivery.endsProcesses(known)) return;
   const cancel = new AbortController();
   const signal = AbortSignal.any([context.signal, cancel.signal]);
@@ -80,7 +100,8 @@ export async function workRun(
     setInterval(() => void delivery.tell(), deps.tellEveryMs ?? TELL_EVERY_MS),
   ];
   try {
-    const workAndTell = async () => delivery.conclude(await work(run, call), signal);
+    const workAndTell = async () =>
+      delivery.conclude(await work(run, call), signal);
     const { verdict, evidence } = await inRun(runId, () =>
       costs.charge(runId, workAndTell),
     );
@@ -91,7 +112,8 @@ export async function workRun(
   } catch (error) {
     if (cancel.signal.aborted) await runs.markCancelled(runId);
     else if (!context.signal.aborted) await delivery.settleFailure(error);
-    // This process is stopping: another goes on with the run, unless it was cancelled at the same moment.
+    // This process is stopping: another goes on with the run, unless it was cancelled at
+    // the same moment.
     else if ((await runs.heartbeat(runId)).cancelRequested)
       await runs.markCancelled(runId);
     else {
@@ -127,15 +149,31 @@ function openDelivery(
       return await lastWords(run, ended, signal);
     } catch (error) {
       if (!hasFailed && !(error instanceof PermanentError)) throw error;
-      log.warn({ ...about, err: error }, 'The end of a run could not be reported');
-      const evidence = { ...ended.evidence, reportProblem: describeError(error) };
+      log.warn(
+        { ...about, err: error },
+        'The end of a run could not be reported',
+      );
+      const evidence = {
+        ...ended.evidence,
+        reportProblem: describeError(error),
+      };
       return { verdict: worst([ended.verdict, 'incomplete']), evidence };
     }
   }
 
-  async function fail(verdict: Verdict, error: ReturnType<typeof describeError>) {
-    const signal = AbortSignal.any([context.signal, AbortSignal.timeout(LAST_WORDS_MS)]);
-    const ended = await conclude({ verdict, evidence: { error } }, signal, true);
+  async function fail(
+    verdict: Verdict,
+    error: ReturnType<typeof describeError>,
+  ) {
+    const signal = AbortSignal.any([
+      context.signal,
+      AbortSignal.timeout(LAST_WORDS_MS),
+    ]);
+    const ended = await conclude(
+      { verdict, evidence: { error } },
+      signal,
+      true,
+    );
     await runs.finish(runId, ended.verdict, ended.evidence);
   }
 
@@ -148,13 +186,18 @@ function openDelivery(
       const progress = (await deps.progress.read(runId)).map(
         ({ label, done, total, unit, note }) => {
           const counted =
-            total === undefined ? `${done} ${unit}` : `${done} of ${total} ${unit}`;
+            total === undefined
+              ? `${done} ${unit}`
+              : `${done} of ${total} ${unit}`;
           return `${label}: ${counted}${note === undefined ? '' : `, ${note}`}`;
         },
       );
       log.info({ ...about, tookMs: ageMs(), progress }, 'Run goes on');
     },
-    /** Whether the run was ended instead of being worked once more: its job took one process after the other. */
+    /**
+     * Whether the run was ended instead of being worked once more: its job took one
+     * process after the other.
+     */
     async endsProcesses(known: Run) {
       const deaths = await countDeaths(known, deps);
       if (deaths < DEATHS_MAX && run.attempts <= DELIVERIES_MAX) return false;
@@ -166,12 +209,19 @@ function openDelivery(
       await fail('failed', { code: 'DELIVERED_TOO_OFTEN', message });
       return true;
     },
-    /** Gives the job back to the queue where the error may pass, else records what was wrong. */
+    /**
+     * Gives the job back to the queue where the error may pass, else records what was
+     * wrong.
+     */
     async settleFailure(thrown: unknown) {
       const reason = errorLine(thrown);
-      // Another worker has the same work in hand: it settles what it works, and a run left alone is queued again.
+      // Another worker has the same work in hand: it settles what it works, and a run
+      // left alone is queued again.
       if (thrown instanceof FencedError)
-        return log.info({ ...about, reason }, 'Run left to the worker that took it over');
+        return log.info(
+          { ...about, reason },
+          'Run left to the worker that took it over',
+        );
       const sinceMs = ageMs();
       if (isTriedAgain(thrown, runId, attempt)) {
         await runs
@@ -179,46 +229,67 @@ function openDelivery(
           .catch(() => undefined);
         // Until when a service asked to be left alone.
         const notBefore =
-          thrown.retryAfterMs && new Date(Date.now() + thrown.retryAfterMs).toISOString();
-        log.warn({ ...about, sinceMs, attempt, notBefore, reason }, 'Run is tried again');
+          thrown.retryAfterMs &&
+          new Date(Date.now() + thrown.retryAfterMs).toISOString();
+        log.warn(
+          { ...about, sinceMs, attempt, notBefore, reason },
+          'Run is tried again',
+        );
         throw thrown;
       }
-      log.error({ ...about, err: thrown, sinceMs }, 'Run ended without its result');
+      log.error(
+        { ...about, err: thrown, sinceMs },
+        'Run ended without its result',
+      );
       away.delete(runId);
       const mayPass =
-        thrown instanceof RetryableError && !(thrown instanceof UnreachableError);
+        thrown instanceof RetryableError &&
+        !(thrown instanceof UnreachableError);
       await fail(mayPass ? 'incomplete' : 'failed', describeError(thrown));
     },
   };
 }
 
 /**
- * An answer that no machine can take must not end one process after the other. A kill from outside looks the same, so
- * only deaths in a row count, at the same progress, of processes that had lived long enough to get further.
+ * An answer that no machine can take must not end one process after the other. A kill
+ * from outside looks the same, so only deaths in a row count, at the same progress, of
+ * processes that had lived long enough to get further.
  * @param known the run as it was found, before this delivery started it
- * @returns how many processes in a row ended at this place, this one's predecessor included
+ * @returns how many processes in a row ended at this place, this one's predecessor
+ *   included
  */
 export async function countDeaths(
   { runId, state, heartbeatAt, startedAt, queuedAt, params }: Run,
   {
     runs,
     progress,
-  }: Pick<JobDeps, 'runs'> & { readonly progress: Pick<JobDeps['progress'], 'read'> },
+  }: Pick<JobDeps, 'runs'> & {
+    readonly progress: Pick<JobDeps['progress'], 'read'>;
+  },
 ): Promise<number> {
   // Whoever stops in order, or fails, gives the run back: it has no heartbeat then.
   if (state !== 'running' || heartbeatAt === null) return 0;
   const { deliveredAt: noted } = params;
-  const deliveredAt = typeof noted === 'string' ? noted : (startedAt ?? queuedAt);
+  const deliveredAt =
+    typeof noted === 'string' ? noted : (startedAt ?? queuedAt);
   const livedMs = Date.parse(heartbeatAt) - Date.parse(deliveredAt);
   const lines = JSON.stringify(await progress.read(runId));
   const diedAt = createHash('sha256').update(lines).digest('hex').slice(0, 16);
-  const before = params['diedAt'] === diedAt ? Number(params['deaths'] ?? 0) : 0;
+  const before =
+    params['diedAt'] === diedAt ? Number(params['deaths'] ?? 0) : 0;
   const deaths = livedMs < LIFE_MS_MIN ? before : before + 1;
-  await runs.keep(runId, { deaths, diedAt, deliveredAt: new Date().toISOString() });
+  await runs.keep(runId, {
+    deaths,
+    diedAt,
+    deliveredAt: new Date().toISOString(),
+  });
   return deaths;
 }
 
-/** @throws where no such run is known, or it asks another source: nobody may take its job for done */
+/**
+ * @throws where no such run is known, or it asks another source: nobody may take its job
+ *   for done
+ */
 export async function readKnownRun(
   runId: string,
   deps: WorkRunDeps,
@@ -228,11 +299,20 @@ export async function readKnownRun(
   const { attempt } = context;
   const run = await runs.get(runId);
   if (run === undefined) {
-    log.error({ runId, attempt }, 'Job of a run that this mirror does not know');
-    const message = `Cannot work run ${runId}: this mirror does not know it; look whether its database was restored from a backup`;
+    log.error(
+      { runId, attempt },
+      'Job of a run that this mirror does not know',
+    );
+    const message =
+      `Cannot work run ${runId}: this mirror does not know it; look whether its ` +
+      'database was restored from a backup';
     const details = { code: 'RUN_UNKNOWN', meta: { runId } };
-    if (attempt >= UNKNOWN_RETRIES_MAX) throw new PermanentError(message, details);
-    throw new RetryableError(message, { ...details, retryAfterMs: REFUSED_RETRY_MS });
+    if (attempt >= UNKNOWN_RETRIES_MAX)
+      throw new PermanentError(message, details);
+    throw new RetryableError(message, {
+      ...details,
+      retryAfterMs: REFUSED_RETRY_MS,
+    });
   }
   if (run.sourceUrl !== null && run.sourceUrl !== source?.url)
     throw otherSource(`run ${runId}`, run.sourceUrl, source?.url);
@@ -245,7 +325,9 @@ export function otherSource(
   wanted: string,
   own: string | undefined,
 ): RetryableError {
-  const message = `Cannot work ${what}: it asks ${wanted}, this process ${own ?? 'no source'}; start workers with the same SOURCE_URL`;
+  const message =
+    `Cannot work ${what}: it asks ${wanted}, this process ${own ?? 'no source'}; ` +
+    'start workers with the same SOURCE_URL';
   const meta = { wanted, own: own ?? null };
   return new RetryableError(message, {
     code: 'OTHER_SOURCE',
@@ -278,7 +360,8 @@ function isTriedAgain(
   if (!(error instanceof RetryableError)) return false;
   // Another run reads this list: however long that takes, ours comes after it.
   if (errorCode(error) === 'LIST_BUSY') return true;
-  // The source was asked several times already, with growing waits: retries do not multiply over layers.
+  // The source was asked several times already, with growing waits: retries do not
+  // multiply over layers.
   if (typeof error.meta['attempts'] === 'number') return false;
   return error instanceof UnreachableError
     ? awayMs(runId) < UNREACHABLE_MAX_MS
@@ -286,9 +369,15 @@ function isTriedAgain(
 }
 
 /** Since when, and when last, a service was away for a run that is worked here. */
-const away = new Map<string, { readonly sinceMs: number; readonly lastMs: number }>();
+const away = new Map<
+  string,
+  { readonly sinceMs: number; readonly lastMs: number }
+>();
 
-/** How long a service has been away: not since the run began, but without a try that got further. */
+/**
+ * How long a service has been away: not since the run began, but without a try that got
+ * further.
+ */
 function awayMs(runId: string): number {
   const nowMs = performance.now();
   const known = away.get(runId);
@@ -298,9 +387,15 @@ function awayMs(runId: string): number {
   return nowMs - sinceMs;
 }
 
-/** An error as evidence: code, message with its cause, values; `unreachable` decides the exit code. */
-export function describeError(error: unknown): Readonly<Record<string, unknown>> {
-  const isOurs = error instanceof RetryableError || error instanceof PermanentError;
+/**
+ * An error as evidence: code, message with its cause, values; `unreachable` decides the
+ * exit code.
+ */
+export function describeError(
+  error: unknown,
+): Readonly<Record<string, unknown>> {
+  const isOurs =
+    error instanceof RetryableError || error instanceof PermanentError;
   return {
     code: errorCode(error),
     message: errorLine(error),

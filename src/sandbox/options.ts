@@ -1,12 +1,20 @@
-/** The options of a sandbox network, with their defaults. This file loads nothing, so commands can name the releases. */
+/**
+ * The options of a sandbox network, with their defaults. This file loads nothing, so
+ * commands can name the releases.
+ */
 import { readInstant, type Micros } from '../time/time.ts';
 
 /** The releases of the service whose exports the sandbox can serve: see `release.ts`. */
 export const RELEASE_NAMES = ['0.71.4', '0.71.6', '0.73'] as const;
 export type ReleaseName = (typeof RELEASE_NAMES)[number];
 
-/** The rate limit on the list calls of one client: tokens that come back each second, the most it has, and the ban. */
-export type RateLimit = Readonly<Record<'perSecond' | 'burst' | 'banMs', number>>;
+/**
+ * The rate limit on the list calls of one client: tokens that come back each second, the
+ * most it has, and the ban.
+ */
+export type RateLimit = Readonly<
+  Record<'perSecond' | 'burst' | 'banMs', number>
+>;
 
 export type SandboxOptions = Partial<Settings>;
 
@@ -21,30 +29,47 @@ export class Settings {
   /** The time after genesis in which `parties` arrive. */
   readonly historyMs: number = 7 * 86_400_000;
   readonly blockIntervalMs: number = 1000;
-  /** Parties at the end of the history, at most 64 for each of its blocks; they go on arriving at the same rate. */
+  /**
+   * Parties at the end of the history, at most 64 for each of its blocks; they go on
+   * arriving at the same rate.
+   */
   readonly parties: number = 1000;
   /** No more parties than these ever arrive. */
   readonly partiesMax: number = 10_000_000;
-  /** Mean number of entries that a party can export at the end of the history; most have far fewer. */
+  /**
+   * Mean number of entries that a party can export at the end of the history; most have
+   * far fewer.
+   */
   readonly entriesMean: number = 20;
   /** The most entries of a party that was there from the beginning. */
   readonly entriesMax: number = 20_000;
-  /** Entries of each of the first two parties at the end of the history; 0 leaves it to chance. */
+  /**
+   * Entries of each of the first two parties at the end of the history; 0 leaves it to
+   * chance.
+   */
   readonly whaleEntries: number = 0;
   /** At least a block's interval. */
   readonly checkpointIntervalMs: number = 300_000;
-  /** How many rows each tied height has, at most 1000; as many heights out of 32 are tied as there are numbers. */
+  /**
+   * How many rows each tied height has, at most 1000; as many heights out of 32 are tied
+   * as there are numbers.
+   */
   readonly tieRows: readonly number[] = [2, 3, 4];
   /** Checkpoints older than this vanish by whole days. The service keeps 7 days. */
   readonly checkpointRetentionMs: number = Infinity;
   /** 'none' switches the limit off. */
-  readonly rateLimit: RateLimit | 'none' = { perSecond: 20, burst: 100, banMs: 600_000 };
+  readonly rateLimit: RateLimit | 'none' = {
+    perSecond: 20,
+    burst: 100,
+    banMs: 600_000,
+  };
   readonly host: string = '127.0.0.1';
   /** 0: any free port. */
   readonly port: number = 0;
   /**
-   * Returns the instant that the network has reached. As it moves, blocks and their contents become visible. By default
-   * it stands still right before the first block after the history; `advance` moves it.
+   * Returns the instant that the network has reached. As it moves, blocks and their
+   * contents become visible. By default it stands still right before the first block
+   * after the history; `advance` moves it.
    */
   readonly clock = (): Micros =>
     this.genesis + BigInt(this.historyMs + this.blockIntervalMs) * 1000n - 1n;

@@ -1,6 +1,7 @@
 /**
- * What differs between releases of the service: the columns of an export, how each value is written, and which
- * entries its query finds, in which order. The label of the interface document most plausibly means 0.71.4.
+ * What differs between releases of the service: the columns of an export, how each value
+ * is written, and which entries its query finds, in which order. The label of the
+ * interface document most plausibly means 0.71.4.
  */
 import type { Micros } from '../time/time.ts';
 import { ACCOUNT_TYPE, NETWORK, NO_MARKET } from './network/ledger.ts';
@@ -18,7 +19,10 @@ interface Selection {
   readonly to: Micros | undefined;
   /** The newest block. */
   readonly headBlock: number;
-  /** Number of this call. Where the service leaves an order open, it differs from call to call. */
+  /**
+   * Number of this call. Where the service leaves an order open, it differs from call to
+   * call.
+   */
   readonly call: number;
 }
 
@@ -28,7 +32,10 @@ interface Release {
   /** How ids, `network`, accounts without a market and account types are written. */
   readonly spelling: typeof BYTEA;
   /** The entries of an answer, in their order, with this release's mistakes. */
-  readonly select: (network: Network, selection: Selection) => Iterable<Movement>;
+  readonly select: (
+    network: Network,
+    selection: Selection,
+  ) => Iterable<Movement>;
   /** Whether an end without a start brings the whole node down. */
   readonly dies: boolean;
 }
@@ -58,8 +65,8 @@ const PLAIN = {
 };
 
 /**
- * An entry's own time lies up to 65 ms after its block: entries are numbered through the block, one each microsecond,
- * and those of other parties may come before.
+ * An entry's own time lies up to 65 ms after its block: entries are numbered through the
+ * block, one each microsecond, and those of other parties may come before.
  */
 const ENTRY_OFFSET_MICROS_MAX = 65_536;
 
@@ -70,12 +77,28 @@ export const RELEASES: Readonly<Record<ReleaseName, Release>> = {
     select: outgoingUnordered,
     dies: false,
   },
-  '0.71.6': { header: COLUMNS_13, spelling: PLAIN, select: wrongFilters, dies: true },
-  '0.73': { header: COLUMNS_13, spelling: PLAIN, select: rightFilters, dies: false },
+  '0.71.6': {
+    header: COLUMNS_13,
+    spelling: PLAIN,
+    select: wrongFilters,
+    dies: true,
+  },
+  '0.73': {
+    header: COLUMNS_13,
+    spelling: PLAIN,
+    select: rightFilters,
+    dies: false,
+  },
 };
 
-/** 0.71.1 to 0.71.5: what leaves the party, filtered correctly, in an order that changes from call to call. */
-function* outgoingUnordered(network: Network, selection: Selection): Generator<Movement> {
+/**
+ * 0.71.1 to 0.71.5: what leaves the party, filtered correctly, in an order that changes
+ * from call to call.
+ */
+function* outgoingUnordered(
+  network: Network,
+  selection: Selection,
+): Generator<Movement> {
   const { from, to } = blocksWithin(network, selection);
   const middle =
     from + (noise(0, STREAM.rowOrder, selection.call) % Math.max(1, to - from));
@@ -83,43 +106,71 @@ function* outgoingUnordered(network: Network, selection: Selection): Generator<M
     { from: middle, to },
     { from, to: middle - 1 },
   ]) {
-    for (const block of byBlock(network, selection.party, range, selection.call)) {
+    for (const block of byBlock(
+      network,
+      selection.party,
+      range,
+      selection.call,
+    )) {
       yield* block.filter(
         (movement) =>
-          isOfAsset(selection, movement) && movement.from.owner === selection.party,
+          isOfAsset(selection, movement) &&
+          movement.from.owner === selection.party,
       );
     }
   }
 }
 
 /**
- * 0.71.6 and 0.72: the filter is `to = P or from = P and asset = A and time ...`, without brackets. So what the party
- * receives is sent whatever the request says. The end is compared with the start, so a request with both sends nothing
- * that leaves the party. The order is by block time alone.
+ * 0.71.6 and 0.72: the filter is `to = P or from = P and asset = A and time ...`, without
+ * brackets. So what the party receives is sent whatever the request says. The end is
+ * compared with the start, so a request with both sends nothing that leaves the party.
+ * The order is by block time alone.
  */
-function* wrongFilters(network: Network, selection: Selection): Generator<Movement> {
+function* wrongFilters(
+  network: Network,
+  selection: Selection,
+): Generator<Movement> {
   const { party, to, headBlock, call } = selection;
   const { from } = blocksWithin(network, selection);
-  for (const block of byBlock(network, party, { from: 1, to: headBlock }, call)) {
+  for (const block of byBlock(
+    network,
+    party,
+    { from: 1, to: headBlock },
+    call,
+  )) {
     yield* block.filter((movement) => {
       const isSelected =
-        to === undefined && movement.block >= from && isOfAsset(selection, movement);
-      return movement.to.owner === party || (isSelected && movement.from.owner === party);
+        to === undefined &&
+        movement.block >= from &&
+        isOfAsset(selection, movement);
+      return (
+        movement.to.owner === party ||
+        (isSelected && movement.from.owner === party)
+      );
     });
   }
 }
 
-/** 0.73: correct, but bounds and order use the entry's own time, which is not exported. */
-function* rightFilters(network: Network, selection: Selection): Generator<Movement> {
+/**
+ * 0.73: correct, but bounds and order use the entry's own time, which is not exported.
+ */
+function* rightFilters(
+  network: Network,
+  selection: Selection,
+): Generator<Movement> {
   const { party, from, to } = selection;
   const earliest =
     from === undefined ? undefined : from - BigInt(ENTRY_OFFSET_MICROS_MAX);
   const range = blocksWithin(network, { ...selection, from: earliest });
   for (const block of byBlock(network, party, range)) {
     yield* block.filter((movement, index) => {
-      if (movement.from.owner !== party && movement.to.owner !== party) return false;
+      if (movement.from.owner !== party && movement.to.owner !== party)
+        return false;
       const offset =
-        (noise(0, STREAM.entryOffset, movement.block) % ENTRY_OFFSET_MICROS_MAX) + index;
+        (noise(0, STREAM.entryOffset, movement.block) %
+          ENTRY_OFFSET_MICROS_MAX) +
+        index;
       const time = network.chain.timeOf(movement.block) + BigInt(offset);
       const isInTime =
         (from === undefined || time >= from) && (to === undefined || time < to);
@@ -139,13 +190,17 @@ function blocksWithin(
 ): BlockRange {
   return {
     from: from === undefined ? 1 : chain.firstFrom(from),
-    to: to === undefined ? headBlock : Math.min(headBlock, chain.firstFrom(to) - 1),
+    to:
+      to === undefined
+        ? headBlock
+        : Math.min(headBlock, chain.firstFrom(to) - 1),
   };
 }
 
 /**
  * Groups movements by block; the ledger yields them block after block.
- * @param call given if the order within a block is open: half of the calls get it reversed
+ * @param call given if the order within a block is open: half of the calls get it
+ *   reversed
  */
 function* byBlock(
   { movementsOfPair }: Network,
@@ -153,7 +208,8 @@ function* byBlock(
   blocks: BlockRange,
   call?: number,
 ) {
-  const isBackwards = call !== undefined && noise(1, STREAM.rowOrder, call) % 2 === 1;
+  const isBackwards =
+    call !== undefined && noise(1, STREAM.rowOrder, call) % 2 === 1;
   let block: Movement[] = [];
   const take = () => (isBackwards ? block.toReversed() : block);
   for (const movement of movementsOfPair(party, blocks)) {
@@ -188,13 +244,16 @@ export function openRowWriter(
   }
 
   function account({ owner, type, market }: Account) {
-    const id = market === NO_MARKET ? spelling.noMarket : name(KIND.market, market);
-    const ownerId = owner === NETWORK ? spelling.network : name(KIND.party, owner);
+    const id =
+      market === NO_MARKET ? spelling.noMarket : name(KIND.market, market);
+    const ownerId =
+      owner === NETWORK ? spelling.network : name(KIND.party, owner);
     return `${id},${ownerId},${spelling.typeOf(type)}`;
   }
 
   return (movement) => {
-    const { block, type, asset, from, to, quantity, fromBalance, toBalance } = movement;
+    const { block, type, asset, from, to, quantity, fromBalance, toBalance } =
+      movement;
     if (block !== lastBlock) {
       lastBlock = block;
       time = timestamptz(network.chain.timeOf(block));
@@ -205,7 +264,8 @@ export function openRowWriter(
       return `${time},${quantity},${what},${accounts},${fromBalance},${toBalance}\n`;
     }
     const effect =
-      (to.owner === party ? quantity : 0n) - (from.owner === party ? quantity : 0n);
+      (to.owner === party ? quantity : 0n) -
+      (from.owner === party ? quantity : 0n);
     const sender = `${account(from)},${fromBalance}`;
     const receiver = `${account(to)},${toBalance}`;
     return `${time},${quantity},${effect},${what},${sender},${receiver}\n`;

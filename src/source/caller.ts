@@ -45,14 +45,21 @@ export interface Question extends HttpRequest {
   readonly retries: RetryLimits;
 }
 
-/** A good answer, not yet read. `done` is called when it is over, however it ended; its first call counts. */
-export interface OpenAnswer extends Pick<HttpAnswer, 'headers' | 'body' | 'isFramed'> {
+/**
+ * A good answer, not yet read. `done` is called when it is over, however it ended; its
+ * first call counts.
+ */
+export interface OpenAnswer extends Pick<
+  HttpAnswer,
+  'headers' | 'body' | 'isFramed'
+> {
   done(error?: unknown): Promise<void>;
 }
 
 export interface SourceCaller {
   /**
-   * Asks, and reads the whole answer with `read`; a failure while reading is tried again too.
+   * Asks, and reads the whole answer with `read`; a failure while reading is tried again
+   * too.
    * @throws as `withRetries` does
    */
   read<Result>(
@@ -101,7 +108,8 @@ export function openCaller({
         ...answer,
         body,
       });
-      const isBan = error instanceof RetryableError && error.code === 'SOURCE_BANNED';
+      const isBan =
+        error instanceof RetryableError && error.code === 'SOURCE_BANNED';
       if (isBan) await rate.ban(error.retryAfterMs ?? BAN_MS);
       throw error;
     } catch (error) {

@@ -1,9 +1,16 @@
-/** The export over HTTP: a request with the source's parameters, an answer as plain CSV bytes. */
+/**
+ * The export over HTTP: a request with the source's parameters, an answer as plain CSV
+ * bytes.
+ */
 import type { Config } from '../config/environment.ts';
 import { errorCode, PermanentError } from '../errors/errors.ts';
 import { canonicalId, isExportableParty } from '../ledger/ids.ts';
 import { formatInstant, SECOND_MICROS, type Micros } from '../time/time.ts';
-import type { ExportAnswer, WindowRequest, LedgerSource } from '../exports/ports.ts';
+import type {
+  ExportAnswer,
+  WindowRequest,
+  LedgerSource,
+} from '../exports/ports.ts';
 import { AnswerReader } from '../ledger/answer/answer-reader.ts';
 import { type CsvDialect, hasTimes, translated } from '../ledger/dialect.ts';
 import type { OpenAnswer, Question, SourceAccess } from './caller.ts';
@@ -26,7 +33,8 @@ export type ExportConfig = ExportNames &
   Partial<
     Pick<
       Config,
-      'sourceAssets' | `export${'Columns' | 'Delimiter' | 'TimeFormat' | 'IdFormat'}`
+      | 'sourceAssets'
+      | `export${'Columns' | 'Delimiter' | 'TimeFormat' | 'IdFormat'}`
     >
   >;
 
@@ -80,7 +88,9 @@ function exportDialect(config: ExportConfig): CsvDialect | undefined {
     exportIdFormat = 'hex',
   } = config;
   const isUsual =
-    exportDelimiter === ',' && exportTimeFormat === 'rfc3339' && exportIdFormat === 'hex';
+    exportDelimiter === ',' &&
+    exportTimeFormat === 'rfc3339' &&
+    exportIdFormat === 'hex';
   if (exportColumns === undefined && isUsual) return undefined;
   const [assetId, ...others] = config.sourceAssets ?? [];
   return {
@@ -106,8 +116,8 @@ async function* untilDone(
 }
 
 /**
- * @throws PermanentError `EXPORT_QUESTION` for an invalid id or a fraction of a second, and for an end without
- *   a beginning, which has crashed nodes of the public service
+ * @throws PermanentError `EXPORT_QUESTION` for an invalid id or a fraction of a second,
+ *   and for an end without a beginning, which has crashed nodes of the public service
  */
 export function exportUrl(
   baseUrl: string,
@@ -136,7 +146,10 @@ export function exportUrl(
   return url;
 }
 
-function instantText(instant: Micros, unit: ExportNames['sourceExportTime']): string {
+function instantText(
+  instant: Micros,
+  unit: ExportNames['sourceExportTime'],
+): string {
   if (instant % SECOND_MICROS !== 0n)
     throw badQuestion(`${instant} µs is not a whole second`);
   if (unit === 'rfc3339') return `${formatInstant(instant).slice(0, 19)}Z`;
@@ -147,22 +160,34 @@ function instantText(instant: Micros, unit: ExportNames['sourceExportTime']): st
 function refusal(error: unknown, question: WindowRequest): unknown {
   if (!(error instanceof PermanentError)) return error;
   const { meta, message } = error;
-  if (question.assetId === undefined && meta['detailCode'] === DETAIL_ASSET_REQUIRED) {
-    return new PermanentError(`${message}; name the assets to ask for in SOURCE_ASSETS`, {
-      code: 'ASSET_REQUIRED',
-      meta,
-      cause: error,
-    });
+  if (
+    question.assetId === undefined &&
+    meta['detailCode'] === DETAIL_ASSET_REQUIRED
+  ) {
+    return new PermanentError(
+      `${message}; name the assets to ask for in SOURCE_ASSETS`,
+      {
+        code: 'ASSET_REQUIRED',
+        meta,
+        cause: error,
+      },
+    );
   }
   // A 404 without the service's own code means a wrong path, which is no party's fault.
   const isAbsent =
     errorCode(error) === 'SOURCE_ABSENT' && meta['detailCode'] !== undefined;
   if (errorCode(error) !== 'SOURCE_REFUSED' && !isAbsent) return error;
-  return new PermanentError(message, { code: 'EXPORT_REFUSED', meta, cause: error });
+  return new PermanentError(message, {
+    code: 'EXPORT_REFUSED',
+    meta,
+    cause: error,
+  });
 }
 
 function badQuestion(state: string): PermanentError {
-  return new PermanentError(`Cannot export: ${state}`, { code: 'EXPORT_QUESTION' });
+  return new PermanentError(`Cannot export: ${state}`, {
+    code: 'EXPORT_QUESTION',
+  });
 }
 
 function shown(text: string): string {

@@ -1,4 +1,7 @@
-/** Who looks on while the source is asked: what each job costs it, and how fast it answers. */
+/**
+ * Who looks on while the source is asked: what each job costs it, and how fast it
+ * answers.
+ */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type {
   RequestReport,
@@ -8,7 +11,14 @@ import type {
   WaitReport,
 } from './ports.ts';
 
-const NOTHING = { lists: 0, exports: 0, retries: 0, failures: 0, bytes: 0, waitedMs: 0 };
+const NOTHING = {
+  lists: 0,
+  exports: 0,
+  retries: 0,
+  failures: 0,
+  bytes: 0,
+  waitedMs: 0,
+};
 
 /** Counts up while its work runs. */
 export class CostTally {
@@ -30,11 +40,18 @@ export class CostTally {
     const { lists, exports, ...cost } = this.#cost;
     if (lists + exports + cost.waitedMs === 0) return undefined;
     this.#cost = { ...NOTHING };
-    return { requests: { lists, exports }, ...cost, waitedMs: Math.round(cost.waitedMs) };
+    return {
+      requests: { lists, exports },
+      ...cost,
+      waitedMs: Math.round(cost.waitedMs),
+    };
   }
 }
 
-/** Jobs share one client, and a request belongs to the run in whose asynchronous context it was sent. */
+/**
+ * Jobs share one client, and a request belongs to the run in whose asynchronous context
+ * it was sent.
+ */
 export class CostMeter implements SourceObserver, RunMeter {
   readonly #next: SourceObserver;
   readonly #runs = new AsyncLocalStorage<string>();
@@ -81,7 +98,10 @@ export class CostMeter implements SourceObserver, RunMeter {
 /** Answers that the median is taken over. */
 const LATENCIES_KEPT = 64;
 
-/** Of the last good list answers, to tell a passing delay from an overloaded source. Rising far above the median: leave the source alone. */
+/**
+ * Of the last good list answers, to tell a passing delay from an overloaded source.
+ * Rising far above the median: leave the source alone.
+ */
 export interface ListLatency {
   readonly lastMs: number;
   readonly medianMs: number;
@@ -96,7 +116,8 @@ export function observeLatency(next?: SourceObserver): SourceObserver & {
   return {
     onRequest(report) {
       const isGood = report.status === 200 && report.errorCode === undefined;
-      if (isGood && report.route !== 'export') latencies.push(report.durationMs);
+      if (isGood && report.route !== 'export')
+        latencies.push(report.durationMs);
       if (latencies.length > LATENCIES_KEPT) latencies.shift();
       next?.onRequest(report);
     },

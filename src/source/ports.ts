@@ -7,10 +7,16 @@ export interface RateState {
    * Reserves the next request of the rate limit.
    * @returns how long to wait until that moment
    */
-  reserve(budget: string, ratePerSecond: number): Promise<{ readonly waitMs: number }>;
+  reserve(
+    budget: string,
+    ratePerSecond: number,
+  ): Promise<{ readonly waitMs: number }>;
 }
 
-/** Until when the source has banned us. Asking during a ban lengthens it, so every worker must know. */
+/**
+ * Until when the source has banned us. Asking during a ban lengthens it, so every worker
+ * must know.
+ */
 export interface BanStore {
   get(): Promise<Micros | undefined>;
   /** Never moves a stored end to an earlier time. */

@@ -1,4 +1,7 @@
-/** The gate before every request: the rate limit of all workers, a ban, and the budget that the source reports. */
+/**
+ * The gate before every request: the rate limit of all workers, a ban, and the budget
+ * that the source reports.
+ */
 import { setTimeout as delay } from 'node:timers/promises';
 import { RetryableError } from '../errors/errors.ts';
 import { sharedLoad } from '../concurrency/shared-load.ts';
@@ -16,13 +19,18 @@ import type {
 export const WAIT_MAX_MS = 5 * 60_000;
 const BAN_CACHE_MS = 1_000;
 const BUDGET = 'source';
-/** While requests follow one upon another, the turns of so much time are reserved together. */
+/**
+ * While requests follow one upon another, the turns of so much time are reserved
+ * together.
+ */
 const TOGETHER_MS = 250;
 
 export const SYSTEM_CLOCK: Clock = {
   nowMs: () => performance.now(),
   async sleep(delayMs, signal) {
-    await delay(delayMs, undefined, { signal }).catch(() => signal.throwIfAborted());
+    await delay(delayMs, undefined, { signal }).catch(() =>
+      signal.throwIfAborted(),
+    );
   },
 };
 
@@ -36,8 +44,8 @@ export interface RateDeps {
 export interface RateLimiter {
   /**
    * Waits until one request may be sent.
-   * @throws RetryableError `SOURCE_BANNED` or `SOURCE_RATE_LIMITED` with `retryAfterMs`, where that
-   *   would take longer than five minutes
+   * @throws RetryableError `SOURCE_BANNED` or `SOURCE_RATE_LIMITED` with `retryAfterMs`,
+   *   where that would take longer than five minutes
    */
   pass(route: Route, signal: AbortSignal): Promise<void>;
   /** The source says that its own budget is spent for so long. */
@@ -46,7 +54,10 @@ export interface RateLimiter {
   ban(forMs: number): Promise<void>;
 }
 
-export function openRateLimiter(ratePerSecond: number, deps: RateDeps): RateLimiter {
+export function openRateLimiter(
+  ratePerSecond: number,
+  deps: RateDeps,
+): RateLimiter {
   const { bans, clock, observer } = deps;
   const storedBan = sharedLoad(() => bans.get(), BAN_CACHE_MS);
   const nextTurn = openTurns(ratePerSecond, deps);
@@ -67,7 +78,9 @@ export function openRateLimiter(ratePerSecond: number, deps: RateDeps): RateLimi
 
   async function banMs(): Promise<number> {
     const stored = (await storedBan()) ?? 0n;
-    return Number((stored > bannedUntil ? stored : bannedUntil) - nowMicros()) / 1000;
+    return (
+      Number((stored > bannedUntil ? stored : bannedUntil) - nowMicros()) / 1000
+    );
   }
 
   return {
@@ -88,8 +101,9 @@ export function openRateLimiter(ratePerSecond: number, deps: RateDeps): RateLimi
 }
 
 /**
- * The turns of this process in the budget of all. Asked for one by one; while each is used in time, for twice as
- * many at once, so that a fast night does not ask the store as often as the source. One that is not used is lost.
+ * The turns of this process in the budget of all. Asked for one by one; while each is
+ * used in time, for twice as many at once, so that a fast night does not ask the store as
+ * often as the source. One that is not used is lost.
  * @returns asks how long to wait until the next
  */
 function openTurns(
@@ -136,7 +150,8 @@ function tooLong(reason: WaitReason, waitMs: number): RetryableError {
     ? 'the source has banned this client'
     : 'the request budget (SOURCE_RATE) is spent';
   return new RetryableError(
-    `Cannot ask the source: ${state} for another ${Math.ceil(waitMs / 1000)} s; the work goes on by itself then`,
+    `Cannot ask the source: ${state} for another ${Math.ceil(waitMs / 1000)} s; ` +
+      'the work goes on by itself then',
     {
       code: isBan ? 'SOURCE_BANNED' : 'SOURCE_RATE_LIMITED',
       retryAfterMs: Math.ceil(waitMs),

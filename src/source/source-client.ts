@@ -44,17 +44,22 @@ export interface Source extends AsyncDisposable {
 
 /**
  * Opens no connection; the first request does.
- * @throws UsageError where SOURCE_URL is missing, or a proxy's URL or the file of CAs is invalid
+ * @throws UsageError where SOURCE_URL is missing, or a proxy's URL or the file of CAs is
+ *   invalid
  */
 export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   if (config.sourceUrl === undefined) {
     throw new UsageError([
-      'SOURCE_URL: not given, and this command asks the source; give an http:// or https:// URL',
+      'SOURCE_URL: not given, and this command asks the source; give an http:// ' +
+        'or https:// URL',
     ]);
   }
   const { baseUrl, authorization } = splitUrl(config.sourceUrl);
   const { limits, clock = SYSTEM_CLOCK, acceptGzip = true, log } = deps;
-  const dispatcher = openDispatcher(config.ambient, limits?.connectMs ?? CONNECT_MS);
+  const dispatcher = openDispatcher(
+    config.ambient,
+    limits?.connectMs ?? CONNECT_MS,
+  );
   const observer = observeLatency(deps.observer);
   const rate = openRateLimiter(config.sourceRate, { ...deps, clock, observer });
   const secret = config.sourceAuthorization ?? authorization;
@@ -80,10 +85,16 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
 }
 
 /** Credentials in the URL are sent as a header, and appear nowhere else. */
-function splitUrl(url: URL): { baseUrl: string; authorization: string | undefined } {
+function splitUrl(url: URL): {
+  baseUrl: string;
+  authorization: string | undefined;
+} {
   const baseUrl = `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
   if (url.username === '' && url.password === '')
     return { baseUrl, authorization: undefined };
   const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
-  return { baseUrl, authorization: `Basic ${Buffer.from(pair).toString('base64')}` };
+  return {
+    baseUrl,
+    authorization: `Basic ${Buffer.from(pair).toString('base64')}`,
+  };
 }

@@ -1,4 +1,7 @@
-/** Resume state in Postgres, for mirrors without a Redis: two unlogged tables, which a crash may empty. */
+/**
+ * Resume state in Postgres, for mirrors without a Redis: two unlogged tables, which a
+ * crash may empty.
+ */
 import { DatabaseError, type Pool } from 'pg';
 import { classifyDatabaseCode } from '../errors/faults.ts';
 import {
@@ -9,12 +12,16 @@ import {
 } from './resume-state.ts';
 
 const QUERY_TIMEOUT_MS = 3_000;
-/** Writers delete expired rows: after so many writes a batch that is larger than what they added. */
+/**
+ * Writers delete expired rows: after so many writes a batch that is larger than what they
+ * added.
+ */
 const SWEEP_EVERY = 64;
 const SWEEP_ROWS_MAX = 256;
 
 const GET =
-  'select value::text as value from mirror.resume_state where key = $1 and expires_at > clock_timestamp()';
+  'select value::text as value from mirror.resume_state where key = $1 and ' +
+  'expires_at > clock_timestamp()';
 const SET = `insert into mirror.resume_state (key, value, expires_at)
   values ($1, $2::jsonb, clock_timestamp() + make_interval(secs => $3::float8))
   on conflict (key) do update set value = excluded.value, expires_at = excluded.expires_at`;
@@ -50,14 +57,18 @@ export function openPostgresState(pool: Pool, prefix: string): ResumeState {
       if (setCount % SWEEP_EVERY === 0) await run(SWEEP, SWEEP_ROWS_MAX);
     },
     take: async (budget, intervalMicros) =>
-      Number(await run(RESERVE, `${prefix}:${budget}`, intervalMicros / 1e6)) * 1e6,
+      Number(await run(RESERVE, `${prefix}:${budget}`, intervalMicros / 1e6)) *
+      1e6,
     // Only an error that Postgres itself reported has a SQLSTATE.
     refusal: (error) => {
       const sqlstate = error instanceof DatabaseError ? error.code : undefined;
       const fault =
         sqlstate === undefined ? 'unreachable' : classifyDatabaseCode(sqlstate);
       if (fault === 'unreachable') return undefined;
-      return { code: `STATE_POSTGRES_${sqlstate}`, isRetryable: fault === 'retryable' };
+      return {
+        code: `STATE_POSTGRES_${sqlstate}`,
+        isRetryable: fault === 'retryable',
+      };
     },
     close: async () => undefined,
   });

@@ -18,7 +18,10 @@ const RECONNECT_MAX_MS = 1_000;
 const RETRYABLE =
   /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|NOREPLICAS|MISCONF)$/;
 
-/** Runs on the clock of Redis. Lua's doubles hold microseconds exactly until the year 2255. */
+/**
+ * Runs on the clock of Redis. Lua's doubles hold microseconds exactly until the year
+ * 2255.
+ */
 const RESERVE = `
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -31,10 +34,11 @@ return math.ceil(math.max(0, mine - ${BURST_MICROS} - now))
 `;
 
 /**
- * Opens resume state in Redis. It connects in the background; until then, and in an outage, calls throw
- * UnreachableError.
+ * Opens resume state in Redis. It connects in the background; until then, and in an
+ * outage, calls throw UnreachableError.
  * @param prefix mirrors can share a Redis, because each has a prefix of its own
- * @param onConnectionError called when the connection breaks or cannot be made; it is tried again by itself
+ * @param onConnectionError called when the connection breaks or cannot be made; it is
+ *   tried again by itself
  */
 export function openRedisState(
   url: string,
@@ -45,10 +49,13 @@ export function openRedisState(
     connectTimeout: CONNECT_TIMEOUT_MS,
     commandTimeout: COMMAND_TIMEOUT_MS,
     socketTimeout: SOCKET_TIMEOUT_MS,
-    // Each failed attempt to connect empties the queue of waiting commands, so it cannot grow in an outage.
+    // Each failed attempt to connect empties the queue of waiting commands, so it cannot
+    // grow in an outage.
     maxRetriesPerRequest: 0,
-    // The old connection stays with the former master; a new one leads to the present one.
-    reconnectOnError: ({ message }) => /^(?:READONLY|MASTERDOWN)\b/.test(message),
+    // The old connection stays with the former master; a new one leads to the present
+    // one.
+    reconnectOnError: ({ message }) =>
+      /^(?:READONLY|MASTERDOWN)\b/.test(message),
     retryStrategy: (times) =>
       Math.min(RECONNECT_MIN_MS * 2 ** Math.min(times, 10), RECONNECT_MAX_MS),
   });
@@ -58,14 +65,31 @@ export function openRedisState(
     advice: 'see its configuration and REDIS_URL',
     read: (key) => redis.get(`${prefix}:state:${key}`),
     write: (key, text, ttlMs) =>
-      redis.set(`${prefix}:state:${key}`, text, 'PX', Math.max(1, Math.ceil(ttlMs))),
+      redis.set(
+        `${prefix}:state:${key}`,
+        text,
+        'PX',
+        Math.max(1, Math.ceil(ttlMs)),
+      ),
     take: async (budget, intervalMicros) =>
-      Number(await redis.eval(RESERVE, 1, `${prefix}:rate:${budget}`, intervalMicros)),
-    // An error that Redis itself answered is a ReplyError, and its first word is the code.
+      Number(
+        await redis.eval(
+          RESERVE,
+          1,
+          `${prefix}:rate:${budget}`,
+          intervalMicros,
+        ),
+      ),
+    // An error that Redis itself answered is a ReplyError, and its first word is the
+    // code.
     refusal: (error) => {
-      if (!(error instanceof Error && error instanceof ReplyError)) return undefined;
+      if (!(error instanceof Error && error instanceof ReplyError))
+        return undefined;
       const reply = /^[A-Z]+/.exec(error.message)?.[0] ?? 'ERR';
-      return { code: `STATE_REDIS_${reply}`, isRetryable: RETRYABLE.test(reply) };
+      return {
+        code: `STATE_REDIS_${reply}`,
+        isRetryable: RETRYABLE.test(reply),
+      };
     },
     close: async () => redis.disconnect(),
   });

@@ -1,6 +1,7 @@
 /**
- * Resume state: where stages continue after a failure, and the request rate that all workers share. It
- * only saves work. What is done or covered is decided by the tables in Postgres.
+ * Resume state: where stages continue after a failure, and the request rate that all
+ * workers share. It only saves work. What is done or covered is decided by the tables in
+ * Postgres.
  */
 import {
   isRetryable,
@@ -13,30 +14,38 @@ import type { Log } from '../logging/log.ts';
 /** Larger values are refused. */
 export const VALUE_CHARS_MAX = 1_048_576;
 /**
- * The rate is a schedule of single requests (GCRA): each reservation takes the next time, one interval
- * after the one before. Unused time is granted only as a small burst, because a store that loses its
- * memory grants the burst once more.
+ * The rate is a schedule of single requests (GCRA): each reservation takes the next time,
+ * one interval after the one before. Unused time is granted only as a small burst,
+ * because a store that loses its memory grants the burst once more.
  */
 export const BURST_MICROS = 250_000;
 /** A schedule that is further ahead than this shows that the clock was set back. */
 export const AHEAD_MAX_MICROS = 600_000_000;
 /** How often the store is tried in an outage, so that not every call pays its timeout. */
 const TRY_AGAIN_MS = 1_000;
-/** Without the store workers cannot share the rate. Each takes one in this many parts of it. */
+/**
+ * Without the store workers cannot share the rate. Each takes one in this many parts of
+ * it.
+ */
 const RATE_SHARE = 4;
 
 /**
- * Values that may vanish or go back in time at any moment. Losing one costs at most the page in flight.
+ * Values that may vanish or go back in time at any moment. Losing one costs at most the
+ * page in flight.
  *
- * Every call ends within a few seconds. It throws UnreachableError `STATE_UNREACHABLE` or RetryableError if
- * the store is away, and PermanentError if the store refuses for good.
+ * Every call ends within a few seconds. It throws UnreachableError `STATE_UNREACHABLE` or
+ * RetryableError if the store is away, and PermanentError if the store refuses for good.
  */
 export interface ResumeState {
-  /** @returns the parsed value; undefined if it does not exist, has expired, or is not JSON */
+  /**
+   * @returns the parsed value; undefined if it does not exist, has expired, or is not
+   *   JSON
+   */
   get(key: string): Promise<unknown>;
   /**
    * Stores a value as JSON, in the place of the one before, for `ttlMs`.
-   * @throws PermanentError `STATE_VALUE` if JSON cannot hold the value, or it is too large
+   * @throws PermanentError `STATE_VALUE` if JSON cannot hold the value, or it is too
+   *   large
    */
   set(key: string, value: unknown, ttlMs: number): Promise<void>;
   /**
@@ -57,7 +66,9 @@ export interface TextStore extends Pick<ResumeState, 'close'> {
   write(key: string, text: string, ttlMs: number): Promise<unknown>;
   /** @returns microseconds to wait */
   take(budget: string, intervalMicros: number): Promise<number>;
-  /** Describes an error that the store itself answered; undefined if it was not reached. */
+  /**
+   * Describes an error that the store itself answered; undefined if it was not reached.
+   */
   refusal(
     error: unknown,
   ): { readonly code: string; readonly isRetryable: boolean } | undefined;
@@ -74,7 +85,10 @@ export function keepIn(store: TextStore): ResumeState {
     } catch (error) {
       const refusal = store.refusal(error);
       const state = error instanceof Error ? error.message : String(error);
-      const details = { code: refusal?.code ?? 'STATE_UNREACHABLE', cause: error };
+      const details = {
+        code: refusal?.code ?? 'STATE_UNREACHABLE',
+        cause: error,
+      };
       if (refusal === undefined)
         throw new UnreachableError(
           `Cannot ${action}: ${store.name} is not reachable (${state})`,
@@ -104,7 +118,10 @@ export function keepIn(store: TextStore): ResumeState {
         const message =
           `Cannot remember ${key}: ${state}; ` +
           `give at most ${VALUE_CHARS_MAX} characters of JSON`;
-        throw new PermanentError(message, { code: 'STATE_VALUE', meta: { key } });
+        throw new PermanentError(message, {
+          code: 'STATE_VALUE',
+          meta: { key },
+        });
       }
       await call(`remember ${key}`, () => store.write(key, text, ttlMs));
     },
@@ -119,9 +136,9 @@ export function keepIn(store: TextStore): ResumeState {
 }
 
 /**
- * Wraps resume state so that work continues in an outage: `get` returns undefined, `set` does nothing, and
- * `reserve` limits this process alone to a quarter of the rate. Each outage and its end are logged once.
- * Permanent errors are still thrown.
+ * Wraps resume state so that work continues in an outage: `get` returns undefined, `set`
+ * does nothing, and `reserve` limits this process alone to a quarter of the rate. Each
+ * outage and its end are logged once. Permanent errors are still thrown.
  * @param nowMs a clock that never goes back
  */
 export function tolerateOutages(
@@ -142,7 +159,10 @@ export function tolerateOutages(
     try {
       const answer = await call();
       if (awaySinceMs !== undefined) {
-        log.info({ awayMs: Math.round(nowMs() - awaySinceMs) }, 'Resume state is back');
+        log.info(
+          { awayMs: Math.round(nowMs() - awaySinceMs) },
+          'Resume state is back',
+        );
         awaySinceMs = undefined;
       }
       return answer;
@@ -150,7 +170,10 @@ export function tolerateOutages(
       if (!isRetryable(error)) throw error;
       tryAgainAtMs = nowMs() + TRY_AGAIN_MS;
       if (awaySinceMs === undefined)
-        log.warn({ err: error }, 'Resume state is away, work goes on without it');
+        log.warn(
+          { err: error },
+          'Resume state is away, work goes on without it',
+        );
       awaySinceMs ??= nowMs();
       return instead();
     }

@@ -1,7 +1,7 @@
 /**
  * What is known of the mirror: the facts from which the status, the console, the API and
- * the metrics draw the same conclusion (status-summary.ts). Times are RFC 3339; numbers that
- * may exceed 2^53 are decimal text.
+ * the metrics draw the same conclusion (status-summary.ts). Times are RFC 3339; numbers
+ * that may exceed 2^53 are decimal text.
  */
 import type { Verdict } from '../errors/verdict.ts';
 import type { Completeness } from './store/completeness.ts';
@@ -106,7 +106,9 @@ export interface StoredFacts {
 export interface MirrorFacts extends StoredFacts {
   readonly lists: ListFacts[];
   readonly work: WorkFacts;
-  /** `database` if the object store would let two writers put the same commit of the lake. */
+  /**
+   * `database` if the object store would let two writers put the same commit of the lake.
+   */
   readonly lakeCommitsDecidedBy: 'store' | 'database';
 }
 

@@ -1,5 +1,13 @@
-/** The mirror's state in one sentence, and what needs a person. Pure: the console and `status` show it. */
-import type { ListFacts, MirrorFacts, StreamStatus, WorkFacts } from './mirror-facts.ts';
+/**
+ * The mirror's state in one sentence, and what needs a person. Pure: the console and
+ * `status` show it.
+ */
+import type {
+  ListFacts,
+  MirrorFacts,
+  StreamStatus,
+  WorkFacts,
+} from './mirror-facts.ts';
 
 /** What a person should do something about, and what that is. */
 export interface Attention {
@@ -53,10 +61,13 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
   const isBegun = streams.some(({ verdict }) => verdict !== null);
   const attention = listAttention(facts, isBegun);
   const complete =
-    attention.length === 0 && streams.every(({ verdict }) => verdict === 'complete');
+    attention.length === 0 &&
+    streams.every(({ verdict }) => verdict === 'complete');
   const parties = configured === 1 ? 'party' : 'parties';
   const scope =
-    configured === null ? '' : ` for ${count(configured)} configured ${parties}`;
+    configured === null
+      ? ''
+      : ` for ${count(configured)} configured ${parties}`;
   const times = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
   // What all three streams reach; nothing where one of them tells no time.
   const asOf =
@@ -71,7 +82,8 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
     whole: complete && configured === null,
     complete,
     hasNetwork: streams.some(
-      ({ name, rows }) => name === 'parties' && BigInt(rows) === BigInt(listed) + 1n,
+      ({ name, rows }) =>
+        name === 'parties' && BigInt(rows) === BigInt(listed) + 1n,
     ),
     sentence: complete ? `The mirror is complete${scope}${asOf}.` : incomplete,
     // A nightly run that is late makes the mirror older, not less complete.
@@ -86,8 +98,12 @@ function listScheduleAttention(work: WorkFacts): readonly Attention[] {
   if (otherSchedules.length > 0)
     found.push({
       what: 'workers have different schedules',
-      why: `in force is ${schedule}, of the worker that started last; others have ${otherSchedules.join('; ')}`,
-      todo: 'Give all workers the same SCHEDULE, SCHEDULE_TZ and AUDIT_SCHEDULE, and start them again.',
+      why:
+        `in force is ${schedule}, of the worker that started last; others have ` +
+        otherSchedules.join('; '),
+      todo:
+        'Give all workers the same SCHEDULE, SCHEDULE_TZ and AUDIT_SCHEDULE, and ' +
+        'start them again.',
     });
 
   return found;
@@ -105,7 +121,9 @@ function reasons(
     unprovenStreams.map(({ label }) => label),
   );
   const are =
-    unprovenStreams.length === 1 && unprovenStreams[0] !== STREAMS.ledger ? 'is' : 'are';
+    unprovenStreams.length === 1 && unprovenStreams[0] !== STREAMS.ledger
+      ? 'is'
+      : 'are';
   const ledgers = `${count(covered)} of ${count(wanted)} ledgers`;
   const is = covered === 1 ? 'is' : 'are';
   const found = [
@@ -124,7 +142,9 @@ function listAttention(facts: MirrorFacts, isBegun: boolean): Attention[] {
     failed && {
       what: 'the last verification failed',
       why: `on ${minute(failed.at)} something recorded did not agree with what is there`,
-      todo: `\`ledger-mirror runs ${failed.runId}\` names it; when it is mended, \`ledger-mirror verify\` says so.`,
+      todo:
+        `\`ledger-mirror runs ${failed.runId}\` names it; when it is mended, ` +
+        `\`ledger-mirror verify\` says so.`,
     },
     ...lists.flatMap((list) => doubts(list)),
     ledger.quarantined === '0' ? null : quarantined(ledger.quarantined),
@@ -139,7 +159,10 @@ function count(value: number): string {
 
 /** @param value a count, or one as decimal text */
 function plural(value: number | string, noun: string): string {
-  return `${typeof value === 'number' ? count(value) : value} ${noun}${String(value) === '1' ? '' : 's'}`;
+  return (
+    `${typeof value === 'number' ? count(value) : value} ` +
+    `${noun}${String(value) === '1' ? '' : 's'}`
+  );
 }
 
 function minute(time: string): string {
@@ -151,18 +174,26 @@ function uncovered({
   openNightlyRun,
 }: MirrorFacts): Attention {
   const missing = wanted - covered;
-  const asked = `; ${count(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never asked for`;
+  const asked =
+    `; ${count(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never ` +
+    'asked for';
   const found = {
     what: `${plural(missing, 'ledger')} not covered`,
-    why: `${count(covered)} of ${count(wanted)} are covered from the beginning on${neverAsked === 0 ? '' : asked}`,
+    why:
+      `${count(covered)} of ${count(wanted)} are covered from the beginning ` +
+      `on${neverAsked === 0 ? '' : asked}`,
   };
   if (openNightlyRun !== null)
     return { ...found, todo: 'The nightly run under way asks for them.' };
   const others =
-    ' Why a ledger that was asked for is not covered is in the evidence of the last nightly run.';
+    ' Why a ledger that was asked for is not covered is in the evidence of the ' +
+    'last nightly run.';
   return {
     ...found,
-    todo: `Run \`ledger-mirror nightly\`, or wait for the next nightly run; NIGHTLY_EXPORTS_MAX and NIGHTLY_WINDOW bound how many it asks for.${neverAsked === missing ? '' : others}`,
+    todo:
+      `Run \`ledger-mirror nightly\`, or wait for the next nightly run; ` +
+      'NIGHTLY_EXPORTS_MAX and NIGHTLY_WINDOW bound how many it asks ' +
+      `for.${neverAsked === missing ? '' : others}`,
     action: { does: 'nightly' },
   };
 }
@@ -171,7 +202,9 @@ function doubts({ list, doubts: open }: ListFacts): readonly Attention[] {
   return open.map(({ code, message, since }) => ({
     what: `${STREAMS[list].label} is in doubt since ${since.slice(0, 10)}: ${code}`,
     why: message,
-    todo: 'The next sync reads the whole list again by itself; now: `ledger-mirror sync all --full`. The doubt stays open until that ends without one.',
+    todo:
+      'The next sync reads the whole list again by itself; now: `ledger-mirror sync ' +
+      'all --full`. The doubt stays open until that ends without one.',
     action: { does: 'sync', list },
   }));
 }
@@ -183,17 +216,21 @@ function unproven({ name, verdict }: StreamStatus): Attention | null {
     what: `the last ${run} ${verdict === 'failed' ? 'failed' : `was ${verdict}`}`,
     why: `${label} ${name === 'ledger' ? 'are' : 'is'} not proven complete`,
   };
-  // Asking again does not help where the source contradicts itself: that is for a person to read.
+  // Asking again does not help where the source contradicts itself: that is for a person
+  // to read.
   if (verdict === 'suspicious') {
     const todo =
-      'Read the evidence of the last run: the source contradicted itself or what is already known.';
+      'Read the evidence of the last run: the source contradicted itself or what ' +
+      'is already known.';
     const of =
       name === 'ledger'
         ? { kind: 'nightly' as const }
         : { kind: 'sync' as const, subject: name };
     return { ...found, todo, action: { does: 'evidence', ...of } };
   }
-  const todo = `Run \`ledger-mirror ${command}\`, or wait for the next nightly run; the last run's evidence says what was missing.`;
+  const todo =
+    `Run \`ledger-mirror ${command}\`, or wait for the next nightly run; the last ` +
+    `run's evidence says what was missing.`;
   const action: Action =
     name === 'ledger' ? { does: 'nightly' } : { does: 'sync', list: name };
   return { ...found, todo, action };
@@ -219,16 +256,24 @@ function missed(scheduledAt: string, workers: number): Attention {
           'it never began',
           'A worker starts it within a minute; where it does not, look at its log.',
         ];
-  return { what: `the nightly run of ${minute(scheduledAt)} was missed`, why, todo };
+  return {
+    what: `the nightly run of ${minute(scheduledAt)} was missed`,
+    why,
+    todo,
+  };
 }
 
 function gaps({ list, gaps: known }: ListFacts): readonly Attention[] {
   return known.map(({ belowKey, aboveKey, foundAt, isConfirmed }) => ({
-    what: `${STREAMS[list].label} lacks rows between ${short(belowKey)} and ${short(aboveKey)}`,
+    what:
+      `${STREAMS[list].label} lacks rows between ${short(belowKey)} and ` +
+      short(aboveKey),
     why: `on ${foundAt.slice(0, 10)} the source no longer served them`,
     todo: isConfirmed
-      ? 'An audit confirmed it: this source does not have them. Each sync looks whether it serves older rows again.'
-      : 'Each sync looks whether the source serves them again, and reads the whole list then.',
+      ? 'An audit confirmed it: this source does not have them. Each sync looks ' +
+        'whether it serves older rows again.'
+      : 'Each sync looks whether the source serves them again, and reads the whole ' +
+        'list then.',
   }));
 }
 

@@ -1,6 +1,7 @@
 /**
- * Objects in a folder. A file is written whole into `.spool`, made durable, and then linked to its key: a
- * key is absent or whole at every instant, also after a power failure.
+ * Objects in a folder. A file is written whole into `.spool`, made durable, and then
+ * linked to its key: a key is absent or whole at every instant, also after a power
+ * failure.
  */
 import { randomUUID } from 'node:crypto';
 import { createReadStream, type Dirent } from 'node:fs';
@@ -37,8 +38,18 @@ import type {
 import { guardStore, type StoreKind } from './guarded-store.ts';
 
 const SPOOL_FOLDER = '.spool';
-/** The filesystem has no hard links (some network and FAT mounts), or the file lies on another one. */
-const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK', 'EXDEV']);
+/**
+ * The filesystem has no hard links (some network and FAT mounts), or the file lies on
+ * another one.
+ */
+const NO_LINKS = new Set([
+  'EPERM',
+  'ENOTSUP',
+  'EOPNOTSUPP',
+  'ENOSYS',
+  'EMLINK',
+  'EXDEV',
+]);
 /** Errors that may pass: space is freed, a mount returns. */
 const RETRYABLE = new Set([
   'ENOSPC',
@@ -98,7 +109,9 @@ class FileStore implements StoreKind {
     return await this.putFile(key, file.path, contentFacts(content), signal);
   }
 
-  /** Without hard links the condition is ignored: of several writers the last one wins. */
+  /**
+   * Without hard links the condition is ignored: of several writers the last one wins.
+   */
   async tryPut(
     key: string,
     content: Buffer,
@@ -161,7 +174,11 @@ class FileStore implements StoreKind {
     return join(this.#root, key);
   }
 
-  #spool(content: Buffer, prefix: string, signal: AbortSignal): Promise<TemporaryFile> {
+  #spool(
+    content: Buffer,
+    prefix: string,
+    signal: AbortSignal,
+  ): Promise<TemporaryFile> {
     const path = join(this.spoolDir, `${prefix}bytes.${randomUUID()}`);
     return writeTemporary(path, content, signal);
   }
@@ -173,9 +190,9 @@ class FileStore implements StoreKind {
     signal: AbortSignal,
   ): AsyncGenerator<ListedObject> {
     signal.throwIfAborted();
-    const entries = await readdir(this.#pathOf(folder), { withFileTypes: true }).catch(
-      undefinedIfMissing,
-    );
+    const entries = await readdir(this.#pathOf(folder), {
+      withFileTypes: true,
+    }).catch(undefinedIfMissing);
     const keyOf = (entry: Dirent): string =>
       folder + entry.name + (entry.isDirectory() ? '/' : '');
     const sorted = (entries ?? [])
@@ -200,7 +217,8 @@ function statIfPresent(path: string) {
 
 /** Classifies an error of the local disk. */
 export function fileError(what: string, error: unknown): Error {
-  if (error instanceof PermanentError || error instanceof RetryableError) return error;
+  if (error instanceof PermanentError || error instanceof RetryableError)
+    return error;
   if (error instanceof Error && error.name === 'AbortError') return error;
   const code = errorCode(error);
   const details = { code: `OBJECT_STORE_${code}`, cause: error };
@@ -213,8 +231,8 @@ export function fileError(what: string, error: unknown): Error {
 }
 
 /**
- * Links a file to its key. Without hard links, a copy in the spool is renamed: the key names its content,
- * so a race replaces a file by an equal one.
+ * Links a file to its key. Without hard links, a copy in the spool is renamed: the key
+ * names its content, so a race replaces a file by an equal one.
  * @returns false if something lies under the key
  */
 async function linkUnlessTaken(
@@ -241,7 +259,10 @@ interface TemporaryFile extends AsyncDisposable {
 }
 
 function temporaryFile(path: string): TemporaryFile {
-  return { path, [Symbol.asyncDispose]: () => unlink(path).catch(undefinedIfMissing) };
+  return {
+    path,
+    [Symbol.asyncDispose]: () => unlink(path).catch(undefinedIfMissing),
+  };
 }
 
 async function writeTemporary(
@@ -280,7 +301,10 @@ async function hasContent(
   { sha256 }: FileFacts,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const stream = createReadStream(target, { signal, highWaterMark: READ_BYTES });
+  const stream = createReadStream(target, {
+    signal,
+    highWaterMark: READ_BYTES,
+  });
   return (await measureStream(stream)).sha256 === sha256;
 }
 

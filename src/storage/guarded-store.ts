@@ -1,6 +1,6 @@
 /**
- * What all object stores have in common: the checks of keys, the classification of errors, the spool, and
- * the error for a key that is taken.
+ * What all object stores have in common: the checks of keys, the classification of
+ * errors, the spool, and the error for a key that is taken.
  */
 import { lstat, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,7 +19,9 @@ import type {
 } from './object-store.ts';
 import { type StoreProbe, probeStore } from './probe-store.ts';
 
-/** What each kind of store does in its own way. Keys are checked before; errors are raw. */
+/**
+ * What each kind of store does in its own way. Keys are checked before; errors are raw.
+ */
 export interface StoreKind extends StoreProbe, AsyncDisposable {
   readonly url: string;
   /** Where objects grow before they are published. No reader sees what is in it. */
@@ -77,7 +79,9 @@ class GuardedStore implements ObjectStore {
   }
 
   clearSpool(prefix: string): Promise<number> {
-    return this.#guard(`clear the spool of ${prefix}`, () => this.#spool.clear(prefix));
+    return this.#guard(`clear the spool of ${prefix}`, () =>
+      this.#spool.clear(prefix),
+    );
   }
 
   publishFile(
@@ -114,19 +118,31 @@ class GuardedStore implements ObjectStore {
   }
 
   head(key: string, signal: AbortSignal): Promise<ObjectFacts | undefined> {
-    return this.#guard(`look up ${key}`, () => this.#kind.head(checkKey(key), signal));
+    return this.#guard(`look up ${key}`, () =>
+      this.#kind.head(checkKey(key), signal),
+    );
   }
 
-  read(key: string, signal: AbortSignal, range?: StoredRange): Promise<Readable> {
+  read(
+    key: string,
+    signal: AbortSignal,
+    range?: StoredRange,
+  ): Promise<Readable> {
     return this.#guard(`read ${key}`, async () => {
       const bytes = await this.#kind.read(checkKey(key), signal, range);
       if (bytes !== undefined) return bytes;
       const message = `Cannot read the object ${key}: it is not in ${this.url}`;
-      throw new PermanentError(message, { code: 'OBJECT_MISSING', meta: { key } });
+      throw new PermanentError(message, {
+        code: 'OBJECT_MISSING',
+        meta: { key },
+      });
     });
   }
 
-  async *list(prefix: string, signal: AbortSignal): AsyncGenerator<ListedObject> {
+  async *list(
+    prefix: string,
+    signal: AbortSignal,
+  ): AsyncGenerator<ListedObject> {
     try {
       yield* this.#kind.list(checkPrefix(prefix), signal);
     } catch (error) {
@@ -135,7 +151,9 @@ class GuardedStore implements ObjectStore {
   }
 
   remove(key: string, signal: AbortSignal): Promise<void> {
-    return this.#guard(`remove ${key}`, () => this.#kind.remove(checkKey(key), signal));
+    return this.#guard(`remove ${key}`, () =>
+      this.#kind.remove(checkKey(key), signal),
+    );
   }
 
   removeAbandoned(olderThanMs: number, signal: AbortSignal): Promise<number> {
@@ -151,7 +169,10 @@ class GuardedStore implements ObjectStore {
     return this.#kind.capabilities ?? this.probe(signal);
   }
 
-  async probe(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities> {
+  async probe(
+    signal: AbortSignal,
+    stepMaxMs?: number,
+  ): Promise<StoreCapabilities> {
     const found = await probeStore(this, this.#kind, signal, stepMaxMs);
     this.#kind.capabilities = found;
     return found;
@@ -171,7 +192,10 @@ class GuardedStore implements ObjectStore {
     );
   }
 
-  async #guard<Result>(what: string, work: () => Promise<Result>): Promise<Result> {
+  async #guard<Result>(
+    what: string,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
     try {
       return await work();
     } catch (error) {
@@ -195,7 +219,9 @@ class Spool {
     return path;
   }
 
-  /** Removes the files whose names begin with `prefix` and that were not written to since. */
+  /**
+   * Removes the files whose names begin with `prefix` and that were not written to since.
+   */
   async clear(
     prefix: string,
     writtenBeforeMs = Number.POSITIVE_INFINITY,

@@ -10,14 +10,21 @@ export type ConditionSupport = 'honoured' | 'ignored' | 'refused';
 export interface StoreCapabilities {
   /** With the condition on one small write. */
   readonly put: ConditionSupport;
-  /** With the condition on the last call of an upload in parts, which objects above 16 MiB need. */
+  /**
+   * With the condition on the last call of an upload in parts, which objects above 16 MiB
+   * need.
+   */
   readonly multipart: ConditionSupport;
-  /** Of several writers of different bytes under one key, exactly one is told that it wrote. */
+  /**
+   * Of several writers of different bytes under one key, exactly one is told that it
+   * wrote.
+   */
   readonly hasOneWinner: boolean;
 }
 
 /**
- * 'written': these bytes lie under the key now, whoever wrote them. 'present': other bytes do.
+ * 'written': these bytes lie under the key now, whoever wrote them. 'present': other
+ * bytes do.
  */
 export type Outcome = 'written' | 'present';
 
@@ -45,17 +52,18 @@ export interface ObjectFacts {
 }
 
 /**
- * Immutable objects under keys relative to OBJECT_STORE_URL. Publishing is atomic: a key is either absent
- * or whole. Publishing the same bytes twice is accepted; other bytes under the same key are an error. Each
- * call waits by itself for a store that cannot be reached or is busy (60 s).
+ * Immutable objects under keys relative to OBJECT_STORE_URL. Publishing is atomic: a key
+ * is either absent or whole. Publishing the same bytes twice is accepted; other bytes
+ * under the same key are an error. Each call waits by itself for a store that cannot be
+ * reached or is busy (60 s).
  */
 export interface ObjectStore extends AsyncDisposable {
   /** For messages and manifests; without credentials. */
   readonly url: string;
 
   /**
-   * Returns where to spool a file of this name: beside the store, on its filesystem. The file itself is
-   * not made.
+   * Returns where to spool a file of this name: beside the store, on its filesystem. The
+   * file itself is not made.
    */
   spoolPath(name: string): Promise<string>;
 
@@ -66,7 +74,8 @@ export interface ObjectStore extends AsyncDisposable {
   clearSpool(prefix: string): Promise<number>;
 
   /**
-   * Makes the spooled file visible under `key`, durably. The caller removes the spool file.
+   * Makes the spooled file visible under `key`, durably. The caller removes the spool
+   * file.
    * @throws PermanentError `OBJECT_CONFLICT` if other bytes lie under the key
    */
   publishFile(
@@ -78,7 +87,8 @@ export interface ObjectStore extends AsyncDisposable {
 
   /**
    * Publishes small content, such as a manifest.
-   * @param spoolPrefix names what a killed process may leave in the spool, for `clearSpool`
+   * @param spoolPrefix names what a killed process may leave in the spool, for
+   *   `clearSpool`
    * @throws PermanentError `OBJECT_CONFLICT` if other bytes lie under the key
    */
   publishBytes(
@@ -89,10 +99,12 @@ export interface ObjectStore extends AsyncDisposable {
   ): Promise<void>;
 
   /**
-   * Writes small content if nothing lies under the key: the commit of a log whose writers may race.
-   * @returns 'written' if these bytes lie under the key now; an answer may have been lost, so the same
-   *   bytes of an earlier call count. 'present' if other bytes do. Unless `capabilities` reports
-   *   `put: 'honoured'` and `hasOneWinner`, two writers at once may both get 'written': hold a lease
+   * Writes small content if nothing lies under the key: the commit of a log whose writers
+   * may race.
+   * @returns 'written' if these bytes lie under the key now; an answer may have been
+   *   lost, so the same bytes of an earlier call count. 'present' if other bytes do.
+   *   Unless `capabilities` reports `put: 'honoured'` and `hasOneWinner`, two writers at
+   *   once may both get 'written': hold a lease
    */
   putIfAbsent(
     key: string,
@@ -108,19 +120,24 @@ export interface ObjectStore extends AsyncDisposable {
    * Reads the stored bytes as they are (compressed).
    * @throws PermanentError `OBJECT_MISSING`
    */
-  read(key: string, signal: AbortSignal, range?: StoredRange): Promise<Readable>;
+  read(
+    key: string,
+    signal: AbortSignal,
+    range?: StoredRange,
+  ): Promise<Readable>;
 
   /** Lists the objects below a prefix, in the order of their keys. */
   list(prefix: string, signal: AbortSignal): AsyncIterable<ListedObject>;
 
   /**
-   * Removes an object; an absent key is accepted. Only garbage collection and the lake's compaction call
-   * this.
+   * Removes an object; an absent key is accepted. Only garbage collection and the lake's
+   * compaction call this.
    */
   remove(key: string, signal: AbortSignal): Promise<void>;
 
   /**
-   * Removes the spool files and unfinished uploads of dead processes that are older than `olderThanMs`.
+   * Removes the spool files and unfinished uploads of dead processes that are older than
+   * `olderThanMs`.
    * @returns how many were removed
    */
   removeAbandoned(olderThanMs: number, signal: AbortSignal): Promise<number>;
@@ -129,7 +146,8 @@ export interface ObjectStore extends AsyncDisposable {
   capabilities(signal: AbortSignal): Promise<StoreCapabilities>;
 
   /**
-   * Tries the store out now: writes, reads, lists, removes and sends a part below `probe/`.
+   * Tries the store out now: writes, reads, lists, removes and sends a part below
+   * `probe/`.
    * @param stepMaxMs how long one step may take; a minute by default
    * @throws PermanentError naming what the store refused or could not do
    * @throws UnreachableError if a step gets no answer

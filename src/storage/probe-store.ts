@@ -1,10 +1,17 @@
-/** Tries out what a store does with reads and writes, below `probe/`: rights, parts, conditions, a race. */
+/**
+ * Tries out what a store does with reads and writes, below `probe/`: rights, parts,
+ * conditions, a race.
+ */
 import { randomUUID } from 'node:crypto';
 import { buffer } from 'node:stream/consumers';
 import { PermanentError, UnreachableError } from '../errors/errors.ts';
 import { nowMicros } from '../time/time.ts';
 import { withTimeout } from '../concurrency/timeouts.ts';
-import type { ConditionSupport, ObjectStore, StoreCapabilities } from './object-store.ts';
+import type {
+  ConditionSupport,
+  ObjectStore,
+  StoreCapabilities,
+} from './object-store.ts';
 
 const PROBE_PREFIX = 'probe/';
 /** The age at which an object below `probe/` is taken for what a killed process left. */
@@ -13,7 +20,10 @@ const STEP_MAX_MS = 60_000;
 const TEXT = 'ledger-mirror tries this store out\n';
 const RACING_WRITERS = [1, 2, 3, 4];
 
-/** Sends one conditional write for a key that may be taken, and returns how the store answers it. */
+/**
+ * Sends one conditional write for a key that may be taken, and returns how the store
+ * answers it.
+ */
 type TryWrite = (
   key: string,
   content: Buffer,
@@ -87,14 +97,19 @@ class Probe {
       throw unusable('it reads other bytes than were written');
     }
 
-    const isListed = await this.#step('list objects', (signal) => this.#list(signal));
+    const isListed = await this.#step('list objects', (signal) =>
+      this.#list(signal),
+    );
     if (!isListed) throw unusable('it does not list what was written');
   }
 
   /** @returns whether the written object is listed */
   async #list(signal: AbortSignal): Promise<boolean> {
     let isListed = false;
-    for await (const { key, modifiedAt } of this.#store.list(PROBE_PREFIX, signal)) {
+    for await (const { key, modifiedAt } of this.#store.list(
+      PROBE_PREFIX,
+      signal,
+    )) {
       isListed ||= key === this.#written;
       const isAbandoned = modifiedAt < nowMicros() - ABANDONED_MICROS;
       if (isAbandoned) this.#keys.push(key);
@@ -110,12 +125,19 @@ class Probe {
     const multipart = await this.#step('send an object in parts', (signal) =>
       this.#kind.tryInParts(this.#written, other, signal),
     );
-    const answers = await this.#step('write one object from several sides', (signal) => {
-      const writes = RACING_WRITERS.map((nth) =>
-        this.#kind.tryPut(this.#raced, Buffer.from(`writer ${nth}\n`), signal),
-      );
-      return Promise.all(writes);
-    });
+    const answers = await this.#step(
+      'write one object from several sides',
+      (signal) => {
+        const writes = RACING_WRITERS.map((nth) =>
+          this.#kind.tryPut(
+            this.#raced,
+            Buffer.from(`writer ${nth}\n`),
+            signal,
+          ),
+        );
+        return Promise.all(writes);
+      },
+    );
     // A store that ignores the condition tells each writer that it wrote.
     const winners = answers.filter((answer) => answer !== 'honoured');
     return { put, multipart, hasOneWinner: winners.length === 1 };
@@ -123,11 +145,15 @@ class Probe {
 
   async removeAll(): Promise<void> {
     for (const key of this.#keys) {
-      await this.#step('remove an object', (signal) => this.#store.remove(key, signal));
+      await this.#step('remove an object', (signal) =>
+        this.#store.remove(key, signal),
+      );
     }
   }
 
-  /** Runs a step. One that takes longer than `stepMaxMs` is abandoned, and may still end. */
+  /**
+   * Runs a step. One that takes longer than `stepMaxMs` is abandoned, and may still end.
+   */
   async #step<Result>(
     what: string,
     work: (signal: AbortSignal) => Promise<Result>,

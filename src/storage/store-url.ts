@@ -1,6 +1,6 @@
 /**
- * Names an object store, as tables, messages and statements show it. It has a file of its own, so that
- * nothing loads a store's client to learn its name.
+ * Names an object store, as tables, messages and statements show it. It has a file of its
+ * own, so that nothing loads a store's client to learn its name.
  */
 import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';

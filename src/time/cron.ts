@@ -1,16 +1,20 @@
 /**
- * Cron patterns, read strictly: five fields (minute, hour, day of the month, month, day of the
- * week), or six with the second in front. A typo is refused; it must not become another schedule.
+ * Cron patterns, read strictly: five fields (minute, hour, day of the month, month, day
+ * of the week), or six with the second in front. A typo is refused; it must not become
+ * another schedule.
  *
- * Accepted in a field: numbers, names of months and weekdays, `*`, lists, ranges and steps; `?`
- * for either day; `L` as the last day of a month.
+ * Accepted in a field: numbers, names of months and weekdays, `*`, lists, ranges and
+ * steps; `?` for either day; `L` as the last day of a month.
  */
 
 /** The times that a pattern names, before a time zone gives them a meaning. */
 export interface CronPattern {
   /** The local times of a matching day, in milliseconds since its midnight; ascending. */
   readonly timesOfDay: readonly number[];
-  /** True if the pattern names every hour: then it means instants rather than times of a day. */
+  /**
+   * True if the pattern names every hour: then it means instants rather than times of a
+   * day.
+   */
   readonly isHourly: boolean;
   /** @param month 1 to 12 */
   matchesDay(year: number, month: number, day: number): boolean;
@@ -73,7 +77,8 @@ export function parseCron(text: string): CronPattern | undefined {
   const day = parseField(dayText, DAY_OF_MONTH);
   const month = parseField(monthText, MONTH);
   const weekday = parseField(weekdayText, DAY_OF_WEEK);
-  if (!second || !minute || !hour || !day || !month || !weekday) return undefined;
+  if (!second || !minute || !hour || !day || !month || !weekday)
+    return undefined;
 
   const pattern: CronPattern = {
     timesOfDay: listTimes(hour, minute, second),
@@ -99,7 +104,11 @@ function ascending(values: ReadonlySet<number>): number[] {
 }
 
 /** As everywhere with cron: if both days are restricted, either of them is enough. */
-function dayMatcher(day: Field, month: Field, weekday: Field): CronPattern['matchesDay'] {
+function dayMatcher(
+  day: Field,
+  month: Field,
+  weekday: Field,
+): CronPattern['matchesDay'] {
   return (year, monthNumber, dayNumber) => {
     if (!month.values.has(monthNumber)) return false;
 
@@ -109,7 +118,8 @@ function dayMatcher(day: Field, month: Field, weekday: Field): CronPattern['matc
       Date.UTC(year, monthNumber - 1, dayNumber),
     ).getUTCDay();
     const isWeekday =
-      weekday.values.has(weekdayNumber) || (weekdayNumber === 0 && weekday.values.has(7));
+      weekday.values.has(weekdayNumber) ||
+      (weekdayNumber === 0 && weekday.values.has(7));
 
     if (day.isAny) return isWeekday;
     if (weekday.isAny) return isDay;
@@ -122,7 +132,11 @@ function daysInMonth(year: number, month: number): number {
 }
 
 function comesEver(pattern: CronPattern): boolean {
-  for (let year = FIRST_YEAR_TRIED; year < FIRST_YEAR_TRIED + YEARS_TRIED; year += 1)
+  for (
+    let year = FIRST_YEAR_TRIED;
+    year < FIRST_YEAR_TRIED + YEARS_TRIED;
+    year += 1
+  )
     for (let month = 1; month <= 12; month += 1)
       for (let day = 1; day <= daysInMonth(year, month); day += 1)
         if (pattern.matchesDay(year, month, day)) return true;
@@ -156,7 +170,9 @@ interface ValueRange {
   readonly step: number;
 }
 
-/** Reads `7`, `1-5`, `*`, and each of them with a step: `*` + `/15`, `10/15`, `8-18/2`. */
+/**
+ * Reads `7`, `1-5`, `*`, and each of them with a step: `*` + `/15`, `10/15`, `8-18/2`.
+ */
 function parseRange(part: string, rule: FieldRule): ValueRange | undefined {
   const match = /^(?:([*?])|(\w+)(?:-(\w+))?)(?:\/(\d+))?$/.exec(part);
   if (match === null) return undefined;
@@ -166,7 +182,8 @@ function parseRange(part: string, rule: FieldRule): ValueRange | undefined {
   if (step === 0 || step > rule.max) return undefined;
 
   if (any !== undefined) {
-    if (any === '?' && (rule.isDay !== true || stepText !== undefined)) return undefined;
+    if (any === '?' && (rule.isDay !== true || stepText !== undefined))
+      return undefined;
     return { first: rule.min, last: rule.max, step };
   }
 
@@ -180,7 +197,10 @@ function parseRange(part: string, rule: FieldRule): ValueRange | undefined {
   return last === undefined || last < first ? undefined : { first, last, step };
 }
 
-function parseValue(text: string, { min, max, names }: FieldRule): number | undefined {
+function parseValue(
+  text: string,
+  { min, max, names }: FieldRule,
+): number | undefined {
   const index = names?.indexOf(text.toUpperCase()) ?? -1;
   if (index >= 0) return index + min;
   if (!/^\d{1,2}$/.test(text)) return undefined;

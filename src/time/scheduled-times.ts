@@ -1,12 +1,13 @@
 /**
- * When a schedule fires. The queue, the check for missed runs and every view use these functions,
- * so that they agree, through changes of the clocks too.
+ * When a schedule fires. The queue, the check for missed runs and every view use these
+ * functions, so that they agree, through changes of the clocks too.
  *
- * A schedule names local times of a day. On the day on which clocks go forward, a time that does
- * not exist comes as much later as the clocks were moved; on the day on which they go back, a
- * time that exists twice counts once, at its first occurrence. So each local day that the pattern
- * matches has each of its times once. A pattern that names every hour means instants instead: it
- * goes on through the repeated hour, and skips what does not exist.
+ * A schedule names local times of a day. On the day on which clocks go forward, a time
+ * that does not exist comes as much later as the clocks were moved; on the day on which
+ * they go back, a time that exists twice counts once, at its first occurrence. So each
+ * local day that the pattern matches has each of its times once. A pattern that names
+ * every hour means instants instead: it goes on through the repeated hour, and skips what
+ * does not exist.
  */
 import { type CronPattern, parseCron } from './cron.ts';
 
@@ -26,7 +27,10 @@ export interface Schedules {
 const DAY_MS = 86_400_000;
 /** Offsets of all zones change on quarters of an hour of UTC. */
 const OFFSET_STEP_MS = 900_000;
-/** Longer than a leap day can be away: 1896 to 1904, and 2096 to 2104, have none between them. */
+/**
+ * Longer than a leap day can be away: 1896 to 1904, and 2096 to 2104, have none between
+ * them.
+ */
 const DAYS_MAX = 9 * 366;
 const OFFSETS_CACHED_MAX = 10_000;
 
@@ -35,7 +39,10 @@ const OFFSETS_CACHED_MAX = 10_000;
  * @param afterMs milliseconds since 1970, as is the result
  * @throws RangeError if the pattern or the time zone is not valid
  */
-export function nextScheduledMs({ pattern, tz }: Schedule, afterMs: number): number {
+export function nextScheduledMs(
+  { pattern, tz }: Schedule,
+  afterMs: number,
+): number {
   const cron = readPattern(pattern);
   const zone = new Zone(tz);
 
@@ -53,7 +60,10 @@ export function nextScheduledMs({ pattern, tz }: Schedule, afterMs: number): num
  * Returns the last scheduled time at or before an instant.
  * @throws as nextScheduledMs
  */
-export function lastScheduledMs({ pattern, tz }: Schedule, nowMs: number): number {
+export function lastScheduledMs(
+  { pattern, tz }: Schedule,
+  nowMs: number,
+): number {
   const cron = readPattern(pattern);
   const zone = new Zone(tz);
 
@@ -68,7 +78,8 @@ export function lastScheduledMs({ pattern, tz }: Schedule, nowMs: number): numbe
 
 function readPattern(pattern: string): CronPattern {
   const cron = parseCron(pattern);
-  if (cron === undefined) throw new RangeError(`not a cron pattern: ${pattern}`);
+  if (cron === undefined)
+    throw new RangeError(`not a cron pattern: ${pattern}`);
   return cron;
 }
 
@@ -82,7 +93,11 @@ function localMidnight(zone: Zone, ms: number): number {
  * The instants of a local day's times, ascending.
  * @param midnight of the local day, as if the zone were UTC
  */
-function timesOn(cron: CronPattern, zone: Zone, midnight: number): readonly number[] {
+function timesOn(
+  cron: CronPattern,
+  zone: Zone,
+  midnight: number,
+): readonly number[] {
   const date = new Date(midnight);
   const year = date.getUTCFullYear();
   const month = date.getUTCMonth() + 1;
@@ -90,13 +105,18 @@ function timesOn(cron: CronPattern, zone: Zone, midnight: number): readonly numb
 
   const before = zone.offsetMs(midnight - DAY_MS);
   const after = zone.offsetMs(midnight + 2 * DAY_MS);
-  if (before === after) return cron.timesOfDay.map((time) => midnight + time - before);
+  if (before === after)
+    return cron.timesOfDay.map((time) => midnight + time - before);
 
   const instants = new Set<number>();
   for (const time of cron.timesOfDay) {
     const localMs = midnight + time;
-    const candidates = [localMs - before, localMs - after].toSorted((a, b) => a - b);
-    const existing = candidates.filter((ms) => ms + zone.offsetMs(ms) === localMs);
+    const candidates = [localMs - before, localMs - after].toSorted(
+      (a, b) => a - b,
+    );
+    const existing = candidates.filter(
+      (ms) => ms + zone.offsetMs(ms) === localMs,
+    );
 
     if (cron.isHourly) for (const ms of existing) instants.add(ms);
     // A time that the clocks skip keeps the offset that was in force before.

@@ -1,6 +1,7 @@
 /**
- * Instants are whole microseconds since 1970 in a bigint, which is the ledger's precision. They never
- * pass through a JavaScript number; only whole seconds go through a `Date`.
+ * Instants are whole microseconds since 1970 in a bigint, which is the ledger's
+ * precision. They never pass through a JavaScript number; only whole seconds go through a
+ * `Date`.
  */
 export type Micros = bigint;
 
@@ -9,14 +10,18 @@ export const DAY_MICROS = 86_400n * SECOND_MICROS;
 /** The beginning of every ledger. An export without a start begins here. */
 export const BEGINNING: Micros = 0n;
 
-/** Digits beyond the microsecond must be zero; no zone of the world is further than 18 hours from UTC. */
+/**
+ * Digits beyond the microsecond must be zero; no zone of the world is further than 18
+ * hours from UTC.
+ */
 const RFC3339 =
   /^(\d{4}-\d\d-(\d\d))(?:[Tt ]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d{1,6})0{0,3})?(?:[Zz]|([+-])(0\d|1[0-8])(?::?([0-5]\d)(?::?([0-5]\d))?)?))?$/;
 
 /**
  * Reads an RFC 3339 instant, a plain date (midnight UTC) or Postgres's timestamptz text
  * (`2023-05-01 10:00:00.123456+05:30`).
- * @returns undefined if the text has none of these forms, or names a day that does not exist
+ * @returns undefined if the text has none of these forms, or names a day that does not
+ *   exist
  */
 export function parseInstant(text: string): Micros | undefined {
   const match = RFC3339.exec(text);
@@ -36,7 +41,8 @@ export function parseInstant(text: string): Micros | undefined {
   // `Date` turns a day that its month lacks into a day of the next month.
   if (local.getUTCDate() !== Number(day)) return undefined;
   const offsetSeconds =
-    Number(`${sign}1`) * (Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds));
+    Number(`${sign}1`) *
+    (Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds));
   const utcSeconds = BigInt(local.getTime() / 1000 - offsetSeconds);
   return utcSeconds * SECOND_MICROS + BigInt(fraction.padEnd(6, '0'));
 }
@@ -88,7 +94,10 @@ export function monthStart(instant: Micros): Micros {
   return readInstant(`${monthOf(instant)}-01`);
 }
 
-/** Reads the wall clock, for what is shown and recorded. Measure durations with `performance.now()`. */
+/**
+ * Reads the wall clock, for what is shown and recorded. Measure durations with
+ * `performance.now()`.
+ */
 export function nowMicros(): Micros {
   return BigInt(Date.now()) * 1000n;
 }

@@ -1,4 +1,6 @@
-/** Turns a segment's rows into COPY input (text format) and sums their values by month. */
+/**
+ * Turns a segment's rows into COPY input (text format) and sums their values by month.
+ */
 import {
   canonicalText,
   type CanonicalRow,
@@ -47,16 +49,16 @@ export interface LoadedSums {
   readonly months: readonly MonthSum[];
   readonly rows: bigint;
   /**
-   * How many rows have an `effect` that contradicts their quantity and accounts. They are loaded as the
-   * source sent them.
+   * How many rows have an `effect` that contradicts their quantity and accounts. They are
+   * loaded as the source sent them.
    */
   readonly effectsContradicted: bigint;
 }
 
 /**
  * Reads a segment and sends its rows to the sink, piece by piece.
- * @throws SegmentFault `BAD_VALUE`, `BAD_ROW` or `TOO_MANY_MONTHS` with the row's number, and what
- *   `readSegment` throws
+ * @throws SegmentFault `BAD_VALUE`, `BAD_ROW` or `TOO_MANY_MONTHS` with the row's number,
+ *   and what `readSegment` throws
  */
 export async function copySegment(
   objects: ObjectStore,
@@ -79,7 +81,9 @@ interface GatheredMonth {
   lines: string;
 }
 
-/** Gathers the rows of a segment as COPY input, by month, until the next call of `take`. */
+/**
+ * Gathers the rows of a segment as COPY input, by month, until the next call of `take`.
+ */
 class RowGatherer {
   readonly #segment: SegmentRecord;
   readonly #months = new Map<string, GatheredMonth>();
@@ -100,13 +104,19 @@ class RowGatherer {
       this.#rowNumber += 1n;
       const count = fields.scan(buffer, start, end);
       if (count !== columns) {
-        throw this.#rowError('BAD_ROW', `it has ${count} fields, the header ${columns}`);
+        throw this.#rowError(
+          'BAD_ROW',
+          `it has ${count} fields, the header ${columns}`,
+        );
       }
       this.#add(this.#read(readRow, fields), hasEffect);
     };
   }
 
-  /** Returns what was gathered since the last call, one chunk a month; empty if there was no row. */
+  /**
+   * Returns what was gathered since the last call, one chunk a month; empty if there was
+   * no row.
+   */
   take(): readonly MonthLines[] {
     const taken: MonthLines[] = [];
     for (const [month, gathered] of this.#months) {
@@ -135,7 +145,10 @@ class RowGatherer {
     const month = this.#monthOf(row);
     month.sum.add(hashText(canonicalText(row.values, row.extra)));
     month.lines += copyLine(this.#segment, row);
-    if (hasEffect && row.effect !== effectOn(this.#segment.partyId, row.values)) {
+    if (
+      hasEffect &&
+      row.effect !== effectOn(this.#segment.partyId, row.values)
+    ) {
       this.#effectsContradicted += 1n;
     }
   }
@@ -153,7 +166,10 @@ class RowGatherer {
     return begun;
   }
 
-  #read(readRow: (fields: RowFields) => CanonicalRow, fields: RowFields): CanonicalRow {
+  #read(
+    readRow: (fields: RowFields) => CanonicalRow,
+    fields: RowFields,
+  ): CanonicalRow {
     try {
       return readRow(fields);
     } catch (error) {
@@ -171,8 +187,8 @@ class RowGatherer {
 }
 
 /**
- * Most values need no escape, because their patterns admit no character that COPY interprets. Parties and
- * columns that nobody knew do.
+ * Most values need no escape, because their patterns admit no character that COPY
+ * interprets. Parties and columns that nobody knew do.
  */
 function copyLine(segment: SegmentRecord, row: CanonicalRow): string {
   const extra =
@@ -180,7 +196,9 @@ function copyLine(segment: SegmentRecord, row: CanonicalRow): string {
       ? NULL
       : escapeText(JSON.stringify(Object.fromEntries(row.extra)));
   const effect = row.effect === '' ? NULL : row.effect;
-  const isPlain = PARTY_PLACES.every((place) => !row.values[place]?.includes('\\'));
+  const isPlain = PARTY_PLACES.every(
+    (place) => !row.values[place]?.includes('\\'),
+  );
   const values = isPlain ? row.values : row.values.map(escapeText);
 
   let line = `${escapeText(segment.partyId)}\t${segment.segmentId}\t${extra}\t${effect}`;
@@ -189,5 +207,8 @@ function copyLine(segment: SegmentRecord, row: CanonicalRow): string {
 }
 
 function escapeText(text: string): string {
-  return text.replaceAll(/[\\\t\n\r]/g, (character) => ESCAPES[character] ?? character);
+  return text.replaceAll(
+    /[\\\t\n\r]/g,
+    (character) => ESCAPES[character] ?? character,
+  );
 }

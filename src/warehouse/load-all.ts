@@ -1,4 +1,7 @@
-/** Loads published segments into the warehouse: those of one party, or of every party with something to load. */
+/**
+ * Loads published segments into the warehouse: those of one party, or of every party with
+ * something to load.
+ */
 import {
   errorCode,
   errorLine,
@@ -18,7 +21,10 @@ const PAGE_ROWS = 200;
 const LISTED_MAX = 100;
 /** Segments may change during a load, which then plans again; this is how often. */
 const PLANS_MAX = 20;
-/** A bit may flip on the way, so an object counts as damaged only after this many readings. */
+/**
+ * A bit may flip on the way, so an object counts as damaged only after this many
+ * readings.
+ */
 const READINGS_MAX = 2;
 
 export interface LoadDeps {
@@ -48,11 +54,14 @@ export interface LoadSums {
   /** Rows of superseded segments that left. */
   readonly removedRows: bigint;
   /**
-   * Loaded rows whose `effect` contradicts their quantity and accounts. The evidence of their segments
-   * counts them as well.
+   * Loaded rows whose `effect` contradicts their quantity and accounts. The evidence of
+   * their segments counts them as well.
    */
   readonly effectsContradicted: bigint;
-  /** Segments that wait, because what they replace also waits for a segment that is quarantined. */
+  /**
+   * Segments that wait, because what they replace also waits for a segment that is
+   * quarantined.
+   */
   readonly heldBack: number;
 }
 
@@ -80,10 +89,10 @@ const NOTHING_LOADED: LoadSums = {
 };
 
 /**
- * Loads every party that has something to load. A party whose load fails does not stop the others; a
- * warehouse or store that cannot be reached does.
- * @returns the verdict `incomplete` if a segment was quarantined or the load of a party failed,
- *   `suspicious` if what was loaded contradicts itself
+ * Loads every party that has something to load. A party whose load fails does not stop
+ * the others; a warehouse or store that cannot be reached does.
+ * @returns the verdict `incomplete` if a segment was quarantined or the load of a party
+ *   failed, `suspicious` if what was loaded contradicts itself
  * @throws UnreachableError
  */
 export async function loadAll(
@@ -154,7 +163,11 @@ class LoadTotals {
   addFailure(partyId: string, error: unknown): void {
     this.#failedCount += 1;
     if (this.#failed.length >= LISTED_MAX) return;
-    this.#failed.push({ partyId, code: errorCode(error), message: errorLine(error) });
+    this.#failed.push({
+      partyId,
+      code: errorCode(error),
+      message: errorLine(error),
+    });
   }
 
   report(): LoadReport {
@@ -186,10 +199,10 @@ function addSums(a: LoadSums, b: LoadSums): LoadSums {
 }
 
 /**
- * Loads every current segment of a party that is not loaded, and removes the rows of superseded ones in
- * the transaction that brings their replacement. A segment that cannot be read is quarantined with its
- * reason, and the next load tries it again; the other segments go on. Repeating the load, or running it
- * twice at once, changes nothing.
+ * Loads every current segment of a party that is not loaded, and removes the rows of
+ * superseded ones in the transaction that brings their replacement. A segment that cannot
+ * be read is quarantined with its reason, and the next load tries it again; the other
+ * segments go on. Repeating the load, or running it twice at once, changes nothing.
  * @throws RetryableError if the warehouse or the store failed; what was committed stays
  */
 export async function loadParty(
@@ -214,7 +227,12 @@ export async function loadParty(
     for (const replacement of replacements) {
       signal.throwIfAborted();
       try {
-        const replaced = await replaceSegments(partyId, replacement, deps, signal);
+        const replaced = await replaceSegments(
+          partyId,
+          replacement,
+          deps,
+          signal,
+        );
         // The manifest table has changed, so the rest is planned again.
         if (replaced === undefined) break;
         sums = addSums(sums, replaced);
@@ -257,12 +275,24 @@ async function replaceSegments(
       return loaded;
     };
     try {
-      const removedRows = await repository.replace(partyId, replacement, write, signal);
+      const removedRows = await repository.replace(
+        partyId,
+        replacement,
+        write,
+        signal,
+      );
       if (removedRows === undefined) return undefined;
       const segments = replacement.load.length;
-      return { ...NOTHING_LOADED, segments, rows, removedRows, effectsContradicted };
+      return {
+        ...NOTHING_LOADED,
+        segments,
+        rows,
+        removedRows,
+        effectsContradicted,
+      };
     } catch (error) {
-      const isDamaged = error instanceof SegmentFault && error.code !== 'OBJECT_MISSING';
+      const isDamaged =
+        error instanceof SegmentFault && error.code !== 'OBJECT_MISSING';
       if (!isDamaged || reading === READINGS_MAX) throw error;
     }
   }

@@ -1,7 +1,8 @@
 /**
- * Decides which segments must change place in one transaction. The rows of a superseded segment leave in
- * the transaction that brings the rows of its replacement. Segments that replace nothing are loaded one by
- * one, so that a long first load can be resumed segment by segment.
+ * Decides which segments must change place in one transaction. The rows of a superseded
+ * segment leave in the transaction that brings the rows of its replacement. Segments that
+ * replace nothing are loaded one by one, so that a long first load can be resumed segment
+ * by segment.
  */
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
@@ -16,16 +17,20 @@ export interface StaleSegment {
   readonly to: string;
 }
 
-/** Segments that change place in one transaction, so that no reader sees a range twice or not at all. */
+/**
+ * Segments that change place in one transaction, so that no reader sees a range twice or
+ * not at all.
+ */
 export interface Replacement {
   readonly load: readonly SegmentRecord[];
   readonly remove: readonly StaleSegment[];
 }
 
 /**
- * Groups `pending` and `stale` into replacements such that no stale row shares an instant and an asset
- * with a pending segment of another replacement. A group that contains a segment of `faulty` is left out
- * whole: the rows that it would remove stay until every segment that replaces them can be loaded.
+ * Groups `pending` and `stale` into replacements such that no stale row shares an instant
+ * and an asset with a pending segment of another replacement. A group that contains a
+ * segment of `faulty` is left out whole: the rows that it would remove stay until every
+ * segment that replaces them can be loaded.
  */
 export function planReplacements(
   pending: readonly SegmentRecord[],
@@ -48,14 +53,18 @@ export function planReplacements(
   }
 
   return groups
-    .filter((group) => !group.load.some((segment) => faulty.has(segment.segmentId)))
+    .filter(
+      (group) => !group.load.some((segment) => faulty.has(segment.segmentId)),
+    )
     .toSorted((a, b) => (findStart(a) < findStart(b) ? -1 : 1));
 }
 
 /** Returns the earliest start of a replacement as RFC 3339 text, which sorts by time. */
 function findStart({ load, remove }: Replacement): string {
   const starts = [...load, ...remove].map(({ from }) => from);
-  return starts.reduce((earliest, start) => (start < earliest ? start : earliest));
+  return starts.reduce((earliest, start) =>
+    start < earliest ? start : earliest,
+  );
 }
 
 interface AssetRange<Instant> {
@@ -73,8 +82,8 @@ export interface RangeClaim extends AssetRange<bigint> {
 }
 
 /**
- * Keeps the newest of ranges that overlap, whole, and drops the others, whole. The part of a dropped range
- * that no kept range covers is requested from the source again.
+ * Keeps the newest of ranges that overlap, whole, and drops the others, whole. The part
+ * of a dropped range that no kept range covers is requested from the source again.
  */
 export function chooseNewest<Claim extends RangeClaim>(
   ranges: readonly Claim[],

@@ -22,8 +22,8 @@ export interface LakeFindings {
   readonly filesRead: number;
   readonly rows: bigint;
   /**
-   * Segments that were loaded or unloaded after the last build. They are not a problem: the next
-   * build adds or removes them.
+   * Segments that were loaded or unloaded after the last build. They are not a problem:
+   * the next build adds or removes them.
    */
   readonly segmentsBehind: number;
   readonly problems: readonly Problem[];
@@ -38,6 +38,9 @@ export type LakeCheck = (
 export interface LakeCheckOptions {
   /** Also sums the values of every row. */
   readonly deep: boolean;
-  /** Reads the files that were never proven and one in `parts` of the others; absent: all files. */
+  /**
+   * Reads the files that were never proven and one in `parts` of the others; absent: all
+   * files.
+   */
   readonly parts?: number;
 }

@@ -1,6 +1,7 @@
 /**
- * Reads a published object and proves it during the reading: the stored bytes, the plain bytes, the rows
- * and their digest are what the manifest table records, or the reading fails at its end.
+ * Reads a published object and proves it during the reading: the stored bytes, the plain
+ * bytes, the rows and their digest are what the manifest table records, or the reading
+ * fails at its end.
  */
 import { pipeline, type Readable } from 'node:stream';
 import { ByteCounter } from '../files/byte-counter.ts';
@@ -13,13 +14,17 @@ import {
 import { hashRow, RowDigest } from '../ledger/digest.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
 import { RowSplitter, type RowVisitor } from '../ledger/row-splitter.ts';
-import { compressionOf, isArchiveDamage, plainStream } from '../ledger/object-keys.ts';
+import {
+  compressionOf,
+  isArchiveDamage,
+  plainStream,
+} from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
 /**
- * Consumers build strings from a piece. Small pieces keep these strings in the young generation: V8
- * collects larger ones only when they amount to hundreds of megabytes.
+ * Consumers build strings from a piece. Small pieces keep these strings in the young
+ * generation: V8 collects larger ones only when they amount to hundreds of megabytes.
  */
 const PIECE_BYTES = 32 * 2 ** 10;
 
@@ -34,12 +39,13 @@ export class SegmentFault extends PermanentError {
 }
 
 /**
- * Yields after each piece of plain bytes, when the rows of the piece have been visited: the consumer sets
- * the pace of the reading. The generator ends normally only if everything agrees with the record.
- * @param begin is called once, before the first row. The visitor that it returns gets every row; a row's
- *   buffer is valid only during the call
- * @throws SegmentFault `OBJECT_CORRUPT` naming what differs, `OBJECT_MISSING`, or the code of a header or
- *   row that cannot be read
+ * Yields after each piece of plain bytes, when the rows of the piece have been visited:
+ * the consumer sets the pace of the reading. The generator ends normally only if
+ * everything agrees with the record.
+ * @param begin is called once, before the first row. The visitor that it returns gets
+ *   every row; a row's buffer is valid only during the call
+ * @throws SegmentFault `OBJECT_CORRUPT` naming what differs, `OBJECT_MISSING`, or the
+ *   code of a header or row that cannot be read
  * @throws RetryableError if the store failed
  */
 export async function* readSegment(
@@ -66,7 +72,8 @@ export async function* readSegment(
   let bytes: Readable | undefined;
   try {
     const source = await objects.read(key, signal);
-    // The callback is empty because an error destroys the last stream, and its reader throws it.
+    // The callback is empty because an error destroys the last stream, and its reader
+    // throws it.
     const counted = pipeline(source, stored.through(), () => undefined);
     bytes = plainStream(counted, compressionOf(key));
     for await (const chunk of bytes as AsyncIterable<Buffer>) {
@@ -93,7 +100,8 @@ export async function* readSegment(
       ['digest', digest.hex(), segment.digest],
     ] as const;
     for (const [what, found, recorded] of comparisons) {
-      if (found !== recorded) throw corruptObject(segment, what, found, recorded);
+      if (found !== recorded)
+        throw corruptObject(segment, what, found, recorded);
     }
   } catch (error) {
     signal.throwIfAborted();
@@ -112,15 +120,23 @@ function corruptObject(
   const key = segment.objectKey;
   const state = `its ${what} is ${found}, recorded is ${recorded}`;
   const advice = 'restore it from a backup, or export the range again';
-  return new SegmentFault(segment, `Cannot use the object ${key}: ${state}; ${advice}`, {
-    code: 'OBJECT_CORRUPT',
-    meta: { key, what, found: `${found}`, recorded: `${recorded}` },
-  });
+  return new SegmentFault(
+    segment,
+    `Cannot use the object ${key}: ${state}; ${advice}`,
+    {
+      code: 'OBJECT_CORRUPT',
+      meta: { key, what, found: `${found}`, recorded: `${recorded}` },
+    },
+  );
 }
 
-/** A damaged archive is the object's own fault and stays. Everything else is the store's and may pass. */
+/**
+ * A damaged archive is the object's own fault and stays. Everything else is the store's
+ * and may pass.
+ */
 function classifyReadingError(segment: SegmentRecord, error: unknown): Error {
-  if (error instanceof RetryableError || error instanceof SegmentFault) return error;
+  if (error instanceof RetryableError || error instanceof SegmentFault)
+    return error;
   if (error instanceof PermanentError) {
     const { message, code, meta } = error;
     return new SegmentFault(segment, message, { code, meta, cause: error });

@@ -1,6 +1,6 @@
 /**
- * Proves what is recorded: every published object and every loaded row agrees with its sums. What was never
- * fetched is listed, and does not fail the verification.
+ * Proves what is recorded: every published object and every loaded row agrees with its
+ * sums. What was never fetched is listed, and does not fail the verification.
  */
 import { errorCode, errorLine, PermanentError } from '../errors/errors.ts';
 import { formatInstant } from '../time/time.ts';
@@ -16,8 +16,8 @@ const PAGE_SEGMENTS = 100;
 /** How many problems a report lists. All of them are counted. */
 const LISTED_MAX = 100;
 /**
- * A nightly run proves one in so many of the segments that were proven before: everything is proven again
- * within four weeks.
+ * A nightly run proves one in so many of the segments that were proven before: everything
+ * is proven again within four weeks.
  */
 const NIGHTLY_PARTS = 28;
 
@@ -30,8 +30,8 @@ export interface VerifyDeps {
 
 export interface VerifyOptions {
   /**
-   * `nightly`: what was published or loaded since its last proof, and a share of the rest. `whole` is the
-   * default.
+   * `nightly`: what was published or loaded since its last proof, and a share of the
+   * rest. `whole` is the default.
    */
   readonly scope?: 'nightly' | 'whole';
   /** Recomputes the sums of the values of the rows in the warehouse and the lake. */
@@ -46,8 +46,8 @@ export interface VerifyReport {
   /** Every current segment was proven since then; null if one never was. RFC 3339. */
   readonly provenSince: string | null;
   /**
-   * Objects of this mirror that no segment names: a crash left them, or they were published after a backup
-   * that was restored.
+   * Objects of this mirror that no segment names: a crash left them, or they were
+   * published after a backup that was restored.
    */
   readonly objectsNotRecorded: number;
   readonly checked: VerifyCounts;
@@ -80,7 +80,10 @@ const NOTHING_CHECKED: VerifyCounts = {
   lakeSegmentsBehind: 0,
 };
 
-/** @throws RetryableError if the warehouse or the store could not be read: then nothing is proven */
+/**
+ * @throws RetryableError if the warehouse or the store could not be read: then nothing is
+ *   proven
+ */
 export async function verify(
   deps: VerifyDeps,
   signal: AbortSignal,
@@ -90,8 +93,13 @@ export async function verify(
   const isWhole = scope === 'whole';
   const parts = isWhole ? 1 : NIGHTLY_PARTS;
   const verification = new Verification(deps, signal, onProgress);
-  await verification.checkSegments(await repository.segmentsToProve(parts), deep);
-  const store = isWhole ? await repository.checkStore(objects, signal) : undefined;
+  await verification.checkSegments(
+    await repository.segmentsToProve(parts),
+    deep,
+  );
+  const store = isWhole
+    ? await repository.checkStore(objects, signal)
+    : undefined;
   verification.add(store?.problems ?? []);
   verification.add(await repository.inconsistencies(signal, isWhole));
   await verification.checkLake({ deep, parts });
@@ -143,10 +151,15 @@ class Verification {
 
   add(problems: readonly Problem[]): void {
     this.#problemCount += problems.length;
-    this.#problems.push(...problems.slice(0, LISTED_MAX - this.#problems.length));
+    this.#problems.push(
+      ...problems.slice(0, LISTED_MAX - this.#problems.length),
+    );
   }
 
-  async checkSegments(segmentIds: readonly bigint[], isDeep: boolean): Promise<void> {
+  async checkSegments(
+    segmentIds: readonly bigint[],
+    isDeep: boolean,
+  ): Promise<void> {
     const { repository } = this.#deps;
     for (let start = 0; start < segmentIds.length; start += PAGE_SEGMENTS) {
       const ids = segmentIds.slice(start, start + PAGE_SEGMENTS);
@@ -154,7 +167,10 @@ class Verification {
     }
   }
 
-  async #checkPage(page: readonly SegmentRecord[], isDeep: boolean): Promise<void> {
+  async #checkPage(
+    page: readonly SegmentRecord[],
+    isDeep: boolean,
+  ): Promise<void> {
     const { repository } = this.#deps;
     const doubtful = new Set<bigint>();
     for (const segment of page) {
@@ -182,7 +198,10 @@ class Verification {
     await repository.noteProven(ids.filter((id) => !doubtful.has(id)));
   }
 
-  /** Exports and loads go on during a verification: what was replaced since it was listed is not a problem. */
+  /**
+   * Exports and loads go on during a verification: what was replaced since it was listed
+   * is not a problem.
+   */
   async #addIfCurrent(segment: SegmentRecord, reason: Reason): Promise<void> {
     const [now] = await this.#deps.repository.segmentsById([segment.segmentId]);
     if (now === undefined) return;
@@ -209,7 +228,8 @@ class Verification {
     try {
       await this.#readWhole(segment);
     } catch (error) {
-      // A bit that flipped on the way is not in the object, so what reads as damaged is read again.
+      // A bit that flipped on the way is not in the object, so what reads as damaged is
+      // read again.
       const isDamaged =
         error instanceof PermanentError && error.code !== 'OBJECT_MISSING';
       if (!isDamaged) throw error;

@@ -1,4 +1,6 @@
-/** The jobs that this process works, and the signs of life that other processes look for. */
+/**
+ * The jobs that this process works, and the signs of life that other processes look for.
+ */
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { exportPartyJob } from '../../jobs/export-party.ts';
@@ -30,9 +32,14 @@ const RECONCILE_MS = 60_000;
 const SCHEDULE_CHECK_MS = 30_000;
 const FORGET_MS = 3_600_000;
 const CANARY_MS = 10_000;
-/** Every worker sends canaries and any of them may take one: a long silence is not bad luck. */
+/**
+ * Every worker sends canaries and any of them may take one: a long silence is not bad
+ * luck.
+ */
 const QUIET_MAX_MS = 120_000;
-/** Clocks that differ by more are reported; up to there a slow answer may be the reason. */
+/**
+ * Clocks that differ by more are reported; up to there a slow answer may be the reason.
+ */
 const CLOCK_DIFFERENCE_MAX_MS = 60_000;
 
 /** Both lists at once, one nightly run at a time. */
@@ -51,7 +58,9 @@ const JOBS = [
   verifyJob,
 ] as const;
 
-/** @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` if another version queued the job */
+/**
+ * @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` if another version queued the job
+ */
 export async function handleJob(
   job: WorkedJob,
   deps: JobDeps,
@@ -66,7 +75,10 @@ export async function handleJob(
   const parsed = definition.payload.safeParse(job.data);
   if (!parsed.success) {
     const message = `Cannot work job ${job.id}: its payload is not that of ${job.name}`;
-    throw new PermanentError(message, { code: 'JOB_PAYLOAD', cause: parsed.error });
+    throw new PermanentError(message, {
+      code: 'JOB_PAYLOAD',
+      cause: parsed.error,
+    });
   }
 
   // The payload was parsed by this very definition.
@@ -94,7 +106,9 @@ export class JobWorker implements AsyncDisposable {
   readonly #timers: NodeJS.Timeout[] = [];
   #isWorking = false;
   #isRegistered = false;
-  /** The difference that was reported last; an old one is not repeated every half minute. */
+  /**
+   * The difference that was reported last; an old one is not repeated every half minute.
+   */
   #reportedClockMs = 0;
   /** The schedules in force that this worker reported as other than its own. */
   #reportedSchedules: string | undefined;
@@ -110,17 +124,21 @@ export class JobWorker implements AsyncDisposable {
     this.#isWorking = true;
     const { queues, jobs } = this.#options;
     for (const queue of names) {
-      // One more export than may ask at once: while a large ledger is divided or published,
-      // a small one is asked for.
+      // One more export than may ask at once: while a large ledger is divided or
+      // published, a small one is asked for.
       const concurrency =
-        queue === 'export' ? jobs.sourceExportConcurrency + 1 : CONCURRENCY[queue];
-      queues.work(queue, concurrency, (job, signal) => handleJob(job, jobs, signal));
+        queue === 'export'
+          ? jobs.sourceExportConcurrency + 1
+          : CONCURRENCY[queue];
+      queues.work(queue, concurrency, (job, signal) =>
+        handleJob(job, jobs, signal),
+      );
     }
   }
 
   /**
-   * Takes jobs as a long-lived process: commands leave their jobs to it, it takes up what others
-   * dropped, and it keeps the schedules.
+   * Takes jobs as a long-lived process: commands leave their jobs to it, it takes up what
+   * others dropped, and it keeps the schedules.
    */
   async startAndRegister(): Promise<void> {
     const { queues, jobs, historyRetention } = this.#options;
@@ -140,13 +158,17 @@ export class JobWorker implements AsyncDisposable {
     this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', () =>
       this.#makeUpMissed(),
     );
-    this.#every(RECONCILE_MS, 'Notices could not be sent', () => sendNotices(jobs));
+    this.#every(RECONCILE_MS, 'Notices could not be sent', () =>
+      sendNotices(jobs),
+    );
     this.#every(FORGET_MS, 'Old runs could not be forgotten', async () => {
       const forgotten = await forgetHistory(jobs.db, historyRetention);
       if (forgotten.runs + forgotten.nightlyLists > 0)
         jobs.log.info({ ...forgotten }, 'Old runs forgotten');
     });
-    this.#every(RECONCILE_MS, 'Runs could not be reconciled', () => reconcileRuns(jobs));
+    this.#every(RECONCILE_MS, 'Runs could not be reconciled', () =>
+      reconcileRuns(jobs),
+    );
   }
 
   /** Healthy: on each queue, a job is being worked or was taken lately. */
@@ -154,12 +176,17 @@ export class JobWorker implements AsyncDisposable {
     const queues = this.#options.queues.pulses();
     const isHealthy =
       queues.length > 0 &&
-      queues.every((pulse) => pulse.activeJobs > 0 || pulse.quietMs < QUIET_MAX_MS);
+      queues.every(
+        (pulse) => pulse.activeJobs > 0 || pulse.quietMs < QUIET_MAX_MS,
+      );
 
     return { isHealthy, queues };
   }
 
-  /** Closed before anything else: handlers need their source and stores to reach a safe point. */
+  /**
+   * Closed before anything else: handlers need their source and stores to reach a safe
+   * point.
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
     await this.#options.queues.stopWorking(SHUTDOWN_GRACE_MS);
@@ -195,8 +222,9 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /**
-   * All workers keep the schedules of the one that started last. If each kept its own, they would
-   * replace each other's in the queue, and each would make up what the others did not begin.
+   * All workers keep the schedules of the one that started last. If each kept its own,
+   * they would replace each other's in the queue, and each would make up what the others
+   * did not begin.
    */
   async #schedulesInForce(): Promise<Schedules> {
     const { workers, schedules } = this.#options;
@@ -207,7 +235,8 @@ export class JobWorker implements AsyncDisposable {
   #reportOtherSchedules(inForce: Schedules): void {
     const { jobs, schedules } = this.#options;
     const text = JSON.stringify(inForce);
-    if (sameSchedules(inForce, schedules) || text === this.#reportedSchedules) return;
+    if (sameSchedules(inForce, schedules) || text === this.#reportedSchedules)
+      return;
 
     this.#reportedSchedules = text;
     jobs.log.warn(
@@ -223,11 +252,16 @@ export class JobWorker implements AsyncDisposable {
     this.#reportedClockMs = aheadMs;
     this.#options.jobs.log.warn(
       { aheadSeconds: Math.round(aheadMs / 1_000) },
-      "The clock of this process and the database's differ: schedules go by the database's",
+      "The clock of this process and the database's differ: schedules go by the " +
+        "database's",
     );
   }
 
-  #every(intervalMs: number, complaint: string, work: () => Promise<void>): void {
+  #every(
+    intervalMs: number,
+    complaint: string,
+    work: () => Promise<void>,
+  ): void {
     const { log } = this.#options.jobs;
     const run = (): void => {
       work().catch((error: unknown) => log.warn({ err: error }, complaint));

@@ -3,7 +3,11 @@ import type { FastifyInstance } from 'fastify';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { openRows, type Rows } from '../../src/postgres/rows.ts';
-import { type ApiOptions, buildServer, listen } from '../../src/api/server/server.ts';
+import {
+  type ApiOptions,
+  buildServer,
+  listen,
+} from '../../src/api/server/server.ts';
 import { createLog } from '../../src/logging/log.ts';
 import { MetricsRegistry } from '../../src/observability/metrics.ts';
 import { openStatusSource } from '../../src/app/base.ts';
@@ -19,7 +23,10 @@ import { freshDatabase } from '../support/database.ts';
 /** A migrated warehouse of its own; dropped after the test file. */
 export async function freshWarehouse(): Promise<Warehouse> {
   const database = await freshDatabase();
-  const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
   await migrate(warehouse.db);
   return warehouse;
 }
@@ -28,7 +35,10 @@ export interface TestApi extends AsyncDisposable {
   readonly url: string;
 }
 
-/** Answers from `warehouse` on a free loopback port. Parts that a test does not use refuse to be used. */
+/**
+ * Answers from `warehouse` on a free loopback port. Parts that a test does not use refuse
+ * to be used.
+ */
 export async function startApi(
   warehouse: Warehouse,
   parts: Parameters<typeof apiWithoutDatabase>[0] = {},
@@ -44,7 +54,10 @@ export async function startApi(
 
 /** Rows by the action of their statement; it is handed the values. */
 export type Answers = Readonly<
-  Record<string, (values: never) => readonly object[] | Promise<readonly object[]>>
+  Record<
+    string,
+    (values: never) => readonly object[] | Promise<readonly object[]>
+  >
 >;
 
 /** A database that answers these statements so, and every other with no rows. */
@@ -57,7 +70,9 @@ export function answering(answers: Answers): Rows {
 
 /** What the read API does with jobs, as far as a test says. */
 export function jobsOf(
-  parts: { readonly [Part in keyof JobDeps]?: Partial<JobDeps[Part]> | undefined } = {},
+  parts: {
+    readonly [Part in keyof JobDeps]?: Partial<JobDeps[Part]> | undefined;
+  } = {},
 ): JobDeps {
   return { progress: { read: async () => [] }, ...parts } as JobDeps;
 }
@@ -74,7 +89,8 @@ interface TestSettings {
 export async function apiWithoutDatabase(
   parts: Partial<ApiDeps> & TestSettings & Pick<ApiOptions, 'timeouts'>,
 ): Promise<FastifyInstance> {
-  const { token, readToken, hosts, basePath, timeouts, answers, ...deps } = parts;
+  const { token, readToken, hosts, basePath, timeouts, answers, ...deps } =
+    parts;
   const access = {
     apiToken: token,
     apiReadToken: readToken,
@@ -100,7 +116,13 @@ export async function apiWithoutDatabase(
 
 const EMPTY: Answers = {
   'read how a list stands': () => [
-    { epoch: 1, headHeight: '0', headNanos: '0', isComplete: false, hasNetwork: false },
+    {
+      epoch: 1,
+      headHeight: '0',
+      headNanos: '0',
+      isComplete: false,
+      hasNetwork: false,
+    },
   ],
   "read the cursors' secret": () => [{ secret: Buffer.alloc(32, 1) }],
 };
@@ -116,7 +138,13 @@ export const EMPTY_FACTS: MirrorFacts = {
     asOfTime: null,
     rows: '0',
   })),
-  ledger: { segments: '0', bytes: '0', parties: '0', notLoaded: '0', quarantined: '0' },
+  ledger: {
+    segments: '0',
+    bytes: '0',
+    parties: '0',
+    notLoaded: '0',
+    quarantined: '0',
+  },
   coverage: {
     listed: 0,
     configured: null,

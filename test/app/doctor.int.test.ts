@@ -17,7 +17,10 @@ afterAll(() => rm(dir, { recursive: true, force: true }));
 async function findings(
   env: Readonly<Record<string, string>>,
 ): Promise<ReadonlyMap<string, Finding>> {
-  const config = readConfig({ env: { DATA_DIR: join(dir, 'data'), ...env }, cwd: dir });
+  const config = readConfig({
+    env: { DATA_DIR: join(dir, 'data'), ...env },
+    cwd: dir,
+  });
   const signal = new AbortController().signal;
   const found = await runChecks({ config, log: createLog('silent'), signal });
   return new Map(found.map((finding) => [finding.what, finding]));
@@ -29,12 +32,17 @@ test('doctor finds no problem with a source whose blocks are recent', async () =
     parties: 3,
     genesis: (nowMicros() / 1_000_000n - 604_800n) * 1_000_000n,
   });
-  const found = await findings({ DATABASE_URL: database.url, SOURCE_URL: sandbox.url });
+  const found = await findings({
+    DATABASE_URL: database.url,
+    SOURCE_URL: sandbox.url,
+  });
   expect([...found.values()].filter(({ state }) => state !== 'ok')).toEqual([]);
   expect(found.get('object store')?.detail).toMatch(
     /objects are written once, also where several write at once$/,
   );
-  expect(found.get('clock')?.detail).toMatch(/differs from the database's by \d s$/);
+  expect(found.get('clock')?.detail).toMatch(
+    /differs from the database's by \d s$/,
+  );
 });
 
 test('doctor reports a source that refuses connections once, with its cause, beside the parts that are well', async () => {
@@ -58,7 +66,10 @@ test('doctor reports a source that refuses connections once, with its cause, bes
 test('doctor reports a source whose blocks are old', async () => {
   await using database = await openFreshDatabase();
   await using sandbox = await startSandbox({ parties: 3 });
-  const found = await findings({ DATABASE_URL: database.url, SOURCE_URL: sandbox.url });
+  const found = await findings({
+    DATABASE_URL: database.url,
+    SOURCE_URL: sandbox.url,
+  });
   expect(found.get('clock')).toMatchObject({
     state: 'warning',
     detail: expect.stringMatching(/last block is \d+ s old/),

@@ -1,4 +1,6 @@
-/** What a party of which nothing is new costs the database, in a night of many of them. */
+/**
+ * What a party of which nothing is new costs the database, in a night of many of them.
+ */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -13,7 +15,10 @@ const SMALL = 200;
 const LARGE = 600;
 const STATEMENTS_MAX = 4;
 const TRANSACTIONS_MAX = 1;
-/** Asked again and again while something is waited for: they follow the clock and the machine's load, not the parties. */
+/**
+ * Asked again and again while something is waited for: they follow the clock and the
+ * machine's load, not the parties.
+ */
 const POLLS = [
   { text: /from mirror\.runs where run_id = \$1/, statements: 1 },
   { text: /count\(\*\) from mirror\.nightly_units/, statements: 1 },
@@ -68,7 +73,10 @@ async function cost(
       { parties: count, failed: 0 },
     ]);
     const { texts } = counted;
-    const polls = POLLS.map((poll) => ({ ...poll, times: timesOf(poll.text, texts) }));
+    const polls = POLLS.map((poll) => ({
+      ...poll,
+      times: timesOf(poll.text, texts),
+    }));
     const statements = polls.reduce(
       (left, poll) => left - poll.times * poll.statements,
       counted.statements,
@@ -94,13 +102,17 @@ describe('a party without new entries', () => {
   test.each(['Postgres', 'Redis'])(
     'costs at most four statements and one transaction, with queues in %s',
     async (queues) => {
-      const env: Env = queues === 'Redis' ? { REDIS_URL: await serviceUrl('redis') } : {};
+      const env: Env =
+        queues === 'Redis' ? { REDIS_URL: await serviceUrl('redis') } : {};
       const small = await cost(env, SMALL);
       const large = await cost(env, LARGE);
       for (const [index, { statements, transactions }] of large.entries()) {
         const before = small[index];
-        const each = (now: number, then = 0): number => (now - then) / (LARGE - SMALL);
-        expect(each(statements, before?.statements)).toBeLessThanOrEqual(STATEMENTS_MAX);
+        const each = (now: number, then = 0): number =>
+          (now - then) / (LARGE - SMALL);
+        expect(each(statements, before?.statements)).toBeLessThanOrEqual(
+          STATEMENTS_MAX,
+        );
         expect(each(transactions, before?.transactions)).toBeLessThanOrEqual(
           TRANSACTIONS_MAX,
         );

@@ -1,4 +1,7 @@
-/** Lists by real jobs on both queue backends: of the plain server in several dialects, and of the sandbox. */
+/**
+ * Lists by real jobs on both queue backends: of the plain server in several dialects, and
+ * of the sandbox.
+ */
 import { describe, expect, test } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
@@ -29,7 +32,8 @@ const FULL = HONEST_DIALECTS.filter(({ verdicts }) =>
 const SOME = FULL.filter((_, at) => at % 20 === 0).filter(
   // Above the last height there is none to grow to.
   ({ name, make }) =>
-    make().dialect.growth === undefined && !name.startsWith('heights-to-the-last'),
+    make().dialect.growth === undefined &&
+    !name.startsWith('heights-to-the-last'),
 );
 
 async function ended(
@@ -44,7 +48,9 @@ async function ended(
   return waitFor(
     async () => {
       const now = await app.jobs.runs.get(run.runId);
-      return now?.state === 'done' || now?.state === 'cancelled' ? now : undefined;
+      return now?.state === 'done' || now?.state === 'cancelled'
+        ? now
+        : undefined;
     },
     { what: `${asked.kind} of ${asked.subject} to end` },
   );
@@ -77,12 +83,15 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
         for (const round of [1, 2]) {
           if (round === 2) plain.append(honest.maker.make(5, 5));
           for (const subject of ['parties', 'checkpoints']) {
-            const { verdict, evidence } = await ended(mirror, { kind: 'sync', subject });
-            expect([round, subject, verdict === 'complete' ? [] : evidence]).toEqual([
+            const { verdict, evidence } = await ended(mirror, {
+              kind: 'sync',
+              subject,
+            });
+            expect([
               round,
               subject,
-              [],
-            ]);
+              verdict === 'complete' ? [] : evidence,
+            ]).toEqual([round, subject, []]);
           }
           expect(await held(mirror)).toEqual({
             parties: plain.truth.parties.map(hex).toSorted(),
@@ -97,16 +106,21 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
 
   test('a complete sync records of which source the mirror is, and is counted', async () => {
     await using sandbox = await startSandbox({ parties: 6, entriesMean: 10 });
-    await using mirror = await startRealApp({ ...env, SOURCE_URL: sandbox.url });
+    await using mirror = await startRealApp({
+      ...env,
+      SOURCE_URL: sandbox.url,
+    });
     const { pool } = mirror.app.warehouse;
     expect(await recordedSourceUrl(pool)).toBe(null);
     await ended(mirror, { kind: 'sync', subject: 'parties' });
     expect(await recordedSourceUrl(pool)).toBe(`${sandbox.url}/`);
-    const counted = 'ledger_mirror_runs_total{kind="sync",verdict="complete"} 1';
+    const counted =
+      'ledger_mirror_runs_total{kind="sync",verdict="complete"} 1';
     await waitFor(
       async () =>
-        (await (await fetch(`${mirror.url}/metrics`)).text()).includes(counted) ||
-        undefined,
+        (await (await fetch(`${mirror.url}/metrics`)).text()).includes(
+          counted,
+        ) || undefined,
       {
         what: 'the run to be counted',
       },
@@ -120,7 +134,10 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
       rateLimit: 'none',
       seed: 'no checkpoints',
     });
-    await using mirror = await startRealApp({ ...env, SOURCE_URL: sandbox.url });
+    await using mirror = await startRealApp({
+      ...env,
+      SOURCE_URL: sandbox.url,
+    });
     const nights: unknown[] = [];
     const night = async (): Promise<void> => {
       const { verdict, evidence } = await ended(mirror, {
@@ -148,10 +165,14 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
       sandbox.faults.clear();
       sandbox.advance(600_000);
     };
-    const EMPTY = '{"checkpoints":{"edges":[],"pageInfo":{"hasNextPage":false}}}';
+    const EMPTY =
+      '{"checkpoints":{"edges":[],"pageInfo":{"hasNextPage":false}}}';
     const answers = [
       { status: 404, body: '{"code":5,"message":"Not Found","details":[]}' },
-      { status: 500, body: '{"code":13,"message":"Internal error","details":[]}' },
+      {
+        status: 500,
+        body: '{"code":13,"message":"Internal error","details":[]}',
+      },
     ];
     for (const answer of answers) {
       sandbox.faults.add(({ route }) =>
@@ -161,7 +182,9 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
     }
     await night();
     sandbox.faults.add(({ route }) =>
-      route === 'checkpoints' ? { answer: { status: 200, body: EMPTY } } : undefined,
+      route === 'checkpoints'
+        ? { answer: { status: 200, body: EMPTY } }
+        : undefined,
     );
     await night();
     expect(nights).toMatchObject([
@@ -175,8 +198,16 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
         checkpoints: { error: { code: 'SOURCE_STATUS' } },
         isWhole: true,
       },
-      { verdict: 'complete', checkpoints: { verdict: 'complete' }, isWhole: true },
-      { verdict: 'suspicious', checkpoints: { verdict: 'suspicious' }, isWhole: true },
+      {
+        verdict: 'complete',
+        checkpoints: { verdict: 'complete' },
+        isWhole: true,
+      },
+      {
+        verdict: 'suspicious',
+        checkpoints: { verdict: 'suspicious' },
+        isWhole: true,
+      },
     ]);
   });
 });

@@ -1,4 +1,7 @@
-/** Metrics of the whole application: those that are documented, counting what really happens. */
+/**
+ * Metrics of the whole application: those that are documented, counting what really
+ * happens.
+ */
 import { readFile } from 'node:fs/promises';
 import { get, type IncomingMessage } from 'node:http';
 import { once } from 'node:events';
@@ -10,14 +13,20 @@ import { startRealApp } from './real-app.ts';
 
 const TOKEN = 'a-token-for-the-metrics';
 const STORES = ['database', 'queues', 'objects'];
-const headers = { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' };
+const headers = {
+  authorization: `Bearer ${TOKEN}`,
+  'content-type': 'application/json',
+};
 const sandbox = await startSandbox({
   parties: 3,
   entriesMean: 200,
   rateLimit: 'none',
   seed: 'metrics',
 });
-const mirror = await startRealApp({ SOURCE_URL: sandbox.url, API_TOKEN: TOKEN });
+const mirror = await startRealApp({
+  SOURCE_URL: sandbox.url,
+  API_TOKEN: TOKEN,
+});
 afterAll(async () => {
   await mirror[Symbol.asyncDispose]();
   await sandbox.stop();
@@ -49,7 +58,9 @@ function served(text: string): ReadonlySet<string> {
 
 /** One sample's value; undefined where there is no such line. */
 function value(text: string, sample: string): number | undefined {
-  const line = text.split('\n').find((candidate) => candidate.startsWith(`${sample} `));
+  const line = text
+    .split('\n')
+    .find((candidate) => candidate.startsWith(`${sample} `));
   return line === undefined ? undefined : Number(line.slice(sample.length + 1));
 }
 
@@ -59,12 +70,17 @@ async function metrics(): Promise<string> {
 
 async function exported(partyId: string | undefined): Promise<string> {
   const init = { method: 'POST', headers, body: JSON.stringify({ partyId }) };
-  const { id } = (await (await fetch(`${mirror.url}/mirror/exports`, init)).json()) as {
+  const { id } = (await (
+    await fetch(`${mirror.url}/mirror/exports`, init)
+  ).json()) as {
     id: string;
   };
-  await waitFor(async () => (await mirror.app.jobs.runs.get(id))?.state === 'done', {
-    what: 'the export',
-  });
+  await waitFor(
+    async () => (await mirror.app.jobs.runs.get(id))?.state === 'done',
+    {
+      what: 'the export',
+    },
+  );
   return id;
 }
 
@@ -77,20 +93,33 @@ describe('metrics', () => {
 
   test('count requests, retries, jobs and progress, and name nobody', async () => {
     const [first] = [...sandbox.truth.parties()];
-    const answer = { status: 503, body: '{"code":14,"message":"x","details":[]}' };
+    const answer = {
+      status: 503,
+      body: '{"code":14,"message":"x","details":[]}',
+    };
     sandbox.faults.once('parties', { answer });
     await exported(first?.id);
-    // A run is done a moment before its job is, and queues and stores are asked now and then.
+    // A run is done a moment before its job is, and queues and stores are asked now and
+    // then.
     const text = await waitFor(
       async () => {
         const now = await metrics();
         const isOver =
-          value(now, 'ledger_mirror_jobs_total{queue="export",outcome="done"}') === 1 &&
-          value(now, 'ledger_mirror_queue_jobs{queue="export",state="active"}') === 0 &&
-          value(now, 'ledger_mirror_last_success_timestamp_seconds{kind="export"}') !==
-            undefined &&
+          value(
+            now,
+            'ledger_mirror_jobs_total{queue="export",outcome="done"}',
+          ) === 1 &&
+          value(
+            now,
+            'ledger_mirror_queue_jobs{queue="export",state="active"}',
+          ) === 0 &&
+          value(
+            now,
+            'ledger_mirror_last_success_timestamp_seconds{kind="export"}',
+          ) !== undefined &&
           STORES.every(
-            (store) => value(now, `ledger_mirror_store_up{store="${store}"}`) === 1,
+            (store) =>
+              value(now, `ledger_mirror_store_up{store="${store}"}`) === 1,
           );
         return isOver ? now : undefined;
       },
@@ -98,11 +127,19 @@ describe('metrics', () => {
     );
     const route = 'route="export"';
     expect(
-      value(text, 'ledger_mirror_source_requests_total{route="parties",status="503"}'),
+      value(
+        text,
+        'ledger_mirror_source_requests_total{route="parties",status="503"}',
+      ),
     ).toBe(1);
-    expect(value(text, 'ledger_mirror_source_retries_total{route="parties"}')).toBe(1);
     expect(
-      value(text, 'ledger_mirror_source_waits_total{route="parties",reason="retry"}'),
+      value(text, 'ledger_mirror_source_retries_total{route="parties"}'),
+    ).toBe(1);
+    expect(
+      value(
+        text,
+        'ledger_mirror_source_waits_total{route="parties",reason="retry"}',
+      ),
     ).toBe(1);
     expect(
       value(text, `ledger_mirror_source_requests_total{${route},status="200"}`),
@@ -123,14 +160,20 @@ describe('metrics', () => {
     expect(
       value(text, 'ledger_mirror_runs_total{kind="export",verdict="complete"}'),
     ).toBe(1);
-    expect(value(text, 'ledger_mirror_runs_total{kind="nightly",verdict="failed"}')).toBe(
-      0,
-    );
     expect(
-      value(text, 'ledger_mirror_last_success_timestamp_seconds{kind="export"}'),
+      value(text, 'ledger_mirror_runs_total{kind="nightly",verdict="failed"}'),
+    ).toBe(0);
+    expect(
+      value(
+        text,
+        'ledger_mirror_last_success_timestamp_seconds{kind="export"}',
+      ),
     ).toBeGreaterThan(1.7e9);
     expect(
-      value(text, 'ledger_mirror_next_scheduled_timestamp_seconds{kind="nightly"}'),
+      value(
+        text,
+        'ledger_mirror_next_scheduled_timestamp_seconds{kind="nightly"}',
+      ),
     ).toBeGreaterThan(Date.now() / 1_000 - 60);
     expect(value(text, 'ledger_mirror_data_dir_free_bytes')).toBeGreaterThan(0);
     expect(text).toMatch(
@@ -162,11 +205,16 @@ describe('metrics', () => {
     await using worker = await serveWorkerHealth(mirror.app, 0);
     const url = `http://127.0.0.1:${worker.port}`;
     const health = await fetch(`${url}/`);
-    expect([health.status, await health.json()]).toMatchObject([200, { status: 'ok' }]);
+    expect([health.status, await health.json()]).toMatchObject([
+      200,
+      { status: 'ok' },
+    ]);
     expect((await fetch(`${url}/metrics`)).status).toBe(401);
     const text = await (await fetch(`${url}/metrics`, { headers })).text();
     // One process tells the same at each of its ports: this one serves the API as well.
-    expect(served(text)).toEqual(documented('api', 'work', 'places', 'runs', 'process'));
+    expect(served(text)).toEqual(
+      documented('api', 'work', 'places', 'runs', 'process'),
+    );
     expect(text).toContain('process_cpu_seconds_total');
   });
 

@@ -1,4 +1,7 @@
-/** What an order of a party of which nothing is new costs the stores, among few parties and among many. */
+/**
+ * What an order of a party of which nothing is new costs the stores, among few parties
+ * and among many.
+ */
 import { createHash } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { exportOnDemand } from '../../src/runs/export-on-demand.ts';
@@ -18,13 +21,18 @@ function idle(index: number): string {
   return createHash('sha256').update(`idle ${index}`).digest('hex');
 }
 
-async function order({ app: { jobs } }: RealApp, partyId: string): Promise<string> {
+async function order(
+  { app: { jobs } }: RealApp,
+  partyId: string,
+): Promise<string> {
   const run = await jobs.runs.create({ kind: 'export', subject: partyId });
   const { verdict } = await exportOnDemand(run, jobs, signal);
   return verdict;
 }
 
-async function costOf(parties: number): Promise<{ statements: number; lists: number }> {
+async function costOf(
+  parties: number,
+): Promise<{ statements: number; lists: number }> {
   await using store = await S3Double.start();
   const url = `s3://bucket/mirror?region=us-east-1&endpoint=${store.endpoint}`;
   const env = {
@@ -49,7 +57,8 @@ test('an order needs as many statements among 1,000 parties as among 10, and lis
   const few = await costOf(10);
   const many = await costOf(1_000);
   expect([few.lists, many.lists]).toEqual([ORDERS, ORDERS]);
-  // What the rate limit and the clock share among orders depends on how close together they come.
+  // What the rate limit and the clock share among orders depends on how close together
+  // they come.
   expect(Math.abs(many.statements - few.statements)).toBeLessThan(ORDERS);
 });
 
@@ -59,7 +68,10 @@ test('an order holds what was there when it was ordered, however shortly after a
     { isWorking: false },
   );
   const closedTo = async (): Promise<number> => {
-    const run = await real.app.jobs.runs.create({ kind: 'export', subject: idle(0) });
+    const run = await real.app.jobs.runs.create({
+      kind: 'export',
+      subject: idle(0),
+    });
     await exportOnDemand(run, real.app.jobs, signal);
     const kept = await real.app.jobs.runs.get(run.runId);
     const clock = kept?.params['clock'] as { closedTo: string } | undefined;

@@ -1,4 +1,7 @@
-/** Exports on demand, end to end: ordered over HTTP, worked by a real worker against a sandbox, downloaded. */
+/**
+ * Exports on demand, end to end: ordered over HTTP, worked by a real worker against a
+ * sandbox, downloaded.
+ */
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { startSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait-for.ts';
@@ -46,14 +49,18 @@ async function order(body: object): Promise<string> {
 }
 
 async function status(id: string): Promise<Status> {
-  return (await (await fetch(`${mirror.url}/mirror/exports/${id}`)).json()) as Status;
+  return (await (
+    await fetch(`${mirror.url}/mirror/exports/${id}`)
+  ).json()) as Status;
 }
 
 function settled(id: string): Promise<Status> {
   return waitFor(
     async () => {
       const now = await status(id);
-      return now.state === 'done' || now.state === 'cancelled' ? now : undefined;
+      return now.state === 'done' || now.state === 'cancelled'
+        ? now
+        : undefined;
     },
     { what: 'the order has ended' },
   );
@@ -81,7 +88,10 @@ function sorted(csv: string): readonly string[] {
     .toSorted();
 }
 
-/** Every value of a server-sent stream, read to its `end` event. @param onText is told what has come so far */
+/**
+ * Every value of a server-sent stream, read to its `end` event. @param onText is told
+ * what has come so far
+ */
 async function eventsOf(
   id: string,
   onText: (text: string) => void,
@@ -93,7 +103,9 @@ async function eventsOf(
     onText(text);
   }
   expect(text.trimEnd().endsWith('event: end\ndata: {}')).toBe(true);
-  const data = [...text.matchAll(/^data: (\{"id".*\})$/gm)].map(([, json]) => json ?? '');
+  const data = [...text.matchAll(/^data: (\{"id".*\})$/gm)].map(
+    ([, json]) => json ?? '',
+  );
   return data.map((json) => JSON.parse(json) as Status);
 }
 
@@ -115,7 +127,10 @@ describe('an ordered export', () => {
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify({ partyId }),
       });
-      expect([response.status, await response.json()]).toMatchObject([400, { code: 3 }]);
+      expect([response.status, await response.json()]).toMatchObject([
+        400,
+        { code: 3 },
+      ]);
     },
   );
 
@@ -125,7 +140,11 @@ describe('an ordered export', () => {
     const events = await eventsOf(id, (text) => {
       if (text.includes('"running"')) letGo();
     });
-    expect(events.at(-1)).toMatchObject({ id, state: 'done', verdict: 'complete' });
+    expect(events.at(-1)).toMatchObject({
+      id,
+      state: 'done',
+      verdict: 'complete',
+    });
     expect(events.map(({ state }) => state)).toContain('running');
     const whole = await fetch(`${mirror.url}/mirror/exports/${id}/download`);
     const text = await whole.text();
@@ -182,24 +201,38 @@ describe('an ordered export', () => {
       method: 'DELETE',
     });
     expect(answer.status).toBe(204);
-    expect(await settled(id)).toMatchObject({ state: 'cancelled', verdict: null });
+    expect(await settled(id)).toMatchObject({
+      state: 'cancelled',
+      verdict: null,
+    });
     await waitFor(() => sandbox.requests.of('export') > before, {
       what: 'the source’s answer has ended',
     });
     answerAgain();
-    expect((await fetch(`${mirror.url}/mirror/exports/${id}/download`)).status).toBe(404);
+    expect(
+      (await fetch(`${mirror.url}/mirror/exports/${id}/download`)).status,
+    ).toBe(404);
     const again = await order({ partyId: parties[3], to: TO });
-    expect(await settled(again)).toMatchObject({ state: 'done', verdict: 'complete' });
+    expect(await settled(again)).toMatchObject({
+      state: 'done',
+      verdict: 'complete',
+    });
     expect(
       sorted(
-        await (await fetch(`${mirror.url}/mirror/exports/${again}/download`)).text(),
+        await (
+          await fetch(`${mirror.url}/mirror/exports/${again}/download`)
+        ).text(),
       ),
     ).toEqual(await fromSource(parties[3], TO));
   });
 
   test('is refused while as many as may be open are open, and taken when one of them has ended', async () => {
     const { pool } = mirror.app.warehouse;
-    const order = { kind: 'export', state: 'queued', params: { isOrdered: true } };
+    const order = {
+      kind: 'export',
+      state: 'queued',
+      params: { isOrdered: true },
+    };
     const ids = await Promise.all(
       Array.from({ length: 200 }, (_, index) =>
         addRun(pool, { ...order, subject: `party ${index}` }),
@@ -244,9 +277,9 @@ describe('an ordered export', () => {
       from: null,
       verdict: 'complete',
     });
-    expect((await list(`limit=2&before=${ids[0]}`)).map(({ id }) => id)).toEqual(
-      ids.slice(1),
-    );
+    expect(
+      (await list(`limit=2&before=${ids[0]}`)).map(({ id }) => id),
+    ).toEqual(ids.slice(1));
     expect((await list(`partyId=${parties[4]}`)).map(({ id }) => id)).toEqual([
       ids[0],
       ids[2],

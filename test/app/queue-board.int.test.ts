@@ -14,7 +14,10 @@ const redis = await freshRedis();
 afterAll(() => sandbox.stop());
 const TOKEN = 'a-token-for-the-board';
 
-async function json(url: string, headers: Record<string, string> = {}): Promise<unknown> {
+async function json(
+  url: string,
+  headers: Record<string, string> = {},
+): Promise<unknown> {
   const response = await fetch(url, { headers });
   expect(response.status).toBe(200);
   return response.json();
@@ -62,9 +65,11 @@ describe.each<[string, Env]>([
       ([, file]) => file,
     );
     expect(files.length).toBeGreaterThan(3);
-    for (const file of files) expect((await fetch(`${board}/${file}`)).status).toBe(200);
+    for (const file of files)
+      expect((await fetch(`${board}/${file}`)).status).toBe(200);
     const name =
-      (mirror.app.queues.forBoard()[1]?.[1] as { name?: string } | undefined)?.name ?? '';
+      (mirror.app.queues.forBoard()[1]?.[1] as { name?: string } | undefined)
+        ?.name ?? '';
     const shown = (await json(
       `${board}/api/queues?activeQueue=${name}&status=prioritized&page=1`,
     )) as Board;
@@ -120,13 +125,16 @@ describe.each<[string, Env]>([
     expect(clean.status).toBe(204);
     expect((await mirror.app.queues.counts('load'))['prioritized']).toBe(0);
     // A broken escape is the asker's mistake, not ours.
-    expect((await fetch(`${board}/api/queues?activeQueue=%`, { headers })).status).toBe(
-      400,
-    );
+    expect(
+      (await fetch(`${board}/api/queues?activeQueue=%`, { headers })).status,
+    ).toBe(400);
   });
 
   test('lets a read token look, and change nothing', async () => {
-    const tokens = { API_TOKEN: TOKEN, API_READ_TOKEN: 'a-token-that-only-reads' };
+    const tokens = {
+      API_TOKEN: TOKEN,
+      API_READ_TOKEN: 'a-token-that-only-reads',
+    };
     await using mirror = await startRealApp(
       { SOURCE_URL: sandbox.url, ...tokens, ...env },
       { isWorking: false },
@@ -142,7 +150,10 @@ describe.each<[string, Env]>([
       `${name}/empty`,
       `${name}/obliterate`,
     ]) {
-      const put = await fetch(`${board}/api/queues/${path}`, { method: 'PUT', headers });
+      const put = await fetch(`${board}/api/queues/${path}`, {
+        method: 'PUT',
+        headers,
+      });
       expect([path, put.status]).toEqual([path, 403]);
     }
   });

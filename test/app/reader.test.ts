@@ -16,9 +16,13 @@ function loaded(command: string): Set<string> {
     } });
     await import('${pathToFileURL(`${COMMANDS}/${command}.ts`).href}');
     console.log(JSON.stringify([...found]));`;
-  const text = execFileSync(process.execPath, ['--input-type=module', '--eval', script], {
-    encoding: 'utf8',
-  });
+  const text = execFileSync(
+    process.execPath,
+    ['--input-type=module', '--eval', script],
+    {
+      encoding: 'utf8',
+    },
+  );
   return new Set(JSON.parse(text) as string[]);
 }
 

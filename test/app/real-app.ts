@@ -1,4 +1,7 @@
-/** The whole application in this process, over a sandbox: real stores, real workers, the real API. */
+/**
+ * The whole application in this process, over a sandbox: real stores, real workers, the
+ * real API.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -38,7 +41,9 @@ export async function startRealApp(
   const config = readConfig({ env: { ...defaults, ...env }, cwd: dir });
   const stop = new AbortController();
   stack.defer(() => stop.abort());
-  const log = createLog(process.env['TEST_LOG'] === undefined ? 'silent' : 'debug');
+  const log = createLog(
+    process.env['TEST_LOG'] === undefined ? 'silent' : 'debug',
+  );
   const app = stack.use(
     await openApp({ config, log, signal: stop.signal, sourceLimits }),
   );

@@ -10,7 +10,10 @@ const sandbox = await startSandbox({
   seed: 'run orders',
 });
 const mirror = await startRealApp({ SOURCE_URL: sandbox.url });
-const idle = await startRealApp({ SOURCE_URL: sandbox.url }, { isWorking: false });
+const idle = await startRealApp(
+  { SOURCE_URL: sandbox.url },
+  { isWorking: false },
+);
 afterAll(async () => {
   await mirror[Symbol.asyncDispose]();
   await idle[Symbol.asyncDispose]();
@@ -23,7 +26,11 @@ interface Answer {
   readonly run: Readonly<Record<string, unknown>>;
 }
 
-async function post(body: object, key?: string, url = mirror.url): Promise<Answer> {
+async function post(
+  body: object,
+  key?: string,
+  url = mirror.url,
+): Promise<Answer> {
   const headers = {
     'content-type': 'application/json',
     ...(key === undefined ? {} : { 'idempotency-key': key }),
@@ -34,12 +41,18 @@ async function post(body: object, key?: string, url = mirror.url): Promise<Answe
     body: JSON.stringify(body),
   });
   const run = (await response.json()) as Answer['run'];
-  return { status: response.status, location: response.headers.get('location'), run };
+  return {
+    status: response.status,
+    location: response.headers.get('location'),
+    run,
+  };
 }
 
 async function ended(id: unknown): Promise<Answer['run']> {
   for (;;) {
-    const response = await fetch(`${mirror.url}/mirror/runs/${String(id)}?wait=60`);
+    const response = await fetch(
+      `${mirror.url}/mirror/runs/${String(id)}?wait=60`,
+    );
     expect(response.status).toBe(200);
     const run = (await response.json()) as Answer['run'];
     if (run['state'] === 'done' || run['state'] === 'cancelled') return run;
@@ -133,7 +146,9 @@ describe('POST /mirror/runs', () => {
 describe('a run that was ordered', () => {
   test('is watched as server-sent events until its end', async () => {
     const { run } = await post({ kind: 'sync', list: 'parties' });
-    const response = await fetch(`${mirror.url}/mirror/runs/${String(run['id'])}/events`);
+    const response = await fetch(
+      `${mirror.url}/mirror/runs/${String(run['id'])}/events`,
+    );
     expect(response.headers.get('content-type')).toBe('text/event-stream');
     const text = await response.text();
     expect(text).toContain('"status":"succeeded"');
@@ -148,10 +163,10 @@ describe('a run that was ordered', () => {
     const cancel = (id: string): Promise<Response> =>
       fetch(`${idle.url}/mirror/runs/${id}`, { method: 'DELETE' });
     const first = await cancel(queued.runId);
-    expect([first.status, ((await first.json()) as Answer['run'])['status']]).toEqual([
-      200,
-      'cancelled',
-    ]);
+    expect([
+      first.status,
+      ((await first.json()) as Answer['run'])['status'],
+    ]).toEqual([200, 'cancelled']);
     const running = await idle.app.jobs.runs.create({
       kind: 'load',
       subject: 'warehouse and lake',
@@ -164,12 +179,17 @@ describe('a run that was ordered', () => {
   });
 
   test('is waited for no longer than was asked', async () => {
-    const open = await idle.app.jobs.runs.create({ kind: 'verify', subject: 'sums' });
-    const response = await fetch(`${idle.url}/mirror/runs/${open.runId}?wait=1`);
-    expect(((await response.json()) as Answer['run'])['status']).toBe('queued');
-    expect((await fetch(`${idle.url}/mirror/runs/${open.runId}?wait=61`)).status).toBe(
-      400,
+    const open = await idle.app.jobs.runs.create({
+      kind: 'verify',
+      subject: 'sums',
+    });
+    const response = await fetch(
+      `${idle.url}/mirror/runs/${open.runId}?wait=1`,
     );
+    expect(((await response.json()) as Answer['run'])['status']).toBe('queued');
+    expect(
+      (await fetch(`${idle.url}/mirror/runs/${open.runId}?wait=61`)).status,
+    ).toBe(400);
     await idle.app.jobs.runs.requestCancel(open.runId);
   });
 });

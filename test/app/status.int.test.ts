@@ -24,12 +24,18 @@ const sandbox = await startSandbox({
   rateLimit: 'none',
   seed: 'status',
 });
-const mirror = await startRealApp({ SOURCE_URL: sandbox.url }, { isWorking: false });
+const mirror = await startRealApp(
+  { SOURCE_URL: sandbox.url },
+  { isWorking: false },
+);
 /** The last scheduled time, half a year ago: in this year, or in the one before. */
 const now = new Date();
 const isThisYear = farMonth(now.getTime()) <= now.getUTCMonth() + 1;
 const SCHEDULED_AT = new Date(
-  Date.UTC(now.getUTCFullYear() - (isThisYear ? 0 : 1), farMonth(now.getTime()) - 1),
+  Date.UTC(
+    now.getUTCFullYear() - (isThisYear ? 0 : 1),
+    farMonth(now.getTime()) - 1,
+  ),
 ).toISOString();
 afterAll(async () => {
   await mirror[Symbol.asyncDispose]();
@@ -99,14 +105,20 @@ describe('the status', () => {
   });
 
   test('is shown with the runs under way', async () => {
-    const run = await mirror.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });
+    const run = await mirror.app.jobs.runs.create({
+      kind: 'sync',
+      subject: 'parties',
+    });
     await mirror.app.jobs.runs.start(run.runId);
     mirror.app.jobs.progress.report(run.runId, [
       { label: 'from the oldest', done: '1234', unit: 'rows' },
     ]);
-    await waitFor(async () => (await text()).includes('from the oldest: 1,234 rows'), {
-      what: 'the progress',
-    });
+    await waitFor(
+      async () => (await text()).includes('from the oldest: 1,234 rows'),
+      {
+        what: 'the progress',
+      },
+    );
     expect(await text()).toContain('sync parties, begun');
     await mirror.app.jobWorker.startAndRegister();
     expect(await text()).toMatch(/Workers: 1; next nightly run in \d+ d/);
@@ -133,7 +145,12 @@ describe('the status', () => {
     await forgetWorkers(pool);
     const at = new Date(Date.now() - 60_000);
     const times = { heartbeat_at: at, queued_at: at, started_at: at };
-    await addRun(pool, { kind: 'nightly', subject: 'now', state: 'running', ...times });
+    await addRun(pool, {
+      kind: 'nightly',
+      subject: 'now',
+      state: 'running',
+      ...times,
+    });
     const interrupted = await text();
     expect(interrupted).toContain(
       'Interrupted: nightly now; the next nightly run goes on from what it committed',

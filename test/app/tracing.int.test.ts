@@ -1,4 +1,7 @@
-/** Told to an OpenTelemetry collector: who orders an export and who works it are one trace. */
+/**
+ * Told to an OpenTelemetry collector: who orders an export and who works it are one
+ * trace.
+ */
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -17,7 +20,10 @@ interface OtlpSpan {
 interface OtlpRequest {
   readonly resourceSpans?: readonly {
     readonly resource: {
-      readonly attributes: readonly { readonly key: string; readonly value: object }[];
+      readonly attributes: readonly {
+        readonly key: string;
+        readonly value: object;
+      }[];
     };
     readonly scopeSpans: readonly { readonly spans: readonly OtlpSpan[] }[];
   }[];
@@ -43,7 +49,8 @@ test('traces follow a job from its queue to its worker, and the last are sent wh
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
       const raw = Buffer.concat(chunks);
-      const text = request.headers['content-encoding'] === 'gzip' ? gunzipSync(raw) : raw;
+      const text =
+        request.headers['content-encoding'] === 'gzip' ? gunzipSync(raw) : raw;
       const body = JSON.parse(text.toString()) as OtlpRequest;
       received.push({ path: request.url, headers: request.headers, body });
       response.end('{}');
@@ -65,9 +72,12 @@ test('traces follow a job from its queue to its worker, and the last are sent wh
       headers: { 'content-type': 'application/json' },
     });
     const { id } = (await order.json()) as { id: string };
-    await waitFor(async () => (await mirror.app.jobs.runs.get(id))?.state === 'done', {
-      what: 'the export',
-    });
+    await waitFor(
+      async () => (await mirror.app.jobs.runs.get(id))?.state === 'done',
+      {
+        what: 'the export',
+      },
+    );
   } finally {
     // The last spans are sent when the process stops.
     await mirror[Symbol.asyncDispose]();
@@ -88,7 +98,9 @@ test('traces follow a job from its queue to its worker, and the last are sent wh
     ({ name }) => /export\b.*|process/i.test(name) && name.includes('process'),
   );
   const traceIds = new Set(
-    spans.filter(({ traceId }) => traceId === worked?.traceId).map(({ name }) => name),
+    spans
+      .filter(({ traceId }) => traceId === worked?.traceId)
+      .map(({ name }) => name),
   );
   expect(worked).toBeDefined();
   expect(traceIds.size).toBeGreaterThan(1);

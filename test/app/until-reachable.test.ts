@@ -5,9 +5,12 @@ import { untilReachable } from '../../src/app/base.ts';
 import { UnreachableError } from '../../src/errors/errors.ts';
 import { createLog } from '../../src/logging/log.ts';
 
-const AWAY = new UnreachableError('Cannot reach the database at db; check DATABASE_URL', {
-  code: 'AWAY',
-});
+const AWAY = new UnreachableError(
+  'Cannot reach the database at db; check DATABASE_URL',
+  {
+    code: 'AWAY',
+  },
+);
 const options = {
   log: createLog('silent'),
   signal: new AbortController().signal,
@@ -38,7 +41,9 @@ describe('waiting for a service', () => {
       attempts += 1;
       return Promise.reject(new Error('broken'));
     };
-    await expect(untilReachable('database', options, open)).rejects.toThrow('broken');
+    await expect(untilReachable('database', options, open)).rejects.toThrow(
+      'broken',
+    );
     expect(attempts).toBe(1);
   });
 });

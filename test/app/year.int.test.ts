@@ -1,4 +1,7 @@
-/** A short form of `npm run bench -- year`: nights of three months, and what is left of them. */
+/**
+ * A short form of `npm run bench -- year`: nights of three months, and what is left of
+ * them.
+ */
 import { afterAll, expect, test } from 'vitest';
 import {
   closedSegments,
@@ -47,7 +50,9 @@ test(
       { signal: new AbortController().signal, onProgress: () => undefined },
     );
     expect(verdict).toBe('complete');
-    expect((await loadedRowsByParty(app.warehouse.pool)).size).toBe(kept.length);
+    expect((await loadedRowsByParty(app.warehouse.pool)).size).toBe(
+      kept.length,
+    );
     const counts = await countRows(app);
     // A night is a run and its parts; older ones than 30 days are forgotten.
     expect(counts.get('mirror.runs')).toBeLessThan(5 * (30 / DAYS_A_NIGHT + 2));

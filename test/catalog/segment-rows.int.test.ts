@@ -1,4 +1,7 @@
-/** Rows of segments: what a rebuild learned late never takes the place of what was published meanwhile. */
+/**
+ * Rows of segments: what a rebuild learned late never takes the place of what was
+ * published meanwhile.
+ */
 import { describe, expect, test } from 'vitest';
 import { insertSegments, segmentRow } from '../../src/catalog/segment-rows.ts';
 import { manifestKey } from '../../src/ledger/object-keys.ts';

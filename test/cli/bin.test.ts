@@ -43,7 +43,10 @@ beforeAll(async () => {
     await mkdir(join(folder, checkout, 'bin'), { recursive: true });
     await mkdir(join(folder, checkout, 'src'));
     await copyFile(BIN, join(folder, checkout, 'bin/ledger-mirror.js'));
-    await writeFile(join(folder, checkout, 'package.json'), '{"type":"module"}');
+    await writeFile(
+      join(folder, checkout, 'package.json'),
+      '{"type":"module"}',
+    );
     await writeFile(join(folder, checkout, 'src/main.ts'), MAIN);
   }
   const node = join(
@@ -67,7 +70,8 @@ interface Run {
 }
 
 function run(checkout: string, args: string[], preload?: string): Run {
-  const node = preload === undefined ? [] : ['--require', join(folder, preload)];
+  const node =
+    preload === undefined ? [] : ['--require', join(folder, preload)];
   const child = spawn(
     process.execPath,
     [...node, join(folder, checkout, 'bin/ledger-mirror.js'), ...args],
@@ -101,14 +105,20 @@ describe('bin/ledger-mirror.js', () => {
     ['an old Node, through the one in node_modules', 'old-node.cjs'],
   ])('hands arguments and exit code over on %s', async (_, preload) => {
     const { firstLine, ended } = run('installed', ['runs', '--json'], preload);
-    expect(JSON.parse(await firstLine)).toMatchObject({ args: ['runs', '--json'] });
+    expect(JSON.parse(await firstLine)).toMatchObject({
+      args: ['runs', '--json'],
+    });
     expect(await ended).toEqual({ code: 3, stderr: '' });
   });
 
   test('run by its own first line, as npx does, keeps to little memory', async () => {
     const bin = join(folder, 'installed/bin/ledger-mirror.js');
-    const child = spawn(bin, ['heap'], { stdio: ['ignore', 'pipe', 'inherit'] });
-    const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+    const child = spawn(bin, ['heap'], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const [line] = (await once(createInterface(child.stdout), 'line')) as [
+      string,
+    ];
     expect(JSON.parse(line)).toMatchObject({
       args: ['heap'],
       flags: ['--max-semi-space-size=4'],
@@ -142,7 +152,11 @@ describe('bin/ledger-mirror.js', () => {
   });
 
   test('refuses other platforms in one line', async () => {
-    const { code, stderr } = await run('installed', ['demo'], 'other-platform.cjs').ended;
+    const { code, stderr } = await run(
+      'installed',
+      ['demo'],
+      'other-platform.cjs',
+    ).ended;
     expect(code).toBe(1);
     expect(stderr).toMatch(
       /^ledger-mirror: Cannot run on win32-\w+: supported are .*\n$/,
@@ -150,7 +164,11 @@ describe('bin/ledger-mirror.js', () => {
   });
 
   test('passes SIGTERM on and ends with the code of the program', async () => {
-    const { child, firstLine, ended } = run('installed', ['wait'], 'old-node.cjs');
+    const { child, firstLine, ended } = run(
+      'installed',
+      ['wait'],
+      'old-node.cjs',
+    );
     await firstLine;
     child.kill('SIGTERM');
     expect(await ended).toEqual({ code: 7, stderr: '' });

@@ -7,7 +7,9 @@ import { printed } from '../support/printed.ts';
 
 /** What bash offers once these words are typed, the last of them unfinished. */
 function offered(script: string, ...typed: readonly string[]): string[] {
-  const words = ['ledger-mirror', ...typed].map((word) => `'${word}'`).join(' ');
+  const words = ['ledger-mirror', ...typed]
+    .map((word) => `'${word}'`)
+    .join(' ');
   const probe = `${script}\nCOMP_WORDS=(${words}); COMP_CWORD=${typed.length}; _ledger_mirror; printf '%s\\n' "\${COMPREPLY[@]}"`;
   return execFileSync('bash', ['-c', probe], { encoding: 'utf8' })
     .split('\n')
@@ -26,16 +28,19 @@ describe('completion', () => {
     );
   });
 
-  test.each(SHELLS)('%s knows every command that --help lists', async (shell) => {
-    const script = await printed('completion', shell);
-    const help = await printed('--help');
-    const commands = [...help.matchAll(/^ {2}([a-z]+) (?:.*?) {2}/gm)].map(
-      ([, name]) => name,
-    );
-    expect(commands.length).toBeGreaterThan(15);
-    for (const name of commands.filter((one) => one !== 'help'))
-      expect(script).toContain(name);
-  });
+  test.each(SHELLS)(
+    '%s knows every command that --help lists',
+    async (shell) => {
+      const script = await printed('completion', shell);
+      const help = await printed('--help');
+      const commands = [...help.matchAll(/^ {2}([a-z]+) (?:.*?) {2}/gm)].map(
+        ([, name]) => name,
+      );
+      expect(commands.length).toBeGreaterThan(15);
+      for (const name of commands.filter((one) => one !== 'help'))
+        expect(script).toContain(name);
+    },
+  );
 
   test('a description with quotes ends no word of fish early', () => {
     const program = new Command('ledger-mirror');

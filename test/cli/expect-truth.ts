@@ -1,4 +1,7 @@
-/** Compares a mirror with the network of the sandbox it was made from: every row, in the source's order. */
+/**
+ * Compares a mirror with the network of the sandbox it was made from: every row, in the
+ * source's order.
+ */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync, zstdDecompressSync } from 'node:zlib';
@@ -22,17 +25,27 @@ export interface LedgerSum {
   readonly digest: string;
 }
 
-/** Both lists: all rows, none besides, in the source's order, repeated checkpoints counted. */
+/**
+ * Both lists: all rows, none besides, in the source's order, repeated checkpoints
+ * counted.
+ */
 export async function expectLists(pool: Pool, network: Truth): Promise<void> {
   const truth = [...network.parties()].map(({ id }) => id);
   expect(await listedParties(pool)).toEqual(truth);
-  expect(new Set(await knownParties(pool))).toEqual(new Set([...truth, 'network']));
+  expect(new Set(await knownParties(pool))).toEqual(
+    new Set([...truth, 'network']),
+  );
   expect(await heldCheckpoints(pool)).toEqual(checkpointLines(network));
 }
 
-/** One line for each distinct checkpoint with how often it is listed; ties by their hash. */
+/**
+ * One line for each distinct checkpoint with how often it is listed; ties by their hash.
+ */
 function checkpointLines(network: Truth): string[] {
-  const copies = new Map<string, { height: number; text: string; copies: number }>();
+  const copies = new Map<
+    string,
+    { height: number; text: string; copies: number }
+  >();
   for (const { atBlock, hash, blockHash } of network.checkpoints()) {
     const text = `${atBlock} ${hash} ${blockHash}`;
     const found = copies.get(text) ?? { height: atBlock, text, copies: 0 };
@@ -40,12 +53,21 @@ function checkpointLines(network: Truth): string[] {
   }
   return [...copies.values()]
     .toSorted((a, b) =>
-      a.height === b.height ? (a.text < b.text ? -1 : 1) : a.height < b.height ? -1 : 1,
+      a.height === b.height
+        ? a.text < b.text
+          ? -1
+          : 1
+        : a.height < b.height
+          ? -1
+          : 1,
     )
     .map(({ text, copies: times }) => `${text} ${times}`);
 }
 
-/** Every party's ledger in the objects and in the warehouse: the network' rows, each as often. */
+/**
+ * Every party's ledger in the objects and in the warehouse: the network' rows, each as
+ * often.
+ */
 export async function expectLedgers(
   pool: Pool,
   network: Truth,
@@ -77,7 +99,9 @@ async function objectSum(
   );
   const sum = new RowDigest();
   for (const { objectKey: key } of rows) {
-    for (const line of csvRows(unpack(key, await readFile(join(objectsDir, key))))) {
+    for (const line of csvRows(
+      unpack(key, await readFile(join(objectsDir, key))),
+    )) {
       sum.add(hashRow(line, 0, line.length));
     }
   }
@@ -87,7 +111,8 @@ async function objectSum(
 /** Count and digest of a whole CSV with one header. */
 export function csvSum(csv: string): Omit<LedgerSum, 'partyId'> {
   const sum = new RowDigest();
-  for (const line of csvRows(Buffer.from(csv))) sum.add(hashRow(line, 0, line.length));
+  for (const line of csvRows(Buffer.from(csv)))
+    sum.add(hashRow(line, 0, line.length));
   return { entries: sum.rows, digest: sum.hex() };
 }
 
@@ -103,8 +128,14 @@ function unpack(key: string, stored: Buffer): Buffer {
   return key.endsWith('.gz') ? gunzipSync(stored) : stored;
 }
 
-/** Objects that no manifest row knows, and files that are neither object nor manifest nor lake. */
-export async function strayObjects(pool: Pool, objectsDir: string): Promise<string[]> {
+/**
+ * Objects that no manifest row knows, and files that are neither object nor manifest nor
+ * lake.
+ */
+export async function strayObjects(
+  pool: Pool,
+  objectsDir: string,
+): Promise<string[]> {
   const known = new Set(
     (await publishedSegments(pool)).map(({ objectKey }) => objectKey),
   );

@@ -15,7 +15,11 @@ function collector(): { stream: Writable; text: () => string } {
 }
 
 /** What `ledger-mirror doctor --json` writes where it fails so. */
-function told(error: unknown): { code: number; stdout: string; stderr: string } {
+function told(error: unknown): {
+  code: number;
+  stdout: string;
+  stderr: string;
+} {
   const stdout = collector();
   const stderr = collector();
   const code = tellFailure(
@@ -35,9 +39,12 @@ function told(error: unknown): { code: number; stdout: string; stderr: string } 
 test('a secret in an error stands neither in the line nor in the document of --json', () => {
   rememberSecrets(['correct-horse-battery']);
   const failed = told(
-    new PermanentError('Cannot log in: the server refused correct-horse-battery', {
-      code: 'X',
-    }),
+    new PermanentError(
+      'Cannot log in: the server refused correct-horse-battery',
+      {
+        code: 'X',
+      },
+    ),
   );
   expect(failed.code).toBe(1);
   expect(JSON.parse(failed.stdout)).toMatchObject({ error: { code: 'X' } });
@@ -51,7 +58,8 @@ test('a command that a message names, from whichever room, is named as it is typ
   const message =
     "Cannot read version 3 of lake: its log is no longer kept; 'ledger-mirror lake' shows them, `ledger-mirror load` makes one";
   const { stdout, stderr } = told(new PermanentError(message, { code: 'X' }));
-  const named = "'npx ledger-mirror lake' shows them, `npx ledger-mirror load` makes one";
+  const named =
+    "'npx ledger-mirror lake' shows them, `npx ledger-mirror load` makes one";
   expect(stderr).toBe(
     `ledger-mirror: Cannot read version 3 of lake: its log is no longer kept; ${named}\n`,
   );

@@ -24,7 +24,10 @@ async function shown(
   const terminal = Object.assign(new PassThrough(), { isTTY: true });
   const opened = openTerminal(terminal, 'silent');
   const signal = AbortSignal.timeout(10_000);
-  await work({ ...opened, signal } as Partial<CommandContext> as CommandContext);
+  await work({
+    ...opened,
+    signal,
+  } as Partial<CommandContext> as CommandContext);
   opened.progress[Symbol.dispose]();
   terminal.end();
   return stripVTControlCharacters(await readText(terminal));
@@ -33,9 +36,14 @@ async function shown(
 test('a run that was cancelled ends without a mark of success', async () => {
   const jobs = {
     runs: { get: async () => RUN, stale: async () => [] },
-    progress: { read: async () => [{ label: 'verify', done: '3', unit: 'files' }] },
+    progress: {
+      read: async () => [{ label: 'verify', done: '3', unit: 'files' }],
+    },
   };
-  const app = { jobs, workers: { anyAlive: async () => true } } as unknown as App;
+  const app = {
+    jobs,
+    workers: { anyAlive: async () => true },
+  } as unknown as App;
   const said = await shown((context) => followRun(app, RUN, context));
   expect(said).toMatch(/^! verify {2}3 files in \d+ ms {2}cancelled$/m);
 });

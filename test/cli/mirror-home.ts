@@ -1,4 +1,7 @@
-/** A mirror of its own for a test: a folder, its settings, and the real commands as child processes. */
+/**
+ * A mirror of its own for a test: a folder, its settings, and the real commands as child
+ * processes.
+ */
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -29,7 +32,9 @@ export interface MirrorHome extends AsyncDisposable {
   run(args: readonly string[], settings?: Settings): Promise<Ended>;
   /** Types lines into a shell in the folder, which ends where one of them fails. */
   type(script: string, settings?: Settings): Promise<Ended>;
-  /** Runs a command with `--json`, of which stdout holds one document and nothing else. */
+  /**
+   * Runs a command with `--json`, of which stdout holds one document and nothing else.
+   */
   json(
     args: readonly string[],
     settings?: Settings,
@@ -71,8 +76,10 @@ export async function openHome(
     const { code } = await child.end(undefined, COMMAND_TIMEOUT_MS);
     return { code, stdout: child.stdout, stderr: child.stderr };
   };
-  const run = async (args: readonly string[], more?: Settings): Promise<Ended> =>
-    ended(start(args, more));
+  const run = async (
+    args: readonly string[],
+    more?: Settings,
+  ): Promise<Ended> => ended(start(args, more));
   return {
     dir,
     dataDir,
@@ -114,9 +121,10 @@ export async function openHome(
 
 /** Paths of all files, relative to the folder; none where it is not there. */
 export async function filesBelow(folder: string): Promise<string[]> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(
-    () => [],
-  );
+  const entries = await readdir(folder, {
+    recursive: true,
+    withFileTypes: true,
+  }).catch(() => []);
   return entries
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name));

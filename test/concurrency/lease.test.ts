@@ -3,12 +3,16 @@ import { FencedError, RetryableError } from '../../src/errors/errors.ts';
 import { keepLease } from '../../src/concurrency/lease.ts';
 import { waitFor } from '../../src/concurrency/timeouts.ts';
 
-/** Renewed many times before it could run out: a busy machine does not miss all of them. */
+/**
+ * Renewed many times before it could run out: a busy machine does not miss all of them.
+ */
 const TIMES = { leaseMs: 3_000, renewEveryMs: 50, marginMs: 500 };
 
 function lost(signal: AbortSignal): Promise<unknown> {
   return new Promise((resolve) =>
-    signal.addEventListener('abort', () => resolve(signal.reason), { once: true }),
+    signal.addEventListener('abort', () => resolve(signal.reason), {
+      once: true,
+    }),
   );
 }
 
@@ -49,7 +53,9 @@ describe.concurrent('keepLease', () => {
 
   test('ends the work before the lease can run out while the database stays away', async () => {
     const lease = handle(() =>
-      Promise.reject(new RetryableError('away', { code: 'DATABASE_UNREACHABLE' })),
+      Promise.reject(
+        new RetryableError('away', { code: 'DATABASE_UNREACHABLE' }),
+      ),
     );
     const kept = keepLease(lease, TIMES);
     expect(await lost(kept.signal)).toMatchObject({ code: 'LEASE_LOST' });
@@ -65,7 +71,9 @@ describe.concurrent('keepLease', () => {
       takenAtMs: performance.now() - TIMES.leaseMs,
     };
     const kept = keepLease(late, TIMES);
-    expect(() => kept.check()).toThrow(expect.objectContaining({ code: 'LEASE_LOST' }));
+    expect(() => kept.check()).toThrow(
+      expect.objectContaining({ code: 'LEASE_LOST' }),
+    );
     return kept[Symbol.asyncDispose]();
   });
 });
@@ -76,7 +84,11 @@ describe('waiting for a lease', () => {
     const limits = { waitMs: 60_000, signal: new AbortController().signal };
     const late = (): Error => new Error('too late');
     expect(
-      await waitFor(async () => ((tries += 1) < 3 ? undefined : 'free'), limits, late),
+      await waitFor(
+        async () => ((tries += 1) < 3 ? undefined : 'free'),
+        limits,
+        late,
+      ),
     ).toBe('free');
     await expect(
       waitFor(async () => undefined, { ...limits, waitMs: 1 }, late),

@@ -1,4 +1,6 @@
-/** One loading for all who ask at once, and for those who ask while its value is fresh. */
+/**
+ * One loading for all who ask at once, and for those who ask while its value is fresh.
+ */
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { sharedLoad } from '../../src/concurrency/shared-load.ts';
 

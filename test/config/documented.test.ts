@@ -62,7 +62,8 @@ describe('--help', () => {
     (name, setting) => {
       const lines = help.split('\n');
       const at = lines.findIndex(
-        (line) => line.trim().startsWith(`${name} `) && line.includes(setting.help),
+        (line) =>
+          line.trim().startsWith(`${name} `) && line.includes(setting.help),
       );
       expect(at).toBeGreaterThan(0);
       const below = lines[at + 1] ?? '';
@@ -75,7 +76,9 @@ describe('--help', () => {
 
   test('shows no setting that does not exist', () => {
     const section = help.split('Settings (')[1]?.split('\nSecrets')[0] ?? '';
-    const named = [...section.matchAll(/^ {2}([A-Z][A-Z_]+) /gm)].map(([, name]) => name);
+    const named = [...section.matchAll(/^ {2}([A-Z][A-Z_]+) /gm)].map(
+      ([, name]) => name,
+    );
     expect(named).toEqual(SETTINGS.map((setting) => setting.name));
   });
 
@@ -105,7 +108,9 @@ describe('the docs', () => {
     '%s names tests that are there',
     (name) => {
       const missing: string[] = [];
-      const lines = readFileSync(resolve(ROOT, 'docs', name), 'utf8').split('\n');
+      const lines = readFileSync(resolve(ROOT, 'docs', name), 'utf8').split(
+        '\n',
+      );
       for (const line of lines.filter((row) => row.startsWith('|'))) {
         let file: string | undefined;
         for (const [, path, title] of (line.split('|').at(-2) ?? '').matchAll(
@@ -156,7 +161,9 @@ describe('the docs', () => {
   );
 
   test('explain every exit code, and no other', () => {
-    const codes = tableOf('commands.md', 'Exit code').map(([code]) => Number(code));
+    const codes = tableOf('commands.md', 'Exit code').map(([code]) =>
+      Number(code),
+    );
     expect(codes).toEqual(EXIT_CODES.map(([code]) => code));
   });
 

@@ -81,7 +81,10 @@ describe('.env', () => {
     );
     const config = read({ API_PORT: '82' });
     expect(config).toMatchObject({ sourceRate: 3, apiPort: 82 });
-    expect(config.origins).toMatchObject({ sourceRate: '.env', apiPort: 'environment' });
+    expect(config.origins).toMatchObject({
+      sourceRate: '.env',
+      apiPort: 'environment',
+    });
     expect(config.ambient).toMatchObject({ AWS_REGION: 'eu-1' });
   });
 
@@ -100,7 +103,9 @@ describe('.env', () => {
   test('that cannot be read is one line', () => {
     rmSync(join(cwd, '.env'), { force: true });
     writeFileSync(join(cwd, 'file'), '');
-    expect(() => readConfig({ env: {}, cwd: join(cwd, 'file') })).toThrow(UsageError);
+    expect(() => readConfig({ env: {}, cwd: join(cwd, 'file') })).toThrow(
+      UsageError,
+    );
   });
 });
 
@@ -138,7 +143,10 @@ describe('a configuration that is not accepted', () => {
     ['API_PORT', '65536'],
     ['DATABASE_URL', 'postgres://me:50%off@h/d'],
     ['REDIS_URL', 'redis://:50%@h'],
-    ['OBJECT_STORE_URL', 's3://bucket/x?endpoint=http%3A%2F%2Fme%3A50%25off%40h'],
+    [
+      'OBJECT_STORE_URL',
+      's3://bucket/x?endpoint=http%3A%2F%2Fme%3A50%25off%40h',
+    ],
     ['API_TOKEN', 'short'],
     ['API_TOKEN', 'aaaaaaaaaaaaaaaaaaaaaaaa'],
     ['API_TOKEN', 'change-this-token'],
@@ -150,15 +158,22 @@ describe('a configuration that is not accepted', () => {
     ['API_HOSTS', 'https://mirror.example'],
     ['WORKER_HEALTH_PORT', 'x'],
     ['LOG_LEVEL', 'loud'],
-  ])('%s=%s is one line with name, value and what is accepted', (name, value) => {
-    const setting = SETTINGS.find((declared) => declared.name === name);
-    const shown =
-      setting?.secret === true ? 'a secret, not shown' : JSON.stringify(value);
-    expect(problemsOf({ [name]: value })).toEqual([expect.stringContaining(`${name}: `)]);
-    const [line] = problemsOf({ [name]: value });
-    expect(line).toContain(shown);
-    expect(line).toContain(setting?.accepted ?? 'a declared setting');
-  });
+  ])(
+    '%s=%s is one line with name, value and what is accepted',
+    (name, value) => {
+      const setting = SETTINGS.find((declared) => declared.name === name);
+      const shown =
+        setting?.secret === true
+          ? 'a secret, not shown'
+          : JSON.stringify(value);
+      expect(problemsOf({ [name]: value })).toEqual([
+        expect.stringContaining(`${name}: `),
+      ]);
+      const [line] = problemsOf({ [name]: value });
+      expect(line).toContain(shown);
+      expect(line).toContain(setting?.accepted ?? 'a declared setting');
+    },
+  );
 
   test('reports every problem at once', () => {
     writeFileSync(join(cwd, '.env'), 'SOURCE_RAET=1\n');
@@ -179,14 +194,16 @@ describe('a configuration that is not accepted', () => {
     );
   });
 
-  test.each(['SOURCE_TOKEN', 'EXPORT_SCHEDULING', 'NIGHTLY_AT', 'SOURCE_URL_FILE'])(
-    'the environment may not hold %s',
-    (name) => {
-      expect(problemsOf({ [name]: 'x' })).toEqual([
-        expect.stringMatching(`^${name}: not a setting`),
-      ]);
-    },
-  );
+  test.each([
+    'SOURCE_TOKEN',
+    'EXPORT_SCHEDULING',
+    'NIGHTLY_AT',
+    'SOURCE_URL_FILE',
+  ])('the environment may not hold %s', (name) => {
+    expect(problemsOf({ [name]: 'x' })).toEqual([
+      expect.stringMatching(`^${name}: not a setting`),
+    ]);
+  });
 
   test('ignores other names in the environment', () => {
     expect(
@@ -198,7 +215,10 @@ describe('a configuration that is not accepted', () => {
     const names = SETTINGS.map((setting) => setting.name);
     fc.assert(
       fc.property(
-        fc.dictionary(fc.constantFrom(...names), fc.string({ unit: 'grapheme' })),
+        fc.dictionary(
+          fc.constantFrom(...names),
+          fc.string({ unit: 'grapheme' }),
+        ),
         (env) => {
           for (const problem of problemsOf(env))
             expect(problem).toMatch(/^[A-Z_]+: [^\n]+$/);
@@ -248,22 +268,27 @@ describe('secret settings', () => {
     ]);
   });
 
-  test.each(['API_TOKEN', 'API_READ_TOKEN', 'DATABASE_URL', 'NOTIFY_URL', 'REDIS_URL'])(
-    '%s from a file that is empty is a problem, not an open door',
-    (name) => {
-      writeFileSync(join(cwd, 'secret'), ' \n');
-      const others = name === 'API_READ_TOKEN' ? { API_TOKEN: '0123456789abcdef' } : {};
-      expect(problemsOf({ ...others, [`${name}_FILE`]: 'secret' })).toEqual([
-        expect.stringMatching(new RegExp(`^${name}: .* is not accepted`)),
-      ]);
-    },
-  );
+  test.each([
+    'API_TOKEN',
+    'API_READ_TOKEN',
+    'DATABASE_URL',
+    'NOTIFY_URL',
+    'REDIS_URL',
+  ])('%s from a file that is empty is a problem, not an open door', (name) => {
+    writeFileSync(join(cwd, 'secret'), ' \n');
+    const others =
+      name === 'API_READ_TOKEN' ? { API_TOKEN: '0123456789abcdef' } : {};
+    expect(problemsOf({ ...others, [`${name}_FILE`]: 'secret' })).toEqual([
+      expect.stringMatching(new RegExp(`^${name}: .* is not accepted`)),
+    ]);
+  });
 });
 
 describe('NIGHTLY_PARTIES', () => {
   test('takes a list, in canonical form and once each', () => {
     expect(
-      read({ NIGHTLY_PARTIES: `${PARTY.toUpperCase()}, ${PARTY}` }).nightlyParties,
+      read({ NIGHTLY_PARTIES: `${PARTY.toUpperCase()}, ${PARTY}` })
+        .nightlyParties,
     ).toEqual({
       kind: 'list',
       ids: [PARTY],

@@ -1,4 +1,7 @@
-/** docs/errors.md explains every code that an error, a finding or a verdict's reason can carry. */
+/**
+ * docs/errors.md explains every code that an error, a finding or a verdict's reason can
+ * carry.
+ */
 import { globSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseSync, Visitor } from 'oxc-parser';
@@ -11,7 +14,9 @@ const FILES = globSync('{src,jobs}/**/*.ts', {
   exclude: ['src/sandbox/**', 'src/config/**', 'src/ledger/encodings.ts'],
 });
 const CODE = /^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*$/;
-/** Codes of others: Node, its HTTP parser, drivers, Postgres' SQLSTATE, the environment. */
+/**
+ * Codes of others: Node, its HTTP parser, drivers, Postgres' SQLSTATE, the environment.
+ */
 const NOT_OURS =
   /^(?:ERR_.*|UND_ERR_.*|HPE_.*|DATABASE_\d[0-9A-Z]{4}|AWS_.*|OTEL_.*|EAI_AGAIN|PG_VERSION|HTTPS?_PROXY|NO_PROXY|NODE_EXTRA_CA_CERTS|SOURCE_ASSETS|WHEN_REQUIRED)$/;
 
@@ -29,7 +34,11 @@ function codesIn(path: string, text: string): string[] {
       if (typeof value === 'string' && value.includes('_')) add(value);
     },
     Property({ key, value }) {
-      if (key.type === 'Identifier' && key.name === 'code' && value.type === 'Literal')
+      if (
+        key.type === 'Identifier' &&
+        key.name === 'code' &&
+        value.type === 'Literal'
+      )
         add(value.value);
     },
   }).visit(program);
@@ -47,19 +56,28 @@ describe('docs/errors.md', () => {
   test('the codes were found', () => {
     expect(used.length).toBeGreaterThan(30);
     expect(used).toEqual(
-      expect.arrayContaining(['USAGE', 'FENCED', 'OBJECT_MISSING', 'PAGE_SHAPE']),
+      expect.arrayContaining([
+        'USAGE',
+        'FENCED',
+        'OBJECT_MISSING',
+        'PAGE_SHAPE',
+      ]),
     );
   });
 
   test('explains every code of the sources', () => {
-    expect([...new Set(used)].filter((code) => !names.includes(code))).toEqual([]);
+    expect([...new Set(used)].filter((code) => !names.includes(code))).toEqual(
+      [],
+    );
   });
 
   test('explains no code that is not there', () => {
-    const inSources = FILES.map((path) => readFileSync(resolve(ROOT, path), 'utf8')).join(
-      '\n',
+    const inSources = FILES.map((path) =>
+      readFileSync(resolve(ROOT, path), 'utf8'),
+    ).join('\n');
+    expect(names.filter((code) => !inSources.includes(`'${code}'`))).toEqual(
+      [],
     );
-    expect(names.filter((code) => !inSources.includes(`'${code}'`))).toEqual([]);
   });
 
   test('explains each once, with a meaning and a remedy', () => {

@@ -1,4 +1,7 @@
-/** Which values of the configuration are secret: settings, parts of URLs, other libraries' keys. */
+/**
+ * Which values of the configuration are secret: settings, parts of URLs, other libraries'
+ * keys.
+ */
 import { describe, expect, test } from 'vitest';
 import { readConfig } from '../../src/config/environment.ts';
 import { secretsOf } from '../../src/config/secrets.ts';
@@ -9,7 +12,9 @@ function secrets(env: Record<string, string>): readonly string[] {
 
 describe('the secrets of a configuration', () => {
   test('are the values of secret settings', () => {
-    expect(secrets({ SOURCE_AUTHORIZATION: 'Bearer abcdef' })).toContain('Bearer abcdef');
+    expect(secrets({ SOURCE_AUTHORIZATION: 'Bearer abcdef' })).toContain(
+      'Bearer abcdef',
+    );
   });
 
   test.each([
@@ -22,15 +27,19 @@ describe('the secrets of a configuration', () => {
       's3://b/p?endpoint=http%3A%2F%2Fme%3Ap%2540ssw0rd%40store%3A9000',
     ],
     ['HTTPS_PROXY', 'http://me:p%40ssw0rd@proxy:3128'],
-  ])('are the password of %s, as it is written and as it is meant', (name, url) => {
-    expect(secrets({ [name]: url })).toEqual(
-      expect.arrayContaining(['p@ssw0rd', 'p%40ssw0rd']),
-    );
-  });
+  ])(
+    'are the password of %s, as it is written and as it is meant',
+    (name, url) => {
+      expect(secrets({ [name]: url })).toEqual(
+        expect.arrayContaining(['p@ssw0rd', 'p%40ssw0rd']),
+      );
+    },
+  );
 
   test('are the path and the parameters of NOTIFY_URL, which chat services use as a key', () => {
     const found = secrets({
-      NOTIFY_URL: 'https://hooks.example/services/T000000000/B111111111?key=abcdefgh',
+      NOTIFY_URL:
+        'https://hooks.example/services/T000000000/B111111111?key=abcdefgh',
     });
     expect(found).toEqual(
       expect.arrayContaining([
@@ -51,7 +60,9 @@ describe('the secrets of a configuration', () => {
   });
 
   test('are not a password that is shown beside itself as user or database: it would blot out words', () => {
-    const found = secrets({ DATABASE_URL: 'postgres://postgres:postgres@db/mirror' });
+    const found = secrets({
+      DATABASE_URL: 'postgres://postgres:postgres@db/mirror',
+    });
     expect(found).toEqual([]);
   });
 });

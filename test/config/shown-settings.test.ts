@@ -21,7 +21,9 @@ const config = readConfig({
 
 test('the settings page shows every setting and no secret', () => {
   const shown = shownSettings(config);
-  expect(shown.map(({ name }) => name)).toEqual(SETTINGS.map(({ name }) => name));
+  expect(shown.map(({ name }) => name)).toEqual(
+    SETTINGS.map(({ name }) => name),
+  );
   expect(JSON.stringify(shown)).not.toContain(SECRET);
   const of = (name: string): unknown => shown.find((one) => one.name === name);
   expect(of('SOURCE_URL')).toMatchObject({
@@ -36,13 +38,21 @@ test('the settings page shows every setting and no secret', () => {
     isSecret: true,
     origin: 'environment',
   });
-  expect(of('SOURCE_RATE')).toMatchObject({ value: '7', origin: 'environment' });
-  expect(of('DATA_DIR')).toMatchObject({ value: '/nonexistent/data', origin: 'default' });
+  expect(of('SOURCE_RATE')).toMatchObject({
+    value: '7',
+    origin: 'environment',
+  });
+  expect(of('DATA_DIR')).toMatchObject({
+    value: '/nonexistent/data',
+    origin: 'default',
+  });
   expect(of('SOURCE_ASSETS')).toMatchObject({ value: null, origin: 'unset' });
 });
 
 test('the settings page masks the parameters of an endpoint, as gateways take keys there', () => {
-  const endpoint = encodeURIComponent(`https://user:${SECRET}@store/?key=${SECRET}`);
+  const endpoint = encodeURIComponent(
+    `https://user:${SECRET}@store/?key=${SECRET}`,
+  );
   const env = { OBJECT_STORE_URL: `s3://bucket/prefix?endpoint=${endpoint}` };
   const shown = shownSettings(readConfig({ env, cwd: '/nonexistent' }));
   expect(JSON.stringify(shown)).not.toContain(SECRET);
@@ -58,7 +68,9 @@ test('the settings page shows durations, sizes and shares with units, a delimite
     SOURCE_ASSETS: 'ab'.repeat(32),
   };
   const shown = shownSettings(readConfig({ env, cwd: '/nonexistent' }));
-  const values = Object.fromEntries(shown.map(({ name, value }) => [name, value]));
+  const values = Object.fromEntries(
+    shown.map(({ name, value }) => [name, value]),
+  );
   expect(values).toMatchObject({
     HISTORY_RETENTION: '90d',
     LAKE_RETENTION: '90m',
@@ -73,7 +85,9 @@ test('the settings page tells what a command has set itself', () => {
   const changed = shownSettings(
     changeSettings(config, { sourcePageSize: '100', nightlyExportsMax: '3' }),
   );
-  const origins = Object.fromEntries(changed.map(({ name, origin }) => [name, origin]));
+  const origins = Object.fromEntries(
+    changed.map(({ name, origin }) => [name, origin]),
+  );
   expect(origins).toMatchObject({
     SOURCE_PAGE_SIZE: 'this command',
     NIGHTLY_EXPORTS_MAX: 'this command',

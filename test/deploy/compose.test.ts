@@ -1,4 +1,7 @@
-/** What the image and the compose files say, told without an engine; `npm run test:image` runs them on one. */
+/**
+ * What the image and the compose files say, told without an engine; `npm run test:image`
+ * runs them on one.
+ */
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -32,7 +35,9 @@ function read(name: string): string {
 function interpolated(text: string): string[] {
   return [
     ...new Set(
-      [...text.matchAll(/\$\{([A-Z][A-Z_0-9]*)/g)].map(([, name]) => name ?? ''),
+      [...text.matchAll(/\$\{([A-Z][A-Z_0-9]*)/g)].map(
+        ([, name]) => name ?? '',
+      ),
     ),
   ];
 }
@@ -46,7 +51,9 @@ describe('the compose files', () => {
   test.each(COMPOSE_FILES)(
     '%s takes only names that the program accepts in the same .env',
     async (file) => {
-      const own = interpolated(read(file)).filter((name) => !SETTING_NAMES.has(name));
+      const own = interpolated(read(file)).filter(
+        (name) => !SETTING_NAMES.has(name),
+      );
       await expect(
         configFrom(own.map((name) => `${name}=1`).join('\n')),
       ).resolves.toBeDefined();
@@ -55,7 +62,9 @@ describe('the compose files', () => {
 
   test('give the mirror only settings and the location of its S3 keys', () => {
     const [, environment = ''] =
-      /environment: &environment\n((?: {4}.*\n)+)/.exec(read('docker-compose.yml')) ?? [];
+      /environment: &environment\n((?: {4}.*\n)+)/.exec(
+        read('docker-compose.yml'),
+      ) ?? [];
     const names = [...environment.matchAll(/^ +([A-Z_]+):/gm)].map(
       ([, name]) => name ?? '',
     );
@@ -70,10 +79,15 @@ describe('the compose files', () => {
 
   test('give each of several workers a spool of its own: its /data has no name that they could share', () => {
     const [, worker = ''] =
-      /\n  worker:\n((?:(?: {4}.*)?\n)+)/.exec(read('docker-compose.yml')) ?? [];
+      /\n  worker:\n((?:(?: {4}.*)?\n)+)/.exec(read('docker-compose.yml')) ??
+      [];
     const [, volumes = ''] = /^ {4}volumes: \[(.*)\]$/m.exec(worker) ?? [];
-    const mounts = volumes.split(', ').map((mount) => mount.replaceAll("'", ''));
-    expect(mounts.filter((mount) => /(?:^|:)\/data\b/.test(mount))).toEqual(['/data']);
+    const mounts = volumes
+      .split(', ')
+      .map((mount) => mount.replaceAll("'", ''));
+    expect(mounts.filter((mount) => /(?:^|:)\/data\b/.test(mount))).toEqual([
+      '/data',
+    ]);
     // Where the image says that what is spooled lies.
     expect(read('Dockerfile') + read('docker-compose.yml')).toMatch(
       /DATA_DIR[=:] ?\/data/,
@@ -92,16 +106,17 @@ describe('the compose files', () => {
     );
     expect(images).toHaveLength(5);
     for (const image of images) expect(image).toMatch(/@sha256:[0-9a-f]{64}$/);
-    const [, base = ''] = /^ARG NODE_IMAGE=(\S+)/m.exec(read('Dockerfile')) ?? [];
+    const [, base = ''] =
+      /^ARG NODE_IMAGE=(\S+)/m.exec(read('Dockerfile')) ?? [];
     expect(images).toContain(base);
   });
 
   test("call our image by the package's version", () => {
     const { version } = JSON.parse(read('package.json')) as { version: string };
     for (const file of ['docker-compose.yml', 'compose.sandbox.yaml']) {
-      const named = [...read(file).matchAll(/\$\{MIRROR_VERSION:-([^}]+)\}/g)].map(
-        ([, text]) => text,
-      );
+      const named = [
+        ...read(file).matchAll(/\$\{MIRROR_VERSION:-([^}]+)\}/g),
+      ].map(([, text]) => text);
       expect([...new Set(named)]).toEqual([version]);
     }
     expect(read('Dockerfile')).toContain(`ARG VERSION=${version}\n`);

@@ -1,4 +1,7 @@
-/** What the package is made of, told without installing it; `npm run test:package` installs and runs it. */
+/**
+ * What the package is made of, told without installing it; `npm run test:package`
+ * installs and runs it.
+ */
 import { spawnSync } from 'node:child_process';
 import { cp, mkdir, mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -42,11 +45,15 @@ describe('the package', () => {
     await cp(join(ROOT, 'package.json'), join(installed, 'package.json'));
     await symlink(join(ROOT, 'node_modules'), join(installed, 'node_modules'));
     const ran = (...args: string[]) =>
-      spawnSync(process.execPath, [join(installed, 'bin', 'ledger-mirror.js'), ...args], {
-        cwd: dir,
-        env: { PATH: process.env['PATH'], HOME: dir },
-        encoding: 'utf8',
-      });
+      spawnSync(
+        process.execPath,
+        [join(installed, 'bin', 'ledger-mirror.js'), ...args],
+        {
+          cwd: dir,
+          env: { PATH: process.env['PATH'], HOME: dir },
+          encoding: 'utf8',
+        },
+      );
     const { version } = JSON.parse(
       await readFile(join(ROOT, 'package.json'), 'utf8'),
     ) as { version: string };
@@ -55,7 +62,8 @@ describe('the package', () => {
       stderr: '',
       status: 0,
     });
-    // Loads the stages, the migrations and the embedded Postgres's wrapper, and refuses for its own reason.
+    // Loads the stages, the migrations and the embedded Postgres's wrapper, and refuses
+    // for its own reason.
     expect(ran('worker').stderr).toBe(
       'ledger-mirror: SOURCE_URL: not set, and this command asks the source; give the URL of the query service\n',
     );

@@ -1,4 +1,7 @@
-/** The commands of the pages, typed into a shell as they stand there, in a folder with a mirror that needs no setting. */
+/**
+ * The commands of the pages, typed into a shell as they stand there, in a folder with a
+ * mirror that needs no setting.
+ */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdir, readFile, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,7 +15,9 @@ import { waitFor } from '../support/wait-for.ts';
 import { openHome, type MirrorHome } from '../cli/mirror-home.ts';
 import { blocksOf, commandsOf, PAGES, readPage, ROOT } from './pages.ts';
 
-/** Commands that need more than Node and npm, or never end, and what runs them instead. */
+/**
+ * Commands that need more than Node and npm, or never end, and what runs them instead.
+ */
 const ELSEWHERE: readonly (readonly [command: RegExp, by: string])[] = [
   [/^(npm ci && )?npm (run demo|test)/, 'test/cli/faults/demo.fault.test.ts'],
   [/npm start$/, 'test/cli/commands/up.int.test.ts'],
@@ -41,7 +46,10 @@ let serve: Child;
 let database: Client;
 let PARTY = '';
 
-/** The blocks of a page as they are typed here: the example's source is the sandbox, the demo's mirror is this one. */
+/**
+ * The blocks of a page as they are typed here: the example's source is the sandbox, the
+ * demo's mirror is this one.
+ */
 function scriptsOf(page: string): string[] {
   return blocksOf(page, 'sh')
     .map((block) =>
@@ -72,7 +80,11 @@ beforeAll(async () => {
     clock: nowMicros,
     genesis: floorSecond(nowMicros()) - 7n * DAY_MICROS,
   });
-  home = await openHome({ SOURCE_URL: sandbox.url, DATA_DIR: undefined, API_PORT: '0' });
+  home = await openHome({
+    SOURCE_URL: sandbox.url,
+    DATA_DIR: undefined,
+    API_PORT: '0',
+  });
   const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({
     id,
     ...sandbox.truth.party(id),
@@ -141,9 +153,9 @@ describe('sql-clients.md', () => {
       'select count(*)::int as n from mirror.entries',
     );
     expect(rows[0]?.n).toBeGreaterThan(0);
-    await expect(analyst.query('delete from mirror.ledger_entries')).rejects.toThrow(
-      'permission denied',
-    );
+    await expect(
+      analyst.query('delete from mirror.ledger_entries'),
+    ).rejects.toThrow('permission denied');
     await analyst.end();
   });
 });
@@ -166,20 +178,26 @@ describe('lake.md', () => {
   });
 });
 
-/** The files that the table's log names now: the extension that reads such a log comes over the network. */
+/**
+ * The files that the table's log names now: the extension that reads such a log comes
+ * over the network.
+ */
 async function liveFiles(table: string): Promise<string[]> {
   const live = new Set<string>();
   for (const name of readdirSync(join(table, '_delta_log')).toSorted()) {
     if (!name.endsWith('.json')) continue;
-    for (const line of readFileSync(join(table, '_delta_log', name), 'utf8').split(
-      '\n',
-    )) {
+    for (const line of readFileSync(
+      join(table, '_delta_log', name),
+      'utf8',
+    ).split('\n')) {
       const { add, remove } = JSON.parse(line || '{}') as Record<
         string,
         { path: string } | undefined
       >;
-      if (add !== undefined) live.add(join(table, decodeURIComponent(add.path)));
-      if (remove !== undefined) live.delete(join(table, decodeURIComponent(remove.path)));
+      if (add !== undefined)
+        live.add(join(table, decodeURIComponent(add.path)));
+      if (remove !== undefined)
+        live.delete(join(table, decodeURIComponent(remove.path)));
     }
   }
   return [...live];
@@ -234,16 +252,23 @@ describe(`the page ${LAST}`, () => {
 });
 
 describe('what is run elsewhere', () => {
-  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+  const { scripts } = JSON.parse(
+    readFileSync(join(ROOT, 'package.json'), 'utf8'),
+  ) as {
     scripts: Record<string, string>;
   };
-  const commands = PAGES.flatMap((page) => blocksOf(page, 'sh')).flatMap((block) =>
-    commandsOf(block),
+  const commands = PAGES.flatMap((page) => blocksOf(page, 'sh')).flatMap(
+    (block) => commandsOf(block),
   );
 
-  test.each(ELSEWHERE)('%s stands on a page, and is run by %s', (command, by) => {
-    expect(commands.some((line) => command.test(line))).toBe(true);
-    const [, script = ''] = /^npm run (\S+)/.exec(by) ?? [];
-    expect(existsSync(join(ROOT, by)) || scripts[script] !== undefined).toBe(true);
-  });
+  test.each(ELSEWHERE)(
+    '%s stands on a page, and is run by %s',
+    (command, by) => {
+      expect(commands.some((line) => command.test(line))).toBe(true);
+      const [, script = ''] = /^npm run (\S+)/.exec(by) ?? [];
+      expect(existsSync(join(ROOT, by)) || scripts[script] !== undefined).toBe(
+        true,
+      );
+    },
+  );
 });

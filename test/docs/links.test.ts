@@ -16,15 +16,24 @@ function anchorOf(heading: string): string {
 function anchorsOf(page: string): Set<string> {
   const text = readPage(page).replaceAll(/^ *```.*?^ *```/gms, '');
   return new Set(
-    [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) => anchorOf(heading)),
+    [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
+      anchorOf(heading),
+    ),
   );
 }
 
 const LINKS = PAGES.flatMap((page) =>
-  [...readPage(page).matchAll(/\]\((?!https?:)([^)\s]+)\)/g)].map(([, link = '']) => {
-    const [path = '', anchor] = link.split('#');
-    return { page, link, target: path === '' ? page : join(dirname(page), path), anchor };
-  }),
+  [...readPage(page).matchAll(/\]\((?!https?:)([^)\s]+)\)/g)].map(
+    ([, link = '']) => {
+      const [path = '', anchor] = link.split('#');
+      return {
+        page,
+        link,
+        target: path === '' ? page : join(dirname(page), path),
+        anchor,
+      };
+    },
+  ),
 );
 
 test('every link of the docs leads to a file and a heading that exist', () => {
@@ -42,7 +51,8 @@ test('every page can be reached from README', () => {
   const reached = new Set(['README.md']);
   for (const page of reached)
     for (const link of LINKS)
-      if (link.page === page && link.target.endsWith('.md')) reached.add(link.target);
+      if (link.page === page && link.target.endsWith('.md'))
+        reached.add(link.target);
   expect(PAGES.filter((page) => !reached.has(page))).toEqual([]);
 });
 
@@ -68,7 +78,9 @@ describe('a command in a sentence', () => {
         .filter((one) => one.command === command)
         .flatMap(({ flags }) => flags);
       expect(
-        shown.filter((flag) => !help.includes(`${flag} `) && !help.includes(`${flag}\n`)),
+        shown.filter(
+          (flag) => !help.includes(`${flag} `) && !help.includes(`${flag}\n`),
+        ),
       ).toEqual([]);
     },
   );

@@ -11,7 +11,10 @@ export const PAGES: readonly string[] = [
 ];
 
 function namesBelow(folder: string, isRecursive: boolean): string[] {
-  return readdirSync(join(ROOT, folder), { recursive: isRecursive, encoding: 'utf8' })
+  return readdirSync(join(ROOT, folder), {
+    recursive: isRecursive,
+    encoding: 'utf8',
+  })
     .filter((name) => name.endsWith('.md'))
     .map((name) => join(folder, name));
 }
@@ -22,13 +25,20 @@ export function readPage(path: string): string {
 
 /** The blocks of one language, without the indent of the list that they stand in. */
 export function blocksOf(page: string, language: string): string[] {
-  const fences = new RegExp(String.raw`^( *)\`\`\`${language}\n(.*?)^ *\`\`\``, 'gms');
-  return [...readPage(page).matchAll(fences)].map(([, indent = '', text = '']) =>
-    text.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
+  const fences = new RegExp(
+    String.raw`^( *)\`\`\`${language}\n(.*?)^ *\`\`\``,
+    'gms',
+  );
+  return [...readPage(page).matchAll(fences)].map(
+    ([, indent = '', text = '']) =>
+      text.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
   );
 }
 
-/** The commands of a shell block, each with the lines that it goes on in; comments left out. */
+/**
+ * The commands of a shell block, each with the lines that it goes on in; comments left
+ * out.
+ */
 export function commandsOf(block: string): string[] {
   return block
     .replaceAll(/\\\n */g, '')

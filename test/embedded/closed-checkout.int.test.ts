@@ -1,4 +1,7 @@
-/** A checkout below a folder that only root may enter (such as /root) works like any other. */
+/**
+ * A checkout below a folder that only root may enter (such as /root) works like any
+ * other.
+ */
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';

@@ -21,7 +21,10 @@ test('restartWaitMs doubles with each restart of the last ten minutes', () => {
 
 test('restartWaitMs lets five restarts happen in ten minutes', () => {
   const firstMs = NOW_MS - 100_000;
-  const restartsMs = [firstMs, ...[80, 60, 40, 20].map((ago) => NOW_MS - ago * 1_000)];
+  const restartsMs = [
+    firstMs,
+    ...[80, 60, 40, 20].map((ago) => NOW_MS - ago * 1_000),
+  ];
   expect(restartWaitMs(restartsMs, NOW_MS)).toBe(500_000);
   expect(restartWaitMs(restartsMs, firstMs + 600_000)).toBe(0);
 });

@@ -14,8 +14,12 @@ export interface ProcessState {
 export function processState(pid: number): ProcessState | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    const [state = '', , , session] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    const uid = /^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+    const [state = '', , , session] = stat
+      .slice(stat.lastIndexOf(')') + 2)
+      .split(' ');
+    const uid = /^Uid:\s+(\d+)/m.exec(
+      readFileSync(`/proc/${pid}/status`, 'utf8'),
+    )?.[1];
     return { state, session: Number(session), uid: Number(uid) };
   } catch {
     return undefined;
@@ -25,9 +29,10 @@ export function processState(pid: number): ProcessState | undefined {
 /** The pid that the server of this folder wrote down. */
 export function postmasterPid(dataDir: string): number {
   return Number(
-    readFileSync(join(dataDir, 'postgres', 'cluster', 'postmaster.pid'), 'utf8').split(
-      '\n',
-    )[0],
+    readFileSync(
+      join(dataDir, 'postgres', 'cluster', 'postmaster.pid'),
+      'utf8',
+    ).split('\n')[0],
   );
 }
 
@@ -35,7 +40,10 @@ export async function ask(
   url: string,
   statement: string,
 ): Promise<Record<string, unknown>[]> {
-  const client = new Client({ connectionString: url, connectionTimeoutMillis: 5_000 });
+  const client = new Client({
+    connectionString: url,
+    connectionTimeoutMillis: 5_000,
+  });
   // The tests kill the server under it.
   client.on('error', () => undefined);
   await client.connect();

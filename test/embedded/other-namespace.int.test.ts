@@ -1,9 +1,15 @@
 /**
- * The embedded Postgres on a volume that two containers share: each container sees its own
- * processes only, and its loopback is not the other's. `unshare` makes such a world on one
- * machine; it needs root.
+ * The embedded Postgres on a volume that two containers share: each container sees its
+ * own processes only, and its loopback is not the other's. `unshare` makes such a world
+ * on one machine; it needs root.
  */
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,7 +19,14 @@ import { waitFor } from '../support/wait-for.ts';
 import { ask, postmasterPid, processState } from './observe-server.ts';
 
 const HOLDER = fileURLToPath(new URL('holder.ts', import.meta.url));
-const NAMESPACES = ['--pid', '--ipc', '--net', '--fork', '--kill-child', '--mount-proc'];
+const NAMESPACES = [
+  '--pid',
+  '--ipc',
+  '--net',
+  '--fork',
+  '--kill-child',
+  '--mount-proc',
+];
 
 let dataDir = '';
 
@@ -118,9 +131,16 @@ describe.runIf(process.getuid?.() === 0)(
       await first.waitForLine(/^url .+$/m);
       await first.end('SIGTERM');
       const record = join(dataDir, 'postgres', 'running.json');
-      const elsewhere = { bootId: 'b', pidNamespace: 'pid:[1]', host: 'far-away' };
+      const elsewhere = {
+        bootId: 'b',
+        pidNamespace: 'pid:[1]',
+        host: 'far-away',
+      };
       const write = (): void =>
-        writeFileSync(record, JSON.stringify({ ...elsewhere, startedAt: 'then' }));
+        writeFileSync(
+          record,
+          JSON.stringify({ ...elsewhere, startedAt: 'then' }),
+        );
       write();
       const beats = setInterval(write, 1_000);
       try {
@@ -140,7 +160,12 @@ describe.runIf(process.getuid?.() === 0)(
 );
 
 function runInContainer(): Child {
-  return new Child('unshare', [...NAMESPACES, process.execPath, HOLDER, dataDir]);
+  return new Child('unshare', [
+    ...NAMESPACES,
+    process.execPath,
+    HOLDER,
+    dataDir,
+  ]);
 }
 
 /** What a refused command must leave as it is. */

@@ -1,4 +1,7 @@
-/** The embedded Postgres keeps its data, is shared, and is found again whatever was killed. */
+/**
+ * The embedded Postgres keeps its data, is shared, and is found again whatever was
+ * killed.
+ */
 import {
   chmodSync,
   chownSync,
@@ -18,7 +21,14 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import {
+  afterAll,
+  afterEach,
+  beforeEach,
+  describe,
+  expect,
+  test,
+} from 'vitest';
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
@@ -30,7 +40,8 @@ import { ask, postmasterPid, processState } from './observe-server.ts';
 const HOLDER = fileURLToPath(new URL('holder.ts', import.meta.url));
 const SILENT = { info: () => undefined, warn: () => undefined };
 
-// A folder that only we may enter, with a space in its name: the server's user is somebody else for root.
+// A folder that only we may enter, with a space in its name: the server's user is
+// somebody else for root.
 const root = mkdtempSync(join(tmpdir(), 'ledger mirror '));
 let dataDir = '';
 let pid = 0;
@@ -92,7 +103,9 @@ test('data, with durable settings, lasts from one command to the next', async ()
   }
   expect(isStopped()).toBe(true);
   await using second = await start(true);
-  expect(await ask(second.connectionString, 'select n from kept')).toEqual([{ n: 7 }]);
+  expect(await ask(second.connectionString, 'select n from kept')).toEqual([
+    { n: 7 },
+  ]);
 });
 
 test('the server runs without privileges, in its own session, closed to other users', async () => {
@@ -100,10 +113,14 @@ test('the server runs without privileges, in its own session, closed to other us
   const { uid, session } = processState(pid) ?? {};
   expect(uid).not.toBe(0);
   expect(session).toBe(pid);
-  expect(statSync(join(dataDir, 'postgres', 'password')).mode & 0o777).toBe(0o600);
+  expect(statSync(join(dataDir, 'postgres', 'password')).mode & 0o777).toBe(
+    0o600,
+  );
   const stranger = new URL(server.connectionString);
   stranger.password = 'guessed';
-  await expect(ask(stranger.href, 'select 1')).rejects.toMatchObject({ code: '28P01' });
+  await expect(ask(stranger.href, 'select 1')).rejects.toMatchObject({
+    code: '28P01',
+  });
 });
 
 test('a server that was killed is started again with its rows, where its users look for it', async () => {
@@ -113,7 +130,9 @@ test('a server that was killed is started again with its rows, where its users l
   await waitFor(isStopped, { what: 'end of the server' });
   await using second = await start();
   expect(second.connectionString).toBe(first.connectionString);
-  expect(await ask(first.connectionString, 'select n from kept')).toEqual([{ n: 7 }]);
+  expect(await ask(first.connectionString, 'select n from kept')).toEqual([
+    { n: 7 },
+  ]);
 });
 
 test('a killed server that its parent never buried is told from a living one', async () => {
@@ -124,16 +143,23 @@ test('a killed server that its parent never buried is told from a living one', a
   const zombie = pid;
   await waitFor(() => processState(zombie)?.state === 'Z', { what: 'zombie' });
   await using server = await start();
-  expect(await ask(server.connectionString, 'select 1 as n')).toEqual([{ n: 1 }]);
+  expect(await ask(server.connectionString, 'select 1 as n')).toEqual([
+    { n: 1 },
+  ]);
   expect(pid).not.toBe(zombie);
 });
 
 test('a stale postmaster.pid that names a living process of somebody else is no server', async () => {
   await (await start())[Symbol.asyncDispose]();
   const file = join(dataDir, 'postgres', 'cluster', 'postmaster.pid');
-  writeFileSync(file, `${process.pid}\n/elsewhere\n1\n5432\n\n127.0.0.1\n\nready   \n`);
+  writeFileSync(
+    file,
+    `${process.pid}\n/elsewhere\n1\n5432\n\n127.0.0.1\n\nready   \n`,
+  );
   await using server = await start();
-  expect(await ask(server.connectionString, 'select 1 as n')).toEqual([{ n: 1 }]);
+  expect(await ask(server.connectionString, 'select 1 as n')).toEqual([
+    { n: 1 },
+  ]);
 });
 
 test('the server of a killed command runs on, and the next command takes it over and stops it', async () => {
@@ -169,9 +195,13 @@ test('four commands that start at the same instant make one data folder and one 
   const urls = await Promise.all(holders.map(heldUrl));
   expect(new Set(urls).size).toBe(1);
   expect(
-    readdirSync(join(dataDir, 'postgres')).filter((name) => name.startsWith('initdb-')),
+    readdirSync(join(dataDir, 'postgres')).filter((name) =>
+      name.startsWith('initdb-'),
+    ),
   ).toEqual([]);
-  const exits = await Promise.all(holders.map((holder) => holder.end('SIGTERM')));
+  const exits = await Promise.all(
+    holders.map((holder) => holder.end('SIGTERM')),
+  );
   expect(exits.every(({ code }) => code === 0)).toBe(true);
   expect(isStopped()).toBe(true);
 });
@@ -180,7 +210,8 @@ test('a first start that was killed half way is begun anew', async () => {
   let home = '';
   const isHalfWay = (): boolean => {
     try {
-      const staging = readdirSync(home).find((name) => name.startsWith('initdb-')) ?? '';
+      const staging =
+        readdirSync(home).find((name) => name.startsWith('initdb-')) ?? '';
       return readdirSync(join(home, staging)).includes('PG_VERSION');
     } catch {
       return false;
@@ -194,14 +225,18 @@ test('a first start that was killed half way is begun anew', async () => {
     await waitFor(() => isHalfWay() || isWhole(), { what: 'initdb under way' });
     await holder.end('SIGKILL');
     if (!isWhole()) break;
-    // It was ready before it could be killed: its server is stopped, and another one begun.
+    // It was ready before it could be killed: its server is stopped, and another one
+    // begun.
     await (await start())[Symbol.asyncDispose]();
   }
-  // The initdb that outlived its parent may write a moment longer: a later start clears after it.
+  // The initdb that outlived its parent may write a moment longer: a later start clears
+  // after it.
   await waitFor(
     async () => {
       await using server = await start();
-      expect(await ask(server.connectionString, 'select 1 as n')).toEqual([{ n: 1 }]);
+      expect(await ask(server.connectionString, 'select 1 as n')).toEqual([
+        { n: 1 },
+      ]);
       return !readdirSync(home).some((name) => name.startsWith('initdb-'));
     },
     { what: 'leftovers cleared' },
@@ -216,11 +251,15 @@ test('a start that is aborted leaves nothing running', async () => {
     durable: false,
     signal: given.signal,
   });
-  await waitFor(() => readdirSync(dataDir).length > 0, { what: 'start under way' });
+  await waitFor(() => readdirSync(dataDir).length > 0, {
+    what: 'start under way',
+  });
   given.abort(new Error('enough'));
   await expect(started).rejects.toThrow('enough');
   await using server = await start();
-  expect(await ask(server.connectionString, 'select 1 as n')).toEqual([{ n: 1 }]);
+  expect(await ask(server.connectionString, 'select 1 as n')).toEqual([
+    { n: 1 },
+  ]);
 });
 
 test('data of another version, or without its password, is refused with what to do', async () => {
@@ -292,7 +331,12 @@ describe.runIf(process.getuid?.() === 0)(
       dataDir = join(folder, 'data');
       const home = join(dataDir, 'postgres');
       mkdirSync(home, { recursive: true });
-      for (const name of ['password', 'server.log', 'turn.lock', 'holders.lock'])
+      for (const name of [
+        'password',
+        'server.log',
+        'turn.lock',
+        'holders.lock',
+      ])
         symlinkSync(victim, join(home, name));
       return victim;
     }
@@ -305,14 +349,18 @@ describe.runIf(process.getuid?.() === 0)(
     test('refuses a home that is theirs, and follows no link in it', async () => {
       const victim = plant();
       chownSync(join(dataDir, 'postgres'), games.uid, games.gid);
-      await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+      await expect(start()).rejects.toMatchObject({
+        code: 'EMBEDDED_NOT_OURS',
+      });
       expectUntouched(victim);
     });
 
     test('refuses a data directory that is theirs, whoever the home seems to be of', async () => {
       const victim = plant();
       chownSync(dataDir, games.uid, games.gid);
-      await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+      await expect(start()).rejects.toMatchObject({
+        code: 'EMBEDDED_NOT_OURS',
+      });
       expectUntouched(victim);
     });
 
@@ -320,11 +368,15 @@ describe.runIf(process.getuid?.() === 0)(
       const victim = plant();
       const home = join(dataDir, 'postgres');
       chmodSync(home, 0o777);
-      await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+      await expect(start()).rejects.toMatchObject({
+        code: 'EMBEDDED_NOT_OURS',
+      });
       renameSync(home, `${victim}.elsewhere`);
       symlinkSync(`${victim}.elsewhere`, home);
       chmodSync(`${victim}.elsewhere`, 0o700);
-      await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_NOT_OURS' });
+      await expect(start()).rejects.toMatchObject({
+        code: 'EMBEDDED_NOT_OURS',
+      });
       expectUntouched(victim);
     });
 
@@ -334,9 +386,9 @@ describe.runIf(process.getuid?.() === 0)(
         unlinkSync(join(dataDir, 'postgres', name));
       await (await start())[Symbol.asyncDispose]();
       expectUntouched(victim);
-      expect(lstatSync(join(dataDir, 'postgres', 'password')).isSymbolicLink()).toBe(
-        false,
-      );
+      expect(
+        lstatSync(join(dataDir, 'postgres', 'password')).isSymbolicLink(),
+      ).toBe(false);
     });
   },
 );
@@ -373,9 +425,12 @@ test('a server that cannot be started again is tried until it can, where it was'
   await waitFor(() => said.length > 0, { what: 'a restart that fails' });
   expect(said).toEqual(['Embedded Postgres could not be started again']);
   writeFileSync(settings, '');
-  await waitFor(() => ask(server.connectionString, 'select 1').catch(() => undefined), {
-    what: 'a server',
-  });
+  await waitFor(
+    () => ask(server.connectionString, 'select 1').catch(() => undefined),
+    {
+      what: 'a server',
+    },
+  );
   pid = postmasterPid(dataDir);
 });
 
@@ -383,20 +438,25 @@ test.each([
   ['the write-ahead log', 'pg_wal'],
   ['the control file', 'global/pg_control'],
   ['the version', 'PG_VERSION'],
-])('a start on data without %s names the way back and the folder', async (_, path) => {
-  await (await start())[Symbol.asyncDispose]();
-  const cluster = join(dataDir, 'postgres', 'cluster');
-  rmSync(join(cluster, path), { recursive: true });
-  if (path === 'pg_wal') {
-    mkdirSync(join(cluster, path), { mode: 0o700 });
-    const { uid, gid } = statSync(cluster);
-    chownSync(join(cluster, path), uid, gid);
-  }
+])(
+  'a start on data without %s names the way back and the folder',
+  async (_, path) => {
+    await (await start())[Symbol.asyncDispose]();
+    const cluster = join(dataDir, 'postgres', 'cluster');
+    rmSync(join(cluster, path), { recursive: true });
+    if (path === 'pg_wal') {
+      mkdirSync(join(cluster, path), { mode: 0o700 });
+      const { uid, gid } = statSync(cluster);
+      chownSync(join(cluster, path), uid, gid);
+    }
 
-  await expect(start()).rejects.toMatchObject({
-    code: 'EMBEDDED_DAMAGED',
-    message: expect.stringMatching(/move that folder away.*load --all.*nightly/),
-  });
-  // What it failed with stays, however often it is tried.
-  await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_DAMAGED' });
-});
+    await expect(start()).rejects.toMatchObject({
+      code: 'EMBEDDED_DAMAGED',
+      message: expect.stringMatching(
+        /move that folder away.*load --all.*nightly/,
+      ),
+    });
+    // What it failed with stays, however often it is tried.
+    await expect(start()).rejects.toMatchObject({ code: 'EMBEDDED_DAMAGED' });
+  },
+);

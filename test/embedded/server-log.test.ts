@@ -1,5 +1,11 @@
 /** What of the server's log is kept while a server fails to start. */
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -18,7 +24,9 @@ afterEach(() => rmSync(home, { recursive: true, force: true }));
 test('openLog keeps the log of a server that was ready as server.log.old', () => {
   write('server.log', `${READY}PANIC:  first damage\n`);
   expect(openLog(home)).toBe(0);
-  expect(readFileSync(join(home, 'server.log.old'), 'utf8')).toContain('first damage');
+  expect(readFileSync(join(home, 'server.log.old'), 'utf8')).toContain(
+    'first damage',
+  );
   expect(existsSync(join(home, 'server.log'))).toBe(false);
 });
 
@@ -28,10 +36,15 @@ test('openLog keeps the first log and the first failed start through a hundred m
   for (let start = 0; start < 100; start += 1) {
     const begin = openLog(home);
     const before = readFileSync(join(home, 'server.log'), 'utf8');
-    write('server.log', `${before}${'x'.repeat(10_000)}\nPANIC:  start ${start}\n`);
+    write(
+      'server.log',
+      `${before}${'x'.repeat(10_000)}\nPANIC:  start ${start}\n`,
+    );
     expect(logSince(home, begin)).toContain(`start ${start}`);
   }
-  expect(readFileSync(join(home, 'server.log.old'), 'utf8')).toContain('first damage');
+  expect(readFileSync(join(home, 'server.log.old'), 'utf8')).toContain(
+    'first damage',
+  );
   const log = readFileSync(join(home, 'server.log'), 'utf8');
   expect(log).toContain('first failed start');
   expect(log.length).toBeLessThan(300_000);

@@ -1,4 +1,7 @@
-/** The lake's tables, read and changed by engines that nobody here wrote: `npm run test:engines` installs them. */
+/**
+ * The lake's tables, read and changed by engines that nobody here wrote: `npm run
+ * test:engines` installs them.
+ */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -30,9 +33,14 @@ const signal = new AbortController().signal;
 /** The Python of an engine; undefined where it was not installed. */
 const python = (name: string): string | undefined =>
   process.env[`ENGINE_${name.toUpperCase()}`];
-const READERS = ['deltalake', 'duckdb', 'polars', 'chdb', 'daft', 'spark'].filter(
-  (name) => python(name),
-);
+const READERS = [
+  'deltalake',
+  'duckdb',
+  'polars',
+  'chdb',
+  'daft',
+  'spark',
+].filter((name) => python(name));
 const LINES = [
   ['duckdb', 'duckdb'],
   ['python', 'deltalake'],
@@ -44,8 +52,15 @@ async function ask(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<unknown> {
-  const options = { env: { ...process.env, ...env }, maxBuffer: OUTPUT_BYTES_MAX };
-  const { stdout } = await run(python(engine) ?? '', [SCRIPT, ...args], options);
+  const options = {
+    env: { ...process.env, ...env },
+    maxBuffer: OUTPUT_BYTES_MAX,
+  };
+  const { stdout } = await run(
+    python(engine) ?? '',
+    [SCRIPT, ...args],
+    options,
+  );
   return JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
 }
 
@@ -63,15 +78,27 @@ async function world(): Promise<World> {
   const warehouse = new WarehouseDouble();
   const objects = openFileStore(folder);
   const scratchDir = join(parent, 'scratch');
-  const deps = { repository: warehouse, objects, scratchDir, retentionMs: WEEK_MS };
-  return { folder, table: join(folder, 'lake/ledger_entries'), warehouse, deps };
+  const deps = {
+    repository: warehouse,
+    objects,
+    scratchDir,
+    retentionMs: WEEK_MS,
+  };
+  return {
+    folder,
+    table: join(folder, 'lake/ledger_entries'),
+    warehouse,
+    deps,
+  };
 }
 
 async function buildOf(
   { warehouse, deps }: Pick<World, 'warehouse' | 'deps'>,
   count: number,
 ): Promise<void> {
-  warehouse.segments = Array.from({ length: count }, (_, index) => segmentOf(index + 1));
+  warehouse.segments = Array.from({ length: count }, (_, index) =>
+    segmentOf(index + 1),
+  );
   await buildLake(deps, signal);
 }
 
@@ -119,14 +146,21 @@ function expectedOf(line: string): unknown {
   ];
 }
 
-/** What a reader that opened the table before sees after builds that replace all of it, and a vacuum. */
+/**
+ * What a reader that opened the table before sees after builds that replace all of it,
+ * and a vacuum.
+ */
 async function readHeld(
   lake: Pick<World, 'table' | 'warehouse' | 'deps'>,
   segments: number,
   env: Readonly<Record<string, string>> = {},
 ): Promise<unknown> {
   const options = { env: { ...process.env, ...env } };
-  const reader = spawn(python('deltalake') ?? '', [SCRIPT, 'hold', lake.table], options);
+  const reader = spawn(
+    python('deltalake') ?? '',
+    [SCRIPT, 'hold', lake.table],
+    options,
+  );
   let output = '';
   reader.stdout.on('data', (text: Buffer) => {
     output += text.toString();
@@ -195,9 +229,14 @@ describe.runIf(python('deltalake'))('delta-rs', () => {
     const lake = await world();
     await buildOf(lake, 1);
     const builders = ['3', '3'].map((count) =>
-      once(spawn(process.execPath, [BUILDER, lake.folder, count, '0', '5']), 'close'),
+      once(
+        spawn(process.execPath, [BUILDER, lake.folder, count, '0', '5']),
+        'close',
+      ),
     );
-    const codes = (await Promise.all(builders)).map(([code]: unknown[]) => code);
+    const codes = (await Promise.all(builders)).map(
+      ([code]: unknown[]) => code,
+    );
     expect(codes).toContain(0);
     expect(await ask('deltalake', ['deltalake', lake.table])).toEqual(
       shownRows([1, 2, 3].map(segmentOf)),
@@ -212,7 +251,9 @@ describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')(
       "a lake on Ceph is read by its engines, by README's lines, and by who opened it three builds and a vacuum ago",
       async () => {
         await using ceph = await startCeph();
-        const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-engines-'));
+        const scratchDir = await mkdtemp(
+          join(tmpdir(), 'ledger-mirror-engines-'),
+        );
         onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
         const aws = awsVariables(ceph.keys);
         await using objects = openObjectStore({
@@ -221,7 +262,12 @@ describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')(
           ambient: { ...aws, AWS_REGION: 'us-east-1' },
         });
         const warehouse = new WarehouseDouble();
-        const deps = { repository: warehouse, objects, scratchDir, retentionMs: WEEK_MS };
+        const deps = {
+          repository: warehouse,
+          objects,
+          scratchDir,
+          retentionMs: WEEK_MS,
+        };
         await buildOf({ warehouse, deps }, 1);
         await buildOf({ warehouse, deps }, 2);
         expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
@@ -242,7 +288,9 @@ describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')(
             shownRows([1, 2].map(segmentOf)),
           );
         for (const [line, engine] of LINES)
-          expect(await ask(engine, ['readme', line], env)).toEqual(expectedOf(line));
+          expect(await ask(engine, ['readme', line], env)).toEqual(
+            expectedOf(line),
+          );
         if (python('deltalake') === undefined) return;
         const held = await readHeld({ table, warehouse, deps }, 2, env);
         expect(held).toEqual(shownRows([1, 2].map(segmentOf)));

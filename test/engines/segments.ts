@@ -4,7 +4,13 @@ import { entry, type SegmentRows } from '../lake/entries-double.ts';
 const A = 'aa'.repeat(32);
 const B = 'bb'.repeat(32);
 const LARGEST = '9'.repeat(38);
-const QUANTITIES = [LARGEST, '9223372036854775808', '9007199254740993', '0', '1'];
+const QUANTITIES = [
+  LARGEST,
+  '9223372036854775808',
+  '9007199254740993',
+  '0',
+  '1',
+];
 const TIMES = [
   '2023-04-30T23:59:59.999999Z',
   '2023-05-01T00:00:00.000000Z',

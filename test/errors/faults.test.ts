@@ -21,7 +21,9 @@ test.each([
 ])(
   'a source whose front answers %i is away, and no ledger is blamed',
   async (status, body) => {
-    const server = await serve((_request, response) => send(response, status, body));
+    const server = await serve((_request, response) =>
+      send(response, status, body),
+    );
     const error = await exportFailure(server.url);
 
     expect(isSourceAway(error)).toBe(true);
@@ -33,7 +35,8 @@ test.each([
   ['before its headers', (socket: Socket) => socket.resetAndDestroy()],
   [
     'amid its body',
-    (socket: Socket) => socket.write(`${HEAD}half`, () => socket.resetAndDestroy()),
+    (socket: Socket) =>
+      socket.write(`${HEAD}half`, () => socket.resetAndDestroy()),
   ],
   ['amid its body, in order', (socket: Socket) => socket.end(`${HEAD}half`)],
 ])('a source that resets an answer %s is away', async (_when, answer) => {
@@ -54,13 +57,18 @@ test.each([
   [504, errorJson(4, 'DeadlineExceeded error')],
   [500, errorJson(13, 'Internal error')],
   [400, errorJson(3, 'InvalidArgument error')],
-])("the source's own answer %i counts against the ledger", async (status, body) => {
-  const server = await serve((_request, response) => send(response, status, body));
-  const error = await exportFailure(server.url);
+])(
+  "the source's own answer %i counts against the ledger",
+  async (status, body) => {
+    const server = await serve((_request, response) =>
+      send(response, status, body),
+    );
+    const error = await exportFailure(server.url);
 
-  expect(isSourceAway(error)).toBe(false);
-  expect(attributeFault(error)).toBe('export');
-});
+    expect(isSourceAway(error)).toBe(false);
+    expect(attributeFault(error)).toBe('export');
+  },
+);
 
 test('an answer whose gzip is cut counts against the ledger', async () => {
   const cut = gzipSync('a,b\n'.repeat(1_000)).subarray(0, -12);

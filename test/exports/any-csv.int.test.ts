@@ -1,9 +1,17 @@
-/** Sources that write another CSV, through the real commands: a plain server of its own, both lists, export, load, query. */
+/**
+ * Sources that write another CSV, through the real commands: a plain server of its own,
+ * both lists, export, load, query.
+ */
 import { describe, expect, test } from 'vitest';
 import { openHome, type Settings } from '../cli/mirror-home.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { freshRedis } from '../support/servers/redis.ts';
-import { HOUR, makeLedger, type Entry, writeInstant } from './hostile/ledger.ts';
+import {
+  HOUR,
+  makeLedger,
+  type Entry,
+  writeInstant,
+} from './hostile/ledger.ts';
 import { type HostileCase, layoutCase, WHOLE } from './hostile/cases/case.ts';
 import { change, changeIds, type Layout, THIRTEEN } from './hostile/layout.ts';
 import { startHostileSource } from './hostile/start.ts';
@@ -18,7 +26,10 @@ interface Source {
   readonly settings: Settings;
   readonly layout: Layout;
   /** As the mirror should hold it, in the columns of the query. */
-  readonly expected: (entry: Entry, party: string) => readonly (string | bigint)[];
+  readonly expected: (
+    entry: Entry,
+    party: string,
+  ) => readonly (string | bigint)[];
 }
 
 const hex = (id: string): boolean => /^[0-9a-f]{64}$/.test(id);
@@ -36,7 +47,9 @@ function effectOn(party: string, entry: Entry): string {
   return entry.to.party === party ? entry.quantity : `-${entry.quantity}`;
 }
 
-/** Amount, effect, type, asset and both parties, which every source with parties tells. */
+/**
+ * Amount, effect, type, asset and both parties, which every source with parties tells.
+ */
 function named(entry: Entry, party: string): readonly string[] {
   return [
     entry.quantity,
@@ -82,7 +95,8 @@ const base64 = changeIds(THIRTEEN, (id) =>
   hex(id) ? Buffer.from(id, 'hex').toString('base64') : id,
 );
 const OTHER_SPELLINGS: Source = {
-  meaning: 'known names, tabs, times without a zone, ids in base64, and no balances',
+  meaning:
+    'known names, tabs, times without a zone, ids in base64, and no balances',
   settings: {
     EXPORT_DELIMITER: 'tab',
     EXPORT_TIME_FORMAT: 'utc',
@@ -90,7 +104,10 @@ const OTHER_SPELLINGS: Source = {
   },
   layout: change(
     base64,
-    { vega_time: ({ time }) => writeInstant(time).slice(0, -1).replace('T', ' ') },
+    {
+      vega_time: ({ time }) =>
+        writeInstant(time).slice(0, -1).replace('T', ' '),
+    },
     {
       delimiter: '\t',
       columns: THIRTEEN.columns.filter((name) => !/balance|market/.test(name)),

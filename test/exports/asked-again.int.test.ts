@@ -1,4 +1,7 @@
-/** What nightly runs ask for again by themselves, through the real commands and a plain server. */
+/**
+ * What nightly runs ask for again by themselves, through the real commands and a plain
+ * server.
+ */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -19,13 +22,20 @@ import { ageCoverageChecks } from '../support/mirror-arrange.ts';
 
 const truth = (now: bigint, party: string): Entry[] =>
   makeLedger(now, { seed: 'audit', party, fromHours: 240 });
-/** An entry of the first segment has another amount, long before the overlap check of the next request. */
+/**
+ * An entry of the first segment has another amount, long before the overlap check of the
+ * next request.
+ */
 const changed = (now: bigint, party: string): Entry[] =>
-  truth(now, party).map((entry, at) => (at === 1 ? { ...entry, quantity: '1' } : entry));
+  truth(now, party).map((entry, at) =>
+    at === 1 ? { ...entry, quantity: '1' } : entry,
+  );
 
 describe('a lost object', () => {
   test('is found by verify, and asked for again by the next nightly run, by itself', async () => {
-    const one = declare('lost', 'an object is lost', honestAnswer, WHOLE, { truth });
+    const one = declare('lost', 'an object is lost', honestAnswer, WHOLE, {
+      truth,
+    });
     const host = await startHostileSource({ cases: [one] });
     await using database = await openFreshDatabase();
     await using home = await openHome({
@@ -34,7 +44,9 @@ describe('a lost object', () => {
     });
     try {
       expect((await home.run(['nightly'])).code).toBe(0);
-      const closed = (await publishedSegments(database.pool)).find(({ open }) => !open);
+      const closed = (await publishedSegments(database.pool)).find(
+        ({ open }) => !open,
+      );
       await rm(join(home.objectsDir, closed?.objectKey ?? 'none'));
       const verified = await home.json(['verify']);
       expect([verified.code, verified.document.verdict]).toEqual([2, 'failed']);
@@ -55,9 +67,15 @@ describe('a lost object', () => {
 describe('the rolling audit', () => {
   test('a nightly run asks for closed segments again, the first one too, and tells what differs', async () => {
     const one = {
-      ...declare('audit', 'an entry changes after it was closed', honestAnswer, WHOLE, {
-        truth,
-      }),
+      ...declare(
+        'audit',
+        'an entry changes after it was closed',
+        honestAnswer,
+        WHOLE,
+        {
+          truth,
+        },
+      ),
       followedBy: [
         { clock: 0, truth, answer: honestAnswer, expected: WHOLE },
         { clock: 0, truth: changed, answer: honestAnswer, expected: WHOLE },
@@ -70,7 +88,8 @@ describe('the rolling audit', () => {
       DATABASE_URL: database.url,
     });
     const party = host.partyOf('audit');
-    const forgetChecks = (): Promise<void> => ageCoverageChecks(database.pool, 2);
+    const forgetChecks = (): Promise<void> =>
+      ageCoverageChecks(database.pool, 2);
     const audited = async (): Promise<unknown> => {
       const [latest] = await nightlyLedgers(database.pool);
       return latest?.outcome?.['audited'] ?? null;
@@ -81,15 +100,25 @@ describe('the rolling audit', () => {
       const none = await home.json(['nightly'], { NIGHTLY_AUDIT_SHARE: '0%' });
       expect([none.code, await audited()]).toEqual([0, null]);
 
-      const same = await home.json(['nightly'], { NIGHTLY_AUDIT_SHARE: '100%' });
-      expect([same.code, await audited()]).toMatchObject([0, [{ found: 'the same' }]]);
+      const same = await home.json(['nightly'], {
+        NIGHTLY_AUDIT_SHARE: '100%',
+      });
+      expect([same.code, await audited()]).toMatchObject([
+        0,
+        [{ found: 'the same' }],
+      ]);
       expect(host.requests.at(-1)?.from).toBeUndefined();
 
       host.advance('audit');
       host.advance('audit');
       await forgetChecks();
-      const differs = await home.json(['nightly'], { NIGHTLY_AUDIT_SHARE: '100%' });
-      expect([differs.code, differs.document.verdict]).toEqual([2, 'suspicious']);
+      const differs = await home.json(['nightly'], {
+        NIGHTLY_AUDIT_SHARE: '100%',
+      });
+      expect([differs.code, differs.document.verdict]).toEqual([
+        2,
+        'suspicious',
+      ]);
       expect(differs.document.evidence?.['exports']).toMatchObject({
         doubted: [
           {
@@ -127,10 +156,18 @@ interface Order {
 describe('an order with `again`', () => {
   test('distrusts its range: rows that the source tells otherwise by now take the place of the known ones', async () => {
     const one = {
-      ...declare('ordered', 'an entry changes after it was closed', honestAnswer, WHOLE, {
-        truth,
-      }),
-      followedBy: [{ clock: 0, truth: changed, answer: honestAnswer, expected: WHOLE }],
+      ...declare(
+        'ordered',
+        'an entry changes after it was closed',
+        honestAnswer,
+        WHOLE,
+        {
+          truth,
+        },
+      ),
+      followedBy: [
+        { clock: 0, truth: changed, answer: honestAnswer, expected: WHOLE },
+      ],
     };
     const host = await startHostileSource({ cases: [one] });
     try {
@@ -175,7 +212,9 @@ describe('an order with `again`', () => {
       expect(await held()).toEqual(quantities(truth(host.now, partyId)));
 
       const to = writeInstant(host.now - 5n * DAY);
-      expect(await ended('/mirror/exports', { partyId, to, again: true })).toMatchObject({
+      expect(
+        await ended('/mirror/exports', { partyId, to, again: true }),
+      ).toMatchObject({
         verdict: 'complete',
       });
       expect(await held()).toEqual(quantities(changed(host.now, partyId)));

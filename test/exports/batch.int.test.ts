@@ -1,4 +1,7 @@
-/** Parties that are leased together: what is empty is written together, what has rows goes its own way. */
+/**
+ * Parties that are leased together: what is empty is written together, what has rows goes
+ * its own way.
+ */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
@@ -57,7 +60,11 @@ async function open(): Promise<Opened> {
     warehouse,
     batch,
     export: (partyId, now = NOW, repository = batch) => {
-      const request = { partyId, runId: randomUUID(), clock: clockAt(at(now), 0n) };
+      const request = {
+        partyId,
+        runId: randomUUID(),
+        clock: clockAt(at(now), 0n),
+      };
       return exportParty(request, world.deps({ repository }), signal);
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
@@ -100,10 +107,12 @@ test('an idle party keeps one row of coverage, however many nightly runs ask', a
 
 test('a party with rows is published at once, and counts at the source only while it asks', async () => {
   await using opened = await open();
-  opened.world.source.entries = entries('2023-05-01 00:00:00+00', 20).map((entry) => ({
-    ...entry,
-    from: SECOND,
-  }));
+  opened.world.source.entries = entries('2023-05-01 00:00:00+00', 20).map(
+    (entry) => ({
+      ...entry,
+      from: SECOND,
+    }),
+  );
   await opened.export(FIRST);
   const { rows, objectKeys } = await opened.export(SECOND);
   expect([rows, objectKeys.length > 0, await covered(opened)]).toMatchObject([
@@ -157,7 +166,11 @@ test('a party whose lease was lost before it was given back leaves the next one 
 test('a party whose coverage has changed meanwhile is named, and the others are written', async () => {
   await using opened = await open();
   for (const party of PARTIES) await opened.export(party);
-  const range = { from_time: '2023-01-01', to_time: '2024-01-01', sides: 'from' };
+  const range = {
+    from_time: '2023-01-01',
+    to_time: '2024-01-01',
+    sides: 'from',
+  };
   await addCoverage(opened.world.pool, { party_id: THIRD, ...range });
   expect(await opened.batch.write()).toEqual([THIRD]);
   expect([await covered(opened), await leased(opened)]).toEqual([PARTIES, 0]);
@@ -229,5 +242,7 @@ test('leases that are taken while a renewal is under way are kept', async () => 
   await using batch = await opening;
   await sleep(500);
   for (const partyId of PARTIES)
-    expect(await batch.acquire({ partyId })).toMatchObject({ scope: { partyId } });
+    expect(await batch.acquire({ partyId })).toMatchObject({
+      scope: { partyId },
+    });
 });

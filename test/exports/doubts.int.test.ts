@@ -1,4 +1,7 @@
-/** What follows a doubt or an error: nothing is walled in, nothing is lost, and every verdict adds up. */
+/**
+ * What follows a doubt or an error: nothing is walled in, nothing is lost, and every
+ * verdict adds up.
+ */
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,7 +12,14 @@ import { type Manifest, readManifest } from '../../src/ledger/manifest.ts';
 import { manifestKey } from '../../src/ledger/object-keys.ts';
 import { signal, World } from './export-world.ts';
 import type { WindowRequest } from '../../src/exports/ports.ts';
-import { ASSET_2, at, entries, type Entry, OTHER, row12 } from './ledger-double.ts';
+import {
+  ASSET_2,
+  at,
+  entries,
+  type Entry,
+  OTHER,
+  row12,
+} from './ledger-double.ts';
 import { currentSegments } from '../support/mirror-state.ts';
 import {
   addCheckpoints,
@@ -58,13 +68,17 @@ describe('a source that no longer has the known rows', () => {
       rows: 10n,
       evidence: { overlap: 'what is known is older than a source may keep' },
     });
-    expect(await world.rows()).toEqual(written([...old, ...world.source.entries]));
+    expect(await world.rows()).toEqual(
+      written([...old, ...world.source.entries]),
+    );
   });
 
   test('begins a new epoch of coverage after a reset of the network', async () => {
     await using world = await World.open(database);
     const addCheckpoint = (epoch: number): Promise<void> =>
-      addCheckpoints(world.pool, [{ epoch, at_block: 1, hash: 'a', block_hash: 'a' }]);
+      addCheckpoints(world.pool, [
+        { epoch, at_block: 1, hash: 'a', block_hash: 'a' },
+      ]);
     await addCheckpoint(1);
     const old = entries('2023-05-01T10:00:00Z', 10);
     world.source.entries = old;
@@ -76,7 +90,9 @@ describe('a source that no longer has the known rows', () => {
       requests: 1,
       evidence: { overlap: 'the chain of the source began again since' },
     });
-    expect(await world.rows()).toEqual(written([...old, ...world.source.entries]));
+    expect(await world.rows()).toEqual(
+      written([...old, ...world.source.entries]),
+    );
     await emptyLists(world.pool);
   });
 
@@ -87,7 +103,9 @@ describe('a source that no longer has the known rows', () => {
     await world.export('2023-05-01T10:10:00Z');
     const fresh = entries('2023-05-02T10:00:00Z', 5);
     world.source.entries = [...mine.slice(0, 12), ...fresh];
-    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({
+    expect(
+      await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE),
+    ).toMatchObject({
       verdict: 'suspicious',
     });
     expect(await world.rows()).toEqual(written([...mine, ...fresh]));
@@ -103,7 +121,9 @@ describe('a source that no longer has the known rows', () => {
     await world.export('2023-05-02T00:00:00Z');
     const fresh = entries('2023-05-02T10:00:00Z', 10);
     world.source.entries = [...mine.slice(0, 15), ...fresh.slice(0, 5)];
-    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({
+    expect(
+      await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE),
+    ).toMatchObject({
       verdict: 'suspicious',
     });
     expect((await world.coverage()).at(-1)).toContain('open 5');
@@ -134,10 +154,14 @@ describe('a ledger of which no row is known', () => {
   /** The rows that the source knows when it is asked; a start means nothing to it. */
   const misunderstood = (world: World): void => {
     world.source.spoils.push(
-      ...Array.from({ length: 20 }, () => (csv: Buffer, { from }: WindowRequest) => {
-        const header = csv.subarray(0, csv.indexOf('\n') + 1);
-        return [from === undefined ? csv : header];
-      }),
+      ...Array.from(
+        { length: 20 },
+        () =>
+          (csv: Buffer, { from }: WindowRequest) => {
+            const header = csv.subarray(0, csv.indexOf('\n') + 1);
+            return [from === undefined ? csv : header];
+          },
+      ),
     );
   };
 
@@ -168,7 +192,9 @@ describe('a ledger of which no row is known', () => {
       ...world.source.entries,
       ...entries('2023-05-03T10:00:00Z', 4),
     ];
-    expect(await world.export('2023-05-04T00:00:00Z', {}, NO_PAUSE)).toMatchObject({
+    expect(
+      await world.export('2023-05-04T00:00:00Z', {}, NO_PAUSE),
+    ).toMatchObject({
       verdict: 'suspicious',
     });
   });
@@ -180,7 +206,9 @@ describe('a ledger of which no row is known', () => {
       ...entries('2023-05-01T10:00:00Z', 4),
       ...entries('2023-05-02T10:00:00Z', 4),
     ];
-    expect(await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE)).toMatchObject({
+    expect(
+      await world.export('2023-05-03T00:00:00Z', {}, NO_PAUSE),
+    ).toMatchObject({
       verdict: 'suspicious',
     });
     expect(await world.rows()).toEqual(written(world.source.entries));
@@ -194,8 +222,13 @@ describe('a ledger of which no row is known', () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-02T10:00:00Z', 4);
     misunderstood(world);
-    const range = { from: at('2023-05-02T00:00:00Z'), to: at('2023-05-03T00:00:00Z') };
-    expect(await world.export('2023-05-06T00:00:00Z', range, NO_PAUSE)).toMatchObject({
+    const range = {
+      from: at('2023-05-02T00:00:00Z'),
+      to: at('2023-05-03T00:00:00Z'),
+    };
+    expect(
+      await world.export('2023-05-06T00:00:00Z', range, NO_PAUSE),
+    ).toMatchObject({
       verdict: 'suspicious',
       requests: 2,
       rows: 4n,
@@ -205,7 +238,10 @@ describe('a ledger of which no row is known', () => {
 
   test('has a range without entries asked for again by an answer that contains it', async () => {
     await using world = await World.open(database);
-    const range = { from: at('2023-05-02T00:00:00Z'), to: at('2023-05-03T00:00:00Z') };
+    const range = {
+      from: at('2023-05-02T00:00:00Z'),
+      to: at('2023-05-03T00:00:00Z'),
+    };
     expect(await world.export('2023-05-06T00:00:00Z', range)).toMatchObject({
       verdict: 'complete',
     });
@@ -253,7 +289,9 @@ describe('a source that dropped what it knew, by a start it does not understand'
         from === undefined ? csv : csv.subarray(0, csv.indexOf('\n') + 1),
       ]);
     for (const day of ['03', '04', '05', '06'])
-      expect(await world.export(`2023-05-${day}T00:00:00Z`, {}, NO_PAUSE)).toMatchObject({
+      expect(
+        await world.export(`2023-05-${day}T00:00:00Z`, {}, NO_PAUSE),
+      ).toMatchObject({
         verdict: 'suspicious',
       });
   });
@@ -263,7 +301,10 @@ describe('the windows of requests', () => {
   test('shrink for all assets of a large ledger after one asset over all time, until it ends', async () => {
     await using world = await World.open(database);
     const many = entries('2023-05-01T10:00:00Z', 2000, 10);
-    world.source.entries = [...many, { time: '2023-05-01 12:00:00+00', asset: ASSET_2 }];
+    world.source.entries = [
+      ...many,
+      { time: '2023-05-01 12:00:00+00', asset: ASSET_2 },
+    ];
     await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2 });
     const outcome = await world.export(
       '2023-06-01T00:00:00Z',
@@ -300,9 +341,9 @@ describe('a publication that cannot be committed', () => {
       failpoint: (step: string): Promise<void> | void =>
         step === 'manifest' ? Promise.reject(new Error('killed')) : undefined,
     };
-    await expect(world.export('2023-06-01T00:00:00Z', {}, stop)).rejects.toThrow(
-      'killed',
-    );
+    await expect(
+      world.export('2023-06-01T00:00:00Z', {}, stop),
+    ).rejects.toThrow('killed');
     await changePublications(world.pool, 'intent', 'dropped');
     await world.export('2023-06-01T00:00:00Z', { assetId: ASSET_2 });
     await changePublications(world.pool, 'dropped', 'intent');
@@ -319,9 +360,9 @@ describe('a publication that cannot be committed', () => {
       failpoint: (step: string) =>
         step === 'intended' ? Promise.reject(new Error('killed')) : undefined,
     };
-    await expect(world.export('2023-06-01T00:00:00Z', {}, stop)).rejects.toThrow(
-      'killed',
-    );
+    await expect(
+      world.export('2023-06-01T00:00:00Z', {}, stop),
+    ).rejects.toThrow('killed');
     await replacePublicationPlans(world.pool, { of: 'another version' });
     expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
       verdict: 'complete',
@@ -334,25 +375,37 @@ describe('rows that break the format', () => {
   const [good] = entries('2023-05-01T10:00:00Z', 1);
   const line = row12(good ?? { time: '' });
   test.each([
-    ['ROW_TIME', line.replace('2023-05-01 10:00:00.100000+00', '9999-12-31 23:59:59+00')],
-    ['ROW_TIME', line.replace('2023-05-01 10:00:00.100000+00', '1969-12-31 23:59:59+00')],
-    ['ROW_PARTY', line.replace(`\\x${'aa'.repeat(32)}`, `0x${'aa'.repeat(32)}`)],
+    [
+      'ROW_TIME',
+      line.replace('2023-05-01 10:00:00.100000+00', '9999-12-31 23:59:59+00'),
+    ],
+    [
+      'ROW_TIME',
+      line.replace('2023-05-01 10:00:00.100000+00', '1969-12-31 23:59:59+00'),
+    ],
+    [
+      'ROW_PARTY',
+      line.replace(`\\x${'aa'.repeat(32)}`, `0x${'aa'.repeat(32)}`),
+    ],
     ['ROW_VALUE', line.replace(',1000', ',1.1e')],
     ['ROW_VALUE', line.replace(/,\d{31},/, ',,')],
     ['ROW_VALUE', line.replace(`\\x${'c0'.repeat(32)}`, 'nothing-known')],
-  ])('publish nothing, and another request is enough: %s', async (code, bad) => {
-    await using world = await World.open(database);
-    world.source.entries = entries('2023-05-01T10:00:00Z', 5);
-    world.source.spoils.push((csv) => [csv, Buffer.from(`${bad}\n`)]);
-    await expect(world.export('2023-06-01T00:00:00Z')).rejects.toThrow(
-      expect.objectContaining({ code }),
-    );
-    expect(await world.keys()).toEqual([]);
-    expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
-      verdict: 'complete',
-    });
-    expect(await world.rows()).toEqual(written(world.source.entries));
-  });
+  ])(
+    'publish nothing, and another request is enough: %s',
+    async (code, bad) => {
+      await using world = await World.open(database);
+      world.source.entries = entries('2023-05-01T10:00:00Z', 5);
+      world.source.spoils.push((csv) => [csv, Buffer.from(`${bad}\n`)]);
+      await expect(world.export('2023-06-01T00:00:00Z')).rejects.toThrow(
+        expect.objectContaining({ code }),
+      );
+      expect(await world.keys()).toEqual([]);
+      expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
+        verdict: 'complete',
+      });
+      expect(await world.rows()).toEqual(written(world.source.entries));
+    },
+  );
 
   test('are suspicious where they belong to other parties and the source can send none', async () => {
     await using world = await World.open(database);
@@ -393,14 +446,18 @@ describe('an answer without a known end', () => {
       Buffer.from(`${csv.toString().split('\n').slice(0, rows).join('\n')}\n`),
     ];
     world.source.spoils.push(cut(7), cut(11), cut(15));
-    expect(await world.export('2023-06-01T00:00:00Z', {}, NO_PAUSE)).toMatchObject({
+    expect(
+      await world.export('2023-06-01T00:00:00Z', {}, NO_PAUSE),
+    ).toMatchObject({
       verdict: 'incomplete',
       requests: 3,
-      evidence: { findings: expect.arrayContaining([{ state: 'end unproven' }]) },
+      evidence: {
+        findings: expect.arrayContaining([{ state: 'end unproven' }]),
+      },
     });
-    expect((await world.coverage()).every((covered) => covered.includes(' open '))).toBe(
-      true,
-    );
+    expect(
+      (await world.coverage()).every((covered) => covered.includes(' open ')),
+    ).toBe(true);
     expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
       verdict: 'complete',
     });
@@ -442,7 +499,11 @@ describe('a covered range', () => {
       world.source.entries = rows;
       await world.export('2023-06-01T00:00:00Z', { again: true });
       const [segment] = await currentSegments(world.pool);
-      return readManifest(world.objects, manifestKey(segment?.objectKey ?? ''), signal);
+      return readManifest(
+        world.objects,
+        manifestKey(segment?.objectKey ?? ''),
+        signal,
+      );
     };
     const before = await published(first);
     const between = await published(other);
@@ -464,7 +525,10 @@ describe('a covered range', () => {
       .slice(10)
       .map((entry, at) => (at === 20 ? { ...entry, quantity: 7n } : entry));
     world.source.entries = after;
-    const part = { from: at('2023-05-01T10:20:00Z'), to: at('2023-05-01T10:40:00Z') };
+    const part = {
+      from: at('2023-05-01T10:20:00Z'),
+      to: at('2023-05-01T10:40:00Z'),
+    };
     const run = { again: true, runId: randomUUID(), ...part };
     expect(await world.export(now, run)).toMatchObject({
       verdict: 'complete',
@@ -517,7 +581,9 @@ describe('a covered range', () => {
     });
     expect(await world.rows()).toEqual(written(world.source.entries));
     expect(
-      (await currentSegments(world.pool)).filter(({ isQuarantined }) => isQuarantined),
+      (await currentSegments(world.pool)).filter(
+        ({ isQuarantined }) => isQuarantined,
+      ),
     ).toEqual([]);
   });
 
@@ -535,7 +601,9 @@ describe('a covered range', () => {
       'suspicious',
       [{ reason: 'the source serves less of them than it did' }],
     ]);
-    expect((await currentSegments(world.pool)).map(({ rows }) => rows)).toEqual([40]);
+    expect((await currentSegments(world.pool)).map(({ rows }) => rows)).toEqual(
+      [40],
+    );
   });
 
   test('is asked for a bounded number of times where every message is too large, and the next run goes on', async () => {
@@ -547,7 +615,11 @@ describe('a covered range', () => {
     };
     source.spoils.push(...Array.from({ length: 20 }, () => tooLarge));
     const first = await world.export('2023-05-01T00:00:00Z', {}, NO_PAUSE);
-    expect(first).toMatchObject({ verdict: 'incomplete', requests: 8, rows: 0n });
+    expect(first).toMatchObject({
+      verdict: 'incomplete',
+      requests: 8,
+      rows: 0n,
+    });
     expect(first.evidence['reason']).toBe(
       'the source was asked 8 times, the last 8 in vain; the next run goes on',
     );
@@ -556,12 +628,18 @@ describe('a covered range', () => {
 
   test('is asked for again by an audit, which keeps equal rows and reports different ones', async () => {
     await using world = await World.open(database);
-    await world.export('2023-05-01T00:00:00Z', { from: at('2023-04-01T00:00:00Z') });
+    await world.export('2023-05-01T00:00:00Z', {
+      from: at('2023-04-01T00:00:00Z'),
+    });
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
-    await world.export('2023-05-02T00:00:00Z', { from: at('2023-05-01T00:00:00Z') });
+    await world.export('2023-05-02T00:00:00Z', {
+      from: at('2023-05-01T00:00:00Z'),
+    });
     await setCoverageCheckedAt(world.pool, '2023-05-02');
     const before = await world.objectKeys();
-    expect(await world.export('2023-05-10T00:00:00Z', { auditShare: 1 })).toMatchObject({
+    expect(
+      await world.export('2023-05-10T00:00:00Z', { auditShare: 1 }),
+    ).toMatchObject({
       verdict: 'complete',
       requests: 1,
     });

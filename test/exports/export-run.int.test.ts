@@ -38,7 +38,9 @@ describe('an export', () => {
     world.source.entries = entries('2023-05-01T10:00:00Z', 100);
     const outcome = await world.export('2023-05-01T11:00:30Z');
     expect(outcome.verdict).toBe('complete');
-    expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.rows({ partyId: PARTY }).toSorted(),
+    );
     expect(await world.coverage()).toEqual([
       '1970-01-01 00:00:00 2023-05-01 10:58:30 closed 60',
       '2023-05-01 10:58:30 2023-05-01 11:38:01 open 40',
@@ -59,7 +61,9 @@ describe('an export', () => {
       requests: 1,
       evidence: { overlap: 'verified' },
     });
-    expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.rows({ partyId: PARTY }).toSorted(),
+    );
     const coverage = await world.coverage();
     expect(coverage.map((line) => line.split(' ').slice(4).join(' '))).toEqual([
       'closed 18',
@@ -79,8 +83,12 @@ describe('an export', () => {
       replacedRows: 0n,
     });
     for (const minute of [21, 22]) {
-      world.source.entries.push(...entries(`2023-05-01T10:3${minute - 20}:00Z`, 1));
-      const { rows, replacedRows } = await world.export(`2023-05-01T10:${minute}:00Z`);
+      world.source.entries.push(
+        ...entries(`2023-05-01T10:3${minute - 20}:00Z`, 1),
+      );
+      const { rows, replacedRows } = await world.export(
+        `2023-05-01T10:${minute}:00Z`,
+      );
       expect([rows - replacedRows, replacedRows > 0n]).toEqual([1n, true]);
     }
     // Nothing came since: the same object is published once more.
@@ -137,7 +145,9 @@ describe('an export', () => {
       evidence: { covered: true },
     });
     await world.export(now);
-    expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.rows({ partyId: PARTY }).toSorted(),
+    );
     expect(world.source.asked).toHaveLength(2);
   });
 
@@ -199,7 +209,9 @@ describe('an export', () => {
         ...mine.map((entry) => ({ ...entry, from: OTHER, to: PARTY })),
       ];
       await world.export('2023-06-01T00:00:00Z', {}, { compression });
-      expect(await world.rows()).toEqual(world.source.entries.map(row13).toSorted());
+      expect(await world.rows()).toEqual(
+        world.source.entries.map(row13).toSorted(),
+      );
     },
   );
 
@@ -207,7 +219,11 @@ describe('an export', () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 2000, 7);
     const segmentBytesMax = 2 ** 18;
-    const outcome = await world.export('2023-06-01T00:00:00Z', {}, { segmentBytesMax });
+    const outcome = await world.export(
+      '2023-06-01T00:00:00Z',
+      {},
+      { segmentBytesMax },
+    );
     expect(outcome.verdict).toBe('complete');
     expect(outcome.objectKeys.length).toBeGreaterThan(1);
     const segments = await publishedSegments(world.pool);
@@ -215,7 +231,9 @@ describe('an export', () => {
     expect(Math.max(...segments.map(({ bytes }) => bytes))).toBeLessThanOrEqual(
       1.1 * segmentBytesMax,
     );
-    expect(await world.rows()).toEqual(world.source.rows({ partyId: PARTY }).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.rows({ partyId: PARTY }).toSorted(),
+    );
     expect(await world.spooled()).toEqual([]);
   });
 });
@@ -265,7 +283,11 @@ test('the known assets are those of entries and of exports, each once', async ()
     world.pool,
     assets.map((asset) => ({ ...entry, asset_id: asset })),
   );
-  expect(await world.repository.knownAssets()).toEqual([ASSET, ASSET_2, 'fBTC']);
+  expect(await world.repository.knownAssets()).toEqual([
+    ASSET,
+    ASSET_2,
+    'fBTC',
+  ]);
   await emptyLedgers(world.pool);
 });
 
@@ -278,7 +300,8 @@ describe('a bad answer', () => {
     ['SOURCE_ERROR_IN_STREAM', (csv: Buffer) => [csv, halfRow, ERROR]],
     [
       'SOURCE_ERROR_IN_STREAM',
-      (csv: Buffer) => pieces(Buffer.concat([csv, ERROR, Buffer.from('\n')]), 1),
+      (csv: Buffer) =>
+        pieces(Buffer.concat([csv, ERROR, Buffer.from('\n')]), 1),
     ],
     ['SOURCE_ERROR_IN_STREAM', () => [ERROR]],
     ['ANSWER_EMPTY', () => []],
@@ -287,7 +310,9 @@ describe('a bad answer', () => {
     ['HEADER_NOT_UNDERSTOOD', () => [Buffer.from('<html>\n</html>\n')]],
     [
       'COLUMNS_MISSING',
-      (csv: Buffer) => [Buffer.from(csv.toString().replace('quantity', 'amount'))],
+      (csv: Buffer) => [
+        Buffer.from(csv.toString().replace('quantity', 'amount')),
+      ],
     ],
   ])('publishes nothing and says where it broke: %s', async (code, spoil) => {
     await using world = await World.open(database);
@@ -296,14 +321,16 @@ describe('a bad answer', () => {
     await expect(world.export('2023-06-01T00:00:00Z')).rejects.toThrow(
       expect.objectContaining({ code }),
     );
-    expect([await world.keys(), await world.spooled(), await world.coverage()]).toEqual([
-      [],
-      [],
-      [],
-    ]);
+    expect([
+      await world.keys(),
+      await world.spooled(),
+      await world.coverage(),
+    ]).toEqual([[], [], []]);
     expect(world.source.atOnce).toBe(0);
     await world.export('2023-06-01T00:00:00Z');
-    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.entries.map(row12).toSorted(),
+    );
   });
 
   test('is not counted as a failure where the run was stopped amid the stream', async () => {
@@ -320,14 +347,14 @@ describe('a bad answer', () => {
       runId: randomUUID(),
       clock: clockAt(at('2023-06-01T00:00:00Z'), 0n),
     };
-    await expect(exportLedger(request, world.deps(), stop.signal)).rejects.toThrow(
-      'Ctrl-C',
-    );
-    expect([await world.keys(), await world.spooled(), world.source.atOnce]).toEqual([
-      [],
-      [],
-      0,
-    ]);
+    await expect(
+      exportLedger(request, world.deps(), stop.signal),
+    ).rejects.toThrow('Ctrl-C');
+    expect([
+      await world.keys(),
+      await world.spooled(),
+      world.source.atOnce,
+    ]).toEqual([[], [], 0]);
     expect(await recordedExports(world.pool)).toMatchObject([
       { attempts: 0, leaseUntil: null },
     ]);
@@ -335,7 +362,8 @@ describe('a bad answer', () => {
 
   test('quarantines the export with its reason after five failures, which a success clears', async () => {
     await using world = await World.open(database);
-    const scope = async (): Promise<unknown> => (await recordedExports(world.pool))[0];
+    const scope = async (): Promise<unknown> =>
+      (await recordedExports(world.pool))[0];
     for (let failure = 1; failure <= 5; failure += 1) {
       world.source.spoils.push(() => []);
       const failed = await world
@@ -343,7 +371,9 @@ describe('a bad answer', () => {
         .catch((error: unknown) => error);
       expect(failed).toMatchObject({ code: 'ANSWER_EMPTY' });
       // Then there is no more trying before the next night.
-      expect(failed).toBeInstanceOf(failure < 5 ? RetryableError : PermanentError);
+      expect(failed).toBeInstanceOf(
+        failure < 5 ? RetryableError : PermanentError,
+      );
       expect(await scope()).toMatchObject({
         attempts: failure,
         isQuarantined: failure === 5,
@@ -367,7 +397,11 @@ describe('the overlap check', () => {
     const before = await world.rows();
     world.source.entries = entries('2023-05-02T10:00:00Z', 5);
     const outcome = await world.export('2023-05-03T00:00:00Z');
-    expect(outcome).toMatchObject({ verdict: 'suspicious', requests: 2, rows: 5n });
+    expect(outcome).toMatchObject({
+      verdict: 'suspicious',
+      requests: 2,
+      rows: 5n,
+    });
     expect(await world.rows()).toEqual(
       [...before, ...world.source.entries.map(row12)].toSorted(),
     );
@@ -378,7 +412,9 @@ describe('the overlap check', () => {
       verdict: 'complete',
       requests: 1,
     });
-    expect(world.source.asked[2]?.from).not.toEqual(world.source.asked[1]?.from);
+    expect(world.source.asked[2]?.from).not.toEqual(
+      world.source.asked[1]?.from,
+    );
     expect(await world.spooled()).toEqual([]);
   });
 
@@ -403,7 +439,9 @@ describe('the overlap check', () => {
     );
     const outcome = await world.export('2023-05-03T00:00:00Z');
     expect(outcome).toMatchObject({ verdict: 'suspicious', requests: 3 });
-    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.entries.map(row12).toSorted(),
+    );
     expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({
       verdict: 'complete',
       requests: 1,
@@ -412,7 +450,9 @@ describe('the overlap check', () => {
 });
 
 async function waiting(pool: Pool): Promise<readonly unknown[]> {
-  return (await recordedExports(pool)).filter(({ waitsForLimit }) => waitsForLimit);
+  return (await recordedExports(pool)).filter(
+    ({ waitsForLimit }) => waitsForLimit,
+  );
 }
 
 describe('several workers', () => {
@@ -423,10 +463,12 @@ describe('several workers', () => {
     const outcomes = await Promise.all(
       [1, 2, 3].map(() => world.export('2023-06-01T00:00:00Z', { to })),
     );
-    expect(outcomes.map(({ requests }) => requests).toSorted((a, b) => a - b)).toEqual([
-      0, 0, 1,
-    ]);
-    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect(
+      outcomes.map(({ requests }) => requests).toSorted((a, b) => a - b),
+    ).toEqual([0, 0, 1]);
+    expect(await world.rows()).toEqual(
+      world.source.entries.map(row12).toSorted(),
+    );
   });
 
   test('let a small ledger in between the windows of a large one', async () => {
@@ -434,7 +476,10 @@ describe('several workers', () => {
     const small = '01'.repeat(32);
     world.source.entries = [
       ...entries('2023-05-01T10:00:00Z', 1500, 10),
-      ...entries('2023-05-01T10:00:00Z', 5).map((entry) => ({ ...entry, from: small })),
+      ...entries('2023-05-01T10:00:00Z', 5).map((entry) => ({
+        ...entry,
+        from: small,
+      })),
     ];
     const now = '2023-06-01T00:00:00Z';
     let other: Promise<unknown> = Promise.resolve();
@@ -453,12 +498,16 @@ describe('several workers', () => {
     );
     expect(asked.slice(0, 3)).toEqual(['large', 'small', 'large']);
     expect(asked.length).toBeGreaterThan(5);
-    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.entries.map(row12).toSorted(),
+    );
   });
 
   test('never run more exports at once than the export limit', async () => {
     await using world = await World.open(database);
-    const parties = ['01', '02', '03', '04', '05'].map((pair) => pair.repeat(32));
+    const parties = ['01', '02', '03', '04', '05'].map((pair) =>
+      pair.repeat(32),
+    );
     world.source.entries = parties.flatMap((from) =>
       entries('2023-05-01T10:00:00Z', 20).map((entry) => ({ ...entry, from })),
     );
@@ -477,6 +526,8 @@ describe('several workers', () => {
       ),
     );
     expect(world.source.atOnceMax).toBe(2);
-    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.entries.map(row12).toSorted(),
+    );
   });
 });

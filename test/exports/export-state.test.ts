@@ -14,7 +14,10 @@ import {
   next,
   REQUESTS_MAX,
 } from '../../src/exports/export-state.ts';
-import type { AnswerFacts, Doubt } from '../../src/exports/validation/assess-answer.ts';
+import type {
+  AnswerFacts,
+  Doubt,
+} from '../../src/exports/validation/assess-answer.ts';
 
 const SUM = { rows: '1', digest: '00' };
 const DOUBTS = {
@@ -22,7 +25,11 @@ const DOUBTS = {
   repeated: { state: 'repeated', expected: SUM, received: SUM },
   other: { state: 'other', expected: SUM, received: SUM },
   less: { state: 'less than seen' },
-  fewerOpen: { state: 'fewer in the open segment', knownRows: '2', receivedRows: '1' },
+  fewerOpen: {
+    state: 'fewer in the open segment',
+    knownRows: '2',
+    receivedRows: '1',
+  },
   nothingLeft: { state: 'nothing left' },
   startUnproven: { state: 'start unproven' },
   endUnproven: { state: 'end unproven' },
@@ -30,7 +37,13 @@ const DOUBTS = {
 type DoubtName = keyof typeof DOUBTS;
 const DOUBT_NAMES = Object.keys(DOUBTS) as DoubtName[];
 /** The doubts after which the release has to prove again how it filters. */
-const DISTRUSTS_BOUNDS = new Set(['fewer', 'repeated', 'other', 'less', 'fewerOpen']);
+const DISTRUSTS_BOUNDS = new Set([
+  'fewer',
+  'repeated',
+  'other',
+  'less',
+  'fewerOpen',
+]);
 
 /** An answer that nothing speaks against. */
 const GOOD: AnswerFacts = {
@@ -67,13 +80,14 @@ describe('next() with an event that cannot happen', () => {
     published: { kind: 'published', facts: NOTHING_AUDITED },
     shrunk: { kind: 'shrunk', rows: [] },
   };
-  const accepted: Record<ExportState['kind'], readonly ExportEvent['kind'][]> = {
-    planning: ['planned'],
-    probing: ['probed'],
-    requesting: ['refused', 'cancelled', 'answered'],
-    publishing: ['published', 'shrunk'],
-    done: [],
-  };
+  const accepted: Record<ExportState['kind'], readonly ExportEvent['kind'][]> =
+    {
+      planning: ['planned'],
+      probing: ['probed'],
+      requesting: ['refused', 'cancelled', 'answered'],
+      publishing: ['published', 'shrunk'],
+      done: [],
+    };
   const pairs = Object.entries(accepted).flatMap(([kind, names]) =>
     Object.values(events).map((event) => ({
       name: `${kind}, ${event.kind}`,
@@ -100,7 +114,10 @@ describe('next() with an event that cannot happen', () => {
 
 describe('next() after a plan', () => {
   test('finishes complete and covered if nothing was left before any request', () => {
-    const [state, decision] = next(start(), planned({ isLeft: false, requests: 0 }));
+    const [state, decision] = next(
+      start(),
+      planned({ isLeft: false, requests: 0 }),
+    );
     expect(state.kind).toBe('done');
     const outcome = { verdict: 'complete', evidence: { covered: true } };
     expect(decision).toEqual({ do: 'finish', outcome, learns: undefined });
@@ -118,7 +135,10 @@ describe('next() after a plan', () => {
     const before = start();
     const state = { ...before, run: { ...before.run, ...run } };
     const [, decision] = next(state, planned({ requests }));
-    expect(decision).toMatchObject({ do: 'finish', outcome: { verdict: 'incomplete' } });
+    expect(decision).toMatchObject({
+      do: 'finish',
+      outcome: { verdict: 'incomplete' },
+    });
   });
 
   test('probes first if the plan needs an end that is unproven', () => {
@@ -133,7 +153,10 @@ describe('next() after a plan', () => {
   test('requests, and counts the request as fruitless until something is published', () => {
     const [state, decision] = next(start(), planned());
     expect(decision).toEqual({ do: 'request', way: 'primary', fruitless: 0 });
-    expect(state).toMatchObject({ run: { fruitless: 1 }, plan: { requests: 1 } });
+    expect(state).toMatchObject({
+      run: { fruitless: 1 },
+      plan: { requests: 1 },
+    });
   });
 
   test('plans again if the source refuses a request without bounds', () => {
@@ -146,13 +169,23 @@ describe('next() after an answer without doubts', () => {
   test.each([
     ['the last answer', {}, true],
     ['a window of a larger range', { isWindow: true }, false],
-    ['the first answer that shows the time of the source', { isFirstShown: true }, false],
+    [
+      'the first answer that shows the time of the source',
+      { isFirstShown: true },
+      false,
+    ],
   ])('publishes %s as closed', (_, facts, isLast) => {
     const [publishing, decision] = answer(requesting(), facts);
     expect(decision).toMatchObject({ do: 'publish', as: 'closed', isLast });
     const [state, after] = publishWith(publishing);
-    expect(after).toMatchObject(isLast ? DONE : { do: 'plan', discards: false });
-    expect(state.run).toMatchObject({ fruitless: 0, verdicts: [], overlap: 'verified' });
+    expect(after).toMatchObject(
+      isLast ? DONE : { do: 'plan', discards: false },
+    );
+    expect(state.run).toMatchObject({
+      fruitless: 0,
+      verdicts: [],
+      overlap: 'verified',
+    });
   });
 
   test('discards an answer to a request that was made for another release', () => {
@@ -180,14 +213,20 @@ describe('next() after an answer without doubts', () => {
 
   test('keeps segments of which the answer would take more than it brings', () => {
     const [publishing] = answer(requesting(), {});
-    const [state, decision] = next(publishing, { kind: 'shrunk', rows: [coverage(4n)] });
+    const [state, decision] = next(publishing, {
+      kind: 'shrunk',
+      rows: [coverage(4n)],
+    });
     expect(decision).toMatchObject({ do: 'plan', discards: true });
     expect([...state.run.kept]).toEqual([4n]);
   });
 
   test.each([
     ['foreign rows', { ...NOTHING_AUDITED, hasForeignRows: true }],
-    ['an audit that differs', { audited: [{ row: coverage(1n), isSame: false }] }],
+    [
+      'an audit that differs',
+      { audited: [{ row: coverage(1n), isSame: false }] },
+    ],
   ])('is suspicious about %s', (_, facts) => {
     const [publishing] = answer(requesting(), {});
     const [state] = publishWith(publishing, facts);
@@ -217,30 +256,46 @@ describe('next() after the first doubt about a plan', () => {
     endUnproven: 'primary',
   };
 
-  test.each(DOUBT_NAMES)('requests the same rows in another way: %s', (name) => {
-    const [state, decision] = doubt(requesting(), name);
-    const learns = DISTRUSTS_BOUNDS.has(name) ? 'distrust bounds' : undefined;
-    expect(decision).toEqual({ do: 'plan', discards: true, learns });
-    expect(state.plan.doubts).toEqual([DOUBTS[name]]);
-    expect(state.run.verdicts).toEqual([]);
-    expect(next(state, planned())[1]).toMatchObject({ do: 'request', way: ways[name] });
-  });
+  test.each(DOUBT_NAMES)(
+    'requests the same rows in another way: %s',
+    (name) => {
+      const [state, decision] = doubt(requesting(), name);
+      const learns = DISTRUSTS_BOUNDS.has(name) ? 'distrust bounds' : undefined;
+      expect(decision).toEqual({ do: 'plan', discards: true, learns });
+      expect(state.plan.doubts).toEqual([DOUBTS[name]]);
+      expect(state.run.verdicts).toEqual([]);
+      expect(next(state, planned())[1]).toMatchObject({
+        do: 'request',
+        way: ways[name],
+      });
+    },
+  );
 
-  test.each(DOUBT_NAMES)('believes a second answer without doubts: %s', (name) => {
-    const [state, decision] = answer(secondRequest(name), {});
-    expect(decision).toMatchObject({ do: 'publish', as: 'closed' });
-    const isMissed = name === 'startUnproven';
-    expect(state.run.verdicts).toEqual(isMissed ? ['suspicious'] : []);
-    const [after] = publishWith(state);
-    const isSurprise = name === 'other' || name === 'less';
-    expect(after.run.verdicts).toEqual(isMissed || isSurprise ? ['suspicious'] : []);
-    expect(after.plan.doubts).toEqual([]);
-  });
+  test.each(DOUBT_NAMES)(
+    'believes a second answer without doubts: %s',
+    (name) => {
+      const [state, decision] = answer(secondRequest(name), {});
+      expect(decision).toMatchObject({ do: 'publish', as: 'closed' });
+      const isMissed = name === 'startUnproven';
+      expect(state.run.verdicts).toEqual(isMissed ? ['suspicious'] : []);
+      const [after] = publishWith(state);
+      const isSurprise = name === 'other' || name === 'less';
+      expect(after.run.verdicts).toEqual(
+        isMissed || isSurprise ? ['suspicious'] : [],
+      );
+      expect(after.plan.doubts).toEqual([]);
+    },
+  );
 
   test('learns that bounds are broken if entries left the party after all', () => {
     const [, decision] = answer(secondRequest('nothingLeft'), {});
-    expect(decision).toMatchObject({ do: 'publish', learns: 'bounds are broken' });
-    const [, without] = answer(secondRequest('nothingLeft'), { hasLeaving: false });
+    expect(decision).toMatchObject({
+      do: 'publish',
+      learns: 'bounds are broken',
+    });
+    const [, without] = answer(secondRequest('nothingLeft'), {
+      hasLeaving: false,
+    });
     expect(without).toMatchObject({ do: 'publish', learns: undefined });
   });
 
@@ -262,15 +317,21 @@ describe('next() after the second doubt about a plan', () => {
     expect(next(state, planned())[1]).toMatchObject({ way: 'primary' });
   });
 
-  test.each(['fewer', 'less', 'fewerOpen', 'nothingLeft', 'startUnproven'] as const)(
-    'shows new rows as open, and requests no more: %s',
-    (name) => {
-      const [state, decision] = doubt(secondRequest(name), name);
-      expect(decision).toMatchObject({ do: 'publish', as: 'open', isLast: true });
-      expect(state.run).toMatchObject({ contradictions: 1, verdicts: ['suspicious'] });
-      expect(publishWith(state)[1]).toMatchObject(DONE);
-    },
-  );
+  test.each([
+    'fewer',
+    'less',
+    'fewerOpen',
+    'nothingLeft',
+    'startUnproven',
+  ] as const)('shows new rows as open, and requests no more: %s', (name) => {
+    const [state, decision] = doubt(secondRequest(name), name);
+    expect(decision).toMatchObject({ do: 'publish', as: 'open', isLast: true });
+    expect(state.run).toMatchObject({
+      contradictions: 1,
+      verdicts: ['suspicious'],
+    });
+    expect(publishWith(state)[1]).toMatchObject(DONE);
+  });
 
   test('publishes nothing if every known row came several times', () => {
     const [state, decision] = doubt(secondRequest('repeated'), 'repeated');
@@ -355,7 +416,10 @@ describe('next() after an answer that was cancelled', () => {
     const [asked, decision] = next(believed, planned());
     expect(decision).toMatchObject({ way: 'primary' });
     const nothing = { isNothingLeft: true, hasLeaving: false };
-    expect(answer(asked, nothing)[1]).toMatchObject({ do: 'publish', as: 'closed' });
+    expect(answer(asked, nothing)[1]).toMatchObject({
+      do: 'publish',
+      as: 'closed',
+    });
   });
 });
 
@@ -366,7 +430,13 @@ function start(contradictionsBefore = 0): ExportState {
 function planned(
   how: Partial<Omit<ExportEvent & { kind: 'planned' }, 'kind'>> = {},
 ): ExportEvent {
-  return { kind: 'planned', isLeft: true, needsProbe: false, requests: 1, ...how };
+  return {
+    kind: 'planned',
+    isLeft: true,
+    needsProbe: false,
+    requests: 1,
+    ...how,
+  };
 }
 
 /** A request is at the source, after so many about the same plan. */
@@ -375,7 +445,9 @@ function requesting(requestsBefore = 0, contradictionsBefore = 0): ExportState {
   return { ...state, plan: { ...state.plan, requests: requestsBefore + 1 } };
 }
 
-/** The second request about a plan is at the source, after the first answer was doubted. */
+/**
+ * The second request about a plan is at the source, after the first answer was doubted.
+ */
 function secondRequest(name: DoubtName): ExportState {
   const [doubted] = doubt(requesting(), name);
   return next(doubted, planned())[0];
@@ -393,7 +465,11 @@ function answer(state: ExportState, facts: Partial<AnswerFacts>) {
 }
 
 /** Two of the doubts follow from other facts. */
-function doubt(state: ExportState, name: DoubtName, facts: Partial<AnswerFacts> = {}) {
+function doubt(
+  state: ExportState,
+  name: DoubtName,
+  facts: Partial<AnswerFacts> = {},
+) {
   if (name === 'nothingLeft')
     return answer(state, { isNothingLeft: true, hasLeaving: false, ...facts });
   if (name === 'endUnproven')
@@ -402,7 +478,10 @@ function doubt(state: ExportState, name: DoubtName, facts: Partial<AnswerFacts> 
 }
 
 function publishWith(state: ExportState, facts: object = {}) {
-  return next(state, { kind: 'published', facts: { ...NOTHING_AUDITED, ...facts } });
+  return next(state, {
+    kind: 'published',
+    facts: { ...NOTHING_AUDITED, ...facts },
+  });
 }
 
 function coverage(coverageId: bigint): Coverage {
@@ -421,6 +500,7 @@ function coverage(coverageId: bigint): Coverage {
 
 function short(decision: Decision): string {
   if (decision.do === 'publish') return decision.as;
-  if (decision.do === 'plan') return decision.keeps === undefined ? 'again' : 'kept';
+  if (decision.do === 'plan')
+    return decision.keeps === undefined ? 'again' : 'kept';
   return 'nothing';
 }

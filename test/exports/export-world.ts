@@ -1,4 +1,7 @@
-/** Everything an export needs, real but for the source, and the questions tests ask of the outcome. */
+/**
+ * Everything an export needs, real but for the source, and the questions tests ask of the
+ * outcome.
+ */
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -88,7 +91,10 @@ export class World implements AsyncDisposable {
     return exportLedger(asked, this.deps(changes), stop);
   }
 
-  /** All rows of the current segments, sorted: a multiset. Checks every manifest on the way. */
+  /**
+   * All rows of the current segments, sorted: a multiset. Checks every manifest on the
+   * way.
+   */
   async rows(): Promise<string[]> {
     const segments = await currentSegments(this.pool);
     const all: string[] = [];
@@ -101,7 +107,11 @@ export class World implements AsyncDisposable {
         plainStream(await this.objects.read(key, signal), compressionOf(key)),
       );
       const [header, ...lines] = csv.split('\n');
-      if (lines.pop() !== '' || header !== columns.join(',') || objectKey !== key)
+      if (
+        lines.pop() !== '' ||
+        header !== columns.join(',') ||
+        objectKey !== key
+      )
         throw new Error(`broken: ${key}`);
       if (lines.length !== rows || named.join(',') !== header)
         throw new Error(`does not agree: ${key}`);

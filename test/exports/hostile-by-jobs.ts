@@ -1,11 +1,18 @@
-/** The hostile source's cases as exports on demand: by the real jobs of one mirror, into its warehouse. */
+/**
+ * The hostile source's cases as exports on demand: by the real jobs of one mirror, into
+ * its warehouse.
+ */
 import type { Pool } from 'pg';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
 import { type RealApp, startRealApp } from '../app/real-app.ts';
 import { waitFor } from '../support/wait-for.ts';
 import type { LedgerRow } from './hostile/ledger.ts';
-import type { AnswerSettings, HostileCase, Phase } from './hostile/cases/case.ts';
+import type {
+  AnswerSettings,
+  HostileCase,
+  Phase,
+} from './hostile/cases/case.ts';
 import { judgeOutcome } from './hostile/judge.ts';
 import { type HostileSource, startHostileSource } from './hostile/start.ts';
 
@@ -27,28 +34,42 @@ const PATIENCE = {
   },
 };
 const CONCURRENCY = 8;
-const DELIMITERS: Readonly<Record<string, string>> = { ';': 'semicolon', '\t': 'tab' };
+const DELIMITERS: Readonly<Record<string, string>> = {
+  ';': 'semicolon',
+  '\t': 'tab',
+};
 
-/** What a mirror has to be told for a case: cases that need the same are parties of one source. */
+/**
+ * What a mirror has to be told for a case: cases that need the same are parties of one
+ * source.
+ */
 export function groupCases(
   cases: readonly HostileCase[],
 ): readonly (readonly HostileCase[])[] {
   return [
-    ...Map.groupBy(cases, (one) => JSON.stringify([one.apart, settingsOf(one)])).values(),
+    ...Map.groupBy(cases, (one) =>
+      JSON.stringify([one.apart, settingsOf(one)]),
+    ).values(),
   ];
 }
 
-function settingsOf({ settings = {}, assets }: HostileCase): Record<string, string> {
+function settingsOf({
+  settings = {},
+  assets,
+}: HostileCase): Record<string, string> {
   const { delimiter, timeColumn, partyColumn, assetColumn, idForm, timeForm } =
     settings satisfies AnswerSettings;
   const columns = [
     ['vega_time', timeColumn],
     ['account_from_party_id', partyColumn],
     ['asset_id', assetColumn],
-  ].flatMap(([ours, theirs]) => (theirs === undefined ? [] : [`${ours}=${theirs}`]));
+  ].flatMap(([ours, theirs]) =>
+    theirs === undefined ? [] : [`${ours}=${theirs}`],
+  );
   const named = {
     EXPORT_COLUMNS: columns.length === 0 ? undefined : columns.join(','),
-    EXPORT_DELIMITER: delimiter === undefined ? undefined : DELIMITERS[delimiter],
+    EXPORT_DELIMITER:
+      delimiter === undefined ? undefined : DELIMITERS[delimiter],
     EXPORT_ID_FORMAT: idForm,
     EXPORT_TIME_FORMAT: timeForm,
     SOURCE_ASSETS: assets?.join(','),
@@ -60,7 +81,10 @@ function settingsOf({ settings = {}, assets }: HostileCase): Record<string, stri
   );
 }
 
-/** Exports each case in each of its phases, all of a phase at once. @returns what is wrong, a line each */
+/**
+ * Exports each case in each of its phases, all of a phase at once. @returns what is
+ * wrong, a line each
+ */
 export async function exportCases(
   cases: readonly HostileCase[],
   env: Readonly<Record<string, string>>,
@@ -87,7 +111,10 @@ export async function exportCases(
       });
       if (round > 0) for (const { one } of now) host.advance(one.name);
       // The lists tell one time to all.
-      for (const [clock, asked] of Map.groupBy(now, ({ phase }) => phase.clock)) {
+      for (const [clock, asked] of Map.groupBy(
+        now,
+        ({ phase }) => phase.clock,
+      )) {
         host.setListClock(clock);
         wrong.push(
           ...(await exportRound(asked, mirror, host)).map(
@@ -138,17 +165,24 @@ async function exportRound(
     const found = judgeOutcome(
       {
         verdict: verdict ?? 'failed',
-        published: await loaded(mirror.app.warehouse.pool, host.partyOf(one.name)),
+        published: await loaded(
+          mirror.app.warehouse.pool,
+          host.partyOf(one.name),
+        ),
         truth: host.truth(one.name).map(asPostgresHasIt),
         mayStay: host.mayStay(one.name),
         mustHold: host.mustHold(one.name),
         requests,
       },
-      { ...phase.expected, maxRequests: phase.expected.maxRequests * TRIES_MAX },
+      {
+        ...phase.expected,
+        maxRequests: phase.expected.maxRequests * TRIES_MAX,
+      },
     );
     wrong.push(
       ...found.map(
-        (line) => `${one.name}: ${line} (${JSON.stringify(evidence).slice(0, 300)})`,
+        (line) =>
+          `${one.name}: ${line} (${JSON.stringify(evidence).slice(0, 300)})`,
       ),
     );
   }
@@ -166,12 +200,19 @@ async function order(
   subject: string,
   params: object,
 ): Promise<string> {
-  const run = await app.jobs.runs.create({ kind, subject, params: { ...params } });
+  const run = await app.jobs.runs.create({
+    kind,
+    subject,
+    params: { ...params },
+  });
   await enqueueRun(run, app.jobs);
   return run.runId;
 }
 
-async function allEnded({ app }: RealApp, runIds: readonly string[]): Promise<void> {
+async function allEnded(
+  { app }: RealApp,
+  runIds: readonly string[],
+): Promise<void> {
   const isEnded = async (): Promise<boolean> => {
     const { rows } = await app.warehouse.pool.query(
       'select from mirror.runs where run_id = any($1::uuid[]) and finished_at is null limit 1',
@@ -179,10 +220,16 @@ async function allEnded({ app }: RealApp, runIds: readonly string[]): Promise<vo
     );
     return rows.length === 0;
   };
-  await waitFor(isEnded, { what: `${runIds.length} runs to end`, timeoutMs: 1_200_000 });
+  await waitFor(isEnded, {
+    what: `${runIds.length} runs to end`,
+    timeoutMs: 1_200_000,
+  });
 }
 
-async function loaded(pool: Pool, party: string): Promise<readonly LedgerRow[]> {
+async function loaded(
+  pool: Pool,
+  party: string,
+): Promise<readonly LedgerRow[]> {
   const { rows } = await pool.query<LedgerRow>(
     `select party_id, to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as vega_time,
        quantity::text, effect::text, transfer_type, asset_id, coalesce(account_from_market_id, '') as account_from_market_id,

@@ -1,4 +1,7 @@
-/** What sends more than 50 MB: a message of 70, a row of 100, what never ends. By real jobs on both queue backends. */
+/**
+ * What sends more than 50 MB: a message of 70, a row of 100, what never ends. By real
+ * jobs on both queue backends.
+ */
 import { describe, expect, test } from 'vitest';
 import { freshRedis } from '../support/servers/redis.ts';
 import { exportCases } from './hostile-by-jobs.ts';

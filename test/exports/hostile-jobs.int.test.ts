@@ -1,4 +1,7 @@
-/** Every answer of the hostile source, exported by real jobs on both queue backends, and loaded. */
+/**
+ * Every answer of the hostile source, exported by real jobs on both queue backends, and
+ * loaded.
+ */
 import { describe, expect, test } from 'vitest';
 import { freshRedis } from '../support/servers/redis.ts';
 import { exportCases, groupCases } from './hostile-by-jobs.ts';

@@ -15,8 +15,13 @@ describe('a last line without its line end', () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 1);
     world.source.spoils.push(open, open, open);
-    expect(await world.export(now)).toMatchObject({ verdict: 'complete', requests: 3 });
-    expect(world.source.asked[1]).toMatchObject({ from: at('2023-06-02T00:00:00Z') });
+    expect(await world.export(now)).toMatchObject({
+      verdict: 'complete',
+      requests: 3,
+    });
+    expect(world.source.asked[1]).toMatchObject({
+      from: at('2023-06-02T00:00:00Z'),
+    });
     expect(await world.rows()).toEqual(world.source.entries.map(row12));
   });
 
@@ -24,7 +29,9 @@ describe('a last line without its line end', () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     world.source.spoils.push(open);
-    await expect(world.export(now)).rejects.toMatchObject({ code: 'SOURCE_TRUNCATED' });
+    await expect(world.export(now)).rejects.toMatchObject({
+      code: 'SOURCE_TRUNCATED',
+    });
     expect(await world.keys()).toEqual([]);
   });
 
@@ -33,7 +40,9 @@ describe('a last line without its line end', () => {
     const short: Spoil = (csv) => [csv.subarray(0, csv.length - 2)];
     world.source.entries = entries('2023-05-01T10:00:00Z', 20);
     world.source.spoils.push(short, short);
-    await expect(world.export(now)).rejects.toMatchObject({ code: 'SOURCE_TRUNCATED' });
+    await expect(world.export(now)).rejects.toMatchObject({
+      code: 'SOURCE_TRUNCATED',
+    });
   });
 
   test('is not shown where every answer ends in another row', async () => {
@@ -42,7 +51,9 @@ describe('a last line without its line end', () => {
     const cut =
       (rows: number): Spoil =>
       (csv) => [
-        Buffer.from(csv.toString().split('\n').slice(0, rows).join('\n').slice(0, -1)),
+        Buffer.from(
+          csv.toString().split('\n').slice(0, rows).join('\n').slice(0, -1),
+        ),
       ];
     world.source.spoils.push(cut(7), open, cut(11), cut(15));
     expect(await world.export(now, {}, NO_PAUSE)).toMatchObject({

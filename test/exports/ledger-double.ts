@@ -1,4 +1,6 @@
-/** A source in memory: a party's rows, served unordered as a release of the service would. */
+/**
+ * A source in memory: a party's rows, served unordered as a release of the service would.
+ */
 import type {
   ExportAnswer,
   WindowRequest,
@@ -29,17 +31,30 @@ export function at(text: string): Micros {
 }
 
 /** The source's clock at an instant; closed is what lies two minutes before it. */
-export function clockAt(seen: Micros, marginMicros = 120_000_000n): SourceClock {
+export function clockAt(
+  seen: Micros,
+  marginMicros = 120_000_000n,
+): SourceClock {
   return { seen, closedTo: floorSecond(seen - marginMicros), from: 'source' };
 }
 
-/** `count` entries from `first` on, some seconds apart; every fifth one repeats the one before. */
-export function entries(first: string, count: number, stepSeconds = 60): Entry[] {
+/**
+ * `count` entries from `first` on, some seconds apart; every fifth one repeats the one
+ * before.
+ */
+export function entries(
+  first: string,
+  count: number,
+  stepSeconds = 60,
+): Entry[] {
   const start = at(first);
   return Array.from({ length: count }, (_, index) => {
     const distinct = index - (index % 5 === 4 ? 1 : 0);
     const seconds = Number(start / 1_000_000n) + distinct * stepSeconds;
-    const text = new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ');
+    const text = new Date(seconds * 1000)
+      .toISOString()
+      .slice(0, 19)
+      .replace('T', ' ');
     return {
       time: `${text}.${String(100_000 + distinct)}+00`,
       quantity: 10n ** 30n + BigInt(distinct),
@@ -63,7 +78,10 @@ export function row12(entry: Entry): string {
 /** As the sender's export has it. */
 export function row13(entry: Entry): string {
   const { quantity } = { ...FILLED, ...entry };
-  return writeRow13({ ...FILLED, balances: ['5', '7'], ...entry }, `-${quantity}`);
+  return writeRow13(
+    { ...FILLED, balances: ['5', '7'], ...entry },
+    `-${quantity}`,
+  );
 }
 
 /** What happens to the bytes of one answer. */
@@ -84,7 +102,10 @@ export class LedgerDouble implements LedgerSource {
   atOnce = 0;
   atOnceMax = 0;
 
-  async ask(question: WindowRequest, signal: AbortSignal): Promise<ExportAnswer> {
+  async ask(
+    question: WindowRequest,
+    signal: AbortSignal,
+  ): Promise<ExportAnswer> {
     signal.throwIfAborted();
     this.asked.push(question);
     this.atOnce += 1;
@@ -116,10 +137,14 @@ export class LedgerDouble implements LedgerSource {
       const isParty =
         (entry.from ?? PARTY) === partyId ||
         (this.columns === 13 && (entry.to ?? OTHER) === partyId);
-      const isAsset = assetId === undefined || (entry.asset ?? ASSET) === assetId;
-      return isParty && isAsset && time >= from && (to === undefined || time < to);
+      const isAsset =
+        assetId === undefined || (entry.asset ?? ASSET) === assetId;
+      return (
+        isParty && isAsset && time >= from && (to === undefined || time < to)
+      );
     });
-    const turn = served.length === 0 ? 0 : (this.asked.length * 7) % served.length;
+    const turn =
+      served.length === 0 ? 0 : (this.asked.length * 7) % served.length;
     return [...served.slice(turn), ...served.slice(0, turn)].map(write);
   }
 

@@ -1,9 +1,20 @@
-/** A source that changes under us: upgrades, time zones, retention, and bounds that are not what they were shown to be. */
+/**
+ * A source that changes under us: upgrades, time zones, retention, and bounds that are
+ * not what they were shown to be.
+ */
 import { describe, expect, test } from 'vitest';
 import { RetryableError } from '../../src/errors/errors.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
-import { ASSET, at, entries, OTHER, PARTY, row12, row13 } from './ledger-double.ts';
+import {
+  ASSET,
+  at,
+  entries,
+  OTHER,
+  PARTY,
+  row12,
+  row13,
+} from './ledger-double.ts';
 import { expectTruth, openNights } from './sandbox-nightly.ts';
 
 const database = await freshDatabase({ isMigrated: true });
@@ -35,7 +46,9 @@ describe('an upgrade of the source', () => {
     await world.export('2023-05-02T00:00:00Z');
     const before = await world.rows();
     world.source.columns = 13;
-    world.source.entries = [{ time: '2023-05-01 10:18:30+00', from: OTHER, to: PARTY }];
+    world.source.entries = [
+      { time: '2023-05-01 10:18:30+00', from: OTHER, to: PARTY },
+    ];
     expect(await world.export('2023-05-03T00:00:00Z')).toMatchObject({
       verdict: 'suspicious',
       rows: 0n,
@@ -53,7 +66,9 @@ describe('an upgrade of the source', () => {
       verdict: 'complete',
       evidence: { overlap: 'sides changed', sides: 'from' },
     });
-    expect(await world.rows()).toEqual(world.source.entries.map(row13).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.entries.map(row13).toSorted(),
+    );
   });
 });
 
@@ -80,14 +95,19 @@ test('known rows count as held where another time zone writes them differently',
 test('a shorter answer replaces nothing', async () => {
   await using world = await World.open(database);
   world.source.entries = entries('2023-05-01T10:00:00Z', 20);
-  const range = { from: at('2023-05-01T10:00:00Z'), to: at('2023-05-01T11:00:00Z') };
+  const range = {
+    from: at('2023-05-01T10:00:00Z'),
+    to: at('2023-05-01T11:00:00Z'),
+  };
   await world.export('2023-06-01T00:00:00Z', { assetId: ASSET, ...range });
   const before = await world.rows();
   // All assets would take the place of the one, but the source has forgotten most of it.
   world.source.entries = world.source.entries.slice(-3);
   expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
     verdict: 'suspicious',
-    evidence: { kept: [{ reason: 'the source serves less of them than it did' }] },
+    evidence: {
+      kept: [{ reason: 'the source serves less of them than it did' }],
+    },
   });
   expect(await world.rows()).toEqual(before);
   expect(await world.spooled()).toEqual([]);
@@ -109,9 +129,13 @@ test('an answer is not believed where it holds fewer rows than a broken one had 
   expect(await world.export(now)).toMatchObject({
     verdict: 'suspicious',
     requests: 2,
-    evidence: { findings: [{ state: 'less than seen' }, { state: 'less than seen' }] },
+    evidence: {
+      findings: [{ state: 'less than seen' }, { state: 'less than seen' }],
+    },
   });
-  expect((await world.coverage()).every((line) => line.includes(' open '))).toBe(true);
+  expect(
+    (await world.coverage()).every((line) => line.includes(' open ')),
+  ).toBe(true);
   world.source.entries = mine;
   expect(await world.export(now)).toMatchObject({ verdict: 'complete' });
   expect(await world.rows()).toEqual(mine.map(row12).toSorted());
@@ -128,7 +152,10 @@ test('a source that returns nothing for both bounds is asked with the start alon
   await night.run(whale.id, [], { to: at('2023-05-02T00:00:00Z') });
   const { repository } = night.world;
   await repository.learn({ ...(await repository.profile()), bounds: 'right' });
-  const range = { from: at('2023-05-03T00:00:00Z'), to: at('2023-05-04T00:00:00Z') };
+  const range = {
+    from: at('2023-05-03T00:00:00Z'),
+    to: at('2023-05-04T00:00:00Z'),
+  };
   expect(await night.run(whale.id, [], range)).toMatchObject({
     verdict: 'complete',
     requests: 2,

@@ -1,4 +1,7 @@
-/** The whole path against the sandbox network: its repository say what the objects must hold. */
+/**
+ * The whole path against the sandbox network: its repository say what the objects must
+ * hold.
+ */
 import { createHash } from 'node:crypto';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,7 +13,12 @@ import type { TruthWindow } from '../support/sandbox-truth.ts';
 import type { SandboxOptions } from '../support/sandbox.ts';
 import { freshDatabase } from '../support/database.ts';
 import { openDoubleStore, S3Double } from '../support/stores/s3-double.ts';
-import { digests, expectTruth, type Night, openNights } from './sandbox-nightly.ts';
+import {
+  digests,
+  expectTruth,
+  type Night,
+  openNights,
+} from './sandbox-nightly.ts';
 import { publishedSegments } from '../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
@@ -30,14 +38,17 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
       for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
         night.sandbox.advance(passed);
         for (const { id } of night.sandbox.truth.parties()) {
-          expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
+          expect(await night.run(id)).toMatchObject({
+            verdict: 'complete',
+            requests: 1,
+          });
         }
         await expectTruth(night);
       }
       const rows = await night.world.rows();
-      const repository = [...night.sandbox.truth.parties()].flatMap(({ id }) => [
-        ...night.sandbox.truth.rows(id),
-      ]);
+      const repository = [...night.sandbox.truth.parties()].flatMap(
+        ({ id }) => [...night.sandbox.truth.rows(id)],
+      );
       expect(rows).toEqual(repository.toSorted());
       expect(await night.world.spooled()).toEqual([]);
     },
@@ -50,7 +61,10 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
       for (const passed of [0, 3_600_000, 60_000, 86_400_000]) {
         night.sandbox.advance(passed);
         for (const { id } of night.sandbox.truth.parties()) {
-          expect(await night.run(id)).toMatchObject({ verdict: 'complete', requests: 1 });
+          expect(await night.run(id)).toMatchObject({
+            verdict: 'complete',
+            requests: 1,
+          });
         }
         await expectTruth(night);
       }
@@ -73,7 +87,8 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
       const [whale] = night.sandbox.truth.parties();
       if (whale === undefined) throw new Error('an empty network');
       const [assetId] = night.sandbox.truth.assetIds();
-      const day = (text: string): bigint => parseInstant(`2023-05-0${text}Z`) ?? 0n;
+      const day = (text: string): bigint =>
+        parseInstant(`2023-05-0${text}Z`) ?? 0n;
       const ranges: TruthWindow[] = [
         { from: day('3T00:00:00'), to: day('3T12:00:00') },
         { from: day('3T11:00:00'), to: day('4T00:00:00') },
@@ -99,8 +114,14 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
       expect(await night.run(whale.id)).toMatchObject({ verdict: 'complete' });
       await expectTruth({ ...night, parties: [whale.id] });
       // It was shown by asking for a known entry, before both bounds were ever relied on.
-      const bounds = { '0.71.4': 'right', '0.71.6': 'broken', '0.73': 'right' } as const;
-      expect((await night.world.repository.profile()).bounds).toBe(bounds[release]);
+      const bounds = {
+        '0.71.4': 'right',
+        '0.71.6': 'broken',
+        '0.73': 'right',
+      } as const;
+      expect((await night.world.repository.profile()).bounds).toBe(
+        bounds[release],
+      );
       expect(night.sandbox.fatalQuestions()).toBe(0);
     },
   );
@@ -119,13 +140,15 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
       expect(received / Number(outcome.bytes)).toBeLessThan(3);
       const segments = await publishedSegments(night.world.pool);
       const largest = Math.max(...segments.map(({ bytes }) => bytes));
-      // A release that cannot be asked in windows is one object, however large. Of unsorted rows an object may be
-      // larger where another cancelled stream would ask for more than twice the ledger.
+      // A release that cannot be asked in windows is one object, however large. Of
+      // unsorted rows an object may be larger where another cancelled stream would ask
+      // for more than twice the ledger.
       const isSorted = release === '0.73';
       expect(largest <= segmentBytesMax * (isSorted ? 1 : 1.5)).toBe(
         release !== '0.71.6',
       );
-      // What comes in comes with every piece: such a release is asked once for all, after it was found out.
+      // What comes in comes with every piece: such a release is asked once for all, after
+      // it was found out.
       expect(outcome.requests > 4).toBe(release !== '0.71.6');
       night.sandbox.advance(86_400_000);
       expect(await night.run(whale.id)).toMatchObject({ verdict: 'complete' });
@@ -138,7 +161,10 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
     await using double = await S3Double.start();
     const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-s3-'));
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
-    await using objects = openDoubleStore(double.endpoint, join(folder, 'spool'));
+    await using objects = openDoubleStore(
+      double.endpoint,
+      join(folder, 'spool'),
+    );
     let calls = 0;
     double.fault = (call, stage) => {
       calls += 1;
@@ -152,9 +178,10 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
       for (const { id } of night.sandbox.truth.parties()) await night.run(id);
       await expectTruth(night);
     }
-    for (const { objectKey: key, objectSha256: sha256 } of await publishedSegments(
-      night.world.pool,
-    )) {
+    for (const {
+      objectKey: key,
+      objectSha256: sha256,
+    } of await publishedSegments(night.world.pool)) {
       const stored = double.objects.get(`mirror/${key}`);
       expect(
         createHash('sha256')
@@ -187,17 +214,23 @@ describe('the objects of all exports hold exactly the rows of the source', () =>
   test.each([
     [{ errorAfterBytes: 100_000 }, 'SOURCE_ERROR_IN_STREAM'],
     [{ cutAfterBytes: 100_000 }, 'SOURCE_'],
-  ])('%j publishes nothing, and the next try everything', async (fault, code) => {
-    const night = await nights({});
-    const [whale] = night.sandbox.truth.parties();
-    if (whale === undefined) throw new Error('an empty network');
-    night.sandbox.faults.once('export', fault);
-    await expect(night.run(whale.id)).rejects.toThrow(
-      expect.objectContaining({ code: expect.stringContaining(code) }),
-    );
-    expect([await night.world.keys(), await night.world.spooled()]).toEqual([[], []]);
-    await night.run(whale.id);
-    const mine = (await digests(night.world)).get(whale.id);
-    expect(mine?.hex()).toBe(night.sandbox.truth.party(whale.id).digest);
-  });
+  ])(
+    '%j publishes nothing, and the next try everything',
+    async (fault, code) => {
+      const night = await nights({});
+      const [whale] = night.sandbox.truth.parties();
+      if (whale === undefined) throw new Error('an empty network');
+      night.sandbox.faults.once('export', fault);
+      await expect(night.run(whale.id)).rejects.toThrow(
+        expect.objectContaining({ code: expect.stringContaining(code) }),
+      );
+      expect([await night.world.keys(), await night.world.spooled()]).toEqual([
+        [],
+        [],
+      ]);
+      await night.run(whale.id);
+      const mine = (await digests(night.world)).get(whale.id);
+      expect(mine?.hex()).toBe(night.sandbox.truth.party(whale.id).digest);
+    },
+  );
 });

@@ -1,10 +1,18 @@
-/** Sources that go silent, seconds that are too large, and a demand for assets that comes and goes. */
+/**
+ * Sources that go silent, seconds that are too large, and a demand for assets that comes
+ * and goes.
+ */
 import { describe, expect, test } from 'vitest';
 import type { SandboxRequest } from '../support/sandbox-faults.ts';
 import { freshDatabase } from '../support/database.ts';
 import { World } from './export-world.ts';
 import { at, entries, PARTY, row12, type Entry } from './ledger-double.ts';
-import { digests, expectTruth, type Night, openNights } from './sandbox-nightly.ts';
+import {
+  digests,
+  expectTruth,
+  type Night,
+  openNights,
+} from './sandbox-nightly.ts';
 import {
   coveredAssets,
   type HeldRange,
@@ -22,7 +30,9 @@ function whaleOf({ sandbox }: Night): string {
   return whale.id;
 }
 
-/** Days that an export of this network asks for, what lies before its beginning left out. */
+/**
+ * Days that an export of this network asks for, what lies before its beginning left out.
+ */
 function askedDays({ sandbox }: Night, { query }: SandboxRequest): number {
   const nanos = (name: string): bigint | undefined =>
     query.has(name) ? BigInt(query.get(name) ?? '') : undefined;
@@ -41,14 +51,18 @@ describe('a source that is silent', () => {
     blockIntervalMs: 60_000,
   };
 
-  /** A range longer than that breaks before its first row; what each question of the whale's asked for. */
+  /**
+   * A range longer than that breaks before its first row; what each question of the
+   * whale's asked for.
+   */
   async function silentBeyond(
     days: number,
   ): Promise<{ night: Night; whale: string; asked: number[] }> {
     const night = await openNights(database, network);
     const whale = whaleOf(night);
     const other =
-      [...night.sandbox.truth.parties()].find(({ id }) => id !== whale)?.id ?? '';
+      [...night.sandbox.truth.parties()].find(({ id }) => id !== whale)?.id ??
+      '';
     // Its release is known from another party's answer.
     await night.run(other);
     const asked: number[] = [];
@@ -92,14 +106,19 @@ describe('a source that is silent', () => {
       'SOURCE_CANNOT_ANSWER',
     ]);
     expect(asked).toEqual([170, 170, 80, 35, 35]);
-    expect(await quarantineCodes(night.world.pool)).toEqual(['SOURCE_CANNOT_ANSWER']);
+    expect(await quarantineCodes(night.world.pool)).toEqual([
+      'SOURCE_CANNOT_ANSWER',
+    ]);
     expect(await night.world.spooled()).toEqual([]);
   });
 });
 
 describe('rows outside the range that come every time', () => {
   const limits = { segmentBytesMax: 2 ** 14 };
-  const range = { from: at('2023-05-01T00:00:00Z'), to: at('2023-05-02T00:00:00Z') };
+  const range = {
+    from: at('2023-05-01T00:00:00Z'),
+    to: at('2023-05-02T00:00:00Z'),
+  };
 
   function* withoutEnd(csv: Buffer): Generator<Buffer> {
     yield csv;
@@ -120,7 +139,9 @@ describe('rows outside the range that come every time', () => {
     expect(await quarantineCodes(world.pool)).toEqual(['SOURCE_OUTSIDE_RANGE']);
     expect(await world.spooled()).toEqual([]);
     // The next run asks once more, and the source has come to its senses.
-    expect(await world.export('2023-07-01T00:00:00Z', range, limits)).toMatchObject({
+    expect(
+      await world.export('2023-07-01T00:00:00Z', range, limits),
+    ).toMatchObject({
       verdict: 'complete',
     });
   });
@@ -128,14 +149,20 @@ describe('rows outside the range that come every time', () => {
   test('are told from a release that sends what is known already with every answer', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 1_000, 10);
-    await world.export('2023-05-01T13:00:00Z', {}, { segmentBytesMax: 2 ** 20 });
+    await world.export(
+      '2023-05-01T13:00:00Z',
+      {},
+      { segmentBytesMax: 2 ** 20 },
+    );
     world.source.entries = [
       ...world.source.entries,
       ...entries('2023-05-02T10:00:00Z', 5),
     ];
     // All 180 KB of before come with the new rows, ten times what one object may hold.
     world.source.spoils.push(() => [world.source.csv({ partyId: PARTY })]);
-    expect(await world.export('2023-05-02T13:00:00Z', {}, limits)).toMatchObject({
+    expect(
+      await world.export('2023-05-02T13:00:00Z', {}, limits),
+    ).toMatchObject({
       verdict: 'complete',
     });
     expect(await world.rows()).toHaveLength(1_005);
@@ -156,10 +183,13 @@ test('one second larger than a stream may be becomes one object, and its neighbo
   ).toMatchObject({
     verdict: 'complete',
   });
-  expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+  expect(await world.rows()).toEqual(
+    world.source.entries.map(row12).toSorted(),
+  );
   const segments = await publishedSegments(world.pool);
   const rows = segments.filter(({ bytes }) => bytes > segmentBytesMax);
-  // The second comes again with whatever is asked next, as what is known: that alone cancels nothing.
+  // The second comes again with whatever is asked next, as what is known: that alone
+  // cancels nothing.
   expect(world.source.asked.length).toBeLessThan(30);
   expect(rows).toHaveLength(1);
   expect(rows[0]?.rows).toBeGreaterThanOrEqual(burst.length);
@@ -177,7 +207,9 @@ describe('a source that demands an asset', () => {
     const whale = whaleOf(night);
     const assets = night.sandbox.truth.assetIds();
     await night.run(whale, assets);
-    expect(await night.world.repository.profile()).toMatchObject({ assetRequired: true });
+    expect(await night.world.repository.profile()).toMatchObject({
+      assetRequired: true,
+    });
     let demands = 0;
     night.sandbox.faults.add(({ route, query }) => {
       if (route === 'export' && !query.has('assetId')) demands += 1;
@@ -195,7 +227,9 @@ describe('a source that demands an asset', () => {
       verdict: 'complete',
       evidence: { asset: 'all' },
     });
-    expect((await later.world.repository.profile()).assetRequired).toBeUndefined();
+    expect(
+      (await later.world.repository.profile()).assetRequired,
+    ).toBeUndefined();
     await expectTruth({ ...later, parties: [whale] });
   });
 
@@ -242,11 +276,14 @@ describe('a source that demands an asset', () => {
       return assetId === second ? { answer: { status: 400, body } } : undefined;
     });
     night.sandbox.advance(3_600_000);
-    await expect(night.run(whale, [first, second, ...others])).rejects.toMatchObject({
+    await expect(
+      night.run(whale, [first, second, ...others]),
+    ).rejects.toMatchObject({
       code: 'EXPORT_REFUSED',
     });
     expect(asked).toEqual([second, ...others, first]);
-    const recently = Number(night.sandbox.truth.head().time / 1000n) - 1_800_000;
+    const recently =
+      Number(night.sandbox.truth.head().time / 1000n) - 1_800_000;
     const isRecent = ({ partyId, to }: HeldRange): boolean =>
       partyId === whale && to.getTime() > recently;
     expect(await coveredAssets(night.world.pool, isRecent)).toEqual(

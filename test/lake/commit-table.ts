@@ -24,7 +24,8 @@ export async function commitTable(
     signal,
     'lake-commit-',
   );
-  if (outcome === 'present') throw new Error(`version ${version} of ${root} is there`);
+  if (outcome === 'present')
+    throw new Error(`version ${version} of ${root} is there`);
 }
 
 /** A checkpoint of the newest version, sooner than a build writes one. */

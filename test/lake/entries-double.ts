@@ -11,7 +11,10 @@ import type {
   LakeRepository,
   RecordedTable,
 } from '../../src/lake/store/lake-store.ts';
-import type { SegmentMonth, WarehouseReader } from '../../src/lake/store/lake-store.ts';
+import type {
+  SegmentMonth,
+  WarehouseReader,
+} from '../../src/lake/store/lake-store.ts';
 
 export type EntryRow = Readonly<Record<EntryColumn, string>> & {
   readonly party_id: string;
@@ -60,8 +63,12 @@ export class WarehouseDouble implements LakeRepository {
         for (const segment of segments.filter(({ segmentId }) =>
           ids.includes(segmentId),
         )) {
-          const rows = segment.rows.filter((row) => row.vega_time.startsWith(month));
-          yield Buffer.from(rows.map((row) => csvLine(row, segment.segmentId)).join(''));
+          const rows = segment.rows.filter((row) =>
+            row.vega_time.startsWith(month),
+          );
+          yield Buffer.from(
+            rows.map((row) => csvLine(row, segment.segmentId)).join(''),
+          );
         }
       },
       whole: (table) => this.#whole(table),
@@ -82,7 +89,10 @@ export class WarehouseDouble implements LakeRepository {
     return Promise.resolve();
   }
 
-  filesToProve(keys: readonly string[], parts: number): Promise<ReadonlySet<string>> {
+  filesToProve(
+    keys: readonly string[],
+    parts: number,
+  ): Promise<ReadonlySet<string>> {
     const known = this.#proven.filter((key) => keys.includes(key));
     const turn = known.slice(0, Math.ceil(known.length / parts));
     return Promise.resolve(
@@ -90,7 +100,10 @@ export class WarehouseDouble implements LakeRepository {
     );
   }
 
-  recordProofs(keys: readonly string[], live: readonly string[]): Promise<void> {
+  recordProofs(
+    keys: readonly string[],
+    live: readonly string[],
+  ): Promise<void> {
     const before = this.#proven.filter(
       (key) => live.includes(key) && !keys.includes(key),
     );
@@ -103,7 +116,9 @@ export class WarehouseDouble implements LakeRepository {
   }
 
   decidedCommits(store: string): Promise<readonly DecidedCommit[]> {
-    const ofStore = [...this.#decided].filter(([key]) => key.startsWith(`${store} `));
+    const ofStore = [...this.#decided].filter(([key]) =>
+      key.startsWith(`${store} `),
+    );
     return Promise.resolve(ofStore.map(([, commit]) => commit));
   }
 
@@ -118,7 +133,10 @@ export class WarehouseDouble implements LakeRepository {
     return Promise.resolve(isNext);
   }
 
-  forgetContent(store: string, { table, version }: DecidedCommit): Promise<void> {
+  forgetContent(
+    store: string,
+    { table, version }: DecidedCommit,
+  ): Promise<void> {
     const key = `${store} ${table}`;
     if (this.#decided.get(key)?.version === version)
       this.#decided.set(key, { table, version, content: null });
@@ -150,16 +168,21 @@ export class WarehouseDouble implements LakeRepository {
 }
 
 export function entry(values: Partial<EntryRow>): EntryRow {
-  const none = Object.fromEntries(ENTRY_COLUMNS.map((name) => [name, ''])) as Record<
-    EntryColumn,
-    string
-  >;
+  const none = Object.fromEntries(
+    ENTRY_COLUMNS.map((name) => [name, '']),
+  ) as Record<EntryColumn, string>;
   const rest = {
     vega_time: '2023-05-01T00:00:00.000000Z',
     quantity: '1',
     transfer_type: 'DEPOSIT',
   };
-  return { party_id: '', ...none, ...rest, asset_id: 'c0'.repeat(32), ...values };
+  return {
+    party_id: '',
+    ...none,
+    ...rest,
+    asset_id: 'c0'.repeat(32),
+    ...values,
+  };
 }
 
 function monthsOf({

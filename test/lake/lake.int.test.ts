@@ -58,7 +58,11 @@ beforeEach(async () => {
 });
 
 async function fill(): Promise<void> {
-  const entry = { time: '2023-05-01 00:00:00.000001+00', from: PARTY_A, to: PARTY_B };
+  const entry = {
+    time: '2023-05-01 00:00:00.000001+00',
+    from: PARTY_A,
+    to: PARTY_B,
+  };
   const header = `${HEADER_12},note`;
   const rows = [
     row12({
@@ -118,7 +122,10 @@ async function load(): Promise<void> {
   expect(await loadAll(loading, signal)).toMatchObject({ verdict: 'complete' });
 }
 
-async function query(sql: string, options: Partial<QueryOptions> = {}): Promise<string> {
+async function query(
+  sql: string,
+  options: Partial<QueryOptions> = {},
+): Promise<string> {
   const pieces: string[] = [];
   const output = new Writable({
     write(piece: Buffer, _encoding, done) {
@@ -132,8 +139,12 @@ async function query(sql: string, options: Partial<QueryOptions> = {}): Promise<
   return pieces.join('');
 }
 
-async function rowsOf(sql: string): Promise<readonly Record<string, unknown>[]> {
-  const document = JSON.parse(await query(sql)) as { rows: Record<string, unknown>[] };
+async function rowsOf(
+  sql: string,
+): Promise<readonly Record<string, unknown>[]> {
+  const document = JSON.parse(await query(sql)) as {
+    rows: Record<string, unknown>[];
+  };
   return document.rows;
 }
 
@@ -155,17 +166,21 @@ describe('the lake', () => {
         party_id = '${PARTY_A}' as is_counted
        from mirror.ledger_entries order by vega_time, party_id`,
     );
-    expect(inLake.map((row) => ({ ...row, micros: String(row['micros']) }))).toEqual(
-      rows,
-    );
+    expect(
+      inLake.map((row) => ({ ...row, micros: String(row['micros']) })),
+    ).toEqual(rows);
     expect(rows).toHaveLength(4);
     expect(
-      await rowsOf('select epoch, at_block, hash from checkpoints order by at_block'),
+      await rowsOf(
+        'select epoch, at_block, hash from checkpoints order by at_block',
+      ),
     ).toEqual([
       { epoch: 1, at_block: '18446744073709551000', hash: 'h1' },
       { epoch: 1, at_block: '18446744073709551615', hash: 'h2' },
     ]);
-    expect(await rowsOf('select count(*) as n from parties')).toEqual([{ n: 2 }]);
+    expect(await rowsOf('select count(*) as n from parties')).toEqual([
+      { n: 2 },
+    ]);
     expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
       problems: [],
       segmentsBehind: 0,
@@ -176,7 +191,10 @@ describe('the lake', () => {
   test('the lake appends new rows in new files and leaves nothing else behind', async () => {
     await fill();
     await buildLake(deps, signal);
-    expect(await buildLake(deps, signal)).toMatchObject({ version: 1, changed: [] });
+    expect(await buildLake(deps, signal)).toMatchObject({
+      version: 1,
+      changed: [],
+    });
     const before = await keysBelow('lake/ledger_entries/');
     const june = { from: '2023-06-01T00:00:00Z', to: '2023-07-01T00:00:00Z' };
     await publish(database.pool, objects, {
@@ -199,10 +217,14 @@ describe('the lake', () => {
         /^lake\/ledger_entries\/month=2023-06\/part-[0-9a-f-]{36}\.parquet$/,
       ),
     ]);
-    const spool = await readdir(fileURLToPath(new URL('.spool', `${objects.url}/`)));
+    const spool = await readdir(
+      fileURLToPath(new URL('.spool', `${objects.url}/`)),
+    );
     expect(spool).toEqual([]);
     expect(await readdir(deps.scratchDir)).toEqual([]);
-    expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 5 }]);
+    expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([
+      { n: 5 },
+    ]);
   });
 
   test('a query fetches files of a lake in S3', async () => {
@@ -212,8 +234,13 @@ describe('the lake', () => {
     deps = { ...deps, objects };
     await fill();
 
-    expect(await buildLake(deps, signal)).toMatchObject({ version: 1, rows: 20n });
-    expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([{ n: 4 }]);
+    expect(await buildLake(deps, signal)).toMatchObject({
+      version: 1,
+      rows: 20n,
+    });
+    expect(await rowsOf('select count(*) as n from ledger_entries')).toEqual([
+      { n: 4 },
+    ]);
     expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
       problems: [],
       segmentsBehind: 0,
@@ -225,26 +252,45 @@ describe('the lake', () => {
   test('the database decides one content for a version, however many ask at once', async () => {
     const register = new LakeStore(warehouse.pool);
     const table = 'parties';
-    const decide = (version: number, content: string, after?: number): Promise<boolean> =>
+    const decide = (
+      version: number,
+      content: string,
+      after?: number,
+    ): Promise<boolean> =>
       register.decideCommit(
         's3://b/p',
         { table, version, content: Buffer.from(content) },
         after,
       );
-    const isWon = (ends: readonly boolean[]): number => ends.filter(Boolean).length;
+    const isWon = (ends: readonly boolean[]): number =>
+      ends.filter(Boolean).length;
     expect(
-      isWon(await Promise.all(['a', 'b', 'c'].map((content) => decide(0, content)))),
+      isWon(
+        await Promise.all(['a', 'b', 'c'].map((content) => decide(0, content))),
+      ),
     ).toBe(1);
     expect(
-      isWon(await Promise.all(['a', 'b', 'c'].map((content) => decide(1, content, 0)))),
+      isWon(
+        await Promise.all(
+          ['a', 'b', 'c'].map((content) => decide(1, content, 0)),
+        ),
+      ),
     ).toBe(1);
     const decided = await register.decidedCommits('s3://b/p');
     expect(decided).toMatchObject([
       { table, version: 1, content: expect.any(Buffer) as Buffer },
     ]);
-    await register.forgetContent('s3://b/p', { table, version: 0, content: null });
+    await register.forgetContent('s3://b/p', {
+      table,
+      version: 0,
+      content: null,
+    });
     expect(await register.decidedCommits('s3://b/p')).toEqual(decided);
-    await register.forgetContent('s3://b/p', { table, version: 1, content: null });
+    await register.forgetContent('s3://b/p', {
+      table,
+      version: 1,
+      content: null,
+    });
     expect(await register.decidedCommits('s3://b/p')).toEqual([
       { table, version: 1, content: null },
     ]);
@@ -269,7 +315,10 @@ describe('the lake', () => {
       },
     });
     const count = async (sql: string): Promise<unknown> => {
-      await using lake = await openLake({ ...deps, objects: remote, sql }, signal);
+      await using lake = await openLake(
+        { ...deps, objects: remote, sql },
+        signal,
+      );
       return (await lake.connection.runAndReadAll(sql)).getRowsJson()[0]?.[0];
     };
     expect(await count('select count(*) from parties')).toBe('2');
@@ -277,20 +326,26 @@ describe('the lake', () => {
     const entries = 'select count(*) from LEDGER_ENTRIES';
     const balances = async (values: QuestionValues): Promise<void> => {
       const { sql, range } = inquiry(readyQuestion('balances')!, values);
-      await using lake = await openLake({ ...deps, objects: remote, sql, range }, signal);
+      await using lake = await openLake(
+        { ...deps, objects: remote, sql, range },
+        signal,
+      );
       expect(lake.version).toBe(1);
     };
     await balances({ until: '2023-05-01' });
-    expect(fetched.splice(0)).toEqual(['coverage', 'monthly_balances/month=2023-04']);
+    expect(fetched.splice(0)).toEqual([
+      'coverage',
+      'monthly_balances/month=2023-04',
+    ]);
     await balances({ until: '2023-05-02' });
     expect(fetched.splice(0)).toEqual(['ledger_entries/month=2023-05']);
     await balances({});
     expect(fetched.splice(0)).toEqual(['monthly_balances/month=2023-05']);
     expect(await count(entries)).toBe('4');
     expect(fetched.splice(0)).toEqual(['ledger_entries/month=2023-04']);
-    expect(await count(`select count(*) from query_table('ledger_' || 'entries')`)).toBe(
-      '4',
-    );
+    expect(
+      await count(`select count(*) from query_table('ledger_' || 'entries')`),
+    ).toBe('4');
     const kept = join(deps.scratchDir, 'fetched');
     await trim(kept, 1, -1_000);
     const left = await readdir(kept, { recursive: true });
@@ -299,29 +354,35 @@ describe('the lake', () => {
   });
 
   test.each([
-    ['a damaged file', 'LAKE_FILE_CORRUPT', (path: string) => writeFile(path, 'PAR1')],
+    [
+      'a damaged file',
+      'LAKE_FILE_CORRUPT',
+      (path: string) => writeFile(path, 'PAR1'),
+    ],
     ['a lost file', 'OBJECT_MISSING', (path: string) => rm(path)],
   ])('verifyLake reports %s', async (_name, code, damage) => {
     await fill();
     await buildLake(deps, signal);
     const [first = ''] = await keysBelow('lake/ledger_entries/month=');
     await damage(fileURLToPath(new URL(first, `${objects.url}/`)));
-    expect((await verifyLake(deps, { deep: false }, signal)).problems).toMatchObject([
-      { code, subject: first },
-    ]);
+    expect(
+      (await verifyLake(deps, { deep: false }, signal)).problems,
+    ).toMatchObject([{ code, subject: first }]);
   });
 });
 
 describe('queries of the lake', () => {
   test('a query reports a missing lake and answers over an empty one', async () => {
-    await expect(query('select 1')).rejects.toMatchObject({ code: 'LAKE_MISSING' });
+    await expect(query('select 1')).rejects.toMatchObject({
+      code: 'LAKE_MISSING',
+    });
     await buildLake(deps, signal);
-    expect(await rowsOf('select * from ledger_entries, parties, checkpoints')).toEqual(
-      [],
-    );
-    expect(await query('select count(*) as n from parties', { format: 'csv' })).toBe(
-      'n\n0\n',
-    );
+    expect(
+      await rowsOf('select * from ledger_entries, parties, checkpoints'),
+    ).toEqual([]);
+    expect(
+      await query('select count(*) as n from parties', { format: 'csv' }),
+    ).toBe('n\n0\n');
   });
 
   test('query output is exact in tables, CSV and JSON', async () => {
@@ -342,26 +403,31 @@ describe('queries of the lake', () => {
       struct: { a: 1 },
       yes: true,
     });
-    expect(await query(`select 1 as n, 'x' as longer_name`, { format: 'table' })).toBe(
-      'n  longer_name\n─  ───────────\n1  x\n(1 row)\n',
-    );
+    expect(
+      await query(`select 1 as n, 'x' as longer_name`, { format: 'table' }),
+    ).toBe('n  longer_name\n─  ───────────\n1  x\n(1 row)\n');
   });
 
   test('query output shortens ids only in a table that is wider than the terminal', async () => {
     await buildLake(deps, signal);
     const sql = `select '${ASSET}' as id, 'c0ffee' as word, 1 as n`;
     const whole = `${ASSET}  c0ffee  1`;
-    expect(await query(sql, { format: 'table', widthMax: whole.length })).toContain(
-      whole,
-    );
-    const short = await query(sql, { format: 'table', widthMax: whole.length - 1 });
+    expect(
+      await query(sql, { format: 'table', widthMax: whole.length }),
+    ).toContain(whole);
+    const short = await query(sql, {
+      format: 'table',
+      widthMax: whole.length - 1,
+    });
     expect(short.split('\n')[2]).toBe('c0c0c0c0…  c0ffee  1');
     expect(await query(sql, { format: 'csv', widthMax: 10 })).toContain(ASSET);
   });
 
   test('a query streams a large result at the pace of its reader', async () => {
     await buildLake(deps, signal);
-    const text = await query('select range as n from range(300000)', { format: 'csv' });
+    const text = await query('select range as n from range(300000)', {
+      format: 'csv',
+    });
     expect(text.split('\n')).toHaveLength(300_002);
   });
 
@@ -369,7 +435,10 @@ describe('queries of the lake', () => {
     ['a file', `select * from read_text('/etc/hostname')`],
     ['another folder', `select * from glob('/etc/*')`],
     ['a database file', `attach '/tmp/x.db'`],
-    ['the network', `select * from read_parquet('https://example.org/x.parquet')`],
+    [
+      'the network',
+      `select * from read_parquet('https://example.org/x.parquet')`,
+    ],
     ['an extension', 'install httpfs'],
     ['a setting', `set memory_limit = '10GB'`],
     ['writing', `copy (select 1) to 'x.csv'`],
@@ -419,7 +488,9 @@ describe('queries of the lake', () => {
       );
       expect(JSON.parse(everything).rowCount).toBeGreaterThan(0);
       expect(JSON.parse(everything)).toMatchSnapshot();
-      expect(JSON.parse(nothing).rowCount).toBe(question.parameters.length > 0 ? 0 : 1);
+      expect(JSON.parse(nothing).rowCount).toBe(
+        question.parameters.length > 0 ? 0 : 1,
+      );
     },
   );
 });

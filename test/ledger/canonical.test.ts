@@ -48,7 +48,9 @@ describe('values of every release', () => {
     ['margin', undefined],
     ['-3', undefined],
     ['9'.repeat(10), undefined],
-  ])('account type %s', (text, value) => expect(decodeAccountType(text)).toBe(value));
+  ])('account type %s', (text, value) =>
+    expect(decodeAccountType(text)).toBe(value),
+  );
 
   test.each([
     ['TRANSFER_TYPE_DEPOSIT', 'DEPOSIT'],
@@ -57,7 +59,9 @@ describe('values of every release', () => {
     ['TRANSFER_TYPE_', undefined],
     ['', undefined],
     ['Deposit', undefined],
-  ])('transfer type %s', (text, value) => expect(decodeTransferType(text)).toBe(value));
+  ])('transfer type %s', (text, value) =>
+    expect(decodeTransferType(text)).toBe(value),
+  );
 
   test.each([
     ['0', '0'],
@@ -75,16 +79,25 @@ describe('values of every release', () => {
 
   test('integers are what BigInt says, at any size', () => {
     fc.assert(
-      fc.property(fc.bigInt(), fc.nat(5), fc.boolean(), (value, zeros, plus) => {
-        const digits = '0'.repeat(zeros) + (value < 0n ? -value : value).toString();
-        const sign = value < 0n ? '-' : plus ? '+' : '';
-        expect(decodeInteger(sign + digits)).toBe(value.toString());
-      }),
+      fc.property(
+        fc.bigInt(),
+        fc.nat(5),
+        fc.boolean(),
+        (value, zeros, plus) => {
+          const digits =
+            '0'.repeat(zeros) + (value < 0n ? -value : value).toString();
+          const sign = value < 0n ? '-' : plus ? '+' : '';
+          expect(decodeInteger(sign + digits)).toBe(value.toString());
+        },
+      ),
     );
   });
 });
 
-function read(header: string, row: string): ReturnType<ReturnType<typeof openRowReader>> {
+function read(
+  header: string,
+  row: string,
+): ReturnType<ReturnType<typeof openRowReader>> {
   const fields = new RowFields();
   const bytes = Buffer.from(row);
   fields.scan(bytes, 0, bytes.length);
@@ -92,7 +105,11 @@ function read(header: string, row: string): ReturnType<ReturnType<typeof openRow
 }
 
 describe('the canonical row', () => {
-  const entry = { time: '2023-05-01 01:30:00.12+05:30', from: PARTY_A, to: 'network' };
+  const entry = {
+    time: '2023-05-01 01:30:00.12+05:30',
+    from: PARTY_A,
+    to: 'network',
+  };
 
   test('is the same text from every release, and says UTC', () => {
     const old = read(HEADER_12, row12(entry));
@@ -124,7 +141,9 @@ describe('the canonical row', () => {
         `${HEADER_12},note,more`,
         `${row12(entry)},"${note}",x`,
       );
-      expect(extraFromJson(JSON.stringify(Object.fromEntries(extra)))).toEqual(extra);
+      expect(extraFromJson(JSON.stringify(Object.fromEntries(extra)))).toEqual(
+        extra,
+      );
       return hashText(canonicalText(values, extra));
     });
     expect(new Set(texts).size).toBe(texts.length);

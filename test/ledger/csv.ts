@@ -1,4 +1,6 @@
-/** Headers and rows as the two families of releases write them, and cuts of their bytes. */
+/**
+ * Headers and rows as the two families of releases write them, and cuts of their bytes.
+ */
 
 export const HEADER_12 =
   'vega_time,quantity,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,account_to_market_id,account_to_party_id,account_to_account_type,account_from_balance,account_to_balance';
@@ -31,7 +33,16 @@ export function writeRow12(line: EntryLine): string {
 
 /** 0.71.6 and later: words and plain hex, another order, `effect`. */
 export function writeRow13(line: EntryLine, effect: string): string {
-  const { time, quantity, type, asset, market, from, to, balances = BALANCES } = line;
+  const {
+    time,
+    quantity,
+    type,
+    asset,
+    market,
+    from,
+    to,
+    balances = BALANCES,
+  } = line;
   const sender = `${market === '' ? '""' : market},${from},MARGIN,${balances[0]}`;
   return `${time},${quantity},${effect},TRANSFER_TYPE_${type},${asset},${sender},"",${to},GENERAL,${balances[1]}`;
 }
@@ -43,5 +54,7 @@ export function cutAt(bytes: Buffer, places: readonly number[]): Buffer[] {
     ...places.map((place) => place % (bytes.length + 1)),
     bytes.length,
   ].toSorted((a, b) => a - b);
-  return borders.slice(1).map((border, index) => bytes.subarray(borders[index], border));
+  return borders
+    .slice(1)
+    .map((border, index) => bytes.subarray(borders[index], border));
 }

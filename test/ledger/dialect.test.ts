@@ -74,7 +74,9 @@ describe('a CSV with other column names', () => {
 
   test('is the same however its bytes are cut, line ends and bytes beyond ASCII kept', async () => {
     const row = `2026-01-02 03:04:05+00;7;${ASSET};${PARTY};${OTHER}`;
-    const bytes = Buffer.from(`${HEADER}\r\n${row};\u00e9\r\n\r\n${row};"a;""b"`);
+    const bytes = Buffer.from(
+      `${HEADER}\r\n${row};\u00e9\r\n\r\n${row};"a;""b"`,
+    );
     const whole = await translate([bytes]);
     expect(Buffer.from(whole, 'latin1').toString()).toContain('\u00e9\r\n\r\n');
     expect(whole.endsWith('"a;""b"')).toBe(true);
@@ -109,10 +111,15 @@ describe('a CSV with other column names', () => {
     ['s', '99999999999999999999', ''],
     ['ms', '2026-01-02', ''],
     ['utc', '2026-01-02T03:04:05Z', ''],
-  ] as const)('a time in %s, %s, loses no digit', async (times, given, wanted) => {
-    const row = await rowOf(`${given};7;${ASSET};${PARTY};${OTHER};x`, { times });
-    expect(row['vega_time']).toBe(wanted);
-  });
+  ] as const)(
+    'a time in %s, %s, loses no digit',
+    async (times, given, wanted) => {
+      const row = await rowOf(`${given};7;${ASSET};${PARTY};${OTHER};x`, {
+        times,
+      });
+      expect(row['vega_time']).toBe(wanted);
+    },
+  );
 
   test.each([
     ['0x', `0x${PARTY}`, PARTY],
@@ -120,12 +127,18 @@ describe('a CSV with other column names', () => {
     ['base64', Buffer.from(PARTY, 'hex').toString('base64'), PARTY],
     ['base64', 'network', 'network'],
     ['hex', PARTY, PARTY],
-  ] as const)('an id in %s, %s, is hex; a word stays', async (ids, given, wanted) => {
-    const row = await rowOf(`2026-01-02 03:04:05+00;7;${ASSET};${given};${OTHER};x`, {
-      ids,
-    });
-    expect(row['account_from_party_id']).toBe(wanted);
-  });
+  ] as const)(
+    'an id in %s, %s, is hex; a word stays',
+    async (ids, given, wanted) => {
+      const row = await rowOf(
+        `2026-01-02 03:04:05+00;7;${ASSET};${given};${OTHER};x`,
+        {
+          ids,
+        },
+      );
+      expect(row['account_from_party_id']).toBe(wanted);
+    },
+  );
 
   test.each([
     [PARTY, OTHER, '-7'],
@@ -133,7 +146,9 @@ describe('a CSV with other column names', () => {
     [PARTY, PARTY, '0'],
   ])('from %s to %s the effect is %s', async (from, to, effect) => {
     expect(
-      (await rowOf(`2026-01-02 03:04:05+00;7;${ASSET};${from};${to};x`))['effect'],
+      (await rowOf(`2026-01-02 03:04:05+00;7;${ASSET};${from};${to};x`))[
+        'effect'
+      ],
     ).toBe(effect);
   });
 });
@@ -141,11 +156,18 @@ describe('a CSV with other column names', () => {
 describe('a CSV without some columns', () => {
   const without = (...lacking: readonly KnownColumn[]): CsvDialect =>
     dialect({
-      columns: new Map([...NAMES, ...lacking.map((name) => [name, null] as const)]),
+      columns: new Map([
+        ...NAMES,
+        ...lacking.map((name) => [name, null] as const),
+      ]),
     });
 
   test('belongs to the requested party without a party column, and to the configured asset without an asset column', async () => {
-    const columns = without('account_from_party_id', 'account_to_party_id', 'asset_id');
+    const columns = without(
+      'account_from_party_id',
+      'account_to_party_id',
+      'asset_id',
+    );
     const text = await translate(['at;amount\n2026-01-02 03:04:05+00;7\n'], {
       ...columns,
       assetId: ASSET,
@@ -170,7 +192,9 @@ describe('a CSV without some columns', () => {
       code: 'COLUMNS_MISSING',
       meta: { column: 'account_from_party_id' },
     });
-    await expect(translate([`at;amount;currency;payer\n`])).rejects.toMatchObject({
+    await expect(
+      translate([`at;amount;currency;payer\n`]),
+    ).rejects.toMatchObject({
       meta: { column: 'account_to_party_id' },
     });
   });
@@ -185,7 +209,10 @@ describe('a line that is not a row', () => {
     });
   });
 
-  test.each([`${ERROR}\n`, `${HEADER}\n2026-01-02 03:04:05+00;7;${ASSET}${ERROR}\n`])(
+  test.each([
+    `${ERROR}\n`,
+    `${HEADER}\n2026-01-02 03:04:05+00;7;${ASSET}${ERROR}\n`,
+  ])(
     'an error of the service in place of the header, or glued to a row, is that error: %s',
     async (text) => {
       await expect(translate([text])).rejects.toMatchObject({

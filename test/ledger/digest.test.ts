@@ -6,7 +6,8 @@ import { hashRow, RowDigest, rowForm } from '../../src/ledger/digest.ts';
 /** The sum as its definition says, with bigints. */
 function definition(rows: readonly string[]): string {
   const sum = rows.reduce(
-    (total, row) => total + BigInt(`0x${createHash('sha256').update(row).digest('hex')}`),
+    (total, row) =>
+      total + BigInt(`0x${createHash('sha256').update(row).digest('hex')}`),
     0n,
   );
   return (sum % 2n ** 256n).toString(16).padStart(64, '0');
@@ -21,7 +22,9 @@ function digestOf(rows: readonly string[]): RowDigest {
   return digest;
 }
 
-const rows = fc.array(fc.string({ unit: 'grapheme', maxLength: 20 }), { maxLength: 40 });
+const rows = fc.array(fc.string({ unit: 'grapheme', maxLength: 20 }), {
+  maxLength: 40,
+});
 
 describe('RowDigest', () => {
   test('is the sum of the hashes modulo 2^256', () => {
@@ -39,7 +42,9 @@ describe('RowDigest', () => {
         const merged = digestOf(left);
         merged.merge(digestOf(right));
         expect([merged.rows, merged.hex()]).toEqual([whole.rows, whole.hex()]);
-        expect(digestOf([...left, 'again']).hex()).not.toBe(digestOf(left).hex());
+        expect(digestOf([...left, 'again']).hex()).not.toBe(
+          digestOf(left).hex(),
+        );
       }),
     );
   });

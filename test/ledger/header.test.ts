@@ -19,7 +19,9 @@ describe('readHeader', () => {
   });
 
   test('keeps columns that nobody knows', () => {
-    const layout = readHeader(Buffer.from(`\uFEFF"transfer_id",${HEADER_12},memo`));
+    const layout = readHeader(
+      Buffer.from(`\uFEFF"transfer_id",${HEADER_12},memo`),
+    );
     expect(layout.unknown).toEqual([
       { name: 'transfer_id', index: 0 },
       { name: 'memo', index: 13 },
@@ -35,7 +37,10 @@ describe('readHeader', () => {
     ['HEADER_NOT_UNDERSTOOD', 'c,'.repeat(300), 'no header'],
   ])('refuses with %s: %.30s', (code, line, named) => {
     expect(() => readHeader(Buffer.from(line))).toThrow(
-      expect.objectContaining({ code, message: expect.stringContaining(named) }),
+      expect.objectContaining({
+        code,
+        message: expect.stringContaining(named),
+      }),
     );
   });
 });

@@ -1,4 +1,7 @@
-/** The manifest of an object: its JSON, the counts it may hold, and how much of one is read. */
+/**
+ * The manifest of an object: its JSON, the counts it may hold, and how much of one is
+ * read.
+ */
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import {
@@ -45,7 +48,12 @@ describe('decodeManifest', () => {
   test('reads the tail, the epoch and the release that encodeManifest wrote', () => {
     const complete: Manifest = {
       ...MANIFEST,
-      tail: { from: MANIFEST.from, rows: 3, digest: SUM, rowForm: MANIFEST.rowForm },
+      tail: {
+        from: MANIFEST.from,
+        rows: 3,
+        digest: SUM,
+        rowForm: MANIFEST.rowForm,
+      },
       epoch: 2,
       release: {
         bounds: 'right',
@@ -58,14 +66,24 @@ describe('decodeManifest', () => {
     expect(decodeManifest(encodeManifest(complete), 'here')).toEqual(complete);
   });
 
-  test.each(['1000000000000000000', '9999999999999999999', '-1', '1.5', '', '1e3'])(
+  test.each([
+    '1000000000000000000',
+    '9999999999999999999',
+    '-1',
+    '1.5',
+    '',
+    '1e3',
+  ])(
     'refuses and names a manifest with the count %j, which the database cannot hold',
     (count) => {
       const text = encodeManifest(MANIFEST)
         .toString()
         .replace('"999999999999999999"', JSON.stringify(count));
       expect(() => decodeManifest(Buffer.from(text), 'here')).toThrow(
-        expect.objectContaining({ code: 'MANIFEST_INVALID', meta: { where: 'here' } }),
+        expect.objectContaining({
+          code: 'MANIFEST_INVALID',
+          meta: { where: 'here' },
+        }),
       );
     },
   );
@@ -91,7 +109,10 @@ describe('readManifest', () => {
     const stored = Readable.from(endless());
     await expect(
       readManifest({ read: async () => stored }, 'key', NEVER_ABORTED),
-    ).rejects.toMatchObject({ code: 'MANIFEST_INVALID', meta: { where: 'key' } });
+    ).rejects.toMatchObject({
+      code: 'MANIFEST_INVALID',
+      meta: { where: 'key' },
+    });
     expect(stored.destroyed).toBe(true);
     expect(read * piece.length).toBeLessThan(8 * MANIFEST_BYTES_MAX);
   });

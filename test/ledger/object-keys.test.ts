@@ -23,9 +23,9 @@ describe('object keys', () => {
       `ledger/party=${'a'.repeat(64)}/asset=all/20230510T000000Z_20230511T000000Z.0123456789ab.csv.zst`,
     );
     expect(manifestKey(key)).toBe(`${key}.manifest.json`);
-    expect(segmentKey({ ...name, assetId: 'fBTC', compression: 'none' })).toMatch(
-      /asset=fBTC\/.*\.csv$/,
-    );
+    expect(
+      segmentKey({ ...name, assetId: 'fBTC', compression: 'none' }),
+    ).toMatch(/asset=fBTC\/.*\.csv$/);
   });
 
   test.each([
@@ -58,7 +58,9 @@ describe('object keys', () => {
 
   test('tell the compression of their object', () => {
     for (const compression of ['zstd', 'gzip', 'none'] as const) {
-      expect(compressionOf(segmentKey({ ...name, compression }))).toBe(compression);
+      expect(compressionOf(segmentKey({ ...name, compression }))).toBe(
+        compression,
+      );
     }
   });
 });

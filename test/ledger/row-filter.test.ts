@@ -2,7 +2,14 @@ import { describe, expect, test } from 'vitest';
 import { RowFilter, type RowFinding } from '../../src/ledger/row-filter.ts';
 import { readHeader } from '../../src/ledger/header.ts';
 import { HEADER_12, HEADER_13 } from './csv.ts';
-import { ASSET, ASSET_2, OTHER, PARTY, row12, row13 } from '../exports/ledger-double.ts';
+import {
+  ASSET,
+  ASSET_2,
+  OTHER,
+  PARTY,
+  row12,
+  row13,
+} from '../exports/ledger-double.ts';
 
 const time = '2023-05-01 10:00:00.5+00';
 
@@ -32,19 +39,27 @@ describe('RowFilter', () => {
   });
 
   test('matches ids in every encoding and case', () => {
-    expect(finding(row12({ time, from: PARTY.toUpperCase() }), { assetId: ASSET })).toBe(
-      'ok',
-    );
     expect(
-      finding(row12({ time }).replace(`\\x${ASSET}`, `"${ASSET}"`), { assetId: ASSET }),
+      finding(row12({ time, from: PARTY.toUpperCase() }), { assetId: ASSET }),
+    ).toBe('ok');
+    expect(
+      finding(row12({ time }).replace(`\\x${ASSET}`, `"${ASSET}"`), {
+        assetId: ASSET,
+      }),
     ).toBe('ok');
     expect(finding(row12({ time }), { assetId: ASSET_2 })).toBe('asset');
   });
 
   test('matches built-in assets as words or bytes', () => {
-    expect(finding(row12({ time, asset: '09' }), { assetId: 'fBTC' })).toBe('ok');
-    expect(finding(row13({ time, asset: 'fBTC' }), { assetId: 'fBTC' })).toBe('ok');
-    expect(finding(row12({ time, asset: '0a' }), { assetId: 'fBTC' })).toBe('asset');
+    expect(finding(row12({ time, asset: '09' }), { assetId: 'fBTC' })).toBe(
+      'ok',
+    );
+    expect(finding(row13({ time, asset: 'fBTC' }), { assetId: 'fBTC' })).toBe(
+      'ok',
+    );
+    expect(finding(row12({ time, asset: '0a' }), { assetId: 'fBTC' })).toBe(
+      'asset',
+    );
   });
 
   test('rejects a row of another width or without a time', () => {
@@ -54,6 +69,8 @@ describe('RowFilter', () => {
 
   test('rejects a row without an asset, however it is left out, as loading would', () => {
     expect(finding(row12({ time, asset: '' }))).toBe('value');
-    expect(finding(row12({ time, asset: '' }).replace(',\\x,', ',,'))).toBe('value');
+    expect(finding(row12({ time, asset: '' }).replace(',\\x,', ',,'))).toBe(
+      'value',
+    );
   });
 });

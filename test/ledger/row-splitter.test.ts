@@ -19,8 +19,16 @@ function split(pieces: readonly Buffer[], rowBytesMax?: number): Split {
 }
 
 const value = fc.oneof(
-  fc.constantFrom('', '12345678901234567890123', '\\xc0ffee', 'TRANSFER_TYPE_WIN'),
-  fc.string({ unit: fc.constantFrom('a', ',', '"', '\n', '\r', 'é', '{'), maxLength: 6 }),
+  fc.constantFrom(
+    '',
+    '12345678901234567890123',
+    '\\xc0ffee',
+    'TRANSFER_TYPE_WIN',
+  ),
+  fc.string({
+    unit: fc.constantFrom('a', ',', '"', '\n', '\r', 'é', '{'),
+    maxLength: 6,
+  }),
 );
 function quoted(text: string): string {
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -33,12 +41,21 @@ const table = fc.array(fc.array(value, { minLength: 1, maxLength: 5 }), {
 describe('RowSplitter', () => {
   test('finds the same rows wherever the bytes are cut', () => {
     fc.assert(
-      fc.property(table, fc.array(fc.nat(400), { maxLength: 12 }), (rows, places) => {
-        const lines = rows.map((row) => row.map(quoted).join(','));
-        const bytes = Buffer.from(lines.map((line) => `${line}\n`).join(''));
-        const expected = lines.map((line) => Buffer.from(line).toString('latin1'));
-        expect(split(cutAt(bytes, places))).toEqual({ rows: expected, rest: '' });
-      }),
+      fc.property(
+        table,
+        fc.array(fc.nat(400), { maxLength: 12 }),
+        (rows, places) => {
+          const lines = rows.map((row) => row.map(quoted).join(','));
+          const bytes = Buffer.from(lines.map((line) => `${line}\n`).join(''));
+          const expected = lines.map((line) =>
+            Buffer.from(line).toString('latin1'),
+          );
+          expect(split(cutAt(bytes, places))).toEqual({
+            rows: expected,
+            rest: '',
+          });
+        },
+      ),
     );
   });
 
@@ -55,9 +72,9 @@ describe('RowSplitter', () => {
   test('hands out contiguous slices of the chunk itself', () => {
     const chunk = Buffer.from('one\ntwo\nthree\n');
     const seen: [Buffer, number, number][] = [];
-    new RowSplitter((buffer, start, _end, next) => seen.push([buffer, start, next])).push(
-      chunk,
-    );
+    new RowSplitter((buffer, start, _end, next) =>
+      seen.push([buffer, start, next]),
+    ).push(chunk);
     expect(seen.map(([, start, next]) => [start, next])).toEqual([
       [0, 4],
       [4, 8],
@@ -89,12 +106,17 @@ describe('RowSplitter', () => {
 describe('RowFields', () => {
   test('reads back every value that was written', () => {
     fc.assert(
-      fc.property(fc.array(value, { minLength: 1, maxLength: 80 }), (values) => {
-        const line = Buffer.from(`before${values.map(quoted).join(',')}after`);
-        const fields = new RowFields();
-        expect(fields.scan(line, 6, line.length - 5)).toBe(values.length);
-        expect(fields.texts()).toEqual(values);
-      }),
+      fc.property(
+        fc.array(value, { minLength: 1, maxLength: 80 }),
+        (values) => {
+          const line = Buffer.from(
+            `before${values.map(quoted).join(',')}after`,
+          );
+          const fields = new RowFields();
+          expect(fields.scan(line, 6, line.length - 5)).toBe(values.length);
+          expect(fields.texts()).toEqual(values);
+        },
+      ),
     );
   });
 
@@ -102,7 +124,12 @@ describe('RowFields', () => {
     const line = Buffer.from('a,"",,"b,c"');
     const fields = new RowFields();
     expect(fields.scan(line, 0, line.length)).toBe(4);
-    expect([0, 1, 2, 3].map((index) => fields.cell(index))).toEqual(['a', '', '', 'b,c']);
+    expect([0, 1, 2, 3].map((index) => fields.cell(index))).toEqual([
+      'a',
+      '',
+      '',
+      'b,c',
+    ]);
     expect(fields.text(4)).toBe('');
     fields.scan(Buffer.from('x""y,"x""y"'), 0, 11);
     expect(fields.texts()).toEqual(['x""y', 'x"y']);

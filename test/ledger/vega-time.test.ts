@@ -1,6 +1,10 @@
 import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
-import { floorSecond, readInstant, SECOND_MICROS } from '../../src/time/time.ts';
+import {
+  floorSecond,
+  readInstant,
+  SECOND_MICROS,
+} from '../../src/time/time.ts';
 import { formatZone, VegaTimeReader } from '../../src/ledger/vega-time.ts';
 
 function read(text: string): VegaTimeReader | undefined {
@@ -25,7 +29,10 @@ describe('VegaTimeReader', () => {
         fc.nat(999_999),
         fc.constantFrom(...zones),
         (date, micros, zone) => {
-          const fraction = `.${String(micros).padStart(6, '0')}`.replace(/\.?0+$/, '');
+          const fraction = `.${String(micros).padStart(6, '0')}`.replace(
+            /\.?0+$/,
+            '',
+          );
           const text =
             date.toISOString().slice(0, 19).replace('T', ' ') + fraction + zone;
           expect(instantRead(read(text))).toBe(floorSecond(readInstant(text)));
@@ -37,7 +44,8 @@ describe('VegaTimeReader', () => {
   test('reads a second time from the same day alike', () => {
     const reader = new VegaTimeReader();
     expect(
-      reader.read('2023-05-01 10:00:00.5+00') && reader.read('2023-05-01 10:00:01+00'),
+      reader.read('2023-05-01 10:00:00.5+00') &&
+        reader.read('2023-05-01 10:00:01+00'),
     ).toBe(true);
     expect(instantRead(reader)).toBe(readInstant('2023-05-01T10:00:01Z'));
   });

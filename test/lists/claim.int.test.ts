@@ -1,8 +1,14 @@
-/** The claim: one statement that succeeds only where it is true, and the constraints beneath it. */
+/**
+ * The claim: one statement that succeeds only where it is true, and the constraints
+ * beneath it.
+ */
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import type { ListedRow } from '../../src/lists/ports.ts';
 import type { Claim } from '../../src/lists/store/claim.ts';
-import { ListStore, type ListSession } from '../../src/lists/store/list-store.ts';
+import {
+  ListStore,
+  type ListSession,
+} from '../../src/lists/store/list-store.ts';
 import type { Generation } from '../../src/lists/store/generations.ts';
 import { freshDatabase } from '../support/database.ts';
 import { checkpoints, ListDouble, parties, party } from './list-double.ts';
@@ -113,20 +119,27 @@ describe('the claim that a list is complete', () => {
       NEWEST,
       'stale',
     ],
-  ] as const)('is answered by the tables: %s', async (_, meanwhile, newest, expected) => {
-    const one = await openOne();
-    expect(await append(one, 1, [party(0).row, party(1).row])).toBe(true);
-    if (meanwhile !== '') await world.pool.query(meanwhile);
-    expect((await one.session.claim(claimOf(one, newest))).kind).toBe(expected);
-    expect(await verdictOf(world.pool, one.runId)).toBe(
-      expected === 'complete' ? 'complete' : null,
-    );
-  });
+  ] as const)(
+    'is answered by the tables: %s',
+    async (_, meanwhile, newest, expected) => {
+      const one = await openOne();
+      expect(await append(one, 1, [party(0).row, party(1).row])).toBe(true);
+      if (meanwhile !== '') await world.pool.query(meanwhile);
+      expect((await one.session.claim(claimOf(one, newest))).kind).toBe(
+        expected,
+      );
+      expect(await verdictOf(world.pool, one.runId)).toBe(
+        expected === 'complete' ? 'complete' : null,
+      );
+    },
+  );
 
   test('is refused under a lease that was lost', async () => {
     const one = await openOne();
     await append(one, 1, [party(1).row]);
-    await world.pool.query('update mirror.list_leases set token = gen_random_uuid()');
+    await world.pool.query(
+      'update mirror.list_leases set token = gen_random_uuid()',
+    );
     await expect(one.session.claim(claimOf(one, []))).rejects.toMatchObject({
       code: 'FENCED',
     });
@@ -153,7 +166,9 @@ describe('the tables of a list', () => {
   test('hold a party once in a generation', async () => {
     const one = await openOne();
     await append(one, 1, [party(1).row]);
-    await expect(append(one, 2, [party(2).row, party(1).row])).rejects.toMatchObject({
+    await expect(
+      append(one, 2, [party(2).row, party(1).row]),
+    ).rejects.toMatchObject({
       code: 'ROW_TWICE',
     });
     expect(await world.held('parties')).toEqual(NEWEST);
@@ -184,7 +199,9 @@ describe('the tables of a list', () => {
     double.answer = ({ question, page }) =>
       question.newestFirst ? { ...page, endCursor: 'another' } : page;
     for (const _ of [1, 2])
-      expect((await world.sync(double, { list: 'parties' })).verdict).toBe('suspicious');
+      expect((await world.sync(double, { list: 'parties' })).verdict).toBe(
+        'suspicious',
+      );
     expect(await world.openDoubts('parties')).toEqual(['ENVELOPE_CONTRADICTS']);
     double.answer = ({ page }) => page;
     expect(await world.sync(double, { list: 'parties' })).toMatchObject({
@@ -196,7 +213,9 @@ describe('the tables of a list', () => {
       },
     });
     expect(await world.openDoubts('parties')).toEqual([]);
-    expect((await world.sync(double, { list: 'parties' })).evidence).toMatchObject({
+    expect(
+      (await world.sync(double, { list: 'parties' })).evidence,
+    ).toMatchObject({
       kind: 'increment',
       requests: 2,
     });
@@ -219,7 +238,8 @@ test('a party that was looked up proves nothing and gets its position when it is
 });
 
 test.each([
-  // Heights 10, 20, …: the gap reaches from height 20 to where the source's oldest row was.
+  // Heights 10, 20, …: the gap reaches from height 20 to where the source's oldest row
+  // was.
   [
     'is confirmed where the source still serves no row below',
     6,
@@ -235,7 +255,9 @@ test.each([
   const double = new ListDouble();
   const all = checkpoints(30, { ties: 1 });
   double.lists.checkpoints = all.slice(0, 2);
-  expect((await world.sync(double, { list: 'checkpoints' })).verdict).toBe('complete');
+  expect((await world.sync(double, { list: 'checkpoints' })).verdict).toBe(
+    'complete',
+  );
   double.lists.checkpoints = all.slice(5);
   const lost = await world.sync(double, { list: 'checkpoints', isAudit: true });
   expect(lost).toMatchObject({
@@ -243,12 +265,15 @@ test.each([
     evidence: { missing: [{ code: 'KNOWN_GAP' }] },
   });
   double.lists.checkpoints = all.slice(firstServed - 1);
-  const { verdict, evidence } = await world.sync(double, { list: 'checkpoints' });
+  const { verdict, evidence } = await world.sync(double, {
+    list: 'checkpoints',
+  });
   expect({ verdict, evidence }).toMatchObject({
     verdict: 'complete',
     evidence: { because: 'a gap that no audit has confirmed' },
   });
-  const { rows } = await world.pool.query(`select split_part(above_key, '/', 1) as above,
+  const { rows } = await world.pool
+    .query(`select split_part(above_key, '/', 1) as above,
     confirmed_by_run is not null as "isConfirmed" from mirror.list_gaps where closed_at is null`);
   expect(rows).toEqual(expected === undefined ? [] : [expected]);
 });
@@ -258,7 +283,9 @@ test('a gap reaches from the last row that is confirmed, and stays one where lat
   // Heights 10, 20, …
   const all = checkpoints(30, { ties: 1 });
   double.lists.checkpoints = all.slice(0, 10);
-  expect((await world.sync(double, { list: 'checkpoints' })).verdict).toBe('complete');
+  expect((await world.sync(double, { list: 'checkpoints' })).verdict).toBe(
+    'complete',
+  );
   double.lists.checkpoints = all.slice(0, 20);
   const failpoint = (step: string): void => {
     if (step === 'claiming') throw new Error('killed');
@@ -268,9 +295,15 @@ test('a gap reaches from the last row that is confirmed, and stays one where lat
   ).rejects.toThrow('killed');
   double.lists.checkpoints = all.slice(14);
   await world.sync(double, { list: 'checkpoints', isAudit: true });
-  const { verdict, evidence } = await world.sync(double, { list: 'checkpoints' });
+  const { verdict, evidence } = await world.sync(double, {
+    list: 'checkpoints',
+  });
   const knownGaps = [
-    { belowKey: all[9]?.row.key, aboveKey: all[14]?.row.key, isConfirmed: true },
+    {
+      belowKey: all[9]?.row.key,
+      aboveKey: all[14]?.row.key,
+      isConfirmed: true,
+    },
   ];
   expect({ verdict, evidence }).toMatchObject({
     verdict: 'complete',

@@ -1,6 +1,7 @@
 /**
- * Dishonest sources, each on lists of several pages and of one: `complete` is never said over a missing or a
- * foreign row, in no run of any sequence, and is said again once the source has healed and was audited.
+ * Dishonest sources, each on lists of several pages and of one: `complete` is never said
+ * over a missing or a foreign row, in no run of any sequence, and is said again once the
+ * source has healed and was audited.
  */
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
@@ -40,9 +41,16 @@ describe('a dishonest source', () => {
     'is not believed, and is mirrored again when it is healed: $name ($list, held before: $isHeld)',
     async ({ fault, list, isHeld }) => {
       const maker = new RowMaker();
-      const plain = await startPlainSource({ dialect: PLAIN, ...maker.make(83, 83) });
+      const plain = await startPlainSource({
+        dialect: PLAIN,
+        ...maker.make(83, 83),
+      });
       await using source = openPlainSource(plain.url);
-      const request = { list, pageSize: PAGE, resumePoints: rememberingStore() };
+      const request = {
+        list,
+        pageSize: PAGE,
+        resumePoints: rememberingStore(),
+      };
       try {
         const before = isHeld
           ? await syncPlain(world, plain, source.lists, request)
@@ -51,7 +59,8 @@ describe('a dishonest source', () => {
         const wrong: string[] = [];
         plain.append(maker.make(17, 17));
         plain.misbehave(fault);
-        if (fault.name === 'prunes-everything-held') plain.append(maker.make(30, 30));
+        if (fault.name === 'prunes-everything-held')
+          plain.append(maker.make(30, 30));
         for (const isAudit of [false, false, true, false]) {
           const run = await syncPlain(world, plain, source.lists, {
             ...request,
@@ -59,9 +68,11 @@ describe('a dishonest source', () => {
           });
           if (run.verdict !== 'complete') continue;
           if (fault.neverComplete) wrong.push(say(run));
-          // What a single reading cannot show is shown by an audit after healing; what all requests see is the truth.
+          // What a single reading cannot show is shown by an audit after healing; what
+          // all requests see is the truth.
           const isJudged = fault.shownBy === 'sync' || isConsistent(fault);
-          if (isJudged && isLie(run.judgement, fault.keepsOrder)) wrong.push(say(run));
+          if (isJudged && isLie(run.judgement, fault.keepsOrder))
+            wrong.push(say(run));
         }
         expect(wrong).toEqual([]);
         plain.heal();
@@ -85,29 +96,39 @@ describe('a dishonest source', () => {
     'that has lost %s for good is mirrored again once a person has accepted it',
     async (list) => {
       const maker = new RowMaker();
-      const plain = await startPlainSource({ dialect: PLAIN, ...maker.make(83, 83) });
+      const plain = await startPlainSource({
+        dialect: PLAIN,
+        ...maker.make(83, 83),
+      });
       await using source = openPlainSource(plain.url);
       const request = { list, pageSize: PAGE };
       try {
         await syncPlain(world, plain, source.lists, request);
-        const fault = FAULTS.find(({ name }) => name === 'loses-most-rows-for-good');
-        if (fault === undefined) throw new Error('the fault is not in the table');
+        const fault = FAULTS.find(
+          ({ name }) => name === 'loses-most-rows-for-good',
+        );
+        if (fault === undefined)
+          throw new Error('the fault is not in the table');
         plain.misbehave(fault);
         expect(
-          (await syncPlain(world, plain, source.lists, { ...request, isAudit: true }))
-            .verdict,
+          (
+            await syncPlain(world, plain, source.lists, {
+              ...request,
+              isAudit: true,
+            })
+          ).verdict,
         ).toBe('suspicious');
-        expect((await syncPlain(world, plain, source.lists, request)).verdict).toBe(
-          'suspicious',
-        );
+        expect(
+          (await syncPlain(world, plain, source.lists, request)).verdict,
+        ).toBe('suspicious');
         const accepted = await syncPlain(world, plain, source.lists, {
           ...request,
           acceptShrunk: true,
         });
         expect(say(accepted)).toBe('complete: nothing is wrong []');
-        expect((await syncPlain(world, plain, source.lists, request)).verdict).toBe(
-          'complete',
-        );
+        expect(
+          (await syncPlain(world, plain, source.lists, request)).verdict,
+        ).toBe('complete');
       } finally {
         await plain.close();
       }

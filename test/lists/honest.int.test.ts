@@ -1,4 +1,7 @@
-/** Every honest dialect of the interface document is mirrored: exactly its rows, in order, and soon known again. */
+/**
+ * Every honest dialect of the interface document is mirrored: exactly its rows, in order,
+ * and soon known again.
+ */
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
 import { HONEST_DIALECTS } from './plain-source/honest-dialects.ts';
@@ -25,7 +28,8 @@ describe.each(['parties', 'checkpoints'] as const)(
         const resumePoints = rememberingStore();
         const request = { list, pageSize, resumePoints };
         try {
-          // The heights of two end with the first rows, and rows that grow by themselves have ages of their own.
+          // The heights of two end with the first rows, and rows that grow by themselves
+          // have ages of their own.
           const isSteady =
             honest.dialect.growth === undefined &&
             !name.startsWith('heights-to-the-last');
@@ -40,13 +44,17 @@ describe.each(['parties', 'checkpoints'] as const)(
               request,
             );
             const allowed = verdicts[list];
-            expect(allowed.includes(verdict) ? [] : [verdict, evidence]).toEqual([]);
+            expect(
+              allowed.includes(verdict) ? [] : [verdict, evidence],
+            ).toEqual([]);
             if (verdict !== 'complete') return;
             expect(`${describeJudgement(judgement)}, ${isLie(judgement)}`).toBe(
               'nothing is wrong, false',
             );
             const isMeasured = round === 'idle' && isSteady;
-            expect(isMeasured ? requests : 0).toBeLessThanOrEqual(idleRequests[list]);
+            expect(isMeasured ? requests : 0).toBeLessThanOrEqual(
+              idleRequests[list],
+            );
           }
         } finally {
           await plain.close();

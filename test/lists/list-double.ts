@@ -1,10 +1,16 @@
 /**
- * A double of the source's lists, in memory, with its page rules to the letter: the cursor's row is in
- * the answer and the first row is dropped without a look; tied heights come in no fixed order and share
- * a cursor; `network` is first newest first and unreachable oldest first. Tests change what it holds
- * between any two requests, and how it answers any of them.
+ * A double of the source's lists, in memory, with its page rules to the letter: the
+ * cursor's row is in the answer and the first row is dropped without a look; tied heights
+ * come in no fixed order and share a cursor; `network` is first newest first and
+ * unreachable oldest first. Tests change what it holds between any two requests, and how
+ * it answers any of them.
  */
-import type { ListedRow, ListSource, Page, PageRequest } from '../../src/lists/ports.ts';
+import type {
+  ListedRow,
+  ListSource,
+  Page,
+  PageRequest,
+} from '../../src/lists/ports.ts';
 
 export interface DoubleRow {
   readonly row: ListedRow;
@@ -28,8 +34,8 @@ export class ListDouble implements ListSource {
   height: bigint | undefined = 1_000n;
   readonly questions: PageRequest[] = [];
   /** Called before each answer is computed: growth, retention. */
-  before: (question: PageRequest, number: number) => Promise<void> | void = () =>
-    undefined;
+  before: (question: PageRequest, number: number) => Promise<void> | void =
+    () => undefined;
   /** May change the answer, or throw. */
   answer: (served: Served) => Page | Promise<Page> = ({ page }) => page;
   latencyMs = 0;
@@ -57,7 +63,12 @@ export class ListDouble implements ListSource {
 
   /** The page as the service computes it (source-facts 2.4). */
   compute(question: PageRequest): Page {
-    const { newestFirst, size, after: cursor, fromEnd: isBackward = false } = question;
+    const {
+      newestFirst,
+      size,
+      after: cursor,
+      fromEnd: isBackward = false,
+    } = question;
     const isDescending = newestFirst !== isBackward;
     let rows = this.#ordered(question.list, isDescending);
     if (cursor !== undefined) {
@@ -77,7 +88,8 @@ export class ListDouble implements ListSource {
       startCursor: shown[0]?.cursor ?? '',
       endCursor: shown.at(-1)?.cursor ?? '',
       blockHeight: this.height,
-      blockTime: this.height === undefined ? undefined : this.height * 1_000_000n,
+      blockTime:
+        this.height === undefined ? undefined : this.height * 1_000_000n,
     };
   }
 
@@ -104,7 +116,8 @@ export class ListDouble implements ListSource {
   #rankOf(list: 'parties' | 'checkpoints', cursor: string): bigint | undefined {
     if (list === 'parties')
       return (
-        this.lists.parties.find(({ row }) => row.cursor === cursor)?.rank ?? gone(cursor)
+        this.lists.parties.find(({ row }) => row.cursor === cursor)?.rank ??
+        gone(cursor)
       );
     const parsed = JSON.parse(Buffer.from(cursor, 'base64').toString()) as {
       blockHeight: number;
@@ -113,12 +126,18 @@ export class ListDouble implements ListSource {
   }
 
   /** Ties in another order at each call. NULL sorts first descending, last ascending. */
-  #ordered(list: 'parties' | 'checkpoints', isDescending: boolean): DoubleRow[] {
-    const rows = isDescending ? this.lists[list].toReversed() : [...this.lists[list]];
+  #ordered(
+    list: 'parties' | 'checkpoints',
+    isDescending: boolean,
+  ): DoubleRow[] {
+    const rows = isDescending
+      ? this.lists[list].toReversed()
+      : [...this.lists[list]];
     for (let index = 1; index < rows.length; index += 1) {
       const left = rows[index - 1];
       const right = rows[index];
-      if (left === undefined || right === undefined || left.rank !== right.rank) continue;
+      if (left === undefined || right === undefined || left.rank !== right.rank)
+        continue;
       this.#shuffle = (this.#shuffle * 1_103_515_245 + 12_345) % 2_147_483_648;
       if (this.#shuffle % 2 === 0) {
         rows[index - 1] = right;
@@ -152,7 +171,9 @@ export function partyId(index: number): string {
 /** Party number `index`, first seen `index` seconds into 2023. */
 export function party(index: number): DoubleRow {
   const id = partyId(index);
-  const time = new Date(EPOCH_MS + index * 1000).toISOString().replace('.000Z', 'Z');
+  const time = new Date(EPOCH_MS + index * 1000)
+    .toISOString()
+    .replace('.000Z', 'Z');
   const cursor = Buffer.from(
     JSON.stringify({ ID: id, TxHash: 'AB'.repeat(32), VegaTime: time }),
   ).toString('base64');
@@ -176,13 +197,17 @@ export function parties(count: number, from = 0): DoubleRow[] {
   ];
 }
 
-export function checkpoint(height: number | bigint, variant = 0, chain = 'a'): DoubleRow {
+export function checkpoint(
+  height: number | bigint,
+  variant = 0,
+  chain = 'a',
+): DoubleRow {
   const atBlock = `${height}`;
   const hash = `${chain}${variant}`.padEnd(64, '0');
   const blockHash = `${chain}${atBlock}`.padEnd(64, 'f');
-  const cursor = Buffer.from(JSON.stringify({ blockHeight: Number(height) })).toString(
-    'base64',
-  );
+  const cursor = Buffer.from(
+    JSON.stringify({ blockHeight: Number(height) }),
+  ).toString('base64');
   const row: ListedRow = {
     cursor,
     key: `${atBlock}/${hash}/${blockHash}`,
@@ -201,11 +226,12 @@ export function checkpoints(
     from = 1,
   }: { tieEvery?: number; ties?: number; chain?: string; from?: number } = {},
 ): DoubleRow[] {
-  return Array.from({ length: heights }, (_, index) => index + from).flatMap((number) =>
-    number % tieEvery === 0
-      ? Array.from({ length: ties }, (_, tie) =>
-          checkpoint(number * 10, Math.max(tie - 1, 0), chain),
-        )
-      : [checkpoint(number * 10, 0, chain)],
+  return Array.from({ length: heights }, (_, index) => index + from).flatMap(
+    (number) =>
+      number % tieEvery === 0
+        ? Array.from({ length: ties }, (_, tie) =>
+            checkpoint(number * 10, Math.max(tie - 1, 0), chain),
+          )
+        : [checkpoint(number * 10, 0, chain)],
   );
 }

@@ -1,4 +1,6 @@
-/** Groups and the overlap check, for pages that any of the three kinds of sources sends. */
+/**
+ * Groups and the overlap check, for pages that any of the three kinds of sources sends.
+ */
 import { describe, expect, test } from 'vitest';
 import {
   classifyOverlap,
@@ -12,7 +14,10 @@ import {
 import type { ListedRow } from '../../src/lists/ports.ts';
 import { fc } from '../support/properties.ts';
 
-/** A list: rows by group, oldest first. Keys may repeat within a group, as equal checkpoints do. */
+/**
+ * A list: rows by group, oldest first. Keys may repeat within a group, as equal
+ * checkpoints do.
+ */
 const list = fc
   .array(fc.array(fc.nat({ max: 2 }), { minLength: 1, maxLength: 4 }), {
     minLength: 3,
@@ -20,10 +25,13 @@ const list = fc
   })
   .map((sizes) =>
     sizes.map((variants, at) =>
-      variants.map((variant): ListedRow => row(`cursor ${at}`, `key ${at}/${variant}`)),
+      variants.map((variant): ListedRow =>
+        row(`cursor ${at}`, `key ${at}/${variant}`),
+      ),
     ),
   );
-const keysOf = (rows: readonly ListedRow[]): string[] => rows.map(({ key }) => key);
+const keysOf = (rows: readonly ListedRow[]): string[] =>
+  rows.map(({ key }) => key);
 
 function row(cursor: string, key: string): ListedRow {
   return { cursor, key, extra: undefined };
@@ -39,7 +47,9 @@ describe('cursor groups of a page', () => {
       fc.property(list, (groups) => {
         const found = groupRows(groups.flat());
         expect(found).toEqual(groups.map(groupOf));
-        expect(found.flatMap(({ keys }) => keys)).toEqual(keysOf(groups.flat()));
+        expect(found.flatMap(({ keys }) => keys)).toEqual(
+          keysOf(groups.flat()),
+        );
       }),
     );
   });
@@ -70,7 +80,9 @@ describe('cursor groups of a page', () => {
 });
 
 describe('the overlap check', () => {
-  /** What comes behind a cursor, whichever of the three ways the source understands test. */
+  /**
+   * What comes behind a cursor, whichever of the three ways the source understands test.
+   */
   const behind = (
     groups: readonly (readonly ListedRow[])[],
     at: number,
@@ -106,18 +118,23 @@ describe('the overlap check', () => {
 
   test('passes no page that lacks a row of the last group that is held', () => {
     fc.assert(
-      fc.property(list, fc.boolean(), fc.nat(), (groups, isInclusive, which) => {
-        const [sent = [], last = []] = groups;
-        const lost = which % last.length;
-        const page = [
-          ...(isInclusive ? sent.slice(1) : []),
-          ...last.filter((_, at) => at !== lost),
-          ...groups.slice(2).flat(),
-        ];
-        expect(classifyOverlap(page, groupOf(sent), [groupOf(last)]).kind).not.toBe(
-          'shown',
-        );
-      }),
+      fc.property(
+        list,
+        fc.boolean(),
+        fc.nat(),
+        (groups, isInclusive, which) => {
+          const [sent = [], last = []] = groups;
+          const lost = which % last.length;
+          const page = [
+            ...(isInclusive ? sent.slice(1) : []),
+            ...last.filter((_, at) => at !== lost),
+            ...groups.slice(2).flat(),
+          ];
+          expect(
+            classifyOverlap(page, groupOf(sent), [groupOf(last)]).kind,
+          ).not.toBe('shown');
+        },
+      ),
     );
   });
 
@@ -129,7 +146,9 @@ describe('the overlap check', () => {
         );
         const [sent = [], last = []] = groups;
         expect(
-          classifyOverlap(foreign.slice(1).flat(), groupOf(sent), [groupOf(last)]).kind,
+          classifyOverlap(foreign.slice(1).flat(), groupOf(sent), [
+            groupOf(last),
+          ]).kind,
         ).toBe('missing');
       }),
     );
@@ -145,7 +164,9 @@ describe('the overlap check', () => {
         const taken = rest.kind === 'more' ? rest.fresh : [];
         // Never more rows of the group than the source has.
         expect(seen.length + taken.length).toBeLessThanOrEqual(own.length);
-        expect(rest.kind !== 'complete' || seen.length === own.length).toBe(true);
+        expect(rest.kind !== 'complete' || seen.length === own.length).toBe(
+          true,
+        );
         const last = rest.kind === 'more' ? page : rest.fresh;
         expect(keysOf(last).at(-1)).toBe(keysOf(page).at(-1));
       }),

@@ -10,7 +10,9 @@ import {
 import type { ListedRow } from '../../src/lists/ports.ts';
 import { fc } from '../support/properties.ts';
 
-const heights = fc.array(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), { maxLength: 12 });
+const heights = fc.array(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), {
+  maxLength: 12,
+});
 const rowsAt = (all: readonly bigint[]): ListedRow[] =>
   all.map((height, at) => ({
     cursor: `c${at}`,
@@ -35,13 +37,17 @@ describe('the guard of heights', () => {
   test('accepts only heights that never go down, whatever their size', () => {
     fc.assert(
       fc.property(heights, (all) => {
-        const isSorted = byHeight(all).every((height, at) => height === all[at]);
+        const isSorted = byHeight(all).every(
+          (height, at) => height === all[at],
+        );
         expect(
-          doubtOf(() => checkOrder('checkpoints', undefined, rowsAt(all))) === undefined,
+          doubtOf(() => checkOrder('checkpoints', undefined, rowsAt(all))) ===
+            undefined,
         ).toBe(isSorted);
         const [first, ...rest] = rowsAt(all);
         expect(
-          doubtOf(() => checkOrder('checkpoints', first?.key, rest)) === undefined,
+          doubtOf(() => checkOrder('checkpoints', first?.key, rest)) ===
+            undefined,
         ).toBe(isSorted);
       }),
     );
@@ -67,7 +73,9 @@ describe('the guard of parties', () => {
 
 describe('the guard of page envelopes', () => {
   test('accepts an envelope that names its own edges or nothing', () => {
-    const cursor = fc.option(fc.constantFrom('c0', 'c1', 'c9'), { nil: undefined });
+    const cursor = fc.option(fc.constantFrom('c0', 'c1', 'c9'), {
+      nil: undefined,
+    });
     fc.assert(
       fc.property(
         heights,
@@ -106,7 +114,13 @@ describe('the guard of audits', () => {
   const few = fc.bigInt({ min: 0n, max: 50n });
   /** Counts that can be: what was confirmed is common, gone or pruned. */
   const totals = fc
-    .record({ common: few, gone: few, pruned: few, fresh: few, isAllNewer: fc.boolean() })
+    .record({
+      common: few,
+      gone: few,
+      pruned: few,
+      fresh: few,
+      isAllNewer: fc.boolean(),
+    })
     .map(({ common, gone, pruned, fresh, isAllNewer }): AuditTotals => {
       const confirmed = common + gone + pruned;
       return {
@@ -129,10 +143,13 @@ describe('the guard of audits', () => {
         (list, found) => {
           const finding = decideAudit(list, found, {});
           // Old checkpoints fall out of the source's retention.
-          const lost = list === 'parties' ? found.gone + found.pruned : found.gone;
+          const lost =
+            list === 'parties' ? found.gone + found.pruned : found.gone;
           const isFew =
             (lost <= 2n || lost * 10n <= found.confirmed) && found.common > 0n;
-          expect(finding !== 'same' || found.confirmed === 0n || isFew).toBe(true);
+          expect(finding !== 'same' || found.confirmed === 0n || isFew).toBe(
+            true,
+          );
         },
       ),
     );
@@ -140,23 +157,30 @@ describe('the guard of audits', () => {
 
   test('accepts another network only where a person said so, and otherwise names one of two doubts', () => {
     fc.assert(
-      fc.property(totals, fc.boolean(), fc.boolean(), (found, newNetwork, shrunk) => {
-        for (const list of ['parties', 'checkpoints'] as const) {
-          const finding = decideAudit(list, found, {
-            acceptNewNetwork: newNetwork,
-            acceptShrunk: shrunk,
-          });
-          const code = finding instanceof DoubtError ? finding.code : undefined;
-          const kind = finding instanceof DoubtError ? 'doubt' : finding;
-          const isRight = {
-            same: true,
-            'new network': newNetwork && found.common === 0n,
-            gap: list === 'checkpoints' && found.isAllNewer,
-            doubt: code === 'OTHER_NETWORK' || (code === 'LIST_SHRANK' && !shrunk),
-          };
-          expect([kind, isRight[kind]]).toEqual([kind, true]);
-        }
-      }),
+      fc.property(
+        totals,
+        fc.boolean(),
+        fc.boolean(),
+        (found, newNetwork, shrunk) => {
+          for (const list of ['parties', 'checkpoints'] as const) {
+            const finding = decideAudit(list, found, {
+              acceptNewNetwork: newNetwork,
+              acceptShrunk: shrunk,
+            });
+            const code =
+              finding instanceof DoubtError ? finding.code : undefined;
+            const kind = finding instanceof DoubtError ? 'doubt' : finding;
+            const isRight = {
+              same: true,
+              'new network': newNetwork && found.common === 0n,
+              gap: list === 'checkpoints' && found.isAllNewer,
+              doubt:
+                code === 'OTHER_NETWORK' || (code === 'LIST_SHRANK' && !shrunk),
+            };
+            expect([kind, isRight[kind]]).toEqual([kind, true]);
+          }
+        },
+      ),
     );
   });
 });

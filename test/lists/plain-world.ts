@@ -1,7 +1,13 @@
-/** Syncs against the plain source, over HTTP and without waiting, judged by its oracle. */
+/**
+ * Syncs against the plain source, over HTTP and without waiting, judged by its oracle.
+ */
 import { errorCode } from '../../src/errors/errors.ts';
 import type { Verdict } from '../../src/errors/verdict.ts';
-import type { ListName, ListSource, ResumePointStore } from '../../src/lists/ports.ts';
+import type {
+  ListName,
+  ListSource,
+  ResumePointStore,
+} from '../../src/lists/ports.ts';
 import { openSource, type Source } from '../../src/source/source-client.ts';
 import { judgeList, type Judgement } from './plain-source/oracle.ts';
 import type { PlainSource } from './plain-source/start.ts';
@@ -44,7 +50,10 @@ export interface PlainRequest {
 
 const CEILING = { rows: 5_000, requests: 1_500 };
 
-/** One sync; what the source says in errors is a verdict too, as the frame of a run makes it. */
+/**
+ * One sync; what the source says in errors is a verdict too, as the frame of a run makes
+ * it.
+ */
 export async function syncPlain(
   world: SyncWorld,
   plain: PlainSource,
@@ -58,17 +67,21 @@ export async function syncPlain(
     ceiling: CEILING,
     ...(resumePoints === undefined ? {} : { resumePoints }),
   };
-  const ended = await world.sync(lists, request, { deps }).catch((error: unknown) => ({
-    verdict: 'failed' as const,
-    evidence: {
-      error: errorCode(error),
-      message: error instanceof Error ? error.message : String(error),
-    },
-  }));
+  const ended = await world
+    .sync(lists, request, { deps })
+    .catch((error: unknown) => ({
+      verdict: 'failed' as const,
+      evidence: {
+        error: errorCode(error),
+        message: error instanceof Error ? error.message : String(error),
+      },
+    }));
   const held = distinct(await world.held(list));
   const canonical = (key: string): string =>
     /^[0-9a-f]{64}$/i.test(key) ? key.toLowerCase() : key;
-  const truth = (snapshot: ReturnType<PlainSource['snapshot']>): typeof snapshot => ({
+  const truth = (
+    snapshot: ReturnType<PlainSource['snapshot']>,
+  ): typeof snapshot => ({
     rows: snapshot.rows.map(({ key, age }) => ({ key: canonical(key), age })),
     ever: new Set([...snapshot.ever].map(canonical)),
   });
@@ -79,7 +92,9 @@ export async function syncPlain(
       atStart: truth(atStart),
       atEnd: truth(plain.snapshot(list)),
     }),
-    requests: plain.requests.slice(before).filter((asked) => asked.list === list).length,
+    requests: plain.requests
+      .slice(before)
+      .filter((asked) => asked.list === list).length,
   };
 }
 

@@ -1,6 +1,7 @@
 /**
- * A random walk over dishonest sources: growth, faults, healing and syncs in any order. What each sync may say
- * is drawn with them. A seed that failed is run again with `SEED=… npm run test:faults`.
+ * A random walk over dishonest sources: growth, faults, healing and syncs in any order.
+ * What each sync may say is drawn with them. A seed that failed is run again with `SEED=…
+ * npm run test:faults`.
  */
 import { afterAll, describe, expect, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
@@ -75,7 +76,8 @@ async function follow(seed: number, world: SyncWorld): Promise<string[]> {
         const said = `seed ${seed} ${dialect.name} step ${at} ${LISTS[index]} ${active}: ${verdict}, ${describeJudgement(judgement)} ${JSON.stringify(evidence['missing'])}`;
         if (verdict === 'complete' && step.proves !== 'nothing' && !isTrue)
           wrong.push(said);
-        if (step.mustBeComplete && (verdict !== 'complete' || !isTrue)) wrong.push(said);
+        if (step.mustBeComplete && (verdict !== 'complete' || !isTrue))
+          wrong.push(said);
       }
     }
     return wrong;
@@ -105,7 +107,9 @@ describe('sequences of growth, faults, healing and syncs', () => {
     async () => {
       const [world] = worlds;
       expect(
-        world === undefined ? ['no database'] : await follow(Number(ONLY), world),
+        world === undefined
+          ? ['no database']
+          : await follow(Number(ONLY), world),
       ).toEqual([]);
     },
   );

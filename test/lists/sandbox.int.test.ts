@@ -1,4 +1,7 @@
-/** Syncs over HTTP against the sandbox, compared with its truth: rows, order, growth, a killed process. */
+/**
+ * Syncs over HTTP against the sandbox, compared with its truth: rows, order, growth, a
+ * killed process.
+ */
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { openSource } from '../../src/source/source-client.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
@@ -14,7 +17,8 @@ afterAll(() => warehouse[Symbol.asyncDispose]());
 beforeEach(() => world.reset());
 
 function booked(sandbox: Sandbox, list: ListName): string[] {
-  if (list === 'parties') return Array.from(sandbox.truth.parties(), ({ id }) => id);
+  if (list === 'parties')
+    return Array.from(sandbox.truth.parties(), ({ id }) => id);
   return Array.from(
     sandbox.truth.checkpoints(),
     ({ atBlock, hash, blockHash }) => `${atBlock}/${hash}/${blockHash}`,
@@ -37,7 +41,9 @@ async function mirrored(list: ListName): Promise<string[]> {
 function inOrder(list: ListName, keys: string[]): string[] {
   return list === 'parties'
     ? keys
-    : keys.toSorted((left, right) => (left < right ? -1 : Number(left > right)));
+    : keys.toSorted((left, right) =>
+        left < right ? -1 : Number(left > right),
+      );
 }
 
 test.each(['parties', 'checkpoints'] as const)(
@@ -61,7 +67,9 @@ test.each(['parties', 'checkpoints'] as const)(
         asOfHeight: `${sandbox.truth.head().height}`,
       });
       expect(verdict).toBe('complete');
-      expect(await mirrored(list)).toEqual(inOrder(list, booked(sandbox, list)));
+      expect(await mirrored(list)).toEqual(
+        inOrder(list, booked(sandbox, list)),
+      );
       sandbox.advance(3_600_000);
     }
   },
@@ -109,7 +117,10 @@ test('checkpoints stay held where the source keeps seven days and a sync runs ev
     sandbox.advance(day);
   }
   sandbox.advance(9 * day);
-  const lost = await world.sync(source.lists, { list: 'checkpoints', pageSize: 500 });
+  const lost = await world.sync(source.lists, {
+    list: 'checkpoints',
+    pageSize: 500,
+  });
   expect({
     verdict: lost.verdict,
     gaps: (lost.evidence['knownGaps'] as unknown[]).length,
@@ -117,6 +128,12 @@ test('checkpoints stay held where the source keeps seven days and a sync runs ev
     verdict: 'incomplete',
     gaps: 1,
   });
-  const later = await world.sync(source.lists, { list: 'checkpoints', pageSize: 500 });
-  expect(later).toMatchObject({ verdict: 'complete', evidence: { knownGaps: [{}] } });
+  const later = await world.sync(source.lists, {
+    list: 'checkpoints',
+    pageSize: 500,
+  });
+  expect(later).toMatchObject({
+    verdict: 'complete',
+    evidence: { knownGaps: [{}] },
+  });
 });

@@ -1,4 +1,6 @@
-/** Syncs against a real Postgres: runs, outcomes, and what the mirror holds afterwards. */
+/**
+ * Syncs against a real Postgres: runs, outcomes, and what the mirror holds afterwards.
+ */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import type { Pool } from 'pg';
@@ -22,7 +24,9 @@ export const NO_REDIS: ResumePointStore = {
   set: async () => undefined,
 };
 
-export function rememberingStore(entries = new Map<string, unknown>()): ResumePointStore {
+export function rememberingStore(
+  entries = new Map<string, unknown>(),
+): ResumePointStore {
   return {
     get: async (key) => structuredClone(entries.get(key)),
     set: async (key, value) => void entries.set(key, structuredClone(value)),
@@ -94,8 +98,10 @@ export class SyncWorld {
 
   /** Clears the lists and all that is known of them. */
   async reset(): Promise<void> {
-    // Small tables are deleted from in a hundredth of the time that it takes to truncate them.
-    await this.pool.query(`update mirror.list_leases set token = null, lease_until = null;
+    // Small tables are deleted from in a hundredth of the time that it takes to truncate
+    // them.
+    await this.pool
+      .query(`update mirror.list_leases set token = null, lease_until = null;
       delete from mirror.audit_rows; delete from mirror.generations; delete from mirror.parties;
       delete from mirror.checkpoints; delete from mirror.list_gaps; delete from mirror.doubts; delete from mirror.runs;
       delete from mirror.networks where epoch > 1`);

@@ -1,7 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { PermanentError } from '../../src/errors/errors.ts';
 import { createLog, type Log, type LogLevel } from '../../src/logging/log.ts';
-import { hideSecrets, rememberSecrets } from '../../src/logging/secret-masking.ts';
+import {
+  hideSecrets,
+  rememberSecrets,
+} from '../../src/logging/secret-masking.ts';
 
 function capture(level: LogLevel = 'info'): {
   log: Log;
@@ -16,13 +19,20 @@ function capture(level: LogLevel = 'info'): {
       lines.push(JSON.parse(line) as Record<string, unknown>);
     },
   };
-  return { log: createLog(level, destination), lines, text: () => written.join('') };
+  return {
+    log: createLog(level, destination),
+    lines,
+    text: () => written.join(''),
+  };
 }
 
 describe('createLog', () => {
   test('writes a constant message with its values as fields', () => {
     const { log, lines } = capture();
-    log.info({ runId: 'r1', rows: 12_345_678_901_234_567_890n }, 'Page committed');
+    log.info(
+      { runId: 'r1', rows: 12_345_678_901_234_567_890n },
+      'Page committed',
+    );
     expect(lines).toEqual([
       expect.objectContaining({
         level: 'info',
@@ -44,7 +54,9 @@ describe('createLog', () => {
 
   test('shows code, meta and every cause of an error', () => {
     const { log, lines } = capture();
-    const cause = Object.assign(new Error('connect refused'), { code: 'ECONNREFUSED' });
+    const cause = Object.assign(new Error('connect refused'), {
+      code: 'ECONNREFUSED',
+    });
     const err = new PermanentError('Cannot load segment: no object', {
       code: 'OBJECT_MISSING',
       meta: { bytes: 7n },
@@ -79,7 +91,10 @@ describe('createLog', () => {
     ['a password in a URL', { url: 'postgres://me:topsecret@db/x' }],
     ['a URL object', { url: new URL('redis://:topsecret@cache:6379') }],
     ['a parameter', { url: 'https://x.y/p?api_key=topsecret&page=1' }],
-    ['an error message', { err: new Error('no answer from https://u:topsecret@host/') }],
+    [
+      'an error message',
+      { err: new Error('no answer from https://u:topsecret@host/') },
+    ],
     ['an AWS key', { env: { AWS_SECRET_ACCESS_KEY: 'topsecret' } }],
     ['text after Bearer', { said: 'sent Bearer topsecret' }],
   ])('hides %s', (_, fields) => {

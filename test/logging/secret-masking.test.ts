@@ -1,6 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { withoutSecrets } from '../../src/json/json-value.ts';
-import { hideSecrets, rememberSecrets } from '../../src/logging/secret-masking.ts';
+import {
+  hideSecrets,
+  rememberSecrets,
+} from '../../src/logging/secret-masking.ts';
 
 const TOKEN = 'SRC-S3cret/99+88=';
 const PAIR = Buffer.from('reader:pass%w0rd!').toString('base64');
@@ -19,7 +22,10 @@ describe('a secret of the configuration', () => {
     ['without its scheme', TOKEN],
     ['in other letters', TOKEN.toUpperCase()],
     ['percent-encoded', encodeURIComponent(TOKEN)],
-    ['as a form encodes it', new URLSearchParams({ a: TOKEN }).toString().slice(2)],
+    [
+      'as a form encodes it',
+      new URLSearchParams({ a: TOKEN }).toString().slice(2),
+    ],
     ['in base64', Buffer.from(TOKEN).toString('base64')],
     ['in base64 for URLs', Buffer.from(TOKEN).toString('base64url')],
     ['as Basic encodes it', PAIR],
@@ -28,8 +34,14 @@ describe('a secret of the configuration', () => {
     ['as HTML writes it', 'a&amp;b&lt;c&#39;d&quot;'],
     ['as HTML writes it in numbers', 'a&#x26;b&#60;c&#x27;d&#034;'],
     ['as JSON for HTML writes it', String.raw`a\u0026b\u003Cc\u0027d\u0022`],
-    ['as JSON with slashes escaped writes it', String.raw`SRC-S3cret\/99+88\u003d`],
-    ['as JSON writes it', JSON.stringify('with "quotes" and\\slash').slice(1, -1)],
+    [
+      'as JSON with slashes escaped writes it',
+      String.raw`SRC-S3cret\/99+88\u003d`,
+    ],
+    [
+      'as JSON writes it',
+      JSON.stringify('with "quotes" and\\slash').slice(1, -1),
+    ],
   ])('is hidden %s', (_form, echoed) => {
     const said = hideSecrets(`invalid header <${echoed}> for key`);
     expect(said).toBe('invalid header <[secret]> for key');

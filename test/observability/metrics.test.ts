@@ -3,7 +3,10 @@ import { tmpdir } from 'node:os';
 import { expect, test } from 'vitest';
 import type { Log } from '../../src/logging/log.ts';
 import type { Queues } from '../../src/queue/queues.ts';
-import { addReadMetrics, MetricsRegistry } from '../../src/observability/metrics.ts';
+import {
+  addReadMetrics,
+  MetricsRegistry,
+} from '../../src/observability/metrics.ts';
 
 test('says in the log what was not measured', async () => {
   const away = async (): Promise<never> => {
@@ -17,7 +20,9 @@ test('says in the log what was not measured', async () => {
     dataDir: tmpdir(),
     readRuns: away,
     nextMs: () => 0,
-    log: { debug: ({ what }: { what?: string }) => told.push(what) } as unknown as Log,
+    log: {
+      debug: ({ what }: { what?: string }) => told.push(what),
+    } as unknown as Log,
   });
   await registry.metrics();
   expect(new Set(told)).toEqual(

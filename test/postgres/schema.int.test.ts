@@ -2,27 +2,37 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { expect, test } from 'vitest';
-import { DUMPED_MAJOR, dumpSchema, schemaName } from '../../scripts/schema-dump.ts';
+import {
+  DUMPED_MAJOR,
+  dumpSchema,
+  schemaName,
+} from '../../scripts/schema-dump.ts';
 import { schemaTypes } from '../../scripts/schema-types.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { type Baseline, migrate } from '../../src/postgres/migrate.ts';
 import { freshDatabase, openFreshDatabase } from '../support/database.ts';
 
 const GOLDEN = resolve(import.meta.dirname, '../../migrations/schema.sql');
-const TYPES = resolve(import.meta.dirname, '../../src/postgres/schema.generated.ts');
+const TYPES = resolve(
+  import.meta.dirname,
+  '../../src/postgres/schema.generated.ts',
+);
 const BASELINE = resolve(GOLDEN, '../baseline.json');
 
 const database = await freshDatabase({ isMigrated: true });
 const { rows } = await database.pool.query<{ version: string }>(
   `select current_setting('server_version_num') as version`,
 );
-const isDumpedMajor = Math.floor(Number(rows[0]?.version) / 10_000) === DUMPED_MAJOR;
+const isDumpedMajor =
+  Math.floor(Number(rows[0]?.version) / 10_000) === DUMPED_MAJOR;
 
 // Other majors print the same schema in other words.
 test.runIf(isDumpedMajor)(
   "the schema is the golden one; 'npm run schema' writes it anew",
   async () => {
-    expect(await dumpSchema(database.pool)).toBe(await readFile(GOLDEN, 'utf8'));
+    expect(await dumpSchema(database.pool)).toBe(
+      await readFile(GOLDEN, 'utf8'),
+    );
   },
 );
 
@@ -31,18 +41,24 @@ test("the row types are those of the migrated tables; 'npm run schema' writes th
 });
 
 test('the baseline is named after the golden schema, while no migration was added behind it', async () => {
-  const { migrations, schema } = JSON.parse(await readFile(BASELINE, 'utf8')) as Baseline;
+  const { migrations, schema } = JSON.parse(
+    await readFile(BASELINE, 'utf8'),
+  ) as Baseline;
   const files = (await readdir(resolve(BASELINE, '..'))).filter((file) =>
     file.endsWith('.ts'),
   );
   const isAlone = files.length === migrations.length;
-  expect(isAlone ? schemaName(await readFile(GOLDEN, 'utf8')) : schema).toBe(schema);
+  expect(isAlone ? schemaName(await readFile(GOLDEN, 'utf8')) : schema).toBe(
+    schema,
+  );
 });
 
 test('the dump tells one schema from another', async () => {
   await using other = await openFreshDatabase({ isMigrated: true });
   const before = await dumpSchema(other.pool);
-  await other.pool.query('alter table mirror.segments alter column open drop default');
+  await other.pool.query(
+    'alter table mirror.segments alter column open drop default',
+  );
   const after = await dumpSchema(other.pool);
   expect(before).toContain('  open boolean not null default false');
   expect(after).toBe(
@@ -78,11 +94,16 @@ test('a database that is newer is refused, and left as it is', async () => {
     `insert into mirror.migrations (name, timestamp) values ('9999-from-the-future', '2099-01-01T00:00:00Z')`,
   );
   const before = await dumpSchema(newer.pool);
-  const warehouse = openWarehouse({ url: newer.url, onIdleError: () => undefined });
+  const warehouse = openWarehouse({
+    url: newer.url,
+    onIdleError: () => undefined,
+  });
   try {
     await expect(migrate(warehouse.db)).rejects.toMatchObject({
       code: 'DATABASE_NEWER',
-      message: expect.stringMatching(/9999-from-the-future.*use the newer ledger-mirror/),
+      message: expect.stringMatching(
+        /9999-from-the-future.*use the newer ledger-mirror/,
+      ),
     });
   } finally {
     await warehouse[Symbol.asyncDispose]();
@@ -99,11 +120,16 @@ test.each(['0001-mirror', '0001-identity', '0001-identity-0123456789ab'])(
       [first],
     );
     const before = await dumpSchema(older.pool);
-    const warehouse = openWarehouse({ url: older.url, onIdleError: () => undefined });
+    const warehouse = openWarehouse({
+      url: older.url,
+      onIdleError: () => undefined,
+    });
     try {
       await expect(migrate(warehouse.db)).rejects.toMatchObject({
         code: 'DATABASE_OLDER',
-        message: expect.stringMatching(/empty database.*ledger-mirror load --all/),
+        message: expect.stringMatching(
+          /empty database.*ledger-mirror load --all/,
+        ),
       });
     } finally {
       await warehouse[Symbol.asyncDispose]();

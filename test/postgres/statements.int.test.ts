@@ -1,12 +1,16 @@
 /**
- * Every statement that src declares with `statement(…)` is prepared against a migrated database, and
- * the columns that Postgres reports are compared with the declared ones. Nothing is executed.
+ * Every statement that src declares with `statement(…)` is prepared against a migrated
+ * database, and the columns that Postgres reports are compared with the declared ones.
+ * Nothing is executed.
  */
 import { resolve } from 'node:path';
 import { Client, type FieldDef, type Submittable } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
-import { type DeclaredStatement, findStatements } from '../support/sql-statements.ts';
+import {
+  type DeclaredStatement,
+  findStatements,
+} from '../support/sql-statements.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const FIXTURES = 'test/postgres/fixtures/*.ts';
@@ -84,8 +88,13 @@ describe('a statement is refused', () => {
   });
 });
 
-/** @returns one line for each difference between what is declared and what Postgres says */
-async function problemsOf({ columns, variants }: DeclaredStatement): Promise<string[]> {
+/**
+ * @returns one line for each difference between what is declared and what Postgres says
+ */
+async function problemsOf({
+  columns,
+  variants,
+}: DeclaredStatement): Promise<string[]> {
   const problems = new Set<string>();
   for (const text of variants) {
     try {
@@ -105,7 +114,9 @@ async function compare(
   const actual = fields.map(({ name }) => name);
   const expected = Object.keys(declared);
   if (actual.toSorted().join() !== expected.toSorted().join()) {
-    return [`the columns are ${actual.join(', ')}, declared are ${expected.join(', ')}`];
+    return [
+      `the columns are ${actual.join(', ')}, declared are ${expected.join(', ')}`,
+    ];
   }
   const problems: string[] = [];
   for (const field of fields) {
@@ -120,7 +131,10 @@ async function compare(
   return problems;
 }
 
-/** Whether the field is a column of a table that takes null; of an expression Postgres does not say. */
+/**
+ * Whether the field is a column of a table that takes null; of an expression Postgres
+ * does not say.
+ */
 async function takesNull({ tableID, columnID }: FieldDef): Promise<boolean> {
   const { rows } = await client.query<{ isNullable: boolean }>(
     `select not attnotnull as "isNullable" from pg_attribute where attrelid = $1 and attnum = $2`,

@@ -1,4 +1,7 @@
-/** What Postgres does to transactions, and what becomes of the work: whole again, or the first cause. */
+/**
+ * What Postgres does to transactions, and what becomes of the work: whole again, or the
+ * first cause.
+ */
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from 'kysely';
 import { openWarehouse } from '../../src/postgres/database.ts';
@@ -12,7 +15,10 @@ import {
 import { freshDatabase } from '../support/database.ts';
 
 const database = await freshDatabase();
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const warehouse = openWarehouse({
+  url: database.url,
+  onIdleError: () => undefined,
+});
 const { db } = warehouse;
 
 await database.pool.query(
@@ -42,7 +48,9 @@ describe('a transaction that Postgres ended', () => {
       }>`select n from public.tally where id = 1`.execute(tx);
       // Somebody else counts in between, the first time.
       if (attempts === 1)
-        await database.pool.query('update public.tally set n = n + 1 where id = 1');
+        await database.pool.query(
+          'update public.tally set n = n + 1 where id = 1',
+        );
       await sql`update public.tally set n = ${(read.rows[0]?.n ?? 0) + 1} where id = 1`.execute(
         tx,
       );
@@ -55,10 +63,14 @@ describe('a transaction that Postgres ended', () => {
     let waiting = 0;
     const count = (first: number, second: number): Promise<void> =>
       inTransaction(db, { action: 'count' }, async (tx) => {
-        await sql`update public.tally set n = n + 1 where id = ${first}`.execute(tx);
+        await sql`update public.tally set n = n + 1 where id = ${first}`.execute(
+          tx,
+        );
         if ((waiting += 1) === 2) met.resolve();
         await met.promise;
-        await sql`update public.tally set n = n + 1 where id = ${second}`.execute(tx);
+        await sql`update public.tally set n = n + 1 where id = ${second}`.execute(
+          tx,
+        );
       });
     await Promise.all([count(1, 2), count(2, 1)]);
     expect(waiting).toBe(3);
@@ -70,7 +82,9 @@ describe('a transaction that Postgres ended', () => {
       await sql`set local idle_in_transaction_session_timeout = 50`.execute(tx);
       await sql`update public.tally set n = n + 1 where id = 1`.execute(tx);
       // Waits for the row until the server has ended the other session.
-      await database.pool.query('update public.tally set n = n + 10 where id = 1');
+      await database.pool.query(
+        'update public.tally set n = n + 10 where id = 1',
+      );
       await sql`update public.tally set n = n + 1 where id = 2`.execute(tx);
     });
     await expect(work).rejects.toThrow(UnreachableError);
@@ -78,7 +92,8 @@ describe('a transaction that Postgres ended', () => {
   });
 
   test('every session of ours has such a limit', async () => {
-    const { rows } = await sql`show idle_in_transaction_session_timeout`.execute(db);
+    const { rows } =
+      await sql`show idle_in_transaction_session_timeout`.execute(db);
     expect(rows).toEqual([{ idle_in_transaction_session_timeout: '10s' }]);
   });
 
@@ -96,10 +111,12 @@ describe('a transaction that Postgres ended', () => {
   test('with its connection (57P01) has left nothing', async () => {
     const work = inTransaction(db, { action: 'count' }, async (tx) => {
       await sql`update public.tally set n = 9`.execute(tx);
-      const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(
-        tx,
-      );
-      await database.pool.query('select pg_terminate_backend($1)', [rows[0]?.pid]);
+      const { rows } = await sql<{
+        pid: number;
+      }>`select pg_backend_pid() as pid`.execute(tx);
+      await database.pool.query('select pg_terminate_backend($1)', [
+        rows[0]?.pid,
+      ]);
       await sql`select 1`.execute(tx);
     });
     await expect(work).rejects.toBeInstanceOf(UnreachableError);

@@ -20,7 +20,10 @@ const OUTAGE_MS = 120_000;
 /** By then a job is worked, also on a busy machine. */
 const BACK_MS = 90_000;
 
-/** A worker on one queue, which is asked for life by jobs and canaries as a long-lived process does. */
+/**
+ * A worker on one queue, which is asked for life by jobs and canaries as a long-lived
+ * process does.
+ */
 class Desk implements AsyncDisposable {
   readonly queues: Queues;
   readonly taken: string[] = [];
@@ -47,7 +50,9 @@ class Desk implements AsyncDisposable {
     const deadlineMs = performance.now() + timeoutMs;
     for (;;) {
       try {
-        await this.queues.add('export', [{ name: 'test', data: {}, jobId, priority: 1 }]);
+        await this.queues.add('export', [
+          { name: 'test', data: {}, jobId, priority: 1 },
+        ]);
         break;
       } catch (error) {
         if (performance.now() > deadlineMs) throw error;
@@ -114,7 +119,8 @@ describe.concurrent('an outage of the queue’s store', () => {
       await desk.works(BACK_MS);
       const openedBefore = proxy.opened;
       proxy.loseAll();
-      // Each line is found dead by itself: one may bring a job before the one that jobs are awaited on is found.
+      // Each line is found dead by itself: one may bring a job before the one that jobs
+      // are awaited on is found.
       await desk.works(BACK_MS);
       await desk.works(BACK_MS);
       expect(new Set(desk.taken).size).toBe(3);
@@ -129,14 +135,20 @@ describe.concurrent('an outage of the queue’s store', () => {
       await using database = await openFreshDatabase();
       await using administrator = await connectTo(await serviceUrl('postgres'));
       const name = new URL(database.url).pathname.slice(1);
-      await using desk = new Desk(await openPostgresBackend({ url: database.url }));
+      await using desk = new Desk(
+        await openPostgresBackend({ url: database.url }),
+      );
       await desk.works(BACK_MS);
-      await administrator.ask(`alter database ${name} with allow_connections false`);
+      await administrator.ask(
+        `alter database ${name} with allow_connections false`,
+      );
       await administrator.ask(
         `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`,
       );
       await sleep(30_000);
-      await administrator.ask(`alter database ${name} with allow_connections true`);
+      await administrator.ask(
+        `alter database ${name} with allow_connections true`,
+      );
       await desk.works(BACK_MS);
       await desk.works(BACK_MS);
       expect(desk.taken).toHaveLength(3);
@@ -149,5 +161,8 @@ async function connectTo(
 ): Promise<AsyncDisposable & { ask(text: string): Promise<unknown> }> {
   const client = new Client({ connectionString: url });
   await client.connect();
-  return { ask: (text) => client.query(text), [Symbol.asyncDispose]: () => client.end() };
+  return {
+    ask: (text) => client.query(text),
+    [Symbol.asyncDispose]: () => client.end(),
+  };
 }

@@ -42,7 +42,9 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
   let mirrors = 0;
 
   /** Each test has queues of its own: a prefix is a mirror. */
-  async function openQueues(prefix = `test-${(mirrors += 1)}`): Promise<Queues> {
+  async function openQueues(
+    prefix = `test-${(mirrors += 1)}`,
+  ): Promise<Queues> {
     const queues = new Queues({ backend: await openBackend(), prefix, log });
     openedQueues.push(queues);
     return queues;
@@ -68,7 +70,11 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
 
   test('hands each job out once, the urgent ones first', async () => {
     const queues = await openQueues();
-    await queues.add('export', [job('night-1', 10), job('night-2', 10), job('asked', 1)]);
+    await queues.add('export', [
+      job('night-1', 10),
+      job('night-2', 10),
+      job('asked', 1),
+    ]);
     const seen: string[] = [];
     queues.work('export', 1, async (worked) => {
       seen.push(worked.id);
@@ -106,12 +112,18 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     queues.work('sync', 1, async (worked) => {
       attempts.push(worked.attempt);
       if (worked.attempt < 3)
-        throw new RetryableError('Cannot yet', { code: 'TEST', retryAfterMs: 100 });
+        throw new RetryableError('Cannot yet', {
+          code: 'TEST',
+          retryAfterMs: 100,
+        });
     });
     await queues.add('sync', [job('again')]);
-    await waitFor(async () => (await queues.counts('sync'))['completed'] === 1, {
-      what: 'the job done',
-    });
+    await waitFor(
+      async () => (await queues.counts('sync'))['completed'] === 1,
+      {
+        what: 'the job done',
+      },
+    );
     expect(attempts).toEqual([1, 2, 3]);
     expect(performance.now() - startedMs).toBeGreaterThan(200);
   });
@@ -154,8 +166,14 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     const queues = await openQueues();
     const everySecond = { pattern: '* * * * * *', tz: 'Europe/Berlin' };
     const nightly = { pattern: '0 2 * * *', tz: 'UTC' };
-    await queues.keepSchedule('nightly', 'tick', nightly, { name: 'tick', data: {} });
-    await queues.keepSchedule('nightly', 'tick', everySecond, { name: 'tick', data: {} });
+    await queues.keepSchedule('nightly', 'tick', nightly, {
+      name: 'tick',
+      data: {},
+    });
+    await queues.keepSchedule('nightly', 'tick', everySecond, {
+      name: 'tick',
+      data: {},
+    });
     const due: number[] = [];
     queues.work('nightly', 1, async (worked) => {
       due.push(worked.dueMs);
@@ -169,18 +187,25 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     const queues = await openQueues();
     const nightly = { pattern: '0 2 * * *', tz: 'UTC' };
     const job = { name: 'tick', data: {} };
-    const clock = vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 400 * 86_400_000);
+    const clock = vi
+      .spyOn(Date, 'now')
+      .mockReturnValue(Date.now() + 400 * 86_400_000);
     await queues.keepSchedule('nightly', 'tick', nightly, job);
     clock.mockRestore();
 
-    expect(await queues.keepSchedule('nightly', 'tick', nightly, job)).toBe(true);
-    expect(await queues.keepSchedule('nightly', 'tick', nightly, job)).toBe(false);
+    expect(await queues.keepSchedule('nightly', 'tick', nightly, job)).toBe(
+      true,
+    );
+    expect(await queues.keepSchedule('nightly', 'tick', nightly, job)).toBe(
+      false,
+    );
   });
 
   test('replaces a worker that takes nothing while the store answers, and only that one', async () => {
     const backend = await openBackend();
     let opened = 0;
-    // The first worker is real and connected, but never asks for a job: as with a dead line.
+    // The first worker is real and connected, but never asks for a job: as with a dead
+    // line.
     const silentFirst: QueueBackend = {
       ...backend,
       worker: (name, processor, options) => {
@@ -209,9 +234,12 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect(queues.pulses()).toMatchObject([{ queue: 'sync', rebuilds: 1 }]);
     for (let round = 0; round < 3; round += 1) {
       await queues.sendCanaries('worker-1');
-      await waitFor(async () => (await queues.counts('sync'))['prioritized'] === 0, {
-        what: 'a canary',
-      });
+      await waitFor(
+        async () => (await queues.counts('sync'))['prioritized'] === 0,
+        {
+          what: 'a canary',
+        },
+      );
     }
     expect(opened).toBe(2);
   });
@@ -276,7 +304,10 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
 
   test('tells how much waits, and for how long', async () => {
     const queues = await openQueues();
-    expect(await queues.depth('load')).toMatchObject({ queue: 'load', oldestMs: 0 });
+    expect(await queues.depth('load')).toMatchObject({
+      queue: 'load',
+      oldestMs: 0,
+    });
     const startedMs = Date.now();
     await queues.add('load', [job('first', 10), job('second', 1)]);
     const depth = await waitFor(

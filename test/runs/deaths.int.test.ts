@@ -67,7 +67,9 @@ describe('a run whose job ended its process', () => {
       ).catch(() => undefined);
     for (let death = 1; death < DEATHS_MAX; death += 1) {
       await die(runId, 30);
-      expect(await countDeaths(await known(runId), { runs, progress })).toBe(death);
+      expect(await countDeaths(await known(runId), { runs, progress })).toBe(
+        death,
+      );
     }
     await die(runId, 30);
     await deliver();

@@ -26,7 +26,11 @@ describe('a job', () => {
       code: 'RUN_UNKNOWN',
       name: 'PermanentError',
     });
-    const units = { ...job, name: 'export-party', data: { runId, partyIds: [FIRST] } };
+    const units = {
+      ...job,
+      name: 'export-party',
+      data: { runId, partyIds: [FIRST] },
+    };
     await expect(handleJob(units, world.deps, signal)).rejects.toMatchObject({
       code: 'RUN_UNKNOWN',
     });
@@ -39,10 +43,15 @@ describe('a job', () => {
       {},
       { source: { id: 'bbbb', url: 'http://b.test/' } },
     );
-    const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
+    const run = await world.deps.runs.create({
+      kind: 'sync',
+      subject: 'parties',
+    });
     expect(run.sourceUrl).toBe('http://a.test/');
     const data = { runId: run.runId };
-    await expect(handleJob({ ...job, data }, other.deps, signal)).rejects.toMatchObject({
+    await expect(
+      handleJob({ ...job, data }, other.deps, signal),
+    ).rejects.toMatchObject({
       code: 'OTHER_SOURCE',
     });
     const scheduled = {
@@ -50,39 +59,53 @@ describe('a job', () => {
       name: 'nightly',
       data: { scheduled: true, source: 'aaaa' },
     };
-    await expect(handleJob(scheduled, other.deps, signal)).rejects.toMatchObject({
+    await expect(
+      handleJob(scheduled, other.deps, signal),
+    ).rejects.toMatchObject({
       code: 'OTHER_SOURCE',
     });
-    expect([other.asked, (await world.deps.runs.get(run.runId))?.state]).toEqual([
-      [],
-      'queued',
-    ]);
+    expect([
+      other.asked,
+      (await world.deps.runs.get(run.runId))?.state,
+    ]).toEqual([[], 'queued']);
     await handleJob({ ...job, data }, world.deps, signal);
     expect((await world.deps.runs.get(run.runId))?.verdict).toBe('complete');
   });
 
   test('is queued again under another id once it has ended, and not doubled while it waits', async () => {
     await using world = await openWorld({});
-    const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
+    const run = await world.deps.runs.create({
+      kind: 'sync',
+      subject: 'parties',
+    });
     expect(await enqueueRun(run, world.deps)).toBe(true);
     const first = (await world.deps.runs.get(run.runId)) as Run;
     expect(await enqueueRun(first, world.deps)).toBe(false);
     expect(await world.queues.open('sync')).toBe(1);
     // A job that ended without its run, as after a restored database.
     world.queues.work('sync', 1, async () => undefined);
-    await waitFor(async () => (await world.queues.counts('sync'))['completed'] === 1, {
-      what: 'the job to end',
-    });
+    await waitFor(
+      async () => (await world.queues.counts('sync'))['completed'] === 1,
+      {
+        what: 'the job to end',
+      },
+    );
     expect(await enqueueRun(first, world.deps)).toBe(true);
     expect((await world.deps.runs.get(run.runId))?.jobId).not.toBe(first.jobId);
-    await waitFor(async () => (await world.queues.counts('sync'))['completed'] === 2, {
-      what: 'the second job',
-    });
+    await waitFor(
+      async () => (await world.queues.counts('sync'))['completed'] === 2,
+      {
+        what: 'the second job',
+      },
+    );
   });
 
   test('leaves a run alone that a living process works', async () => {
     await using world = await openWorld({});
-    const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
+    const run = await world.deps.runs.create({
+      kind: 'sync',
+      subject: 'parties',
+    });
     await world.deps.runs.start(run.runId);
     await handleJob({ ...job, data: { runId: run.runId } }, world.deps, signal);
     expect(world.asked).toEqual([]);

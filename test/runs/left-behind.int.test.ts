@@ -1,4 +1,7 @@
-/** What dead processes leave: who takes it up again, who closes it, and after how long a silence. */
+/**
+ * What dead processes leave: who takes it up again, who closes it, and after how long a
+ * silence.
+ */
 import { beforeEach, describe, expect, test } from 'vitest';
 import {
   closeAbandoned,
@@ -35,7 +38,10 @@ async function leave(
   return runId;
 }
 
-async function childOf(world: JobWorld, isParentOver: boolean): Promise<NewRun> {
+async function childOf(
+  world: JobWorld,
+  isParentOver: boolean,
+): Promise<NewRun> {
   const parent = await world.deps.runs.create({
     kind: 'nightly',
     subject: 'now',
@@ -50,7 +56,10 @@ async function childOf(world: JobWorld, isParentOver: boolean): Promise<NewRun> 
 async function fateOf(world: JobWorld, runId: string): Promise<unknown> {
   const run = await world.deps.runs.get(runId);
   if (run?.state !== 'done') return 'open';
-  return [run.verdict, (run.evidence['error'] as { code?: string } | undefined)?.code];
+  return [
+    run.verdict,
+    (run.evidence['error'] as { code?: string } | undefined)?.code,
+  ];
 }
 
 const CLOSED = ['failed', 'ABANDONED'];

@@ -5,7 +5,11 @@ import type { AddressInfo } from 'node:net';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { readConfig } from '../../src/config/environment.ts';
 import { PermanentError, RetryableError } from '../../src/errors/errors.ts';
-import { type Notice, openPoster, sendNotices } from '../../src/runs/notices.ts';
+import {
+  type Notice,
+  openPoster,
+  sendNotices,
+} from '../../src/runs/notices.ts';
 import { readUntoldRuns } from '../../src/runs/store/run-facts.ts';
 import { freshDatabase } from '../support/database.ts';
 import { emptyRuns } from '../support/mirror-arrange.ts';
@@ -47,7 +51,9 @@ async function openReceiver(
   await once(server, 'listening');
   return {
     posted,
-    url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`),
+    url: new URL(
+      `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`,
+    ),
     [Symbol.asyncDispose]: async () => {
       server.close();
     },
@@ -62,7 +68,10 @@ describe('the receiver of notices', () => {
     const { runs } = world.deps;
     const deps = {
       ...world.deps,
-      notices: { post: openPoster(receiver.url, { version: 'test' }), wanted: ['all'] },
+      notices: {
+        post: openPoster(receiver.url, { version: 'test' }),
+        wanted: ['all'],
+      },
     };
     const kinds = ['nightly', 'sync', 'export', 'load', 'verify'] as const;
     const ids: string[] = [];
@@ -79,8 +88,14 @@ describe('the receiver of notices', () => {
     await sendNotices(deps);
     // The refused notice comes after the others, which it does not hold up.
     const order = [1, 2, 3, 4, 0];
-    expect(receiver.posted.map(({ id, type, kind }) => [id, type, kind])).toEqual(
-      order.map((index) => [`run_${ids[index]}_started`, 'run.started', kinds[index]]),
+    expect(
+      receiver.posted.map(({ id, type, kind }) => [id, type, kind]),
+    ).toEqual(
+      order.map((index) => [
+        `run_${ids[index]}_started`,
+        'run.started',
+        kinds[index],
+      ]),
     );
     receiver.posted.length = 0;
     for (const id of ids) await runs.finish(id, 'complete', {});
@@ -97,10 +112,16 @@ describe('the receiver of notices', () => {
     const { runs } = world.deps;
     const deps = {
       ...world.deps,
-      notices: { post: openPoster(receiver.url, { version: 'test' }), wanted: ['all'] },
+      notices: {
+        post: openPoster(receiver.url, { version: 'test' }),
+        wanted: ['all'],
+      },
     };
     for (const verdict of ['incomplete', 'complete', 'complete'] as const) {
-      const { runId } = await runs.create({ kind: 'nightly', subject: verdict });
+      const { runId } = await runs.create({
+        kind: 'nightly',
+        subject: verdict,
+      });
       await runs.start(runId);
       const part = await runs.create({
         kind: 'sync',
@@ -115,20 +136,26 @@ describe('the receiver of notices', () => {
     await runs.start(cancelled.runId);
     await runs.markCancelled(cancelled.runId);
     await sendNotices(deps);
-    expect(receiver.posted.map(({ type, verdict }) => [type, verdict])).toEqual([
-      ['run.started', null],
-      ['run.failed', 'incomplete'],
-      ['run.started', null],
-      ['run.recovered', 'complete'],
-      ['run.started', null],
-      ['run.finished', 'complete'],
-      ['run.started', null],
-      ['run.cancelled', null],
-    ]);
+    expect(receiver.posted.map(({ type, verdict }) => [type, verdict])).toEqual(
+      [
+        ['run.started', null],
+        ['run.failed', 'incomplete'],
+        ['run.started', null],
+        ['run.recovered', 'complete'],
+        ['run.started', null],
+        ['run.finished', 'complete'],
+        ['run.started', null],
+        ['run.cancelled', null],
+      ],
+    );
   });
 
   test.each([
-    ['a status that may pass', new RetryableError('503', { code: 'NOTIFY_FAILED' }), 3],
+    [
+      'a status that may pass',
+      new RetryableError('503', { code: 'NOTIFY_FAILED' }),
+      3,
+    ],
     [
       'a status of this very notice',
       new PermanentError('413', { code: 'NOTIFY_REFUSED' }),

@@ -6,7 +6,11 @@ import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { errorLine } from '../../src/errors/errors.ts';
 import { rememberSecrets } from '../../src/logging/secret-masking.ts';
-import { type Notice, type PostOptions, openPoster } from '../../src/runs/notices.ts';
+import {
+  type Notice,
+  type PostOptions,
+  openPoster,
+} from '../../src/runs/notices.ts';
 
 const REPORT = {
   runId: 'r-1',
@@ -37,7 +41,9 @@ async function receiver(
         headers: request.headers,
         body: Buffer.concat(chunks).toString(),
       });
-      response.writeHead(statuses[received.length - 1] ?? statuses.at(-1) ?? 200).end();
+      response
+        .writeHead(statuses[received.length - 1] ?? statuses.at(-1) ?? 200)
+        .end();
     });
   });
   server.listen(0, '127.0.0.1');
@@ -67,7 +73,8 @@ describe('a notice', () => {
   test('is the run with a type, and can be verified as Standard Webhooks say', async () => {
     const { received, url } = await receiver(204);
     await deliver(url, { secret: SECRET });
-    const [{ headers, body, url: path } = { headers: {}, body: '', url: '' }] = received;
+    const [{ headers, body, url: path } = { headers: {}, body: '', url: '' }] =
+      received;
     expect(path).toBe('/hook/T00?x=1');
     expect(JSON.parse(body)).toEqual({ type: 'run.finished', ...REPORT });
     const signed = `${String(headers['webhook-id'])}.${String(headers['webhook-timestamp'])}.${body}`;
@@ -84,7 +91,9 @@ describe('a notice', () => {
       'run_r-1',
       'run_r-1',
     ]);
-    expect(JSON.parse(received[1]?.body ?? '')).toMatchObject({ type: 'run.failed' });
+    expect(JSON.parse(received[1]?.body ?? '')).toMatchObject({
+      type: 'run.failed',
+    });
     expect(received[0]?.headers['webhook-signature']).toBeUndefined();
   });
 
@@ -93,7 +102,9 @@ describe('a notice', () => {
     url.username = 'me';
     url.password = 'p@ss:w';
     await deliver(url);
-    expect(received[0]?.headers.authorization).toBe(`Basic ${btoa('me:p@ss:w')}`);
+    expect(received[0]?.headers.authorization).toBe(
+      `Basic ${btoa('me:p@ss:w')}`,
+    );
   });
 
   test.each([
@@ -102,14 +113,20 @@ describe('a notice', () => {
     ['run.recovered', 'ended complete again'],
     ['run.failed', 'ended incomplete'],
     ['run.cancelled', 'was cancelled'],
-  ] as const)('of %s is one line in the form that Slack takes', async (type, words) => {
-    const { received, url } = await receiver(200);
-    const run = { ...REPORT, verdict: type === 'run.failed' ? 'incomplete' : 'complete' };
-    await deliver(url, { format: 'slack' }, { id: 'run_r-1', type, run });
-    expect(JSON.parse(received[0]?.body ?? '')).toEqual({
-      text: `ledger-mirror: nightly run (scheduled) ${words}; run r-1`,
-    });
-  });
+  ] as const)(
+    'of %s is one line in the form that Slack takes',
+    async (type, words) => {
+      const { received, url } = await receiver(200);
+      const run = {
+        ...REPORT,
+        verdict: type === 'run.failed' ? 'incomplete' : 'complete',
+      };
+      await deliver(url, { format: 'slack' }, { id: 'run_r-1', type, run });
+      expect(JSON.parse(received[0]?.body ?? '')).toEqual({
+        text: `ledger-mirror: nightly run (scheduled) ${words}; run r-1`,
+      });
+    },
+  );
 
   test('carries no secret, and its failure names no path', async () => {
     rememberSecrets(['SRC-S3cret-9988']);

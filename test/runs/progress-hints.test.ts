@@ -47,7 +47,11 @@ test('writes what waits before a run is over, and nothing once it is closed', as
 });
 
 test('reads nothing where another version has written something else', async () => {
-  for (const stored of ['lines', [null], [{ label: 'sync', done: 1, unit: 'rows' }]]) {
+  for (const stored of [
+    'lines',
+    [null],
+    [{ label: 'sync', done: 1, unit: 'rows' }],
+  ]) {
     const hints = new ProgressHints({
       get: async () => stored,
       set: async () => undefined,

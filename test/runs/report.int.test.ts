@@ -63,7 +63,8 @@ async function publishDay(
   rows: number,
   db: Pick<Pool, 'query'> = pool,
 ): Promise<{ key: string }> {
-  const at = (of: number): string => `2023-05-${String(of).padStart(2, '0')}T00:00:00Z`;
+  const at = (of: number): string =>
+    `2023-05-${String(of).padStart(2, '0')}T00:00:00Z`;
   const times = Array.from(
     { length: rows },
     (_, index) => `2023-05-${String(day).padStart(2, '0')} 01:00:0${index}+00`,
@@ -77,7 +78,11 @@ async function publishDay(
   });
 }
 
-async function night(): Promise<{ run: Run; report: NightlyReport; key: string }> {
+async function night(): Promise<{
+  run: Run;
+  report: NightlyReport;
+  key: string;
+}> {
   const created = await runs.create({ kind: 'nightly', subject: 'now' });
   const run = (await runs.start(created.runId)) as Run;
   const outcome = {
@@ -114,16 +119,21 @@ describe('the report of a nightly run', () => {
       ledgers: { rows: '5', segments: '2' },
       previous: null,
     });
-    expect(first.report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([
+    expect(
+      first.report.changed.map(({ partyId, rows }) => [partyId, rows]),
+    ).toEqual([
       [PARTY_A, '2'],
       [PARTY_B, '3'],
     ]);
     await publishDay(PARTY_B, 2, 1);
     const second = await night();
-    expect(second.report).toMatchObject({ ledgers: { rows: '6' }, previous: first.key });
-    expect(second.report.changed.map(({ partyId, rows }) => [partyId, rows])).toEqual([
-      [PARTY_B, '4'],
-    ]);
+    expect(second.report).toMatchObject({
+      ledgers: { rows: '6' },
+      previous: first.key,
+    });
+    expect(
+      second.report.changed.map(({ partyId, rows }) => [partyId, rows]),
+    ).toEqual([[PARTY_B, '4']]);
   });
 
   test('names a ledger whose publication was under way at the report before', async () => {
@@ -151,7 +161,10 @@ describe('the report of a nightly run', () => {
       evidence: { error: { code: 'LAKE_FOREIGN' } },
     } as const;
     await publishReport(run, outcome, deps());
-    const { covers, evidence, verdict } = await readReport(reportKey(run), deps());
+    const { covers, evidence, verdict } = await readReport(
+      reportKey(run),
+      deps(),
+    );
     expect({ covers, evidence, verdict }).toEqual({
       ...outcome,
       covers: { ...(await readCompleteness(warehouse.db)) },
@@ -160,7 +173,11 @@ describe('the report of a nightly run', () => {
 
   test('is the one that counts if its run is delivered again and finds nothing worse', async () => {
     const { run, key } = await night();
-    const again = await publishReport(run, { verdict: 'complete', evidence: {} }, deps());
+    const again = await publishReport(
+      run,
+      { verdict: 'complete', evidence: {} },
+      deps(),
+    );
     expect(again).toMatchObject({
       verdict: 'complete',
       evidence: { exports: { parties: 2 }, report: key },
@@ -182,7 +199,9 @@ describe('the report of a nightly run', () => {
       },
     });
     const correctedKey = again.evidence['report'] as string;
-    expect(await readReport(correctedKey, deps())).toMatchObject({ verdict: 'failed' });
+    expect(await readReport(correctedKey, deps())).toMatchObject({
+      verdict: 'failed',
+    });
 
     await emptyRuns(pool);
     await restoreReports(deps(), () => undefined);
@@ -236,7 +255,9 @@ describe('the report of a nightly run', () => {
     const told = await night();
     await emptyCoverage(pool);
     await damage();
-    expect((await compare(told)).problems.map(({ code }) => code)).toEqual(codes);
+    expect((await compare(told)).problems.map(({ code }) => code)).toEqual(
+      codes,
+    );
   });
 
   test('names a report that is missing before it', async () => {
@@ -266,7 +287,9 @@ describe('the report of a nightly run', () => {
       verdict: 'complete',
       evidence: { report: key },
     });
-    expect(problems).toEqual(Array(2).fill('runs/20230101T000000Z.nonsense.json'));
+    expect(problems).toEqual(
+      Array(2).fill('runs/20230101T000000Z.nonsense.json'),
+    );
   });
 
   test('is refused where the object is not a report', () => {

@@ -1,4 +1,7 @@
-/** A double of the stages: what each answers is told by the test. Queues, runs and the night's list are real. */
+/**
+ * A double of the stages: what each answers is told by the test. Queues, runs and the
+ * night's list are real.
+ */
 import type { JobDeps, Stages } from '../../src/runs/job.ts';
 import type { ProgressLine } from '../../src/runs/progress.ts';
 import { findListedParties } from '../../src/lists/store/list-state.ts';
@@ -12,7 +15,10 @@ import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { NightlyStore } from '../../src/runs/store/nightly/nightly-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 
-export const COMPLETE: VerdictWithEvidence = { verdict: 'complete', evidence: {} };
+export const COMPLETE: VerdictWithEvidence = {
+  verdict: 'complete',
+  evidence: {},
+};
 /** Every listed ledger is covered: stages that are doubles cover nothing. */
 const COVERED = {
   listed: 3,
@@ -47,12 +53,19 @@ export async function openJobWorld(
   options: Partial<
     Pick<
       JobDeps,
-      'nightlyParties' | 'nightlyExportsMax' | 'nightlyWindow' | 'source' | 'completeness'
+      | 'nightlyParties'
+      | 'nightlyExportsMax'
+      | 'nightlyWindow'
+      | 'source'
+      | 'completeness'
     >
   > = {},
 ): Promise<JobWorld> {
   const log = createLog('silent');
-  const warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
+  const warehouse = openWarehouse({
+    url: databaseUrl,
+    onIdleError: () => undefined,
+  });
   const queues = new Queues({
     backend: await openPostgresBackend({ url: databaseUrl }),
     prefix,

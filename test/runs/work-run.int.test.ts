@@ -1,4 +1,7 @@
-/** The frame around a run: what it says while it goes on, who took it over, and how it waits for a service. */
+/**
+ * The frame around a run: what it says while it goes on, who took it over, and how it
+ * waits for a service.
+ */
 import { describe, expect, test } from 'vitest';
 import { RetryableError, UnreachableError } from '../../src/errors/errors.ts';
 import type { Log } from '../../src/logging/log.ts';
@@ -32,7 +35,11 @@ function recording(changes: Partial<WorkRunDeps> = {}): {
 
 async function fresh(kind: Run['kind'] = 'load'): Promise<string> {
   return (
-    await runs.create({ kind, subject: 'test', params: { test: crypto.randomUUID() } })
+    await runs.create({
+      kind,
+      subject: 'test',
+      params: { test: crypto.randomUUID() },
+    })
   ).runId;
 }
 
@@ -44,10 +51,18 @@ describe('a run', () => {
       const runId = await fresh(kind);
       await workRun(runId, deps, context, async () => {
         progress.report(runId, [
-          { label: 'load', done: '7', total: '9', unit: 'rows', note: '2 segments' },
+          {
+            label: 'load',
+            done: '7',
+            total: '9',
+            unit: 'rows',
+            note: '2 segments',
+          },
         ]);
         await waitFor(
-          () => lines.filter(({ message }) => message === 'Run goes on').length >= 2,
+          () =>
+            lines.filter(({ message }) => message === 'Run goes on').length >=
+            2,
           {
             what: 'two lines',
           },
@@ -84,9 +99,14 @@ describe('a run', () => {
       code: 'SOURCE_LIMITED',
       retryAfterMs: 86_400_000,
     });
-    const tried = workRun(await fresh(), deps, { ...context, attempt: 1 }, async () => {
-      throw busy;
-    });
+    const tried = workRun(
+      await fresh(),
+      deps,
+      { ...context, attempt: 1 },
+      async () => {
+        throw busy;
+      },
+    );
     await expect(tried).rejects.toBe(busy);
     const told = lines.find(({ message }) => message === 'Run is tried again');
     expect(Date.parse(String(told?.fields['notBefore']))).toBeGreaterThan(
@@ -111,11 +131,14 @@ describe('a run', () => {
         verdict: null,
       });
     }
-    expect(lines.filter(({ message }) => message === 'Run is tried again')).toHaveLength(
-      20,
-    );
+    expect(
+      lines.filter(({ message }) => message === 'Run is tried again'),
+    ).toHaveLength(20);
     await workRun(runId, deps, context, async () => COMPLETE);
-    expect(await runs.get(runId)).toMatchObject({ state: 'done', verdict: 'complete' });
+    expect(await runs.get(runId)).toMatchObject({
+      state: 'done',
+      verdict: 'complete',
+    });
   });
 
   test('reports its failure once more before it ends, which cannot keep it from ending', async () => {

@@ -2,9 +2,15 @@ import { createHash } from 'node:crypto';
 import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { parseInstant } from '../../src/time/time.ts';
-import { ACCOUNT_TYPE, type Movement } from '../../src/sandbox/network/ledger.ts';
+import {
+  ACCOUNT_TYPE,
+  type Movement,
+} from '../../src/sandbox/network/ledger.ts';
 import { KIND } from '../../src/sandbox/network/seeded.ts';
-import { openCheckpointList, openPartyList } from '../../src/sandbox/http/lists.ts';
+import {
+  openCheckpointList,
+  openPartyList,
+} from '../../src/sandbox/http/lists.ts';
 import {
   openNetwork,
   rfc3339Nano,
@@ -63,7 +69,9 @@ describe('parties', () => {
           expect(parties.countBy(block - 1)).toBeLessThanOrEqual(index);
           const end = Math.floor(settings.historyMs / settings.blockIntervalMs);
           expect(parties.countBy(end)).toBe(settings.parties);
-          expect(rest.ids.indexOf(KIND.party, parties.row(index).id)).toBe(index);
+          expect(rest.ids.indexOf(KIND.party, parties.row(index).id)).toBe(
+            index,
+          );
         },
       ),
     );
@@ -71,14 +79,19 @@ describe('parties', () => {
 
   test('parties have ids that cannot be forged or confused', () => {
     fc.assert(
-      fc.property(anyNetwork, fc.nat(), fc.nat({ max: 63 }), ({ ids }, index, at) => {
-        const id = ids.id(KIND.party, index);
-        const forged = `${id.slice(0, at)}${id[at] === '0' ? '1' : '0'}${id.slice(at + 1)}`;
-        expect(ids.indexOf(KIND.party, forged)).toBeUndefined();
-        expect(ids.indexOf(KIND.asset, id)).toBeUndefined();
-        expect(ids.indexOf(KIND.party, id.slice(2))).toBeUndefined();
-        expect(ids.indexOf(KIND.party, id)).toBe(index);
-      }),
+      fc.property(
+        anyNetwork,
+        fc.nat(),
+        fc.nat({ max: 63 }),
+        ({ ids }, index, at) => {
+          const id = ids.id(KIND.party, index);
+          const forged = `${id.slice(0, at)}${id[at] === '0' ? '1' : '0'}${id.slice(at + 1)}`;
+          expect(ids.indexOf(KIND.party, forged)).toBeUndefined();
+          expect(ids.indexOf(KIND.asset, id)).toBeUndefined();
+          expect(ids.indexOf(KIND.party, id.slice(2))).toBeUndefined();
+          expect(ids.indexOf(KIND.party, id)).toBe(index);
+        },
+      ),
     );
   });
 });
@@ -86,12 +99,16 @@ describe('parties', () => {
 describe('checkpoints', () => {
   test('checkpoints are found by their block, ties and all', () => {
     fc.assert(
-      fc.property(anyNetwork, fc.nat({ max: 5000 }), ({ checkpoints }, position) => {
-        const block = checkpoints.row(position).atBlock;
-        expect(checkpoints.floor(block)).toBeLessThanOrEqual(position);
-        expect(checkpoints.floor(block + 1)).toBeGreaterThan(position);
-        expect(checkpoints.row(checkpoints.floor(block)).atBlock).toBe(block);
-      }),
+      fc.property(
+        anyNetwork,
+        fc.nat({ max: 5000 }),
+        ({ checkpoints }, position) => {
+          const block = checkpoints.row(position).atBlock;
+          expect(checkpoints.floor(block)).toBeLessThanOrEqual(position);
+          expect(checkpoints.floor(block + 1)).toBeGreaterThan(position);
+          expect(checkpoints.row(checkpoints.floor(block)).atBlock).toBe(block);
+        },
+      ),
     );
   });
 });
@@ -99,9 +116,14 @@ describe('checkpoints', () => {
 describe('the ledger', () => {
   test('the ledger is the same in whatever windows it is read, many cycles to a block or many blocks to a cycle', () => {
     const busy = fc
-      .record({ seed: fc.string(), whaleEntries: fc.constantFrom(1, 50, 900, 30_000) })
+      .record({
+        seed: fc.string(),
+        whaleEntries: fc.constantFrom(1, 50, 900, 30_000),
+      })
       .map((options) =>
-        openNetwork(new Settings({ ...options, parties: 40, historyMs: 1_000_000 })),
+        openNetwork(
+          new Settings({ ...options, parties: 40, historyMs: 1_000_000 }),
+        ),
       );
     fc.assert(
       fc.property(
@@ -114,9 +136,11 @@ describe('the ledger', () => {
           ];
           const end = at + length;
           const whole = read(1, 1020);
-          expect([...read(1, at), ...read(at + 1, end), ...read(end + 1, 1020)]).toEqual(
-            whole,
-          );
+          expect([
+            ...read(1, at),
+            ...read(at + 1, end),
+            ...read(end + 1, 1020),
+          ]).toEqual(whole);
           const blocks = whole.map((movement) => movement.block);
           expect(blocks).toEqual(blocks.toSorted((a, b) => a - b));
 
@@ -161,7 +185,11 @@ describe('the whole network', () => {
     )) {
       hash.update(`${id} ${txHash} ${firstSeen}\n`);
     }
-    for (let position = 0; position < checkpoints.visible(head).to; position += 1) {
+    for (
+      let position = 0;
+      position < checkpoints.visible(head).to;
+      position += 1
+    ) {
       const row = checkpoints.row(position);
       hash.update(`${row.atBlock} ${row.hash} ${row.blockHash}\n`);
     }
@@ -203,10 +231,15 @@ describe('pages', () => {
       const direction = forward ? { after: cursor } : { before: cursor };
       const from = cursor === undefined ? {} : direction;
       const page = openPage({ ...size, ...from, newestFirst })(list);
-      const shown = page.edges.map(({ node }) => node['id'] ?? node['atBlock'] ?? '');
+      const shown = page.edges.map(
+        ({ node }) => node['id'] ?? node['atBlock'] ?? '',
+      );
       if (forward) nodes.push(...shown);
       else nodes.unshift(...shown);
-      if (!(forward ? page.hasNextPage : page.hasPreviousPage) || shown.length === 0)
+      if (
+        !(forward ? page.hasNextPage : page.hasPreviousPage) ||
+        shown.length === 0
+      )
         return nodes;
       cursor = base64(page.edges.at(forward ? -1 : 0)?.cursor);
     }
@@ -225,7 +258,9 @@ describe('pages', () => {
             time: net.head().time,
           };
           const list = openPartyList(net, head);
-          const truth = [...net.parties.rows(0, list.to - 1)].map((row) => row.id);
+          const truth = [...net.parties.rows(0, list.to - 1)].map(
+            (row) => row.id,
+          );
           const shown = follow(list, rows, newest, forward).filter(
             (id) => id !== 'network',
           );
@@ -237,14 +272,19 @@ describe('pages', () => {
 
   test('pages of checkpoints show each height if no tie is larger than a page', () => {
     fc.assert(
-      fc.property(anyNetwork, fc.boolean(), fc.boolean(), (net, newest, forward) => {
-        const list = openCheckpointList(net, { ...net.head(), block: 4000 });
-        const truth = new Set<string>();
-        for (let at = list.from; at < list.to; at += 1)
-          truth.add(`${net.checkpoints.row(at).atBlock}`);
-        const shown = new Set(follow(list, 45, newest, forward));
-        expect(shown).toEqual(truth);
-      }),
+      fc.property(
+        anyNetwork,
+        fc.boolean(),
+        fc.boolean(),
+        (net, newest, forward) => {
+          const list = openCheckpointList(net, { ...net.head(), block: 4000 });
+          const truth = new Set<string>();
+          for (let at = list.from; at < list.to; at += 1)
+            truth.add(`${net.checkpoints.row(at).atBlock}`);
+          const shown = new Set(follow(list, 45, newest, forward));
+          expect(shown).toEqual(truth);
+        },
+      ),
     );
   });
 });
@@ -257,6 +297,9 @@ describe('times', () => {
     ['2023-05-01T20:00:10.1Z', '2023-05-01 20:00:10.1+00'],
   ])('%s is written as the service does', (nano, postgres) => {
     const instant = parseInstant(nano) ?? -1n;
-    expect([rfc3339Nano(instant), timestamptz(instant)]).toEqual([nano, postgres]);
+    expect([rfc3339Nano(instant), timestamptz(instant)]).toEqual([
+      nano,
+      postgres,
+    ]);
   });
 });

@@ -1,4 +1,7 @@
-/** Asks a sandbox as plainly as possible: bytes as they come, headers as they stand on the wire. */
+/**
+ * Asks a sandbox as plainly as possible: bytes as they come, headers as they stand on the
+ * wire.
+ */
 import { get } from 'node:http';
 import type { Sandbox } from '../support/sandbox.ts';
 
@@ -21,7 +24,10 @@ export function ask(
       const pieces: Buffer[] = [];
       const lines: [string, string][] = [];
       for (let at = 0; at < response.rawHeaders.length; at += 2) {
-        lines.push([response.rawHeaders[at] ?? '', response.rawHeaders[at + 1] ?? '']);
+        lines.push([
+          response.rawHeaders[at] ?? '',
+          response.rawHeaders[at + 1] ?? '',
+        ]);
       }
       response.on('data', (piece: Buffer) => pieces.push(piece));
       response.on('error', () => {});
@@ -105,7 +111,10 @@ export async function readList(
   throw new Error('the list does not end');
 }
 
-export function exportOf(partyId: string, more: Record<string, string> = {}): string {
+export function exportOf(
+  partyId: string,
+  more: Record<string, string> = {},
+): string {
   return `/api/v2/ledgerentry/export?${new URLSearchParams({ partyId, ...more }).toString()}`;
 }
 

@@ -3,7 +3,11 @@ import { get } from 'node:http';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseInstant } from '../../src/time/time.ts';
-import { ACCOUNT_TYPE, NETWORK, type Account } from '../../src/sandbox/network/ledger.ts';
+import {
+  ACCOUNT_TYPE,
+  NETWORK,
+  type Account,
+} from '../../src/sandbox/network/ledger.ts';
 import { openNetwork } from '../../src/sandbox/network/network.ts';
 import { Settings } from '../../src/sandbox/options.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
@@ -34,8 +38,12 @@ beforeAll(async () => {
     whaleEntries: 9000,
   });
   const ids = [...sandbox.truth.parties()].map((party) => party.id);
-  const counts = new Map(ids.map((id) => [id, sandbox.truth.party(id).entries]));
-  const busiest = ids.toSorted((a, b) => (counts.get(b) ?? 0) - (counts.get(a) ?? 0));
+  const counts = new Map(
+    ids.map((id) => [id, sandbox.truth.party(id).entries]),
+  );
+  const busiest = ids.toSorted(
+    (a, b) => (counts.get(b) ?? 0) - (counts.get(a) ?? 0),
+  );
   whale = busiest[0]!;
   others = busiest.slice(1);
 });
@@ -51,7 +59,8 @@ describe('what an export holds', () => {
       expect(rows.toSorted()).toEqual([...sandbox.truth.rows(id)].toSorted());
       const digest = rows.reduce(
         (sum, row) =>
-          (sum + BigInt(`0x${createHash('sha256').update(row).digest('hex')}`)) %
+          (sum +
+            BigInt(`0x${createHash('sha256').update(row).digest('hex')}`)) %
           2n ** 256n,
         0n,
       );
@@ -69,7 +78,9 @@ describe('what an export holds', () => {
     expect(quantities.some((quantity) => quantity.length >= 30)).toBe(true);
     expect(quantities.some((quantity) => quantity.length <= 13)).toBe(true);
     expect(rows.some((row) => /^\S+ \d\d:\d\d:\d\d\+00,/.test(row))).toBe(true);
-    expect(new Set(rows.map((row) => row.split(',')[2])).size).toBeGreaterThan(5);
+    expect(new Set(rows.map((row) => row.split(',')[2])).size).toBeGreaterThan(
+      5,
+    );
     expect(new Set(rows.map((row) => row.split(',')[5])).size).toBe(1);
   });
 
@@ -87,7 +98,8 @@ describe('what an export holds', () => {
       orders.add((await ask(sandbox, exportOf(whale))).body);
     expect(orders.size).toBeGreaterThan(1);
     expect(
-      new Set([...orders].map((body) => rowsOf(body).toSorted().join('\n'))).size,
+      new Set([...orders].map((body) => rowsOf(body).toSorted().join('\n')))
+        .size,
     ).toBe(1);
   });
 
@@ -95,9 +107,16 @@ describe('what an export holds', () => {
     const parts: string[] = [];
     for (const assetId of sandbox.truth.assetIds()) {
       const rows = rowsOf(
-        (await ask(sandbox, exportOf(whale, { assetId: assetId.toUpperCase() }))).body,
+        (
+          await ask(
+            sandbox,
+            exportOf(whale, { assetId: assetId.toUpperCase() }),
+          )
+        ).body,
       );
-      expect(rows.every((row) => row.split(',')[3] === `\\x${assetId}`)).toBe(true);
+      expect(rows.every((row) => row.split(',')[3] === `\\x${assetId}`)).toBe(
+        true,
+      );
       expect(rows.toSorted()).toEqual(
         [...sandbox.truth.rows(whale, { assetId })].toSorted(),
       );
@@ -107,7 +126,8 @@ describe('what an export holds', () => {
   });
 
   test('an export is cut to half-open whole seconds, which tile exactly', async () => {
-    const nanos = (text: string): string => `${(parseInstant(text) ?? 0n) * 1000n}`;
+    const nanos = (text: string): string =>
+      `${(parseInstant(text) ?? 0n) * 1000n}`;
     const bounds = [
       '2023-05-01T00:00:00Z',
       '2023-05-01T02:31:07.9Z',
@@ -122,8 +142,11 @@ describe('what an export holds', () => {
         'date_range.end_timestamp': nanos(to),
       };
       const rows = rowsOf((await ask(sandbox, exportOf(whale, query))).body);
-      const second = (text: string): string => text.slice(0, 19).replace('T', ' ');
-      expect(rows.every((row) => row >= second(from) && row < second(to))).toBe(true);
+      const second = (text: string): string =>
+        text.slice(0, 19).replace('T', ' ');
+      expect(rows.every((row) => row >= second(from) && row < second(to))).toBe(
+        true,
+      );
       parts.push(...rows);
     }
     expect(parts.toSorted()).toEqual([...sandbox.truth.rows(whale)].toSorted());
@@ -138,8 +161,14 @@ describe('what an export holds', () => {
 
   test('an export without rows is a header', async () => {
     const unknown = 'f'.repeat(64);
-    for (const target of [exportOf(unknown), exportOf(whale, { assetId: unknown })]) {
-      expect(await ask(sandbox, target)).toMatchObject({ status: 200, body: HEADER });
+    for (const target of [
+      exportOf(unknown),
+      exportOf(whale, { assetId: unknown }),
+    ]) {
+      expect(await ask(sandbox, target)).toMatchObject({
+        status: 200,
+        body: HEADER,
+      });
     }
   });
 });
@@ -152,7 +181,10 @@ describe('money', () => {
     let movements = 0;
     for (let party = 0; party < 60; party += 2) {
       const pair = [
-        ...network.movementsOfPair(party, { from: 1, to: network.head().block }),
+        ...network.movementsOfPair(party, {
+          from: 1,
+          to: network.head().block,
+        }),
       ];
       const balances = new Map<string, bigint>();
       const wrong: string[] = [];
@@ -180,7 +212,9 @@ describe('money', () => {
         const left = [...balances].filter(
           ([key, balance]) => key.startsWith(`${NETWORK} `) && balance !== 0n,
         );
-        wrong.push(...left.map(([key]) => `${key}: left over in block ${block}`));
+        wrong.push(
+          ...left.map(([key]) => `${key}: left over in block ${block}`),
+        );
       }
       expect(wrong).toEqual([]);
       movements += pair.length;
@@ -193,12 +227,19 @@ describe('money', () => {
     const rows = [...sandbox.truth.rows(whale)].map((row) => row.split(','));
     for (const { assetId, type, day, entries, quantity } of sums) {
       const summed = rows.filter(
-        (row) => row[0]!.startsWith(day) && row[2] === type && row[3] === `\\x${assetId}`,
+        (row) =>
+          row[0]!.startsWith(day) &&
+          row[2] === type &&
+          row[3] === `\\x${assetId}`,
       );
       expect(summed).toHaveLength(entries);
-      expect(summed.reduce((sum, row) => sum + BigInt(row[1]!), 0n)).toBe(quantity);
+      expect(summed.reduce((sum, row) => sum + BigInt(row[1]!), 0n)).toBe(
+        quantity,
+      );
     }
-    expect(sums.reduce((sum, { entries }) => sum + entries, 0)).toBe(rows.length);
+    expect(sums.reduce((sum, { entries }) => sum + entries, 0)).toBe(
+      rows.length,
+    );
     const general = sandbox.truth
       .balances(whale)
       .filter(({ accountType }) => accountType === ACCOUNT_TYPE.GENERAL);
@@ -227,7 +268,9 @@ describe('how an export is sent', () => {
       'Transfer-Encoding': 'chunked',
     });
     expect(
-      Object.keys(names(headers)).filter((name) => /^(?:x-|ratelimit)/i.test(name)),
+      Object.keys(names(headers)).filter((name) =>
+        /^(?:x-|ratelimit)/i.test(name),
+      ),
     ).toEqual([]);
   });
 
@@ -259,7 +302,9 @@ describe('how an export is sent', () => {
       .map((line) => JSON.parse(line).result as Record<string, string>);
     for (const [nth, part] of parts.entries()) {
       expect(Object.keys(part)).toEqual(
-        nth === 0 ? ['contentType', 'data', 'extensions'] : ['contentType', 'data'],
+        nth === 0
+          ? ['contentType', 'data', 'extensions']
+          : ['contentType', 'data'],
       );
       const data = Buffer.from(part['data']!, 'base64');
       expect(data.at(-1)).toBe(0x0a);
@@ -290,12 +335,18 @@ describe('an export that fails', () => {
     ['partyId=network', detail(10000, 'invalid party id')],
     [`partyId=${'ab'.repeat(31)}`, detail(10000, 'invalid party id')],
     [`partyId=${'ab'.repeat(32)}&assetId=z`, detail(10038, 'invalid asset ID')],
-  ])('an export that fails is refused in an envelope: %s', async (query, body) => {
-    const reply = await ask(sandbox, `/api/v2/ledgerentry/export?${query}`);
-    expect(reply).toMatchObject({ status: 400, body });
-    expect(reply.headers).toContainEqual(['Content-Type', 'application/json']);
-    expect(reply.headers).toContainEqual(['Transfer-Encoding', 'chunked']);
-  });
+  ])(
+    'an export that fails is refused in an envelope: %s',
+    async (query, body) => {
+      const reply = await ask(sandbox, `/api/v2/ledgerentry/export?${query}`);
+      expect(reply).toMatchObject({ status: 400, body });
+      expect(reply.headers).toContainEqual([
+        'Content-Type',
+        'application/json',
+      ]);
+      expect(reply.headers).toContainEqual(['Transfer-Encoding', 'chunked']);
+    },
+  );
 
   test('an export that the gateway cannot parse is refused without an envelope, with spaces', async () => {
     const reply = await ask(
@@ -310,14 +361,20 @@ describe('an export that fails', () => {
   });
 
   test('an export demands an asset if the release does', async () => {
-    await using strict = await startSandbox({ parties: 4, assetRequired: true });
+    await using strict = await startSandbox({
+      parties: 4,
+      assetRequired: true,
+    });
     const [first] = [...strict.truth.parties()];
     expect(await ask(strict, exportOf(first!.id))).toMatchObject({
       status: 400,
       body: detail(10017, 'missing asset ID'),
     });
     expect(
-      await ask(strict, exportOf(first!.id, { assetId: strict.truth.assetIds()[0]! })),
+      await ask(
+        strict,
+        exportOf(first!.id, { assetId: strict.truth.assetIds()[0]! }),
+      ),
     ).toMatchObject({
       status: 200,
     });
@@ -327,7 +384,9 @@ describe('an export that fails', () => {
     sandbox.faults.once('export', { errorAfterBytes: 0 });
     const reply = await ask(sandbox, exportOf(whale));
     expect(reply).toMatchObject({ status: 500, body: FAILURE, whole: true });
-    expect(reply.headers.map(([name]) => name)).toContain('Content-Disposition');
+    expect(reply.headers.map(([name]) => name)).toContain(
+      'Content-Disposition',
+    );
     expect((await ask(sandbox, exportOf(whale))).status).toBe(200);
   });
 
@@ -351,13 +410,17 @@ describe('an export that fails', () => {
     });
     const [first] = [...messages.truth.parties()];
     messages.faults.once('export', { errorAfterBytes: 700 });
-    const lines = (await ask(messages, exportOf(first!.id))).body.trimEnd().split('\n');
+    const lines = (await ask(messages, exportOf(first!.id))).body
+      .trimEnd()
+      .split('\n');
     expect(lines.map((line) => Object.keys(JSON.parse(line)))).toEqual([
       ['result'],
       ['error'],
     ]);
     messages.faults.once('export', { errorAfterBytes: 0 });
-    expect(JSON.parse((await ask(messages, exportOf(first!.id))).body)).toMatchObject({
+    expect(
+      JSON.parse((await ask(messages, exportOf(first!.id))).body),
+    ).toMatchObject({
       code: 13,
     });
   });
@@ -366,7 +429,9 @@ describe('an export that fails', () => {
     'an export that fails breaks off where it is told to (%s)',
     async (encoding) => {
       sandbox.faults.once('export', { cutAfterBytes: 5000 });
-      const reply = await ask(sandbox, exportOf(whale), { 'accept-encoding': encoding });
+      const reply = await ask(sandbox, exportOf(whale), {
+        'accept-encoding': encoding,
+      });
       expect(reply).toMatchObject({ status: 200, whole: false });
       expect(reply.body.length > 0 && reply.body.length <= 5000).toBe(true);
     },

@@ -19,7 +19,8 @@ beforeAll(async () => {
 afterAll(() => sandbox.stop());
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
-const newest = (count: number): string[] => parties.toReversed().slice(0, count);
+const newest = (count: number): string[] =>
+  parties.toReversed().slice(0, count);
 
 describe('which page a request gets', () => {
   test('which page a request gets gives the newest first, `network` before all, where nothing is asked', async () => {
@@ -33,13 +34,20 @@ describe('which page a request gets', () => {
   });
 
   test('which page a request gets gives every row where only an order is asked', async () => {
-    await using large = await startSandbox({ parties: 1500, rateLimit: 'none' });
+    await using large = await startSandbox({
+      parties: 1500,
+      rateLimit: 'none',
+    });
     expect((await page(large, 'parties')).ids).toHaveLength(1000);
-    const all = await page(large, 'parties', { 'pagination.newestFirst': 'false' });
+    const all = await page(large, 'parties', {
+      'pagination.newestFirst': 'false',
+    });
     expect(all).toMatchObject({ next: false, previous: false });
     expect(all.ids).toHaveLength(1501);
     expect(all.ids.at(-1)).toBe('network');
-    const { cursors } = await page(large, 'parties', { 'pagination.first': '2' });
+    const { cursors } = await page(large, 'parties', {
+      'pagination.first': '2',
+    });
     expect(
       (await page(large, 'parties', { 'pagination.after': cursors[1]! })).ids,
     ).toHaveLength(1000);
@@ -56,12 +64,20 @@ describe('which page a request gets', () => {
       'pagination.first': '5',
       'pagination.after': first.end,
     });
-    expect(second).toMatchObject({ ids: newest(9).slice(4), next: true, previous: true });
+    expect(second).toMatchObject({
+      ids: newest(9).slice(4),
+      next: true,
+      previous: true,
+    });
     const back = await page(sandbox, 'parties', {
       'pagination.last': '3',
       'pagination.before': second.end,
     });
-    expect(back).toMatchObject({ ids: newest(8).slice(5), next: true, previous: true });
+    expect(back).toMatchObject({
+      ids: newest(8).slice(5),
+      next: true,
+      previous: true,
+    });
     const oldest = await page(sandbox, 'parties', {
       'pagination.last': '3',
       'pagination.before': (
@@ -98,21 +114,26 @@ describe('which page a request gets', () => {
       'pagination.first': '3',
       'pagination.after': end.start,
     });
-    expect(exact).toMatchObject({ ids: end.ids.slice(1), next: false, previous: true });
+    expect(exact).toMatchObject({
+      ids: end.ids.slice(1),
+      next: false,
+      previous: true,
+    });
   });
 
   test('which page a request gets ignores what does not belong together, forward winning', async () => {
     const three = { 'pagination.first': '3' };
-    const some = (await page(sandbox, 'parties', { 'pagination.first': '9' })).end;
+    const some = (await page(sandbox, 'parties', { 'pagination.first': '9' }))
+      .end;
     const expected = (await page(sandbox, 'parties', three)).ids;
     for (const more of [
       { 'pagination.last': '7' },
       { 'pagination.before': some },
       { 'pagination.before': '' },
     ]) {
-      expect((await page(sandbox, 'parties', { ...three, ...more })).ids).toEqual(
-        expected,
-      );
+      expect(
+        (await page(sandbox, 'parties', { ...three, ...more })).ids,
+      ).toEqual(expected);
     }
     const mixed = await page(sandbox, 'parties', {
       'pagination.last': '3',
@@ -128,7 +149,10 @@ describe('which page a request gets', () => {
   });
 
   test('which page a request gets promises a page that is empty where only `network` is left, oldest first', async () => {
-    const query = { 'pagination.first': `${COUNT}`, 'pagination.newestFirst': 'false' };
+    const query = {
+      'pagination.first': `${COUNT}`,
+      'pagination.newestFirst': 'false',
+    };
     const first = await page(sandbox, 'parties', query);
     expect(first).toMatchObject({ ids: parties, next: true });
     const second = await page(sandbox, 'parties', {
@@ -139,8 +163,13 @@ describe('which page a request gets', () => {
   });
 
   test('which page a request gets is empty oldest first behind a cursor beyond the newest party, even of `network`', async () => {
-    const beyond = base64(`{"ID":"ff","TxHash":"01","VegaTime":"2023-05-01T05:00:00Z"}`);
-    const query = { 'pagination.newestFirst': 'false', 'pagination.after': beyond };
+    const beyond = base64(
+      `{"ID":"ff","TxHash":"01","VegaTime":"2023-05-01T05:00:00Z"}`,
+    );
+    const query = {
+      'pagination.newestFirst': 'false',
+      'pagination.after': beyond,
+    };
     expect(await page(sandbox, 'parties', query)).toMatchObject({
       ids: [],
       next: false,
@@ -149,7 +178,9 @@ describe('which page a request gets', () => {
   });
 
   test('which page a request gets drops the first row where a cursor is empty or its row is gone', async () => {
-    const far = base64(`{"ID":"ff","TxHash":"01","VegaTime":"9999-12-31T00:00:00Z"}`);
+    const far = base64(
+      `{"ID":"ff","TxHash":"01","VegaTime":"9999-12-31T00:00:00Z"}`,
+    );
     expect(
       await page(sandbox, 'parties', {
         'pagination.first': '3',
@@ -164,7 +195,11 @@ describe('which page a request gets', () => {
         'pagination.first': '3',
         'pagination.after': base64(cursor),
       });
-      expect(reply).toMatchObject({ ids: newest(3), next: true, previous: true });
+      expect(reply).toMatchObject({
+        ids: newest(3),
+        next: true,
+        previous: true,
+      });
     }
     const gone = base64(
       `{"ID":"${'0'.repeat(64)}","TxHash":"01","VegaTime":"2023-05-01T00:05:00Z"}`,
@@ -186,7 +221,9 @@ describe('which page a request gets', () => {
       '/api/v2/parties?pagination.first=2&pagination.newest_first=f&pagination.limit=1&x[y]=1',
     );
     expect(
-      JSON.parse(reply.body).parties.edges.map((edge: { node: object }) => edge.node),
+      JSON.parse(reply.body).parties.edges.map(
+        (edge: { node: object }) => edge.node,
+      ),
     ).toEqual([{ id: parties[0] }, { id: parties[1] }]);
   });
 
@@ -196,17 +233,26 @@ describe('which page a request gets', () => {
         partyId: id,
         'pagination.first': '3',
       });
-      expect(reply).toMatchObject({ ids: [parties[7]], next: false, previous: false });
+      expect(reply).toMatchObject({
+        ids: [parties[7]],
+        next: false,
+        previous: false,
+      });
       expect(reply.start).toBe(reply.end);
     }
-    expect((await page(sandbox, 'parties', { partyId: 'network' })).ids).toEqual([
-      'network',
-    ]);
-    expect((await page(sandbox, 'parties', { partyId: '' })).ids).toHaveLength(COUNT + 1);
+    expect(
+      (await page(sandbox, 'parties', { partyId: 'network' })).ids,
+    ).toEqual(['network']);
+    expect((await page(sandbox, 'parties', { partyId: '' })).ids).toHaveLength(
+      COUNT + 1,
+    );
   });
 
   test('which page a request gets indents where it is asked to be pretty', async () => {
-    const reply = await ask(sandbox, '/api/v2/parties?pagination.first=2&pretty');
+    const reply = await ask(
+      sandbox,
+      '/api/v2/parties?pagination.first=2&pretty',
+    );
     expect(reply.body).toMatch(/^\{\n {1}"parties": \{\n {2}"edges": \[\n/);
   });
 });
@@ -218,8 +264,14 @@ describe('errors of the lists', () => {
     `{"code":3,"message":"InvalidArgument error",${detail(10028, 'invalid pagination', inner)}`;
   const gateway = (message: string): string =>
     JSON.stringify({ code: 3, message, details: [] });
-  const integer = (name: string, text: string, reason = 'invalid syntax'): string =>
-    gateway(`parsing field "${name}": strconv.ParseInt: parsing "${text}": ${reason}`);
+  const integer = (
+    name: string,
+    text: string,
+    reason = 'invalid syntax',
+  ): string =>
+    gateway(
+      `parsing field "${name}": strconv.ParseInt: parsing "${text}": ${reason}`,
+    );
 
   const both = 'cannot set both a before and after cursor';
   const small = 'pagination limit must be greater than 0';
@@ -233,7 +285,10 @@ describe('errors of the lists', () => {
     ['pagination.after=&pagination.before=', invalid(both)],
     ['pagination.first=0', invalid(small)],
     ['pagination.last=-1', invalid(small)],
-    ['pagination.after=', invalid('failed to decode after cursor: cursor is empty')],
+    [
+      'pagination.after=',
+      invalid('failed to decode after cursor: cursor is empty'),
+    ],
     [
       'pagination.last=1&pagination.before=',
       invalid('failed to decode before cursor: cursor is empty'),
@@ -243,7 +298,10 @@ describe('errors of the lists', () => {
     ['pagination.first=2&pagination.after=YWJjZ', invalid(`${undecoded} 4`)],
     ['pagination.first=abc', integer('first', 'abc')],
     ['pagination.first=', integer('first', '')],
-    ['pagination.last=2147483648', integer('last', '2147483648', 'value out of range')],
+    [
+      'pagination.last=2147483648',
+      integer('last', '2147483648', 'value out of range'),
+    ],
     [
       'pagination.newestFirst=yes',
       gateway(
@@ -254,7 +312,10 @@ describe('errors of the lists', () => {
       'pagination.first=1&pagination.first=2',
       gateway('too many values for field "first": 1, 2'),
     ],
-    ['pagination[first]=1', gateway('too many values for field "pagination": first, 1')],
+    [
+      'pagination[first]=1',
+      gateway('too many values for field "pagination": first, 1'),
+    ],
     [
       'pagination=1',
       gateway(
@@ -289,16 +350,19 @@ describe('errors of the lists', () => {
       'checkpoints',
       `pagination.after=${encodeURIComponent(base64('{"blockHeight":9223372036854775808}'))}`,
     ],
-  ] as const)('errors of the lists answers 500 to %s?%s', async (list, query) => {
-    const reply = await ask(sandbox, `/api/v2/${list}?${query}`);
-    expect(reply.status).toBe(500);
-    const [code, message] = failed[list];
-    expect(JSON.parse(reply.body)).toMatchObject({
-      code: 13,
-      message: 'Internal error',
-      details: [{ code, message }],
-    });
-  });
+  ] as const)(
+    'errors of the lists answers 500 to %s?%s',
+    async (list, query) => {
+      const reply = await ask(sandbox, `/api/v2/${list}?${query}`);
+      expect(reply.status).toBe(500);
+      const [code, message] = failed[list];
+      expect(JSON.parse(reply.body)).toMatchObject({
+        code: 13,
+        message: 'Internal error',
+        details: [{ code, message }],
+      });
+    },
+  );
 
   test('errors of the lists answers 400 to what is no id and 404 to an id nobody has', async () => {
     expect(await ask(sandbox, '/api/v2/parties?partyId=bad')).toMatchObject({
@@ -306,14 +370,16 @@ describe('errors of the lists', () => {
       body: `{"code":3,"message":"InvalidArgument error",${detail(50001, 'failed to get parties', 'not a valid hex id (or well known exception)')}`,
     });
     for (const id of ['abcd', 'f'.repeat(64), 'F'.repeat(64), 'VOTE']) {
-      expect(await ask(sandbox, `/api/v2/parties?partyId=${id}`)).toMatchObject({
-        status: 404,
-        body: `{"code":5,"message":"NotFound error",${detail(50001, 'failed to get parties', 'no resource corresponding to this id')}`,
-      });
+      expect(await ask(sandbox, `/api/v2/parties?partyId=${id}`)).toMatchObject(
+        {
+          status: 404,
+          body: `{"code":5,"message":"NotFound error",${detail(50001, 'failed to get parties', 'no resource corresponding to this id')}`,
+        },
+      );
     }
-    expect((await page(sandbox, 'parties', { partyId: parties[0]! })).ids).toEqual([
-      parties[0],
-    ]);
+    expect(
+      (await page(sandbox, 'parties', { partyId: parties[0]! })).ids,
+    ).toEqual([parties[0]]);
   });
 
   test('errors of the lists has JSON and gRPC headers where a handler failed, and no block headers where the gateway did', async () => {
@@ -325,8 +391,12 @@ describe('errors of the lists', () => {
     ).toEqual(['application/json', 'application/grpc']);
     expect(handler.headers.map(([name]) => name)).toContain('X-Block-Height');
     const gatewayed = await ask(sandbox, '/api/v2/parties?pagination.first=x');
-    expect(gatewayed.headers.filter(([name]) => name === 'Content-Type')).toHaveLength(1);
-    expect(gatewayed.headers.map(([name]) => name)).not.toContain('X-Block-Height');
+    expect(
+      gatewayed.headers.filter(([name]) => name === 'Content-Type'),
+    ).toHaveLength(1);
+    expect(gatewayed.headers.map(([name]) => name)).not.toContain(
+      'X-Block-Height',
+    );
   });
 
   test('errors of the lists knows three paths and one method', async () => {
@@ -348,7 +418,10 @@ describe('errors of the lists', () => {
 
   test('errors of the lists refuses a page that is too large for it', async () => {
     await using large = await startSandbox({ parties: 70_000 });
-    const reply = await ask(large, '/api/v2/parties?pagination.newestFirst=true');
+    const reply = await ask(
+      large,
+      '/api/v2/parties?pagination.newestFirst=true',
+    );
     expect(reply.status).toBe(429);
     expect(JSON.parse(reply.body)).toEqual({
       code: 8,
@@ -418,7 +491,8 @@ describe('checkpoints', () => {
       'pagination.after': base64('{"blockHeight":600}'),
     };
     expect(
-      (await page(short, 'checkpoints', { ...gone, 'pagination.first': '3' })).ids,
+      (await page(short, 'checkpoints', { ...gone, 'pagination.first': '3' }))
+        .ids,
     ).toEqual(truth.slice(1, 4));
   });
 });
@@ -437,20 +511,29 @@ describe('reading a list to its end', () => {
   test('reading a list to its end gives rows ordered by time and id, several parties in one block included', () => {
     const rows = [...sandbox.truth.parties()];
     const sorted = rows.toSorted((a, b) => {
-      if (a.firstSeen !== b.firstSeen) return a.firstSeen < b.firstSeen ? -1 : 1;
+      if (a.firstSeen !== b.firstSeen)
+        return a.firstSeen < b.firstSeen ? -1 : 1;
       return a.id < b.id ? -1 : 1;
     });
     expect(rows).toEqual(sorted);
-    expect(new Set(rows.map((row) => row.firstSeen)).size).toBeLessThan(rows.length);
+    expect(new Set(rows.map((row) => row.firstSeen)).size).toBeLessThan(
+      rows.length,
+    );
   });
 
   test('reading a list to its end pages through a million parties at any depth', async () => {
-    await using million = await startSandbox({ parties: 1_000_000, rateLimit: 'none' });
+    await using million = await startSandbox({
+      parties: 1_000_000,
+      rateLimit: 'none',
+    });
     const deep = [...million.truth.parties().drop(3000).take(4)];
     expect(million.truth.partyCount()).toBe(1_000_000);
-    const newestPage = await page(million, 'parties', { 'pagination.first': '1000' });
+    const newestPage = await page(million, 'parties', {
+      'pagination.first': '1000',
+    });
     expect(newestPage.ids).toHaveLength(1000);
-    const cursor = (await page(million, 'parties', { partyId: deep[0]!.id })).end;
+    const cursor = (await page(million, 'parties', { partyId: deep[0]!.id }))
+      .end;
     const query = {
       'pagination.first': '3',
       'pagination.after': cursor,

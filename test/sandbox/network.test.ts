@@ -35,7 +35,10 @@ describe('the network', () => {
     await using grown = await startSandbox(SMALL);
     grown.advance(3_000_000);
     const head = grown.truth.head();
-    await using restarted = await startSandbox({ ...SMALL, clock: () => head.time });
+    await using restarted = await startSandbox({
+      ...SMALL,
+      clock: () => head.time,
+    });
     expect(restarted.truth.head()).toEqual(head);
     expect(await everything(restarted)).toEqual(await everything(grown));
   });
@@ -46,7 +49,10 @@ describe('the network', () => {
       parties: [...sandbox.truth.parties()],
       checkpoints: [...sandbox.truth.checkpoints()],
       rows: new Map(
-        [...sandbox.truth.parties()].map(({ id }) => [id, [...sandbox.truth.rows(id)]]),
+        [...sandbox.truth.parties()].map(({ id }) => [
+          id,
+          [...sandbox.truth.rows(id)],
+        ]),
       ),
       height: sandbox.truth.head().height,
     };
@@ -56,7 +62,9 @@ describe('the network', () => {
     expect(parties.slice(0, before.parties.length)).toEqual(before.parties);
     const checkpoints = [...sandbox.truth.checkpoints()];
     expect(checkpoints.length).toBeGreaterThan(before.checkpoints.length);
-    expect(checkpoints.slice(0, before.checkpoints.length)).toEqual(before.checkpoints);
+    expect(checkpoints.slice(0, before.checkpoints.length)).toEqual(
+      before.checkpoints,
+    );
     let grown = 0;
     for (const [id, rows] of before.rows) {
       const now = [...sandbox.truth.rows(id)];
@@ -72,10 +80,12 @@ describe('the network', () => {
     let now = furthest - 60_000_000n;
     await using sandbox = await startSandbox({ ...SMALL, clock: () => now });
     const height = async (): Promise<bigint> => {
-      const headers = new Map((await ask(sandbox, '/api/v2/checkpoints')).headers);
-      expect(BigInt(headers.get('X-Block-Timestamp')!) / 1000n).toBeLessThanOrEqual(
-        furthest,
+      const headers = new Map(
+        (await ask(sandbox, '/api/v2/checkpoints')).headers,
       );
+      expect(
+        BigInt(headers.get('X-Block-Timestamp')!) / 1000n,
+      ).toBeLessThanOrEqual(furthest);
       return BigInt(headers.get('X-Block-Height')!);
     };
     const first = await height();
@@ -99,9 +109,9 @@ describe('the network', () => {
         'pagination.after': first.end,
       }),
     ).toEqual(second);
-    expect((await page(sandbox, 'parties', { 'pagination.first': '6' })).ids).not.toEqual(
-      first.ids,
-    );
+    expect(
+      (await page(sandbox, 'parties', { 'pagination.first': '6' })).ids,
+    ).not.toEqual(first.ids);
   });
 
   test('the network is busy as a market is: most have little, a few have most', async () => {
@@ -118,9 +128,9 @@ describe('the network', () => {
     expect(total / counts.length).toBeGreaterThan(8);
     expect(total / counts.length).toBeLessThan(50);
     expect(sorted[1000]!).toBeLessThan(10);
-    expect(sorted.slice(0, 100).reduce((sum, count) => sum + count, 0)).toBeGreaterThan(
-      total / 2,
-    );
+    expect(
+      sorted.slice(0, 100).reduce((sum, count) => sum + count, 0),
+    ).toBeGreaterThan(total / 2);
   });
 
   test('the network begins with no block, and no more parties than it may have', async () => {
@@ -140,7 +150,8 @@ describe('the rate limit', () => {
   test('the rate limit lets a burst pass, refuses what follows, and bans who goes on', () => {
     let now = 0;
     const admit = openRateLimiter(limit, () => now);
-    for (let call = 0; call < 100; call += 1) expect(admit('a').refused).toBeUndefined();
+    for (let call = 0; call < 100; call += 1)
+      expect(admit('a').refused).toBeUndefined();
     for (let call = 0; call < 100; call += 1)
       expect(admit('a').refused?.status).toBe(429);
     const banned = admit('a');
@@ -166,8 +177,14 @@ describe('the rate limit', () => {
     const admit = openRateLimiter(limit, () => now);
     for (let call = 0; call < 100; call += 1) admit('a');
     now = 500;
-    const admitted = Array.from({ length: 11 }, () => admit('a').refused === undefined);
-    expect(admitted).toEqual([...Array.from({ length: 10 }, () => true), false]);
+    const admitted = Array.from(
+      { length: 11 },
+      () => admit('a').refused === undefined,
+    );
+    expect(admitted).toEqual([
+      ...Array.from({ length: 10 }, () => true),
+      false,
+    ]);
   });
 
   test('the rate limit forgets of more than 10,000 clients those that were silent the longest', () => {
@@ -210,23 +227,35 @@ describe('faults', () => {
   test('faults answer instead, rewrite, delay, and are judged in order', async () => {
     await using sandbox = await startSandbox(SMALL);
     const remove = sandbox.faults.add((request) =>
-      request.route === 'parties' && request.query.get('pagination.first') === '3'
-        ? { rewrite: (json) => json.replace('"hasNextPage":true', '"hasNextPage":false') }
+      request.route === 'parties' &&
+      request.query.get('pagination.first') === '3'
+        ? {
+            rewrite: (json) =>
+              json.replace('"hasNextPage":true', '"hasNextPage":false'),
+          }
         : undefined,
     );
     sandbox.faults.add(() => ({
-      answer: { status: 503, body: '<html>', headers: { 'Content-Type': 'text/html' } },
+      answer: {
+        status: 503,
+        body: '<html>',
+        headers: { 'Content-Type': 'text/html' },
+      },
     }));
-    expect((await page(sandbox, 'parties', { 'pagination.first': '3' })).next).toBe(
-      false,
-    );
+    expect(
+      (await page(sandbox, 'parties', { 'pagination.first': '3' })).next,
+    ).toBe(false);
     const down = await ask(sandbox, '/api/v2/checkpoints');
     expect(down).toMatchObject({ status: 503, body: '<html>' });
     expect(down.headers).toContainEqual(['Content-Type', 'text/html']);
     remove();
-    expect((await ask(sandbox, '/api/v2/parties?pagination.first=3')).status).toBe(503);
+    expect(
+      (await ask(sandbox, '/api/v2/parties?pagination.first=3')).status,
+    ).toBe(503);
     sandbox.faults.clear();
-    expect((await page(sandbox, 'parties', { 'pagination.first': '3' })).next).toBe(true);
+    expect(
+      (await page(sandbox, 'parties', { 'pagination.first': '3' })).next,
+    ).toBe(true);
     sandbox.faults.once('parties', { cutAfterBytes: 10 });
     expect(await ask(sandbox, '/api/v2/parties')).toMatchObject({
       status: 200,

@@ -41,8 +41,10 @@ async function rows(
   return rowsOf((await ask(sandbox, exportOf(whaleOf(sandbox), query))).body);
 }
 
-const isOutgoing = (row: string, party: string): boolean => row.split(',')[6] === party;
-const isIncoming = (row: string, party: string): boolean => row.split(',')[10] === party;
+const isOutgoing = (row: string, party: string): boolean =>
+  row.split(',')[6] === party;
+const isIncoming = (row: string, party: string): boolean =>
+  row.split(',')[10] === party;
 const millis = (row: string): number =>
   Date.parse(`${row.slice(0, 19).replace(' ', 'T')}Z`);
 
@@ -53,7 +55,9 @@ describe.each(['0.71.6', '0.73'] as const)('release %s', (release) => {
     expect(body.split('\n')[0]).toBe(HEADER_13);
     const all = rowsOf(body);
     for (const row of all) expect(row).toMatch(ROW);
-    expect(all.toSorted()).toEqual([...sandbox.truth.rows(whaleOf(sandbox))].toSorted());
+    expect(all.toSorted()).toEqual(
+      [...sandbox.truth.rows(whaleOf(sandbox))].toSorted(),
+    );
     expect(all.some((row) => !isOutgoing(row, whaleOf(sandbox)))).toBe(true);
     expect(all.some((row) => !isIncoming(row, whaleOf(sandbox)))).toBe(true);
   });
@@ -63,14 +67,17 @@ describe.each(['0.71.6', '0.73'] as const)('release %s', (release) => {
     const party = whaleOf(sandbox);
     for (const row of await rows(sandbox)) {
       const [, quantity, effect] = row.split(',');
-      const sign = Number(isIncoming(row, party)) - Number(isOutgoing(row, party));
+      const sign =
+        Number(isIncoming(row, party)) - Number(isOutgoing(row, party));
       expect(BigInt(effect!)).toBe(BigInt(quantity!) * BigInt(sign));
     }
   });
 
   test('comes in the order of time', async () => {
     await using sandbox = await network({ release });
-    const times = (await rows(sandbox)).map((row) => parseInstant(row.split(',')[0]!)!);
+    const times = (await rows(sandbox)).map((row) =>
+      parseInstant(row.split(',')[0]!)!,
+    );
     expect(times).toEqual(times.toSorted((a, b) => Number(a - b)));
   });
 });
@@ -81,13 +88,19 @@ describe('release 0.71.6 filters wrongly', () => {
     const party = whaleOf(sandbox);
     const [assetId] = sandbox.truth.assetIds();
     const truth = [...sandbox.truth.rows(party)];
-    const query = { assetId: assetId!, 'dateRange.startTimestamp': nanos(FROM) };
+    const query = {
+      assetId: assetId!,
+      'dateRange.startTimestamp': nanos(FROM),
+    };
     const expected = truth.filter(
       (row) =>
         isIncoming(row, party) ||
-        (row.split(',')[4] === assetId && row >= FROM.slice(0, 19).replace('T', ' ')),
+        (row.split(',')[4] === assetId &&
+          row >= FROM.slice(0, 19).replace('T', ' ')),
     );
-    expect((await rows(sandbox, query)).toSorted()).toEqual(expected.toSorted());
+    expect((await rows(sandbox, query)).toSorted()).toEqual(
+      expected.toSorted(),
+    );
   });
 
   test('release 0.71.6 filters wrongly lets nothing that goes out pass a start and an end', async () => {
@@ -100,14 +113,18 @@ describe('release 0.71.6 filters wrongly', () => {
     const sent = await rows(sandbox, query);
     expect(sent.filter((row) => !isIncoming(row, party))).toEqual([]);
     expect(sent).toHaveLength(
-      [...sandbox.truth.rows(party)].filter((row) => isIncoming(row, party)).length,
+      [...sandbox.truth.rows(party)].filter((row) => isIncoming(row, party))
+        .length,
     );
   });
 
   test.each(['connection', 'crash'] as const)(
     'release 0.71.6 filters wrongly dies of an end without a start: %s',
     async (onFatalQuestion) => {
-      await using sandbox = await network({ release: '0.71.6', onFatalQuestion });
+      await using sandbox = await network({
+        release: '0.71.6',
+        onFatalQuestion,
+      });
       const query = { 'dateRange.endTimestamp': nanos(TO) };
       await expect(rows(sandbox, query)).rejects.toThrow(/hang up|ECONNRESET/);
       expect(sandbox.fatalQuestions()).toBe(1);
@@ -138,7 +155,8 @@ describe('release 0.73 filters by a time that it does not send', () => {
       const second = Number(from / 1000n);
       expect(
         sent.filter(
-          (row) => millis(row) < second - 1000 || millis(row) >= second + 60_000,
+          (row) =>
+            millis(row) < second - 1000 || millis(row) >= second + 60_000,
         ),
       ).toEqual([]);
       strays += sent.filter((row) => millis(row) < second).length;

@@ -1,4 +1,6 @@
-/** Somebody who may only read the views, and takes every lock whose key can be guessed. */
+/**
+ * Somebody who may only read the views, and takes every lock whose key can be guessed.
+ */
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openWarehouse } from '../../src/postgres/database.ts';
@@ -20,7 +22,10 @@ const NAMES = [
 ];
 const ROLE = `analyst_${crypto.randomUUID().slice(0, 8)}`;
 const database = await freshDatabase({ isMigrated: true });
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const warehouse = openWarehouse({
+  url: database.url,
+  onIdleError: () => undefined,
+});
 let analyst: Client;
 
 beforeAll(async () => {
@@ -35,7 +40,9 @@ beforeAll(async () => {
   await analyst.query('select pg_advisory_lock($1)', [KYSELY_KEY]);
   // As the keys were made until now: from the name alone.
   for (const name of NAMES)
-    await analyst.query('select pg_advisory_lock(hashtextextended($1, 0))', [name]);
+    await analyst.query('select pg_advisory_lock(hashtextextended($1, 0))', [
+      name,
+    ]);
   await analyst.query('select pg_advisory_lock(7105112)');
 });
 
@@ -53,7 +60,11 @@ describe('an analyst who holds the locks that can be guessed', () => {
   test('stops no order and no partition', async () => {
     const runs = new RunStore(warehouse.db, undefined);
     const orders = Array.from({ length: 12 }, () =>
-      runs.order({ kind: 'export', subject: PARTY, params: { isOrdered: true } }),
+      runs.order({
+        kind: 'export',
+        subject: PARTY,
+        params: { isOrdered: true },
+      }),
     );
     const ids = (await Promise.all(orders)).map(({ run }) => run.runId);
     expect(new Set(ids).size).toBe(1);
@@ -70,7 +81,9 @@ describe('an analyst who holds the locks that can be guessed', () => {
     'create table mirror.mine (x int)',
     'delete from mirror.runs',
   ])('is denied: %s', async (statement) => {
-    await expect(analyst.query(statement)).rejects.toMatchObject({ code: '42501' });
+    await expect(analyst.query(statement)).rejects.toMatchObject({
+      code: '42501',
+    });
   });
 
   test('is waited for no longer than the limit of every connection', async () => {

@@ -1,4 +1,7 @@
-/** A source, or a gateway before it, that repeats the credential it was sent: nothing may keep it or tell it. */
+/**
+ * A source, or a gateway before it, that repeats the credential it was sent: nothing may
+ * keep it or tell it.
+ */
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
@@ -13,7 +16,10 @@ const FORMS = [
   Buffer.from(SECRET).toString('base64').slice(0, 18),
 ];
 
-/** Answers 401 with the header that it was sent, in every way that servers have of repeating it. */
+/**
+ * Answers 401 with the header that it was sent, in every way that servers have of
+ * repeating it.
+ */
 const server = createServer((request, response) => {
   const sent = request.headers.authorization ?? '';
   const bare = sent.replace(/^Bearer /, '');

@@ -1,4 +1,6 @@
-/** What the mirror writes is for the user that it runs as, whatever the shell's umask is. */
+/**
+ * What the mirror writes is for the user that it runs as, whatever the shell's umask is.
+ */
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -27,7 +29,10 @@ describe('objects, lake and spool', () => {
       process.umask(former);
       await sandbox.stop();
     }
-    const entries = await readdir(home.dataDir, { recursive: true, withFileTypes: true });
+    const entries = await readdir(home.dataDir, {
+      recursive: true,
+      withFileTypes: true,
+    });
     const paths = [
       home.dataDir,
       ...entries.map((entry) => join(entry.parentPath, entry.name)),

@@ -33,15 +33,23 @@ test('an install script of a dependency does not run', async () => {
         env: { ...process.env, MARK: mark },
         timeout: 60_000,
       }).status;
-    expect(npm(['pack', '--pack-destination', folder], join(folder, 'evil'))).toBe(0);
-    // As any version of npm would: `allowScripts` in package.json is known to npm 11 alone.
+    expect(
+      npm(['pack', '--pack-destination', folder], join(folder, 'evil')),
+    ).toBe(0);
+    // As any version of npm would: `allowScripts` in package.json is known to npm 11
+    // alone.
     await writeFile(
       join(folder, 'package.json'),
-      JSON.stringify({ name: 'host', dependencies: { evil: 'file:evil-1.0.0.tgz' } }),
+      JSON.stringify({
+        name: 'host',
+        dependencies: { evil: 'file:evil-1.0.0.tgz' },
+      }),
     );
     expect(npm(['install', '--offline'], folder)).toBe(0);
     expect(
-      JSON.parse(await readFile(join(folder, 'node_modules/evil/package.json'), 'utf8')),
+      JSON.parse(
+        await readFile(join(folder, 'node_modules/evil/package.json'), 'utf8'),
+      ),
     ).toMatchObject({
       name: 'evil',
     });
@@ -52,7 +60,9 @@ test('an install script of a dependency does not run', async () => {
 });
 
 test('every package that is installed on 64-bit Intel Linux is known by its integrity', async () => {
-  const lock = JSON.parse(await readFile(join(ROOT, 'package-lock.json'), 'utf8')) as {
+  const lock = JSON.parse(
+    await readFile(join(ROOT, 'package-lock.json'), 'utf8'),
+  ) as {
     readonly packages: Readonly<Record<string, LockEntry>>;
   };
   const isFor = (given: readonly string[] | undefined, one: string): boolean =>

@@ -1,4 +1,7 @@
-/** Attacks on the way into the API, byte by byte on real sockets: each held once, and must go on to hold. */
+/**
+ * Attacks on the way into the API, byte by byte on real sockets: each held once, and must
+ * go on to hold.
+ */
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -18,7 +21,10 @@ beforeAll(async () => {
 });
 afterAll(() => api?.[Symbol.asyncDispose]());
 
-/** The status of every answer on one connection, in order; the server closes it, or we do when it is silent. */
+/**
+ * The status of every answer on one connection, in order; the server closes it, or we do
+ * when it is silent.
+ */
 async function statuses(bytes: string): Promise<readonly number[]> {
   const url = new URL(api?.url ?? '');
   const socket = connect(Number(url.port), url.hostname);
@@ -64,19 +70,26 @@ describe('a request that two servers could read in two ways', () => {
       'a bare line feed',
       `POST /login HTTP/1.1\nHost: localhost\nContent-Length: 2\r\r\n\n{}${SMUGGLED}`,
     ],
-    ['a NUL in a header', `${POST}X-One: a\0b\r\nContent-Length: 2\r\n\r\n{}${SMUGGLED}`],
-  ])('is refused, and what follows it is not read: %s', async (_name, bytes) => {
-    const found = await statuses(bytes);
-    expect(found).toHaveLength(1);
-    expect(found[0]).toBe(400);
-  });
+    [
+      'a NUL in a header',
+      `${POST}X-One: a\0b\r\nContent-Length: 2\r\n\r\n{}${SMUGGLED}`,
+    ],
+  ])(
+    'is refused, and what follows it is not read: %s',
+    async (_name, bytes) => {
+      const found = await statuses(bytes);
+      expect(found).toHaveLength(1);
+      expect(found[0]).toBe(400);
+    },
+  );
 });
 
 describe('the access check', () => {
   test('stands before each request of a connection', async () => {
     const pipelined = [`/healthz`, `/metrics`, `/healthz`]
       .map(
-        (path, index) => `GET ${path} HTTP/1.1\r\n${index === 2 ? CLOSE : `${HEAD}\r\n`}`,
+        (path, index) =>
+          `GET ${path} HTTP/1.1\r\n${index === 2 ? CLOSE : `${HEAD}\r\n`}`,
       )
       .join('');
     expect(await statuses(pipelined)).toEqual([200, 401, 200]);
@@ -112,7 +125,9 @@ describe('the access check', () => {
     'Cookie: ledger-mirror=.',
     'Cookie: ledger-mirror=99999999999.AAAA',
   ])('is not talked round by the header %s', async (header) => {
-    const [status] = await statuses(`GET /metrics HTTP/1.1\r\n${header}\r\n${CLOSE}`);
+    const [status] = await statuses(
+      `GET /metrics HTTP/1.1\r\n${header}\r\n${CLOSE}`,
+    );
     expect(status).toBe(401);
   });
 
@@ -142,7 +157,9 @@ describe('a request that is too large', () => {
     ['a header', `X-One: ${'x'.repeat(17_000)}\r\n`],
     ['headers', 'X: y\r\n'.repeat(3_000)],
   ])('is refused while it is read: %s', async (_name, headers) => {
-    expect(await statuses(`GET /healthz HTTP/1.1\r\n${headers}${CLOSE}`)).toEqual([431]);
+    expect(
+      await statuses(`GET /healthz HTTP/1.1\r\n${headers}${CLOSE}`),
+    ).toEqual([431]);
   });
 
   test('is refused for its target', async () => {

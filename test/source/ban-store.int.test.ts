@@ -5,7 +5,10 @@ import { openBanStore } from '../../src/source/store/source-state.ts';
 import { freshDatabase } from '../support/database.ts';
 
 const database = await freshDatabase({ isMigrated: true });
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const warehouse = openWarehouse({
+  url: database.url,
+  onIdleError: () => undefined,
+});
 afterAll(() => warehouse[Symbol.asyncDispose]());
 
 test('a ban is known to every worker, is never shortened, and ends by itself', async () => {

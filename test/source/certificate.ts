@@ -1,4 +1,7 @@
-/** An authority and a certificate for 127.0.0.1, made on the spot: no private key in the repository, no openssl needed. */
+/**
+ * An authority and a certificate for 127.0.0.1, made on the spot: no private key in the
+ * repository, no openssl needed.
+ */
 import { generateKeyPairSync, sign, type KeyObject } from 'node:crypto';
 
 const OID = {
@@ -28,8 +31,20 @@ export function makeCertificates(): TestCertificates {
     sequence(der(0x87, Buffer.from([127, 0, 0, 1]))),
   );
   return {
-    authority: certificate('test authority', ca.publicKey, isAuthority, ca.privateKey, 1),
-    cert: certificate('127.0.0.1', server.publicKey, isLocalhost, ca.privateKey, 2),
+    authority: certificate(
+      'test authority',
+      ca.publicKey,
+      isAuthority,
+      ca.privateKey,
+      1,
+    ),
+    cert: certificate(
+      '127.0.0.1',
+      server.publicKey,
+      isLocalhost,
+      ca.privateKey,
+      2,
+    ),
     key: server.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
   };
 }
@@ -47,7 +62,10 @@ function certificate(
   serial: number,
 ): string {
   const algorithm = sequence(oid(OID.ecdsaSha256));
-  const validity = sequence(utcTime(Date.now() - DAY_MS), utcTime(Date.now() + DAY_MS));
+  const validity = sequence(
+    utcTime(Date.now() - DAY_MS),
+    utcTime(Date.now() + DAY_MS),
+  );
   const signed = sequence(
     der(0xa0, der(0x02, Buffer.from([2]))),
     der(0x02, Buffer.from([serial])),
@@ -58,7 +76,11 @@ function certificate(
     key.export({ type: 'spki', format: 'der' }),
     der(0xa3, sequence(extended)),
   );
-  const whole = sequence(signed, algorithm, bits(sign('sha256', signed, signer)));
+  const whole = sequence(
+    signed,
+    algorithm,
+    bits(sign('sha256', signed, signer)),
+  );
   return `-----BEGIN CERTIFICATE-----\n${whole.toString('base64').replaceAll(/.{64}/g, '$&\n')}\n-----END CERTIFICATE-----\n`;
 }
 
@@ -68,14 +90,19 @@ function extension(id: string, value: Buffer): Buffer {
 
 function name(commonName: string): Buffer {
   return sequence(
-    der(0x31, sequence(oid(OID.commonName), der(0x0c, Buffer.from(commonName)))),
+    der(
+      0x31,
+      sequence(oid(OID.commonName), der(0x0c, Buffer.from(commonName))),
+    ),
   );
 }
 
 function utcTime(atMs: number): Buffer {
   return der(
     0x17,
-    Buffer.from(`${new Date(atMs).toISOString().replaceAll(/[-:T]/g, '').slice(2, 14)}Z`),
+    Buffer.from(
+      `${new Date(atMs).toISOString().replaceAll(/[-:T]/g, '').slice(2, 14)}Z`,
+    ),
   );
 }
 

@@ -3,7 +3,10 @@ import { expect, test } from 'vitest';
 import { CostMeter } from '../../src/source/observers.ts';
 import type { RequestReport, Route } from '../../src/source/ports.ts';
 
-function report(route: Route, more: Partial<RequestReport> = {}): RequestReport {
+function report(
+  route: Route,
+  more: Partial<RequestReport> = {},
+): RequestReport {
   return {
     route,
     status: 200,
@@ -52,11 +55,16 @@ test('the cost meter tells concurrent requests apart by their run, and passes al
 });
 
 test('what a run asks after its counts were taken is counted too', async () => {
-  const meter = new CostMeter({ onRequest: () => undefined, onWait: () => undefined });
+  const meter = new CostMeter({
+    onRequest: () => undefined,
+    onWait: () => undefined,
+  });
   await meter.during('run', async () => {
     meter.onRequest(report('export'));
     expect(meter.take()).toHaveLength(1);
     meter.onRequest(report('export'));
   });
-  expect(meter.take()).toMatchObject([['run', { requests: { lists: 0, exports: 1 } }]]);
+  expect(meter.take()).toMatchObject([
+    ['run', { requests: { lists: 0, exports: 1 } }],
+  ]);
 });

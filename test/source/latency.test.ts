@@ -2,7 +2,10 @@ import { expect, test } from 'vitest';
 import { observeLatency } from '../../src/source/observers.ts';
 import type { RequestReport } from '../../src/source/ports.ts';
 
-function report(durationMs: number, more: Partial<RequestReport> = {}): RequestReport {
+function report(
+  durationMs: number,
+  more: Partial<RequestReport> = {},
+): RequestReport {
   return {
     route: 'parties',
     status: 200,

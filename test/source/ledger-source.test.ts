@@ -10,7 +10,14 @@ import {
   openLedgerSource,
 } from '../../src/source/ledger-source.ts';
 import { sourceConfig } from '../support/source-config.ts';
-import { ASSET, failureOf, NEVER, PARTY, testSource, textOf } from './test-source.ts';
+import {
+  ASSET,
+  failureOf,
+  NEVER,
+  PARTY,
+  testSource,
+  textOf,
+} from './test-source.ts';
 import { errorJson, send, serve } from './wire/wire-server.ts';
 
 const NAMES: ExportConfig = sourceConfig('http://x');
@@ -18,7 +25,10 @@ const FROM = parseInstant('2023-05-10T00:00:00Z') ?? 0n;
 const TO = parseInstant('2023-05-11T00:00:00Z') ?? 0n;
 const CSV = 'a,b\n1,2\n';
 
-function queryOf(question: WindowRequest, names: Partial<ExportConfig> = {}): string {
+function queryOf(
+  question: WindowRequest,
+  names: Partial<ExportConfig> = {},
+): string {
   return exportUrl('http://x', { ...NAMES, ...names }, question).search;
 }
 
@@ -32,7 +42,8 @@ test('an export is waited for as long as a query of the source may take, and not
   const ledger = openLedgerSource({ caller, baseUrl: 'http://x' }, NAMES);
   await expect(ledger.ask({ partyId: PARTY }, NEVER)).rejects.toThrow('heard');
   const { headersMs = 0, idleMs = 0, callMs = 0 } = asked[0]?.limits ?? {};
-  // Nothing is sent before the query has ended; then something comes all the time, for hours.
+  // Nothing is sent before the query has ended; then something comes all the time, for
+  // hours.
   expect(headersMs).toBeGreaterThanOrEqual(10 * 60_000);
   expect(idleMs).toBeLessThan(headersMs);
   expect(callMs).toBeGreaterThanOrEqual(12 * 3_600_000);
@@ -55,10 +66,16 @@ describe('an export request', () => {
       `?p=${PARTY}&a=${ASSET}&f=1683676800000&t=1683763200000`,
     );
     expect(
-      queryOf({ partyId: PARTY, from: FROM }, { ...own, sourceExportTime: 's' }),
+      queryOf(
+        { partyId: PARTY, from: FROM },
+        { ...own, sourceExportTime: 's' },
+      ),
     ).toBe(`?p=${PARTY}&f=1683676800`);
     expect(
-      queryOf({ partyId: PARTY, from: FROM }, { ...own, sourceExportTime: 'rfc3339' }),
+      queryOf(
+        { partyId: PARTY, from: FROM },
+        { ...own, sourceExportTime: 'rfc3339' },
+      ),
     ).toBe(`?p=${PARTY}&f=2023-05-10T00%3A00%3A00Z`);
     expect(queryOf({ partyId: PARTY })).toBe(`?partyId=${PARTY}`);
     expect(queryOf({ partyId: '../x&y' })).toBe('?partyId=..%2Fx%26y');
@@ -79,8 +96,12 @@ describe('an export request', () => {
     ['no asset', { partyId: PARTY, assetId: '' }],
     ['what is no asset', { partyId: PARTY, assetId: 'a&b=c' }],
   ])('%s never reaches the wire', async (_, question) => {
-    const server = await serve((_request, response) => send(response, 200, CSV));
-    const error = await failureOf(testSource(server.url).ledger.ask(question, NEVER));
+    const server = await serve((_request, response) =>
+      send(response, 200, CSV),
+    );
+    const error = await failureOf(
+      testSource(server.url).ledger.ask(question, NEVER),
+    );
     expect(error).toMatchObject({ code: 'EXPORT_QUESTION' });
     expect(server.asked).toEqual([]);
   });
@@ -98,21 +119,33 @@ describe('an export answer', () => {
       {},
     ],
     ['raw in gzip', 'csv', gzipSync(CSV), { 'content-encoding': 'gzip' }],
-  ])('is unpacked and read where its form is %s', async (_, form, body, headers) => {
-    const server = await serve((_request, response) =>
-      response.writeHead(200, { 'content-type': 'text/csv', ...headers }).end(body),
-    );
-    const source = testSource(server.url);
-    await using answer = await source.ledger.ask({ partyId: PARTY }, NEVER);
-    expect(await textOf(answer.chunks)).toBe(CSV);
-    expect(answer.form()).toBe(form);
-    expect(source.requests).toMatchObject([
-      { route: 'export', status: 200, bytes: body.length, errorCode: undefined },
-    ]);
-  });
+  ])(
+    'is unpacked and read where its form is %s',
+    async (_, form, body, headers) => {
+      const server = await serve((_request, response) =>
+        response
+          .writeHead(200, { 'content-type': 'text/csv', ...headers })
+          .end(body),
+      );
+      const source = testSource(server.url);
+      await using answer = await source.ledger.ask({ partyId: PARTY }, NEVER);
+      expect(await textOf(answer.chunks)).toBe(CSV);
+      expect(answer.form()).toBe(form);
+      expect(source.requests).toMatchObject([
+        {
+          route: 'export',
+          status: 200,
+          bytes: body.length,
+          errorCode: undefined,
+        },
+      ]);
+    },
+  );
 
   test('is closed once, however often it is', async () => {
-    const server = await serve((_request, response) => send(response, 200, CSV));
+    const server = await serve((_request, response) =>
+      send(response, 200, CSV),
+    );
     const source = testSource(server.url);
     const answer = await source.ledger.ask({ partyId: PARTY }, NEVER);
     await answer[Symbol.asyncDispose]();
@@ -177,21 +210,29 @@ describe('a refused export', () => {
     [
       'enveloped',
       JSON.stringify({
-        error: JSON.parse(errorJson(3, 'InvalidArgument error', 10_038)) as unknown,
+        error: JSON.parse(
+          errorJson(3, 'InvalidArgument error', 10_038),
+        ) as unknown,
       }),
     ],
     ['bare', errorJson(3, 'InvalidArgument error', 10_038)],
     [
       'spaced and in gzip',
-      gzipSync(errorJson(3, 'InvalidArgument error', 10_038).replaceAll(':', ': ')),
+      gzipSync(
+        errorJson(3, 'InvalidArgument error', 10_038).replaceAll(':', ': '),
+      ),
     ],
   ])('%s is permanent and says why', async (_, body) => {
-    const headers = typeof body === 'string' ? {} : { 'content-encoding': 'gzip' };
+    const headers =
+      typeof body === 'string' ? {} : { 'content-encoding': 'gzip' };
     const server = await serve((_request, response) =>
       response.writeHead(400, headers).end(body),
     );
     const error = await failureOf(
-      testSource(server.url).ledger.ask({ partyId: PARTY, assetId: ASSET }, NEVER),
+      testSource(server.url).ledger.ask(
+        { partyId: PARTY, assetId: ASSET },
+        NEVER,
+      ),
     );
     expect(error).toBeInstanceOf(PermanentError);
     expect(error).toMatchObject({
@@ -208,11 +249,17 @@ describe('a refused export', () => {
 
   test('says so where an asset is demanded', async () => {
     const body = JSON.stringify({
-      error: JSON.parse(errorJson(3, 'InvalidArgument error', 10_017)) as unknown,
+      error: JSON.parse(
+        errorJson(3, 'InvalidArgument error', 10_017),
+      ) as unknown,
     });
-    const server = await serve((_request, response) => send(response, 400, body));
+    const server = await serve((_request, response) =>
+      send(response, 400, body),
+    );
     const { ledger } = testSource(server.url);
-    expect(await failureOf(ledger.ask({ partyId: PARTY }, NEVER))).toMatchObject({
+    expect(
+      await failureOf(ledger.ask({ partyId: PARTY }, NEVER)),
+    ).toMatchObject({
       code: 'ASSET_REQUIRED',
       message: expect.stringContaining('SOURCE_ASSETS') as string,
     });
@@ -258,14 +305,20 @@ describe('an export request is repeated', () => {
     expect(server.asked).toHaveLength(3);
   });
 
-  test.each([500, 504])('but not where its query may have run: %i', async (status) => {
-    const server = await serve((_request, response) =>
-      send(response, status, errorJson(13, 'Internal error')),
-    );
-    const error = await failureOf(
-      testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER),
-    );
-    expect(error).toMatchObject({ code: 'SOURCE_STATUS', meta: { status, code: 13 } });
-    expect(server.asked).toHaveLength(1);
-  });
+  test.each([500, 504])(
+    'but not where its query may have run: %i',
+    async (status) => {
+      const server = await serve((_request, response) =>
+        send(response, status, errorJson(13, 'Internal error')),
+      );
+      const error = await failureOf(
+        testSource(server.url).ledger.ask({ partyId: PARTY }, NEVER),
+      );
+      expect(error).toMatchObject({
+        code: 'SOURCE_STATUS',
+        meta: { status, code: 13 },
+      });
+      expect(server.asked).toHaveLength(1);
+    },
+  );
 });

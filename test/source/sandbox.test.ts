@@ -3,9 +3,19 @@ import { expect, onTestFinished, test } from 'vitest';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import type { SandboxOptions } from '../support/sandbox.ts';
 import type { ListName, Page } from '../../src/lists/ports.ts';
-import { failureOf, NEVER, testSource, textOf, type TestSource } from './test-source.ts';
+import {
+  failureOf,
+  NEVER,
+  testSource,
+  textOf,
+  type TestSource,
+} from './test-source.ts';
 
-const OPTIONS: SandboxOptions = { parties: 120, entriesMean: 30, rateLimit: 'none' };
+const OPTIONS: SandboxOptions = {
+  parties: 120,
+  entriesMean: 30,
+  rateLimit: 'none',
+};
 
 async function sandboxSource(
   options: SandboxOptions = {},
@@ -37,12 +47,16 @@ test('both lists of the sandbox are read with their height', async () => {
   expect(keys).toContain('network');
   expect(keys).toHaveLength(121);
   expect(
-    pages.every((page) => page.blockHeight !== undefined && page.blockTime !== undefined),
+    pages.every(
+      (page) => page.blockHeight !== undefined && page.blockTime !== undefined,
+    ),
   ).toBe(true);
   const [checkpoints] = await everyPage(source, 'checkpoints');
   expect(checkpoints?.rows).toHaveLength(50);
   expect(
-    checkpoints?.rows.every((row) => row.extra === undefined && /^\d+\//.test(row.key)),
+    checkpoints?.rows.every(
+      (row) => row.extra === undefined && /^\d+\//.test(row.key),
+    ),
   ).toBe(true);
 });
 
@@ -58,7 +72,12 @@ test('the lookup finds a party of the sandbox and no other', async () => {
 test('an invalid cursor is reported as one, whatever status the sandbox answers', async () => {
   const { source } = await sandboxSource();
   for (const after of ['!', Buffer.from('not json').toString('base64')]) {
-    const question = { list: 'checkpoints', newestFirst: true, size: 10, after } as const;
+    const question = {
+      list: 'checkpoints',
+      newestFirst: true,
+      size: 10,
+      after,
+    } as const;
     expect(await failureOf(source.lists.page(question, NEVER))).toMatchObject({
       code: 'CURSOR_REFUSED',
     });

@@ -1,4 +1,7 @@
-/** A source with the defaults of the configuration, limits short enough for tests, and a clock that need not run. */
+/**
+ * A source with the defaults of the configuration, limits short enough for tests, and a
+ * clock that need not run.
+ */
 import { onTestFinished } from 'vitest';
 import { CostTally } from '../../src/source/observers.ts';
 import {
@@ -6,7 +9,11 @@ import {
   LIST_LIMITS,
   type HttpLimits,
 } from '../../src/source/wire/http.ts';
-import type { Clock, RequestReport, WaitReport } from '../../src/source/ports.ts';
+import type {
+  Clock,
+  RequestReport,
+  WaitReport,
+} from '../../src/source/ports.ts';
 import {
   openSource,
   type Source,

@@ -1,4 +1,7 @@
-/** Resume state in Postgres: the contract, the sweep of what expired, and a database that is away. */
+/**
+ * Resume state in Postgres: the contract, the sweep of what expired, and a database that
+ * is away.
+ */
 import { Pool } from 'pg';
 import { expect, test } from 'vitest';
 import { openPostgresState } from '../../src/state/postgres-state.ts';
@@ -21,9 +24,11 @@ test('expired values are removed by later writes, a bounded number of rows at a 
     );
     return rows[0]?.n ?? 0;
   };
-  for (let count = 0; count < 64; count += 1) await state.set('same', count, 60_000);
+  for (let count = 0; count < 64; count += 1)
+    await state.set('same', count, 60_000);
   expect(await left()).toBe(300 - 256);
-  for (let count = 0; count < 64; count += 1) await state.set('same', count, 60_000);
+  for (let count = 0; count < 64; count += 1)
+    await state.set('same', count, 60_000);
   expect(await left()).toBe(0);
   expect(await state.get('same')).toBe(63);
 });
@@ -37,14 +42,18 @@ test('a schedule from a clock that was set back does not stop the work', async (
 });
 
 test('a database that is away, or not migrated, is told by its code', async () => {
-  const away = new Pool({ connectionString: 'postgres://nobody@127.0.0.1:1/none' });
+  const away = new Pool({
+    connectionString: 'postgres://nobody@127.0.0.1:1/none',
+  });
   await expect(openPostgresState(away, 'p').get('k')).rejects.toMatchObject({
     name: 'UnreachableError',
     code: 'STATE_UNREACHABLE',
   });
   await away.end();
   await using bare = await openFreshDatabase();
-  await expect(openPostgresState(bare.pool, 'p').get('k')).rejects.toMatchObject({
+  await expect(
+    openPostgresState(bare.pool, 'p').get('k'),
+  ).rejects.toMatchObject({
     name: 'PermanentError',
     code: 'STATE_POSTGRES_42P01',
   });
@@ -55,7 +64,9 @@ test('a statement that waits for ever ends as unreachable, and the pool serves o
   await state.set('held', 1, 60_000);
   const client = await pool.connect();
   await client.query('begin');
-  await client.query(`select from mirror.resume_state where key = 'p:held' for update`);
+  await client.query(
+    `select from mirror.resume_state where key = 'p:held' for update`,
+  );
   await expect(state.set('held', 2, 60_000)).rejects.toMatchObject({
     code: 'STATE_UNREACHABLE',
   });

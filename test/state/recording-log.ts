@@ -13,8 +13,12 @@ export function recordingLog(): Pick<Log, 'info' | 'warn'> & {
   const lines: RecordedLine[] = [];
   const record =
     (level: RecordedLine['level']) =>
-    (fields: Readonly<Record<string, unknown>> | string, message?: string): void => {
-      if (typeof fields === 'string') lines.push({ level, message: fields, fields: {} });
+    (
+      fields: Readonly<Record<string, unknown>> | string,
+      message?: string,
+    ): void => {
+      if (typeof fields === 'string')
+        lines.push({ level, message: fields, fields: {} });
       else lines.push({ level, message: message ?? '', fields });
     };
   return { lines, info: record('info'), warn: record('warn') };

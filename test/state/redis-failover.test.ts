@@ -1,4 +1,7 @@
-/** A Redis that failed over behind one address: the old connection leads to what is a replica now. */
+/**
+ * A Redis that failed over behind one address: the old connection leads to what is a
+ * replica now.
+ */
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
@@ -17,7 +20,8 @@ test('openRedisState connects anew after READONLY, and writes to the present mas
         .split(/\*\d+\r\n/)
         .slice(1)) {
         const name = command.split('\r\n')[1]?.toLowerCase();
-        if (name === 'set' && isReplica) socket.write('-READONLY You are a replica\r\n');
+        if (name === 'set' && isReplica)
+          socket.write('-READONLY You are a replica\r\n');
         else if (name === 'info') socket.write('$9\r\nloading:0\r\n');
         else socket.write('+OK\r\n');
       }
@@ -26,7 +30,11 @@ test('openRedisState connects anew after READONLY, and writes to the present mas
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  const state = openRedisState(`redis://127.0.0.1:${port}`, 'test', () => undefined);
+  const state = openRedisState(
+    `redis://127.0.0.1:${port}`,
+    'test',
+    () => undefined,
+  );
   try {
     await expect
       .poll(() =>

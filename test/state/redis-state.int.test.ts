@@ -10,7 +10,10 @@ import { resumeStateContract } from './resume-state-contract.ts';
 
 const redis = await freshRedis();
 const ignore = (): undefined => undefined;
-/** A few seconds, and what a busy machine adds: not the minute that a client's own limits would let it wait. */
+/**
+ * A few seconds, and what a busy machine adds: not the minute that a client's own limits
+ * would let it wait.
+ */
 const SECONDS_MS = 25_000;
 
 resumeStateContract('Redis', (prefix) =>
@@ -32,7 +35,10 @@ test('a Redis that is away is unreachable soon, and is used again when it is bac
     outcomes.map((outcome) => outcome.status === 'rejected' && outcome.reason),
   ).toEqual(
     Array.from({ length: 3 }, () =>
-      expect.objectContaining({ name: 'UnreachableError', code: 'STATE_UNREACHABLE' }),
+      expect.objectContaining({
+        name: 'UnreachableError',
+        code: 'STATE_UNREACHABLE',
+      }),
     ),
   );
   expect(performance.now() - startedMs).toBeLessThan(SECONDS_MS);
@@ -55,7 +61,9 @@ test('a Redis that says nothing is given up in seconds, and heard again when it 
   await state.set('k', 1, 60_000);
   own.freeze();
   const startedMs = performance.now();
-  await expect(state.get('k')).rejects.toMatchObject({ code: 'STATE_UNREACHABLE' });
+  await expect(state.get('k')).rejects.toMatchObject({
+    code: 'STATE_UNREACHABLE',
+  });
   expect(performance.now() - startedMs).toBeLessThan(SECONDS_MS);
   own.thaw();
   const heard = await waitFor(() => state.get('k').catch(() => undefined), {
@@ -95,7 +103,11 @@ test('syncs go on through an outage of Redis, which is logged once', async () =>
   await using own = await startOwnRedis();
   const log = recordingLog();
   let nowMs = 0;
-  const state = tolerateOutages(openRedisState(own.url, 'p', ignore), log, () => nowMs);
+  const state = tolerateOutages(
+    openRedisState(own.url, 'p', ignore),
+    log,
+    () => nowMs,
+  );
   await state.set('k', 1, 60_000);
   await own.kill();
   expect(await state.get('k')).toBeUndefined();

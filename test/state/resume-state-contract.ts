@@ -1,12 +1,18 @@
 /** What every store of resume state must do: the suite that all adapters are held to. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, test } from 'vitest';
-import { type ResumeState, VALUE_CHARS_MAX } from '../../src/state/resume-state.ts';
+import {
+  type ResumeState,
+  VALUE_CHARS_MAX,
+} from '../../src/state/resume-state.ts';
 import { waitFor } from '../support/wait-for.ts';
 
 const MINUTE_MS = 60_000;
 
-/** @param open a new client of the same store; clients with other prefixes must not see each other */
+/**
+ * @param open a new client of the same store; clients with other prefixes must not see
+ *   each other
+ */
 export function resumeStateContract(
   name: string,
   open: (prefix: string) => ResumeState,
@@ -20,7 +26,11 @@ export function resumeStateContract(
     );
 
     test('a value comes back from every process until it is replaced', async () => {
-      const value = { plan: ['2023-05-10T00:00:00Z', null], rows: 12, text: `"ü\n'—` };
+      const value = {
+        plan: ['2023-05-10T00:00:00Z', null],
+        rows: 12,
+        text: `"ü\n'—`,
+      };
       await state.set('unit', value, MINUTE_MS);
       expect(await sameState.get('unit')).toEqual(value);
       await sameState.set('unit', [], MINUTE_MS);
@@ -68,18 +78,20 @@ export function resumeStateContract(
       const waitsMs: number[] = [];
       const sendTimesMs = await Promise.all(
         Array.from({ length: count }, async (_, index) => {
-          const { waitMs } = await (index % 2 === 0 ? state : sameState).reserve(
-            'shared',
-            ratePerSecond,
-          );
+          const { waitMs } = await (
+            index % 2 === 0 ? state : sameState
+          ).reserve('shared', ratePerSecond);
           waitsMs.push(waitMs);
           return performance.now() + waitMs;
         }),
       );
       const spanMs = Math.max(...sendTimesMs) - startedMs;
       const intervalMs = 1000 / ratePerSecond;
-      // All but the first wait their turn; the burst lets a quarter of a second's worth go ahead.
-      expect(spanMs).toBeGreaterThan((count - 1) * intervalMs - 250 - intervalMs);
+      // All but the first wait their turn; the burst lets a quarter of a second's worth
+      // go ahead.
+      expect(spanMs).toBeGreaterThan(
+        (count - 1) * intervalMs - 250 - intervalMs,
+      );
       expect(Math.max(...waitsMs)).toBeLessThanOrEqual(count * intervalMs);
       const immediate = sendTimesMs.filter(
         (timeMs) => timeMs - startedMs < intervalMs / 2,
@@ -92,14 +104,16 @@ export function resumeStateContract(
     });
 
     test('time that passed without requests is not saved up', async () => {
-      for (let index = 0; index < 3; index += 1) await state.reserve('idle', 100);
+      for (let index = 0; index < 3; index += 1)
+        await state.reserve('idle', 100);
       await sleep(1_000); // The subject is the passing of time itself.
       const startedMs = performance.now();
       const waits = await Promise.all(
         Array.from({ length: 100 }, () => state.reserve('idle', 100)),
       );
       const tookMs = performance.now() - startedMs;
-      // A quarter of a second's worth may go ahead, and what fell due while they were asked for.
+      // A quarter of a second's worth may go ahead, and what fell due while they were
+      // asked for.
       const immediate = waits.filter(({ waitMs }) => waitMs === 0).length;
       expect(immediate).toBeLessThanOrEqual((250 + tookMs) / 10 + 2);
       expect(Math.max(...waits.map(({ waitMs }) => waitMs))).toBeGreaterThan(

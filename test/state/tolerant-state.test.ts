@@ -1,11 +1,17 @@
 /** The outage rules of the tolerant state, on a clock of the test's own. */
 import { expect, test } from 'vitest';
 import { PermanentError, UnreachableError } from '../../src/errors/errors.ts';
-import { type ResumeState, tolerateOutages } from '../../src/state/resume-state.ts';
+import {
+  type ResumeState,
+  tolerateOutages,
+} from '../../src/state/resume-state.ts';
 import { recordingLog } from './recording-log.ts';
 
 /** A store that answers or fails as told, and counts how often it was asked. */
-function switchable(): ResumeState & { error: Error | undefined; asked: number } {
+function switchable(): ResumeState & {
+  error: Error | undefined;
+  asked: number;
+} {
   const store = {
     error: undefined as Error | undefined,
     asked: 0,
@@ -22,7 +28,9 @@ function switchable(): ResumeState & { error: Error | undefined; asked: number }
   return store;
 }
 
-const AWAY = new UnreachableError('Cannot read: away', { code: 'STATE_UNREACHABLE' });
+const AWAY = new UnreachableError('Cannot read: away', {
+  code: 'STATE_UNREACHABLE',
+});
 
 test('the tolerant state gives the answers of its store while it is there', async () => {
   const store = switchable();

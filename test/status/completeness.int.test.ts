@@ -1,7 +1,10 @@
 /** The one query that says what is covered, over real Postgres. */
 import { beforeEach, describe, expect, test } from 'vitest';
 import { openWarehouse } from '../../src/postgres/database.ts';
-import { readCompleteness, recordScope } from '../../src/status/store/completeness.ts';
+import {
+  readCompleteness,
+  recordScope,
+} from '../../src/status/store/completeness.ts';
 import { readStoredFacts } from '../../src/status/store/status-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import {
@@ -17,7 +20,10 @@ import {
 } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const warehouse = openWarehouse({
+  url: database.url,
+  onIdleError: () => undefined,
+});
 const { db, pool } = warehouse;
 const id = (digit: string): string => digit.repeat(64);
 
@@ -36,7 +42,11 @@ async function cover(
   more: { open?: boolean; asset?: string } = {},
 ): Promise<void> {
   const range = { from_time: from, to_time: to, open: more.open ?? false };
-  await addCoverage(pool, { party_id: party, asset_id: more.asset ?? null, ...range });
+  await addCoverage(pool, {
+    party_id: party,
+    asset_id: more.asset ?? null,
+    ...range,
+  });
 }
 
 const BEGINNING = '1970-01-01T00:00:00Z';
@@ -86,12 +96,19 @@ describe('the completeness of the ledgers', () => {
       ],
     ],
     ['is open', [[BEGINNING, '2023-05-01T00:00:00Z', true]]],
-  ] as const)('does not count a ledger whose coverage %s', async (_what, ranges) => {
-    for (const digit of ['2', '3'])
-      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
-    for (const [from, to, open] of ranges) await cover(id('1'), from, to, { open });
-    expect(await readCompleteness(db)).toMatchObject({ covered: 2, wanted: 3 });
-  });
+  ] as const)(
+    'does not count a ledger whose coverage %s',
+    async (_what, ranges) => {
+      for (const digit of ['2', '3'])
+        await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
+      for (const [from, to, open] of ranges)
+        await cover(id('1'), from, to, { open });
+      expect(await readCompleteness(db)).toMatchObject({
+        covered: 2,
+        wanted: 3,
+      });
+    },
+  );
 
   test('does not count a ledger of which a segment is quarantined, and does not call it never asked', async () => {
     for (const digit of ['1', '2', '3'])

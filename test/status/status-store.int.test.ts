@@ -7,7 +7,10 @@ import { freshDatabase } from '../support/database.ts';
 
 const LIMIT_MS = 200;
 const database = await freshDatabase({ isMigrated: true });
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const warehouse = openWarehouse({
+  url: database.url,
+  onIdleError: () => undefined,
+});
 
 describe('a status store whose database does not answer', () => {
   const runs = openRunReader(warehouse.db, LIMIT_MS);
@@ -24,7 +27,9 @@ describe('a status store whose database does not answer', () => {
       await holder.query(
         'begin; lock table mirror.runs, mirror.run_logs in access exclusive mode',
       );
-      await expect(ask()).rejects.toMatchObject({ code: 'DATABASE_UNREACHABLE' });
+      await expect(ask()).rejects.toMatchObject({
+        code: 'DATABASE_UNREACHABLE',
+      });
     } finally {
       await holder.query('rollback');
       holder.release();

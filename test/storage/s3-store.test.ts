@@ -2,7 +2,14 @@ import { createHash, randomUUID } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import {
+  afterAll,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  test,
+} from 'vitest';
 import type { ObjectStore } from '../../src/storage/object-store.ts';
 import { openS3Store } from '../../src/storage/s3/s3-store.ts';
 import { CREDENTIALS, S3Double } from '../support/stores/s3-double.ts';
@@ -77,7 +84,8 @@ describe('S3Store', () => {
     await writeFile(path, content);
     return path;
   }
-  const stored = (): Buffer | undefined => [...double.objects.values()][0]?.content;
+  const stored = (): Buffer | undefined =>
+    [...double.objects.values()][0]?.content;
 
   test.each([
     ['knows checksums, as AWS does', true],
@@ -107,7 +115,8 @@ describe('S3Store', () => {
     await using store = openDouble();
     let faults = 1;
     double.fault = (call, stage) => {
-      if (call.method !== method || stage !== 'after' || faults === 0) return undefined;
+      if (call.method !== method || stage !== 'after' || faults === 0)
+        return undefined;
       faults -= 1;
       return code;
     };
@@ -129,10 +138,11 @@ describe('S3Store', () => {
   test('gives up an upload that fails, and sweeps those that others left', async () => {
     await using store = openDouble();
     const path = await large(store);
-    double.fault = (call) => (call.query.has('partNumber') ? 'InternalError' : undefined);
-    await expect(store.publishFile('a/large', path, facts, signal)).rejects.toThrow(
-      expect.objectContaining({ code: 'OBJECT_STORE_BUSY' }),
-    );
+    double.fault = (call) =>
+      call.query.has('partNumber') ? 'InternalError' : undefined;
+    await expect(
+      store.publishFile('a/large', path, facts, signal),
+    ).rejects.toThrow(expect.objectContaining({ code: 'OBJECT_STORE_BUSY' }));
     expect([double.objects.size, double.uploads.size]).toEqual([0, 0]);
     const prefix = new URL(store.url).pathname.slice(1);
     const left = {
@@ -152,38 +162,53 @@ describe('S3Store', () => {
   test.each([
     ['once', 1],
     ['each time', Number.POSITIVE_INFINITY],
-  ])('an error inside a 200 of the last call, %s, is no success', async (_, times) => {
-    await using store = openDouble();
-    const path = await large(store);
-    let faults = 0;
-    double.fault = (call, stage) => {
-      if (call.method !== 'POST' || !call.query.has('uploadId') || stage !== 'before')
-        return undefined;
-      faults += 1;
-      return faults > times ? undefined : '200 InternalError';
-    };
-    const failure = await store.publishFile('a/large', path, facts, signal).then(
-      () => undefined,
-      (error: Error & { code: string }) => [error.name, error.code],
-    );
-    expect(failure).toEqual(
-      times === 1 ? undefined : ['RetryableError', 'OBJECT_STORE_BUSY'],
-    );
-    expect(stored()?.equals(content)).toBe(times === 1 ? true : undefined);
-    expect([faults > 1, double.uploads.size]).toEqual([true, 0]);
-  });
+  ])(
+    'an error inside a 200 of the last call, %s, is no success',
+    async (_, times) => {
+      await using store = openDouble();
+      const path = await large(store);
+      let faults = 0;
+      double.fault = (call, stage) => {
+        if (
+          call.method !== 'POST' ||
+          !call.query.has('uploadId') ||
+          stage !== 'before'
+        )
+          return undefined;
+        faults += 1;
+        return faults > times ? undefined : '200 InternalError';
+      };
+      const failure = await store
+        .publishFile('a/large', path, facts, signal)
+        .then(
+          () => undefined,
+          (error: Error & { code: string }) => [error.name, error.code],
+        );
+      expect(failure).toEqual(
+        times === 1 ? undefined : ['RetryableError', 'OBJECT_STORE_BUSY'],
+      );
+      expect(stored()?.equals(content)).toBe(times === 1 ? true : undefined);
+      expect([faults > 1, double.uploads.size]).toEqual([true, 0]);
+    },
+  );
 
   test('continues a read that broke off where it broke', async () => {
     await using store = openDouble();
     await store.publishBytes('a/b', content.subarray(0, 2 ** 20), signal);
     let cuts = 0;
     double.fault = (call, stage) => {
-      if (call.method !== 'GET' || stage !== 'after' || cuts === 3) return undefined;
+      if (call.method !== 'GET' || stage !== 'after' || cuts === 3)
+        return undefined;
       cuts += 1;
       return 'cut';
     };
-    const read = Buffer.concat(await (await store.read('a/b', signal)).toArray());
-    expect([cuts, read.equals(content.subarray(0, 2 ** 20))]).toEqual([3, true]);
+    const read = Buffer.concat(
+      await (await store.read('a/b', signal)).toArray(),
+    );
+    expect([cuts, read.equals(content.subarray(0, 2 ** 20))]).toEqual([
+      3,
+      true,
+    ]);
   });
 
   test('asks again where the answer to a look-up breaks off, and fails where it always does', async () => {
@@ -191,7 +216,8 @@ describe('S3Store', () => {
     await store.publishBytes('a/b', content.subarray(0, 2 ** 20), signal);
     let cuts = 0;
     double.fault = (call, stage) => {
-      if (call.method !== 'GET' || stage !== 'after' || cuts === 3) return undefined;
+      if (call.method !== 'GET' || stage !== 'after' || cuts === 3)
+        return undefined;
       cuts += 1;
       return 'cut';
     };
@@ -212,7 +238,9 @@ describe('S3Store', () => {
     await store.publishBytes('a/b', content.subarray(0, 2 ** 20), signal);
     double.fault = (call, stage) =>
       call.method === 'GET' && stage === 'after' ? 'cut' : undefined;
-    await expect((await store.read('a/b', signal)).toArray()).rejects.toMatchObject({
+    await expect(
+      (await store.read('a/b', signal)).toArray(),
+    ).rejects.toMatchObject({
       code: 'OBJECT_STORE_BUSY',
       name: 'RetryableError',
     });
@@ -227,9 +255,9 @@ describe('S3Store', () => {
       stop.abort(new Error('stopped'));
       return 'hang';
     };
-    await expect(store.publishFile('a/large', path, facts, stop.signal)).rejects.toThrow(
-      'stopped',
-    );
+    await expect(
+      store.publishFile('a/large', path, facts, stop.signal),
+    ).rejects.toThrow('stopped');
   });
 
   test('ignores an upload that is already gone when it sweeps', async () => {
@@ -243,7 +271,8 @@ describe('S3Store', () => {
     };
     double.uploads.set('left', left);
     double.fault = (call, stage) => {
-      if (call.method === 'DELETE' && stage === 'before') double.uploads.clear();
+      if (call.method === 'DELETE' && stage === 'before')
+        double.uploads.clear();
       return undefined;
     };
     double.uploads.set('other', left);
@@ -273,36 +302,54 @@ describe('S3Store', () => {
     ['ExpiredToken', 'OBJECT_STORE_CREDENTIALS'],
     ['AccessDenied', 'OBJECT_STORE_REFUSED'],
     ['PermanentRedirect', 'OBJECT_STORE_REFUSED'],
-  ])('tells the error of the write that was refused: %s', async (name, code) => {
-    await using store = openDouble();
-    double.fault = ({ method }) => (method === 'PUT' ? name : undefined);
-    const refused = {
-      name: 'PermanentError',
-      code,
-      message: expect.stringContaining(name) as string,
-    };
-    await expect(
-      store.publishBytes('a/b', Buffer.from('x'), signal),
-    ).rejects.toMatchObject(refused);
-    expect(double.calls.filter((call) => call === 'PUT')).toHaveLength(1);
-  });
+  ])(
+    'tells the error of the write that was refused: %s',
+    async (name, code) => {
+      await using store = openDouble();
+      double.fault = ({ method }) => (method === 'PUT' ? name : undefined);
+      const refused = {
+        name: 'PermanentError',
+        code,
+        message: expect.stringContaining(name) as string,
+      };
+      await expect(
+        store.publishBytes('a/b', Buffer.from('x'), signal),
+      ).rejects.toMatchObject(refused);
+      expect(double.calls.filter((call) => call === 'PUT')).toHaveLength(1);
+    },
+  );
 
   test('takes the region for us-east-1 where an endpoint is given and no region', async () => {
     const url = new URL('s3://bucket/mirror');
     url.searchParams.set('endpoint', double.endpoint);
-    await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf() });
+    await using store = openS3Store({
+      url,
+      spoolDir: folder,
+      ambient: ambientOf(),
+    });
     await store.publishBytes('a/b', Buffer.from('x'), signal);
     expect(stored()?.toString()).toBe('x');
   });
 
   test.each([
     ['no region', 's3://bucket/mirror', 'OBJECT_STORE_CONFIGURATION'],
-    ['another protocol', 's3://bucket/mirror?endpoint=TLS', 'OBJECT_STORE_CONFIGURATION'],
+    [
+      'another protocol',
+      's3://bucket/mirror?endpoint=TLS',
+      'OBJECT_STORE_CONFIGURATION',
+    ],
   ])('does not try again what cannot work: %s', async (_, text, code) => {
     const url = new URL(
-      text.replace('TLS', encodeURIComponent(double.endpoint.replace('http:', 'https:'))),
+      text.replace(
+        'TLS',
+        encodeURIComponent(double.endpoint.replace('http:', 'https:')),
+      ),
     );
-    await using store = openS3Store({ url, spoolDir: folder, ambient: ambientOf() });
+    await using store = openS3Store({
+      url,
+      spoolDir: folder,
+      ambient: ambientOf(),
+    });
     await expect(store.head('a', signal)).rejects.toMatchObject({
       name: 'PermanentError',
       code,
@@ -311,13 +358,17 @@ describe('S3Store', () => {
 
   test('refuses an endpoint that is no URL at once', () => {
     const url = new URL('s3://bucket/mirror?endpoint=not-a-url');
-    expect(() => openS3Store({ url, spoolDir: folder, ambient: ambientOf() })).toThrow(
-      /OBJECT_STORE_URL: its endpoint/,
-    );
+    expect(() =>
+      openS3Store({ url, spoolDir: folder, ambient: ambientOf() }),
+    ).toThrow(/OBJECT_STORE_URL: its endpoint/);
   });
 
   test.each([
-    ['a wrong secret', () => openDouble(ambientOf('wrong')), 'OBJECT_STORE_CREDENTIALS'],
+    [
+      'a wrong secret',
+      () => openDouble(ambientOf('wrong')),
+      'OBJECT_STORE_CREDENTIALS',
+    ],
     [
       'a bucket that is not there',
       () => openDouble(ambientOf(), 'nowhere'),
@@ -325,9 +376,9 @@ describe('S3Store', () => {
     ],
   ])('says what is wrong: %s', async (_, open, code) => {
     await using store = open();
-    await expect(store.publishBytes('a/b', Buffer.from('x'), signal)).rejects.toThrow(
-      expect.objectContaining({ code }),
-    );
+    await expect(
+      store.publishBytes('a/b', Buffer.from('x'), signal),
+    ).rejects.toThrow(expect.objectContaining({ code }));
   });
 
   test('tells a fault of the local disk as one of the disk, with its path', async () => {
@@ -342,7 +393,9 @@ describe('S3Store', () => {
   });
 
   test('reports an endpoint where nobody listens as unreachable', async () => {
-    const url = new URL('s3://bucket/x?region=r&endpoint=http%3A%2F%2F127.0.0.1%3A1');
+    const url = new URL(
+      's3://bucket/x?region=r&endpoint=http%3A%2F%2F127.0.0.1%3A1',
+    );
     await using store = openS3Store({
       url,
       spoolDir: folder,

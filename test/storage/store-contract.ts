@@ -4,7 +4,10 @@ import { access, writeFile } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { errorCode } from '../../src/errors/errors.ts';
-import type { ObjectStore, StoreCapabilities } from '../../src/storage/object-store.ts';
+import type {
+  ObjectStore,
+  StoreCapabilities,
+} from '../../src/storage/object-store.ts';
 
 const signal = new AbortController().signal;
 
@@ -27,8 +30,12 @@ async function keysOf(store: ObjectStore, prefix: string): Promise<string[]> {
   return keys;
 }
 
-async function publishAll(store: ObjectStore, keys: readonly string[]): Promise<void> {
-  for (const key of keys) await store.publishBytes(key, Buffer.from(key), signal);
+async function publishAll(
+  store: ObjectStore,
+  keys: readonly string[],
+): Promise<void> {
+  for (const key of keys)
+    await store.publishBytes(key, Buffer.from(key), signal);
 }
 
 /**
@@ -40,7 +47,10 @@ export function describeObjectStore(
   name: string,
   expected: StoreCapabilities,
   open: () => Promise<ObjectStore>,
-  fill: (store: ObjectStore, keys: readonly string[]) => Promise<void> = publishAll,
+  fill: (
+    store: ObjectStore,
+    keys: readonly string[],
+  ) => Promise<void> = publishAll,
 ): void {
   describe(`object store: ${name}`, () => {
     test('publishes a complete file and reads it back, in ranges too', async () => {
@@ -48,10 +58,22 @@ export function describeObjectStore(
       const content = Buffer.from('0123456789'.repeat(1000));
       const path = await spooled(store, content);
       expect(await store.head('contract/a/file', signal)).toBeUndefined();
-      await store.publishFile('contract/a/file', path, factsOf(content), signal);
-      expect((await store.head('contract/a/file', signal))?.bytes).toBe(10_000n);
-      expect(await buffer(await store.read('contract/a/file', signal))).toEqual(content);
-      const range = await store.read('contract/a/file', signal, { start: 5n, end: 15n });
+      await store.publishFile(
+        'contract/a/file',
+        path,
+        factsOf(content),
+        signal,
+      );
+      expect((await store.head('contract/a/file', signal))?.bytes).toBe(
+        10_000n,
+      );
+      expect(await buffer(await store.read('contract/a/file', signal))).toEqual(
+        content,
+      );
+      const range = await store.read('contract/a/file', signal, {
+        start: 5n,
+        end: 15n,
+      });
       expect((await buffer(range)).toString()).toBe('5678901234');
       await access(path);
     });
@@ -69,16 +91,16 @@ export function describeObjectStore(
         signal,
       );
       const conflict = expect.objectContaining({ code: 'OBJECT_CONFLICT' });
-      await expect(store.publishBytes('contract/same', other, signal)).rejects.toThrow(
-        conflict,
-      );
+      await expect(
+        store.publishBytes('contract/same', other, signal),
+      ).rejects.toThrow(conflict);
       const path = await spooled(store, other);
       await expect(
         store.publishFile('contract/same', path, factsOf(other), signal),
       ).rejects.toThrow(conflict);
-      expect((await buffer(await store.read('contract/same', signal))).toString()).toBe(
-        'one',
-      );
+      expect(
+        (await buffer(await store.read('contract/same', signal))).toString(),
+      ).toBe('one');
     });
 
     test('takes an empty object twice', async () => {
@@ -92,12 +114,18 @@ export function describeObjectStore(
       await using store = await open();
       const content = Buffer.from('one');
       const other = Buffer.from('two');
-      expect(await store.putIfAbsent('contract/log/1', content, signal)).toBe('written');
-      expect(await store.putIfAbsent('contract/log/1', content, signal)).toBe('written');
-      expect(await store.putIfAbsent('contract/log/1', other, signal)).toBe('present');
-      expect((await buffer(await store.read('contract/log/1', signal))).toString()).toBe(
-        'one',
+      expect(await store.putIfAbsent('contract/log/1', content, signal)).toBe(
+        'written',
       );
+      expect(await store.putIfAbsent('contract/log/1', content, signal)).toBe(
+        'written',
+      );
+      expect(await store.putIfAbsent('contract/log/1', other, signal)).toBe(
+        'present',
+      );
+      expect(
+        (await buffer(await store.read('contract/log/1', signal))).toString(),
+      ).toBe('one');
     });
 
     test('tries itself out and leaves nothing behind', async () => {
@@ -111,13 +139,17 @@ export function describeObjectStore(
     test('publishes one complete object where several writers race', async () => {
       await using store = await open();
       const content = Buffer.alloc(200_000, 'x');
-      const paths = await Promise.all([1, 2, 3, 4].map(() => spooled(store, content)));
+      const paths = await Promise.all(
+        [1, 2, 3, 4].map(() => spooled(store, content)),
+      );
       await Promise.all(
         paths.map((path) =>
           store.publishFile('contract/raced', path, factsOf(content), signal),
         ),
       );
-      expect(await buffer(await store.read('contract/raced', signal))).toEqual(content);
+      expect(await buffer(await store.read('contract/raced', signal))).toEqual(
+        content,
+      );
     });
 
     test.each([
@@ -135,13 +167,21 @@ export function describeObjectStore(
         const other = Buffer.alloc(content.length, randomUUID());
         const otherPath = await spooled(store, other);
         await expect(
-          store.publishFile('contract/large', otherPath, factsOf(other), signal),
+          store.publishFile(
+            'contract/large',
+            otherPath,
+            factsOf(other),
+            signal,
+          ),
         ).rejects.toThrow(expect.objectContaining({ code: 'OBJECT_CONFLICT' }));
-        expect(factsOf(await buffer(await store.read('contract/large', signal)))).toEqual(
-          facts,
-        );
+        expect(
+          factsOf(await buffer(await store.read('contract/large', signal))),
+        ).toEqual(facts);
         const end = BigInt(content.length);
-        const tail = await store.read('contract/large', signal, { start: end - 3n, end });
+        const tail = await store.read('contract/large', signal, {
+          start: end - 3n,
+          end,
+        });
         expect(await buffer(tail)).toEqual(content.subarray(-3));
       },
     );
@@ -156,7 +196,10 @@ export function describeObjectStore(
         const racers = await Promise.all(
           [1, 2, 3].map(async () => {
             const content = Buffer.alloc(bytes, randomUUID());
-            return { path: await spooled(store, content), facts: factsOf(content) };
+            return {
+              path: await spooled(store, content),
+              facts: factsOf(content),
+            };
           }),
         );
         const told = await Promise.allSettled(
@@ -167,7 +210,9 @@ export function describeObjectStore(
         const winners = racers.filter(
           (_racer, index) => told[index]?.status === 'fulfilled',
         );
-        const facts = factsOf(await buffer(await store.read('contract/raced', signal)));
+        const facts = factsOf(
+          await buffer(await store.read('contract/raced', signal)),
+        );
         expect(winners.map((racer) => racer.facts)).toContainEqual(facts);
         const mostWinners =
           support === 'honoured' && expected.hasOneWinner ? 1 : racers.length;
@@ -194,7 +239,8 @@ export function describeObjectStore(
       const keys = ['b/1', 'a.b', 'a/2', 'a/10', 'a-b', 'ab/1/2'].map(
         (key) => `contract/${key}`,
       );
-      for (const key of keys) await store.publishBytes(key, Buffer.from(key), signal);
+      for (const key of keys)
+        await store.publishBytes(key, Buffer.from(key), signal);
       const sorted = keys.toSorted((a, b) => (a < b ? -1 : 1));
       expect(await keysOf(store, 'contract/')).toEqual(sorted);
       expect(await keysOf(store, 'contract/a')).toEqual(
@@ -223,7 +269,8 @@ export function describeObjectStore(
       const other = await store.spoolPath('unit-1.other');
       const kept = await store.spoolPath('unit-2.keep');
       const foreign = await store.spoolPath('unit-10.other');
-      for (const path of [one, other, kept, foreign]) await writeFile(path, 'half');
+      for (const path of [one, other, kept, foreign])
+        await writeFile(path, 'half');
       expect(await keysOf(store, '')).toEqual([]);
       expect(await store.clearSpool('unit-1.')).toBe(2);
       for (const path of [one, other])

@@ -1,12 +1,23 @@
-/** What must hold on every real S3 server: the contract, its failures, and the mirror's whole work. */
+/**
+ * What must hold on every real S3 server: the contract, its failures, and the mirror's
+ * whole work.
+ */
 import { afterAll, beforeAll, describe } from 'vitest';
 import type { StoreCapabilities } from '../../src/storage/object-store.ts';
 import { describeObjectStore } from '../storage/store-contract.ts';
 import type { RealStore } from '../support/stores/real-store.ts';
-import { describeMishaps, describeOutages, describeRefusals } from './store-faults.ts';
+import {
+  describeMishaps,
+  describeOutages,
+  describeRefusals,
+} from './store-faults.ts';
 import { describeNights } from './store-nights.ts';
 import { describeLake } from './store-lake.ts';
-import { fillStore, openStoreOn, type StoreUnderTest } from './store-under-test.ts';
+import {
+  fillStore,
+  openStoreOn,
+  type StoreUnderTest,
+} from './store-under-test.ts';
 
 /** A build dies before each of its writes: minutes. Otherwise before some of them. */
 const KILLS_BEFORE_EACH = process.env['STORES_KILL_EACH'] === 'yes';

@@ -1,4 +1,7 @@
-/** What goes wrong between the mirror and a real S3 server: refusals, outages, lost answers, flipped bits. */
+/**
+ * What goes wrong between the mirror and a real S3 server: refusals, outages, lost
+ * answers, flipped bits.
+ */
 import { createHash, randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +14,11 @@ import { describe, expect, test } from 'vitest';
 import type { ObjectStore } from '../../src/storage/object-store.ts';
 import { makeCertificates } from '../source/certificate.ts';
 import { rawClient, type RealStore } from '../support/stores/real-store.ts';
-import { type Mishap, type Passing, StoreProxy } from '../support/stores/store-proxy.ts';
+import {
+  type Mishap,
+  type Passing,
+  StoreProxy,
+} from '../support/stores/store-proxy.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { openStoreOn, type StoreUnderTest } from './store-under-test.ts';
 
@@ -34,7 +41,8 @@ async function spoolLarge(store: ObjectStore, mib: number): Promise<Large> {
 
 async function sha256Of(store: ObjectStore, key: string): Promise<string> {
   const hash = createHash('sha256');
-  for await (const chunk of await store.read(key, signal)) hash.update(chunk as Buffer);
+  for await (const chunk of await store.read(key, signal))
+    hash.update(chunk as Buffer);
   return hash.digest('hex');
 }
 
@@ -120,7 +128,9 @@ export function describeRefusals(running: StoreUnderTest): void {
         reader.publishBytes('b', Buffer.from('x'), signal),
       ).rejects.toMatchObject(refused);
       await expect(reader.probe(signal)).rejects.toMatchObject(refused);
-      expect((await buffer(await reader.read('a', signal))).toString()).toBe('content');
+      expect((await buffer(await reader.read('a', signal))).toString()).toBe(
+        'content',
+      );
     });
 
     test('a missing bucket is reported', async () => {
@@ -138,7 +148,10 @@ export function describeRefusals(running: StoreUnderTest): void {
     });
 
     test('an untrusted certificate ends the call at once', async () => {
-      await using proxy = await StoreProxy.before(running().endpoint, makeCertificates());
+      await using proxy = await StoreProxy.before(
+        running().endpoint,
+        makeCertificates(),
+      );
       await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
       await expect(store.head('a', signal)).rejects.toMatchObject({
         name: 'PermanentError',
@@ -153,15 +166,20 @@ export function describeMishaps(running: StoreUnderTest): void {
     test.each([
       ['a small object', 1, isPut],
       ['an object in parts', 17, isComplete],
-    ])('an answer that is lost is settled by asking: %s', async (_, mib, fits) => {
-      await using proxy = await StoreProxy.before(running().endpoint);
-      await using store = openStoreOn(running(), { endpoint: proxy.endpoint });
-      const { path, facts } = await spoolLarge(store, mib);
-      proxy.judge = mishaps('lose', 1, fits);
-      await store.publishFile('a', path, facts, signal);
-      expect(await sha256Of(store, 'a')).toBe(facts.sha256);
-      expect(await uploadsOf(running(), store)).toEqual([]);
-    });
+    ])(
+      'an answer that is lost is settled by asking: %s',
+      async (_, mib, fits) => {
+        await using proxy = await StoreProxy.before(running().endpoint);
+        await using store = openStoreOn(running(), {
+          endpoint: proxy.endpoint,
+        });
+        const { path, facts } = await spoolLarge(store, mib);
+        proxy.judge = mishaps('lose', 1, fits);
+        await store.publishFile('a', path, facts, signal);
+        expect(await sha256Of(store, 'a')).toBe(facts.sha256);
+        expect(await uploadsOf(running(), store)).toEqual([]);
+      },
+    );
 
     test.each([
       ['a small object', 1],
@@ -209,7 +227,9 @@ export function describeOutages(running: StoreUnderTest): void {
       await sleep(OUTAGE_MS);
       await server.startGateway();
       await writing;
-      expect((await buffer(await store.read('a', signal))).toString()).toBe('content');
+      expect((await buffer(await store.read('a', signal))).toString()).toBe(
+        'content',
+      );
     });
 
     test('a longer outage is reported with the store’s name', async () => {
@@ -265,7 +285,9 @@ export function describeOutages(running: StoreUnderTest): void {
       await using store = openStoreOn(server);
       const client = rawClient(server);
       const Key = `${new URL(store.url).pathname.slice(1)}/a/left`;
-      await client.send(new CreateMultipartUploadCommand({ Bucket: server.bucket, Key }));
+      await client.send(
+        new CreateMultipartUploadCommand({ Bucket: server.bucket, Key }),
+      );
       client.destroy();
       expect(await store.removeAbandoned(3_600_000, signal)).toBe(0);
       expect(await store.removeAbandoned(-60_000, signal)).toBe(1);

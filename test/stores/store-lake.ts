@@ -1,4 +1,7 @@
-/** The lake on a real S3 server: builds that die before each of their writes, and two at once. */
+/**
+ * The lake on a real S3 server: builds that die before each of their writes, and two at
+ * once.
+ */
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -11,7 +14,11 @@ import type { DecidedCommit } from '../../src/lake/store/lake-store.ts';
 import { LakeStore } from '../../src/lake/store/lake-store.ts';
 import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
 import type { ObjectStore } from '../../src/storage/object-store.ts';
-import { entry, type SegmentRows, WarehouseDouble } from '../lake/entries-double.ts';
+import {
+  entry,
+  type SegmentRows,
+  WarehouseDouble,
+} from '../lake/entries-double.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { openStoreOn, type StoreUnderTest } from './store-under-test.ts';
 
@@ -91,7 +98,12 @@ async function openWorld(running: StoreUnderTest): Promise<World> {
     retentionMs: 7 * 86_400_000,
   };
   const owned = stack.move();
-  return { warehouse, prefix, deps, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return {
+    warehouse,
+    prefix,
+    deps,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
 }
 
 async function rowsOf(deps: LakeDeps): Promise<number> {

@@ -8,7 +8,11 @@ import { ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
 import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { expectLedgers } from '../cli/expect-truth.ts';
-import { type Document, type MirrorHome, openHome } from '../cli/mirror-home.ts';
+import {
+  type Document,
+  type MirrorHome,
+  openHome,
+} from '../cli/mirror-home.ts';
 import { type FreshDatabase, openFreshDatabase } from '../support/database.ts';
 import {
   awsVariables,
@@ -65,7 +69,9 @@ async function openWorld(server: RealStore, whaleEntries = 0): Promise<World> {
   };
 }
 
-/** Brings the ledgers' objects into the home's folder, and compares all with the truth. */
+/**
+ * Brings the ledgers' objects into the home's folder, and compares all with the truth.
+ */
 async function expectWhole(
   server: RealStore,
   { sandbox, home, prefix }: World,
@@ -81,7 +87,10 @@ async function expectWhole(
   await expectLedgers(database.pool, sandbox.truth, home.objectsDir);
 }
 
-async function isUploading(server: RealStore, prefix: string): Promise<boolean> {
+async function isUploading(
+  server: RealStore,
+  prefix: string,
+): Promise<boolean> {
   const client = rawClient(server);
   const command = new ListMultipartUploadsCommand({
     Bucket: server.bucket,
@@ -99,7 +108,8 @@ function expectComplete({
   code: number | null;
   document: Document;
 }): void {
-  const evidence = document.verdict === 'complete' ? '' : JSON.stringify(document);
+  const evidence =
+    document.verdict === 'complete' ? '' : JSON.stringify(document);
   expect({ code, verdict: document.verdict, evidence }).toEqual({
     code: 0,
     verdict: 'complete',
@@ -124,7 +134,10 @@ export function describeNights(running: StoreUnderTest): void {
       );
       expect(Math.max(...sizes)).toBeGreaterThan(PART_BYTES);
       const verified = await home.json(['verify', '--deep']);
-      expect([verified.code, verified.document.verdict]).toEqual([0, 'complete']);
+      expect([verified.code, verified.document.verdict]).toEqual([
+        0,
+        'complete',
+      ]);
       const counted = await home.run([
         'query',
         'select count(*) as n from ledger_entries',
@@ -151,7 +164,9 @@ export function describeNights(running: StoreUnderTest): void {
       await waitFor(
         () => {
           if (!killed.isRunning)
-            throw new Error(`the run ended before an upload:\n${killed.stderr}`);
+            throw new Error(
+              `the run ended before an upload:\n${killed.stderr}`,
+            );
           return isUploading(server, prefix);
         },
         { what: 'an upload on its way' },
@@ -159,7 +174,9 @@ export function describeNights(running: StoreUnderTest): void {
       await killed.end('SIGKILL');
       const next = await home.json(['nightly']);
       expectComplete(next);
-      const asked = sandbox.requests.all().filter(({ route }) => route === 'export');
+      const asked = sandbox.requests
+        .all()
+        .filter(({ route }) => route === 'export');
       const bytesAsked = asked.reduce((sum, { bytes }) => sum + bytes, 0);
       const bytes = (await publishedSegments(database.pool)).reduce(
         (sum, segment) => sum + segment.bytes,
@@ -169,7 +186,10 @@ export function describeNights(running: StoreUnderTest): void {
       expect(bytesAsked).toBeLessThan(bytes * 1.25);
       await expectWhole(server, world, database);
       const verified = await home.json(['verify', '--deep']);
-      expect([verified.code, verified.document.verdict]).toEqual([0, 'complete']);
+      expect([verified.code, verified.document.verdict]).toEqual([
+        0,
+        'complete',
+      ]);
     });
 
     test('the mirror outlasts ten seconds without its store and requests every ledger once', async () => {
@@ -196,12 +216,16 @@ export function describeNights(running: StoreUnderTest): void {
         AWS_SECRET_ACCESS_KEY: 'of-nobody-at-all',
       });
       expect([night.code, night.document.verdict]).toEqual([2, 'failed']);
-      expect(JSON.stringify(night.document.evidence)).toContain('SignatureDoesNotMatch');
+      expect(JSON.stringify(night.document.evidence)).toContain(
+        'SignatureDoesNotMatch',
+      );
       expect(sandbox.requests.of()).toBe(0);
       const found = await home.run(['doctor'], {
         AWS_SECRET_ACCESS_KEY: 'of-nobody-at-all',
       });
-      expect(found.stdout).toMatch(/WRONG +object store: .*SignatureDoesNotMatch/);
+      expect(found.stdout).toMatch(
+        /WRONG +object store: .*SignatureDoesNotMatch/,
+      );
     });
   });
 }

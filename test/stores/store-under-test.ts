@@ -45,7 +45,10 @@ export async function fillStore(
   client.destroy();
 }
 
-export function openStoreOn(server: RealStore, options: OpenOptions = {}): ObjectStore {
+export function openStoreOn(
+  server: RealStore,
+  options: OpenOptions = {},
+): ObjectStore {
   const {
     keys = server.keys,
     prefix = randomUUID(),

@@ -19,7 +19,10 @@ export interface DatabaseOptions {
 
 const POOL_MAX = 4;
 
-/** Call it at the top level of a test file (`await freshDatabase()`): it is dropped after the file. */
+/**
+ * Call it at the top level of a test file (`await freshDatabase()`): it is dropped after
+ * the file.
+ */
 export async function freshDatabase(
   options: DatabaseOptions = {},
 ): Promise<FreshDatabase> {
@@ -39,20 +42,26 @@ export async function openFreshDatabase({
   url.pathname = `/${name}`;
   const pool = openTestPool({ connectionString: url.href, max: POOL_MAX });
   if (isMigrated)
-    await migrate(new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) }));
+    await migrate(
+      new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) }),
+    );
   return {
     url: url.href,
     pool,
     [Symbol.asyncDispose]: async () => {
       await pool.end();
-      await administer(serverUrl, `drop database if exists ${name} with (force)`);
+      await administer(
+        serverUrl,
+        `drop database if exists ${name} with (force)`,
+      );
     },
   };
 }
 
 export function openTestPool(config: PoolConfig): Pool {
   const pool = new Pool(config);
-  // Tests kill servers and backends: what an idle connection suffers is no failure of its own.
+  // Tests kill servers and backends: what an idle connection suffers is no failure of its
+  // own.
   pool.on('error', () => undefined);
   // Sockets outlive the pool for a moment, in which the database is dropped.
   pool.on('connect', (client) => client.on('error', () => undefined));

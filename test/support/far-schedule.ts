@@ -1,4 +1,7 @@
-/** A scheduled time half a year away, so that no night of the schedule begins, or counts as missed, amid a test. */
+/**
+ * A scheduled time half a year away, so that no night of the schedule begins, or counts
+ * as missed, amid a test.
+ */
 const MONTHS = 12;
 const HALF_A_YEAR = 6;
 

@@ -1,10 +1,16 @@
-/** The import graph as the parser sees it: static imports, re-exports and dynamic imports of every module. */
+/**
+ * The import graph as the parser sees it: static imports, re-exports and dynamic imports
+ * of every module.
+ */
 import { globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { parseSync } from 'oxc-parser';
 
 export interface Import {
-  /** Path from the root for our own modules, a package name (`pg`, `node:fs`) for the rest. */
+  /**
+   * Path from the root for our own modules, a package name (`pg`, `node:fs`) for the
+   * rest.
+   */
   readonly target: string;
   readonly isOwn: boolean;
   /** Erased before anything runs. */
@@ -23,7 +29,10 @@ export interface Module {
  * Reads every `.ts` file below the folders.
  * @throws Error where a file does not parse
  */
-export function readImportGraph(root: string, folders: readonly string[]): Module[] {
+export function readImportGraph(
+  root: string,
+  folders: readonly string[],
+): Module[] {
   const paths = folders
     .flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: root }))
     .toSorted();
@@ -33,7 +42,8 @@ export function readImportGraph(root: string, folders: readonly string[]): Modul
 function readModule(root: string, path: string): Module {
   const text = readFileSync(join(root, path), 'utf8');
   const { module, errors } = parseSync(path, text);
-  if (errors.length > 0) throw new Error(`${path} does not parse: ${errors[0]?.message}`);
+  if (errors.length > 0)
+    throw new Error(`${path} does not parse: ${errors[0]?.message}`);
   const imports: Import[] = [];
   const computed: string[] = [];
   const add = (specifier: string, isType: boolean): void => {
@@ -63,13 +73,15 @@ function resolveImport(
   isType: boolean,
 ): Import {
   if (!specifier.startsWith('.')) {
-    const packageName = specifier.startsWith('node:') ? specifier : packageOf(specifier);
+    const packageName = specifier.startsWith('node:')
+      ? specifier
+      : packageOf(specifier);
     return { target: packageName, isOwn: false, isType };
   }
-  const target = relative(root, join(root, dirname(from), specifier)).replaceAll(
-    '\\',
-    '/',
-  );
+  const target = relative(
+    root,
+    join(root, dirname(from), specifier),
+  ).replaceAll('\\', '/');
   return { target, isOwn: true, isType };
 }
 
@@ -81,7 +93,10 @@ function packageOf(specifier: string): string {
 }
 
 /** Cycles, each as the path around it. Types count only where `withTypes`. */
-export function findCycles(graph: readonly Module[], withTypes: boolean): string[][] {
+export function findCycles(
+  graph: readonly Module[],
+  withTypes: boolean,
+): string[][] {
   const byPath = new Map(graph.map((module) => [module.path, module]));
   const state = new Map<string, 'open' | 'done'>();
   const trail: string[] = [];
@@ -90,7 +105,8 @@ export function findCycles(graph: readonly Module[], withTypes: boolean): string
     state.set(module.path, 'open');
     trail.push(module.path);
     for (const { target, isOwn, isType } of module.imports) {
-      const next = isOwn && (withTypes || !isType) ? byPath.get(target) : undefined;
+      const next =
+        isOwn && (withTypes || !isType) ? byPath.get(target) : undefined;
       if (next === undefined) continue;
       if (state.get(next.path) === 'open')
         cycles.push([...trail.slice(trail.indexOf(next.path)), next.path]);
@@ -99,6 +115,7 @@ export function findCycles(graph: readonly Module[], withTypes: boolean): string
     trail.pop();
     state.set(module.path, 'done');
   };
-  for (const module of graph) if (state.get(module.path) === undefined) visit(module);
+  for (const module of graph)
+    if (state.get(module.path) === undefined) visit(module);
   return cycles;
 }

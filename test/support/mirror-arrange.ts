@@ -1,4 +1,7 @@
-/** Rows as syncs, exports and runs leave them: tests name what there is, and only this file names the tables. */
+/**
+ * Rows as syncs, exports and runs leave them: tests name what there is, and only this
+ * file names the tables.
+ */
 import { randomUUID } from 'node:crypto';
 import type { Pool } from 'pg';
 
@@ -12,7 +15,11 @@ export function daysAgo(days: number): Date {
 }
 
 /** All rows name the same columns. */
-async function add(pool: Pool, table: string, rows: readonly Row[]): Promise<void> {
+async function add(
+  pool: Pool,
+  table: string,
+  rows: readonly Row[],
+): Promise<void> {
   const columns = Object.keys(rows[0] ?? {}).join(', ');
   const json = JSON.stringify(rows, (_key, value: unknown) =>
     typeof value === 'bigint' ? String(value) : value,
@@ -23,7 +30,10 @@ async function add(pool: Pool, table: string, rows: readonly Row[]): Promise<voi
   );
 }
 
-/** In the list's order. With an epoch, each has a place in that list, all but the network's own party. */
+/**
+ * In the list's order. With an epoch, each has a place in that list, all but the
+ * network's own party.
+ */
 export async function addParties(
   pool: Pool,
   ids: readonly string[],
@@ -37,7 +47,10 @@ export async function addParties(
   );
 }
 
-export function addCheckpoints(pool: Pool, rows: readonly Row[]): Promise<void> {
+export function addCheckpoints(
+  pool: Pool,
+  rows: readonly Row[],
+): Promise<void> {
   return add(pool, 'checkpoints', rows);
 }
 
@@ -63,7 +76,10 @@ export interface Generation {
   readonly isClaimed?: boolean;
 }
 
-export async function addGeneration(pool: Pool, generation: Generation): Promise<void> {
+export async function addGeneration(
+  pool: Pool,
+  generation: Generation,
+): Promise<void> {
   const {
     list,
     epoch = 1,
@@ -88,7 +104,10 @@ export function addCoverage(pool: Pool, row: Row): Promise<void> {
   return add(pool, 'coverage', [{ sides: 'both', ...row }]);
 }
 
-/** Sums and sizes that no test looks at, unless the row says otherwise. Its range is covered. */
+/**
+ * Sums and sizes that no test looks at, unless the row says otherwise. Its range is
+ * covered.
+ */
 export async function addSegment(pool: Pool, row: Row): Promise<void> {
   const sizes = { rows: 1, bytes: 1, object_bytes: 1, columns: [] };
   const sums = { sha256: '', object_sha256: '', digest: '', row_form: '' };
@@ -106,7 +125,10 @@ export function addEntries(pool: Pool, rows: readonly Row[]): Promise<void> {
 }
 
 /** As a nightly run leaves parties without entries. */
-export async function addIdleLedgers(pool: Pool, ids: readonly string[]): Promise<void> {
+export async function addIdleLedgers(
+  pool: Pool,
+  ids: readonly string[],
+): Promise<void> {
   await addParties(pool, ids);
   await pool.query(
     `with exports as (
@@ -152,18 +174,26 @@ export async function renameParty(
   partyId: string,
   newId: string,
 ): Promise<void> {
-  await pool.query('update mirror.parties set party_id = $2 where party_id = $1', [
+  await pool.query(
+    'update mirror.parties set party_id = $2 where party_id = $1',
+    [partyId, newId],
+  );
+}
+
+export async function removeSegmentsOf(
+  pool: Pool,
+  partyId: string,
+): Promise<void> {
+  await pool.query('delete from mirror.segments where party_id = $1', [
     partyId,
-    newId,
   ]);
 }
 
-export async function removeSegmentsOf(pool: Pool, partyId: string): Promise<void> {
-  await pool.query('delete from mirror.segments where party_id = $1', [partyId]);
-}
-
 /** Of closed segments with rows: of one party, or of all. */
-export async function falsifyDigests(pool: Pool, partyId?: string): Promise<void> {
+export async function falsifyDigests(
+  pool: Pool,
+  partyId?: string,
+): Promise<void> {
   await pool.query(
     `update mirror.segments set digest = repeat('0', 64)
      where status = 'current' and not open and rows > 0 and ($1::text is null or party_id = $1)`,
@@ -172,7 +202,10 @@ export async function falsifyDigests(pool: Pool, partyId?: string): Promise<void
 }
 
 /** What is covered of this party rests on a segment whose object is lost. */
-export async function quarantineLedger(pool: Pool, partyId: string): Promise<void> {
+export async function quarantineLedger(
+  pool: Pool,
+  partyId: string,
+): Promise<void> {
   await pool.query(
     `with lost as (
        insert into mirror.segments (party_id, from_time, to_time, object_key, rows, bytes, sha256, object_bytes,
@@ -191,10 +224,10 @@ export async function listAgain(
   ids: readonly string[],
   epoch: number,
 ): Promise<void> {
-  await pool.query('update mirror.parties set epoch = $2 where party_id = any ($1)', [
-    ids,
-    epoch,
-  ]);
+  await pool.query(
+    'update mirror.parties set epoch = $2 where party_id = any ($1)',
+    [ids, epoch],
+  );
 }
 
 /** As old as a mirror must be for a scheduled time to count as missed. */
@@ -213,12 +246,18 @@ export async function setScheduleSince(
   );
 }
 
-export async function setMirrorCreatedAt(pool: Pool, time: string): Promise<void> {
+export async function setMirrorCreatedAt(
+  pool: Pool,
+  time: string,
+): Promise<void> {
   await pool.query('update mirror.identity set created_at = $1', [time]);
 }
 
 /** What syncs and exports have learned of the source. */
-export async function setSourceProfile(pool: Pool, profile: object): Promise<void> {
+export async function setSourceProfile(
+  pool: Pool,
+  profile: object,
+): Promise<void> {
   await pool.query('update mirror.source_state set profile = $1', [profile]);
 }
 
@@ -258,7 +297,10 @@ export async function ageFinishedRun(
   );
 }
 
-export async function removeRuns(pool: Pool, runIds: readonly string[]): Promise<void> {
+export async function removeRuns(
+  pool: Pool,
+  runIds: readonly string[],
+): Promise<void> {
   await pool.query('delete from mirror.runs where run_id = any ($1)', [runIds]);
 }
 
@@ -267,13 +309,21 @@ export async function removeQueuedRuns(pool: Pool): Promise<void> {
 }
 
 /** The next statement would be this many publications after the mirror was made. */
-export async function setPublicationSeq(pool: Pool, seq: bigint): Promise<void> {
+export async function setPublicationSeq(
+  pool: Pool,
+  seq: bigint,
+): Promise<void> {
   await pool.query('update mirror.identity set publication_seq = $1', [seq]);
 }
 
 /** Another id: the objects of a store are another mirror's, or one's own again. */
-export async function setWarehouseId(pool: Pool, warehouseId: string): Promise<void> {
-  await pool.query('update mirror.identity set warehouse_id = $1', [warehouseId]);
+export async function setWarehouseId(
+  pool: Pool,
+  warehouseId: string,
+): Promise<void> {
+  await pool.query('update mirror.identity set warehouse_id = $1', [
+    warehouseId,
+  ]);
 }
 
 export async function forgetWorkers(pool: Pool): Promise<void> {
@@ -305,7 +355,10 @@ export async function endListLeases(pool: Pool): Promise<void> {
 }
 
 /** Another process has taken the lease. */
-export async function takeOverExport(pool: Pool, partyId: string): Promise<void> {
+export async function takeOverExport(
+  pool: Pool,
+  partyId: string,
+): Promise<void> {
   await pool.query(
     'update mirror.exports set lease_token = gen_random_uuid() where party_id = $1',
     [partyId],
@@ -328,13 +381,16 @@ export async function changePublications(
   from: string,
   to: string,
 ): Promise<void> {
-  await pool.query('update mirror.publications set state = $2 where state = $1', [
-    from,
-    to,
-  ]);
+  await pool.query(
+    'update mirror.publications set state = $2 where state = $1',
+    [from, to],
+  );
 }
 
-export async function replacePublicationPlans(pool: Pool, plan: object): Promise<void> {
+export async function replacePublicationPlans(
+  pool: Pool,
+  plan: object,
+): Promise<void> {
   await pool.query('update mirror.publications set plan = $1', [plan]);
 }
 
@@ -364,11 +420,17 @@ export async function supersedeSegments(pool: Pool, at: string): Promise<void> {
 }
 
 /** When closed segments were last compared with the source. */
-export async function setCoverageCheckedAt(pool: Pool, at: string): Promise<void> {
+export async function setCoverageCheckedAt(
+  pool: Pool,
+  at: string,
+): Promise<void> {
   await pool.query('update mirror.coverage set checked_at = $1', [at]);
 }
 
-export async function ageCoverageChecks(pool: Pool, days: number): Promise<void> {
+export async function ageCoverageChecks(
+  pool: Pool,
+  days: number,
+): Promise<void> {
   await pool.query(
     'update mirror.coverage set checked_at = checked_at - make_interval(days => $1)',
     [days],

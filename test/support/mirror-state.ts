@@ -1,7 +1,13 @@
-/** What a mirror holds, asked in words: tests name what they want to know, and only this file names the tables. */
+/**
+ * What a mirror holds, asked in words: tests name what they want to know, and only this
+ * file names the tables.
+ */
 import type { Pool } from 'pg';
 
-/** Everybody the source has listed, in the list's order; the network's own party has no place in it. */
+/**
+ * Everybody the source has listed, in the list's order; the network's own party has no
+ * place in it.
+ */
 export async function listedParties(pool: Pool): Promise<string[]> {
   return column(
     pool,
@@ -74,7 +80,11 @@ export async function coveredRanges(pool: Pool): Promise<HeldRange[]> {
      from mirror.coverage order by party_id, from_time, asset_id`,
   );
   // Some pools give times as text.
-  return rows.map((row) => ({ ...row, from: new Date(row.from), to: new Date(row.to) }));
+  return rows.map((row) => ({
+    ...row,
+    from: new Date(row.from),
+    to: new Date(row.to),
+  }));
 }
 
 /** Assets of which such a range is known, each once. */
@@ -124,7 +134,9 @@ export async function recordedExports(pool: Pool): Promise<HeldExport[]> {
 }
 
 /** Why exports are quarantined: the code of each. */
-export async function quarantineCodes(pool: Pool): Promise<(string | undefined)[]> {
+export async function quarantineCodes(
+  pool: Pool,
+): Promise<(string | undefined)[]> {
   const quarantined = (await recordedExports(pool)).filter(
     ({ isQuarantined }) => isQuarantined,
   );
@@ -133,7 +145,9 @@ export async function quarantineCodes(pool: Pool): Promise<(string | undefined)[
 
 /** Until when exports are leased. */
 export async function exportLeaseEnds(pool: Pool): Promise<Date[]> {
-  return (await recordedExports(pool)).flatMap(({ leaseUntil }) => leaseUntil ?? []);
+  return (await recordedExports(pool)).flatMap(
+    ({ leaseUntil }) => leaseUntil ?? [],
+  );
 }
 
 export interface HeldRun {
@@ -147,7 +161,10 @@ export interface HeldRun {
 }
 
 /** Oldest first. */
-export async function recordedRuns(pool: Pool, kind?: string): Promise<HeldRun[]> {
+export async function recordedRuns(
+  pool: Pool,
+  kind?: string,
+): Promise<HeldRun[]> {
   const { rows } = await pool.query<HeldRun>(
     `select run_id as "runId", kind, subject, state, verdict, evidence, heartbeat_at as "heartbeatAt"
      from mirror.runs where $1::text is null or kind = $1 order by queued_at, run_id`,
@@ -156,7 +173,10 @@ export async function recordedRuns(pool: Pool, kind?: string): Promise<HeldRun[]
   return rows;
 }
 
-export async function unfinishedRuns(pool: Pool, kind?: string): Promise<HeldRun[]> {
+export async function unfinishedRuns(
+  pool: Pool,
+  kind?: string,
+): Promise<HeldRun[]> {
   return (await recordedRuns(pool, kind)).filter(
     ({ state }) => state === 'queued' || state === 'running',
   );
@@ -170,10 +190,12 @@ export async function verdictOf(
 }
 
 /** What became of each ledger of the nightly runs. */
-export async function nightlyLedgers(
-  pool: Pool,
-): Promise<
-  { partyId: string; state: string; outcome: Readonly<Record<string, unknown>> | null }[]
+export async function nightlyLedgers(pool: Pool): Promise<
+  {
+    partyId: string;
+    state: string;
+    outcome: Readonly<Record<string, unknown>> | null;
+  }[]
 > {
   const { rows } = await pool.query<{
     partyId: string;
@@ -195,7 +217,9 @@ export async function loadedRowsByParty(
 }
 
 export async function loadedRows(pool: Pool): Promise<number> {
-  return (await loadedRowsByParty(pool)).values().reduce((sum, rows) => sum + rows, 0);
+  return (await loadedRowsByParty(pool))
+    .values()
+    .reduce((sum, rows) => sum + rows, 0);
 }
 
 /** In the order of their times. */
@@ -207,14 +231,20 @@ export async function loadedQuantities(pool: Pool): Promise<string[]> {
 }
 
 /** The source that this mirror is of, once one was asked. */
-export async function recordedSourceUrl(pool: Pool): Promise<string | null | undefined> {
-  return (await column<string | null>(pool, 'select source_url from mirror.identity'))[0];
+export async function recordedSourceUrl(
+  pool: Pool,
+): Promise<string | null | undefined> {
+  return (
+    await column<string | null>(pool, 'select source_url from mirror.identity')
+  )[0];
 }
 
 /** Of a table that only has to be as long as expected. */
 export async function countRows(pool: Pool, table: string): Promise<number> {
   return (
-    (await column<number>(pool, `select count(*)::int from mirror.${table}`))[0] ?? 0
+    (
+      await column<number>(pool, `select count(*)::int from mirror.${table}`)
+    )[0] ?? 0
   );
 }
 
@@ -244,7 +274,9 @@ export async function publishingRuns(pool: Pool): Promise<string[]> {
 
 export async function publicationSeq(pool: Pool): Promise<bigint> {
   return BigInt(
-    (await column<string>(pool, 'select publication_seq from mirror.identity'))[0] ?? 0,
+    (
+      await column<string>(pool, 'select publication_seq from mirror.identity')
+    )[0] ?? 0,
   );
 }
 

@@ -28,7 +28,11 @@ export class Child implements AsyncDisposable {
   #stdout = '';
   #stderr = '';
 
-  constructor(command: string, args: readonly string[], options: SpawnOptions = {}) {
+  constructor(
+    command: string,
+    args: readonly string[],
+    options: SpawnOptions = {},
+  ) {
     const { env, ...rest } = options;
     this.#process = spawn(command, args, {
       ...rest,
@@ -71,7 +75,10 @@ export class Child implements AsyncDisposable {
    * Waits until stdout holds a match.
    * @throws Error with the child's output where it ends first, or after `timeoutMs`
    */
-  async waitForLine(pattern: RegExp, timeoutMs = CHILD_MAX_MS): Promise<RegExpExecArray> {
+  async waitForLine(
+    pattern: RegExp,
+    timeoutMs = CHILD_MAX_MS,
+  ): Promise<RegExpExecArray> {
     return waitFor(
       () => {
         const match = pattern.exec(this.#stdout);
@@ -82,7 +89,10 @@ export class Child implements AsyncDisposable {
         }
         return match;
       },
-      { timeoutMs, what: `${String(pattern)} in the output of child ${this.pid}` },
+      {
+        timeoutMs,
+        what: `${String(pattern)} in the output of child ${this.pid}`,
+      },
     );
   }
 
@@ -90,7 +100,10 @@ export class Child implements AsyncDisposable {
     this.#process.kill(signal);
   }
 
-  /** As a reader does that has read enough: what the child writes from now on meets a broken pipe. */
+  /**
+   * As a reader does that has read enough: what the child writes from now on meets a
+   * broken pipe.
+   */
   closeStdout(): void {
     this.#process.stdout?.destroy();
   }
@@ -102,7 +115,10 @@ export class Child implements AsyncDisposable {
     void this.#closed.finally(() => {
       isClosed = true;
     });
-    await waitFor(() => isClosed, { timeoutMs, what: `end of child ${this.pid}` });
+    await waitFor(() => isClosed, {
+      timeoutMs,
+      what: `end of child ${this.pid}`,
+    });
     return { code: this.#process.exitCode, signal: this.#process.signalCode };
   }
 

@@ -1,4 +1,7 @@
-/** Misbehaviour on demand: a fault looks at each request and says what goes wrong with it, or nothing. */
+/**
+ * Misbehaviour on demand: a fault looks at each request and says what goes wrong with it,
+ * or nothing.
+ */
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -25,13 +28,23 @@ export interface SandboxRequest {
 export interface Misbehaviour {
   /** Time before anything else happens, besides the latency of all. */
   delayMs?: number;
-  /** Nothing else happens before this is settled: how a test holds a request until it has seen what it waits for. */
+  /**
+   * Nothing else happens before this is settled: how a test holds a request until it has
+   * seen what it waits for.
+   */
   until?: Promise<unknown>;
   /** The whole answer, instead of the service's. */
-  answer?: { status: number; body: string; headers?: Readonly<Record<string, string>> };
+  answer?: {
+    status: number;
+    body: string;
+    headers?: Readonly<Record<string, string>>;
+  };
   /** Lists only: what becomes of the JSON. */
   rewrite?: (json: string) => string;
-  /** Exports only: the query fails there. 0: an error status; later: the error follows the last byte of a 200. */
+  /**
+   * Exports only: the query fails there. 0: an error status; later: the error follows the
+   * last byte of a 200.
+   */
   errorAfterBytes?: number;
   /** The connection breaks there. */
   cutAfterBytes?: number;
@@ -41,11 +54,19 @@ export interface Misbehaviour {
 
 export type Fault = (request: SandboxRequest) => Misbehaviour | undefined;
 
-/** How every export of a network is served, where it is not as the service really serves it. */
+/**
+ * How every export of a network is served, where it is not as the service really serves
+ * it.
+ */
 export interface ExportHabits {
-  /** What an export sends: raw CSV as the service does, or the messages its interface document describes. */
+  /**
+   * What an export sends: raw CSV as the service does, or the messages its interface
+   * document describes.
+   */
   readonly form?: 'csv' | 'messages';
-  /** Release 0.71 refuses exports without an asset, though its documents call it optional. */
+  /**
+   * Release 0.71 refuses exports without an asset, though its documents call it optional.
+   */
   readonly assetRequired?: boolean;
 }
 
@@ -117,7 +138,10 @@ export function spoiltExport(
   { errorAfterBytes }: Misbehaviour,
 ): Answer | undefined {
   const isInMessages = form === 'messages';
-  const refuse = (error: ServiceError, headers: Answer['headers'] = {}): Answer => ({
+  const refuse = (
+    error: ServiceError,
+    headers: Answer['headers'] = {},
+  ): Answer => ({
     status: error.status,
     headers: { ...headers, ...JSON_TYPE },
     body: [Buffer.from(isInMessages ? error.body : enveloped(error))],
@@ -125,7 +149,11 @@ export function spoiltExport(
   const isServed = answer === undefined || answer.status === 200;
   const hasAsset = query.has('assetId') || query.has('asset_id');
   if (assetRequired && isServed && !hasAsset) return refuse(ASSET_MISSING);
-  if (answer === undefined || answer.status !== 200 || typeof answer.body === 'string')
+  if (
+    answer === undefined ||
+    answer.status !== 200 ||
+    typeof answer.body === 'string'
+  )
     return answer;
   const { 'Content-Type': _type, ...named } = answer.headers;
   // Before the first byte an error has a status of its own.
@@ -136,13 +164,18 @@ export function spoiltExport(
       : piecesUpTo(answer.body, errorAfterBytes);
   const sent = isInMessages ? asMessages(whole) : whole;
   const body =
-    errorAfterBytes === undefined ? sent : endingInError(sent, isInMessages ? '\n' : '');
+    errorAfterBytes === undefined
+      ? sent
+      : endingInError(sent, isInMessages ? '\n' : '');
   return isInMessages
     ? { ...answer, headers: { ...named, ...JSON_TYPE }, body }
     : { ...answer, body };
 }
 
-function* piecesUpTo(pieces: Iterable<Buffer>, atByte: number): Generator<Buffer> {
+function* piecesUpTo(
+  pieces: Iterable<Buffer>,
+  atByte: number,
+): Generator<Buffer> {
   let leftBytes = atByte;
   for (const piece of pieces) {
     const sent = piece.subarray(0, leftBytes);
@@ -166,8 +199,14 @@ function* asMessages(pieces: Iterable<Buffer>): Generator<Buffer> {
   }
 }
 
-/** An error is glued to what was sent, with no line end before it, and the answer ends as if all were well. */
-function* endingInError(pieces: Iterable<Buffer>, lineEnd: string): Generator<Buffer> {
+/**
+ * An error is glued to what was sent, with no line end before it, and the answer ends as
+ * if all were well.
+ */
+function* endingInError(
+  pieces: Iterable<Buffer>,
+  lineEnd: string,
+): Generator<Buffer> {
   yield* pieces;
   yield Buffer.from(`${enveloped(FAILURE)}${lineEnd}`);
 }
@@ -176,7 +215,10 @@ function enveloped(error: ServiceError): string {
   return `{"error":${error.body}}`;
 }
 
-/** Sends an answer up to a byte; then the connection breaks, or falls silent until the client goes away. */
+/**
+ * Sends an answer up to a byte; then the connection breaks, or falls silent until the
+ * client goes away.
+ */
 export async function sendBroken(
   request: IncomingMessage,
   response: ServerResponse,
@@ -187,7 +229,9 @@ export async function sendBroken(
   response.statusCode = status;
   response.setHeaders(new Map(Object.entries(headers)));
   const isPacked = /gzip/i.test(request.headers['accept-encoding'] ?? '');
-  const gzip = isPacked ? createGzip({ level: constants.Z_BEST_SPEED }) : undefined;
+  const gzip = isPacked
+    ? createGzip({ level: constants.Z_BEST_SPEED })
+    : undefined;
   if (gzip !== undefined) {
     response.setHeader('Content-Encoding', 'gzip');
     gzip.pipe(response);
@@ -203,7 +247,8 @@ export async function sendBroken(
     if (!out.write(sent)) await once(out, 'drain', { signal });
     if (leftBytes > 0) continue;
     // What was written reaches the client first.
-    if (gzip !== undefined) await new Promise<void>((resolve) => gzip.flush(resolve));
+    if (gzip !== undefined)
+      await new Promise<void>((resolve) => gzip.flush(resolve));
     await new Promise<void>((resolve) =>
       response.write(Buffer.alloc(0), () => resolve()),
     );

@@ -1,6 +1,7 @@
 /**
- * The truth: what is true of the network, asked apart from the interface, so that a copy made through the
- * interface can be compared with it. Computed from the movements, not from what was served.
+ * The truth: what is true of the network, asked apart from the interface, so that a copy
+ * made through the interface can be compared with it. Computed from the movements, not
+ * from what was served.
  */
 import { createHash } from 'node:crypto';
 import { DAY_MICROS, formatInstant, type Micros } from '../../src/time/time.ts';
@@ -12,7 +13,10 @@ import {
   type Account,
   type Movement,
 } from '../../src/sandbox/network/ledger.ts';
-import type { CheckpointRow, Network } from '../../src/sandbox/network/network.ts';
+import type {
+  CheckpointRow,
+  Network,
+} from '../../src/sandbox/network/network.ts';
 import { KIND } from '../../src/sandbox/network/seeded.ts';
 import { openRowWriter } from '../../src/sandbox/release.ts';
 
@@ -36,7 +40,10 @@ export interface TrueSum {
 export interface PartyTruth {
   /** Entries that an export holds. */
   entries: number;
-  /** Sum, modulo 2^256, of the SHA-256 of each CSV row without its line end; 64 hex digits. */
+  /**
+   * Sum, modulo 2^256, of the SHA-256 of each CSV row without its line end; 64 hex
+   * digits.
+   */
   digest: string;
   sums: TrueSum[];
 }
@@ -71,20 +78,27 @@ export class Truth {
 
   /** Every party but `network`, in the list's order, oldest first. */
   *parties(): Generator<{ id: string; firstSeen: Micros }> {
-    for (const { id, firstSeen } of this.#network.parties.rows(0, this.partyCount()))
+    for (const { id, firstSeen } of this.#network.parties.rows(
+      0,
+      this.partyCount(),
+    ))
       yield { id, firstSeen };
   }
 
   /** Every checkpoint that is served, oldest first, each as often as it is listed. */
   *checkpoints(): Generator<CheckpointRow> {
-    const { from, to } = this.#network.checkpoints.visible(this.#network.head());
+    const { from, to } = this.#network.checkpoints.visible(
+      this.#network.head(),
+    );
     for (let position = from; position < to; position += 1)
       yield this.#network.checkpoints.row(position);
   }
 
   /** The assets of the network. */
   assetIds(): string[] {
-    return ASSET_UNITS.map((_, asset) => this.#network.ids.id(KIND.asset, asset));
+    return ASSET_UNITS.map((_, asset) =>
+      this.#network.ids.id(KIND.asset, asset),
+    );
   }
 
   /** The CSV rows of a party, without line ends, in the order in which they happened. */
@@ -115,7 +129,9 @@ export class Truth {
     };
   }
 
-  /** A party's balances after everything that has happened, replayed from its beginning. */
+  /**
+   * A party's balances after everything that has happened, replayed from its beginning.
+   */
   balances(partyId: string): TrueBalance[] {
     const balances = new Map<string, TrueBalance>();
     const party = this.#indexOf(partyId);
@@ -154,12 +170,17 @@ export class Truth {
     const { block: head } = this.#network.head();
     const blocks = {
       from: window.from === undefined ? 1 : chain.firstFrom(window.from),
-      to: window.to === undefined ? head : Math.min(head, chain.firstFrom(window.to) - 1),
+      to:
+        window.to === undefined
+          ? head
+          : Math.min(head, chain.firstFrom(window.to) - 1),
     };
     for (const movement of this.#network.movementsOfPair(party, blocks)) {
-      // 0.71.4 means to export what leaves the party, later releases what comes in as well.
+      // 0.71.4 means to export what leaves the party, later releases what comes in as
+      // well.
       const isMeant =
-        this.#network.settings.release !== '0.71.4' && movement.to.owner === party;
+        this.#network.settings.release !== '0.71.4' &&
+        movement.to.owner === party;
       if (movement.from.owner !== party && !isMeant) continue;
       if (asset === undefined || movement.asset === asset) yield movement;
     }
@@ -185,7 +206,9 @@ export class Truth {
     return {
       assetId: ids.id(KIND.asset, asset),
       marketId:
-        account.market === NO_MARKET ? undefined : ids.id(KIND.market, account.market),
+        account.market === NO_MARKET
+          ? undefined
+          : ids.id(KIND.market, account.market),
       accountType: ACCOUNT_TYPE[account.type],
       balance: 0n,
     };

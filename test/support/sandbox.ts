@@ -1,4 +1,7 @@
-/** The sandbox as tests have it: with its truth, what was asked of it, and faults on demand. */
+/**
+ * The sandbox as tests have it: with its truth, what was asked of it, and faults on
+ * demand.
+ */
 import type { Answer } from '../../src/sandbox/http/errors.ts';
 import {
   sendAnswer,
@@ -22,14 +25,18 @@ import { Truth } from './sandbox-truth.ts';
 
 export interface SandboxOptions extends ServedOptions, ExportHabits {
   /**
-   * What an end without a start does to a release that it kills. 'connection': that answer alone breaks off;
-   * 'crash': the whole sandbox stops answering, as the node does.
+   * What an end without a start does to a release that it kills. 'connection': that
+   * answer alone breaks off; 'crash': the whole sandbox stops answering, as the node
+   * does.
    */
   readonly onFatalQuestion?: 'connection' | 'crash';
 }
 
 export interface Sandbox extends Served {
-  /** Moves the network ahead: blocks are made, and whatever happens in them is served from now on. */
+  /**
+   * Moves the network ahead: blocks are made, and whatever happens in them is served from
+   * now on.
+   */
   readonly advance: (durationMs: number) => void;
   readonly truth: Truth;
   readonly requests: RequestCounts;
@@ -38,7 +45,9 @@ export interface Sandbox extends Served {
   readonly fatalQuestions: () => number;
 }
 
-export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+export async function startSandbox(
+  options: SandboxOptions = {},
+): Promise<Sandbox> {
   const {
     form = 'csv',
     assetRequired = false,
@@ -49,54 +58,69 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   const faults = new Faults();
   const nths = new Map<Route, number>();
   let fatalQuestions = 0;
-  const served = await serve(servedOptions, async (request, response, answerTo) => {
-    const asked = readRequest(request, nths);
-    const bytesBefore = request.socket.bytesWritten;
-    const gone = new AbortController();
-    response.once('close', () => {
-      gone.abort();
-      requests.record(
-        asked.route,
-        response.statusCode,
-        request.socket.bytesWritten - bytesBefore,
-      );
-    });
-    response.on('error', () => gone.abort());
-    const misbehaviour = faults.judge(asked);
+  const served = await serve(
+    servedOptions,
+    async (request, response, answerTo) => {
+      const asked = readRequest(request, nths);
+      const bytesBefore = request.socket.bytesWritten;
+      const gone = new AbortController();
+      response.once('close', () => {
+        gone.abort();
+        requests.record(
+          asked.route,
+          response.statusCode,
+          request.socket.bytesWritten - bytesBefore,
+        );
+      });
+      response.on('error', () => gone.abort());
+      const misbehaviour = faults.judge(asked);
 
-    function answerSpoilt(): Answer | undefined {
-      if (misbehaviour.answer !== undefined) {
-        const {
-          status,
-          body,
-          headers = { 'Content-Type': 'application/json' },
-        } = misbehaviour.answer;
-        return { status, headers, body };
+      function answerSpoilt(): Answer | undefined {
+        if (misbehaviour.answer !== undefined) {
+          const {
+            status,
+            body,
+            headers = { 'Content-Type': 'application/json' },
+          } = misbehaviour.answer;
+          return { status, headers, body };
+        }
+        const answer = answerTo();
+        const isExport = asked.route === 'export' && asked.method === 'GET';
+        if (!isExport) return answer && rewritten(answer, misbehaviour);
+        const spoilt = spoiltExport(
+          answer,
+          asked,
+          { form, assetRequired },
+          misbehaviour,
+        );
+        if (spoilt !== undefined) return spoilt;
+        fatalQuestions += 1;
+        if (onFatalQuestion === 'crash') void served.stop();
+        return undefined;
       }
-      const answer = answerTo();
-      const isExport = asked.route === 'export' && asked.method === 'GET';
-      if (!isExport) return answer && rewritten(answer, misbehaviour);
-      const spoilt = spoiltExport(answer, asked, { form, assetRequired }, misbehaviour);
-      if (spoilt !== undefined) return spoilt;
-      fatalQuestions += 1;
-      if (onFatalQuestion === 'crash') void served.stop();
-      return undefined;
-    }
 
-    try {
-      await holdBack(misbehaviour, gone.signal);
-      const answer = answerSpoilt();
-      const { cutAfterBytes, stallAfterBytes } = misbehaviour;
-      if (
-        answer === undefined ||
-        (cutAfterBytes === undefined && stallAfterBytes === undefined)
-      ) {
-        await sendAnswer(request, response, () => answer);
-      } else await sendBroken(request, response, answer, misbehaviour, gone.signal);
-    } catch (error) {
-      if (!gone.signal.aborted) throw error;
-    }
-  });
+      try {
+        await holdBack(misbehaviour, gone.signal);
+        const answer = answerSpoilt();
+        const { cutAfterBytes, stallAfterBytes } = misbehaviour;
+        if (
+          answer === undefined ||
+          (cutAfterBytes === undefined && stallAfterBytes === undefined)
+        ) {
+          await sendAnswer(request, response, () => answer);
+        } else
+          await sendBroken(
+            request,
+            response,
+            answer,
+            misbehaviour,
+            gone.signal,
+          );
+      } catch (error) {
+        if (!gone.signal.aborted) throw error;
+      }
+    },
+  );
   const truth = new Truth(served.network);
   const { advance } = served.network;
   return {
@@ -156,7 +180,12 @@ export class RequestCounts {
 
   record(route: Route, status: number, bytes: number): void {
     const key = `${route} ${status}`;
-    const count = this.#counts.get(key) ?? { route, status, requests: 0, bytes: 0 };
+    const count = this.#counts.get(key) ?? {
+      route,
+      status,
+      requests: 0,
+      bytes: 0,
+    };
     count.requests += 1;
     count.bytes += bytes;
     this.#counts.set(key, count);

@@ -1,8 +1,14 @@
-/** The settings of a source as the tests need them: the public service's names, no rate limit that is felt. */
+/**
+ * The settings of a source as the tests need them: the public service's names, no rate
+ * limit that is felt.
+ */
 import type { Micros } from '../../src/time/time.ts';
 import type { BanStore, Clock, RateState } from '../../src/source/ports.ts';
 import { SYSTEM_CLOCK } from '../../src/source/rate-limit.ts';
-import type { SourceConfig, SourceDeps } from '../../src/source/source-client.ts';
+import type {
+  SourceConfig,
+  SourceDeps,
+} from '../../src/source/source-client.ts';
 
 const RATE_LIFTED = 100_000;
 

@@ -1,7 +1,8 @@
 /**
- * Finds every statement that the sources declare with `statement(…)`, and works out its text without
- * running it: fragments made with `sql` are inlined, both branches of a condition become two variants,
- * and every other value becomes a parameter, as Kysely does it.
+ * Finds every statement that the sources declare with `statement(…)`, and works out its
+ * text without running it: fragments made with `sql` are inlined, both branches of a
+ * condition become two variants, and every other value becomes a parameter, as Kysely
+ * does it.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
@@ -81,10 +82,14 @@ function statementsIn(
       return {
         place,
         columns: declared === undefined ? {} : reader.columns(declared, file),
-        variants: reader.template(child(node, 'quasi'), file, NO_BINDINGS).map(numbered),
+        variants: reader
+          .template(child(node, 'quasi'), file, NO_BINDINGS)
+          .map(numbered),
       };
     } catch (error) {
-      throw new Error(`Cannot work out the statement at ${place}`, { cause: error });
+      throw new Error(`Cannot work out the statement at ${place}`, {
+        cause: error,
+      });
     }
   });
 }
@@ -105,7 +110,10 @@ class Reader {
     this.#files = files;
   }
 
-  /** @returns the declared type of each column, from an object literal or a constant that holds one */
+  /**
+   * @returns the declared type of each column, from an object literal or a constant that
+   *   holds one
+   */
   columns(node: Node, file: SourceFile): Record<string, string> {
     const value = unwrap(node);
     if (value.type === 'Identifier') {
@@ -114,13 +122,18 @@ class Reader {
         throw new Error(`cannot find the columns ${name(value)}`);
       return this.columns(found.node, found.file);
     }
-    if (value.type !== 'ObjectExpression') throw new Error(`columns are a ${value.type}`);
-    const entries = list(value, 'properties').flatMap((property): [string, string][] => {
-      if (property.type === 'SpreadElement') {
-        return Object.entries(this.columns(child(property, 'argument'), file));
-      }
-      return [[keyOf(property), columnText(child(property, 'value'))]];
-    });
+    if (value.type !== 'ObjectExpression')
+      throw new Error(`columns are a ${value.type}`);
+    const entries = list(value, 'properties').flatMap(
+      (property): [string, string][] => {
+        if (property.type === 'SpreadElement') {
+          return Object.entries(
+            this.columns(child(property, 'argument'), file),
+          );
+        }
+        return [[keyOf(property), columnText(child(property, 'value'))]];
+      },
+    );
     return Object.fromEntries(entries);
   }
 
@@ -133,15 +146,24 @@ class Reader {
     let variants = [texts[0] ?? ''];
     for (const [index, part] of parts.entries()) {
       const after = texts[index + 1] ?? '';
-      variants = variants.flatMap((before) => part.map((own) => before + own + after));
+      variants = variants.flatMap((before) =>
+        part.map((own) => before + own + after),
+      );
       if (variants.length > VARIANTS_MAX)
         throw new Error('the statement has too many variants');
     }
     return variants;
   }
 
-  /** @returns undefined if the value is a parameter of the statement, and not a part of its text */
-  #fragment(node: Node, file: SourceFile, bindings: Bindings): string[] | undefined {
+  /**
+   * @returns undefined if the value is a parameter of the statement, and not a part of
+   *   its text
+   */
+  #fragment(
+    node: Node,
+    file: SourceFile,
+    bindings: Bindings,
+  ): string[] | undefined {
     const value = unwrap(node);
     switch (value.type) {
       case 'TaggedTemplateExpression':
@@ -156,7 +178,12 @@ class Reader {
           bindings,
         );
       case 'LogicalExpression':
-        return this.#either(child(value, 'left'), child(value, 'right'), file, bindings);
+        return this.#either(
+          child(value, 'left'),
+          child(value, 'right'),
+          file,
+          bindings,
+        );
       case 'CallExpression':
         return this.#call(value, file, bindings);
       case 'Identifier':
@@ -182,7 +209,11 @@ class Reader {
     return [...(one ?? [PARAMETER]), ...(two ?? [PARAMETER])];
   }
 
-  #named(identifier: Node, file: SourceFile, bindings: Bindings): string[] | undefined {
+  #named(
+    identifier: Node,
+    file: SourceFile,
+    bindings: Bindings,
+  ): string[] | undefined {
     const found = this.#find(name(identifier), identifier, file, bindings);
     if (found?.kind === 'value')
       return this.#fragment(found.node, found.file, found.bindings);
@@ -195,11 +226,23 @@ class Reader {
     return undefined;
   }
 
-  #call(call: Node, file: SourceFile, bindings: Bindings): string[] | undefined {
+  #call(
+    call: Node,
+    file: SourceFile,
+    bindings: Bindings,
+  ): string[] | undefined {
     const callee = unwrap(child(call, 'callee'));
     const given = list(call, 'arguments');
-    if (callee.type === 'MemberExpression' && name(child(callee, 'object')) === 'sql') {
-      return this.#builtIn(name(child(callee, 'property')), given, file, bindings);
+    if (
+      callee.type === 'MemberExpression' &&
+      name(child(callee, 'object')) === 'sql'
+    ) {
+      return this.#builtIn(
+        name(child(callee, 'property')),
+        given,
+        file,
+        bindings,
+      );
     }
     return this.#inlined(callee, given, file, bindings, (...body) =>
       this.#fragment(...body),
@@ -216,11 +259,14 @@ class Reader {
     const values = given.map((node) => this.#strings(node, file, bindings));
     const [first] = values;
     if (kind === 'raw') {
-      if (first === undefined) throw new Error('cannot work out what sql.raw is given');
+      if (first === undefined)
+        throw new Error('cannot work out what sql.raw is given');
       return first;
     }
     if (kind === 'lit')
-      return (first ?? ['unknown']).map((text) => `'${text.replaceAll("'", "''")}'`);
+      return (first ?? ['unknown']).map(
+        (text) => `'${text.replaceAll("'", "''")}'`,
+      );
     return cross(values.map((texts) => texts ?? ['unknown'])).map((path) =>
       path
         .flatMap((text) => text.split('.'))
@@ -235,7 +281,11 @@ class Reader {
     given: readonly Node[],
     file: SourceFile,
     bindings: Bindings,
-    read: (node: Node, file: SourceFile, bindings: Bindings) => Result[] | undefined,
+    read: (
+      node: Node,
+      file: SourceFile,
+      bindings: Bindings,
+    ) => Result[] | undefined,
   ): Result[] | undefined {
     if (callee.type === 'MemberExpression') {
       return this.#member(callee, file, bindings, (node, of, within) =>
@@ -257,7 +307,11 @@ class Reader {
     called: Bound,
     given: readonly Node[],
     caller: { readonly file: SourceFile; readonly bindings: Bindings },
-    read: (node: Node, file: SourceFile, bindings: Bindings) => Result[] | undefined,
+    read: (
+      node: Node,
+      file: SourceFile,
+      bindings: Bindings,
+    ) => Result[] | undefined,
   ): Result[] | undefined {
     const fn = unwrap(called.node);
     if (!isFunction(fn)) return undefined;
@@ -267,9 +321,13 @@ class Reader {
       const target = hasDefault ? child(parameter, 'left') : parameter;
       if (target.type !== 'Identifier') continue;
       const argument = given[index];
-      if (argument !== undefined) values.set(name(target), { node: argument, ...caller });
+      if (argument !== undefined)
+        values.set(name(target), { node: argument, ...caller });
       else if (hasDefault) {
-        values.set(name(target), { ...called, node: child(parameter, 'right') });
+        values.set(name(target), {
+          ...called,
+          node: child(parameter, 'right'),
+        });
       }
     }
     const results = returnsOf(fn, called.file).map((node) =>
@@ -284,7 +342,11 @@ class Reader {
     member: Node,
     file: SourceFile,
     bindings: Bindings,
-    read: (node: Node, file: SourceFile, bindings: Bindings) => Result[] | undefined,
+    read: (
+      node: Node,
+      file: SourceFile,
+      bindings: Bindings,
+    ) => Result[] | undefined,
   ): Result[] | undefined {
     const object = unwrap(child(member, 'object'));
     if (object.type !== 'Identifier') return undefined;
@@ -292,19 +354,27 @@ class Reader {
     if (found?.kind !== 'value') return undefined;
     const holder = unwrap(found.node);
     if (holder.type !== 'ObjectExpression') return undefined;
-    const key = member['computed'] === true ? undefined : name(child(member, 'property'));
+    const key =
+      member['computed'] === true ? undefined : name(child(member, 'property'));
     const results = list(holder, 'properties')
       .filter(
         (property) =>
-          property.type === 'Property' && (key === undefined || keyOf(property) === key),
+          property.type === 'Property' &&
+          (key === undefined || keyOf(property) === key),
       )
-      .map((property) => read(child(property, 'value'), found.file, found.bindings));
+      .map((property) =>
+        read(child(property, 'value'), found.file, found.bindings),
+      );
     if (results.every((result) => result === undefined)) return undefined;
     return results.flatMap((result) => result ?? []);
   }
 
   /** @returns every string that an expression can be; undefined if it depends on data */
-  #strings(node: Node, file: SourceFile, bindings: Bindings): string[] | undefined {
+  #strings(
+    node: Node,
+    file: SourceFile,
+    bindings: Bindings,
+  ): string[] | undefined {
     const value = unwrap(node);
     const again = (next: Node): string[] | undefined =>
       this.#strings(next, file, bindings);
@@ -333,7 +403,9 @@ class Reader {
           : literalUnion(annotation(found.node, file));
       }
       case 'MemberExpression':
-        return this.#member(value, file, bindings, (...found) => this.#strings(...found));
+        return this.#member(value, file, bindings, (...found) =>
+          this.#strings(...found),
+        );
       case 'CallExpression':
         return this.#inlined(
           unwrap(child(value, 'callee')),
@@ -347,7 +419,10 @@ class Reader {
     }
   }
 
-  /** Follows a name through the scopes around `from`, the bindings, and imports of our own files. */
+  /**
+   * Follows a name through the scopes around `from`, the bindings, and imports of our own
+   * files.
+   */
   #find(
     wanted: string,
     from: Node,
@@ -373,7 +448,9 @@ class Reader {
       if (node.type !== 'ImportDeclaration') continue;
       const source = String(child(node, 'source')['value']);
       const specifier = list(node, 'specifiers').find(
-        (one) => one.type === 'ImportSpecifier' && name(child(one, 'local')) === wanted,
+        (one) =>
+          one.type === 'ImportSpecifier' &&
+          name(child(one, 'local')) === wanted,
       );
       if (specifier === undefined || !source.startsWith('.')) continue;
       const target = load(this.#files, resolve(dirname(file.path), source));
@@ -392,19 +469,29 @@ type Declared =
   | { readonly kind: 'parameter'; readonly node: Node }
   | { readonly kind: 'declared'; readonly node: Node };
 
-/** Looks for a declaration among the statements of a block, or the parameters of a function. */
+/**
+ * Looks for a declaration among the statements of a block, or the parameters of a
+ * function.
+ */
 function declaredIn(scope: Node, wanted: string): Declared | undefined {
   if (isFunction(scope)) {
-    const parameter = list(scope, 'params').find((one) => names(one).includes(wanted));
+    const parameter = list(scope, 'params').find((one) =>
+      names(one).includes(wanted),
+    );
     return parameter && { kind: 'parameter', node: parameter };
   }
-  if (scope.type !== 'BlockStatement' && scope.type !== 'Program') return undefined;
+  if (scope.type !== 'BlockStatement' && scope.type !== 'Program')
+    return undefined;
   for (const statement of list(scope, 'body')) {
     const node =
-      statement.type === 'ExportNamedDeclaration' && isNode(statement['declaration'])
+      statement.type === 'ExportNamedDeclaration' &&
+      isNode(statement['declaration'])
         ? statement['declaration']
         : statement;
-    if (node.type === 'FunctionDeclaration' && name(child(node, 'id')) === wanted) {
+    if (
+      node.type === 'FunctionDeclaration' &&
+      name(child(node, 'id')) === wanted
+    ) {
       return { kind: 'declared', node };
     }
     if (node.type !== 'VariableDeclaration') continue;
@@ -413,7 +500,8 @@ function declaredIn(scope: Node, wanted: string): Declared | undefined {
     );
     if (declarator === undefined) continue;
     const isPlain =
-      child(declarator, 'id').type === 'Identifier' && isNode(declarator['init']);
+      child(declarator, 'id').type === 'Identifier' &&
+      isNode(declarator['init']);
     return isPlain
       ? { kind: 'declared', node: child(declarator, 'init') }
       : { kind: 'parameter', node: child(declarator, 'id') };
@@ -437,21 +525,26 @@ function returnsOf(fn: Node, file: SourceFile): readonly Node[] {
 
 function enclosing(node: Node, file: SourceFile): Node | undefined {
   let around = file.parents.get(node);
-  while (around !== undefined && !isFunction(around)) around = file.parents.get(around);
+  while (around !== undefined && !isFunction(around))
+    around = file.parents.get(around);
   return around;
 }
 
 /** The names that a pattern declares. */
 function names(pattern: Node): string[] {
   if (pattern.type === 'Identifier') return [name(pattern)];
-  if (pattern.type === 'AssignmentPattern') return names(child(pattern, 'left'));
+  if (pattern.type === 'AssignmentPattern')
+    return names(child(pattern, 'left'));
   if (pattern.type === 'RestElement') return names(child(pattern, 'argument'));
   if (pattern.type === 'ObjectPattern') {
     return list(pattern, 'properties').flatMap((property) =>
-      property.type === 'RestElement' ? names(property) : names(child(property, 'value')),
+      property.type === 'RestElement'
+        ? names(property)
+        : names(child(property, 'value')),
     );
   }
-  if (pattern.type === 'ArrayPattern') return list(pattern, 'elements').flatMap(names);
+  if (pattern.type === 'ArrayPattern')
+    return list(pattern, 'elements').flatMap(names);
   return [];
 }
 
@@ -488,7 +581,10 @@ function unwrap(node: Node): Node {
 }
 
 function isCallOf(node: Node, wanted: string): boolean {
-  return node.type === 'CallExpression' && name(unwrap(child(node, 'callee'))) === wanted;
+  return (
+    node.type === 'CallExpression' &&
+    name(unwrap(child(node, 'callee'))) === wanted
+  );
 }
 
 function isFunction(node: Node): boolean {
@@ -519,7 +615,8 @@ function child(node: Node, key: string): Node {
 
 function list(node: Node, key: string): readonly Node[] {
   const value = node[key];
-  if (!Array.isArray(value)) throw new Error(`a ${node.type} has no list of ${key}`);
+  if (!Array.isArray(value))
+    throw new Error(`a ${node.type} has no list of ${key}`);
   return value.filter(isNode);
 }
 
@@ -539,7 +636,9 @@ function load(files: Map<string, SourceFile>, path: string): SourceFile {
   const known = files.get(path);
   if (known !== undefined) return known;
   const text = readFileSync(path, 'utf8');
-  const { program } = parseSync(path, text) as unknown as { readonly program: Node };
+  const { program } = parseSync(path, text) as unknown as {
+    readonly program: Node;
+  };
   const parents = new Map<Node, Node>();
   const visit = (node: Node): void => {
     for (const value of Object.values(node)) {

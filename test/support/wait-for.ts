@@ -7,7 +7,8 @@ const WAIT_MAX_MS = 120_000;
 
 /**
  * Asks `condition` until it answers something truthy, and returns that.
- * @throws Error naming `what` after `timeoutMs`; what `condition` throws comes out at once
+ * @throws Error naming `what` after `timeoutMs`; what `condition` throws comes out at
+ *   once
  */
 export async function waitFor<Value>(
   condition: () => Value | Promise<Value>,

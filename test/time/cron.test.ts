@@ -33,9 +33,21 @@ describe('parseCron', () => {
   test.each([
     ['five fields', '0 2 * * *', [2 * HOUR_MS]],
     ['six fields, the second first', '30 0 2 * * *', [2 * HOUR_MS + 30_000]],
-    ['a list and a step', '0,30 */12 * * *', [0, 0.5, 12, 12.5].map((h) => h * HOUR_MS)],
-    ['a range with a step', '0 8-12/2 * * *', [8, 10, 12].map((h) => h * HOUR_MS)],
-    ['an open range with a step', '0 20/2 * * *', [20, 22].map((h) => h * HOUR_MS)],
+    [
+      'a list and a step',
+      '0,30 */12 * * *',
+      [0, 0.5, 12, 12.5].map((h) => h * HOUR_MS),
+    ],
+    [
+      'a range with a step',
+      '0 8-12/2 * * *',
+      [8, 10, 12].map((h) => h * HOUR_MS),
+    ],
+    [
+      'an open range with a step',
+      '0 20/2 * * *',
+      [20, 22].map((h) => h * HOUR_MS),
+    ],
     ['an alias', '@daily', [0]],
     ['wide spaces', '  0   2 * *  * ', [2 * HOUR_MS]],
   ])('reads the times of %s', (_name, text, timesOfDay) => {

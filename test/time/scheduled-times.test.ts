@@ -1,6 +1,12 @@
-/** Scheduled times through the changes of the clocks, in zones that change them in every way. */
+/**
+ * Scheduled times through the changes of the clocks, in zones that change them in every
+ * way.
+ */
 import { describe, expect, test } from 'vitest';
-import { lastScheduledMs, nextScheduledMs } from '../../src/time/scheduled-times.ts';
+import {
+  lastScheduledMs,
+  nextScheduledMs,
+} from '../../src/time/scheduled-times.ts';
 import { fc } from '../support/properties.ts';
 
 const HOUR_MS = 3_600_000;
@@ -52,20 +58,34 @@ describe('scheduled times', () => {
 
   test('the last and the next time agree, whatever the pattern and the instant', () => {
     const patterns = fc.oneof(
-      fc.tuple(minutes, hours).map(([minute, hour]) => `${minute} ${hour} * * *`),
-      fc.tuple(minutes, hours).map(([minute, hour]) => `${minute} ${hour} * * 0`),
-      fc.constantFrom('*/15 * * * *', '0 * * * *', '0 */6 * * *', '30 1,2,3 * * *'),
+      fc
+        .tuple(minutes, hours)
+        .map(([minute, hour]) => `${minute} ${hour} * * *`),
+      fc
+        .tuple(minutes, hours)
+        .map(([minute, hour]) => `${minute} ${hour} * * 0`),
+      fc.constantFrom(
+        '*/15 * * * *',
+        '0 * * * *',
+        '0 */6 * * *',
+        '30 1,2,3 * * *',
+      ),
     );
-    const property = fc.property(zones, patterns, instants, (tz, pattern, now) => {
-      const schedule = { pattern, tz };
-      const last = lastScheduledMs(schedule, now);
-      const next = nextScheduledMs(schedule, now);
-      expect(last).toBeLessThanOrEqual(now);
-      expect(next).toBeGreaterThan(now);
-      expect(nextScheduledMs(schedule, last)).toBe(next);
-      expect(lastScheduledMs(schedule, next)).toBe(next);
-      expect(lastScheduledMs(schedule, next - 1)).toBe(last);
-    });
+    const property = fc.property(
+      zones,
+      patterns,
+      instants,
+      (tz, pattern, now) => {
+        const schedule = { pattern, tz };
+        const last = lastScheduledMs(schedule, now);
+        const next = nextScheduledMs(schedule, now);
+        expect(last).toBeLessThanOrEqual(now);
+        expect(next).toBeGreaterThan(now);
+        expect(nextScheduledMs(schedule, last)).toBe(next);
+        expect(lastScheduledMs(schedule, next)).toBe(next);
+        expect(lastScheduledMs(schedule, next - 1)).toBe(last);
+      },
+    );
     fc.assert(property, { numRuns: 500 });
   });
 
@@ -105,7 +125,13 @@ describe('scheduled times', () => {
       '2026-09-06T03:00Z',
       '2026-09-06T04:00Z',
     ],
-    ['Cairo', '0 0 * * *', 'Africa/Cairo', '2026-04-23T21:00Z', '2026-04-23T22:00Z'],
+    [
+      'Cairo',
+      '0 0 * * *',
+      'Africa/Cairo',
+      '2026-04-23T21:00Z',
+      '2026-04-23T22:00Z',
+    ],
     [
       'half an hour',
       '15 2 * * *',
@@ -142,7 +168,9 @@ describe('scheduled times', () => {
   });
 
   test('a pattern or a zone that is not valid throws RangeError', () => {
-    expect(() => nextScheduledMs({ pattern: '2', tz: 'UTC' }, 0)).toThrow(RangeError);
+    expect(() => nextScheduledMs({ pattern: '2', tz: 'UTC' }, 0)).toThrow(
+      RangeError,
+    );
     expect(() => nextScheduledMs({ pattern: '0 2 * * *', tz: 'X' }, 0)).toThrow(
       RangeError,
     );
@@ -150,7 +178,8 @@ describe('scheduled times', () => {
 });
 
 function localDay(ms: number, tz: string): string {
-  return new Intl.DateTimeFormat('sv-SE', { timeZone: tz, dateStyle: 'short' }).format(
-    ms,
-  );
+  return new Intl.DateTimeFormat('sv-SE', {
+    timeZone: tz,
+    dateStyle: 'short',
+  }).format(ms);
 }

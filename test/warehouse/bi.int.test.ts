@@ -1,4 +1,7 @@
-/** What BI tools and dbt read: exact types, one balance an account, and months whose rows changed. */
+/**
+ * What BI tools and dbt read: exact types, one balance an account, and months whose rows
+ * changed.
+ */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { describedRelations } from '../../scripts/dictionary.ts';
@@ -12,14 +15,20 @@ import { HEADER_13 } from '../ledger/csv.ts';
 import { PARTY_A, PARTY_B, publish, row13 } from './published.ts';
 
 const database = await freshDatabase();
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const warehouse = openWarehouse({
+  url: database.url,
+  onIdleError: () => undefined,
+});
 await migrate(warehouse.db);
 afterAll(() => warehouse[Symbol.asyncDispose]());
 const folder = await mkdtemp('/tmp/ledger-mirror-bi-');
 afterAll(() => rm(folder, { recursive: true, force: true }));
 const objects = openFileStore(folder);
 
-/** One block, in no order: A goes 100, 90, 70, 65, 45, 35; B from 0 to 35; of C something between is not mirrored. */
+/**
+ * One block, in no order: A goes 100, 90, 70, 65, 45, 35; B from 0 to 35; of C something
+ * between is not mirrored.
+ */
 const PARTY_C = 'cc'.repeat(32);
 const LAST_BLOCK = [
   { to: PARTY_B, quantity: '20', balances: ['70', '30'] as const },
@@ -98,7 +107,9 @@ describe('mirror.bi_entries', () => {
     await ask(
       `insert into mirror.assets select distinct asset_id, 'USDT', 2 from mirror.ledger_entries where asset_id is not null`,
     );
-    expect(await ask(amount)).toEqual([{ amount: '0.09', asset_symbol: 'USDT' }]);
+    expect(await ask(amount)).toEqual([
+      { amount: '0.09', asset_symbol: 'USDT' },
+    ]);
   });
 });
 
@@ -176,7 +187,9 @@ describe('comments in the database', () => {
           left join pg_attribute a on a.attrelid = d.objoid and a.attnum = d.objsubid and d.objsubid > 0
           where d.objoid = '${relation}'::regclass and d.classoid = 'pg_class'::regclass`,
       );
-      const told = Object.fromEntries(found.map((row) => [row.name ?? '', row.text]));
+      const told = Object.fromEntries(
+        found.map((row) => [row.name ?? '', row.text]),
+      );
       expect({ relation, told }, "run 'npm run schema'").toEqual({
         relation,
         told: { '': text, ...columns },

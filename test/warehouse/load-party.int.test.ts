@@ -10,7 +10,10 @@ import { waitFor } from '../support/wait-for.ts';
 import { loadWorld } from './load-world.ts';
 import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
 import { PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
-import { loadedRowsByParty, publishedSegments } from '../support/mirror-state.ts';
+import {
+  loadedRowsByParty,
+  publishedSegments,
+} from '../support/mirror-state.ts';
 
 const world = await loadWorld();
 const { database, warehouse } = world;
@@ -51,7 +54,11 @@ describe('loadParty', () => {
   }
 
   test('reads the same entry from both families of releases', async () => {
-    const entry = { time: '2023-05-01 12:00:00.1234+02', from: PARTY_A, to: 'network' };
+    const entry = {
+      time: '2023-05-01 12:00:00.1234+02',
+      from: PARTY_A,
+      to: 'network',
+    };
     const old = await publish(database.pool, objects, {
       party: PARTY_A,
       ...MAY,
@@ -138,7 +145,11 @@ describe('loadParty', () => {
       to: '2023-05-02T00:00:00Z',
       rows: [day1],
     });
-    const closed = { ...open, from: '2023-05-02T00:00:00Z', to: '2023-05-04T00:00:00Z' };
+    const closed = {
+      ...open,
+      from: '2023-05-02T00:00:00Z',
+      to: '2023-05-04T00:00:00Z',
+    };
     const late = row12({ time: '2023-05-03 01:00:00+00' });
     await publish(database.pool, objects, { ...closed, rows: [day2, late] });
     expect(await entries()).toHaveLength(2);
@@ -151,7 +162,9 @@ describe('loadParty', () => {
       '2023-05-03 01:00:00',
     ]);
     const segments = await publishedSegments(database.pool);
-    expect(segments.map(({ isCurrent, isLoaded }) => [isCurrent, isLoaded])).toEqual([
+    expect(
+      segments.map(({ isCurrent, isLoaded }) => [isCurrent, isLoaded]),
+    ).toEqual([
       [false, false],
       [true, true],
       [true, true],
@@ -171,7 +184,11 @@ describe('loadParty', () => {
     await loadParty(PARTY_A, deps, signal);
     const bad = row12({ time: '2023-05-01 01:00:00+00', quantity: '1e6' });
     await publish(database.pool, objects, { ...range, rows: [bad] });
-    const next = { ...range, from: '2023-05-02T00:00:00Z', to: '2023-05-03T00:00:00Z' };
+    const next = {
+      ...range,
+      from: '2023-05-02T00:00:00Z',
+      to: '2023-05-03T00:00:00Z',
+    };
     await publish(database.pool, objects, {
       ...next,
       rows: [row12({ time: '2023-05-02 01:00:00+00' })],
@@ -186,7 +203,10 @@ describe('loadParty', () => {
     expect(await entries()).toHaveLength(2);
     expect(await repository.partiesToLoad(undefined, 10)).toEqual([PARTY_A]);
     const again = await loadParty(PARTY_A, deps, signal);
-    expect(again).toMatchObject({ segments: 0, quarantined: result.quarantined });
+    expect(again).toMatchObject({
+      segments: 0,
+      quarantined: result.quarantined,
+    });
   });
 
   test('counts rows whose effect contradicts their accounts, and keeps them as they were sent', async () => {
@@ -225,7 +245,9 @@ describe('loadParty', () => {
       { evidence: { effectsContradicted: 5 } },
     ]);
     const effects = (await entries()).map((row) => row['effect']);
-    expect(effects).toEqual(expect.arrayContaining(['1000000', '999999', null]));
+    expect(effects).toEqual(
+      expect.arrayContaining(['1000000', '999999', null]),
+    );
   });
 
   test('keeps columns that nobody knew, whatever they hold', async () => {
@@ -320,7 +342,8 @@ describe('loadParty', () => {
         );
       };
       return new Proxy(objects, {
-        get: (store, name) => (name === 'read' ? read : Reflect.get(store, name)),
+        get: (store, name) =>
+          name === 'read' ? read : Reflect.get(store, name),
       });
     }
 
@@ -328,14 +351,21 @@ describe('loadParty', () => {
       expect(await entries()).toEqual([]);
       const segments = await publishedSegments(database.pool);
       expect(
-        segments.filter(({ isLoaded, isQuarantined }) => isLoaded || isQuarantined),
+        segments.filter(
+          ({ isLoaded, isQuarantined }) => isLoaded || isQuarantined,
+        ),
       ).toEqual([]);
-      expect(await loadParty(PARTY_A, deps, signal)).toMatchObject({ rows: 20_000n });
+      expect(await loadParty(PARTY_A, deps, signal)).toMatchObject({
+        rows: 20_000n,
+      });
       expect(await entries()).toHaveLength(20_000);
     }
 
     beforeEach(async () => {
-      const range = { from: '2023-01-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
+      const range = {
+        from: '2023-01-01T00:00:00Z',
+        to: '2023-06-01T00:00:00Z',
+      };
       await publish(database.pool, objects, {
         party: PARTY_A,
         ...range,
@@ -427,14 +457,21 @@ describe('loadParty', () => {
           async (segment, sink) => {
             const sums = await write(segment, sink);
             if (!isPublished)
-              await publish(database.pool, objects, { ...newer, rows: rows.slice(0, 5) });
+              await publish(database.pool, objects, {
+                ...newer,
+                rows: rows.slice(0, 5),
+              });
             isPublished = true;
             return sums;
           },
           replaceSignal,
         );
       const racing = replacing(replace);
-      const result = await loadParty(PARTY_A, { repository: racing, objects }, signal);
+      const result = await loadParty(
+        PARTY_A,
+        { repository: racing, objects },
+        signal,
+      );
       expect(result).toMatchObject({ segments: 1, rows: 5n, quarantined: [] });
       expect(await entries()).toHaveLength(5);
     });

@@ -9,7 +9,8 @@ import {
 } from '../../src/warehouse/load-plan.ts';
 import type { SegmentRecord } from '../../src/catalog/segment-records.ts';
 
-const time = (second: number): string => formatInstant(BigInt(second) * SECOND_MICROS);
+const time = (second: number): string =>
+  formatInstant(BigInt(second) * SECOND_MICROS);
 
 function segment(
   id: number,
@@ -77,15 +78,19 @@ describe('planReplacements', () => {
             expect(plan.find(({ load }) => load.includes(each))).toBe(group);
         }
         const whole = planReplacements(pending, stale, new Set());
-        expect(whole.flatMap(({ load, remove }) => [...load, ...remove])).toHaveLength(
-          pending.length + stale.length,
-        );
+        expect(
+          whole.flatMap(({ load, remove }) => [...load, ...remove]),
+        ).toHaveLength(pending.length + stale.length);
       }),
     );
   });
 
   test('loads segments that replace nothing one by one, the oldest first', () => {
-    const plan = planReplacements([segment(2, 10, 20), segment(1, 0, 10)], [], new Set());
+    const plan = planReplacements(
+      [segment(2, 10, 20), segment(1, 0, 10)],
+      [],
+      new Set(),
+    );
     expect(plan.map(({ load }) => load.map((each) => each.segmentId))).toEqual([
       [1n],
       [2n],
@@ -114,13 +119,13 @@ describe('chooseNewest', () => {
         const { kept, dropped } = chooseNewest(given);
         expect(new Set([...kept, ...dropped])).toEqual(new Set(given));
         for (const [index, one] of kept.entries())
-          expect(kept.slice(index + 1).some((other) => doOverlap(one, other))).toBe(
-            false,
-          );
+          expect(
+            kept.slice(index + 1).some((other) => doOverlap(one, other)),
+          ).toBe(false);
         for (const one of dropped)
-          expect(kept.some((newer) => newer.at >= one.at && doOverlap(one, newer))).toBe(
-            true,
-          );
+          expect(
+            kept.some((newer) => newer.at >= one.at && doOverlap(one, newer)),
+          ).toBe(true);
       }),
     );
   });

@@ -4,7 +4,11 @@ import type { ObjectStore } from '../../src/storage/object-store.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { type FreshDatabase, freshDatabase } from '../support/database.ts';
 import { temporaryStore } from './published.ts';
-import { emptyLake, emptyLedgers, emptyLists } from '../support/mirror-arrange.ts';
+import {
+  emptyLake,
+  emptyLedgers,
+  emptyLists,
+} from '../support/mirror-arrange.ts';
 
 export interface LoadWorld {
   readonly database: FreshDatabase;
@@ -16,7 +20,10 @@ export interface LoadWorld {
 /** Call it at the top level of a test file. */
 export async function loadWorld(): Promise<LoadWorld> {
   const database = await freshDatabase({ isMigrated: true });
-  const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
   afterAll(() => warehouse[Symbol.asyncDispose]());
   let objects: ObjectStore | undefined;
   beforeEach(async () => {

@@ -1,4 +1,7 @@
-/** Segments as an export leaves them, made without a source: object, manifest row and coverage. */
+/**
+ * Segments as an export leaves them, made without a source: object, manifest row and
+ * coverage.
+ */
 import { createHash } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -16,14 +19,21 @@ import {
 } from '../../src/ledger/object-keys.ts';
 import { openFileStore } from '../../src/storage/file-store.ts';
 import type { ObjectStore } from '../../src/storage/object-store.ts';
-import { HEADER_12, type EntryLine, writeRow12, writeRow13 } from '../ledger/csv.ts';
+import {
+  HEADER_12,
+  type EntryLine,
+  writeRow12,
+  writeRow13,
+} from '../ledger/csv.ts';
 
 export const PARTY_A = 'aa'.repeat(32);
 export const PARTY_B = 'bb'.repeat(32);
 export const ASSET = 'c0'.repeat(32);
 export const MARKET = 'dd'.repeat(32);
 
-/** What an entry says; `row12` and `row13` write it as the two families of releases do. */
+/**
+ * What an entry says; `row12` and `row13` write it as the two families of releases do.
+ */
 export type Entry = Partial<EntryLine> & Pick<EntryLine, 'time'>;
 
 const FILLED = {
@@ -67,14 +77,19 @@ export interface Publication {
   readonly lineEnd?: '\r\n';
 }
 
-/** Publishes a segment and supersedes what it overlaps, as the export's last transaction does. */
+/**
+ * Publishes a segment and supersedes what it overlaps, as the export's last transaction
+ * does.
+ */
 export async function publish(
   pool: Pick<Pool, 'query'>,
   objects: ObjectStore,
   segment: Publication,
 ): Promise<{ segmentId: bigint; key: string }> {
   const header = segment.header ?? HEADER_12;
-  const plain = Buffer.from([header, ...segment.rows, ''].join(segment.lineEnd ?? '\n'));
+  const plain = Buffer.from(
+    [header, ...segment.rows, ''].join(segment.lineEnd ?? '\n'),
+  );
   const digest = new RowDigest();
   for (const row of segment.rows) {
     const bytes = Buffer.from(row.replace(/\r$/, ''));
@@ -158,7 +173,11 @@ async function supersede(
   { party, from, to }: Publication,
 ): Promise<void> {
   const overlap = 'party_id = $1 and from_time < $3 and to_time > $2';
-  await pool.query(`delete from mirror.coverage where ${overlap}`, [party, from, to]);
+  await pool.query(`delete from mirror.coverage where ${overlap}`, [
+    party,
+    from,
+    to,
+  ]);
   await pool.query(
     `update mirror.segments set status = 'superseded', superseded_at = now() where status = 'current' and ${overlap}`,
     [party, from, to],

@@ -1,4 +1,7 @@
-/** From the sandbox network to warehouse and lake: its truth says what every number must be. */
+/**
+ * From the sandbox network to warehouse and lake: its truth says what every number must
+ * be.
+ */
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -26,7 +29,10 @@ import { freshDatabase, openFreshDatabase } from '../support/database.ts';
 import { emptyLedgers } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const warehouse = openWarehouse({
+  url: database.url,
+  onIdleError: () => undefined,
+});
 afterAll(() => warehouse[Symbol.asyncDispose]());
 
 const SUMS = `select %PARTY% as party_id, asset_id, transfer_type as type, cast(%DAY% as varchar) as day,
@@ -57,7 +63,9 @@ function truthOf(sandbox: Sandbox): readonly string[] {
   return sorted(rows);
 }
 
-/** By default each party's export as it is; `party` and `table` say what else to add up. */
+/**
+ * By default each party's export as it is; `party` and `table` say what else to add up.
+ */
 async function inWarehouse(
   { pool } = database,
   party = 'party_id',
@@ -80,7 +88,10 @@ async function inLake(
   return sorted((await lakeRows(deps, sql)) as Sums);
 }
 
-async function lakeRows(deps: LakeDeps, sql: string): Promise<readonly unknown[]> {
+async function lakeRows(
+  deps: LakeDeps,
+  sql: string,
+): Promise<readonly unknown[]> {
   await using lake = await openLake({ ...deps, sql }, signal);
   return await rowsOf(lake, sql);
 }
@@ -97,7 +108,10 @@ async function rowsOf(lake: Lake, sql: string): Promise<readonly unknown[]> {
   return (JSON.parse(pieces.join('')) as { rows: unknown[] }).rows;
 }
 
-/** Each summary of the lake, whose files each have their part of it, and the view of the warehouse that says the same. */
+/**
+ * Each summary of the lake, whose files each have their part of it, and the view of the
+ * warehouse that says the same.
+ */
 const SUMMARIES_AND_VIEWS = [
   [
     `select cast(day as varchar) as day, asset_id, transfer_type, cast(sum(entries) as varchar) as entries,
@@ -134,7 +148,11 @@ async function expectSummaries(deps: LakeDeps): Promise<void> {
   }
 }
 
-function lakeDeps(of: Warehouse, objects: World['objects'], folder: string): LakeDeps {
+function lakeDeps(
+  of: Warehouse,
+  objects: World['objects'],
+  folder: string,
+): LakeDeps {
   const scratchDir = join(folder, 'scratch');
   return {
     repository: new LakeStore(of.pool),
@@ -149,10 +167,15 @@ async function verifyDeep(
   objects: World['objects'],
   lake: LakeDeps,
 ): Promise<VerifyReport> {
-  const check: LakeCheck = (options, either) => verifyLake(lake, options, either);
-  return verify({ repository: new VerifyStore(of), objects, lake: check }, signal, {
-    deep: true,
-  });
+  const check: LakeCheck = (options, either) =>
+    verifyLake(lake, options, either);
+  return verify(
+    { repository: new VerifyStore(of), objects, lake: check },
+    signal,
+    {
+      deep: true,
+    },
+  );
 }
 
 /** Every row and where it lies: what a load that has nothing to do must leave alone. */
@@ -177,7 +200,9 @@ async function expectFromObjectsAlone(
     const { objects, folder } = world;
     await rm(join(folder, 'objects', 'lake'), { recursive: true, force: true });
     const lake = lakeDeps(other, objects, folder);
-    expect(await rebuildIfEmpty({ db: other.db, objects }, signal)).toMatchObject({
+    expect(
+      await rebuildIfEmpty({ db: other.db, objects }, signal),
+    ).toMatchObject({
       problemCount: 0,
     });
     expect(
@@ -197,7 +222,10 @@ async function expectFromObjectsAlone(
   }
 }
 
-/** What counts once: sent by a party, each as in the truth of a release that knows nothing else; by the network, each. */
+/**
+ * What counts once: sent by a party, each as in the truth of a release that knows nothing
+ * else; by the network, each.
+ */
 async function expectCountedOnce(
   lake: LakeDeps,
   sender: Sandbox,
@@ -206,10 +234,12 @@ async function expectCountedOnce(
   const sent = truthOf(sender);
   const party = 'account_from_party_id';
   const ofParty = `account_from_party_id <> 'network'`;
-  expect(await inWarehouse(database, party, `mirror.entries where ${ofParty}`)).toEqual(
+  expect(
+    await inWarehouse(database, party, `mirror.entries where ${ofParty}`),
+  ).toEqual(sent);
+  expect(await inLake(lake, party, `where is_counted and ${ofParty}`)).toEqual(
     sent,
   );
-  expect(await inLake(lake, party, `where is_counted and ${ofParty}`)).toEqual(sent);
   const received = await inWarehouse(
     database,
     'party_id',
@@ -217,8 +247,12 @@ async function expectCountedOnce(
   );
   expect(received.length > 0).toBe(isBothSided);
   const ofNetwork = `mirror.entries where account_from_party_id = 'network'`;
-  expect(await inWarehouse(database, 'account_to_party_id', ofNetwork)).toEqual(received);
-  const { rows } = await database.pool.query('select distinct sides from mirror.entries');
+  expect(await inWarehouse(database, 'account_to_party_id', ofNetwork)).toEqual(
+    received,
+  );
+  const { rows } = await database.pool.query(
+    'select distinct sides from mirror.entries',
+  );
   expect(rows).toEqual([{ sides: isBothSided ? 'both' : 'from' }]);
 }
 
@@ -227,7 +261,11 @@ test.each(RELEASE_NAMES)(
   async (release) => {
     await using world = await World.open(database);
     await emptyLedgers(database.pool);
-    const network = { parties: 8, rateLimit: 'none', whaleEntries: 500 } as const;
+    const network = {
+      parties: 8,
+      rateLimit: 'none',
+      whaleEntries: 500,
+    } as const;
     const sandbox = await startSandbox({ ...network, release });
     const sender = await startSandbox(network);
     try {
@@ -247,7 +285,10 @@ test.each(RELEASE_NAMES)(
           );
         }
         expect(
-          await loadAll({ repository: new LoadStore(warehouse), objects }, signal),
+          await loadAll(
+            { repository: new LoadStore(warehouse), objects },
+            signal,
+          ),
         ).toMatchObject({
           verdict: 'complete',
         });

@@ -14,15 +14,29 @@ import type { ObjectStore } from '../../src/storage/object-store.ts';
 import { readIdentity } from '../../src/postgres/identity.ts';
 import { loadWorld } from './load-world.ts';
 import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
-import { PARTY_A, PARTY_B, publish, row12, row13, WAREHOUSE_ID } from './published.ts';
-import { addParties, emptyLedgers, setWarehouseId } from '../support/mirror-arrange.ts';
+import {
+  PARTY_A,
+  PARTY_B,
+  publish,
+  row12,
+  row13,
+  WAREHOUSE_ID,
+} from './published.ts';
+import {
+  addParties,
+  emptyLedgers,
+  setWarehouseId,
+} from '../support/mirror-arrange.ts';
 import { withOverrides } from '../support/with-overrides.ts';
 
 const world = await loadWorld();
 const { database, warehouse } = world;
 
 const signal = new AbortController().signal;
-const APRIL_TO_JUNE = { from: '2023-04-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
+const APRIL_TO_JUNE = {
+  from: '2023-04-01T00:00:00Z',
+  to: '2023-06-01T00:00:00Z',
+};
 
 let objects: ObjectStore;
 let deps: LoadDeps;
@@ -61,7 +75,9 @@ async function publishBoth(): Promise<{ key: string; segmentId: bigint }> {
 }
 
 function check(deep = false): Promise<VerifyReport> {
-  return verify({ repository: new VerifyStore(warehouse), objects }, signal, { deep });
+  return verify({ repository: new VerifyStore(warehouse), objects }, signal, {
+    deep,
+  });
 }
 
 function pathOf(key: string): string {
@@ -128,11 +144,16 @@ describe('verify', () => {
       verify({ repository: new VerifyStore(warehouse), objects }, signal, {
         scope: 'nightly',
       });
-    expect(await nightly()).toMatchObject({ verdict: 'failed', provenSince: null });
+    expect(await nightly()).toMatchObject({
+      verdict: 'failed',
+      provenSince: null,
+    });
     const { rows } = await database.pool.query(
       'select segment_id::int as id from mirror.segment_proofs',
     );
-    expect(rows.map(({ id }: { id: number }) => id)).not.toContain(Number(segmentId));
+    expect(rows.map(({ id }: { id: number }) => id)).not.toContain(
+      Number(segmentId),
+    );
     // It is looked at again each night, until it agrees.
     expect(await nightly()).toMatchObject({
       verdict: 'failed',
@@ -160,7 +181,11 @@ describe('verify', () => {
   });
 
   test.each([
-    ['an object that is gone', 'OBJECT_MISSING', (key: string) => unlink(pathOf(key))],
+    [
+      'an object that is gone',
+      'OBJECT_MISSING',
+      (key: string) => unlink(pathOf(key)),
+    ],
     [
       'an object cut short',
       'OBJECT_CORRUPT',
@@ -267,11 +292,16 @@ describe('rebuildIfEmpty', () => {
     });
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
     expect(loaded).toMatchObject({ verdict: 'complete', rows: 2n });
-    expect(await check(true)).toMatchObject({ verdict: 'complete', problems: [] });
+    expect(await check(true)).toMatchObject({
+      verdict: 'complete',
+      problems: [],
+    });
     const identity = await database.pool.query(
       'select warehouse_id, publication_seq > 2 as later from mirror.identity',
     );
-    expect(identity.rows).toEqual([{ warehouse_id: WAREHOUSE_ID, later: true }]);
+    expect(identity.rows).toEqual([
+      { warehouse_id: WAREHOUSE_ID, later: true },
+    ]);
     expect(await rebuildIfEmpty(rebuilding, signal)).toBeUndefined();
   });
 
@@ -286,7 +316,8 @@ describe('rebuildIfEmpty', () => {
     expect(before.length).toBe(3);
     await emptyLedgers(database.pool);
     const { db } = warehouse;
-    // The first party is recorded when a manifest of the second is read, the second when one of the third is.
+    // The first party is recorded when a manifest of the second is read, the second when
+    // one of the third is.
     const read: ObjectStore['read'] = (key, ...how) => {
       if (key.includes(third.party)) throw new Error('killed');
       return objects.read(key, ...how);
@@ -312,13 +343,21 @@ describe('rebuildIfEmpty', () => {
       open: true,
       rows,
     });
-    await publish(database.pool, objects, { ...day, to: '2023-05-03T00:00:00Z', rows });
+    await publish(database.pool, objects, {
+      ...day,
+      to: '2023-05-03T00:00:00Z',
+      rows,
+    });
     const before = (await database.pool.query(SEGMENTS)).rows;
-    await database.pool.query('delete from mirror.segments where segment_id = $1', [
-      segmentId,
-    ]);
+    await database.pool.query(
+      'delete from mirror.segments where segment_id = $1',
+      [segmentId],
+    );
     await setWarehouseId(database.pool, WAREHOUSE_ID);
-    const found = await adoptUnknownManifests({ db: warehouse.db, objects }, signal);
+    const found = await adoptUnknownManifests(
+      { db: warehouse.db, objects },
+      signal,
+    );
     expect(found).toMatchObject({ current: 0, superseded: 1, problemCount: 0 });
     expect((await database.pool.query(SEGMENTS)).rows).toEqual(before);
   });

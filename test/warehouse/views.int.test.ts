@@ -13,7 +13,10 @@ import { PARTY_A, PARTY_B, publish, row12, row13 } from './published.ts';
 import { addCheckpoints } from '../support/mirror-arrange.ts';
 
 const database = await freshDatabase();
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const warehouse = openWarehouse({
+  url: database.url,
+  onIdleError: () => undefined,
+});
 await migrate(warehouse.db);
 afterAll(() => warehouse[Symbol.asyncDispose]());
 const folder = await mkdtemp('/tmp/ledger-mirror-views-');
@@ -69,7 +72,9 @@ beforeAll(async () => {
     ...RANGE,
     from: '2023-04-01T00:00:00Z',
     to: '2023-05-01T00:00:00Z',
-    rows: [row12({ time: '2023-04-02 10:00:00+00', from: PARTY_C, to: 'network' })],
+    rows: [
+      row12({ time: '2023-04-02 10:00:00+00', from: PARTY_C, to: 'network' }),
+    ],
   });
   await addCheckpoints(pool, [
     { epoch: 1, at_block: 10, hash: 'a', block_hash: 'a', copies: 2 },
@@ -132,9 +137,9 @@ describe('the published views', () => {
   });
 
   test('tell who paid fees, who dealt with whom, and who was active', async () => {
-    expect(await ask('select party_id, payments, paid from mirror.fees_daily')).toEqual([
-      { party_id: PARTY_A, payments: '2', paid: '14' },
-    ]);
+    expect(
+      await ask('select party_id, payments, paid from mirror.fees_daily'),
+    ).toEqual([{ party_id: PARTY_A, payments: '2', paid: '14' }]);
     expect(
       await ask(
         `select counterparty_id, entries, sent, received from mirror.counterparties where party_id = '${PARTY_B}' order by 1`,
@@ -144,14 +149,18 @@ describe('the published views', () => {
       { counterparty_id: PARTY_C, entries: '1', sent: '0', received: '5' },
     ]);
     expect(
-      await ask('select party_id, entries, active_days from mirror.activity order by 1'),
+      await ask(
+        'select party_id, entries, active_days from mirror.activity order by 1',
+      ),
     ).toEqual([
       { party_id: PARTY_A, entries: '2', active_days: '1' },
       { party_id: PARTY_B, entries: '4', active_days: '3' },
       { party_id: PARTY_C, entries: '1', active_days: '1' },
     ]);
     expect(
-      await ask(`select sum(change) from mirror.balances where party_id = '${PARTY_A}'`),
+      await ask(
+        `select sum(change) from mirror.balances where party_id = '${PARTY_A}'`,
+      ),
     ).toEqual([{ sum: '-17' }]);
   });
 
@@ -193,7 +202,9 @@ describe('the published views', () => {
       ).rejects.toMatchObject({
         code: '42501',
       });
-      await expect(client.query('create table mirror.x (a int)')).rejects.toMatchObject({
+      await expect(
+        client.query('create table mirror.x (a int)'),
+      ).rejects.toMatchObject({
         code: '42501',
       });
     } finally {
@@ -223,7 +234,9 @@ describe('the data dictionary', () => {
       `select 'mirror.' || viewname as relation from pg_views where schemaname = 'mirror'`,
     );
     const names = documented.map(({ relation }) => relation);
-    expect(names).toEqual(expect.arrayContaining(views.map(({ relation }) => relation)));
+    expect(names).toEqual(
+      expect.arrayContaining(views.map(({ relation }) => relation)),
+    );
     expect(names).toEqual(
       expect.arrayContaining(
         ['parties', 'checkpoints', 'ledger_entries', 'segments', 'runs'].map(

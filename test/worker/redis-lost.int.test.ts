@@ -1,4 +1,7 @@
-/** What Redis holds, what its loss costs, and who shares it: a server of the test's own, which is flushed. */
+/**
+ * What Redis holds, what its loss costs, and who shares it: a server of the test's own,
+ * which is flushed.
+ */
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { enqueueRun, reconcileRuns } from '../../src/runs/enqueue.ts';
@@ -42,7 +45,9 @@ afterAll(async () => {
 
 async function scheduled(): Promise<string[]> {
   const keys = await client.keys('*:repeat');
-  const found = await Promise.all(keys.map((key) => client.zrange(key, '0', '-1')));
+  const found = await Promise.all(
+    keys.map((key) => client.zrange(key, '0', '-1')),
+  );
   return found.flat().toSorted();
 }
 
@@ -51,14 +56,24 @@ describe('a Redis that was flushed', () => {
     const { queues, jobs } = first.app;
     const deps = { queues, jobs, schedules };
     await keepSchedules(deps);
-    expect(await scheduled()).toEqual(['audit-checkpoints', 'audit-parties', 'nightly']);
+    expect(await scheduled()).toEqual([
+      'audit-checkpoints',
+      'audit-parties',
+      'nightly',
+    ]);
     const before = await client.keys('*repeat*');
     await keepSchedules(deps);
-    expect((await client.keys('*repeat*')).toSorted()).toEqual(before.toSorted());
+    expect((await client.keys('*repeat*')).toSorted()).toEqual(
+      before.toSorted(),
+    );
     await client.flushall();
     expect(await scheduled()).toEqual([]);
     await keepSchedules(deps);
-    expect(await scheduled()).toEqual(['audit-checkpoints', 'audit-parties', 'nightly']);
+    expect(await scheduled()).toEqual([
+      'audit-checkpoints',
+      'audit-parties',
+      'nightly',
+    ]);
   });
 
   test('has a changed schedule replaced, not doubled', async () => {
@@ -73,12 +88,19 @@ describe('a Redis that was flushed', () => {
       pattern: '30 3 1 1 *',
       tz: 'Europe/Berlin',
     });
-    expect(await scheduled()).toEqual(['audit-checkpoints', 'audit-parties', 'nightly']);
+    expect(await scheduled()).toEqual([
+      'audit-checkpoints',
+      'audit-parties',
+      'nightly',
+    ]);
   });
 
   test('costs a waiting run its job, which a worker queues again; a job that is there is not doubled', async () => {
     const { jobs, queues, warehouse } = second.app;
-    const run = await jobs.runs.create({ kind: 'sync', subject: 'checkpoints' });
+    const run = await jobs.runs.create({
+      kind: 'sync',
+      subject: 'checkpoints',
+    });
     await enqueueRun(run, jobs);
     await warehouse.pool.query(
       `update mirror.runs set queued_at = queued_at - interval '1 minute'`,
@@ -97,9 +119,15 @@ describe('two mirrors of one source on one Redis', () => {
   test('work their own jobs only: what one queues, the other does not take', async () => {
     await client.flushall();
     first.app.jobWorker.start();
-    const run = await second.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });
+    const run = await second.app.jobs.runs.create({
+      kind: 'sync',
+      subject: 'parties',
+    });
     await enqueueRun(run, second.app.jobs);
-    const own = await first.app.jobs.runs.create({ kind: 'sync', subject: 'parties' });
+    const own = await first.app.jobs.runs.create({
+      kind: 'sync',
+      subject: 'parties',
+    });
     await enqueueRun(own, first.app.jobs);
     const ended = (of: RealApp, { runId }: Run): Promise<Run> =>
       waitFor(

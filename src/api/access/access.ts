@@ -1,7 +1,7 @@
 /**
- * The one gate in front of every route. If a token is set, every request but health checks and
- * the login must show it: as a bearer, or by the cookie that `/login` sets. A read token may
- * read everything, and start or cancel nothing.
+ * The one gate in front of every route. If a token is set, every request but health
+ * checks and the login must show it: as a bearer, or by the cookie that `/login` sets. A
+ * read token may read everything, and start or cancel nothing.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Log } from '../../logging/log.ts';
@@ -31,7 +31,10 @@ export interface AccessSettings {
   /** Names that requests may be for, beside loopback names and `apiHost`. */
   readonly apiHosts: readonly string[] | undefined;
   readonly apiHost: string;
-  /** The path of a proxy below which browsers reach the console, without a slash at its end. */
+  /**
+   * The path of a proxy below which browsers reach the console, without a slash at its
+   * end.
+   */
   readonly apiBasePath?: string | undefined;
 }
 
@@ -49,7 +52,9 @@ export async function addAccess(
 ): Promise<void> {
   const { apiToken, apiReadToken, apiHosts = [], apiHost } = settings;
   const tokens =
-    apiToken === undefined ? undefined : { write: apiToken, read: apiReadToken };
+    apiToken === undefined
+      ? undefined
+      : { write: apiToken, read: apiReadToken };
   const locks =
     tokens === undefined
       ? undefined
@@ -93,8 +98,8 @@ export async function addAccess(
 }
 
 /**
- * Returns what a request may do. A proxy that authenticates people adds a bearer of its own: with
- * a valid session beside it, that is not a guess at our token.
+ * Returns what a request may do. A proxy that authenticates people adds a bearer of its
+ * own: with a valid session beside it, that is not a guess at our token.
  */
 async function roleOf(
   request: FastifyRequest,
@@ -111,7 +116,10 @@ async function roleOf(
   return checkToken(request, bearer);
 }
 
-/** Logs refused hosts and origins, with the values that differ; at most one in ten seconds. */
+/**
+ * Logs refused hosts and origins, with the values that differ; at most one in ten
+ * seconds.
+ */
 function openRefusalLog(log: Log): (request: FastifyRequest) => void {
   let lastMs = -Infinity;
   return ({ headers, method, routeOptions }) => {

@@ -1,7 +1,7 @@
 /**
- * Bounds on what strangers may hold open. An address that opens more connections than it may
- * loses its oldest ones that never showed a token, so that the next request of anybody else
- * still gets in.
+ * Bounds on what strangers may hold open. An address that opens more connections than it
+ * may loses its oldest ones that never showed a token, so that the next request of
+ * anybody else still gets in.
  */
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
@@ -34,16 +34,21 @@ export function addBounds(server: FastifyInstance): void {
     });
     if (open[kind] <= (isLogin ? OPEN_LOGINS_MAX : OPEN_REQUESTS_MAX)) return;
     reply.header('retry-after', '1');
-    throw new StatusError('unavailable', `too many ${kind} are open; try again`);
+    throw new StatusError(
+      'unavailable',
+      `too many ${kind} are open; try again`,
+    );
   });
 }
 
 /**
  * Closes connections of strangers beyond the bounds.
- * @returns connections that have not been let through the gate, the oldest first, each with its
- *   address
+ * @returns connections that have not been let through the gate, the oldest first, each
+ *   with its address
  */
-function watchStrangers(server: FastifyInstance): Map<Socket, string | undefined> {
+function watchStrangers(
+  server: FastifyInstance,
+): Map<Socket, string | undefined> {
   const strangers = new Map<Socket, string | undefined>();
   server.server.maxConnections = CONNECTIONS_MAX;
   server.server.on('connection', (socket) => {

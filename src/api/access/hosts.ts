@@ -1,10 +1,10 @@
 /**
- * Which host a request is for, and which site it was sent from. A browser can be made to send
- * any request, but it names the host that it means and the page that it comes from: so a rebound
- * name and a foreign page are both recognised.
+ * Which host a request is for, and which site it was sent from. A browser can be made to
+ * send any request, but it names the host that it means and the page that it comes from:
+ * so a rebound name and a foreign page are both recognised.
  *
- * A proxy in front rewrites the Host in many ways. Its word on the outer name counts only if a
- * token is asked for; without one, nothing is answered that came through a proxy.
+ * A proxy in front rewrites the Host in many ways. Its word on the outer name counts only
+ * if a token is asked for; without one, nothing is answered that came through a proxy.
  */
 import { isIP, isIPv4 } from 'node:net';
 import type { FastifyRequest } from 'fastify';
@@ -12,7 +12,10 @@ import { UsageError } from '../../errors/errors.ts';
 import { StatusError } from '../kit/status-error.ts';
 import { isPagePath, pathOf } from './paths.ts';
 
-/** What proxies add. Without a token a proxy would open the mirror to everybody who reaches it. */
+/**
+ * What proxies add. Without a token a proxy would open the mirror to everybody who
+ * reaches it.
+ */
 const PROXY_HEADERS = [
   'forwarded',
   'x-forwarded-for',
@@ -25,8 +28,8 @@ const PROXY_HEADERS = [
 const SHOWN_CHARACTERS_MAX = 270;
 
 /**
- * Whether the name or address means this machine only. Names are not looked up: what DNS answers
- * can change.
+ * Whether the name or address means this machine only. Names are not looked up: what DNS
+ * answers can change.
  */
 export function isLoopback(host: string): boolean {
   const name = withoutBrackets(host);
@@ -35,8 +38,8 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * Whether a process that asks for no token was addressed by a name of this machine. A browser
- * always sends a Host.
+ * Whether a process that asks for no token was addressed by a name of this machine. A
+ * browser always sends a Host.
  */
 export function isAskedLocally(hostHeader: string | undefined): boolean {
   if (hostHeader === undefined) return true;
@@ -44,28 +47,41 @@ export function isAskedLocally(hostHeader: string | undefined): boolean {
   return name !== undefined && isLoopback(name);
 }
 
-/** @throws UsageError if others could reach the API and nothing would ask them for a token */
-export function refuseOpenListening(host: string, token: string | undefined): void {
+/**
+ * @throws UsageError if others could reach the API and nothing would ask them for a token
+ */
+export function refuseOpenListening(
+  host: string,
+  token: string | undefined,
+): void {
   if (token !== undefined || isLoopback(host)) return;
   throw new UsageError([
-    `API_HOST: ${JSON.stringify(host)} can be reached from other machines, and API_TOKEN is not set; set API_TOKEN (or API_TOKEN_FILE), or listen on 127.0.0.1`,
+    `API_HOST: ${JSON.stringify(host)} can be reached from other machines, and ` +
+      'API_TOKEN is not set; set API_TOKEN (or API_TOKEN_FILE), or listen on ' +
+      '127.0.0.1',
   ]);
 }
 
 export interface HostRules {
   /**
-   * Names beside those of this machine that requests may be for; `*.name` stands for every name
-   * below one.
+   * Names beside those of this machine that requests may be for; `*.name` stands for
+   * every name below one.
    */
   readonly names: readonly string[];
   /** Without one, only loopback names are answered, and nothing that a proxy sent on. */
   readonly hasToken: boolean;
 }
 
-/** @throws StatusError 403 for a name that is not ours, and for a browser that another site sent */
+/**
+ * @throws StatusError 403 for a name that is not ours, and for a browser that another
+ *   site sent
+ */
 export function refuseForeign(request: FastifyRequest, rules: HostRules): void {
   const { headers } = request;
-  if (!rules.hasToken && PROXY_HEADERS.some((name) => headers[name] !== undefined))
+  if (
+    !rules.hasToken &&
+    PROXY_HEADERS.some((name) => headers[name] !== undefined)
+  )
     throw refused(
       'without API_TOKEN nothing is answered that came through a proxy; set API_TOKEN',
     );
@@ -74,7 +90,8 @@ export function refuseForeign(request: FastifyRequest, rules: HostRules): void {
     throw refused(
       rules.hasToken
         ? `requests for the host ${host} are not answered; add the name to API_HOSTS`
-        : `requests for the host ${host} are not answered: without API_TOKEN only loopback names are`,
+        : `requests for the host ${host} are not answered: without API_TOKEN only ` +
+            'loopback names are',
     );
   }
   if (!isOurOrigin(request, rules)) throw refused(foreignOrigin(request));
@@ -82,28 +99,46 @@ export function refuseForeign(request: FastifyRequest, rules: HostRules): void {
 
 function foreignOrigin({ headers }: FastifyRequest): string {
   const from = headers.origin ?? `a ${headers['sec-fetch-site']} page`;
-  return `a browser sent this from ${shown(from)}, and the request is for ${shown(headers.host)}: requests from another origin are not answered; if a proxy stands in front, let it pass the Host on as it came (nginx: proxy_set_header Host $http_host;)`;
+  return (
+    `a browser sent this from ${shown(from)}, and the request is for ` +
+    `${shown(headers.host)}: requests from another origin are not answered; if a ` +
+    'proxy stands in front, let it pass the Host on as it came (nginx: ' +
+    'proxy_set_header Host $http_host;)'
+  );
 }
 
 function shown(value: string | undefined): string {
   return (value ?? 'none').slice(0, SHOWN_CHARACTERS_MAX);
 }
 
-function isOurOrigin(request: FastifyRequest, { hasToken }: HostRules): boolean {
+function isOurOrigin(
+  request: FastifyRequest,
+  { hasToken }: HostRules,
+): boolean {
   const { origin, 'sec-fetch-site': site } = request.headers;
-  // The browser compares with the address that it shows, and no page can change what it says.
+  // The browser compares with the address that it shows, and no page can change what it
+  // says.
   if (hasToken && site === 'same-origin') return true;
-  const hosts = [request.headers.host, hasToken ? forwardedHost(request) : undefined];
+  const hosts = [
+    request.headers.host,
+    hasToken ? forwardedHost(request) : undefined,
+  ];
   if (origin !== undefined && !hosts.some((host) => isOriginOf(origin, host)))
     return false;
-  if (site === undefined || site === 'same-origin' || site === 'none') return true;
+  if (site === undefined || site === 'same-origin' || site === 'none')
+    return true;
   return isLinkToPage(request);
 }
 
-/** The name that the outermost proxy was asked for. No page can send this header across sites. */
+/**
+ * The name that the outermost proxy was asked for. No page can send this header across
+ * sites.
+ */
 function forwardedHost({ headers }: FastifyRequest): string | undefined {
   const forwarded = headers['x-forwarded-host'];
-  return typeof forwarded === 'string' ? forwarded.split(',', 1)[0]?.trim() : undefined;
+  return typeof forwarded === 'string'
+    ? forwarded.split(',', 1)[0]?.trim()
+    : undefined;
 }
 
 /** Compares host and port; a scheme's own port equals none. */
@@ -113,7 +148,9 @@ function isOriginOf(origin: string, host: string | undefined): boolean {
   return URL.parse(`${from.protocol}//${host}`)?.host === from.host;
 }
 
-/** Following a link to a page from elsewhere is harmless: the page does nothing by itself. */
+/**
+ * Following a link to a page from elsewhere is harmless: the page does nothing by itself.
+ */
 function isLinkToPage(request: FastifyRequest): boolean {
   const { headers, method } = request;
   return (
@@ -124,14 +161,17 @@ function isLinkToPage(request: FastifyRequest): boolean {
   );
 }
 
-function isOurName(request: FastifyRequest, { names, hasToken }: HostRules): boolean {
+function isOurName(
+  request: FastifyRequest,
+  { names, hasToken }: HostRules,
+): boolean {
   const { host } = request.headers;
   if (isAskedLocally(host)) return true;
   const name = hostName(host);
   if (name === undefined || !hasToken) return false;
 
-  // A probe or scraper asks for the very address that it connects to: no name was resolved, so
-  // none was rebound.
+  // A probe or scraper asks for the very address that it connects to: no name was
+  // resolved, so none was rebound.
   const ownAddress = request.raw.socket.localAddress?.replace(/^::ffff:/, '');
   if (isIP(name) !== 0 && name === ownAddress) return true;
   return names.some((known) =>

@@ -1,4 +1,7 @@
-/** `/login` and `/logout`: a token for a session's cookie, from the page's form or as JSON. */
+/**
+ * `/login` and `/logout`: a token for a session's cookie, from the page's form or as
+ * JSON.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { openRoutes } from '../kit/routes.ts';
@@ -36,8 +39,11 @@ export function addLogin(
   { locks, cookiePath }: LoginOptions,
 ): void {
   server.register(async (scope) => {
-    scope.addContentTypeParser(FORM, { parseAs: 'string' }, (_request, text, done) =>
-      done(null, Object.fromEntries(new URLSearchParams(text.toString()))),
+    scope.addContentTypeParser(
+      FORM,
+      { parseAs: 'string' },
+      (_request, text, done) =>
+        done(null, Object.fromEntries(new URLSearchParams(text.toString()))),
     );
     const add = openRoutes(scope);
 
@@ -47,7 +53,10 @@ export function addLogin(
         const role = await locks.checkToken(request, token);
         if (role === undefined) return refuseLogin(request, reply, next);
         const pair = await locks.sessions.open(role);
-        reply.header('set-cookie', cookieOf(request, pair, SESSION_SECONDS, cookiePath));
+        reply.header(
+          'set-cookie',
+          cookieOf(request, pair, SESSION_SECONDS, cookiePath),
+        );
       }
       return isForm(request)
         ? reply.redirect(safeReturnPath(next), 303)
@@ -59,7 +68,9 @@ export function addLogin(
         const pair = await locks.sessions.close(request.headers.cookie);
         reply.header('set-cookie', cookieOf(request, pair, 0, cookiePath));
       }
-      return isForm(request) ? reply.redirect('/login', 303) : reply.code(204).send();
+      return isForm(request)
+        ? reply.redirect('/login', 303)
+        : reply.code(204).send();
     });
   });
 }
@@ -86,8 +97,8 @@ function isForm({ headers }: FastifyRequest): boolean {
 }
 
 /**
- * Returns the text of a Set-Cookie header. The cookie is Lax: a link from another site finds the
- * session, and a form there does not send it.
+ * Returns the text of a Set-Cookie header. The cookie is Lax: a link from another site
+ * finds the session, and a form there does not send it.
  * @param pair `name=value`
  */
 function cookieOf(

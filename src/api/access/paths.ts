@@ -1,7 +1,10 @@
 /** The paths that the gate treats in their own ways. All are compared exactly. */
 import type { FastifyRequest } from 'fastify';
 
-/** Whoever watches the process needs no token and no name for them, and they reveal nothing. */
+/**
+ * Whoever watches the process needs no token and no name for them, and they reveal
+ * nothing.
+ */
 const HEALTH_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
 
 /** What the login page needs before anybody has shown a token. */
@@ -48,12 +51,13 @@ const PLACEHOLDER = 'http://mirror.invalid';
 /**
  * Checks where a login wants to go afterwards.
  * @param text path, query and fragment, as a client gave them
- * @returns the same if it names a page of this console; `/` for everything else, so that a login
- *   never leads to another site
+ * @returns the same if it names a page of this console; `/` for everything else, so that
+ *   a login never leads to another site
  */
 export function safeReturnPath(text: string | undefined): string {
   const url = text?.startsWith('/') ? URL.parse(text, PLACEHOLDER) : null;
-  if (url === null || url.origin !== PLACEHOLDER || !isPagePath(url.pathname)) return '/';
+  if (url === null || url.origin !== PLACEHOLDER || !isPagePath(url.pathname))
+    return '/';
   if (url.pathname === '/login') return '/';
   return `${url.pathname}${url.search}${url.hash}`;
 }

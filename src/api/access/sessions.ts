@@ -1,12 +1,17 @@
 /**
- * Sessions of browsers: a cookie that carries its own end and role, signed with a key of this
- * mirror. All processes of a mirror accept each other's, and share which were ended by a logout.
+ * Sessions of browsers: a cookie that carries its own end and role, signed with a key of
+ * this mirror. All processes of a mirror accept each other's, and share which were ended
+ * by a logout.
  */
 import { createHmac, randomBytes, scrypt } from 'node:crypto';
 import { promisify } from 'node:util';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import type { Rows } from '../../postgres/rows.ts';
-import { END_SESSION, ENDED_SESSION, readSessionSecret } from './store/ended-sessions.ts';
+import {
+  END_SESSION,
+  ENDED_SESSION,
+  readSessionSecret,
+} from './store/ended-sessions.ts';
 import { isSame, type Role, type Tokens } from './tokens.ts';
 
 export const SESSION_SECONDS = 12 * 60 * 60;
@@ -36,7 +41,8 @@ export class Sessions {
 
   /**
    * @param tokens are part of the key: when one is rotated, all sessions end
-   * @param rows reads the mirror's secret, the other part: another mirror's sessions are not ours
+   * @param rows reads the mirror's secret, the other part: another mirror's sessions are
+   *   not ours
    */
   constructor({ write, read = '' }: Tokens, rows: Rows) {
     this.#rows = rows;
@@ -61,7 +67,9 @@ export class Sessions {
     if (!cookies.includes(COOKIE_PREFIX)) return undefined;
     const session = await this.#find(cookies);
     if (session === undefined) return undefined;
-    const ended = await this.#rows('look up a session', ENDED_SESSION, [session.id]);
+    const ended = await this.#rows('look up a session', ENDED_SESSION, [
+      session.id,
+    ]);
     return ended.length === 0 ? session.role : undefined;
   }
 
@@ -80,18 +88,25 @@ export class Sessions {
 
   async #find(cookies: string): Promise<Session | undefined> {
     const prefix = `${await this.#cookieName()}=`;
-    const pair = cookies.split('; ').find((cookie) => cookie.startsWith(prefix));
+    const pair = cookies
+      .split('; ')
+      .find((cookie) => cookie.startsWith(prefix));
     const fields = (pair ?? '').slice(prefix.length).split('.');
     const [end = '', role = '', id = '', signature = ''] = fields;
     if (fields.length > 4) return undefined;
-    if (!isSame(signature, await this.#sign(`${end}.${role}.${id}`))) return undefined;
+    if (!isSame(signature, await this.#sign(`${end}.${role}.${id}`)))
+      return undefined;
 
     const endMs = Number(end);
-    if (endMs <= Date.now() || (role !== 'read' && role !== 'write')) return undefined;
+    if (endMs <= Date.now() || (role !== 'read' && role !== 'write'))
+      return undefined;
     return { id, endMs, role };
   }
 
-  /** Mirrors on one machine share its cookies, on every port: so each has a name of its own. */
+  /**
+   * Mirrors on one machine share its cookies, on every port: so each has a name of its
+   * own.
+   */
   async #cookieName(): Promise<string> {
     const digest = await this.#sign('name');
     return `${COOKIE_PREFIX}${digest.slice(0, NAME_CHARACTERS)}`;

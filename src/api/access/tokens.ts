@@ -1,7 +1,7 @@
 /**
- * The tokens that open the mirror. Wrong ones are counted by address: each is logged, and beyond
- * a few a minute its answer waits. A right token is never held back for the wrong ones of a
- * neighbour, who may share a proxy, unless these come in crowds.
+ * The tokens that open the mirror. Wrong ones are counted by address: each is logged, and
+ * beyond a few a minute its answer waits. A right token is never held back for the wrong
+ * ones of a neighbour, who may share a proxy, unless these come in crowds.
  */
 import { hash, timingSafeEqual } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -28,12 +28,17 @@ const WAITING_PER_ADDRESS_MAX = 16;
 const WAITING_MAX = 128;
 
 /** Returns the token of an Authorization header. */
-export function bearerOf(authorization: string | undefined): string | undefined {
+export function bearerOf(
+  authorization: string | undefined,
+): string | undefined {
   return /^bearer +(\S+)$/i.exec(authorization ?? '')?.[1];
 }
 
 /** Returns the role that a token gives. It is compared with each, in constant time. */
-export function roleOfToken(token: string, { write, read }: Tokens): Role | undefined {
+export function roleOfToken(
+  token: string,
+  { write, read }: Tokens,
+): Role | undefined {
   const isWrite = isSame(token, write);
   const isRead = isSame(token, read ?? write);
   if (isWrite) return 'write';
@@ -51,8 +56,8 @@ export function isSame(text: string, expected: string): boolean {
 /**
  * Compares a token that a request showed.
  * @returns undefined if it is wrong
- * @throws StatusError 429, after a pause if many were wrong; at once if they come in crowds, and
- *   then nothing is compared
+ * @throws StatusError 429, after a pause if many were wrong; at once if they come in
+ *   crowds, and then nothing is compared
  */
 export type TokenCheck = (
   request: FastifyRequest,

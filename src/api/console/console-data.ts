@@ -15,13 +15,21 @@ import * as work from './store/work-statements.ts';
 const HISTORY_MAX_AGE_MS = 1_500;
 const LINES_MAX_AGE_MS = 1_000;
 const EVERY_MS = 500;
-/** Heartbeats are invisible to a page: a snapshot this often tells it that the line is alive. */
+/**
+ * Heartbeats are invisible to a page: a snapshot this often tells it that the line is
+ * alive.
+ */
 const SILENT_MS_MAX = 5_000;
 const DISK_PARTS_MIN = 20n;
 const ASKED_FILE = { body: QUESTION, querystring: FILE };
-const QUARANTINED_QUESTION = z.strictObject({ limit: z.int().min(1).max(1_000) });
+const QUARANTINED_QUESTION = z.strictObject({
+  limit: z.int().min(1).max(1_000),
+});
 
-/** Adds the routes. What a statement to the lake may do is decided where it runs: it reads the lake and nothing else. */
+/**
+ * Adds the routes. What a statement to the lake may do is decided where it runs: it reads
+ * the lake and nothing else.
+ */
 export function addConsoleData(
   server: FastifyInstance,
   { rows, console: parts }: ConsoleDeps,
@@ -47,7 +55,9 @@ export function addConsoleData(
     'GET /console/quarantined',
     { querystring: QUARANTINED_QUESTION },
     async ({ query: { limit } }) => ({
-      exports: await rows('list what was quarantined', work.QUARANTINED, [limit]),
+      exports: await rows('list what was quarantined', work.QUARANTINED, [
+        limit,
+      ]),
     }),
   );
   add('GET /console/runs/:id/costs', { params: BY_ID }, async ({ params }) => ({
@@ -75,7 +85,10 @@ export function addConsoleData(
   );
 }
 
-/** Adds `/console/events`: one snapshot of what moves for all who look, sent to each whenever it changed. */
+/**
+ * Adds `/console/events`: one snapshot of what moves for all who look, sent to each
+ * whenever it changed.
+ */
 export function addConsoleFeed(
   server: FastifyInstance,
   { rows, console: parts, jobs: { progress } }: ConsoleDeps,
@@ -109,7 +122,8 @@ export function addConsoleFeed(
       inFlight: await Promise.all(exports),
     };
   }, everyMs / 2);
-  const textOf = (found: object): string => JSON.stringify({ ...found, now: undefined });
+  const textOf = (found: object): string =>
+    JSON.stringify({ ...found, now: undefined });
   const following = { everyMs, textOf, silentMsMax: SILENT_MS_MAX };
   openRoutes(server)('GET /console/events', {}, (_request, reply) =>
     followEvents(reply, snapshot, following),
@@ -123,18 +137,28 @@ function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): Attention | null {
   return {
     what: 'the disk of DATA_DIR is nearly full',
     why: `less than one part in ${DISK_PARTS_MIN} of it is free`,
-    todo: 'Make room, or move DATA_DIR to a larger disk: exports are written there before they are published.',
+    todo:
+      'Make room, or move DATA_DIR to a larger disk: exports are written there ' +
+      'before they are published.',
   };
 }
 
-/** Work that waits for nobody is what a person must know of first; a queue that is only long is not. */
-function idleAttention({ workers, openRuns }: work.LiveFacts): Attention | null {
+/**
+ * Work that waits for nobody is what a person must know of first; a queue that is only
+ * long is not.
+ */
+function idleAttention({
+  workers,
+  openRuns,
+}: work.LiveFacts): Attention | null {
   const waiting = openRuns.filter(
     (run) => run.state === 'queued' && run.parentRunId === null,
   ).length;
   if (workers > 0 || waiting === 0) return null;
   return {
-    what: `${waiting} ${waiting === 1 ? 'run waits' : 'runs wait'} and no worker is running`,
+    what:
+      `${waiting} ${waiting === 1 ? 'run waits' : 'runs wait'} and no worker is ` +
+      'running',
     why: 'work is queued, and no process takes it',
     todo: 'Start `ledger-mirror worker` (or `ledger-mirror up`) with the same settings.',
   };

@@ -2,7 +2,11 @@
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { timeZone } from '../../config/value-forms.ts';
-import { canonicalPartyId, PARTY_ID_BYTES_MAX, splitCutId } from '../../ledger/ids.ts';
+import {
+  canonicalPartyId,
+  PARTY_ID_BYTES_MAX,
+  splitCutId,
+} from '../../ledger/ids.ts';
 import type { PlainRow, Rows } from '../../postgres/rows.ts';
 import { openRoutes } from '../kit/routes.ts';
 import { StatusError } from '../kit/status-error.ts';
@@ -39,13 +43,17 @@ const ENTRIES = {
     /** Days of UTC, both included. */
     since: DAY,
     until: DAY,
-    /** `next` of the page before: the instant that it ended at, and how many of its rows were shown. */
+    /**
+     * `next` of the page before: the instant that it ended at, and how many of its rows
+     * were shown.
+     */
     after: z.string().regex(INSTANT_AND_ROWS).optional(),
   }),
 };
 
 /** What is sent as it is read, but for these columns. */
-type RowWith<Column extends string> = PlainRow & Readonly<Record<Column, string>>;
+type RowWith<Column extends string> = PlainRow &
+  Readonly<Record<Column, string>>;
 
 /** Adds the routes; no page costs more than the first. */
 export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
@@ -68,8 +76,13 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
       );
       const shown = found.slice(0, PARTIES_PAGE);
       // A party whose assets are asked one by one has an export for each.
-      const parties = [...new Map(shown.map((party) => [party.partyId, party])).values()];
-      return { parties, next: found.length > PARTIES_PAGE ? shown.at(-1)?.key : null };
+      const parties = [
+        ...new Map(shown.map((party) => [party.partyId, party])).values(),
+      ];
+      return {
+        parties,
+        next: found.length > PARTIES_PAGE ? shown.at(-1)?.key : null,
+      };
     },
   );
   add('GET /console/parties/:id', { params }, async ({ params: { id } }) => {
@@ -92,37 +105,62 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
     FLOWS,
     async ({ params: { id }, query: { asset, zone } }) => {
       if (timeZone.parse(zone) === undefined)
-        throw new StatusError('invalidArgument', `zone: give ${timeZone.accepted}`);
+        throw new StatusError(
+          'invalidArgument',
+          `zone: give ${timeZone.accepted}`,
+        );
       const values = [readPartyId(id), asset, zone];
-      return { days: await rows("sum up a ledger's flows", statements.FLOWS, values) };
+      return {
+        days: await rows("sum up a ledger's flows", statements.FLOWS, values),
+      };
     },
   );
-  add('GET /console/parties/:id/balance', BALANCE, async ({ params: { id }, query }) => {
-    const values = [readPartyId(id), query.asset, query.type, query.market];
-    return {
-      points: await rows("read an account's balance", statements.BALANCE, values),
-    };
-  });
+  add(
+    'GET /console/parties/:id/balance',
+    BALANCE,
+    async ({ params: { id }, query }) => {
+      const values = [readPartyId(id), query.asset, query.type, query.market];
+      return {
+        points: await rows(
+          "read an account's balance",
+          statements.BALANCE,
+          values,
+        ),
+      };
+    },
+  );
   // Newest first.
-  add('GET /console/parties/:id/entries', ENTRIES, async ({ params: { id }, query }) => {
-    const { asset, type, since, until, after } = query;
-    const [from, seenBefore = '0'] = after?.split('~') ?? [];
-    const values = [readPartyId(id), asset, type, since, until, from, seenBefore];
-    const found = await rows<RowWith<'at'>>(
-      "list a party's entries",
-      statements.ENTRIES,
-      values,
-    );
-    const entries = found.slice(0, ENTRIES_PAGE);
-    const last = entries.at(-1);
-    if (found.length <= ENTRIES_PAGE || last === undefined)
-      return { entries, next: null };
-    const seen = entries.filter(({ at }) => at === last.at).length;
-    // A page that is all of one instant goes on within it.
-    const before =
-      entries[0]?.at === last.at && from === last.at ? Number(seenBefore) : 0;
-    return { entries, next: `${last.at}~${before + seen}` };
-  });
+  add(
+    'GET /console/parties/:id/entries',
+    ENTRIES,
+    async ({ params: { id }, query }) => {
+      const { asset, type, since, until, after } = query;
+      const [from, seenBefore = '0'] = after?.split('~') ?? [];
+      const values = [
+        readPartyId(id),
+        asset,
+        type,
+        since,
+        until,
+        from,
+        seenBefore,
+      ];
+      const found = await rows<RowWith<'at'>>(
+        "list a party's entries",
+        statements.ENTRIES,
+        values,
+      );
+      const entries = found.slice(0, ENTRIES_PAGE);
+      const last = entries.at(-1);
+      if (found.length <= ENTRIES_PAGE || last === undefined)
+        return { entries, next: null };
+      const seen = entries.filter(({ at }) => at === last.at).length;
+      // A page that is all of one instant goes on within it.
+      const before =
+        entries[0]?.at === last.at && from === last.at ? Number(seenBefore) : 0;
+      return { entries, next: `${last.at}~${before + seen}` };
+    },
+  );
 }
 
 /** Ids are listed in small letters, words as they are. */

@@ -1,7 +1,7 @@
 /**
- * The console's files, read once at the start: no build step, nothing from another host. All
- * addresses in them are relative, so that the pages work below the path of a proxy too. A file
- * that the browser has already is not sent again.
+ * The console's files, read once at the start: no build step, nothing from another host.
+ * All addresses in them are relative, so that the pages work below the path of a proxy
+ * too. A file that the browser has already is not sent again.
  */
 import { hash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
@@ -11,7 +11,9 @@ import { openRoutes } from '../kit/routes.ts';
 
 const FOLDER = new URL('page/', import.meta.url);
 
-/** Addresses of the files that are pages. One page has several, one for each of its views. */
+/**
+ * Addresses of the files that are pages. One page has several, one for each of its views.
+ */
 const PAGES: Readonly<Record<string, readonly string[]>> = {
   'index.html': ['/', '/data', '/runs', '/settings'],
   'login.html': ['/login'],
@@ -29,16 +31,23 @@ const STYLES = ['base', 'frame', 'status', 'runs', 'tables', 'dialog', 'phone'];
 
 /** Files that are sent as one, by their path; the chart library brings its own. */
 const BUNDLES = {
-  '/assets/console.css': STYLES.map((name) => new URL(`style/${name}.css`, FOLDER)),
-  '/assets/uplot.js': [new URL(import.meta.resolve('uplot/dist/uPlot.iife.min.js'))],
-  '/assets/uplot.css': [new URL(import.meta.resolve('uplot/dist/uPlot.min.css'))],
+  '/assets/console.css': STYLES.map(
+    (name) => new URL(`style/${name}.css`, FOLDER),
+  ),
+  '/assets/uplot.js': [
+    new URL(import.meta.resolve('uplot/dist/uPlot.iife.min.js')),
+  ],
+  '/assets/uplot.css': [
+    new URL(import.meta.resolve('uplot/dist/uPlot.min.css')),
+  ],
 };
 
 const ETAG_CHARACTERS = 22;
 
 /** Adds the pages and what they load. */
 export async function addConsole(server: FastifyInstance): Promise<void> {
-  for (const [path, urls] of Object.entries(BUNDLES)) await addFile(server, [path], urls);
+  for (const [path, urls] of Object.entries(BUNDLES))
+    await addFile(server, [path], urls);
   for (const file of await readdir(FOLDER, { recursive: true })) {
     if (!/\.(?:html|js|svg)$/.test(file)) continue;
     const paths = PAGES[file] ?? [`/assets/${file}`];
@@ -52,7 +61,9 @@ async function addFile(
   paths: readonly string[],
   urls: readonly URL[],
 ): Promise<void> {
-  const content = Buffer.concat(await Promise.all(urls.map((url) => readFile(url))));
+  const content = Buffer.concat(
+    await Promise.all(urls.map((url) => readFile(url))),
+  );
   const digest = hash('sha256', content, 'base64url').slice(0, ETAG_CHARACTERS);
   const etag = `"${digest}"`;
   const type = TYPES[extname(urls[0]?.pathname ?? '')];

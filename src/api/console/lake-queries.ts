@@ -1,6 +1,7 @@
 /**
- * Answers questions to the lake by `ledger-mirror query` in a process of its own: a statement can exhaust or crash that
- * process, never the API. Statements at once, their time and their answers are bounded.
+ * Answers questions to the lake by `ledger-mirror query` in a process of its own: a
+ * statement can exhaust or crash that process, never the API. Statements at once, their
+ * time and their answers are bounded.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -20,7 +21,12 @@ export const QUESTION = z.union([
   z.strictObject({
     question: z.string().regex(/^[a-z][a-z-]{1,40}$/),
     options: z
-      .strictObject({ since: OPTION, until: OPTION, party: OPTION, asset: OPTION })
+      .strictObject({
+        since: OPTION,
+        until: OPTION,
+        party: OPTION,
+        asset: OPTION,
+      })
       .optional(),
   }),
 ]);
@@ -44,8 +50,14 @@ export interface LakeAnswer {
 export interface LakeQueries {
   /** What tables there are, with their columns, and how to read each from elsewhere. */
   tables(): Promise<readonly object[]>;
-  readonly questions: readonly Pick<ReadyQuestion, 'name' | 'title' | 'parameters'>[];
-  /** This and `file` throw a StatusError with what was wrong, or where too many are asked at once. */
+  readonly questions: readonly Pick<
+    ReadyQuestion,
+    'name' | 'title' | 'parameters'
+  >[];
+  /**
+   * This and `file` throw a StatusError with what was wrong, or where too many are asked
+   * at once.
+   */
   ask(question: LakeQuestion, signal: AbortSignal): Promise<LakeAnswer>;
   /** The stream fails where the statement does after its first bytes. */
   file(
@@ -62,14 +74,17 @@ const ANSWER_CHARACTERS_MAX = 8_000_000;
 const SAID_CHARACTERS_MAX = 4_000;
 
 /**
- * Runs `ledger-mirror query`; `document` is what a command without options says of itself as JSON.
+ * Runs `ledger-mirror query`; `document` is what a command without options says of itself
+ * as JSON.
  * @param command the program and its first arguments: what runs `ledger-mirror`
  * @param env the whole environment: the object store's settings and nothing else
  */
 export function openQueryRunner(
   [program, ...first]: readonly [string, ...string[]],
   env: Readonly<Record<string, string>>,
-): Pick<LakeQueries, 'ask' | 'file'> & { document(command: string): Promise<unknown> } {
+): Pick<LakeQueries, 'ask' | 'file'> & {
+  document(command: string): Promise<unknown>;
+} {
   let running = 0;
   const run = (args: readonly string[], signal: AbortSignal | undefined) => {
     const child = spawn(program, [...first, ...args], {
@@ -83,7 +98,11 @@ export function openQueryRunner(
     ended.catch(() => undefined);
     return { child, stdout: child.stdout, ended };
   };
-  const query = (question: LakeQuestion, format: string, signal: AbortSignal) => {
+  const query = (
+    question: LakeQuestion,
+    format: string,
+    signal: AbortSignal,
+  ) => {
     if (running >= AT_ONCE_MAX)
       throw new StatusError(
         'unavailable',
@@ -91,11 +110,17 @@ export function openQueryRunner(
       );
     running += 1;
     const [asked, options] =
-      'sql' in question ? [question.sql] : [question.question, question.options];
+      'sql' in question
+        ? [question.sql]
+        : [question.question, question.options];
     const given = Object.entries(options ?? {}).map(
       ([name, value]) => `--${name}=${value}`,
     );
-    const bounds = [`--format=${format}`, `--timeout=${TIMEOUT_SECONDS}`, '--quiet'];
+    const bounds = [
+      `--format=${format}`,
+      `--timeout=${TIMEOUT_SECONDS}`,
+      '--quiet',
+    ];
     const started = run(['query', ...given, ...bounds, '--', asked], signal);
     started.child.once('close', () => {
       running -= 1;
@@ -114,14 +139,18 @@ export function openQueryRunner(
       const lines: string[] = [];
       let characters = 0;
       let isCut = false;
-      for await (const line of createInterface({ input: stdout, crlfDelay: Infinity })) {
+      for await (const line of createInterface({
+        input: stdout,
+        crlfDelay: Infinity,
+      })) {
         characters += line.length;
         isCut = lines.length >= ROWS_MAX || characters > ANSWER_CHARACTERS_MAX;
         if (isCut) break;
         lines.push(line);
       }
       if (isCut) child.kill();
-      // Where it was ended within a line, it says so here, and nothing is read of that line.
+      // Where it was ended within a line, it says so here, and nothing is read of that
+      // line.
       else await ended;
       const rows = lines.map((line) => JSON.parse(line) as PlainRow);
       return { rows, isCut, tookMs: Math.round(performance.now() - startedMs) };
@@ -151,5 +180,8 @@ async function untilEnded(
   // The page has fields where the command line has options.
   const message = said.trim().replaceAll(/^ledger-mirror: (?:--)?/gm, '');
   if (code !== 0)
-    throw new StatusError('invalidArgument', message || 'the statement was ended');
+    throw new StatusError(
+      'invalidArgument',
+      message || 'the statement was ended',
+    );
 }

@@ -21,8 +21,8 @@ export interface ConsoleParts {
   preview(): Promise<NightlyPreview>;
   upkeep(): Promise<Upkeep>;
   /**
-   * Time between two readings of the live state while a page follows it. Half a second if unset;
-   * tests read more often.
+   * Time between two readings of the live state while a page follows it. Half a second if
+   * unset; tests read more often.
    */
   readonly everyMs?: number;
 }
@@ -35,7 +35,9 @@ export interface Upkeep {
   readonly oldestSeconds: number;
   /** When the lists are audited next; null if nothing is scheduled. */
   readonly nextAudit: string | null;
-  /** Free bytes of the disk of DATA_DIR, as decimal text; null if they cannot be measured. */
+  /**
+   * Free bytes of the disk of DATA_DIR, as decimal text; null if they cannot be measured.
+   */
   readonly diskFreeBytes: string | null;
   /** Size of that disk, as decimal text; null if it cannot be measured. */
   readonly diskBytes: string | null;

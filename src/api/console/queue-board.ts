@@ -1,4 +1,6 @@
-/** The queue board at `/queues`. It shows what a job holds: ids, nothing of the ledger. */
+/**
+ * The queue board at `/queues`. It shows what a job holds: ids, nothing of the ledger.
+ */
 import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { FastifyAdapter } from '@bull-board/fastify';
@@ -7,7 +9,9 @@ import type { FastifyInstance } from 'fastify';
 import type { Queues } from '../../queue/queues.ts';
 
 const BASE = '/queues';
-/** The board styles its charts in place, and resolves its files against a base of its own. */
+/**
+ * The board styles its charts in place, and resolves its files against a base of its own.
+ */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -19,7 +23,10 @@ const POLICY = [
   "base-uri 'self'",
   "frame-ancestors 'none'",
 ].join('; ');
-/** The page loads fonts from another host. The policy refuses that, so the tag is left out. */
+/**
+ * The page loads fonts from another host. The policy refuses that, so the tag is left
+ * out.
+ */
 const FOREIGN_LINK = /<link [^>]*href="https?:\/\/[^>]*>\s*/g;
 const DESCRIPTIONS = {
   sync: 'The lists of parties and checkpoints',
@@ -74,11 +81,14 @@ export function addQueueBoard(
   server.register(async (scope) => {
     scope.addHook('onRequest', async ({ headers }, reply) => {
       reply.header('content-security-policy', POLICY);
-      // The page is rewritten on the way out, so the answer must not be compressed before.
+      // The page is rewritten on the way out, so the answer must not be compressed
+      // before.
       delete headers['accept-encoding'];
     });
     scope.addHook('onSend', async (_request, reply, payload: unknown) => {
-      const isPage = String(reply.getHeader('content-type')).startsWith('text/html');
+      const isPage = String(reply.getHeader('content-type')).startsWith(
+        'text/html',
+      );
       return isPage && typeof payload === 'string'
         ? payload.replaceAll(FOREIGN_LINK, '')
         : payload;

@@ -1,13 +1,15 @@
 /**
- * Compresses answers with gzip for clients that accept it, as the source does, and adds `Vary`,
- * which the source forgets.
+ * Compresses answers with gzip for clients that accept it, as the source does, and adds
+ * `Vary`, which the source forgets.
  */
 import { pipeline, Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { constants, createGzip, gzip } from 'node:zlib';
 import type { FastifyInstance } from 'fastify';
 
-/** The source's own level: a mirror's time is worth more than the last tenth of the bytes. */
+/**
+ * The source's own level: a mirror's time is worth more than the last tenth of the bytes.
+ */
 const OPTIONS = { level: constants.Z_BEST_SPEED } as const;
 /** An answer that fits into a packet gains nothing. */
 const BYTES_MIN = 1_024;
@@ -46,7 +48,9 @@ function acceptsGzip(accepted: string | string[] | undefined): boolean {
   return ['gzip', 'x-gzip'].some((coding) => weightOf(header, coding) > 0);
 }
 
-/** Returns how much a client wants `name`, from 0 to 1; 0 if the Accept header omits it. */
+/**
+ * Returns how much a client wants `name`, from 0 to 1; 0 if the Accept header omits it.
+ */
 function weightOf(accept: string, name: string): number {
   for (const range of accept.toLowerCase().split(',')) {
     const [value, ...parameters] = range.split(';').map((part) => part.trim());

@@ -1,6 +1,6 @@
 /**
- * Server-sent events: one JSON value an event, with a heartbeat so that a dead connection is
- * noticed. Beside them, what bounds how many answers are open at the same time.
+ * Server-sent events: one JSON value an event, with a heartbeat so that a dead connection
+ * is noticed. Beside them, what bounds how many answers are open at the same time.
  */
 import { PassThrough, pipeline } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -23,11 +23,15 @@ export function goneSignal(reply: FastifyReply): AbortSignal {
 /** Takes a place for an answer. @returns false if all are taken or the client is gone */
 export type TakePlace = (reply: FastifyReply) => boolean;
 
-/** Limits how many answers may be open at the same time; each gives its place back at its end. */
+/**
+ * Limits how many answers may be open at the same time; each gives its place back at its
+ * end.
+ */
 export function limitOpen(max: number): TakePlace {
   let open = 0;
   return (reply) => {
-    // A connection that is closed already emits no `close` again: its place would be lost.
+    // A connection that is closed already emits no `close` again: its place would be
+    // lost.
     if (reply.raw.destroyed || open >= max) return false;
     open += 1;
     // Not `finish`: a client that leaves its last bytes unread still has its answer.
@@ -51,8 +55,8 @@ export interface FollowOptions<Value> {
 }
 
 /**
- * Yields what `read` returns now, then each change, until the last value, the signal's abort, or
- * undefined.
+ * Yields what `read` returns now, then each change, until the last value, the signal's
+ * abort, or undefined.
  */
 export async function* followChanges<Value>(
   read: () => Promise<Value | undefined>,
@@ -89,7 +93,10 @@ export async function followEvents<Value>(
   read: () => Promise<Value | undefined>,
   options: FollowOptions<Value>,
 ): Promise<FastifyReply> {
-  const signal = AbortSignal.any([goneSignal(reply), AbortSignal.timeout(STREAM_MS_MAX)]);
+  const signal = AbortSignal.any([
+    goneSignal(reply),
+    AbortSignal.timeout(STREAM_MS_MAX),
+  ]);
   const values = followChanges(read, options, signal);
   // The first value is read before the stream is open: its failure still has a status.
   const first = await values.next();

@@ -1,6 +1,7 @@
 /**
- * Reads a query string the way the source's gateway does: fields in either spelling, each at most
- * once, values by Go's rules, unknown fields ignored. So the same request gets the same error.
+ * Reads a query string the way the source's gateway does: fields in either spelling, each
+ * at most once, values by Go's rules, unknown fields ignored. So the same request gets
+ * the same error.
  */
 import { StatusError } from './status-error.ts';
 
@@ -15,8 +16,8 @@ type FieldKind = keyof ValueKinds;
 type FieldValue = ValueKinds[FieldKind];
 
 /**
- * A message's fields by their proto names, such as `pagination.newest_first`. Messages are
- * implied by the dots.
+ * A message's fields by their proto names, such as `pagination.newest_first`. Messages
+ * are implied by the dots.
  */
 export type Fields = Readonly<Record<string, FieldKind>>;
 
@@ -40,7 +41,10 @@ const FALSE = /^(?:0|f|F|false|FALSE|False)$/;
  * @param url the request target, with its query string
  * @throws StatusError 400 without details, in the gateway's words
  */
-export function readQuery<F extends Fields>(url: string, fields: F): QueryValues<F> {
+export function readQuery<F extends Fields>(
+  url: string,
+  fields: F,
+): QueryValues<F> {
   const query: Record<string, FieldValue> = {};
   for (const [key, texts] of readParameters(url)) {
     const name = fieldName(key, fields);
@@ -53,30 +57,38 @@ export function readQuery<F extends Fields>(url: string, fields: F): QueryValues
       throw refuse(`too many values for field "${last}": ${texts.join(', ')}`);
     if (kind === undefined) {
       const message = MESSAGES.get(name) ?? name;
-      throw refuse(`parsing field "${last}": unsupported message type: "${message}"`);
+      throw refuse(
+        `parsing field "${last}": unsupported message type: "${message}"`,
+      );
     }
     query[name] = readValue(last, kind, texts[0] ?? '');
   }
   return query as QueryValues<F>;
 }
 
-/** Keys in the order of their first appearance; `a[b]=c` counts as the values b and c of a. */
+/**
+ * Keys in the order of their first appearance; `a[b]=c` counts as the values b and c of
+ * a.
+ */
 function readParameters(url: string): Map<string, string[]> {
   const start = url.indexOf('?');
-  const pairs = start < 0 ? [] : url.slice(start + 1).split('&', PARAMETERS_MAX + 1);
+  const pairs =
+    start < 0 ? [] : url.slice(start + 1).split('&', PARAMETERS_MAX + 1);
   if (pairs.length > PARAMETERS_MAX)
     throw refuse(`too many parameters: at most ${PARAMETERS_MAX} are read`);
 
   const parameters = new Map<string, string[]>();
   for (const pair of pairs) {
     if (pair === '') continue;
-    if (pair.includes(';')) throw refuse('invalid semicolon separator in query');
+    if (pair.includes(';'))
+      throw refuse('invalid semicolon separator in query');
     const equals = pair.indexOf('=');
     const key = unescape(equals < 0 ? pair : pair.slice(0, equals));
     const value = equals < 0 ? '' : unescape(pair.slice(equals + 1));
     const bracketed = /^(.*)\[(.*)\]$/s.exec(key);
     const name = bracketed?.[1] ?? key;
-    const values = bracketed?.[2] === undefined ? [value] : [bracketed[2], value];
+    const values =
+      bracketed?.[2] === undefined ? [value] : [bracketed[2], value];
     parameters.set(name, [...(parameters.get(name) ?? []), ...values]);
   }
   return parameters;
@@ -86,19 +98,25 @@ function unescape(text: string): string {
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));
   } catch {
-    const escape = /%(?![0-9a-fA-F]{2}).{0,2}/s.exec(text)?.[0] ?? text.slice(0, 3);
+    const escape =
+      /%(?![0-9a-fA-F]{2}).{0,2}/s.exec(text)?.[0] ?? text.slice(0, 3);
     throw refuse(`invalid URL escape ${JSON.stringify(escape)}`);
   }
 }
 
-/** @returns the proto name of the field or message that a key names; undefined if it is unknown */
+/**
+ * @returns the proto name of the field or message that a key names; undefined if it is
+ *   unknown
+ */
 function fieldName(key: string, fields: Fields): string | undefined {
   const name = key.split('.').map(protoName).join('.');
   const known = Object.keys(fields);
   const parent = known.find((field) => name.startsWith(`${field}.`));
   if (parent !== undefined)
     throw refuse(`invalid path: "${lastPart(parent)}" is not a message`);
-  const isKnown = known.some((field) => field === name || field.startsWith(`${name}.`));
+  const isKnown = known.some(
+    (field) => field === name || field.startsWith(`${name}.`),
+  );
   return isKnown ? name : undefined;
 }
 
@@ -135,7 +153,8 @@ function parseError(
   problem: string,
 ): StatusError {
   return refuse(
-    `parsing field "${field}": strconv.${parser}: parsing ${JSON.stringify(text)}: ${problem}`,
+    `parsing field "${field}": strconv.${parser}: parsing ` +
+      `${JSON.stringify(text)}: ${problem}`,
   );
 }
 

@@ -1,6 +1,6 @@
 /**
- * How routes are added. One schema each validates what comes in, serializes what goes out, and is
- * what OpenAPI describes.
+ * How routes are added. One schema each validates what comes in, serializes what goes
+ * out, and is what OpenAPI describes.
  */
 import type {
   FastifyInstance,
@@ -10,7 +10,10 @@ import type {
 } from 'fastify';
 import { z } from 'zod';
 
-/** Checked by its pattern: the format alone accepts `urn:uuid:`, which Postgres does not know. */
+/**
+ * Checked by its pattern: the format alone accepts `urn:uuid:`, which Postgres does not
+ * know.
+ */
 export const UUID = z.guid();
 export const TEXT_OR_NULL = z.string().nullable();
 export const BY_ID = z.strictObject({ id: UUID });
@@ -18,7 +21,9 @@ export const BY_ID = z.strictObject({ id: UUID });
 /** The groups of routes in OpenAPI. */
 export type RouteTag = 'service' | 'exports' | 'mirror' | 'health';
 
-/** What a route takes and sends. A strict object refuses members that it does not name. */
+/**
+ * What a route takes and sends. A strict object refuses members that it does not name.
+ */
 interface RouteSchema<Params, Query, Body> {
   readonly summary?: string;
   readonly description?: string;
@@ -33,7 +38,11 @@ interface RouteSchema<Params, Query, Body> {
 }
 
 type RouteHandler<Params, Querystring, Body> = (
-  request: FastifyRequest<{ Params: Params; Querystring: Querystring; Body: Body }>,
+  request: FastifyRequest<{
+    Params: Params;
+    Querystring: Querystring;
+    Body: Body;
+  }>,
   reply: FastifyReply,
 ) => unknown;
 
@@ -46,7 +55,8 @@ type AddRoute = <Params, Querystring, Body>(
 
 /**
  * Returns a function that adds routes to a server.
- * @param tag their group in OpenAPI; routes of the console's page have none and are left out
+ * @param tag their group in OpenAPI; routes of the console's page have none and are left
+ *   out
  */
 export function openRoutes(server: FastifyInstance, tag?: RouteTag): AddRoute {
   return <Params, Querystring, Body>(
@@ -62,7 +72,8 @@ export function openRoutes(server: FastifyInstance, tag?: RouteTag): AddRoute {
       ...convertSchemas(rest),
       response: convertSchemas(response),
     };
-    // Requests to the source's own interface are read by its gateway's rules, in the handler.
+    // Requests to the source's own interface are read by its gateway's rules, in the
+    // handler.
     const rules = url.startsWith('/api/v2/')
       ? { validatorCompiler: () => () => true }
       : {};
@@ -102,9 +113,11 @@ function toJsonSchema(schema: z.ZodType): Readonly<Record<string, unknown>> {
 
 /** Converts the members that are Zod schemas, and keeps the others. */
 function convertSchemas(parts: object): Readonly<Record<string, unknown>> {
-  const entries = Object.entries(parts).map(([name, part]): [string, unknown] => [
-    name,
-    part instanceof z.ZodType ? toJsonSchema(part) : part,
-  ]);
+  const entries = Object.entries(parts).map(
+    ([name, part]): [string, unknown] => [
+      name,
+      part instanceof z.ZodType ? toJsonSchema(part) : part,
+    ],
+  );
   return Object.fromEntries(entries);
 }

@@ -1,7 +1,8 @@
 /**
- * Errors as the source words them: a google.rpc.Status. An error of the source's gateway has no
- * detail and one Content-Type. An error of its handlers has one detail, which says what happened,
- * and a second Content-Type: a slip of the original that its clients live with.
+ * Errors as the source words them: a google.rpc.Status. An error of the source's gateway
+ * has no detail and one Content-Type. An error of its handlers has one detail, which says
+ * what happened, and a second Content-Type: a slip of the original that its clients live
+ * with.
  */
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
@@ -69,7 +70,10 @@ export const STATUS_BODY = z
   .describe('google.rpc.Status');
 export type StatusBody = z.infer<typeof STATUS_BODY>;
 
-/** An answer other than success, thrown by a handler. Without details it is one of the gateway's. */
+/**
+ * An answer other than success, thrown by a handler. Without details it is one of the
+ * gateway's.
+ */
 export class StatusError extends Error {
   override readonly name = 'StatusError';
   /** The HTTP status, under the name that Fastify and its plugins know. */
@@ -88,7 +92,10 @@ export class StatusError extends Error {
     this.body = { code: grpc, message, details };
   }
 
-  /** An error of the source's handlers: its kind is the message, its reason the one detail. */
+  /**
+   * An error of the source's handlers: its kind is the message, its reason the one
+   * detail.
+   */
   static ofHandler(
     status: StatusName,
     { code, message, inner = '' }: Detail,

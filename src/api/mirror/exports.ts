@@ -1,4 +1,7 @@
-/** `/mirror/exports`: exports on demand are runs, queued ahead of the nightly ones. An id is the run's. */
+/**
+ * `/mirror/exports`: exports on demand are runs, queued ahead of the nightly ones. An id
+ * is the run's.
+ */
 import type { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
@@ -61,14 +64,25 @@ type ExportOrder = z.infer<typeof EXPORT_ORDER>;
 
 const ORDERS_QUESTION = z.strictObject({
   partyId: PARTY_ID.optional().describe('Only orders for this party.'),
-  before: UUID.optional().describe('Only orders older than this one: the next page.'),
+  before: UUID.optional().describe(
+    'Only orders older than this one: the next page.',
+  ),
   limit: z.int().min(1).max(500).default(50),
 });
 
-const EXPORT_STATUS = RUN.pick({ id: true, state: true, verdict: true, evidence: true });
+const EXPORT_STATUS = RUN.pick({
+  id: true,
+  state: true,
+  verdict: true,
+  evidence: true,
+});
 
 /** What was asked for; null where the order named none. */
-const ASKED = z.object({ assetId: TEXT_OR_NULL, from: TEXT_OR_NULL, to: TEXT_OR_NULL });
+const ASKED = z.object({
+  assetId: TEXT_OR_NULL,
+  from: TEXT_OR_NULL,
+  to: TEXT_OR_NULL,
+});
 
 /** One line of the history of orders. Times are RFC 3339. */
 const ORDER_RECORD = EXPORT_STATUS.extend({
@@ -92,8 +106,15 @@ const READ = {
   params: BY_ID,
   response: { 200: named('Export') },
 };
-const CANCEL = { summary: 'Cancel an order', params: BY_ID, response: { 204: z.null() } };
-const EVENTS = { summary: 'Live progress, as server-sent events', ...EVENT_STREAM };
+const CANCEL = {
+  summary: 'Cancel an order',
+  params: BY_ID,
+  response: { 204: z.null() },
+};
+const EVENTS = {
+  summary: 'Live progress, as server-sent events',
+  ...EVENT_STREAM,
+};
 const DOWNLOAD = {
   summary: 'The CSV that an order brought',
   params: BY_ID,
@@ -110,13 +131,21 @@ function toRecord(run: Run): z.infer<typeof ORDER_RECORD> {
 }
 
 function askedBy({ params }: Run): z.infer<typeof ASKED> {
-  const { assetId = null, from = null, to = null } = ASKED.partial().parse(params);
+  const {
+    assetId = null,
+    from = null,
+    to = null,
+  } = ASKED.partial().parse(params);
   return { assetId, from, to };
 }
 
 /** What an order was for; undefined while it has not ended with something to download. */
 function rangeOf(run: Run | undefined): LedgerRange | undefined {
-  if (run?.kind !== 'export' || run.verdict === null || run.verdict === 'failed')
+  if (
+    run?.kind !== 'export' ||
+    run.verdict === null ||
+    run.verdict === 'failed'
+  )
     return undefined;
   const { assetId, from, to } = askedBy(run);
   const instant = (text: string | null) =>
@@ -134,8 +163,14 @@ async function submit(
   { partyId, ...asked }: ExportOrder,
   jobs: JobDeps,
 ): Promise<string> {
-  if (!isHexId(partyId) && (await jobs.stages.listedParties(partyId))[0] !== partyId)
-    throw new StatusError('invalidArgument', 'partyId: no such party is listed');
+  if (
+    !isHexId(partyId) &&
+    (await jobs.stages.listedParties(partyId))[0] !== partyId
+  )
+    throw new StatusError(
+      'invalidArgument',
+      'partyId: no such party is listed',
+    );
   if ((await jobs.runs.openOrders()) >= ORDERS_OPEN_MAX) {
     const state = `${ORDERS_OPEN_MAX} orders are open already`;
     throw new StatusError(
@@ -158,7 +193,8 @@ export function addExports(server: FastifyInstance, deps: MirrorDeps): void {
   const { jobs, status } = deps;
   const find = async (id: string): Promise<RunDocument> => {
     const run = await status.run(id);
-    if (run?.kind !== 'export') throw new StatusError('notFound', 'no order has this id');
+    if (run?.kind !== 'export')
+      throw new StatusError('notFound', 'no order has this id');
     return run;
   };
   nameSchemas(server, {
@@ -170,21 +206,30 @@ export function addExports(server: FastifyInstance, deps: MirrorDeps): void {
   add('GET /mirror/exports', LIST, async ({ query: { partyId, ...page } }) => {
     const subject = partyId === undefined ? undefined : readParty(partyId);
     return {
-      exports: (await jobs.runs.list({ kind: 'export', subject, ...page })).map(toRecord),
+      exports: (await jobs.runs.list({ kind: 'export', subject, ...page })).map(
+        toRecord,
+      ),
     };
   });
   add('POST /mirror/exports', ORDER, async ({ body }, reply) => {
     const id = await submit(readOrder(body), jobs);
-    return reply.code(202).header('location', `/mirror/exports/${id}`).send({ id });
+    return reply
+      .code(202)
+      .header('location', `/mirror/exports/${id}`)
+      .send({ id });
   });
   add('GET /mirror/exports/:id', READ, async ({ params: { id } }) =>
     toStatus(await find(id)),
   );
-  add('DELETE /mirror/exports/:id', CANCEL, async ({ params: { id } }, reply) => {
-    await find(id);
-    await jobs.runs.requestCancel(id);
-    return reply.code(204).send();
-  });
+  add(
+    'DELETE /mirror/exports/:id',
+    CANCEL,
+    async ({ params: { id } }, reply) => {
+      await find(id);
+      await jobs.runs.requestCancel(id);
+      return reply.code(204).send();
+    },
+  );
   add('GET /mirror/exports/:id/events', EVENTS, ({ params: { id } }, reply) => {
     const read = async () => ({
       ...toStatus(await find(id)),
@@ -192,17 +237,24 @@ export function addExports(server: FastifyInstance, deps: MirrorDeps): void {
     });
     return followEvents(reply, read, FOLLOWING);
   });
-  add('GET /mirror/exports/:id/download', DOWNLOAD, async ({ params: { id } }, reply) => {
-    const ledger = rangeOf(await jobs.runs.get(id));
-    if (ledger === undefined)
-      throw new StatusError('notFound', 'nothing to download (yet)');
-    return reply
-      .header('content-type', 'text/csv')
-      .send(cutOff(reply, await openLedger(reply, ledger, deps)));
-  });
+  add(
+    'GET /mirror/exports/:id/download',
+    DOWNLOAD,
+    async ({ params: { id } }, reply) => {
+      const ledger = rangeOf(await jobs.runs.get(id));
+      if (ledger === undefined)
+        throw new StatusError('notFound', 'nothing to download (yet)');
+      return reply
+        .header('content-type', 'text/csv')
+        .send(cutOff(reply, await openLedger(reply, ledger, deps)));
+    },
+  );
 }
 
-/** What fails resets the connection: a client of HTTP/1.0, to whom its end is the file's, sees that the file is cut too. */
+/**
+ * What fails resets the connection: a client of HTTP/1.0, to whom its end is the file's,
+ * sees that the file is cut too.
+ */
 function cutOff(reply: FastifyReply, rows: Readable): Readable {
   return rows.once('error', () => {
     if (reply.raw.headersSent) reply.raw.socket?.resetAndDestroy();
@@ -232,13 +284,17 @@ function readParty(text: string): string {
   throw refuse('partyId: give a party id as the source lists it');
 }
 
-function readSecond(name: string, text: string | undefined): string | undefined {
+function readSecond(
+  name: string,
+  text: string | undefined,
+): string | undefined {
   if (text === undefined) return undefined;
   const instant = parseInstant(text);
   if (instant !== undefined && floorSecond(instant) === instant)
     return formatInstant(instant);
   throw refuse(
-    `${name}: give an RFC 3339 instant of a whole second, for example 2023-05-10T00:00:00Z`,
+    `${name}: give an RFC 3339 instant of a whole second, for example ` +
+      '2023-05-10T00:00:00Z',
   );
 }
 

@@ -1,4 +1,7 @@
-/** `/mirror/status` and `/mirror/runs`: what the mirror knows of itself; runs are started once for each key, and never twice side by side. */
+/**
+ * `/mirror/status` and `/mirror/runs`: what the mirror knows of itself; runs are started
+ * once for each key, and never twice side by side.
+ */
 import { hash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -7,7 +10,12 @@ import { enqueueRun } from '../../runs/enqueue.ts';
 import { describeRun, isOver } from '../../runs/run-document.ts';
 import { RUN_KINDS, type RunDocument } from '../../runs/run-schema.ts';
 import type { NewRun } from '../../runs/store/run-store.ts';
-import { followChanges, followEvents, goneSignal, limitOpen } from '../kit/events.ts';
+import {
+  followChanges,
+  followEvents,
+  goneSignal,
+  limitOpen,
+} from '../kit/events.ts';
 import { MIRROR_STATUS } from './status-schema.ts';
 import type { MirrorDeps } from './ports.ts';
 import {
@@ -19,9 +27,15 @@ import {
   UUID,
 } from '../kit/routes.ts';
 import { StatusError } from '../kit/status-error.ts';
-import { summarizeStatus, type MirrorStatus } from '../../status/status-summary.ts';
+import {
+  summarizeStatus,
+  type MirrorStatus,
+} from '../../status/status-summary.ts';
 
-/** Counting a hundred thousand ledgers takes some tenths of a second: all who look share one count. */
+/**
+ * Counting a hundred thousand ledgers takes some tenths of a second: all who look share
+ * one count.
+ */
 const STATUS_MAX_AGE_MS = 5_000;
 /** Who looks all the time, as the console does, does not wait for the next one. */
 const STATUS_USABLE_MS = 10_000;
@@ -42,7 +56,10 @@ const RUN_ORDER = z.strictObject({
     .enum(['parties', 'checkpoints', 'all'])
     .default('all')
     .describe('Of sync and audit.'),
-  rebuild: z.boolean().default(false).describe('Of load: the manifest tables first.'),
+  rebuild: z
+    .boolean()
+    .default(false)
+    .describe('Of load: the manifest tables first.'),
   deep: z.boolean().default(false).describe('Of verify: every row.'),
   onConflict: z
     .enum(['attach', 'fail'])
@@ -56,7 +73,9 @@ const LIST = {
   summary: 'Runs, newest first, with verdict and evidence',
   querystring: z.strictObject({
     kind: z.enum(RUN_KINDS).optional(),
-    before: UUID.optional().describe('Only runs queued before this one: the next page.'),
+    before: UUID.optional().describe(
+      'Only runs queued before this one: the next page.',
+    ),
     limit: z.int().min(1).max(500).default(50),
   }),
   response: { 200: z.object({ runs: z.array(RUN) }) },
@@ -64,24 +83,33 @@ const LIST = {
 const START = {
   summary: 'Start a run',
   description:
-    'With an Idempotency-Key the same request starts one run, however often it is sent: 202 where it was queued now, 200 with the run that is there already.',
+    'With an Idempotency-Key the same request starts one run, however often it is ' +
+    'sent: 202 where it was queued now, 200 with the run that is there already.',
   body: named<RunOrder>('RunOrder'),
   response: { 200: RUN, 202: RUN },
 };
 const READ = {
-  summary: 'One run; with `wait`, once it has ended or so many seconds have passed',
+  summary:
+    'One run; with `wait`, once it has ended or so many seconds have passed',
   params: BY_ID,
-  querystring: z.strictObject({ wait: z.int().min(0).max(WAIT_SECONDS_MAX).default(0) }),
+  querystring: z.strictObject({
+    wait: z.int().min(0).max(WAIT_SECONDS_MAX).default(0),
+  }),
   response: { 200: RUN },
 };
 const LOGS = {
   summary: "A run's log lines, oldest first",
   params: BY_ID,
   querystring: z.strictObject({ after: z.string().regex(PLACE).default('0') }),
-  response: { 200: z.object({ lines: z.array(z.looseObject({})), next: TEXT_OR_NULL }) },
+  response: {
+    200: z.object({ lines: z.array(z.looseObject({})), next: TEXT_OR_NULL }),
+  },
 };
 
-const EVENTS = { summary: 'A run as it goes on, as server-sent events', ...EVENT_STREAM };
+const EVENTS = {
+  summary: 'A run as it goes on, as server-sent events',
+  ...EVENT_STREAM,
+};
 const CANCEL = {
   summary:
     'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
@@ -104,14 +132,20 @@ async function startRun(
 ) {
   const startOne = async (wanted: NewRun, ownKey: OrderKey | undefined) => {
     const isExclusive = order.onConflict === 'fail';
-    const { run, found } = await jobs.runs.order(wanted, { key: ownKey, isExclusive });
+    const { run, found } = await jobs.runs.order(wanted, {
+      key: ownKey,
+      isExclusive,
+    });
     const { runId } = run;
     if (found === 'other') {
       const state = 'it was used for another order; give a new one';
       throw new StatusError('failedPrecondition', `Idempotency-Key: ${state}`);
     }
     if (found === 'open' && isExclusive)
-      throw new StatusError('alreadyExists', `run ${runId} does the same already`);
+      throw new StatusError(
+        'alreadyExists',
+        `run ${runId} does the same already`,
+      );
     // Also where its first request was cut off before the job was queued.
     if (found === 'none' || run.jobId === null) await enqueueRun(run, jobs);
     return { runId, isNew: found === 'none' };
@@ -124,12 +158,17 @@ async function startRun(
       'this process has no SOURCE_URL, so it cannot order what asks the source',
     );
   if (!(await isAttended(asksSource ? url : undefined)))
-    throw unavailable('no worker is running that could take it; start one and try again');
+    throw unavailable(
+      'no worker is running that could take it; start one and try again',
+    );
   const [first, second] = runsOf(order);
   const started = await startOne(first, key);
   if (second === undefined) return started;
   // Two lists are two runs: each has a key of its own.
-  const { isNew } = await startOne(second, key && { ...key, name: `${key.name} 1` });
+  const { isNew } = await startOne(
+    second,
+    key && { ...key, name: `${key.name} 1` },
+  );
   return { ...started, isNew: started.isNew || isNew };
 }
 
@@ -137,12 +176,19 @@ function unavailable(state: string): StatusError {
   return new StatusError('unavailable', state);
 }
 
-function runsOf({ kind, list, rebuild, deep }: RunOrder): readonly [NewRun, NewRun?] {
+function runsOf({
+  kind,
+  list,
+  rebuild,
+  deep,
+}: RunOrder): readonly [NewRun, NewRun?] {
   if (kind === 'nightly') return [{ kind, subject: 'ordered' }];
   if (kind === 'load')
     return [{ kind, subject: 'warehouse and lake', params: { rebuild } }];
   if (kind === 'verify')
-    return [{ kind, subject: deep ? 'deep' : 'sums', params: { isOrdered: true } }];
+    return [
+      { kind, subject: deep ? 'deep' : 'sums', params: { isOrdered: true } },
+    ];
   const sync = {
     kind: 'sync',
     params: { full: kind === 'audit', acceptNewNetwork: false },
@@ -161,7 +207,10 @@ function keyOf(
 ): OrderKey | undefined {
   if (name === undefined) return undefined;
   if (typeof name === 'string' && KEY.test(name))
-    return { name, hash: hash('sha256', JSON.stringify([kind, list, rebuild, deep])) };
+    return {
+      name,
+      hash: hash('sha256', JSON.stringify([kind, list, rebuild, deep])),
+    };
   const accepted = 'give 1 to 200 printable characters without blanks';
   throw new StatusError('invalidArgument', `Idempotency-Key: ${accepted}`);
 }
@@ -182,7 +231,8 @@ export function addRuns(
   const mayWait = limitOpen(WAITERS_MAX);
   const find = async (id: string): Promise<RunDocument> => {
     const run = await store.run(id);
-    if (run === undefined) throw new StatusError('notFound', 'no run has this id');
+    if (run === undefined)
+      throw new StatusError('notFound', 'no run has this id');
     return run;
   };
   add('GET /mirror/status', STATUS, () => status());
@@ -208,13 +258,17 @@ export function addRuns(
       if (wait === 0 || isOver(run)) return describeRun(run);
       if (!mayWait(reply)) {
         const state = `${WAITERS_MAX} requests wait already`;
-        throw new StatusError('resourceExhausted', `${state}; ask without wait`);
+        throw new StatusError(
+          'resourceExhausted',
+          `${state}; ask without wait`,
+        );
       }
       const signal = AbortSignal.any([
         goneSignal(reply),
         AbortSignal.timeout(wait * 1_000),
       ]);
-      for await (const now of followChanges(() => find(id), FOLLOWING, signal)) run = now;
+      for await (const now of followChanges(() => find(id), FOLLOWING, signal))
+        run = now;
       return describeRun(run);
     },
   );

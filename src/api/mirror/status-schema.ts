@@ -1,6 +1,6 @@
 /**
- * The document of `/mirror/status`, as the server sends it and OpenAPI describes it. Times are
- * RFC 3339, counts are decimal text.
+ * The document of `/mirror/status`, as the server sends it and OpenAPI describes it.
+ * Times are RFC 3339, counts are decimal text.
  */
 import { z } from 'zod';
 import { VERDICTS } from '../../errors/verdict.ts';
@@ -26,7 +26,11 @@ const STREAM = z.object({
     .describe('Distinct rows of a list, entries of the ledger; decimal text.'),
 });
 
-const DOUBT = z.object({ code: z.string(), message: z.string(), since: z.string() });
+const DOUBT = z.object({
+  code: z.string(),
+  message: z.string(),
+  since: z.string(),
+});
 
 const GAP = z.object({
   belowKey: z.string(),
@@ -42,7 +46,9 @@ const LIST_FACTS = z
     list: LIST,
     doubts: z.array(DOUBT),
     gaps: z.array(GAP),
-    lastAuditAt: TEXT_OR_NULL.describe('Null before the first complete reading.'),
+    lastAuditAt: TEXT_OR_NULL.describe(
+      'Null before the first complete reading.',
+    ),
   })
   .describe('What is known against a list.');
 
@@ -50,7 +56,8 @@ const WORK = z
   .object({
     workers: z.int32().describe('Long-lived processes that work jobs.'),
     nextSlot: TEXT_OR_NULL.describe(
-      'When the next nightly run starts; null if no worker is running that would start it.',
+      'When the next nightly run starts; null if no worker is running that would ' +
+        'start it.',
     ),
     missedSlot: TEXT_OR_NULL.describe(
       'A nightly run that never began; a worker makes it up.',
@@ -99,13 +106,17 @@ export const MIRROR_STATUS = z.object({
     ),
   whole: z
     .boolean()
-    .describe('Both lists, and the ledger of every listed party, are proven complete.'),
+    .describe(
+      'Both lists, and the ledger of every listed party, are proven complete.',
+    ),
   complete: z
     .boolean()
     .describe('The same for the configured parties, and no more is claimed.'),
   hasNetwork: z
     .boolean()
-    .describe('`network`, a party without a ledger, is one of the listed parties.'),
+    .describe(
+      '`network`, a party without a ledger, is one of the listed parties.',
+    ),
   sentence: z.string(),
   attention: z.array(z.looseObject({})),
 });

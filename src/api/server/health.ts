@@ -1,8 +1,8 @@
 /**
- * `/healthz`: the process lives. `/readyz`: it can do its work; each part is tried for real.
- * `/metrics`: Prometheus metrics of the API and of the mirror's freshness. Names are stable and
- * documented in docs/metrics.md; labels come from small fixed sets, and are never a URL, a key
- * or a party.
+ * `/healthz`: the process lives. `/readyz`: it can do its work; each part is tried for
+ * real. `/metrics`: Prometheus metrics of the API and of the mirror's freshness. Names
+ * are stable and documented in docs/metrics.md; labels come from small fixed sets, and
+ * are never a URL, a key or a party.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -38,7 +38,9 @@ const READINESS = {
 };
 const METRICS = { summary: 'Prometheus metrics', produces: ['text/plain'] };
 
-const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
+const SECONDS = [
+  0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
+];
 /** All files of the console count as one route. */
 const ASSETS = '/assets/';
 
@@ -46,8 +48,8 @@ const ASSETS = '/assets/';
 type Readiness = z.infer<typeof READY>;
 
 /**
- * Adds the routes, and counts every request. Health reveals only which part fails, because it is
- * open to everybody.
+ * Adds the routes, and counts every request. Health reveals only which part fails,
+ * because it is open to everybody.
  * @param status reads what the gauges show
  */
 export function addHealth(
@@ -58,7 +60,10 @@ export function addHealth(
   addMirrorMetrics(registry, status, log);
   countRequests(server, registry);
 
-  const readReadiness = sharedLoad(() => tryParts(probes, log), PROBED_MAX_AGE_MS);
+  const readReadiness = sharedLoad(
+    () => tryParts(probes, log),
+    PROBED_MAX_AGE_MS,
+  );
   const add = openRoutes(server, 'health');
   add('GET /healthz', LIVENESS, () => ({ status: 'ok' }));
   add('GET /readyz', READINESS, async (_request, reply) => {
@@ -66,11 +71,16 @@ export function addHealth(
     return reply.code(readiness.ready ? 200 : 503).send(readiness);
   });
   add('GET /metrics', METRICS, async (_request, reply) =>
-    reply.header('content-type', registry.contentType).send(await registry.metrics()),
+    reply
+      .header('content-type', registry.contentType)
+      .send(await registry.metrics()),
   );
 }
 
-async function tryParts(probes: readonly Probe[], log: Log): Promise<Readiness> {
+async function tryParts(
+  probes: readonly Probe[],
+  log: Log,
+): Promise<Readiness> {
   const tried = await Promise.all(
     probes.map(async (probe): Promise<[string, 'ok' | 'failed']> => {
       const warn = (error: unknown): void =>
@@ -85,7 +95,10 @@ async function tryParts(probes: readonly Probe[], log: Log): Promise<Readiness> 
   };
 }
 
-function countRequests(server: FastifyInstance, registry: MetricsRegistry): void {
+function countRequests(
+  server: FastifyInstance,
+  registry: MetricsRegistry,
+): void {
   const requests = registry.counter(
     'http_requests',
     'Requests answered',

@@ -1,6 +1,6 @@
 /**
- * `/openapi.json`, made from the schemas that validate and serialize, so that it cannot describe
- * anything else.
+ * `/openapi.json`, made from the schemas that validate and serialize, so that it cannot
+ * describe anything else.
  */
 import swagger from '@fastify/swagger';
 import type { FastifyInstance, FastifySchema } from 'fastify';
@@ -17,7 +17,10 @@ const REFUSED = {
 const TAGS = [
   { name: 'service', description: 'The source’s own interface' },
   { name: 'exports', description: 'Exports on demand' },
-  { name: 'mirror', description: 'What the mirror knows of itself, and its runs' },
+  {
+    name: 'mirror',
+    description: 'What the mirror knows of itself, and its runs',
+  },
   { name: 'health', description: 'Probes and metrics' },
 ];
 
@@ -90,7 +93,10 @@ function describeRoute(
   };
 }
 
-/** Describes an answer that is not JSON. Nothing serializes it, so its route has no schema of it. */
+/**
+ * Describes an answer that is not JSON. Nothing serializes it, so its route has no schema
+ * of it.
+ */
 function describeText(produces: readonly string[] | undefined): object {
   if (produces === undefined) return {};
   const content: Record<string, object> = {};
@@ -101,5 +107,7 @@ function describeText(produces: readonly string[] | undefined): object {
 /** `GET /mirror/runs/:id` is `getMirrorRunsById`. */
 function operationId(url: string, method: string): string {
   const path = `${method.toLowerCase()}${url.replaceAll('/:', '/by/')}`;
-  return path.replaceAll(/\/(\w)/g, (_match, letter: string) => letter.toUpperCase());
+  return path.replaceAll(/\/(\w)/g, (_match, letter: string) =>
+    letter.toUpperCase(),
+  );
 }

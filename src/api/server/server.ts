@@ -1,6 +1,6 @@
 /**
- * The read API and the console as one Fastify server, and its port. The mirror's parts are handed
- * in; nothing here opens one.
+ * The read API and the console as one Fastify server, and its port. The mirror's parts
+ * are handed in; nothing here opens one.
  */
 import type { IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -10,7 +10,11 @@ import Fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import { errorCode, PermanentError, UnreachableError } from '../../errors/errors.ts';
+import {
+  errorCode,
+  PermanentError,
+  UnreachableError,
+} from '../../errors/errors.ts';
 import { withoutSecrets } from '../../json/json-value.ts';
 import type { Log } from '../../logging/log.ts';
 import { addAccess, type AccessSettings } from '../access/access.ts';
@@ -32,11 +36,14 @@ import type { ApiDeps } from './ports.ts';
 
 /** Limits of Node's HTTP server, in milliseconds. */
 export interface HttpTimeouts {
-  /** Until the end of a request's headers, from the first byte of the connection or request. */
+  /**
+   * Until the end of a request's headers, from the first byte of the connection or
+   * request.
+   */
   readonly headersTimeout: number;
   /**
-   * Until the end of its body. Node takes it for `headersTimeout` and the other way round if it
-   * is the smaller one.
+   * Until the end of its body. Node takes it for `headersTimeout` and the other way round
+   * if it is the smaller one.
    */
   readonly requestTimeout: number;
   /** Between two looks for connections that are over either. */
@@ -54,13 +61,14 @@ const TIMEOUTS: HttpTimeouts = {
   connectionsCheckingInterval: 1_000,
 };
 /**
- * How long nothing may move in either direction of an answer. A reader may pause for minutes;
- * event streams send a heartbeat long before.
+ * How long nothing may move in either direction of an answer. A reader may pause for
+ * minutes; event streams send a heartbeat long before.
  */
 const IDLE_TIMEOUT_MS = 15 * 60_000;
 /**
- * Longer than balancers keep a connection without requests (60 s to 10 min). If this end closed
- * first, the balancer's next request would meet a closed connection and become a 502.
+ * Longer than balancers keep a connection without requests (60 s to 10 min). If this end
+ * closed first, the balancer's next request would meet a closed connection and become a
+ * 502.
  */
 const KEEP_ALIVE_MS = 620_000;
 const CLOSE_GRACE_MS = 2_000;
@@ -88,7 +96,9 @@ const CONTENT_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** Headers of every answer, so that no other site can use a browser against the mirror. */
+/**
+ * Headers of every answer, so that no other site can use a browser against the mirror.
+ */
 const HEADERS = {
   'content-security-policy': CONTENT_POLICY,
   'x-content-type-options': 'nosniff',
@@ -101,7 +111,10 @@ const HEADERS = {
   'cache-control': 'no-store',
 } as const;
 
-/** Headers of a stream that failed before its first bytes; they do not fit the error's answer. */
+/**
+ * Headers of a stream that failed before its first bytes; they do not fit the error's
+ * answer.
+ */
 const STREAM_HEADERS = [
   'content-encoding',
   'content-disposition',
@@ -114,7 +127,8 @@ const STREAM_HEADERS = [
 /** Why an address cannot be listened on, and what to do, by the system's error code. */
 const LISTEN_ADVICE: Readonly<Record<string, string>> = {
   EADDRINUSE:
-    'another program uses the port; set API_PORT to another, such as 8081, or to 0 for any that is free',
+    'another program uses the port; set API_PORT to another, such as 8081, or to ' +
+    '0 for any that is free',
   EACCES: 'this user may not use the port; set API_PORT to one above 1023',
   EADDRNOTAVAIL:
     'this machine does not have the address; set API_HOST to one that it has',
@@ -172,14 +186,22 @@ function openServer(timeouts: HttpTimeouts, basePath: string): FastifyInstance {
     exposeHeadRoutes: false,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: PARAMETER_CHARACTERS_MAX },
-    rewriteUrl: (request: IncomingMessage) => withoutBasePath(request.url, basePath),
-    // A value that does not fit is refused, not trimmed or unpacked until it does. Nor does an
-    // infinite number slip past the bounds that are only checked for finite ones.
+    rewriteUrl: (request: IncomingMessage) =>
+      withoutBasePath(request.url, basePath),
+    // A value that does not fit is refused, not trimmed or unpacked until it does. Nor
+    // does an infinite number slip past the bounds that are only checked for finite ones.
     ajv: {
-      customOptions: { removeAdditional: false, coerceTypes: true, strictNumbers: false },
+      customOptions: {
+        removeAdditional: false,
+        coerceTypes: true,
+        strictNumbers: false,
+      },
     },
     frameworkErrors: (_error, _request, reply) => {
-      sendError(reply, new StatusError('invalidArgument', 'malformed request target'));
+      sendError(
+        reply,
+        new StatusError('invalidArgument', 'malformed request target'),
+      );
     },
   });
 }
@@ -206,8 +228,8 @@ function addBasePath(server: FastifyInstance, basePath: string): void {
 }
 
 /**
- * Answers what no handler has answered itself. Nothing of the inside gets out: that goes to the
- * log.
+ * Answers what no handler has answered itself. Nothing of the inside gets out: that goes
+ * to the log.
  */
 function answerError(
   error: FastifyError,
@@ -230,7 +252,10 @@ function answerError(
     return sendError(reply, new StatusError('internal', 'Internal error'));
   return sendError(
     reply,
-    new StatusError('unavailable', 'the mirror cannot reach its database; try again'),
+    new StatusError(
+      'unavailable',
+      'the mirror cannot reach its database; try again',
+    ),
   );
 }
 
@@ -316,7 +341,10 @@ export async function listen(
 
 /** Event streams and slow downloads would keep the server open without an end. */
 async function close(server: FastifyInstance): Promise<void> {
-  const impatient = setTimeout(() => server.server.closeAllConnections(), CLOSE_GRACE_MS);
+  const impatient = setTimeout(
+    () => server.server.closeAllConnections(),
+    CLOSE_GRACE_MS,
+  );
   try {
     await server.close();
   } finally {

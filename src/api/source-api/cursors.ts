@@ -1,7 +1,7 @@
 /**
- * Cursors: a position in a list, as signed text. They carry what the next page starts from, so
- * that a page costs the same at any depth and no process keeps anything. A cursor that this
- * mirror has not made for the list is refused.
+ * Cursors: a position in a list, as signed text. They carry what the next page starts
+ * from, so that a page costs the same at any depth and no process keeps anything. A
+ * cursor that this mirror has not made for the list is refused.
  */
 import { hash, timingSafeEqual } from 'node:crypto';
 
@@ -12,7 +12,10 @@ const SIGNATURE_CHARACTERS = 22;
 export class Cursors {
   readonly #key: string;
 
-  /** @param secret known to no client; a client that had it could forge positions, nothing else */
+  /**
+   * @param secret known to no client; a client that had it could forge positions, nothing
+   *   else
+   */
   constructor(secret: Buffer, list: string) {
     this.#key = hash('sha256', `${secret.toString('hex')} cursors of ${list}`);
   }
@@ -29,7 +32,8 @@ export class Cursors {
     const [body = '', signature = '', more] = text.split('.');
     const shown = Buffer.from(signature);
     const expected = Buffer.from(this.#sign(body));
-    if (more !== undefined || shown.length !== expected.length) return undefined;
+    if (more !== undefined || shown.length !== expected.length)
+      return undefined;
     if (!timingSafeEqual(shown, expected)) return undefined;
     return JSON.parse(Buffer.from(body, 'base64url').toString()) as string[];
   }

@@ -1,14 +1,18 @@
 /**
- * The source's own interface, served from the mirror: `GET /api/v2/ledgerentry/export`, a party's
- * ledger as the source would stream it. The source sends CSV whatever a client accepts, and so
- * does the mirror.
+ * The source's own interface, served from the mirror: `GET /api/v2/ledgerentry/export`, a
+ * party's ledger as the source would stream it. The source sends CSV whatever a client
+ * accepts, and so does the mirror.
  */
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { errorCode } from '../../errors/errors.ts';
-import { canonicalPartyId, isExportableParty, isHexId } from '../../ledger/ids.ts';
+import {
+  canonicalPartyId,
+  isExportableParty,
+  isHexId,
+} from '../../ledger/ids.ts';
 import type { LedgerRange } from '../../ledger/ledger-range.ts';
 import { partyName } from '../../ledger/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../time/time.ts';
@@ -32,7 +36,10 @@ const INSTANT = z.string().meta({ format: 'int64' }).optional();
 /** The query as OpenAPI describes it. It validates nothing: see query-text.ts. */
 const QUERY = z.object({
   partyId: z.string().describe('As the list has it.'),
-  assetId: z.string().optional().describe('64 hex digits; without it, every asset.'),
+  assetId: z
+    .string()
+    .optional()
+    .describe('64 hex digits; without it, every asset.'),
   'dateRange.startTimestamp': INSTANT.describe(
     'Nanoseconds since 1970, inclusive; parts of a second do not count.',
   ),
@@ -44,7 +51,8 @@ const QUERY = z.object({
 const SCHEMA = {
   summary: 'Export the ledger entries of a party as CSV',
   produces: ['text/csv'],
-  description: 'A failure after the first byte ends the CSV with an error object.',
+  description:
+    'A failure after the first byte ends the CSV with an error object.',
   querystring: QUERY,
 };
 
@@ -52,8 +60,8 @@ const SCHEMA = {
 const takeExport = limitOpen(OPEN_EXPORTS_MAX);
 
 /**
- * Opens the CSV of a ledger, and waits for its first bytes: until then a failure still has a
- * status.
+ * Opens the CSV of a ledger, and waits for its first bytes: until then a failure still
+ * has a status.
  * @param takePlace limits how many are open
  * @throws StatusError if nothing can be sent
  */
@@ -64,13 +72,19 @@ export async function openLedger(
   takePlace: TakePlace = takeExport,
 ): Promise<Readable> {
   if (!takePlace(reply))
-    throw new StatusError('resourceExhausted', 'client reached max subscription allowed');
+    throw new StatusError(
+      'resourceExhausted',
+      'client reached max subscription allowed',
+    );
   const gone = goneSignal(reply);
   const csv = jobs.stages.readLedger(range, gone);
   const rows = Readable.from(csv, { objectMode: false });
   rows.once('error', (error) => {
     if (!gone.aborted)
-      log.warn({ err: error, partyId: range.partyId }, 'Export to a client failed');
+      log.warn(
+        { err: error, partyId: range.partyId },
+        'Export to a client failed',
+      );
   });
   try {
     await once(rows, 'readable');
@@ -82,15 +96,21 @@ export async function openLedger(
 }
 
 /** Adds the route. */
-export function addLedgerExport(server: FastifyInstance, deps: SourceApiDeps): void {
+export function addLedgerExport(
+  server: FastifyInstance,
+  deps: SourceApiDeps,
+): void {
   const add = openRoutes(server, 'service');
   add('GET /api/v2/ledgerentry/export', SCHEMA, async ({ url }, reply) => {
-    // Outside of the envelope: the source's gateway refuses a query before the stream exists.
+    // Outside of the envelope: the source's gateway refuses a query before the stream
+    // exists.
     const query = readQuery(url, FIELDS);
     try {
       const range = readRange(query);
       const rows = await openLedger(reply, range, deps);
-      const body = Readable.from(withErrorAtEnd(rows, range), { objectMode: false });
+      const body = Readable.from(withErrorAtEnd(rows, range), {
+        objectMode: false,
+      });
       return await reply.header('content-type', 'text/csv').send(body);
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
@@ -103,7 +123,8 @@ export function addLedgerExport(server: FastifyInstance, deps: SourceApiDeps): v
 /** @throws StatusError as the source's handler words it */
 function readRange(query: QueryValues<typeof FIELDS>): LedgerRange {
   const { party_id: text = '', asset_id: asset } = query;
-  if (text === '') throw StatusError.ofHandler('invalidArgument', DETAIL.missingPartyId);
+  if (text === '')
+    throw StatusError.ofHandler('invalidArgument', DETAIL.missingPartyId);
   const partyId = canonicalPartyId(text);
   if (partyId === undefined || !isExportableParty(partyId))
     throw StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
@@ -131,7 +152,8 @@ function exportError(error: unknown, { partyId }: LedgerRange): StatusError {
     const detail = { ...DETAIL.export, inner: errorCode(error) };
     return StatusError.ofHandler('internal', detail, error);
   }
-  // The source takes a word for no party; another source with such ids has ledgers of them.
+  // The source takes a word for no party; another source with such ids has ledgers of
+  // them.
   if (!isHexId(partyId))
     return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
   const detail = { ...DETAIL.export, inner: error.message };
@@ -151,8 +173,8 @@ function timeInName(time: Micros): string {
 }
 
 /**
- * A failure after the first byte can no longer change the status. The source then ends its stream
- * with the error in the place of the next bytes, and so does this.
+ * A failure after the first byte can no longer change the status. The source then ends
+ * its stream with the error in the place of the next bytes, and so does this.
  * @returns the body; it ends normally even if `rows` failed
  */
 async function* withErrorAtEnd(
@@ -162,6 +184,8 @@ async function* withErrorAtEnd(
   try {
     yield* rows;
   } catch (error) {
-    yield Buffer.from(JSON.stringify({ error: exportError(error, range).body }));
+    yield Buffer.from(
+      JSON.stringify({ error: exportError(error, range).body }),
+    );
   }
 }

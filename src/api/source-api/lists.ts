@@ -2,11 +2,11 @@
  * The source's own interface, served from the mirror: `GET /api/v2/parties` and
  * `/api/v2/checkpoints`.
  *
- * The network's own party is listed without a position. It stands above all others: the first row
- * if the newest come first, the last if the oldest do. The source leaves it out if it is not on
- * the first page, and sends nothing behind its cursor; here a client that follows the cursors
- * gets every row. If several checkpoints share a height, the source leaves their order open and
- * its cursor cannot distinguish them; here each has its own.
+ * The network's own party is listed without a position. It stands above all others: the
+ * first row if the newest come first, the last if the oldest do. The source leaves it out
+ * if it is not on the first page, and sends nothing behind its cursor; here a client that
+ * follows the cursors gets every row. If several checkpoints share a height, the source
+ * leaves their order open and its cursor cannot distinguish them; here each has its own.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -15,7 +15,12 @@ import { canonicalPartyId, ID_WORDS, NETWORK_PARTY } from '../../ledger/ids.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import { readQuery } from '../kit/query-text.ts';
 import { named, nameSchemas, openRoutes } from '../kit/routes.ts';
-import { DETAIL, sendJson, sendStatus, StatusError } from '../kit/status-error.ts';
+import {
+  DETAIL,
+  sendJson,
+  sendStatus,
+  StatusError,
+} from '../kit/status-error.ts';
 import { Cursors } from './cursors.ts';
 import {
   type Edge,
@@ -106,7 +111,10 @@ function addList(
   name: store.ListName,
   readSecret: () => Promise<Buffer>,
 ): void {
-  const readState = sharedLoad(() => store.readListState(rows, name), STATE_MAX_AGE_MS);
+  const readState = sharedLoad(
+    () => store.readListState(rows, name),
+    STATE_MAX_AGE_MS,
+  );
   const { summary, querystring, node, read } = LISTS[name];
   const edges = z.array(z.object({ node, cursor: z.string() }));
   const response = {
@@ -129,7 +137,8 @@ function addList(
       return sendJson(reply.headers(headers), { [name]: page }, indent);
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
-      // What the source's gateway refuses never reached its handlers, which name the block.
+      // What the source's gateway refuses never reached its handlers, which name the
+      // block.
       const isOfGateway = error.body.details.length === 0;
       return sendStatus(isOfGateway ? reply : reply.headers(headers), error);
     }
@@ -165,7 +174,9 @@ async function readParties(
 
   const network = await store.readParty(rows, epoch, NETWORK_PARTY);
   const networkRows = network === undefined ? [] : [network];
-  const all = ascending ? [...placed, ...networkRows] : [...networkRows, ...placed];
+  const all = ascending
+    ? [...placed, ...networkRows]
+    : [...networkRows, ...placed];
   return toPage(request, all, edgeOf);
 }
 
@@ -176,13 +187,19 @@ async function readCheckpoints(
   const request = readPageRequest(readQuery(url, PAGE_FIELDS), epoch, cursors);
   const slice = { ...request, rowsMax: request.rowsMax + 1 };
   const placed = await store.readSlice(rows, 'checkpoints', epoch, slice);
-  return toPage(request, placed, ({ hash, blockHash, atBlock, copy, extra }) => ({
-    node: { hash, blockHash, atBlock, ...extra },
-    cursor: cursors.write(`${epoch}`, atBlock, hash, blockHash, copy),
-  }));
+  return toPage(
+    request,
+    placed,
+    ({ hash, blockHash, atBlock, copy, extra }) => ({
+      node: { hash, blockHash, atBlock, ...extra },
+      cursor: cursors.write(`${epoch}`, atBlock, hash, blockHash, copy),
+    }),
+  );
 }
 
-/** @throws StatusError 404 for an id that is not listed, 400 for text that is not an id */
+/**
+ * @throws StatusError 404 for an id that is not listed, 400 for text that is not an id
+ */
 async function findParty(
   rows: Rows,
   text: string,
@@ -193,7 +210,9 @@ async function findParty(
   const lower = isHex ? text.toLowerCase() : text;
   const id = WORDS_BY_BYTE.get(lower) ?? lower;
   const isCanonical = canonicalPartyId(id) === id;
-  const party = isCanonical ? await store.readParty(rows, epoch, id) : undefined;
+  const party = isCanonical
+    ? await store.readParty(rows, epoch, id)
+    : undefined;
   if (party !== undefined) return party;
 
   if (isHex || ID_WORDS.get(id.toLowerCase()) === id)

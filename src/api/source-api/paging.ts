@@ -1,11 +1,11 @@
 /**
- * The page rules of the source, for a list whose every row has a position of its own: which slice
- * a request wants, and what its page reports of its neighbours.
+ * The page rules of the source, for a list whose every row has a position of its own:
+ * which slice a request wants, and what its page reports of its neighbours.
  *
  * The mirror differs from the source on the safe side only. No page holds more than
- * `PAGE_ROWS_MAX` rows, and a request for more is a 400, as in the source's releases since 0.73:
- * a client that got fewer rows than it asked for would take them for all. A cursor that the
- * mirror has not made is a 400 too.
+ * `PAGE_ROWS_MAX` rows, and a request for more is a 400, as in the source's releases
+ * since 0.73: a client that got fewer rows than it asked for would take them for all. A
+ * cursor that the mirror has not made is a 400 too.
  */
 import { z } from 'zod';
 import type { QueryValues } from '../kit/query-text.ts';
@@ -24,7 +24,12 @@ export const PAGE_FIELDS = {
   'pagination.newest_first': 'bool',
 } as const;
 
-const ROWS = z.int32().min(1).max(PAGE_ROWS_MAX).optional().meta({ format: 'int32' });
+const ROWS = z
+  .int32()
+  .min(1)
+  .max(PAGE_ROWS_MAX)
+  .optional()
+  .meta({ format: 'int32' });
 const CURSOR = z.string().optional();
 
 /** The same fields, as OpenAPI describes them. */
@@ -36,12 +41,16 @@ export const PAGING = z.object({
     'Paging forward: the cursor of the previous page’s last row.',
   ),
   'pagination.last': ROWS.describe(
-    'Rows to return before the cursor in `pagination.before`, 5000 at most. Ignored if `pagination.first` is given.',
+    'Rows to return before the cursor in `pagination.before`, 5000 at most. ' +
+      'Ignored if `pagination.first` is given.',
   ),
   'pagination.before': CURSOR.describe(
     'Paging backward: the cursor of the previous page’s first row.',
   ),
-  'pagination.newestFirst': z.boolean().default(true).describe('Newest rows first.'),
+  'pagination.newestFirst': z
+    .boolean()
+    .default(true)
+    .describe('Newest rows first.'),
 });
 
 export const PAGE_INFO = z.object({
@@ -58,7 +67,10 @@ export interface PageRequest {
   /** Towards higher positions (newer rows). */
   readonly ascending: boolean;
   readonly rowsMax: number;
-  /** The fields of the cursor behind its epoch; undefined if the slice begins at the list's end. */
+  /**
+   * The fields of the cursor behind its epoch; undefined if the slice begins at the
+   * list's end.
+   */
   readonly beyond: readonly string[] | undefined;
 }
 
@@ -71,8 +83,8 @@ interface Direction {
 
 /**
  * Reads which slice a query wants.
- * @param epoch the life of the source's chain that is served. It is the first field of every
- *   cursor; cursors of other epochs are refused
+ * @param epoch the life of the source's chain that is served. It is the first field of
+ *   every cursor; cursors of other epochs are refused
  * @throws StatusError 400 `invalid pagination`
  */
 export function readPageRequest(
@@ -80,7 +92,10 @@ export function readPageRequest(
   epoch: number,
   cursors: Cursors,
 ): PageRequest {
-  if (query['pagination.after'] !== undefined && query['pagination.before'] !== undefined)
+  if (
+    query['pagination.after'] !== undefined &&
+    query['pagination.before'] !== undefined
+  )
     throw invalid('cannot set both a before and after cursor');
   const direction = readDirection(query);
   const { isForward, size: rowsMax = PAGE_ROWS_DEFAULT } = direction;
@@ -103,13 +118,14 @@ export function readPageRequest(
 }
 
 /**
- * `first` wins over `last`; a cursor of the other direction is then not even looked at. Without
- * both, a lone `before` pages backward, and everything else forward.
+ * `first` wins over `last`; a cursor of the other direction is then not even looked at.
+ * Without both, a lone `before` pages backward, and everything else forward.
  */
 function readDirection(query: QueryValues<typeof PAGE_FIELDS>): Direction {
   const { 'pagination.first': first, 'pagination.last': last } = query;
   const { 'pagination.after': after, 'pagination.before': before } = query;
-  const isForward = first !== undefined || (last === undefined && before === undefined);
+  const isForward =
+    first !== undefined || (last === undefined && before === undefined);
   return isForward
     ? { isForward, size: first, cursor: after }
     : { isForward, size: last, cursor: before };
@@ -123,12 +139,19 @@ function readCursor(
   const cursor = cursors.read(text);
   if (cursor !== undefined) return cursor;
   const reason =
-    text === '' ? 'cursor is empty' : 'not a cursor of this list of this mirror';
-  throw invalid(`failed to decode ${isForward ? 'after' : 'before'} cursor: ${reason}`);
+    text === ''
+      ? 'cursor is empty'
+      : 'not a cursor of this list of this mirror';
+  throw invalid(
+    `failed to decode ${isForward ? 'after' : 'before'} cursor: ${reason}`,
+  );
 }
 
 function invalid(inner: string): StatusError {
-  return StatusError.ofHandler('invalidArgument', { ...DETAIL.invalidPagination, inner });
+  return StatusError.ofHandler('invalidArgument', {
+    ...DETAIL.invalidPagination,
+    inner,
+  });
 }
 
 /** One row of a page. */
@@ -144,9 +167,10 @@ export interface Page {
 }
 
 /**
- * Builds a page. What lies behind a cursor is inferred from the cursor, not read, as the source
- * does: with a cursor there is always something on its side.
- * @param rows the rows of the slice in the order in which they were read, up to `rowsMax + 1`
+ * Builds a page. What lies behind a cursor is inferred from the cursor, not read, as the
+ * source does: with a cursor there is always something on its side.
+ * @param rows the rows of the slice in the order in which they were read, up to `rowsMax
+ *   + 1`
  */
 export function toPage<Row>(
   { isForward, rowsMax, beyond }: Omit<PageRequest, 'ascending'>,

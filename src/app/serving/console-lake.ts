@@ -1,8 +1,14 @@
-/** The console's way to the lake: `ledger-mirror query` and `lake` in processes of their own. */
+/**
+ * The console's way to the lake: `ledger-mirror query` and `lake` in processes of their
+ * own.
+ */
 import { getCompileCacheDir } from 'node:module';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type LakeQueries, openQueryRunner } from '../../api/console/lake-queries.ts';
+import {
+  type LakeQueries,
+  openQueryRunner,
+} from '../../api/console/lake-queries.ts';
 import type { Config } from '../../config/environment.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { objectsAt } from '../data-dir.ts';
@@ -30,7 +36,8 @@ export function openConsoleLake(config: Config): LakeQueries {
   const compiled = getCompileCacheDir();
   const runner = openQueryRunner([process.execPath, MAIN], {
     ...config.ambient,
-    // What this process has compiled its processes need not: half of a short question's processor time.
+    // What this process has compiled its processes need not: half of a short question's
+    // processor time.
     ...(compiled !== undefined && { NODE_COMPILE_CACHE: dirname(compiled) }),
     OBJECT_STORE_URL: objectsAt(config).href,
     DATA_DIR: config.dataDir,
@@ -71,7 +78,10 @@ function describeTable({ table, path, ...facts }: Overview) {
         engine: 'DuckDB',
         line: `install delta; load delta; from delta_scan('${local}') limit 10`,
       },
-      { engine: 'Python', line: `deltalake.DeltaTable('${local}').to_pandas()` },
+      {
+        engine: 'Python',
+        line: `deltalake.DeltaTable('${local}').to_pandas()`,
+      },
       {
         engine: 'Spark',
         line: `spark.read.format('delta').load('${local.replace(/^s3:/, 's3a:')}')`,

@@ -26,12 +26,15 @@ export function serveWorkerHealth(
   });
 }
 
-/** The metrics are as open as those of the API: any token, or this machine if none is set. */
+/**
+ * The metrics are as open as those of the API: any token, or this machine if none is set.
+ */
 function maySeeMetrics(
   { apiToken, apiReadToken, apiHost }: Config,
   { host, authorization }: IncomingHttpHeaders,
 ): boolean {
-  if (apiToken === undefined) return isLoopback(apiHost) && isAskedLocally(host);
+  if (apiToken === undefined)
+    return isLoopback(apiHost) && isAskedLocally(host);
 
   const token = bearerOf(authorization);
   const tokens = { write: apiToken, read: apiReadToken };

@@ -2,7 +2,11 @@
 import { statfs } from 'node:fs/promises';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
 import type { ConsoleParts, Upkeep } from '../../api/console/ports.ts';
-import { buildServer, listen, type Listening } from '../../api/server/server.ts';
+import {
+  buildServer,
+  listen,
+  type Listening,
+} from '../../api/server/server.ts';
 import { shownSettings } from '../../config/secrets.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { openRows } from '../../postgres/rows.ts';
@@ -71,7 +75,9 @@ function nextTime(
 async function measureUpkeep(app: App): Promise<Upkeep> {
   const { config, queues } = app;
   const [depths, disk] = await Promise.all([
-    Promise.all(QUEUE_NAMES.map((queue) => queues.depth(queue))).catch(() => undefined),
+    Promise.all(QUEUE_NAMES.map((queue) => queues.depth(queue))).catch(
+      () => undefined,
+    ),
     statfs(config.dataDir, { bigint: true }).catch(() => undefined),
   ]);
   // What is delayed are the schedules themselves.
@@ -84,7 +90,9 @@ async function measureUpkeep(app: App): Promise<Upkeep> {
       Math.max(0, ...(depths ?? []).map(({ oldestMs }) => oldestMs)) / 1_000,
     ),
     nextAudit: nextTime(app, config.auditSchedule),
-    diskFreeBytes: disk === undefined ? null : (disk.bavail * disk.bsize).toString(),
-    diskBytes: disk === undefined ? null : (disk.blocks * disk.bsize).toString(),
+    diskFreeBytes:
+      disk === undefined ? null : (disk.bavail * disk.bsize).toString(),
+    diskBytes:
+      disk === undefined ? null : (disk.blocks * disk.bsize).toString(),
   };
 }

@@ -1,6 +1,7 @@
 /**
- * `demo`: the whole of it with nothing installed and nothing configured: a sandbox network is served,
- * mirrored, verified and asked. Its data lie in DATA_DIR/demo, so that a real run is not disturbed.
+ * `demo`: the whole of it with nothing installed and nothing configured: a sandbox
+ * network is served, mirrored, verified and asked. Its data lie in DATA_DIR/demo, so that
+ * a real run is not disturbed.
  */
 import { once } from 'node:events';
 import { basename, join } from 'node:path';
@@ -37,29 +38,45 @@ const QUESTIONS = new Map([
 ]);
 const ROWS_SHOWN_MAX = 5;
 
-export const demo: Handler<{ keep: boolean }> = async ({ keep: isKept }, given) => {
+export const demo: Handler<{ keep: boolean }> = async (
+  { keep: isKept },
+  given,
+) => {
   const startedMs = performance.now();
-  // Whoever copies `DATA_DIR=data/demo` from a page means the demo's own folder, not one below it.
+  // Whoever copies `DATA_DIR=data/demo` from a page means the demo's own folder, not one
+  // below it.
   const { dataDir: parent } = given.config;
   const dataDir = basename(parent) === 'demo' ? parent : join(parent, 'demo');
   await makeFolders(dataDir);
   await using sandbox = await startNetwork(dataDir);
-  const context = { ...given, config: demoConfig(given.config, dataDir, sandbox.url) };
+  const context = {
+    ...given,
+    config: demoConfig(given.config, dataDir, sandbox.url),
+  };
   // With --json stdout belongs to the document.
   const out = context.isJson ? context.stderr : context.stdout;
   const say = (text: string) => out.write(`${text}\n`);
   await using app = await openDemo(context);
   // Sooner than after a minute of work: its port may be taken.
   await using api = isKept ? await startApi(app) : undefined;
-  say(`A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`);
-  const night = await followRun(app, await startNight(app, 'demo', context), context);
+  say(
+    `A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`,
+  );
+  const night = await followRun(
+    app,
+    await startNight(app, 'demo', context),
+    context,
+  );
   const nightly = describeRun(night);
   out.write(runSummary(nightly, commandOn(dataDir)));
   const verified = await verifyHere(app, { deep: true }, context);
   const verify = describeRun(verified);
   out.write(runSummary(verify, commandOn(dataDir)));
   const answers = await answer(app, context, out);
-  const verdict = worst([night.verdict ?? 'failed', verified.verdict ?? 'failed']);
+  const verdict = worst([
+    night.verdict ?? 'failed',
+    verified.verdict ?? 'failed',
+  ]);
   const tookMs = Math.round(performance.now() - startedMs);
   say(describeEnd(verdict, tookMs, isKept, dataDir));
   if (api !== undefined) {
@@ -89,7 +106,11 @@ async function startNetwork(dataDir: string): Promise<Sandbox> {
 }
 
 /** Every configured URL is ignored: the demo touches nothing but its own folder. */
-function demoConfig(config: Config, dataDir: string, sourceUrl: string): Config {
+function demoConfig(
+  config: Config,
+  dataDir: string,
+  sourceUrl: string,
+): Config {
   const changed = changeSettings(config, {
     dataDir,
     sourceUrl,
@@ -116,7 +137,8 @@ async function openDemo(context: CommandContext): Promise<App> {
   } catch (error) {
     if (errorCode(error) !== 'DATABASE_OLDER') throw error;
     throw new UsageError([
-      `Cannot use the demo in ${dataDir}: an earlier version made it; remove it with 'rm -rf ${near(dataDir)}'`,
+      `Cannot use the demo in ${dataDir}: an earlier version made it; remove it ` +
+        `with 'rm -rf ${near(dataDir)}'`,
     ]);
   }
 }
@@ -132,7 +154,9 @@ async function answer(
 ) {
   await using lake = await openLake(access, signal);
   const answers: Record<string, unknown> = {};
-  for (const question of READY_QUESTIONS.filter(({ name }) => QUESTIONS.has(name))) {
+  for (const question of READY_QUESTIONS.filter(({ name }) =>
+    QUESTIONS.has(name),
+  )) {
     const { name } = question;
     const { sql, parameters } = inquiry(question);
     const ask = (statement: string, format: QueryFormat, output: Writable) =>
@@ -156,7 +180,9 @@ async function answer(
 /** How `psql` is started on the demo's database. */
 function clientCommand({ databaseUrl, config }: App): string {
   const { hostname, port, username, pathname } = new URL(databaseUrl);
-  const client = `psql --host=${hostname} --port=${port} --username=${username} ${pathname.slice(1)}`;
+  const client =
+    `psql --host=${hostname} --port=${port} --username=${username} ` +
+    pathname.slice(1);
   return `PGPASSWORD="$(cat '${near(passwordFileOf(config))}')" ${client}`;
 }
 
@@ -171,15 +197,19 @@ function describeEnd(
     '',
     `${isComplete ? 'Done' : 'Ended'}: verdict ${verdict}, in ${formatDuration(tookMs)}.`,
     isComplete
-      ? 'Every row that the network lists and every entry of its ledgers is in the mirror, and every sum agrees.'
+      ? 'Every row that the network lists and every entry of its ledgers is in the ' +
+        'mirror, and every sum agrees.'
       : 'The evidence above says what is missing.',
     '',
     'Next:',
     `  what can be asked:                ${commandOn(dataDir)} query --list`,
-    `  a question of your own:           ${commandOn(dataDir)} query "select count(*) from entries"`,
+    `  a question of your own:           ${commandOn(dataDir)} query "select ` +
+      'count(*) from entries"',
     ...(isKept
       ? []
-      : [`  the same, with the console open:  ${commandOn(dataDir)} demo --keep`]),
+      : [
+          `  the same, with the console open:  ${commandOn(dataDir)} demo --keep`,
+        ]),
     `  a real service:                   SOURCE_URL=https://… ${COMMAND} nightly`,
     `  forget the demo:                  rm -rf '${dataDir}'`,
     '',

@@ -62,20 +62,31 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
     subject: wanted.partyId,
     params,
   });
-  const ended = await followRun(app, run, context).catch(async (error: unknown) => {
-    // Nobody waits for it any more, so the source need not answer it; unless others asked for it too.
-    if (context.signal.aborted && !isJoined) await app.jobs.runs.requestCancel(run.runId);
-    throw error;
-  });
+  const ended = await followRun(app, run, context).catch(
+    async (error: unknown) => {
+      // Nobody waits for it any more, so the source need not answer it; unless others asked
+      // for it too.
+      if (context.signal.aborted && !isJoined)
+        await app.jobs.runs.requestCancel(run.runId);
+      throw error;
+    },
+  );
   const isWritable = ended.verdict !== 'failed' && options.out !== undefined;
   const csv = app.jobs.stages.readLedger(wanted, context.signal);
-  const written = isWritable ? await writeCsv(csv, options.out, context) : undefined;
+  const written = isWritable
+    ? await writeCsv(csv, options.out, context)
+    : undefined;
   // What was published is in the warehouse and the lake when the command ends.
   const { loadRunId } = ended.evidence;
   const load =
-    typeof loadRunId === 'string' ? await app.jobs.runs.get(loadRunId) : undefined;
+    typeof loadRunId === 'string'
+      ? await app.jobs.runs.get(loadRunId)
+      : undefined;
   const loaded = load && (await followRun(app, load, context));
-  const verdict = worst([ended.verdict ?? 'failed', loaded?.verdict ?? 'complete']);
+  const verdict = worst([
+    ended.verdict ?? 'failed',
+    loaded?.verdict ?? 'complete',
+  ]);
   const document = describeRun(ended);
   const loading = loaded && describeRun(loaded);
   return {
@@ -103,7 +114,8 @@ async function writeCovered(
   context: CommandContext,
 ) {
   if (again) throw sourceMissing('--again asks the source');
-  if (out === undefined) throw sourceMissing('an export without --out asks the source');
+  if (out === undefined)
+    throw sourceMissing('an export without --out asks the source');
   if (given.to === undefined)
     throw sourceMissing(
       'an export without --to reaches up to the present, which only the source knows',
@@ -119,16 +131,26 @@ async function writeCovered(
     );
     const text = `Covered already; nothing was asked of the source.\n${formatWritten(written)}`;
     return {
-      document: { kind: 'export', subject: partyId, verdict: 'complete', written },
+      document: {
+        kind: 'export',
+        subject: partyId,
+        verdict: 'complete',
+        written,
+      },
       text: out === STDOUT ? undefined : text,
     };
   } catch (error) {
     if (errorCode(error) !== 'LEDGER_NOT_MIRRORED') throw error;
-    throw sourceMissing(`not all of the range is covered (${errorLine(error)})`);
+    throw sourceMissing(
+      `not all of the range is covered (${errorLine(error)})`,
+    );
   }
 }
 
-/** The source says what it thinks of a whole hex id; any other text means a party that is listed. */
+/**
+ * The source says what it thinks of a whole hex id; any other text means a party that is
+ * listed.
+ */
 async function knownParty(given: string, app: App): Promise<string> {
   return isHexId(given)
     ? given
@@ -148,22 +170,26 @@ function parse(
   const from = start === undefined ? undefined : floorSecond(start);
   const to = end === undefined ? undefined : ceilSecond(end);
   const noTimes = (['from', 'to'] as const).filter(
-    (name) => times[name] !== undefined && parseInstant(times[name]) === undefined,
+    (name) =>
+      times[name] !== undefined && parseInstant(times[name]) === undefined,
   );
   const problems = [
     !isExportableParty(partyId) &&
-      `--party: ${quote(party)} cannot be exported; give a party id as the source lists it`,
+      `--party: ${quote(party)} cannot be exported; give a party id as the source ` +
+        'lists it',
     asset !== undefined &&
       assetId === undefined &&
       `--asset: ${quote(asset)} is no asset id; give 64 hex digits`,
     ...noTimes.map(
       (name) =>
-        `--${name}: ${quote(times[name])} is no time; give RFC 3339, such as 2023-05-01T00:00:00Z, or a day`,
+        `--${name}: ${quote(times[name])} is no time; give RFC 3339, such as ` +
+        '2023-05-01T00:00:00Z, or a day',
     ),
     from !== undefined &&
       to !== undefined &&
       from >= to &&
-      `--from, --to: ${formatInstant(from)} is not before ${formatInstant(to)}; give a range that is not empty`,
+      `--from, --to: ${formatInstant(from)} is not before ${formatInstant(to)}; ` +
+        'give a range that is not empty',
     out === STDOUT &&
       isJson &&
       '--out -: cannot go with --json, both write to stdout; give a file',

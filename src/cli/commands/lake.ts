@@ -13,21 +13,47 @@ export const lake: Handler = async (_, context) => {
   const found = await describeLake({ objects, scratchDir }, context.signal);
   const { moments, tables } = found;
   const rows = tables.map(
-    ({ table, version, oldestVersion, files, rows: count, bytes, committedAt }) => {
+    ({
+      table,
+      version,
+      oldestVersion,
+      files,
+      rows: count,
+      bytes,
+      committedAt,
+    }) => {
       const versions = [String(version), String(oldestVersion)];
-      return [table, ...versions, files, count, formatBytes(bytes), committedAt ?? ''];
+      return [
+        table,
+        ...versions,
+        files,
+        count,
+        formatBytes(bytes),
+        committedAt ?? '',
+      ];
     },
   );
-  const mended = tables.filter((table) => table.mended > 0).map(({ table }) => table);
+  const mended = tables
+    .filter((table) => table.mended > 0)
+    .map(({ table }) => table);
   const lines = [
     moments.length === 0
       ? `No lake in ${found.store} yet; 'ledger-mirror load' builds it.`
-      : `Version ${moments.at(-1)} in ${found.store}/lake; can be restored: ${moments.join(', ')}`,
+      : `Version ${moments.at(-1)} in ${found.store}/lake; can be restored: ` +
+        moments.join(', '),
     ...(mended.length === 0
       ? []
       : [`Took broken checkpoints away from ${mended.join(', ')}.`]),
   ];
-  const header = ['table', 'version', 'oldest', 'files', 'rows', 'bytes', 'committed'];
+  const header = [
+    'table',
+    'version',
+    'oldest',
+    'files',
+    'rows',
+    'bytes',
+    'committed',
+  ];
   const table = tables.length === 0 ? '' : formatTable(header, rows);
   return { document: { ...found }, text: `${table}${lines.join('\n')}\n` };
 };
@@ -35,11 +61,16 @@ export const lake: Handler = async (_, context) => {
 export const vacuum: Handler = async (_, context) => {
   await using app = await openMirror(context);
   const removed = await vacuumLake(app.lake, context.signal);
-  const text = `Removed ${formatCount(removed)} objects that no version has named for LAKE_RETENTION.\n`;
+  const text =
+    `Removed ${formatCount(removed)} objects that no version has named for ` +
+    'LAKE_RETENTION.\n';
   return { document: { removed }, text };
 };
 
-export const restore: Handler<{ version: number }> = async (options, context) => {
+export const restore: Handler<{ version: number }> = async (
+  options,
+  context,
+) => {
   await using app = await openMirror(context);
   const { version, tables } = await restoreLake(
     app.lake,
@@ -47,7 +78,11 @@ export const restore: Handler<{ version: number }> = async (options, context) =>
     context.signal,
   );
   const changed =
-    tables.length === 0 ? 'Nothing had changed since' : `Changed: ${tables.join(', ')}`;
-  const text = `Version ${version} is what version ${options.version} was, until the next load. ${changed}.\n`;
+    tables.length === 0
+      ? 'Nothing had changed since'
+      : `Changed: ${tables.join(', ')}`;
+  const text =
+    `Version ${version} is what version ${options.version} was, until the next ` +
+    `load. ${changed}.\n`;
   return { document: { version, tables }, text };
 };

@@ -1,4 +1,7 @@
-/** `nightly`, `load` and `verify`: the scheduled run, now; and from published objects on, without the source. */
+/**
+ * `nightly`, `load` and `verify`: the scheduled run, now; and from published objects on,
+ * without the source.
+ */
 import { readFile } from 'node:fs/promises';
 import { openApp, type App } from '../../app/app.ts';
 import { requireSource } from '../../config/environment.ts';
@@ -15,7 +18,10 @@ import { findRun, isRunId, openMirror } from '../mirror.ts';
 import { formatCount, formatDuration } from '../output/format.ts';
 
 /** `--dry-run` only tells what it would ask. */
-export const nightly: Handler<{ dryRun: boolean }> = async (options, context) => {
+export const nightly: Handler<{ dryRun: boolean }> = async (
+  options,
+  context,
+) => {
   const { config, notices } = context;
   requireSource(config);
   await using app = await openApp(context);
@@ -27,7 +33,8 @@ export const nightly: Handler<{ dryRun: boolean }> = async (options, context) =>
     };
   }
   const run = await startNight(app, 'now', context);
-  // `cancel` needs the id. Settings given to this command reach only the process that works the run.
+  // `cancel` needs the id. Settings given to this command reach only the process that
+  // works the run.
   const { runId } = run;
   const started = 'Nightly run started';
   if (await app.workers.anyAlive(app.jobs.source?.url))
@@ -44,13 +51,17 @@ function describePlan(preview: NightlyPreview, pageSize: number): string {
   const { asked, due, quarantined, notDue } = exports;
   const lines = isFirst
     ? [
-        'How much cannot be said yet: this mirror does not know the lists. `ledger-mirror sync all` reads them; then this command gives the number.',
+        'How much cannot be said yet: this mirror does not know the lists. ' +
+          '`ledger-mirror sync all` reads them; then this command gives the number.',
         `The first nightly run asks, at most ${ratePerSecond} requests a second:`,
         `  lists     every page (${formatCount(pageSize)} rows each)`,
-        `  exports   one or more for each party listed${due > 0 ? `; ${formatCount(due)} are chosen` : ''}`,
+        '  exports   one or more for each party ' +
+          `listed${due > 0 ? `; ${formatCount(due)} are chosen` : ''}`,
       ]
     : [
-        `Would ask the source about ${formatCount(requests)} requests, which should take about ${formatDuration(seconds * 1000)} at ${ratePerSecond} a second:`,
+        `Would ask the source about ${formatCount(requests)} requests, which ` +
+          `should take about ${formatDuration(seconds * 1000)} at ${ratePerSecond} ` +
+          'a second:',
         `  lists     ${formatCount(lists.requests)} (only what is new)`,
         `  exports   ${formatCount(asked)} of ${formatCount(due)} parties due` +
           (quarantined > 0
@@ -80,7 +91,9 @@ export const verify: Handler<{ deep: boolean; against?: string }> = async (
 ) => {
   await using app = await openMirror(context);
   const report =
-    against === undefined ? undefined : await findReport(against, app, context.signal);
+    against === undefined
+      ? undefined
+      : await findReport(against, app, context.signal);
   return runResult(await verifyHere(app, { deep, against: report }, context));
 };
 
@@ -92,17 +105,23 @@ async function findReport(
 ): Promise<VerifyRequest['against']> {
   const file = await readFile(given, 'utf8').catch(() => undefined);
   if (file !== undefined) return { text: file, where: given };
-  const run = isRunId(given) ? await findRun(app.jobs, '--against', given) : undefined;
+  const run = isRunId(given)
+    ? await findRun(app.jobs, '--against', given)
+    : undefined;
   const key = run?.evidence['report'] ?? given;
   if (typeof key === 'string' && key.startsWith(REPORTS_PREFIX)) {
     try {
       const content = await (await app.store.read(key, signal)).toArray();
-      return { text: Buffer.concat(content as Buffer[]).toString('utf8'), where: key };
+      return {
+        text: Buffer.concat(content as Buffer[]).toString('utf8'),
+        where: key,
+      };
     } catch (error) {
       if (errorCode(error) !== 'OBJECT_MISSING') throw error;
     }
   }
   throw new UsageError([
-    `--against: ${JSON.stringify(given.slice(0, 120))} is no report; give a file, a key such as runs/….json, or the id of a nightly run`,
+    `--against: ${JSON.stringify(given.slice(0, 120))} is no report; give a file, ` +
+      'a key such as runs/….json, or the id of a nightly run',
   ]);
 }

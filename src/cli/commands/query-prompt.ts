@@ -1,10 +1,16 @@
-/** A prompt for SQL: a statement may have several lines and ends with `;`, a question is one line that begins with its name. */
+/**
+ * A prompt for SQL: a statement may have several lines and ends with `;`, a question is
+ * one line that begins with its name.
+ */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
 import { errorLine, UsageError } from '../../errors/errors.ts';
-import type { QuestionParameter, QuestionValues } from '../../lake/query/questions.ts';
+import type {
+  QuestionParameter,
+  QuestionValues,
+} from '../../lake/query/questions.ts';
 import type { CommandContext } from '../context.ts';
 import { nameCommands } from '../typed.ts';
 
@@ -30,25 +36,35 @@ interface PromptOptions extends Pick<CommandContext, 'stderr' | 'signal'> {
 }
 
 /**
- * What is typed at the prompt: SQL, or a question with its options as on the command line.
+ * What is typed at the prompt: SQL, or a question with its options as on the command
+ * line.
  * @throws UsageError where an option is none of a question's
  */
-export function readTyped(typed: string): QuestionValues & { readonly sql: string } {
+export function readTyped(
+  typed: string,
+): QuestionValues & { readonly sql: string } {
   const [, sql, given] = /^([a-z][a-z-]*)\s+(--.*)$/s.exec(typed) ?? [];
   if (sql === undefined || given === undefined) return { sql: typed };
   const options = Object.fromEntries(
     QUESTION_OPTIONS.map((name) => [name, { type: 'string' as const }]),
   );
   try {
-    return { sql, ...parseArgs({ args: given.trim().split(/\s+/), options }).values };
+    return {
+      sql,
+      ...parseArgs({ args: given.trim().split(/\s+/), options }).values,
+    };
   } catch {
     throw new UsageError([
-      `query ${sql}: ${JSON.stringify(given)} is not understood; give --since, --until, --party or --asset, each with a value`,
+      `query ${sql}: ${JSON.stringify(given)} is not understood; give --since, ` +
+        '--until, --party or --asset, each with a value',
     ]);
   }
 }
 
-/** Ends with Ctrl-D, `exit` or `quit`. An error of one statement is told, and the next is asked for. */
+/**
+ * Ends with Ctrl-D, `exit` or `quit`. An error of one statement is told, and the next is
+ * asked for.
+ */
 export async function promptForSql(
   { history, help, stdin, stderr, signal }: PromptOptions,
   answer: (sql: string) => Promise<void>,
@@ -64,7 +80,8 @@ export async function promptForSql(
   });
   signal.addEventListener('abort', () => lines.close(), { once: true });
   stderr.write(
-    'Type SQL that ends with ; or a ready question. help shows what there is, Ctrl-D ends.\n',
+    'Type SQL that ends with ; or a ready question. help shows what there is, ' +
+      'Ctrl-D ends.\n',
   );
   // Input can end while a statement is answered, or before lines that were pasted are.
   let isOpen = true;
@@ -97,5 +114,7 @@ export async function promptForSql(
     ask(FIRST);
   }
   await mkdir(dirname(history), { recursive: true });
-  await writeFile(history, `${known.slice(-HISTORY_MAX).join('\n')}\n`, { mode: 0o600 });
+  await writeFile(history, `${known.slice(-HISTORY_MAX).join('\n')}\n`, {
+    mode: 0o600,
+  });
 }

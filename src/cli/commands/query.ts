@@ -1,12 +1,22 @@
-/** `query`: SQL over the lake, or one of the ready questions. Asks the object store alone. */
+/**
+ * `query`: SQL over the lake, or one of the ready questions. Asks the object store alone.
+ */
 import { extname, join, resolve } from 'node:path';
 import type { Writable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
 import { openStore, scratchDirOf } from '../../app/data-dir.ts';
 import { UsageError } from '../../errors/errors.ts';
 import { scratchFolder } from '../../lake/local/scratch.ts';
-import { type Lake, type LakeOptions, openLake } from '../../lake/query/lake.ts';
-import { QUERY_FORMATS, type QueryFormat, runQuery } from '../../lake/query/query.ts';
+import {
+  type Lake,
+  type LakeOptions,
+  openLake,
+} from '../../lake/query/lake.ts';
+import {
+  QUERY_FORMATS,
+  type QueryFormat,
+  runQuery,
+} from '../../lake/query/query.ts';
 import {
   completeIds,
   hasOneSided,
@@ -45,11 +55,13 @@ const NAME = /^[a-z][a-z-]*$/;
 
 export const query: Handler<QueryCommandOptions> = async (options, context) => {
   if (options.list) return listQuestions();
-  if (options.sql === undefined && process.stdin.isTTY) return converse(options, context);
+  if (options.sql === undefined && process.stdin.isTTY)
+    return converse(options, context);
   const given = options.sql ?? (await readText(process.stdin)).trim();
   if (given === '')
     throw new UsageError([
-      `query: give SQL, or the name of a ready question; 'ledger-mirror query --list' shows them`,
+      `query: give SQL, or the name of a ready question; 'ledger-mirror query ` +
+        `--list' shows them`,
     ]);
   const asked = readOptions(options, given, context);
   const { sql, range, parameters } = asked;
@@ -74,7 +86,10 @@ export const query: Handler<QueryCommandOptions> = async (options, context) => {
   return { document: { written } };
 };
 
-/** What is asked for, its format and where it goes. @throws UsageError with a line for each problem */
+/**
+ * What is asked for, its format and where it goes. @throws UsageError with a line for
+ * each problem
+ */
 function readOptions(
   options: QueryCommandOptions,
   sql: string,
@@ -83,7 +98,9 @@ function readOptions(
   const { output, timeout } = options;
   const question = readyQuestion(sql);
   const refused = QUESTION_OPTIONS.filter(
-    (name) => options[name] !== undefined && question?.parameters.includes(name) !== true,
+    (name) =>
+      options[name] !== undefined &&
+      question?.parameters.includes(name) !== true,
   );
   const flags = `--${refused.join(', --')}`;
   const ending = extname(output ?? '').slice(1);
@@ -91,28 +108,39 @@ function readOptions(
   const byEnding = ['', 'txt'].includes(ending)
     ? 'table'
     : QUERY_FORMATS.find((known) => known === ending);
-  const format = isJson && output === undefined ? 'json' : (options.format ?? byEnding);
+  const format =
+    isJson && output === undefined ? 'json' : (options.format ?? byEnding);
   const problems = [
     format === undefined &&
-      `--output: ${JSON.stringify(`.${ending}`)} tells no format; end the name in .csv, .json, .ndjson, or .parquet, or give --format`,
+      `--output: ${JSON.stringify(`.${ending}`)} tells no format; end the name in ` +
+        '.csv, .json, .ndjson, or .parquet, or give --format',
     format === 'parquet' &&
       output === undefined &&
       stdout.isTTY === true &&
       '--format parquet: is not for a terminal; give --output FILE, or pipe it on',
     question === undefined &&
       NAME.test(sql) &&
-      `query: there is no question ${sql}; there are ${READY_QUESTIONS.map(({ name }) => name).join(', ')}`,
+      `query: there is no question ${sql}; there are ` +
+        READY_QUESTIONS.map(({ name }) => name).join(', '),
     refused.length > 0 &&
       (question === undefined
         ? `${flags}: only with a ready question; write it into the SQL`
-        : `query ${sql}: takes no ${flags}; 'ledger-mirror query --list' says what it takes`),
+        : `query ${sql}: takes no ${flags}; 'ledger-mirror query --list' says what ` +
+          'it takes'),
     ...outputProblems('--output', output),
   ].filter((problem) => problem !== false);
-  if (problems.length > 0 || format === undefined) throw new UsageError(problems);
+  if (problems.length > 0 || format === undefined)
+    throw new UsageError(problems);
   if (question === undefined) refuseCutIds(sql);
   const asked: Partial<ReturnType<typeof inquiry>> =
     question === undefined ? {} : inquiry(question, options);
-  return { sql, ...asked, format, timeoutMs: timeout * 1_000, note: question?.oneSided };
+  return {
+    sql,
+    ...asked,
+    format,
+    timeoutMs: timeout * 1_000,
+    note: question?.oneSided,
+  };
 }
 
 /** The lake and its store, and nothing else; the stack closes both. */
@@ -124,7 +152,9 @@ async function openOnly(
   requireMirror(context.config, context.config.objectStoreUrl, 'objects');
   const objects = stack.use(await openStore(context));
   const scratchDir = scratchDirOf(context.config);
-  return stack.use(await openLake({ objects, scratchDir, ...wanted }, context.signal));
+  return stack.use(
+    await openLake({ objects, scratchDir, ...wanted }, context.signal),
+  );
 }
 
 /** @returns how many rows were written */
@@ -149,12 +179,19 @@ async function answer(
   };
   const written = await runQuery(lake, sql, options, output, context.signal);
   // What a reader must know of the answer.
-  if (note !== undefined && format === 'table' && (await hasOneSided(lake.connection)))
+  if (
+    note !== undefined &&
+    format === 'table' &&
+    (await hasOneSided(lake.connection))
+  )
     context.stderr.write(`${note}\n`);
   return written;
 }
 
-/** One statement after the other over one moment, until the end of input. What is wrong with one is told, and the next asked for. */
+/**
+ * One statement after the other over one moment, until the end of input. What is wrong
+ * with one is told, and the next asked for.
+ */
 async function converse(
   options: QueryCommandOptions,
   context: CommandContext,

@@ -1,4 +1,7 @@
-/** `runs`, `logs`, `cancel`: what ran and how it ended, what it said, and the end of one that goes on. */
+/**
+ * `runs`, `logs`, `cancel`: what ran and how it ended, what it said, and the end of one
+ * that goes on.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UsageError } from '../../errors/errors.ts';
 import { isOver, describeRun } from '../../runs/run-document.ts';
@@ -10,12 +13,18 @@ import { formatAge, formatDuration, formatTable } from '../output/format.ts';
 import { readableLog } from '../output/progress.ts';
 import { runReport } from '../output/run-text.ts';
 
-/** The time at which the run was recorded, which its id begins with: enough to tell it from others. */
+/**
+ * The time at which the run was recorded, which its id begins with: enough to tell it
+ * from others.
+ */
 const PARENT_CHARACTERS = 13;
 const LOG_PAGE_LINES = 1_000;
 const LOG_LINES_MAX = 50_000;
 const POLL_MS = 200;
-/** A worker notices within three seconds; what it has in hand is given this long to reach a safe point. */
+/**
+ * A worker notices within three seconds; what it has in hand is given this long to reach
+ * a safe point.
+ */
 const CANCEL_WAIT_MAX_MS = 15_000;
 
 /** With an id, one run with its evidence. */
@@ -37,7 +46,9 @@ export const runs: Handler<{ run?: string; limit: number }> = async (
       run.runId,
       run.kind,
       run.subject,
-      run.parentRunId === null ? '' : `${run.parentRunId.slice(0, PARENT_CHARACTERS)}…`,
+      run.parentRunId === null
+        ? ''
+        : `${run.parentRunId.slice(0, PARENT_CHARACTERS)}…`,
       run.verdict ?? run.state,
       formatAge(startMs, now),
       formatDuration(endMs - startMs),
@@ -52,7 +63,10 @@ export const runs: Handler<{ run?: string; limit: number }> = async (
 };
 
 /** The log lines of a run and of those below it, whichever process wrote them. */
-export const logs: Handler<{ run: string }> = async ({ run: given }, context) => {
+export const logs: Handler<{ run: string }> = async (
+  { run: given },
+  context,
+) => {
   await using app = await openMirrorReader(context);
   const { runId } = await findRun(app, 'logs', given);
   const found: RunLinePage['lines'][number][] = [];
@@ -64,18 +78,28 @@ export const logs: Handler<{ run: string }> = async ({ run: given }, context) =>
     found.push(...page.lines);
     next = page.next;
   }
-  const document = byTime(found).map(({ at: time, level, message: msg, fields }) => ({
-    level,
-    time,
-    msg,
-    ...fields,
-  }));
-  const text = document.map((line) => readableLog(JSON.stringify(line))).join('');
-  return { document, text: text === '' ? 'No lines are kept of this run.\n' : text };
+  const document = byTime(found).map(
+    ({ at: time, level, message: msg, fields }) => ({
+      level,
+      time,
+      msg,
+      ...fields,
+    }),
+  );
+  const text = document
+    .map((line) => readableLog(JSON.stringify(line)))
+    .join('');
+  return {
+    document,
+    text: text === '' ? 'No lines are kept of this run.\n' : text,
+  };
 };
 
 /** Ends a run of any kind, and those below it, at its next safe point. */
-export const cancel: Handler<{ run: string }> = async ({ run: given }, context) => {
+export const cancel: Handler<{ run: string }> = async (
+  { run: given },
+  context,
+) => {
   await using app = await openMirrorReader(context);
   const { runId } = await findRun(app, 'cancel', given);
   const before = await app.runs.requestCancel(runId);
@@ -85,16 +109,24 @@ export const cancel: Handler<{ run: string }> = async ({ run: given }, context) 
     if (run === undefined || before === undefined)
       throw new UsageError([`cancel: there is no run ${runId} any more`]);
     if (isOver(run) || performance.now() - startedMs > CANCEL_WAIT_MAX_MS)
-      return { document: describeRun(run), text: `${describeEnd(run, before)}\n` };
+      return {
+        document: describeRun(run),
+        text: `${describeEnd(run, before)}\n`,
+      };
     await sleep(POLL_MS, undefined, { signal: context.signal });
   }
 };
 
-function describeEnd({ kind, subject, state, verdict }: Run, before: string): string {
+function describeEnd(
+  { kind, subject, state, verdict }: Run,
+  before: string,
+): string {
   const what = `${kind} ${subject}`;
   if (before === 'done' || before === 'cancelled')
     return `${what} had ended already: ${verdict ?? before}`;
-  if (state === 'cancelled') return `${what}: cancelled; what it committed stays`;
-  if (state === 'done') return `${what}: ended by itself meanwhile: ${verdict ?? state}`;
+  if (state === 'cancelled')
+    return `${what}: cancelled; what it committed stays`;
+  if (state === 'done')
+    return `${what}: ended by itself meanwhile: ${verdict ?? state}`;
   return `${what}: told to stop; it ends at its next safe point`;
 }

@@ -3,13 +3,21 @@ import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { makeFolders } from '../../files/folders.ts';
-import { DAY_MICROS, formatInstant, nowMicros, type Micros } from '../../time/time.ts';
+import {
+  DAY_MICROS,
+  formatInstant,
+  nowMicros,
+  type Micros,
+} from '../../time/time.ts';
 import { startSandbox } from '../../sandbox/http/server.ts';
 import type { Settings } from '../../sandbox/options.ts';
 import type { Handler } from '../context.ts';
 import { commandOn } from '../typed.ts';
 
-type Options = Pick<Settings, 'host' | 'port' | 'seed' | 'release' | 'parties'> & {
+type Options = Pick<
+  Settings,
+  'host' | 'port' | 'seed' | 'release' | 'parties'
+> & {
   readonly entries: number;
 };
 
@@ -23,7 +31,10 @@ export const sandbox: Handler<Options> = async (
   // A midnight a week before the first start, the same network from then on.
   const now = nowMicros();
   const fresh = now - (now % DAY_MICROS) - BigInt(HISTORY_DAYS) * DAY_MICROS;
-  const genesis = await keptGenesis(join(config.dataDir, 'sandbox.json'), fresh);
+  const genesis = await keptGenesis(
+    join(config.dataDir, 'sandbox.json'),
+    fresh,
+  );
   const entriesMean = Math.ceil(entries / parties);
   const historyMs = HISTORY_DAYS * 86_400_000;
   // It lives: blocks are made as time goes by.
@@ -41,18 +52,25 @@ export const sandbox: Handler<Options> = async (
     isJson
       ? `${JSON.stringify({ url, seed, release, genesis: formatInstant(genesis) })}\n`
       : `A sandbox network of release ${release} is served at ${url}.\n` +
-          `Try, in the folder ${process.cwd()}: SOURCE_URL=${url} ${commandOn(config.dataDir)} nightly\nCtrl-C stops it.\n`,
+          `Try, in the folder ${process.cwd()}: SOURCE_URL=${url} ` +
+          `${commandOn(config.dataDir)} nightly\nCtrl-C stops it.\n`,
   );
   if (!signal.aborted) await once(signal, 'abort');
   return {};
 };
 
 /**
- * When a network began: at every later start it is the same one, grown by the time that has passed.
- * @param fresh the beginning, in µs since 1970, of a network that is started for the first time
- * @returns what the file holds; `fresh`, which it holds from now on, where it held nothing of use
+ * When a network began: at every later start it is the same one, grown by the time that
+ * has passed.
+ * @param fresh the beginning, in µs since 1970, of a network that is started for the
+ *   first time
+ * @returns what the file holds; `fresh`, which it holds from now on, where it held
+ *   nothing of use
  */
-export async function keptGenesis(path: string, fresh: Micros): Promise<Micros> {
+export async function keptGenesis(
+  path: string,
+  fresh: Micros,
+): Promise<Micros> {
   const kept = await readFile(path, 'utf8').catch(() => '');
   // A whole second, no later than 2286: blocks are counted from it.
   const [, stored] = /^\{"genesisMicros":"(\d{1,10}0{6})"\}$/.exec(kept) ?? [];

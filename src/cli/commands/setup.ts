@@ -20,7 +20,11 @@ export const doctor: Handler = async (_, context) => {
   const text = findings
     .map(({ what, state, detail }) => `${MARK[state]}  ${what}: ${detail}\n`)
     .join('');
-  return { exitCode: isWrong ? EXIT.wrong : EXIT.done, document: { findings }, text };
+  return {
+    exitCode: isWrong ? EXIT.wrong : EXIT.done,
+    document: { findings },
+    text,
+  };
 };
 
 /** Brings the warehouse's schema forward; every command does so when it starts. */
@@ -35,7 +39,9 @@ export const migrate: Handler = async (_, context) => {
   return { document: { migrated }, text };
 };
 
-/** Every setting as it is in force, and where its value comes from. No service is asked. */
+/**
+ * Every setting as it is in force, and where its value comes from. No service is asked.
+ */
 export const config: Handler = async (_, context) => {
   const settings = shownSettings(context.config);
   const rows = settings.map(({ name, value, origin }) => [name, value, origin]);

@@ -1,5 +1,10 @@
-/** `status`: is the mirror whole, how fresh is it, what is under way, what needs a person. */
-import { summarizeStatus, type MirrorStatus } from '../../status/status-summary.ts';
+/**
+ * `status`: is the mirror whole, how fresh is it, what is under way, what needs a person.
+ */
+import {
+  summarizeStatus,
+  type MirrorStatus,
+} from '../../status/status-summary.ts';
 import type { ReadOnlyBase } from '../../app/base.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import type { Run } from '../../runs/store/run-store.ts';
@@ -67,19 +72,29 @@ function describe(found: MirrorStatus, open: readonly string[]): string {
     'held',
     'last audit',
   ];
-  const next = work.nextSlot === null ? '' : `; next nightly run ${age(work.nextSlot)}`;
+  const next =
+    work.nextSlot === null ? '' : `; next nightly run ${age(work.nextSlot)}`;
   return [
     found.sentence,
-    ...(found.sourceUrl === null ? [] : [`Source: ${printable(found.sourceUrl)}`]),
+    ...(found.sourceUrl === null
+      ? []
+      : [`Source: ${printable(found.sourceUrl)}`]),
     '',
     formatTable(header, rows).trimEnd(),
     '',
-    `Ledgers: ${formatCount(coverage.covered)} of ${formatCount(coverage.wanted)} covered; ${formatCount(ledger.segments)} segments of ${formatCount(ledger.parties)} parties with entries, ${formatBytes(ledger.bytes)} as CSV` +
+    `Ledgers: ${formatCount(coverage.covered)} of ${formatCount(coverage.wanted)} ` +
+      `covered; ${formatCount(ledger.segments)} segments of ` +
+      `${formatCount(ledger.parties)} parties with entries, ` +
+      `${formatBytes(ledger.bytes)} as CSV` +
       (ledger.notLoaded === '0'
         ? ''
         : `, ${formatCount(ledger.notLoaded)} segments not loaded yet`),
-    ...(found.lakeCommitsDecidedBy === 'database' ? [LAKE_DECIDED_IN_DATABASE] : []),
-    work.workers === 0 ? 'Workers: none running' : `Workers: ${work.workers}${next}`,
+    ...(found.lakeCommitsDecidedBy === 'database'
+      ? [LAKE_DECIDED_IN_DATABASE]
+      : []),
+    work.workers === 0
+      ? 'Workers: none running'
+      : `Workers: ${work.workers}${next}`,
     ...open,
     ...found.attention.flatMap(({ what, why, todo }) => [
       '',
@@ -95,7 +110,10 @@ async function openLines(
   { openRuns, work }: MirrorStatus,
   app: ReadOnlyBase,
 ): Promise<string[]> {
-  const running = await app.runs.list({ states: ['running'], limit: RUNS_SHOWN_MAX });
+  const running = await app.runs.list({
+    states: ['running'],
+    limit: RUNS_SHOWN_MAX,
+  });
   // One without a heartbeat was given back, and waits to be tried again.
   const stale = (await app.runs.stale(SILENT_MS)).filter(
     ({ heartbeatAt }) => heartbeatAt !== null,
@@ -107,11 +125,16 @@ async function openLines(
   const lines = going > 0n ? [`Runs under way: ${going}`] : [];
   for (const run of running.filter((one) => !isGone(one))) {
     lines.push(`  ${name(run)}, begun ${age(run.startedAt ?? run.queuedAt)}`);
-    for (const { label, done, total, unit, note } of await app.progress.read(run.runId)) {
+    for (const { label, done, total, unit, note } of await app.progress.read(
+      run.runId,
+    )) {
       const amount =
-        total === undefined ? formatQuantity(done, unit) : formatShare(done, total, unit);
+        total === undefined
+          ? formatQuantity(done, unit)
+          : formatShare(done, total, unit);
       lines.push(
-        `    ${printable(label)}: ${amount}${note === undefined ? '' : ` (${printable(note)})`}`,
+        `    ${printable(label)}: ` +
+          `${amount}${note === undefined ? '' : ` (${printable(note)})`}`,
       );
     }
   }
@@ -119,7 +142,8 @@ async function openLines(
   return [
     ...lines,
     ...gone.map(
-      (run) => `Interrupted: ${name(run)}; ${next} goes on from what it committed`,
+      (run) =>
+        `Interrupted: ${name(run)}; ${next} goes on from what it committed`,
     ),
   ];
 }

@@ -66,7 +66,9 @@ const lookUp: Handler<{ what: string; party: string }> = async (
   context,
 ) => {
   if (what === 'checkpoints')
-    throw new UsageError(['sync: --party goes with parties, not with checkpoints']);
+    throw new UsageError([
+      'sync: --party goes with parties, not with checkpoints',
+    ]);
   const text = canonicalPartyId(given);
   const shown = JSON.stringify(given.slice(0, 80));
   if (text === undefined)
@@ -82,6 +84,8 @@ const lookUp: Handler<{ what: string; party: string }> = async (
   return {
     exitCode: exitCodeOf(outcome.verdict, outcome.evidence),
     document: { subject: id, ...outcome },
-    text: `${id}: ${isListed ? 'listed by the source, and now in the mirror' : 'not listed by the source'}\n`,
+    text:
+      `${id}: ` +
+      `${isListed ? 'listed by the source, and now in the mirror' : 'not listed by the source'}\n`,
   };
 };

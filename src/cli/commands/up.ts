@@ -45,7 +45,8 @@ async function runUntilStopped(
     notices.info({ url }, 'Serving');
   }
   const { workerHealthPort: port } = config;
-  if (isWorking && port !== undefined) stack.use(await serveWorkerHealth(app, port));
+  if (isWorking && port !== undefined)
+    stack.use(await serveWorkerHealth(app, port));
   if (isWorking) await startWork(app);
   if (!signal.aborted) await once(signal, 'abort');
   log.info({}, 'Stopping');

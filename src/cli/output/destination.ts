@@ -1,4 +1,7 @@
-/** Where a command writes what it was asked for: a file that appears whole or not at all, a device or pipe, or stdout. */
+/**
+ * Where a command writes what it was asked for: a file that appears whole or not at all,
+ * a device or pipe, or stdout.
+ */
 import { once } from 'node:events';
 import { accessSync, constants, createWriteStream, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
@@ -29,7 +32,8 @@ export function outputProblems(
     return [];
   } catch (error) {
     return [
-      `${option}: cannot write ${path} (${errorCode(error)}); name a file in a folder that exists`,
+      `${option}: cannot write ${path} (${errorCode(error)}); name a file in a ` +
+        'folder that exists',
     ];
   }
 }
@@ -43,7 +47,10 @@ function isReplaced(path: string): boolean {
 export type Written = Readonly<Record<'rows' | 'file', string>>;
 
 export function formatWritten({ rows, file }: Written): string {
-  return `${formatQuantity(rows, rows === '1' ? 'row' : 'rows')} written to ${printable(file)}\n`;
+  return (
+    `${formatQuantity(rows, rows === '1' ? 'row' : 'rows')} written to ` +
+    `${printable(file)}\n`
+  );
 }
 
 /** @param write its writable is ended behind it */

@@ -1,4 +1,7 @@
-/** Values, and tables of them, as people read them. Counts stay exact: they are grouped as text, never rounded. */
+/**
+ * Values, and tables of them, as people read them. Counts stay exact: they are grouped as
+ * text, never rounded.
+ */
 const GROUPED = new Intl.NumberFormat('en-US');
 const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SECOND_MS = 1000;
@@ -37,11 +40,13 @@ export function formatBytes(bytes: Count): string {
 
 /** `3_725_000` → `1 h 2 min`; the two largest units, or tenths of a second below ten. */
 export function formatDuration(durationMs: number): string {
-  if (durationMs < SECOND_MS) return `${Math.max(0, Math.round(durationMs))} ms`;
+  if (durationMs < SECOND_MS)
+    return `${Math.max(0, Math.round(durationMs))} ms`;
   if (durationMs < 10 * SECOND_MS)
     return `${(Math.floor(durationMs / 100) / 10).toFixed(1)} s`;
   const largest = TIME_UNITS.findIndex(([, ms]) => durationMs >= ms);
-  const [[unit, ms] = SECOND, [smaller, smallerMs] = SECOND] = TIME_UNITS.slice(largest);
+  const [[unit, ms] = SECOND, [smaller, smallerMs] = SECOND] =
+    TIME_UNITS.slice(largest);
   const first = `${Math.floor(durationMs / ms)} ${unit}`;
   const rest = Math.floor((durationMs % ms) / smallerMs);
   return rest === 0 ? first : `${first} ${rest} ${smaller}`;
@@ -51,12 +56,16 @@ export function formatDuration(durationMs: number): string {
 export function formatAge(instantMs: number, nowMs: number): string {
   const ageMs = nowMs - instantMs;
   if (Math.abs(ageMs) < SECOND_MS) return 'just now';
-  return ageMs > 0 ? `${formatDuration(ageMs)} ago` : `in ${formatDuration(-ageMs)}`;
+  return ageMs > 0
+    ? `${formatDuration(ageMs)} ago`
+    : `in ${formatDuration(-ageMs)}`;
 }
 
 /** A quantity in its unit: bytes scaled, everything else counted. */
 export function formatQuantity(quantity: Count, unit: string): string {
-  return unit === 'bytes' ? formatBytes(quantity) : `${formatCount(quantity)} ${unit}`;
+  return unit === 'bytes'
+    ? formatBytes(quantity)
+    : `${formatCount(quantity)} ${unit}`;
 }
 
 /** `103 of 134 parties` */
@@ -70,8 +79,8 @@ export function formatShare(
 }
 
 /**
- * Text from outside made fit for a terminal: no control characters, so that no value can move the
- * cursor, hide a line or ring the bell.
+ * Text from outside made fit for a terminal: no control characters, so that no value can
+ * move the cursor, hide a line or ring the bell.
  */
 export function printable(text: string): string {
   return text.replaceAll(
@@ -84,7 +93,9 @@ export function printable(text: string): string {
 /** At most `characters` long, the cut marked. */
 export function truncate(text: string, characters: number): string {
   if (text.length <= characters) return text;
-  return characters <= 1 ? '…'.slice(0, characters) : `${text.slice(0, characters - 1)}…`;
+  return characters <= 1
+    ? '…'.slice(0, characters)
+    : `${text.slice(0, characters - 1)}…`;
 }
 
 type Cell = string | number | bigint | boolean | null | undefined;
@@ -92,7 +103,8 @@ type Cell = string | number | bigint | boolean | null | undefined;
 /**
  * A table for terminals.
  * @param header names of the columns
- * @param rows cells in the order of the header; a column that holds only numbers is set to the right
+ * @param rows cells in the order of the header; a column that holds only numbers is set
+ *   to the right
  * @returns lines, each ended
  */
 export function formatTable(

@@ -1,6 +1,7 @@
 /**
- * Live progress of a command: a line a task with bar, count, rate and time left on a terminal, log lines
- * otherwise. Both are driven by a timer, so that a silent stretch of work still shows that it lives.
+ * Live progress of a command: a line a task with bar, count, rate and time left on a
+ * terminal, log lines otherwise. Both are driven by a timer, so that a silent stretch of
+ * work still shows that it lives.
  */
 import type { WriteStream } from 'node:tty';
 import { styleText } from 'node:util';
@@ -16,7 +17,10 @@ import {
 } from './format.ts';
 
 export interface Progress extends Disposable {
-  /** Of one followed run: a task for each line that it reports; a line that is reported no more has ended. */
+  /**
+   * Of one followed run: a task for each line that it reports; a line that is reported no
+   * more has ended.
+   */
   openView(): {
     /** @param lines none where nothing is known at the moment: what was shown stays */
     show(lines: readonly ProgressLine[]): void;
@@ -26,7 +30,9 @@ export interface Progress extends Disposable {
 }
 
 /** What a screen needs of stderr. */
-type TerminalStream = Partial<Pick<WriteStream, 'isTTY' | 'columns' | 'rows'>> & {
+type TerminalStream = Partial<
+  Pick<WriteStream, 'isTTY' | 'columns' | 'rows'>
+> & {
   write(text: string): unknown;
 };
 type Screen = ReturnType<typeof openScreen>;
@@ -43,16 +49,18 @@ const ROWS_DEFAULT = 24;
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /**
- * What a command writes to `stream`: bars and readable logs on a terminal, JSON lines otherwise; no bars where it is to
- * be quiet. @returns `progress` to be disposed of, which gives the terminal back; `notices`, a log of what its user
- * must be told, which a terminal shows whatever the level is
+ * What a command writes to `stream`: bars and readable logs on a terminal, JSON lines
+ * otherwise; no bars where it is to be quiet. @returns `progress` to be disposed of,
+ * which gives the terminal back; `notices`, a log of what its user must be told, which a
+ * terminal shows whatever the level is
  */
 export function openTerminal(
   stream: TerminalStream,
   level: LogLevel,
   isQuiet = false,
 ): { log: Log; notices: Log; progress: Progress } {
-  const screen = stream.isTTY === true && !isQuiet ? openScreen(stream) : undefined;
+  const screen =
+    stream.isTTY === true && !isQuiet ? openScreen(stream) : undefined;
   const destination = screen && {
     write: (line: string) => screen.write(readableLog(line)),
   };
@@ -78,7 +86,10 @@ export function createProgress(log: Log, screen?: Screen): Progress {
   };
   let timer: NodeJS.Timeout | undefined;
   const start = (line: ProgressLine) => {
-    timer ??= setInterval(tick, screen === undefined ? LOG_EVERY_MS : REDRAW_MS).unref();
+    timer ??= setInterval(
+      tick,
+      screen === undefined ? LOG_EVERY_MS : REDRAW_MS,
+    ).unref();
     if (screen === undefined) log.info({ task: line.label }, 'Started');
     return startTask(line);
   };
@@ -93,7 +104,8 @@ export function createProgress(log: Log, screen?: Screen): Progress {
       view.delete(label);
       // What is a part of another ends without a word.
       if (isPart === true) continue;
-      if (screen === undefined) log.info({ ...measure(task), outcome }, 'Finished');
+      if (screen === undefined)
+        log.info({ ...measure(task), outcome }, 'Finished');
       else screen.write(describeEnd(task, outcome));
     }
   };
@@ -129,7 +141,10 @@ function startTask(latest: ProgressLine) {
   return { startedMs: performance.now(), rate: new RateMeter(), latest };
 }
 
-/** The task's state, as fields of a log line; the time left where the present rate tells it. */
+/**
+ * The task's state, as fields of a log line; the time left where the present rate tells
+ * it.
+ */
 function measure({
   latest: { label, done, total, unit, note },
   startedMs,
@@ -137,7 +152,9 @@ function measure({
 }: Task) {
   const left = Number(BigInt(total ?? done) - BigInt(done));
   const leftMs =
-    perSecond > 0 && left > 0 ? Math.round((left / perSecond) * 1000) : undefined;
+    perSecond > 0 && left > 0
+      ? Math.round((left / perSecond) * 1000)
+      : undefined;
   const elapsedMs = Math.round(performance.now() - startedMs);
   const task = printable(label);
   return {
@@ -156,19 +173,30 @@ function measure({
 function describeEnd(ended: Task, outcome = 'complete'): string {
   const { task, done, unit, elapsedMs } = measure(ended);
   const told = outcome === 'complete' ? '' : `  ${printable(outcome)}`;
-  return `${told === '' ? '✓' : '!'} ${task}  ${formatQuantity(done, unit)} in ${formatDuration(elapsedMs)}${told}\n`;
+  return (
+    `${told === '' ? '✓' : '!'} ${task}  ${formatQuantity(done, unit)} in ` +
+    `${formatDuration(elapsedMs)}${told}\n`
+  );
 }
 
-function liveLine(state: ReturnType<typeof measure>, labelWidth: number): string {
+function liveLine(
+  state: ReturnType<typeof measure>,
+  labelWidth: number,
+): string {
   const { task, done, total, unit, note, perSecond, elapsedMs, leftMs } = state;
   const spinner = SPINNER[Math.floor(elapsedMs / REDRAW_MS) % SPINNER.length];
   const parts = [`${spinner} ${task.padEnd(labelWidth)}`];
   if (total === undefined) parts.push(formatQuantity(done, unit));
   else
-    parts.push(bar(BigInt(done), BigInt(total)), formatShare(done, total, unit, ' / '));
+    parts.push(
+      bar(BigInt(done), BigInt(total)),
+      formatShare(done, total, unit, ' / '),
+    );
   if (perSecond > 0) parts.push(`${formatQuantity(perSecond, unit)}/s`);
   parts.push(
-    leftMs === undefined ? formatDuration(elapsedMs) : `${formatDuration(leftMs)} left`,
+    leftMs === undefined
+      ? formatDuration(elapsedMs)
+      : `${formatDuration(leftMs)} left`,
   );
   if (note !== undefined) parts.push(printable(note));
   return parts.join('  ');
@@ -177,18 +205,23 @@ function liveLine(state: ReturnType<typeof measure>, labelWidth: number): string
 function bar(done: bigint, total: bigint): string {
   const percent = total <= done ? 100 : Number((done * 100n) / total);
   const filled = Math.floor((percent * BAR_CHARACTERS) / 100);
-  return `${'█'.repeat(filled)}${'░'.repeat(BAR_CHARACTERS - filled)} ${String(percent).padStart(3)}%`;
+  return (
+    `${'█'.repeat(filled)}${'░'.repeat(BAR_CHARACTERS - filled)} ` +
+    `${String(percent).padStart(3)}%`
+  );
 }
 
 /**
- * The bottom lines of a terminal: they are redrawn in place, and everything else is written above them.
- * Logs and progress share one screen, so that neither tears the other apart.
+ * The bottom lines of a terminal: they are redrawn in place, and everything else is
+ * written above them. Logs and progress share one screen, so that neither tears the other
+ * apart.
  * @returns a screen; disposed of, it removes the bottom lines, and can be used again
  */
 function openScreen(stream: TerminalStream) {
   let lines: readonly string[] = [];
   const redraw = (above: string, below: readonly string[]) => {
-    const clear = lines.length === 0 ? '' : `\u001B[${lines.length}A\r\u001B[0J`;
+    const clear =
+      lines.length === 0 ? '' : `\u001B[${lines.length}A\r\u001B[0J`;
     lines = below;
     if (clear !== '' || above !== '' || below.length > 0)
       stream.write(`${clear}${above}${below.join('')}`);
@@ -197,10 +230,13 @@ function openScreen(stream: TerminalStream) {
     /** Writes whole lines above the bottom ones. */
     write: (text: string) => redraw(text, lines),
     draw: (tasks: readonly Task[]) => {
-      // Terminals that do not know their size say 0 or nothing. A line of the window at least stays for what is above.
+      // Terminals that do not know their size say 0 or nothing. A line of the window at
+      // least stays for what is above.
       const columns = (stream.columns || COLUMNS_DEFAULT) - 1;
       const room = Math.max(1, (stream.rows || ROWS_DEFAULT) - 2);
-      const states = tasks.slice(0, tasks.length > room ? room - 1 : room).map(measure);
+      const states = tasks
+        .slice(0, tasks.length > room ? room - 1 : room)
+        .map(measure);
       const labelWidth = Math.max(0, ...states.map(({ task }) => task.length));
       const below = states.map((state) => liveLine(state, labelWidth));
       if (states.length < tasks.length)
@@ -223,7 +259,10 @@ const STYLES: Readonly<Record<string, Style>> = {
   trace: 'dim',
 };
 
-/** A JSON line of the log made readable: time, level, message, then the fields. @returns it with its line end */
+/**
+ * A JSON line of the log made readable: time, level, message, then the fields. @returns
+ * it with its line end
+ */
 export function readableLog(line: string): string {
   const {
     level,
@@ -243,12 +282,16 @@ export function readableLog(line: string): string {
 }
 
 function shown(value: unknown): string {
-  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+  const text =
+    typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
   return printable(truncate(text, LOGGED_CHARACTERS_MAX));
 }
 
 /** `message (CODE)`; stacks stay in the JSON form. */
 function errorText(error: unknown): readonly string[] {
-  if (typeof error !== 'object' || error === null || !('message' in error)) return [];
-  return [`${shown(error.message)}${'code' in error ? ` (${shown(error.code)})` : ''}`];
+  if (typeof error !== 'object' || error === null || !('message' in error))
+    return [];
+  return [
+    `${shown(error.message)}${'code' in error ? ` (${shown(error.code)})` : ''}`,
+  ];
 }

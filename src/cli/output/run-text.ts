@@ -1,4 +1,7 @@
-/** A run in words: in a few lines once it has ended (`runSummary`), or with its evidence (`runReport`). */
+/**
+ * A run in words: in a few lines once it has ended (`runSummary`), or with its evidence
+ * (`runReport`).
+ */
 import { inspect } from 'node:util';
 import { COMMAND } from '../typed.ts';
 import {
@@ -24,13 +27,17 @@ const VALUE_CHARACTERS_MAX = 400;
 const LABEL_CHARACTERS = 11;
 
 const LIST = 'rows newRows pages asOfHeight doubts';
-/** What the summary tells of a run, or of a part of a nightly run: the first always, the rest where there are some. */
+/**
+ * What the summary tells of a run, or of a part of a nightly run: the first always, the
+ * rest where there are some.
+ */
 const TOLD: Readonly<Record<string, string>> = {
   sync: LIST,
   parties: LIST,
   checkpoints: LIST,
   export: 'rows replacedRows bytes segments closedTo',
-  exports: 'newRows parties replacedRows newSegments failed suspicious unasked deferred',
+  exports:
+    'newRows parties replacedRows newSegments failed suspicious unasked deferred',
   load: 'rows segments quarantinedCount effectsContradicted',
   lake: 'rows version files bytes',
   verify: 'problemCount segments objectBytes warehouseRows lakeRows',
@@ -44,7 +51,8 @@ const NAMES = /(?:height|block|epoch|status|code|port|id|version)$/i;
 
 /**
  * @param run `{ runId, kind, subject, state, verdict, startedAt, finishedAt, evidence }`
- * @param command how the reader calls this program, for the line that says how to see more
+ * @param command how the reader calls this program, for the line that says how to see
+ *   more
  * @returns lines, each ended
  */
 export function runSummary(run: Fields, command = COMMAND): string {
@@ -52,13 +60,19 @@ export function runSummary(run: Fields, command = COMMAND): string {
   const evidence = fields(run['evidence']);
   const { lists, ...parts } = evidence;
   const told =
-    kind === 'nightly' ? { ...fields(lists), ...parts } : { [word(kind)]: evidence };
+    kind === 'nightly'
+      ? { ...fields(lists), ...parts }
+      : { [word(kind)]: evidence };
   const faults = collectFaults(evidence, 0);
   const more = faults.length - FAULTS_SHOWN_MAX;
   return endLines([
     runHead(run),
-    ...Object.entries(told).flatMap(([label, part]) => partLines(label, fields(part))),
-    ...faults.slice(0, FAULTS_SHOWN_MAX).map((fault) => labelled('because', fault)),
+    ...Object.entries(told).flatMap(([label, part]) =>
+      partLines(label, fields(part)),
+    ),
+    ...faults
+      .slice(0, FAULTS_SHOWN_MAX)
+      .map((fault) => labelled('because', fault)),
     ...(more > 0 ? [labelled('', `… and ${formatCount(more)} more`)] : []),
     labelled(
       verdict === 'complete' ? 'run' : 'evidence',
@@ -67,7 +81,10 @@ export function runSummary(run: Fields, command = COMMAND): string {
   ]);
 }
 
-/** The names of evidence are those that the docs have. An `error` comes first; `--json` cuts nothing. */
+/**
+ * The names of evidence are those that the docs have. An `error` comes first; `--json`
+ * cuts nothing.
+ */
 export function runReport(run: Fields): string {
   const { error, ...others } = fields(run['evidence']);
   const evidence = { ...(error === undefined ? {} : { error }), ...others };
@@ -93,7 +110,10 @@ function runHead({
 }: Fields): string {
   const tookMs = Date.parse(word(finishedAt)) - Date.parse(word(startedAt));
   const took = Number.isNaN(tookMs) ? '' : ` in ${formatDuration(tookMs)}`;
-  return `${verdict === 'complete' ? '✓' : '!'} ${word(kind)} ${word(subject)}: ${word(verdict ?? state)}${took}`;
+  return (
+    `${verdict === 'complete' ? '✓' : '!'} ${word(kind)} ${word(subject)}: ` +
+    `${word(verdict ?? state)}${took}`
+  );
 }
 
 function partLines(label: string, part: Fields): string[] {
@@ -109,10 +129,15 @@ function partLines(label: string, part: Fields): string[] {
   const some = others.filter(
     (name) => isPlain(amount(name)) && !/^0?$/.test(String(amount(name))),
   );
-  const facts = [first, ...some].map((name) => tell(name, amount(name))).join(', ');
+  const facts = [first, ...some]
+    .map((name) => tell(name, amount(name)))
+    .join(', ');
   const verdict = word(part['verdict']);
   const mark = verdict === '' || verdict === 'complete' ? '' : `${verdict}: `;
-  return [labelled(label, `${mark}${facts}`), ...partLines('lake', fields(part['lake']))];
+  return [
+    labelled(label, `${mark}${facts}`),
+    ...partLines('lake', fields(part['lake'])),
+  ];
 }
 
 /** `1,200 new rows`, `as of height 99`. */
@@ -131,7 +156,11 @@ function collectFaults(evidence: Fields, depth: number): string[] {
   const listed = Object.entries(others).flatMap(([name, value]) =>
     FAULTS.test(name) ? value : [],
   );
-  const faults = [error, ...(typeof reason === 'string' ? [reason] : []), ...listed];
+  const faults = [
+    error,
+    ...(typeof reason === 'string' ? [reason] : []),
+    ...listed,
+  ];
   const told = faults
     .filter((fault) => typeof fault === 'string' || isRecord(fault))
     .map(faultText);
@@ -150,7 +179,9 @@ function faultText(fault: unknown): string {
   const [reason] = Array.isArray(reasons) ? (reasons as unknown[]) : [];
   const inner = fields(error ?? fields(outcome)['error'] ?? reason ?? fault);
   const said =
-    word(message) || word(inner['message']) || word(fields(inner['meta'])['message']);
+    word(message) ||
+    word(inner['message']) ||
+    word(fields(inner['meta'])['message']);
   const name = (reason === undefined && word(code)) || word(inner['code']);
   const which = word(partyId) === '' ? '' : `party ${word(partyId)}: `;
   return `${which}${said || JSON.stringify(fault)}${name === '' ? '' : ` (${name})`}`;

@@ -1,4 +1,7 @@
-/** What the blocks of an answer add up to, and where their rows go: each range of the plan becomes one object. */
+/**
+ * What the blocks of an answer add up to, and where their rows go: each range of the plan
+ * becomes one object.
+ */
 import type { Micros } from '../../time/time.ts';
 import { RowSum } from '../../ledger/digest.ts';
 import { instantOf, secondOf } from '../../ledger/ranges.ts';
@@ -9,7 +12,10 @@ import type { BlockFindings, SpanFindings } from './block-reader.ts';
 import type { TailSum } from '../../ledger/tail-sum.ts';
 import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
 
-/** A range of the plan with what was received for it; nothing lies in it where `spooled` is missing. */
+/**
+ * A range of the plan with what was received for it; nothing lies in it where `spooled`
+ * is missing.
+ */
 export interface ReceivedSegment {
   readonly from: Micros;
   /** Absent: the open part of a plan without an end. */
@@ -18,7 +24,10 @@ export interface ReceivedSegment {
   readonly spooled: Spooled | undefined;
 }
 
-type Part = Readonly<{ range: Omit<ReceivedSegment, 'spooled'>; spool: RangeSpool }>;
+type Part = Readonly<{
+  range: Omit<ReceivedSegment, 'spooled'>;
+  spool: RangeSpool;
+}>;
 
 export interface AnswerRowsOptions extends SpoolOptions {
   /** What the continuation of a window may ask for again. */
@@ -30,7 +39,10 @@ export class AnswerRows implements AsyncDisposable {
     rows: 0,
     /** Rows that lie between the parts, known already. */
     known: 0,
-    /** Of the rows before the first part, and how many of them are out of an account of the party. */
+    /**
+     * Of the rows before the first part, and how many of them are out of an account of
+     * the party.
+     */
     before: new RowSum(),
     beforeFrom: 0,
     /** Rows that were not asked for. */
@@ -60,11 +72,18 @@ export class AnswerRows implements AsyncDisposable {
         closedEnd,
         isWindow ? options.tailBytesMax : undefined,
       );
-    const ranges: Part['range'][] = closed.map((range) => ({ ...range, open: false }));
-    if (open !== undefined) ranges.push({ from: open.from, to: open.to, open: true });
+    const ranges: Part['range'][] = closed.map((range) => ({
+      ...range,
+      open: false,
+    }));
+    if (open !== undefined)
+      ranges.push({ from: open.from, to: open.to, open: true });
     this.#parts = ranges.map((range) => {
       const to = range.to === undefined ? Infinity : secondOf(range.to);
-      return { range, spool: new RangeSpool(secondOf(range.from), to, options) };
+      return {
+        range,
+        spool: new RangeSpool(secondOf(range.from), to, options),
+      };
     });
   }
 
@@ -76,7 +95,10 @@ export class AnswerRows implements AsyncDisposable {
     ];
   }
 
-  /** Bytes by time of the closed ranges; and the last second, where none came before an earlier one. */
+  /**
+   * Bytes by time of the closed ranges; and the last second, where none came before an
+   * earlier one.
+   */
   seen(): Omit<StreamSeen, 'bytes'> {
     const isSorted = this.#isSorted && Number.isFinite(this.#lastSecond);
     return {
@@ -107,7 +129,11 @@ export class AnswerRows implements AsyncDisposable {
   }
 
   /** Writes a block's rows where they belong. Resolves when there is room for more. */
-  write(header: Buffer, block: Buffer, { spans, runs }: BlockFindings): Promise<unknown> {
+  write(
+    header: Buffer,
+    block: Buffer,
+    { spans, runs }: BlockFindings,
+  ): Promise<unknown> {
     const parts = spans.map((span) => this.#partOf(span));
     for (let at = 0; at < runs.length; at += 3) {
       const [span = 0, start, end] = runs.subarray(at, at + 3);
@@ -139,8 +165,14 @@ export class AnswerRows implements AsyncDisposable {
     part.spool.sum.merge(sum);
     for (let at = 0; at < bytesBySecond.length; at += 2) {
       const [second = from, bytes = 0] = bytesBySecond.subarray(at, at + 2);
-      this.totals.newestSecond = Math.max(second, this.totals.newestSecond ?? second);
-      this.totals.oldestSecond = Math.min(second, this.totals.oldestSecond ?? second);
+      this.totals.newestSecond = Math.max(
+        second,
+        this.totals.newestSecond ?? second,
+      );
+      this.totals.oldestSecond = Math.min(
+        second,
+        this.totals.oldestSecond ?? second,
+      );
       if (!part.range.open) this.#histogram.add(second, bytes);
     }
   }
@@ -166,11 +198,13 @@ export class AnswerRows implements AsyncDisposable {
 const TAIL_SECONDS = 3600;
 
 /**
- * The sum of the last rows before a closed range's end, taken while they stream by in any order: those of
- * its last hour, or where that is empty, of the newest second that has any. Behind a window of a larger
- * range, which is continued at once, that second is enough where the hour holds much.
+ * The sum of the last rows before a closed range's end, taken while they stream by in any
+ * order: those of its last hour, or where that is empty, of the newest second that has
+ * any. Behind a window of a larger range, which is continued at once, that second is
+ * enough where the hour holds much.
  * @param asked the earliest instant the answer holds; the tail cannot reach behind it
- * @param bytesMax given where the range is only a window of a larger one: what its continuation may ask for again
+ * @param bytesMax given where the range is only a window of a larger one: what its
+ *   continuation may ask for again
  */
 function openTail(asked: Micros, endsAt: Micros, bytesMax = Infinity) {
   const end = secondOf(endsAt);
@@ -191,13 +225,15 @@ function openTail(asked: Micros, endsAt: Micros, bytesMax = Infinity) {
         hourBytes += span.bytes;
       }
       if (found === undefined || found.second < newest.from) return;
-      if (found.second > newest.from) newest = { from: found.second, sum: new RowSum() };
+      if (found.second > newest.from)
+        newest = { from: found.second, sum: new RowSum() };
       newest.sum.merge(found.sum);
     },
 
     result(header: Buffer): TailSum {
       const isFitting = hour.sum.rows > 0 && hourBytes <= bytesMax;
-      const { from: second, sum } = !isFitting && newest.sum.rows > 0 ? newest : hour;
+      const { from: second, sum } =
+        !isFitting && newest.sum.rows > 0 ? newest : hour;
       return {
         from: instantOf(second),
         rows: sum.rows,

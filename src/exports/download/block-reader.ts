@@ -1,7 +1,8 @@
 /**
- * Reads a block of whole rows: which of them are what was asked for, how they add up, and where they lie.
- * It keeps nothing from one block to the next, so that any thread can read any block, and what is found in
- * the blocks of an answer adds up to what is in the answer.
+ * Reads a block of whole rows: which of them are what was asked for, how they add up, and
+ * where they lie. It keeps nothing from one block to the next, so that any thread can
+ * read any block, and what is found in the blocks of an answer adds up to what is in the
+ * answer.
  */
 import { hashRow, RowSum } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
@@ -23,13 +24,18 @@ export interface RowQuestion {
   readonly asked: Seconds;
   /** Rows outside of it are counted, and no more. */
   readonly kept: Seconds;
-  /** Ascending. The rows between two of them are summed together, and apart from others. */
+  /**
+   * Ascending. The rows between two of them are summed together, and apart from others.
+   */
   readonly borders: readonly number[];
   /** The rows of the newest second before this one are summed by themselves, too. */
   readonly tailEnd: number | undefined;
 }
 
-/** Rows of an answer's block, added up; what is found in the blocks of an answer adds up to what is in it. */
+/**
+ * Rows of an answer's block, added up; what is found in the blocks of an answer adds up
+ * to what is in it.
+ */
 export type BlockFindings = ReturnType<BlockReader['findings']>;
 /** Of the rows between two borders. */
 export type SpanFindings = BlockFindings['spans'][number];
@@ -60,7 +66,10 @@ function newSpan(
     bytes: 0,
     /** How many of the rows are out of an account of the party. */
     fromRows: 0,
-    /** Pairs in the order of the rows: a second, and the bytes of the rows in it that follow one another. */
+    /**
+     * Pairs in the order of the rows: a second, and the bytes of the rows in it that
+     * follow one another.
+     */
     bytesBySecond: [] as number[],
   };
 }
@@ -72,7 +81,10 @@ class BlockReader {
   readonly #spans: Span[] = [];
   /** Of the row before. */
   #span: Span | undefined;
-  /** Triples in the order of the rows: the number of a span, and where a run of its rows lies. */
+  /**
+   * Triples in the order of the rows: the number of a span, and where a run of its rows
+   * lies.
+   */
   readonly #runs: number[] = [];
   readonly #found = {
     /** All rows but the one that is not understood and what follows it. */
@@ -126,7 +138,8 @@ class BlockReader {
     if (!this.#count(finding, second)) return;
     if (filter.leaves) {
       this.#found.leaving += 1;
-      if (second > this.#found.leavingSecond) this.#found.leavingSecond = second;
+      if (second > this.#found.leavingSecond)
+        this.#found.leavingSecond = second;
     }
     this.#keep(buffer, start, end, next);
   }
@@ -135,13 +148,15 @@ class BlockReader {
     const newest = { second: this.#newestSecond, sum: this.#newestSum.plain() };
     return {
       ...this.#found,
-      spans: this.#spans.map(({ from, sum, bytes, fromRows, bytesBySecond }) => ({
-        from,
-        sum: sum.plain(),
-        bytes,
-        fromRows,
-        bytesBySecond: new Float64Array(bytesBySecond),
-      })),
+      spans: this.#spans.map(
+        ({ from, sum, bytes, fromRows, bytesBySecond }) => ({
+          from,
+          sum: sum.plain(),
+          bytes,
+          fromRows,
+          bytesBySecond: new Float64Array(bytesBySecond),
+        }),
+      ),
       runs: new Float64Array(this.#runs),
       newest: newest.sum.rows === 0 ? undefined : newest,
       unread: this.#unread,
@@ -173,10 +188,16 @@ class BlockReader {
     if (this.#filter.isFrom) span.fromRows += 1;
     addBytes(span.bytesBySecond, second, next - start);
     const runs = this.#runs;
-    if (runs.at(-1) === start && runs.at(-3) === span.index) runs[runs.length - 1] = next;
+    if (runs.at(-1) === start && runs.at(-3) === span.index)
+      runs[runs.length - 1] = next;
     else runs.push(span.index, start, next);
     const { tailEnd } = this.#question;
-    if (tailEnd === undefined || second < this.#newestSecond || second >= tailEnd) return;
+    if (
+      tailEnd === undefined ||
+      second < this.#newestSecond ||
+      second >= tailEnd
+    )
+      return;
     if (second > this.#newestSecond) this.#newestSum = new RowSum();
     this.#newestSecond = second;
     this.#newestSum.add(hash, zoneSeconds);

@@ -1,9 +1,13 @@
 /**
- * Requests to the source: a place within the export limit, the answer, and what is remembered of it; and those that only
- * tell something of the source itself.
+ * Requests to the source: a place within the export limit, the answer, and what is
+ * remembered of it; and those that only tell something of the source itself.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { errorCode, PermanentError, RetryableError } from '../../errors/errors.ts';
+import {
+  errorCode,
+  PermanentError,
+  RetryableError,
+} from '../../errors/errors.ts';
 import { waitFor } from '../../concurrency/timeouts.ts';
 import { DAY_MICROS, floorSecond, SECOND_MICROS } from '../../time/time.ts';
 import { readHeader } from '../../ledger/header.ts';
@@ -25,7 +29,10 @@ import {
   type Receiving,
 } from './receive-answer.ts';
 
-/** Failures of the source on the way to its first row: its query takes too long, or breaks. */
+/**
+ * Failures of the source on the way to its first row: its query takes too long, or
+ * breaks.
+ */
 const SILENCES: ReadonlySet<string> = new Set([
   'SOURCE_STALLED',
   'SOURCE_TIMEOUT',
@@ -35,15 +42,25 @@ const SILENCES: ReadonlySet<string> = new Set([
 /** The part of a window that its continuation asks for again. */
 const TAIL_PART = 16;
 const TAIL_BYTES_MAX = 2 ** 20;
-/** Rows that nobody asked for may come up to twice the known ledger and four objects of the largest size. */
+/**
+ * Rows that nobody asked for may come up to twice the known ledger and four objects of
+ * the largest size.
+ */
 const KNOWN_TIMES = 2;
 const OUTSIDE_OBJECTS = 4;
-/** Small exports occupy the source for milliseconds; asked this often, so that no free turn is lost. */
+/**
+ * Small exports occupy the source for milliseconds; asked this often, so that no free
+ * turn is lost.
+ */
 const TURN_STEPS = { stepMinMs: 10, stepMaxMs: 250 };
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
 
-const NOTHING_SEEN: StreamSeen = { bytes: 0, stretches: [], sortedTo: undefined };
+const NOTHING_SEEN: StreamSeen = {
+  bytes: 0,
+  stretches: [],
+  sortedTo: undefined,
+};
 
 type OnProgress = (progress: Pick<Receiving, 'bytes' | 'rows'>) => void;
 
@@ -55,17 +72,26 @@ export class Fetcher {
   /** By the header line of the answers in doubt. */
   readonly #leavesLineEndOut = new Map<string, boolean>();
 
-  constructor(context: ExportContext, windows: WindowPlan, onProgress: OnProgress) {
+  constructor(
+    context: ExportContext,
+    windows: WindowPlan,
+    onProgress: OnProgress,
+  ) {
     this.#context = context;
     this.#windows = windows;
     this.#onProgress = onProgress;
   }
 
   /**
-   * @param fruitless requests in vain before this one: the longer it waits. The first two do not wait
-   * @returns what came; where it broke off on the way, that is remembered and the error thrown
+   * @param fruitless requests in vain before this one: the longer it waits. The first two
+   *   do not wait
+   * @returns what came; where it broke off on the way, that is remembered and the error
+   *   thrown
    */
-  async ask(asked: PlannedRequest, fruitless: number): Promise<Received | Outgrown> {
+  async ask(
+    asked: PlannedRequest,
+    fruitless: number,
+  ): Promise<Received | Outgrown> {
     const {
       lease,
       signal,
@@ -90,7 +116,10 @@ export class Fetcher {
           { ...asked, scope: lease.scope },
           {
             ...this.#context,
-            tailBytesMax: Math.min(TAIL_BYTES_MAX, this.#windows.windowBytes / TAIL_PART),
+            tailBytesMax: Math.min(
+              TAIL_BYTES_MAX,
+              this.#windows.windowBytes / TAIL_PART,
+            ),
             mayGoOn: (now) => {
               receiving = now;
               checkLease();
@@ -119,7 +148,10 @@ export class Fetcher {
     const { source, lease, signal } = this.#context;
     return this.#atSource(async () => {
       await using answer = await source.ask(probe, signal);
-      return await readProbe(answer, { ...probe, hasOwnIds: lease.scope.hasOwnIds });
+      return await readProbe(answer, {
+        ...probe,
+        hasOwnIds: lease.scope.hasOwnIds,
+      });
     });
   }
 
@@ -127,11 +159,19 @@ export class Fetcher {
   async keep(): Promise<void> {
     const { repository, lease } = this.#context;
     // A plan that cannot be kept costs bytes at most.
-    await repository.savePlan(lease, this.#windows.toJson()).catch(() => undefined);
+    await repository
+      .savePlan(lease, this.#windows.toJson())
+      .catch(() => undefined);
   }
 
-  /** Whether the source ends its answers without a line end: asked once, within the turn of the answer in doubt. */
-  async #askForHeader({ target }: PlannedRequest, header: string): Promise<boolean> {
+  /**
+   * Whether the source ends its answers without a line end: asked once, within the turn
+   * of the answer in doubt.
+   */
+  async #askForHeader(
+    { target }: PlannedRequest,
+    header: string,
+  ): Promise<boolean> {
     const known = this.#leavesLineEndOut.get(header);
     if (known !== undefined) return known;
     const { source, lease, signal } = this.#context;
@@ -158,7 +198,8 @@ export class Fetcher {
     await this.keep();
     if (mayHelp) throw error;
     throw new PermanentError(
-      `Cannot export party ${scope.partyId}: the source cannot answer; no row came of the whole range, nor of a half and a quarter of it`,
+      `Cannot export party ${scope.partyId}: the source cannot answer; no row ` +
+        'came of the whole range, nor of a half and a quarter of it',
       {
         code: 'SOURCE_CANNOT_ANSWER',
         meta: { ...scope, from: String(range.from), to: String(range.to) },
@@ -168,9 +209,10 @@ export class Fetcher {
   }
 
   /**
-   * Cancels an answer of which more has come of what was asked for than one object may hold, if the next request
-   * would be about less. What comes beside it, such as what is known already, comes with every smaller request too,
-   * but not for ever: what is known of the ledger may come again, and as much as a few objects hold that is not known.
+   * Cancels an answer of which more has come of what was asked for than one object may
+   * hold, if the next request would be about less. What comes beside it, such as what is
+   * known already, comes with every smaller request too, but not for ever: what is known
+   * of the ledger may come again, and as much as a few objects hold that is not known.
    * @returns false to cancel; throws `SOURCE_OUTSIDE_RANGE` for an answer without end
    */
   #watch(asked: PlannedRequest): (receiving: Receiving) => boolean {
@@ -180,7 +222,8 @@ export class Fetcher {
       (sum, { content }) => sum + Number(content?.bytes ?? 0n),
       0,
     );
-    const outsideBytesMax = KNOWN_TIMES * knownBytes + OUTSIDE_OBJECTS * streamBytesMax;
+    const outsideBytesMax =
+      KNOWN_TIMES * knownBytes + OUTSIDE_OBJECTS * streamBytesMax;
     let checkAtBytes = streamBytesMax;
     let mustRun = false;
     return (receiving) => {
@@ -188,12 +231,17 @@ export class Fetcher {
       if (bytes <= checkAtBytes) return true;
       const seen = receiving.seen();
       const roomBytes = streamBytesMax - sumBytes(seen.stretches);
-      const outsideRoomBytes = outsideBytesMax - (bytes - sumBytes(seen.stretches));
+      const outsideRoomBytes =
+        outsideBytesMax - (bytes - sumBytes(seen.stretches));
       if (outsideRoomBytes < 0)
         throw new RetryableError(
-          `Cannot export party ${scope.partyId}: ${bytes} bytes came, nearly all outside of the range that was asked for, with no end; ` +
+          `Cannot export party ${scope.partyId}: ${bytes} bytes came, nearly all ` +
+            'outside of the range that was asked for, with no end; ' +
             'look at what answers there, or export the party without --from and --to',
-          { code: 'SOURCE_OUTSIDE_RANGE', meta: { ...scope, bytes, outsideBytesMax } },
+          {
+            code: 'SOURCE_OUTSIDE_RANGE',
+            meta: { ...scope, bytes, outsideBytesMax },
+          },
         );
       if (!mustRun && roomBytes < 0) {
         if (this.#mayCancel(asked, receiving, seen)) return false;
@@ -204,11 +252,20 @@ export class Fetcher {
     };
   }
 
-  /** Within the limit of exports at once; the export's own lease says that it still is. */
+  /**
+   * Within the limit of exports at once; the export's own lease says that it still is.
+   */
   async #atSource<Result>(work: () => Promise<Result>): Promise<Result> {
-    const { repository, exportLimit, waitMs = WAIT_MS, lease, signal } = this.#context;
+    const {
+      repository,
+      exportLimit,
+      waitMs = WAIT_MS,
+      lease,
+      signal,
+    } = this.#context;
     await waitFor(
-      async () => ((await repository.enterSource(lease, exportLimit)) ? true : undefined),
+      async () =>
+        (await repository.enterSource(lease, exportLimit)) ? true : undefined,
       { waitMs, ...TURN_STEPS, signal },
       () => waitedTooLong('a turn within the export limit', waitMs),
     );
@@ -224,12 +281,20 @@ export class Fetcher {
   #tooLarge(asked: PlannedRequest, seen: StreamSeen, error: unknown): Outgrown {
     // A known entry will show whether an end can be sent.
     const mayBound = asked.target.profile.known !== undefined;
-    if (planShrunk(asked, this.#windows, seen, mayBound) === undefined) throw error;
+    if (planShrunk(asked, this.#windows, seen, mayBound) === undefined)
+      throw error;
     return { state: 'outgrown', seen, traits: undefined };
   }
 
-  /** Only where smaller answers can be had: from a release that applies both bounds, or may turn out to. */
-  #mayCancel(asked: PlannedRequest, { traits }: Receiving, seen: StreamSeen): boolean {
+  /**
+   * Only where smaller answers can be had: from a release that applies both bounds, or
+   * may turn out to.
+   */
+  #mayCancel(
+    asked: PlannedRequest,
+    { traits }: Receiving,
+    seen: StreamSeen,
+  ): boolean {
     const { bounds, known } = asked.target.profile;
     if (traits === undefined || bounds === 'broken') return false;
     const mayBound = traits.layout.sides === 'from' || bounds === 'right';
@@ -240,26 +305,41 @@ export class Fetcher {
 }
 
 function pauseAfter(fruitless: number): number {
-  return fruitless < 2 ? 0 : Math.min(PAUSE_MS * 2 ** (fruitless - 2), PAUSE_MS_MAX);
+  return fruitless < 2
+    ? 0
+    : Math.min(PAUSE_MS * 2 ** (fruitless - 2), PAUSE_MS_MAX);
 }
 
-/** The entry's second, and what an entry's own time may lie behind the one that is exported. */
+/**
+ * The entry's second, and what an entry's own time may lie behind the one that is
+ * exported.
+ */
 const PROBE_MICROS = 3n * SECOND_MICROS;
 
 export type Probe = WindowRequest & { readonly from: bigint };
 
 /**
- * Whether the source applies a start and an end together: asked for a few seconds around an entry that
- * is known to have left a party. The releases that get it wrong send none that left, and all that came.
+ * Whether the source applies a start and an end together: asked for a few seconds around
+ * an entry that is known to have left a party. The releases that get it wrong send none
+ * that left, and all that came.
  * @returns undefined where no entry is known to ask for
  */
 export function probeRequest({ known }: SourceProfile): Probe | undefined {
   if (known === undefined) return undefined;
   const { partyId, listedAs, assetId, second } = known;
-  return { partyId, listedAs, assetId, from: second, to: second + PROBE_MICROS };
+  return {
+    partyId,
+    listedAs,
+    assetId,
+    from: second,
+    to: second + PROBE_MICROS,
+  };
 }
 
-/** Reads no more of the answer than it takes to tell. Whatever breaks it off says nothing, and is thrown. */
+/**
+ * Reads no more of the answer than it takes to tell. Whatever breaks it off says nothing,
+ * and is thrown.
+ */
 async function readProbe(
   answer: ExportAnswer,
   question: Probe & Pick<ExportScope, 'hasOwnIds'>,
@@ -270,12 +350,16 @@ async function readProbe(
   let found: 'right' | 'broken' | undefined;
   const splitter = new RowSplitter((buffer, start, stop) => {
     if (filter === undefined) {
-      filter = new RowFilter(question, readHeader(buffer.subarray(start, stop)));
+      filter = new RowFilter(
+        question,
+        readHeader(buffer.subarray(start, stop)),
+      );
       return;
     }
     const finding = filter.check(buffer, start, stop);
     const { second } = filter.time;
-    if (finding === 'ok' && filter.leaves && second === known) found ??= 'right';
+    if (finding === 'ok' && filter.leaves && second === known)
+      found ??= 'right';
     else if (
       (finding === 'ok' || finding === 'asset') &&
       (second < known - 2 || second > end)
@@ -292,18 +376,27 @@ async function readProbe(
 }
 
 /**
- * Whether a source leaves the line end of its last line out. A last line without one may have been cut, in whatever form
- * and framing it came, for the source itself may cut its text. An answer that has no entries shows it: the same header
- * line to its last byte, and no line end behind it.
+ * Whether a source leaves the line end of its last line out. A last line without one may
+ * have been cut, in whatever form and framing it came, for the source itself may cut its
+ * text. An answer that has no entries shows it: the same header line to its last byte,
+ * and no line end behind it.
  * @returns a range in the source's future, in which no party has entries
  */
-function emptyRange({ now, profile }: Target): Pick<WindowRequest, 'from' | 'to'> {
+function emptyRange({
+  now,
+  profile,
+}: Target): Pick<WindowRequest, 'from' | 'to'> {
   const from = floorSecond(now) + DAY_MICROS;
-  return profile.boundsDemanded === true ? { from, to: from + DAY_MICROS } : { from };
+  return profile.boundsDemanded === true
+    ? { from, to: from + DAY_MICROS }
+    : { from };
 }
 
 /** @param header of the answer in doubt, without its line end */
-async function isHeaderAlone(answer: ExportAnswer, header: string): Promise<boolean> {
+async function isHeaderAlone(
+  answer: ExportAnswer,
+  header: string,
+): Promise<boolean> {
   let text = '';
   for await (const chunk of answer.chunks) {
     text += chunk.toString('latin1');

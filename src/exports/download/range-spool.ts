@@ -1,6 +1,7 @@
 /**
- * The rows of a range of seconds on their way into one new object, which is begun with the first of them: header and
- * rows unchanged, compressed on the way, with every sum of it.
+ * The rows of a range of seconds on their way into one new object, which is begun with
+ * the first of them: header and rows unchanged, compressed on the way, with every sum of
+ * it.
  */
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
@@ -28,7 +29,10 @@ export interface SpoolOptions {
   readonly spoolFile: () => Promise<SpoolFile>;
 }
 
-/** A finished spool file and what is in it: `bytes` and `sha256` are of the plain CSV, header included. */
+/**
+ * A finished spool file and what is in it: `bytes` and `sha256` are of the plain CSV,
+ * header included.
+ */
 export interface Spooled extends SpoolFile, FileFacts {
   readonly rows: number;
   readonly objectBytes: bigint;
@@ -64,7 +68,8 @@ export class RangeSpool implements AsyncDisposable {
 
   /**
    * Writes what was added. Resolves when there is room for more.
-   * @param header the header line as it was sent, with its line end; the first one is written
+   * @param header the header line as it was sent, with its line end; the first one is
+   *   written
    * @throws RetryableError `SPOOL_…`
    */
   async flush(header: Buffer): Promise<void> {
@@ -79,7 +84,10 @@ export class RangeSpool implements AsyncDisposable {
     await Promise.race([drained, written]);
   }
 
-  /** Everything on disk, durably. @returns undefined where no row came. @throws RetryableError `SPOOL_…` */
+  /**
+   * Everything on disk, durably. @returns undefined where no row came. @throws
+   * RetryableError `SPOOL_…`
+   */
   async finish(): Promise<Spooled | undefined> {
     if (this.#object === undefined) return undefined;
     const { header, file, plain, stored, input, written } = await this.#object;
@@ -98,7 +106,10 @@ export class RangeSpool implements AsyncDisposable {
   }
 }
 
-async function openObject(header: Buffer, { compression, spoolFile }: SpoolOptions) {
+async function openObject(
+  header: Buffer,
+  { compression, spoolFile }: SpoolOptions,
+) {
   const file = await spoolFile();
   const plain = new ByteCounter();
   const stored = new ByteCounter();
@@ -120,7 +131,8 @@ function compressors(compression: Compression): Transform[] {
   if (compression === 'none') return [];
   if (compression === 'gzip')
     return [createGzip({ level: GZIP_LEVEL, chunkSize: PIECE_BYTES })];
-  const { ZSTD_c_compressionLevel: level, ZSTD_c_checksumFlag: checksum } = constants;
+  const { ZSTD_c_compressionLevel: level, ZSTD_c_checksumFlag: checksum } =
+    constants;
   return [
     createZstdCompress({
       params: { [level]: ZSTD_LEVEL, [checksum]: 1 },
@@ -129,7 +141,9 @@ function compressors(compression: Compression): Transform[] {
   ];
 }
 
-/** A full disk is freed, a lost mount comes back: the whole question is asked again later. */
+/**
+ * A full disk is freed, a lost mount comes back: the whole question is asked again later.
+ */
 function spoolError(cause: unknown): never {
   const code = errorCode(cause);
   const message = `Cannot write the spool file: ${code}; check the disk of the object store`;

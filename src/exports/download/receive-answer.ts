@@ -1,6 +1,6 @@
 /**
- * Reads one answer to its end: every row checked, summed and put where it belongs in the spool. Returns
- * only what was proven whole; on any failure nothing of it is kept.
+ * Reads one answer to its end: every row checked, summed and put where it belongs in the
+ * spool. Returns only what was proven whole; on any failure nothing of it is kept.
  */
 import { hash } from 'node:crypto';
 import { RetryableError } from '../../errors/errors.ts';
@@ -26,7 +26,10 @@ import { AnswerRows, type AnswerRowsOptions } from './answer-rows.ts';
 const LINE_END = Buffer.from('\n');
 /** Enough of what could not be read to find an error message in it. */
 const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
-/** Entries' own times, by which some releases filter, lie up to so much behind the time that is exported. */
+/**
+ * Entries' own times, by which some releases filter, lie up to so much behind the time
+ * that is exported.
+ */
 const PAD_SECONDS = 2;
 
 export interface ReceiveOptions extends AnswerRowsOptions {
@@ -62,8 +65,8 @@ type Question = Pick<PlannedRequest, 'plan' | 'request'> & {
 };
 
 /**
- * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`, `ROW_FIELDS`, `ROW_TIME`, `ROW_PARTY`, `ROW_VALUE`,
- *   `ROW_THREAD_LOST`
+ * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`,
+ *   `ROW_FIELDS`, `ROW_TIME`, `ROW_PARTY`, `ROW_VALUE`, `ROW_THREAD_LOST`
  * @throws PermanentError what the header and the row splitter say
  */
 export async function receive(
@@ -72,17 +75,29 @@ export async function receive(
   options: ReceiveOptions,
 ): Promise<Received | Outgrown> {
   await using receiver = new Receiver(question, options);
-  for await (const chunk of untilBroken(answer.chunks, () => receiver.settle())) {
+  for await (const chunk of untilBroken(answer.chunks, () =>
+    receiver.settle(),
+  )) {
     await receiver.push(chunk);
     if (options.mayGoOn(receiver)) continue;
     await receiver.settle();
-    return { state: 'outgrown', traits: receiver.traits, seen: receiver.seen() };
+    return {
+      state: 'outgrown',
+      traits: receiver.traits,
+      seen: receiver.seen(),
+    };
   }
   return await receiver.end(answer);
 }
 
-/** What was received before the source broke off is read first: what is wrong with it came first. */
-async function* untilBroken(chunks: AsyncIterable<Buffer>, settle: () => Promise<void>) {
+/**
+ * What was received before the source broke off is read first: what is wrong with it came
+ * first.
+ */
+async function* untilBroken(
+  chunks: AsyncIterable<Buffer>,
+  settle: () => Promise<void>,
+) {
   try {
     yield* chunks;
   } catch (error) {
@@ -95,7 +110,10 @@ class Receiver implements AsyncDisposable {
   readonly #options: ReceiveOptions;
   readonly #splitter = new RowSplitter((buffer, start, end, next) => {
     if (this.#question === undefined)
-      this.#readHeader(buffer.subarray(start, end), buffer.subarray(start, next));
+      this.#readHeader(
+        buffer.subarray(start, end),
+        buffer.subarray(start, next),
+      );
     else this.#hold(buffer, start, next);
   });
   readonly #flight: ReturnType<typeof openFlight> | undefined;
@@ -106,7 +124,8 @@ class Receiver implements AsyncDisposable {
   #question: RowQuestion | undefined;
   #header: Buffer = Buffer.alloc(0);
   /** Whole rows that nobody reads yet, those that follow one another in one slice. */
-  #held: { readonly buffer: Buffer; readonly start: number; end: number }[] = [];
+  #held: { readonly buffer: Buffer; readonly start: number; end: number }[] =
+    [];
   #heldBytes = 0;
   /** All that came, and what of it was read. */
   bytes = 0;
@@ -124,18 +143,24 @@ class Receiver implements AsyncDisposable {
       // With room for a time that is not exported.
       asked: { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS },
       kept,
-      borders: borders.filter(Number.isFinite).toSorted((one, other) => one - other),
+      borders: borders
+        .filter(Number.isFinite)
+        .toSorted((one, other) => one - other),
       tailEnd: this.#rows.tail?.end,
     };
     this.#flight =
-      rowPool && openFlight(rowPool, (rows, findings) => this.#take(rows, findings));
+      rowPool &&
+      openFlight(rowPool, (rows, findings) => this.#take(rows, findings));
   }
 
   get rows(): number {
     return this.#rows.totals.rows;
   }
 
-  /** What all that was read says of the release that gave it; undefined before the header came. */
+  /**
+   * What all that was read says of the release that gave it; undefined before the header
+   * came.
+   */
   get traits() {
     if (this.#question === undefined) return undefined;
     const { layout } = this.#question;
@@ -150,13 +175,16 @@ class Receiver implements AsyncDisposable {
 
   async push(chunk: Buffer): Promise<void> {
     this.bytes += chunk.length;
-    const { beginningBytes, blockBytes } = this.#options.rowPool?.sizes ?? BLOCK_SIZES;
+    const { beginningBytes, blockBytes } =
+      this.#options.rowPool?.sizes ?? BLOCK_SIZES;
     for (let from = 0; from < chunk.length; from += blockBytes) {
       this.#splitter.push(chunk.subarray(from, from + blockBytes));
       if (this.#flight === undefined || this.bytes <= beginningBytes)
         await this.#readHere();
       else if (this.#heldBytes >= blockBytes)
-        await this.#read((question, rows) => this.#flight?.send(question, rows));
+        await this.#read((question, rows) =>
+          this.#flight?.send(question, rows),
+        );
     }
   }
 
@@ -175,14 +203,18 @@ class Receiver implements AsyncDisposable {
     const { traits } = this;
     if (traits === undefined) {
       throw new RetryableError(
-        'Cannot export: the source answered 200 with nothing, not even a header; ask again',
+        'Cannot export: the source answered 200 with nothing, not even a header; ' +
+          'ask again',
         { code: 'ANSWER_EMPTY', meta: this.#where() },
       );
     }
     return {
       state: 'complete' as const,
       ...traits,
-      /** SHA-256 of the last line, where it has no line end: only another answer can show that it is whole. */
+      /**
+       * SHA-256 of the last line, where it has no line end: only another answer can show
+       * that it is whole.
+       */
       openLine,
       segments: await this.#rows.finish(),
       tail: this.#rows.tail,
@@ -197,21 +229,28 @@ class Receiver implements AsyncDisposable {
     await this.#rows[Symbol.asyncDispose]();
   }
 
-  /** RFC 4180 lets a last line go without its line end. @returns its sum, where it was read */
+  /**
+   * RFC 4180 lets a last line go without its line end. @returns its sum, where it was
+   * read
+   */
   async #readOpenLine(): Promise<string | undefined> {
     const rest = this.#splitter.rest();
-    if (rest.length === 0 || gluedError(rest, 0n) !== undefined) return undefined;
+    if (rest.length === 0 || gluedError(rest, 0n) !== undefined)
+      return undefined;
     const header = (this.#question ? this.#header : rest)
       .toString('latin1')
       .replace(/\r?\n$/, '');
-    if ((await this.#options.leavesLineEndOut?.(header)) !== true) return undefined;
+    if ((await this.#options.leavesLineEndOut?.(header)) !== true)
+      return undefined;
     this.#splitter.push(LINE_END);
     await this.#readHere();
     return hash('sha256', rest, 'hex');
   }
 
   #readHere(): Promise<void> {
-    return this.#read((question, rows) => this.#take(rows, readBlock(question, rows)));
+    return this.#read((question, rows) =>
+      this.#take(rows, readBlock(question, rows)),
+    );
   }
 
   /** Has the whole rows read that came, in a block of memory of their own. */
@@ -242,10 +281,14 @@ class Receiver implements AsyncDisposable {
     else this.#held.push({ buffer, start, end });
   }
 
-  /** Adds what was found, and sends the rows on their way into the spool: resolves when there is room for more. */
+  /**
+   * Adds what was found, and sends the rows on their way into the spool: resolves when
+   * there is room for more.
+   */
   #take(rows: Buffer, findings: BlockFindings): Promise<unknown> {
     this.#rows.add(findings);
-    if (findings.unread !== undefined) throw this.#notUnderstood(findings.unread, rows);
+    if (findings.unread !== undefined)
+      throw this.#notUnderstood(findings.unread, rows);
     this.#offset += rows.length;
     return this.#rows.write(this.#header, rows, findings);
   }
@@ -275,7 +318,8 @@ class Receiver implements AsyncDisposable {
     } as const;
     const [code, state] = states[finding];
     return new RetryableError(
-      `Cannot export: row ${this.rows + 1} at byte ${offset} ${state}; nothing was published, ask again`,
+      `Cannot export: row ${this.rows + 1} at byte ${offset} ${state}; nothing ` +
+        'was published, ask again',
       {
         code,
         meta: {
@@ -288,7 +332,8 @@ class Receiver implements AsyncDisposable {
 
   #truncated(rest: Buffer): RetryableError {
     return new RetryableError(
-      `Cannot export: the answer ends in the middle of row ${this.rows + 1} at byte ${this.#offset + rest.length}; nothing was published, ask again`,
+      `Cannot export: the answer ends in the middle of row ${this.rows + 1} at ` +
+        `byte ${this.#offset + rest.length}; nothing was published, ask again`,
       { code: 'SOURCE_TRUNCATED', meta: this.#where() },
     );
   }

@@ -1,22 +1,33 @@
 /**
- * Threads that read rows: hashing and checking them is most of an export's work. They start with the first
- * large answer, are shared by all exports of the process, hold no answer's state, and keep no process alive.
+ * Threads that read rows: hashing and checking them is most of an export's work. They
+ * start with the first large answer, are shared by all exports of the process, hold no
+ * answer's state, and keep no process alive.
  */
 import { getCompileCacheDir } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { dirname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { RetryableError } from '../../errors/errors.ts';
-import { type BlockFindings, readBlock, type RowQuestion } from './block-reader.ts';
+import {
+  type BlockFindings,
+  readBlock,
+  type RowQuestion,
+} from './block-reader.ts';
 import type { BlockTask } from './row-worker.ts';
 
 /** One processor is the caller's. */
 const THREADS_MAX = 4;
 
 export const BLOCK_SIZES = {
-  /** An answer's beginning is read as it comes, without a thread: most answers are no longer. */
+  /**
+   * An answer's beginning is read as it comes, without a thread: most answers are no
+   * longer.
+   */
   beginningBytes: 2 ** 20,
-  /** What a thread is given at once: it stays in the processor's cache, and costs two messages and a copy. */
+  /**
+   * What a thread is given at once: it stays in the processor's cache, and costs two
+   * messages and a copy.
+   */
   blockBytes: 512 * 2 ** 10,
 };
 /** A block takes some milliseconds. */
@@ -58,24 +69,30 @@ export class RowPool implements AsyncDisposable {
 
   /** Blocks that wait for a thread, or are being read. */
   get waiting(): number {
-    return this.#threads.reduce((sum, thread) => sum + (thread?.waiting ?? 0), 0);
+    return this.#threads.reduce(
+      (sum, thread) => sum + (thread?.waiting ?? 0),
+      0,
+    );
   }
 
   /**
    * @param rows whole ones
-   * @throws RetryableError `ROW_THREAD_LOST` where the thread died or takes too long; the next call gets a new one
+   * @throws RetryableError `ROW_THREAD_LOST` where the thread died or takes too long; the
+   *   next call gets a new one
    */
   async read(question: RowQuestion, rows: Buffer): Promise<BlockFindings> {
     if (this.#isClosed) throw lost('the process is ending');
     const counts = this.#threads.map((thread) => thread?.waiting ?? 0);
     const idlest = counts.indexOf(Math.min(...counts));
-    if (this.#threads[idlest]?.isAlive !== true) this.#threads[idlest] = new RowThread();
+    if (this.#threads[idlest]?.isAlive !== true)
+      this.#threads[idlest] = new RowThread();
     return await this.#threads[idlest].read([question, rows], this.#taskMsMax);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true;
-    for (const thread of this.#threads) await thread?.stop('the process is ending');
+    for (const thread of this.#threads)
+      await thread?.stop('the process is ending');
   }
 }
 
@@ -144,17 +161,23 @@ const SPARE_BLOCKS = 4;
 
 /** What is on its way. */
 interface BlockFlight {
-  /** Resolves when there is room for another block. @throws what an earlier block failed of */
+  /**
+   * Resolves when there is room for another block. @throws what an earlier block failed
+   * of
+   */
   send(question: RowQuestion, rows: Buffer): Promise<void>;
-  /** Resolves when nothing is on its way. @throws what the first block failed of that did */
+  /**
+   * Resolves when nothing is on its way. @throws what the first block failed of that did
+   */
   landed(): Promise<void>;
   /** In-flight reads are abandoned: no block is taken any more. */
   stop(): void;
 }
 
 /**
- * An answer's blocks on their way through the pool: read by any thread in any order, taken in the order of the answer.
- * What may be on its way at once is all that holds the source back.
+ * An answer's blocks on their way through the pool: read by any thread in any order,
+ * taken in the order of the answer. What may be on its way at once is all that holds the
+ * source back.
  * @param take called in the order of the answer; resolves when the rows are stored
  */
 export function openFlight(
@@ -165,7 +188,10 @@ export function openFlight(
   let lastTaken: Promise<unknown> = Promise.resolve();
   let isStopped = false;
 
-  /** Where every thread has a block in hand and one waiting, this thread has time to read one itself. */
+  /**
+   * Where every thread has a block in hand and one waiting, this thread has time to read
+   * one itself.
+   */
   async function read(question: RowQuestion, rows: Buffer) {
     const isBusy = pool.waiting >= 2 * pool.size;
     return isBusy ? readBlock(question, rows) : await pool.read(question, rows);

@@ -1,4 +1,7 @@
-/** A thread that reads blocks of rows for whoever asks, one after the other. Started by the pool alone. */
+/**
+ * A thread that reads blocks of rows for whoever asks, one after the other. Started by
+ * the pool alone.
+ */
 import { parentPort } from 'node:worker_threads';
 import { readBlock, type RowQuestion } from './block-reader.ts';
 

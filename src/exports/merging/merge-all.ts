@@ -1,7 +1,7 @@
 /**
- * What a nightly run merges, ledger by ledger, until it has written as much as one run may. Closed segments
- * become one without the source: their rows become one object, whose digest must be the sum of theirs, and
- * which is published in the place of all of them.
+ * What a nightly run merges, ledger by ledger, until it has written as much as one run
+ * may. Closed segments become one without the source: their rows become one object, whose
+ * digest must be the sum of theirs, and which is published in the place of all of them.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -34,7 +34,10 @@ import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { ExportArchiveStore } from '../store/export-archive.ts';
 import { hasRows, type MergeLimits, planMerges } from './plan-merges.ts';
 
-/** Plain CSV that one run writes at most: minutes to read and write, and as many to load again. */
+/**
+ * Plain CSV that one run writes at most: minutes to read and write, and as many to load
+ * again.
+ */
 const NIGHT_BYTES_MAX = 4n * 2n ** 30n;
 const NIGHT_LEDGERS_MAX = 5_000;
 
@@ -59,13 +62,17 @@ export interface MergeReport {
   rows: bigint;
   /** Plain CSV that was written. */
   bytes: bigint;
-  /** Ledgers left to the next night: others worked on them, or this night had written enough. */
+  /**
+   * Ledgers left to the next night: others worked on them, or this night had written
+   * enough.
+   */
   left: number;
   failed: number;
 }
 
 /**
- * Merges what can be merged. A ledger that fails stays as it is, and does not stop the others.
+ * Merges what can be merged. A ledger that fails stays as it is, and does not stop the
+ * others.
  * @throws UnreachableError
  */
 export async function mergeAll(
@@ -101,7 +108,10 @@ export async function mergeAll(
       if (error instanceof UnreachableError) throw error;
       report.failed += 1;
       const reason = { code: errorCode(error), reason: errorLine(error) };
-      log.warn({ partyId: scope.partyId, ...reason }, 'Segments could not be merged');
+      log.warn(
+        { partyId: scope.partyId, ...reason },
+        'Segments could not be merged',
+      );
     }
   }
   return report;
@@ -137,8 +147,8 @@ async function mergeLedger(
 }
 
 /**
- * @returns undefined if nothing was merged: an object does not hold what was published, and its range is
- *   requested again
+ * @returns undefined if nothing was merged: an object does not hold what was published,
+ *   and its range is requested again
  */
 async function mergeGroup(
   group: readonly Coverage[],
@@ -156,7 +166,11 @@ async function mergeGroup(
   await context.failpoint('spooled');
   checkSums(group, spooled);
 
-  const newest = await readManifest(objects, manifestKey(lastSegment.objectKey), signal);
+  const newest = await readManifest(
+    objects,
+    manifestKey(lastSegment.objectKey),
+    signal,
+  );
   const { epoch } = last;
   const facts: ManifestFacts = {
     partyId: lease.scope.partyId,
@@ -189,7 +203,8 @@ async function mergeGroup(
 
 /**
  * Copies the rows of all segments into the spool.
- * @returns the first segment's layout; undefined if an object does not hold what was published
+ * @returns the first segment's layout; undefined if an object does not hold what was
+ *   published
  */
 async function copyGroup(
   group: readonly Coverage[],
@@ -209,19 +224,26 @@ async function copyGroup(
   }
 }
 
-/** @throws PermanentError `SUMS_DIFFER` if the object that was written has not all rows of the group */
+/**
+ * @throws PermanentError `SUMS_DIFFER` if the object that was written has not all rows of
+ *   the group
+ */
 function checkSums(group: readonly Coverage[], spooled: Spooled): void {
   const sum = new RowDigest();
   for (const { content, rows } of group)
-    if (content !== undefined) sum.merge(RowDigest.fromHex(content.digest, Number(rows)));
-  const rowForms = new Set(group.flatMap(({ content }) => content?.rowForm ?? []));
+    if (content !== undefined)
+      sum.merge(RowDigest.fromHex(content.digest, Number(rows)));
+  const rowForms = new Set(
+    group.flatMap(({ content }) => content?.rowForm ?? []),
+  );
   const isSame =
     sum.rows === spooled.rows &&
     sum.hex() === spooled.digest &&
     rowForms.has(spooled.rowForm);
   if (isSame) return;
   throw new PermanentError(
-    `Cannot merge segments: ${spooled.rows} rows were written where ${sum.rows} were expected, or other rows; ` +
+    `Cannot merge segments: ${spooled.rows} rows were written where ${sum.rows} ` +
+      'were expected, or other rows; ' +
       'nothing was published; this is a bug, report it',
     {
       code: 'SUMS_DIFFER',

@@ -1,7 +1,7 @@
 /**
- * Which closed segments of a ledger become one: neighbours that end in the same calendar month (UTC), with
- * the ranges without entries between them. Only months that are over are merged, so that each row is
- * written once more and then stays. Pure.
+ * Which closed segments of a ledger become one: neighbours that end in the same calendar
+ * month (UTC), with the ranges without entries between them. Only months that are over
+ * are merged, so that each row is written once more and then stays. Pure.
  */
 import { type Micros, monthOf } from '../../time/time.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
@@ -24,7 +24,9 @@ export function planMerges(
 ): readonly (readonly Coverage[])[] {
   const groups: Coverage[][] = [];
   let group: Coverage[] = [];
-  for (const row of coverage.toSorted((one, other) => (one.from < other.from ? -1 : 1))) {
+  for (const row of coverage.toSorted((one, other) =>
+    one.from < other.from ? -1 : 1,
+  )) {
     if (!joins(group, row, limits)) {
       groups.push(group);
       group = [];
@@ -34,7 +36,10 @@ export function planMerges(
   return [...groups, group].filter((rows) => rows.filter(hasRows).length > 1);
 }
 
-/** Whether a segment is small enough to merge: adding little to much would write much again. */
+/**
+ * Whether a segment is small enough to merge: adding little to much would write much
+ * again.
+ */
 export function isSmall(
   bytes: bigint,
   { bytesMax }: Pick<MergeLimits, 'bytesMax'>,
@@ -50,14 +55,24 @@ function mayMerge(row: Coverage, limits: MergeLimits): boolean {
   return row.objectKey === undefined && monthOf(row.from) === endMonthOf(row);
 }
 
-/** Whether a range can follow the group: it touches the last one, and has the same properties. */
-function joins(group: readonly Coverage[], row: Coverage, limits: MergeLimits): boolean {
+/**
+ * Whether a range can follow the group: it touches the last one, and has the same
+ * properties.
+ */
+function joins(
+  group: readonly Coverage[],
+  row: Coverage,
+  limits: MergeLimits,
+): boolean {
   const last = group.at(-1);
   if (last === undefined) return true;
   if (!mayMerge(row, limits)) return false;
-  const isNeighbour = last.to === row.from && endMonthOf(last) === endMonthOf(row);
+  const isNeighbour =
+    last.to === row.from && endMonthOf(last) === endMonthOf(row);
   const isAlike =
-    last.sides === row.sides && last.epoch === row.epoch && last.assetId === row.assetId;
+    last.sides === row.sides &&
+    last.epoch === row.epoch &&
+    last.assetId === row.assetId;
   if (!isNeighbour || !isAlike) return false;
 
   const contents = [...group, row].flatMap(({ content }) => content ?? []);

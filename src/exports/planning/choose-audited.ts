@@ -1,4 +1,7 @@
-/** Which closed segments and ranges without entries an export asks for once more, to compare their sums. */
+/**
+ * Which closed segments and ranges without entries an export asks for once more, to
+ * compare their sums.
+ */
 import { hash } from 'node:crypto';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../time/time.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
@@ -7,13 +10,19 @@ import type { ExportRepository } from '../store/export-repository.ts';
 import { later } from '../../ledger/ranges.ts';
 import { isEmpty, RETENTION_MICROS, type Target } from './remaining.ts';
 
-interface AuditChoice extends Pick<Target, 'epoch' | 'now' | 'retentionMicros'> {
+interface AuditChoice extends Pick<
+  Target,
+  'epoch' | 'now' | 'retentionMicros'
+> {
   /** Of the closed segments that the source should still have; from 0 to 1. */
   readonly share: number;
   readonly scope: ExportScope;
 }
 
-/** Segments and ranges without entries, those checked longest ago. A share below one segment a night becomes one segment every few nights. */
+/**
+ * Segments and ranges without entries, those checked longest ago. A share below one
+ * segment a night becomes one segment every few nights.
+ */
 export function chooseAudited(
   coverage: readonly Coverage[],
   choice: AuditChoice,
@@ -26,16 +35,22 @@ export function chooseAudited(
   const candidates = coverage
     .filter((row) => !row.open && row.assetId === scope.assetId)
     // What is empty behind the newest entry is part of every overlap check.
-    .filter((row) => row.content !== undefined || (isEmpty(row) && row.to <= newest))
+    .filter(
+      (row) => row.content !== undefined || (isEmpty(row) && row.to <= newest),
+    )
     .filter((row) => row.isFaulty !== true && row.epoch === epoch)
     .filter((row) => row.from === BEGINNING || isServed(row.from, choice))
     .filter((row) => now - (row.checkedAt ?? 0n) > DAY_MICROS)
-    .toSorted((one, other) => Number((one.checkedAt ?? 0n) - (other.checkedAt ?? 0n)));
+    .toSorted((one, other) =>
+      Number((one.checkedAt ?? 0n) - (other.checkedAt ?? 0n)),
+    );
   const wanted = share * candidates.length + chance(scope, now);
   return candidates.slice(0, Math.floor(wanted));
 }
 
-/** The same, without a first segment whose first entry the source may not have any more. */
+/**
+ * The same, without a first segment whose first entry the source may not have any more.
+ */
 export async function servedAudits(
   coverage: readonly Coverage[],
   choice: AuditChoice,

@@ -1,9 +1,17 @@
-/** Decides on the next request of an export: all that is left, or its earliest window. Pure. */
+/**
+ * Decides on the next request of an export: all that is left, or its earliest window.
+ * Pure.
+ */
 import { BEGINNING, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import type { StreamSeen, WindowPlan } from './window-plan.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import type { Range } from '../../ledger/ranges.ts';
-import { type RequestPlan, closedRange, planRequest, type Target } from './remaining.ts';
+import {
+  type RequestPlan,
+  closedRange,
+  planRequest,
+  type Target,
+} from './remaining.ts';
 
 /** How much earlier the fallback request starts if known rows did not come back. */
 const FALLBACK_MARGIN_MICROS = 3600n * SECOND_MICROS;
@@ -23,7 +31,10 @@ export interface PlannedRequest extends NextWindow {
 }
 
 /** Returns what to request next; undefined if everything is covered. */
-export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | undefined {
+export function nextWindow(
+  wanted: Target,
+  windows: WindowPlan,
+): NextWindow | undefined {
   const target = { ...wanted, isSilent: windows.isSilent };
   const { profile } = target;
   const next = (plan: RequestPlan, wantsEnd: boolean): NextWindow => ({
@@ -36,15 +47,21 @@ export function nextWindow(wanted: Target, windows: WindowPlan): NextWindow | un
   const isPast = whole.open === undefined || whole.open.to !== undefined;
   const range = closedRange(whole);
   if (range === undefined) return next(whole, isPast);
-  // If nothing is known of the release yet, its answer shows whether it applies both bounds.
-  const isUnknown = profile.header === undefined && profile.bounds === undefined;
+  // If nothing is known of the release yet, its answer shows whether it applies both
+  // bounds.
+  const isUnknown =
+    profile.header === undefined && profile.bounds === undefined;
   const isUnproven = profile.bounds !== 'right' && !isUnknown;
   // No known entry can prove an end. A later start makes the request smaller as well, and
   // its answer shows entries.
   const from =
-    isUnproven && profile.known === undefined ? windows.laterStart(range) : undefined;
+    isUnproven && profile.known === undefined
+      ? windows.laterStart(range)
+      : undefined;
   const later =
-    from === undefined ? undefined : planRequest({ ...target, from, isWindow: true });
+    from === undefined
+      ? undefined
+      : planRequest({ ...target, from, isWindow: true });
   if (later !== undefined) return next(later, false);
   const to = windowEnd(whole, range, target, windows);
   if (to === undefined) return next(whole, isPast);
@@ -81,7 +98,10 @@ export function requestFor(
  * If no known row would show that a start was understood, none is sent. The range stays
  * the same, and the other rows that come are left out.
  */
-function primaryRequest({ question, overlap }: RequestPlan): RequestPlan['question'] {
+function primaryRequest({
+  question,
+  overlap,
+}: RequestPlan): RequestPlan['question'] {
   return overlap?.isStartless === true ? withoutStart(question) : question;
 }
 
@@ -92,7 +112,8 @@ function fallbackRequest(
 ): RequestPlan['question'] {
   const { from, to } = question;
   const isStartless = isStartDoubted || overlap?.isStartless === true;
-  const mayDropEnd = boundsDemanded !== true && (sides === 'both' || isStartDoubted);
+  const mayDropEnd =
+    boundsDemanded !== true && (sides === 'both' || isStartDoubted);
   if (to !== undefined && mayDropEnd)
     return from === undefined || isStartless ? {} : { from };
   if (isStartless) return withoutStart(question);
@@ -101,16 +122,21 @@ function fallbackRequest(
     : question;
 }
 
-/** Removes the start. 1970 is before all entries, in whichever unit the source reads it. */
-function withoutStart({ to }: RequestPlan['question']): RequestPlan['question'] {
+/**
+ * Removes the start. 1970 is before all entries, in whichever unit the source reads it.
+ */
+function withoutStart({
+  to,
+}: RequestPlan['question']): RequestPlan['question'] {
   return to === undefined ? {} : { from: BEGINNING, to };
 }
 
 /**
- * Returns the window plan as it would be if the answer in hand were cancelled; undefined if
- * that would not make the next request smaller, so that the answer must run to its end.
- * @param mayBound the release may turn out to apply an end, by what the answer shows of it
- *   or by a known entry
+ * Returns the window plan as it would be if the answer in hand were cancelled; undefined
+ * if that would not make the next request smaller, so that the answer must run to its
+ * end.
+ * @param mayBound the release may turn out to apply an end, by what the answer shows of
+ *   it or by a known entry
  */
 export function planShrunk(
   { plan, target }: NextWindow,
@@ -132,8 +158,9 @@ export function planShrunk(
 }
 
 /**
- * Returns where to end the next request; undefined if it can cover the whole range. The first
- * closed range gets a request of its own if much known data lies between it and the next.
+ * Returns where to end the next request; undefined if it can cover the whole range. The
+ * first closed range gets a request of its own if much known data lies between it and the
+ * next.
  */
 function windowEnd(
   whole: RequestPlan,
@@ -145,7 +172,9 @@ function windowEnd(
   const bytesBetween = coverage
     .filter(
       (row) =>
-        row.from >= range.from && row.to <= range.to && !whole.supersedes.includes(row),
+        row.from >= range.from &&
+        row.to <= range.to &&
+        !whole.supersedes.includes(row),
     )
     .reduce((sum, row) => sum + Number(row.content?.bytes ?? 0n), 0);
   const isApart =

@@ -25,18 +25,23 @@ import {
 
 type Rows = readonly Coverage[];
 
-/** How long a source surely keeps entries: half of the six months that nodes keep by default. */
+/**
+ * How long a source surely keeps entries: half of the six months that nodes keep by
+ * default.
+ */
 export const RETENTION_MICROS = 90n * DAY_MICROS;
 /**
  * From release 0.73 on, bounds apply to an entry's own time, which is up to some
- * microseconds after the block time that is exported. An end is requested this much later,
- * and the surplus is cut here.
+ * microseconds after the block time that is exported. An end is requested this much
+ * later, and the surplus is cut here.
  */
 const END_PAD_MICROS = 2n * SECOND_MICROS;
 /** Later than every instant of an entry. */
 const NO_END: Micros = 10n ** 18n;
 
-/** What is wanted of a ledger, and what is known of it. Times are microseconds since 1970. */
+/**
+ * What is wanted of a ledger, and what is known of it. Times are microseconds since 1970.
+ */
 export interface Target {
   readonly coverage: readonly Coverage[];
   readonly profile: SourceProfile;
@@ -46,13 +51,15 @@ export interface Target {
   readonly to?: Micros | undefined;
   /** Nothing newer than this is closed. A whole second. */
   readonly closedTo: Micros;
-  /** The target is one window of a larger range; only the last window covers the present. */
+  /**
+   * The target is one window of a larger range; only the last window covers the present.
+   */
   readonly isWindow?: boolean;
   /** The source's own time. */
   readonly now: Micros;
   /**
-   * How long the source surely keeps entries; 90 days by default. The absence of older rows
-   * proves nothing.
+   * How long the source surely keeps entries; 90 days by default. The absence of older
+   * rows proves nothing.
    */
   readonly retentionMicros?: Micros | undefined;
   /** Epoch of the source's chain; undefined if no list is known. */
@@ -75,11 +82,16 @@ export interface RequestPlan {
   /** The ranges that the answer closes: disjoint, in order. */
   readonly closed: readonly Range[];
   /** The open, still growing range at the end; without `to`: up to its newest entry. */
-  readonly open: { readonly from: Micros; readonly to?: Micros | undefined } | undefined;
+  readonly open:
+    | { readonly from: Micros; readonly to?: Micros | undefined }
+    | undefined;
   /** Coverage that the answer replaces. */
   readonly supersedes: Rows;
   /** Coverage that the answer replaces in part, with the ranges to keep. */
-  readonly trims: readonly { readonly row: Coverage; readonly keeps: readonly Range[] }[];
+  readonly trims: readonly {
+    readonly row: Coverage;
+    readonly keeps: readonly Range[];
+  }[];
   /** The last known rows before the first range. The answer must contain them. */
   readonly overlap: Overlap | undefined;
   /**
@@ -122,15 +134,21 @@ function emptyRangesBetween(
 ): bigint[] {
   const first = plan.closed[0]?.from ?? plan.open?.from ?? NO_END;
   const last =
-    plan.open === undefined ? (plan.closed.at(-1)?.to ?? first) : plan.open.from;
+    plan.open === undefined
+      ? (plan.closed.at(-1)?.to ?? first)
+      : plan.open.from;
   return coverage
     .filter(
       (row) =>
-        isEmpty(row) && row.assetId === assetId && row.from >= first && row.to <= last,
+        isEmpty(row) &&
+        row.assetId === assetId &&
+        row.from >= first &&
+        row.to <= last,
     )
     .filter(
       (row) =>
-        !plan.supersedes.includes(row) && (runId === undefined || row.runId !== runId),
+        !plan.supersedes.includes(row) &&
+        (runId === undefined || row.runId !== runId),
     )
     .map(({ coverageId }) => coverageId);
 }
@@ -155,7 +173,8 @@ function planPass(target: Target): RequestPlan | undefined {
   const first = closed[0]?.from ?? expanded.open?.from;
   if (first === undefined) return undefined;
   const overlap = overlapAt(first, known, target);
-  const last = expanded.open === undefined ? closed.at(-1)?.to : expanded.open.to;
+  const last =
+    expanded.open === undefined ? closed.at(-1)?.to : expanded.open.to;
   return {
     ...expanded,
     question: questionOf(overlap?.tail.from ?? first, last, target),
@@ -172,18 +191,25 @@ function isBelieved(row: Coverage, target: Target): boolean {
   return !row.open && isInScope && !isDistrusted(row, target);
 }
 
-function isDistrusted(row: Coverage, { audited, again, runId }: Target): boolean {
+function isDistrusted(
+  row: Coverage,
+  { audited, again, runId }: Target,
+): boolean {
   if (row.isFaulty || audited?.has(row.coverageId) === true) return true;
   return again !== undefined && row.runId !== runId && overlaps(row, again);
 }
 
-/** Returns whether an open or audited segment can stay as it is, if its rows come back the same. */
+/**
+ * Returns whether an open or audited segment can stay as it is, if its rows come back the
+ * same.
+ */
 function mayStayUnchanged(
   row: Coverage,
   closed: readonly Range[],
   { assetId, audited }: Target,
 ): boolean {
-  if (!closed.some(({ from, to }) => row.from >= from && row.to <= to)) return false;
+  if (!closed.some(({ from, to }) => row.from >= from && row.to <= to))
+    return false;
   if (
     row.assetId !== assetId ||
     row.isFaulty ||
@@ -194,8 +220,8 @@ function mayStayUnchanged(
 }
 
 /**
- * Returns the range to request. An end is never sent without a start, and only to a release
- * that is known to apply both.
+ * Returns the range to request. An end is never sent without a start, and only to a
+ * release that is known to apply both.
  */
 function questionOf(
   from: Micros,
@@ -204,9 +230,15 @@ function questionOf(
 ): Partial<Range> {
   const { profile, now } = target;
   if (profile.boundsDemanded === true)
-    return { from, to: (last ?? ceilSecond(now) + DAY_MICROS) + END_PAD_MICROS };
+    return {
+      from,
+      to: (last ?? ceilSecond(now) + DAY_MICROS) + END_PAD_MICROS,
+    };
   if (last !== undefined && profile.bounds === 'right')
-    return { from, to: last + (profile.sides === 'from' ? 0n : END_PAD_MICROS) };
+    return {
+      from,
+      to: last + (profile.sides === 'from' ? 0n : END_PAD_MICROS),
+    };
   return from === BEGINNING ? {} : { from };
 }
 
@@ -219,9 +251,9 @@ interface Expanded {
 }
 
 /**
- * Expands the wanted ranges until they hold every row of coverage that cannot be split and
- * that they touch: an object that is not believed, what a person requests again, and the
- * open segment, which the answer brings anyway. All other coverage that they touch is
+ * Expands the wanted ranges until they hold every row of coverage that cannot be split
+ * and that they touch: an object that is not believed, what a person requests again, and
+ * the open segment, which the answer brings anyway. All other coverage that they touch is
  * trimmed.
  *
  *     coverage    ├── trusted ──┤├─ faulty ─┤       ├── open ──►
@@ -254,8 +286,11 @@ function expandToUnsplittable(
   const replaced = replacedRanges(closed, open);
   const trims = touched
     .map((row) => ({ row, keeps: subtract(row, replaced) }))
-    // If an open segment reaches beyond what is closed now, the answer brings the rest too.
-    .filter(({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined));
+    // If an open segment reaches beyond what is closed now, the answer brings the rest
+    // too.
+    .filter(
+      ({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined),
+    );
   const trimmed = new Set(trims.map(({ row }) => row));
   const supersedes = touched.filter((row) => !trimmed.has(row));
   return { closed, open, trims, supersedes };
@@ -284,8 +319,10 @@ function replacedPart(row: Coverage, target: Target): Range | undefined {
   const { isWindow, closedTo, again } = target;
   if (row.open)
     return isWindow === true ? undefined : { from, to: earlier(to, closedTo) };
-  if (row.objectKey === undefined || !isDistrusted(row, target)) return undefined;
-  return again === undefined || isDistrusted(row, { ...target, again: undefined })
+  if (row.objectKey === undefined || !isDistrusted(row, target))
+    return undefined;
+  return again === undefined ||
+    isDistrusted(row, { ...target, again: undefined })
     ? { from, to }
     : { from: later(from, again.from), to: earlier(to, again.to) };
 }
@@ -294,16 +331,25 @@ function replacedPart(row: Coverage, target: Target): Range | undefined {
  * Returns the open range after everything closed; undefined if there is none. If an old
  * open segment is replaced, the open range reaches up to the present again.
  */
-function openPart(target: Target, known: Rows, touched: Rows): RequestPlan['open'] {
+function openPart(
+  target: Target,
+  known: Rows,
+  touched: Rows,
+): RequestPlan['open'] {
   if (target.isWindow === true) return undefined;
   const to = touched.some((row) => row.open) ? undefined : target.to;
-  const ends = [...known, ...touched].filter((row) => !row.open).map((row) => row.to);
+  const ends = [...known, ...touched]
+    .filter((row) => !row.open)
+    .map((row) => row.to);
   const from = ends.reduce(later, later(target.from, target.closedTo));
   if (to === undefined) return { from };
   return from < to ? { from, to } : undefined;
 }
 
-/** Returns the range from the first closed range to the end of the last; undefined if none. */
+/**
+ * Returns the range from the first closed range to the end of the last; undefined if
+ * none.
+ */
 export function closedRange({ closed }: RequestPlan): Range | undefined {
   const first = closed[0];
   const last = closed.at(-1);
@@ -315,9 +361,14 @@ export function isEmpty({ open, rows, objectKey }: Coverage): boolean {
   return !open && rows === 0n && objectKey === undefined;
 }
 
-function overlapAt(first: Micros, known: Rows, target: Target): Overlap | undefined {
+function overlapAt(
+  first: Micros,
+  known: Rows,
+  target: Target,
+): Overlap | undefined {
   const row = known.find(
-    (candidate) => candidate.to === first && candidate.assetId === target.assetId,
+    (candidate) =>
+      candidate.to === first && candidate.assetId === target.assetId,
   );
   if (row?.tail === undefined) return undefined;
   const { tail, sides } = row;
@@ -332,7 +383,9 @@ function overlapAt(first: Micros, known: Rows, target: Target): Overlap | undefi
   };
 }
 
-/** Returns where the unbroken run of known ranges without entries begins that ends here. */
+/**
+ * Returns where the unbroken run of known ranges without entries begins that ends here.
+ */
 function emptySince(last: Coverage, known: Rows): Micros {
   const newestFirst = known
     .filter(isEmpty)
@@ -346,10 +399,15 @@ function emptySince(last: Coverage, known: Rows): Micros {
 }
 
 /** Returns why the source may no longer have the tail of known rows. */
-function whyGone({ epoch }: Coverage, tail: TailSum, target: Target): string | undefined {
+function whyGone(
+  { epoch }: Coverage,
+  tail: TailSum,
+  target: Target,
+): string | undefined {
   const isOtherEpoch =
     epoch !== undefined && target.epoch !== undefined && epoch !== target.epoch;
   if (isOtherEpoch) return 'the chain of the source began again since';
-  const isOld = target.now - tail.from > (target.retentionMicros ?? RETENTION_MICROS);
+  const isOld =
+    target.now - tail.from > (target.retentionMicros ?? RETENTION_MICROS);
   return isOld ? 'what is known is older than a source may keep' : undefined;
 }

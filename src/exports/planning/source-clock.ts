@@ -1,10 +1,20 @@
-/** Until when a ledger can be called closed: by the source's clock, never by ours alone. */
-import { DAY_MICROS, floorSecond, SECOND_MICROS, type Micros } from '../../time/time.ts';
+/**
+ * Until when a ledger can be called closed: by the source's clock, never by ours alone.
+ */
+import {
+  DAY_MICROS,
+  floorSecond,
+  SECOND_MICROS,
+  type Micros,
+} from '../../time/time.ts';
 import { earlier } from '../../ledger/ranges.ts';
 
 /** A block near the head may still be on its way into the node's tables. */
 const MARGIN_MICROS = 120n * SECOND_MICROS;
-/** What a source without a clock of its blocks may lag behind the clock of its answers, and behind ours. */
+/**
+ * What a source without a clock of its blocks may lag behind the clock of its answers,
+ * and behind ours.
+ */
 const ANSWERED_LAG_MICROS = 3600n * SECOND_MICROS;
 const UNTOLD_LAG_MICROS = DAY_MICROS;
 
@@ -12,12 +22,16 @@ export interface SourceClock {
   readonly seen: Micros;
   /** Nothing newer is proven to be all there. A whole second. */
   readonly closedTo: Micros;
-  /** `guessed`: an upper bound alone; nothing is closed beyond what the source's own entries have reached. */
+  /**
+   * `guessed`: an upper bound alone; nothing is closed beyond what the source's own
+   * entries have reached.
+   */
   readonly from: 'source' | 'guessed';
 }
 
 /**
- * @param blockTime of a list's answer that came before the export is asked; undefined or 0 where untold
+ * @param blockTime of a list's answer that came before the export is asked; undefined or
+ *   0 where untold
  * @param now this machine's time: it may delay closing, never hasten it
  * @param answeredAt the time that the answer itself gives (its Date header)
  */

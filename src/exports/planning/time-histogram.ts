@@ -1,7 +1,10 @@
 /** Records how the bytes of a stream spread over time, in bounded memory. */
 import { overlaps } from '../../ledger/ranges.ts';
 
-/** The bytes between two seconds, at least; `to` is exclusive. Plain data, so that it can be stored. */
+/**
+ * The bytes between two seconds, at least; `to` is exclusive. Plain data, so that it can
+ * be stored.
+ */
 export interface HistogramBucket {
   readonly from: number;
   readonly to: number;
@@ -25,9 +28,12 @@ export class TimeHistogram {
     const bucket = Math.floor(second / this.#bucketSeconds);
     this.#buckets.set(bucket, (this.#buckets.get(bucket) ?? 0) + bytes);
     while (this.#buckets.size > this.#bucketsMax) {
-      const pairs = Map.groupBy(this.#buckets, ([fine]) => Math.floor(fine / 2));
+      const pairs = Map.groupBy(this.#buckets, ([fine]) =>
+        Math.floor(fine / 2),
+      );
       const added = [...pairs].map(
-        ([half, pair]) => [half, pair.reduce((sum, [, held]) => sum + held, 0)] as const,
+        ([half, pair]) =>
+          [half, pair.reduce((sum, [, held]) => sum + held, 0)] as const,
       );
       this.#buckets = new Map(added);
       this.#bucketSeconds *= 2;
@@ -52,8 +58,8 @@ export function sumBytes(stretches: readonly HistogramBucket[]): number {
 }
 
 /**
- * Returns where the first buckets end that hold at most `bytesMax` together; the end of the
- * first bucket if it alone holds more; undefined if there are no buckets.
+ * Returns where the first buckets end that hold at most `bytesMax` together; the end of
+ * the first bucket if it alone holds more; undefined if there are no buckets.
  */
 export function findBorder(
   stretches: readonly HistogramBucket[],
@@ -69,12 +75,16 @@ export function findBorder(
   return border;
 }
 
-/** Merges what two streams showed of the same rows. The later one wins where they overlap. */
+/**
+ * Merges what two streams showed of the same rows. The later one wins where they overlap.
+ */
 export function mergeSeen(
   earlier: readonly HistogramBucket[],
   later: readonly HistogramBucket[],
 ): HistogramBucket[] {
-  const apart = earlier.filter((old) => !later.some((fresh) => overlaps(old, fresh)));
+  const apart = earlier.filter(
+    (old) => !later.some((fresh) => overlaps(old, fresh)),
+  );
   return [...apart, ...later].toSorted((one, other) => one.from - other.from);
 }
 

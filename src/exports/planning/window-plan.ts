@@ -1,15 +1,16 @@
 /**
- * Decides how much of a ledger to request at once. Normally that is all of it, because every
- * request is a full scan at the source. A stream that outgrows a segment is cancelled, and a
- * stream that broke twice is not requested whole again. From then on the range is requested
- * in windows, the earliest first, each shorter than the one that it was cut from.
+ * Decides how much of a ledger to request at once. Normally that is all of it, because
+ * every request is a full scan at the source. A stream that outgrows a segment is
+ * cancelled, and a stream that broke twice is not requested whole again. From then on the
+ * range is requested in windows, the earliest first, each shorter than the one that it
+ * was cut from.
  *
  * At most twice the ledger is requested, and what was in flight at each kill: a stream is
  * cancelled only while the cancelled bytes are at most what the ledger is known to hold.
  *
- * For some ranges the source sends nothing before it gives up, because its query takes too
- * long. Such a range is halved twice. That helps if the query time grows with the range; if
- * it does not, smaller ranges cannot help.
+ * For some ranges the source sends nothing before it gives up, because its query takes
+ * too long. Such a range is halved twice. That helps if the query time grows with the
+ * range; if it does not, smaller ranges cannot help.
  *
  * The plan only proposes where to cut. What is left to request is computed from the
  * warehouse every time, so that a lost or outdated plan costs bytes at most. Pure.
@@ -27,19 +28,25 @@ import {
 
 /** A window's size is an estimate, so it stays this far below what a stream may hold. */
 const WINDOW_PART = 0.7;
-/** A stream that broke is requested whole once more, then in windows of half of what came. */
+/**
+ * A stream that broke is requested whole once more, then in windows of half of what came.
+ */
 const BREAKS_MAX = 1;
 const BROKEN_PART = 0.5;
 /** The smallest window that is worth a request. */
 const LEAST_WINDOW_BYTES = 64 * 2 ** 10;
-/** The part of an unsorted stream to request next: how much it did not show is unknown. */
+/**
+ * The part of an unsorted stream to request next: how much it did not show is unknown.
+ */
 const UNSORTED_PART = 1 / 4;
 /** The part of a segment that may come twice among the cancelled streams themselves. */
 const REPEATED_PART = 1 / 16;
 const STRETCHES_MAX = 1024;
 const SILENCES_BEFORE_HALVING = 2;
 const HALVINGS_MAX = 2;
-/** Shorter ranges are not halved: a query that fails there would fail for half of it too. */
+/**
+ * Shorter ranges are not halved: a query that fails there would fail for half of it too.
+ */
 const LONG_SECONDS_MIN = secondOf(DAY_MICROS);
 /** What nodes keep by default. Halving a range blindly takes earlier times for empty. */
 const USUAL_SECONDS_MAX = secondOf(180n * DAY_MICROS);
@@ -88,9 +95,14 @@ export class WindowPlan {
   readonly streamBytesMax: number;
   readonly #kept: z.output<typeof planSchema>;
   /** What the last window held: an estimate for the window right after it. */
-  #last: { readonly toSecond: number; readonly bytesPerSecond: number } | undefined;
+  #last:
+    | { readonly toSecond: number; readonly bytesPerSecond: number }
+    | undefined;
 
-  /** @param remembered what `toJson` returned in an earlier attempt; anything else is ignored */
+  /**
+   * @param remembered what `toJson` returned in an earlier attempt; anything else is
+   *   ignored
+   */
   constructor(segmentBytesMax: number, remembered?: unknown) {
     this.streamBytesMax = segmentBytesMax;
     const known = planSchema.safeParse(remembered).data;
@@ -112,11 +124,16 @@ export class WindowPlan {
     const wanted = WINDOW_PART * this.streamBytesMax;
     const { brokenBytes = Infinity } = this.#kept;
     return this.#isBroken
-      ? Math.min(wanted, Math.max(LEAST_WINDOW_BYTES, BROKEN_PART * brokenBytes))
+      ? Math.min(
+          wanted,
+          Math.max(LEAST_WINDOW_BYTES, BROKEN_PART * brokenBytes),
+        )
       : wanted;
   }
 
-  /** Whether another stream can be cancelled: no more was cancelled than the ledger holds. */
+  /**
+   * Whether another stream can be cancelled: no more was cancelled than the ledger holds.
+   */
   get isAffordable(): boolean {
     const { seen, owedBytes } = this.#kept;
     return owedBytes <= sumBytes(seen) + REPEATED_PART * this.streamBytesMax;
@@ -135,13 +152,14 @@ export class WindowPlan {
   }
 
   /**
-   * Returns where to end the next request about a range: a whole second strictly inside it,
-   * before the end of any range that was too large; undefined to request all of it.
+   * Returns where to end the next request about a range: a whole second strictly inside
+   * it, before the end of any range that was too large; undefined to request all of it.
    */
   cut(range: Range): Micros | undefined {
     const from = secondOf(range.from);
     const to = secondOf(range.to);
-    const { firstSecond = -Infinity, secondsMax = Infinity } = this.#kept.silence;
+    const { firstSecond = -Infinity, secondsMax = Infinity } =
+      this.#kept.silence;
     const second = Math.min(
       this.#cutBySize(from, to),
       Math.max(from, firstSecond) + secondsMax,
@@ -170,24 +188,33 @@ export class WindowPlan {
     this.#last = undefined;
   }
 
-  /** Records that an answer was cancelled. @param range the range that was too large, if it was */
+  /**
+   * Records that an answer was cancelled. @param range the range that was too large, if
+   * it was
+   */
   recordOutgrown(seen: StreamSeen, range?: Range): void {
     this.#remember(seen);
     this.#kept.owedBytes += sumBytes(seen.stretches);
     // Without a range the answer is about a doubt: another window would not settle it.
     if (range === undefined) return;
     this.#last = undefined;
-    this.#kept.outgrown = { from: secondOf(range.from), to: secondOf(range.to) };
+    this.#kept.outgrown = {
+      from: secondOf(range.from),
+      to: secondOf(range.to),
+    };
   }
 
-  /** Records that no row came for a range. @returns false if another request cannot help */
+  /**
+   * Records that no row came for a range. @returns false if another request cannot help
+   */
   recordSilence(range: Range): boolean {
     const { silence } = this.#kept;
     silence.firstSecond ??= secondOf(range.to) - USUAL_SECONDS_MAX;
     const seconds =
       secondOf(range.to) - Math.max(secondOf(range.from), silence.firstSecond);
     // The range was longer than the limit, so this says nothing about shorter ranges.
-    if (silence.secondsMax !== undefined && seconds > silence.secondsMax) return true;
+    if (silence.secondsMax !== undefined && seconds > silence.secondsMax)
+      return true;
     const halvings = silence.times + 1 - SILENCES_BEFORE_HALVING;
     if (halvings >= HALVINGS_MAX) return false;
     silence.times += 1;
@@ -201,7 +228,11 @@ export class WindowPlan {
    * @param bytes size of the rows in it
    * @param firstSecond second of its first row; undefined if it has none
    */
-  recordDone(range: Range, bytes: number, firstSecond: number | undefined): void {
+  recordDone(
+    range: Range,
+    bytes: number,
+    firstSecond: number | undefined,
+  ): void {
     // An answer without rows does not show that the query has become fast enough.
     if (bytes > 0) this.#kept.silence.times = 0;
     this.#kept.owedBytes -= bytes;
@@ -212,9 +243,14 @@ export class WindowPlan {
     this.#last = { toSecond: to, bytesPerSecond: bytes / seconds };
   }
 
-  /** Returns whether an answer has less of a range than an unfinished one showed before. */
+  /**
+   * Returns whether an answer has less of a range than an unfinished one showed before.
+   */
   isLess(answer: readonly HistogramBucket[], range: Range): boolean {
-    return hasLess(answer, this.#seenWithin(secondOf(range.from), secondOf(range.to)));
+    return hasLess(
+      answer,
+      this.#seenWithin(secondOf(range.from), secondOf(range.to)),
+    );
   }
 
   /** Serialises the plan so that another worker can resume it. */
@@ -223,11 +259,16 @@ export class WindowPlan {
   }
 
   #seenWithin(from: number, to: number): readonly HistogramBucket[] {
-    return this.#kept.seen.filter((stretch) => stretch.from >= from && stretch.to <= to);
+    return this.#kept.seen.filter(
+      (stretch) => stretch.from >= from && stretch.to <= to,
+    );
   }
 
   #remember({ stretches, sortedTo }: StreamSeen): void {
-    this.#kept.seen = mergeSeen(this.#kept.seen, stretches).slice(0, STRETCHES_MAX);
+    this.#kept.seen = mergeSeen(this.#kept.seen, stretches).slice(
+      0,
+      STRETCHES_MAX,
+    );
     this.#kept.sortedTo = sortedTo;
   }
 
@@ -244,7 +285,10 @@ export class WindowPlan {
         : middleOf(from, end);
     }
     if (this.#last?.toSecond === from)
-      return from + Math.max(1, Math.floor(this.windowBytes / this.#last.bytesPerSecond));
+      return (
+        from +
+        Math.max(1, Math.floor(this.windowBytes / this.#last.bytesPerSecond))
+      );
     const isTooLarge = outgrown !== undefined || this.#isBroken;
     return (isTooLarge ? this.#cutBySeen(from, to) : undefined) ?? Infinity;
   }
@@ -252,13 +296,17 @@ export class WindowPlan {
   #cutBySeen(from: number, to: number): number | undefined {
     const seen = this.#seenWithin(from, to);
     const { sortedTo = from } = this.#kept;
-    if (sortedTo <= from) return findBorder(seen, UNSORTED_PART * sumBytes(seen));
+    if (sortedTo <= from)
+      return findBorder(seen, UNSORTED_PART * sumBytes(seen));
     const bytesMax = this.#isBroken ? this.windowBytes : this.streamBytesMax;
     return Math.min(sortedTo, findBorder(seen, bytesMax) ?? to);
   }
 }
 
-/** Returns the middle of a range. If it begins in 1970, its first years are taken for empty. */
+/**
+ * Returns the middle of a range. If it begins in 1970, its first years are taken for
+ * empty.
+ */
 function middleOf(from: number, to: number): number {
   const first = from === 0 ? Math.max(0, to - USUAL_SECONDS_MAX) : from;
   return Math.max(from + 1, Math.floor((first + to) / 2));

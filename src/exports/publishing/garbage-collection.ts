@@ -1,7 +1,8 @@
 /**
- * Garbage collection: removes what dead processes left (old spool files, unfinished uploads, objects that
- * nothing names) and the objects of segments that were superseded long enough ago. It keeps an object
- * that is newer than the database: after a restore, that object may be the only copy of its rows.
+ * Garbage collection: removes what dead processes left (old spool files, unfinished
+ * uploads, objects that nothing names) and the objects of segments that were superseded
+ * long enough ago. It keeps an object that is newer than the database: after a restore,
+ * that object may be the only copy of its rows.
  */
 import { errorCode } from '../../errors/errors.ts';
 import type { Log } from '../../logging/log.ts';
@@ -33,7 +34,9 @@ export interface GarbageCollectionReport {
   /** Spool files and unfinished uploads that were removed. */
   readonly sweptFiles: number;
   readonly removedObjects: number;
-  /** Unreferenced objects that were kept: newer than the database, or of another mirror. */
+  /**
+   * Unreferenced objects that were kept: newer than the database, or of another mirror.
+   */
   readonly keptObjects: number;
 }
 
@@ -42,7 +45,8 @@ export async function collectGarbage(
   signal: AbortSignal,
 ): Promise<GarbageCollectionReport> {
   const { objects, archive, log, graceMs = GRACE_MS } = deps;
-  // Rows go first: their objects were removed a grace period ago, and none has come back since.
+  // Rows go first: their objects were removed a grace period ago, and none has come back
+  // since.
   await archive.forgetRemoved(graceMs);
   const retired = await removeRetired(deps, graceMs, signal);
   const unreferenced = await removeUnreferenced(deps, graceMs, signal);
@@ -52,7 +56,10 @@ export async function collectGarbage(
     keptObjects: unreferenced.kept,
   };
   if (report.keptObjects > 0)
-    log.warn(report, 'Objects are newer than the database, or of another one; kept');
+    log.warn(
+      report,
+      'Objects are newer than the database, or of another one; kept',
+    );
   else log.debug(report, 'Garbage collected');
   return report;
 }
@@ -65,7 +72,8 @@ async function removeRetired(
 ): Promise<number> {
   let removed = 0;
   for (;;) {
-    // Marked before they are removed: what a crash leaves of them is then found as unreferenced.
+    // Marked before they are removed: what a crash leaves of them is then found as
+    // unreferenced.
     const keys = await deps.archive.markRetired(graceMs);
     if (keys.length === 0) return removed;
     for (const key of keys) {
@@ -75,7 +83,10 @@ async function removeRetired(
   }
 }
 
-/** Removes old objects that nothing names, if this database knows that it has published them. */
+/**
+ * Removes old objects that nothing names, if this database knows that it has published
+ * them.
+ */
 async function removeUnreferenced(
   deps: GarbageCollectionDeps,
   graceMs: number,
@@ -84,7 +95,8 @@ async function removeUnreferenced(
   const before = nowMicros() - BigInt(graceMs) * 1000n;
   let removed = 0;
   let kept = 0;
-  // An object and its manifest may be listed far apart, and in any order: each pair is decided once.
+  // An object and its manifest may be listed far apart, and in any order: each pair is
+  // decided once.
   const decided = new Set<string>();
   for await (const batch of oldObjects(deps.objects, before, signal)) {
     const referenced = await deps.archive.referenced(batch);
@@ -99,9 +111,9 @@ async function removeUnreferenced(
 }
 
 /**
- * Removes an object and its manifest unless a publication has come to name it again. The manifest goes
- * first, because a manifest means that its object is whole. The database is asked before each delete
- * whether the lock on the key is still there.
+ * Removes an object and its manifest unless a publication has come to name it again. The
+ * manifest goes first, because a manifest means that its object is whole. The database is
+ * asked before each delete whether the lock on the key is still there.
  */
 function removeObject(
   key: string,
@@ -125,7 +137,8 @@ async function isOurGarbage(
     const manifest = await readManifest(objects, manifestKey(key), signal);
     return await archive.isPublicationRecorded(manifest);
   } catch (error) {
-    // Its publication was never finished: without a manifest nobody may rely on the object.
+    // Its publication was never finished: without a manifest nobody may rely on the
+    // object.
     if (errorCode(error) === 'OBJECT_MISSING') return true;
     if (errorCode(error) === 'MANIFEST_INVALID') return false;
     throw error;
@@ -133,8 +146,8 @@ async function isOurGarbage(
 }
 
 /**
- * Lists keys of objects below `ledger/` that are older than an instant, in batches. A manifest stands for
- * its object, so a key may come twice.
+ * Lists keys of objects below `ledger/` that are older than an instant, in batches. A
+ * manifest stands for its object, so a key may come twice.
  */
 async function* oldObjects(
   objects: ObjectStore,

@@ -1,6 +1,7 @@
 /**
- * From an answer that is believed to one publication. Segments that came back unchanged stay as they are;
- * the other rows become new objects, and replace what was known of their ranges in one COMMIT.
+ * From an answer that is believed to one publication. Segments that came back unchanged
+ * stay as they are; the other rows become new objects, and replace what was known of
+ * their ranges in one COMMIT.
  */
 import { randomUUID } from 'node:crypto';
 import { unlink } from 'node:fs/promises';
@@ -32,9 +33,15 @@ export interface AnswerContext extends ExportContext {
   readonly as: 'closed' | 'open';
   /** Epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch: number | undefined;
-  /** Open coverage that the source contradicts: closed as it stands, though it did not come back. */
+  /**
+   * Open coverage that the source contradicts: closed as it stands, though it did not
+   * come back.
+   */
   readonly closesKept: readonly Coverage[];
-  /** Publishes a plan. @returns it with the objects that are in the store, which may have been there before */
+  /**
+   * Publishes a plan. @returns it with the objects that are in the store, which may have
+   * been there before
+   */
   readonly publish: (planned: Publication) => Promise<Publication>;
 }
 
@@ -45,7 +52,9 @@ export interface PublishedAnswer {
   readonly held: number;
 }
 
-/** An answer that was not published, because it has fewer rows than what it would replace. */
+/**
+ * An answer that was not published, because it has fewer rows than what it would replace.
+ */
 export interface ShrunkAnswer {
   /** The segments that would have lost rows. */
   readonly shrunk: Coverage[];
@@ -74,7 +83,10 @@ export async function publishAnswer(
   );
   return {
     publication: await context.publish(planned),
-    held: unchanged.reduce((sum, { segment }) => sum + (segment.spooled?.rows ?? 0), 0),
+    held: unchanged.reduce(
+      (sum, { segment }) => sum + (segment.spooled?.rows ?? 0),
+      0,
+    ),
   };
 }
 
@@ -83,7 +95,10 @@ function openPlan(plan: RequestPlan): RequestPlan {
   return { ...plan, revalidated: [], trims: [] };
 }
 
-/** A known segment that came back unchanged: it stays, and what was spooled of it is discarded. */
+/**
+ * A known segment that came back unchanged: it stays, and what was spooled of it is
+ * discarded.
+ */
 interface UnchangedSegment {
   readonly row: Coverage;
   readonly segment: ReceivedSegment;
@@ -94,7 +109,9 @@ function unchangedSegments(
   { segments, layout }: Received,
 ): readonly UnchangedSegment[] {
   return plan.revalidated.flatMap((row) => {
-    const segment = segments.find((candidate) => isSame(candidate, row, layout.sides));
+    const segment = segments.find((candidate) =>
+      isSame(candidate, row, layout.sides),
+    );
     return segment === undefined ? [] : [{ row, segment }];
   });
 }
@@ -108,8 +125,8 @@ interface Remainder {
 
 /**
  * Copies the remainders of known ranges into new spool files.
- * @throws RetryableError `SEGMENT_UNREADABLE` if an object does not hold what was published; all of its
- *   range is then requested again
+ * @throws RetryableError `SEGMENT_UNREADABLE` if an object does not hold what was
+ *   published; all of its range is then requested again
  */
 async function copyRemainders(
   trims: RequestPlan['trims'],
@@ -134,13 +151,20 @@ async function copyRemaindersOf(
   const layout =
     objectKey === undefined
       ? undefined
-      : await copyStoredRows({ ...row, objectKey }, spools, 'keep a part of', context);
+      : await copyStoredRows(
+          { ...row, objectKey },
+          spools,
+          'keep a part of',
+          context,
+        );
 
   const remainders: Remainder[] = [];
   for (const [index, range] of keeps.entries()) {
     const spooled = await spools[index]?.finish();
     const written: WrittenRows | undefined =
-      spooled && layout ? { leftOut: NONE_LEFT_OUT, spooled, layout } : undefined;
+      spooled && layout
+        ? { leftOut: NONE_LEFT_OUT, spooled, layout }
+        : undefined;
     const claimsNothing = written === undefined && open;
     const tail = endsWithTail(range, row) ? row.tail : undefined;
     const rest = { ...range, open, sides, assetId, tail, written };
@@ -150,11 +174,17 @@ async function copyRemaindersOf(
 }
 
 /** Whether a remainder has all rows of its range's tail. */
-function endsWithTail({ from, to }: Range, { to: end, tail }: Coverage): boolean {
+function endsWithTail(
+  { from, to }: Range,
+  { to: end, tail }: Coverage,
+): boolean {
   return to === end && tail !== undefined && tail.from >= from;
 }
 
-/** Returns segments that would lose rows, because the answer has fewer than it takes from them. */
+/**
+ * Returns segments that would lose rows, because the answer has fewer than it takes from
+ * them.
+ */
 function shrunkTrims(
   { trims }: RequestPlan,
   remainders: readonly Remainder[],
@@ -165,7 +195,10 @@ function shrunkTrims(
   for (const { row } of trims) {
     const keptRows = remainders
       .filter((remainder) => remainder.row === row)
-      .reduce((sum, { rest }) => sum + BigInt(rest?.written?.spooled.rows ?? 0), 0n);
+      .reduce(
+        (sum, { rest }) => sum + BigInt(rest?.written?.spooled.rows ?? 0),
+        0n,
+      );
     const taken = row.rows - keptRows;
     if (!isHeld(row) || taken <= 0n) continue;
     losing.push(row);
@@ -188,7 +221,8 @@ async function planPublication(
   context: AnswerContext,
 ): Promise<Publication> {
   const { plan, received, target, learned, unchanged, remainders } = answer;
-  const { source, repository, compression, request, lease, epoch, closesKept } = context;
+  const { source, repository, compression, request, lease, epoch, closesKept } =
+    context;
   const { runId, partyId } = request;
   const tailAt = tailOf(answer, context);
 
@@ -204,7 +238,10 @@ async function planPublication(
       !supersedes.includes(row),
   );
   const merged = mergeEmpty(newRanges(answer, tailAt, context), ownEmpty);
-  const ranges = [...merged.ranges, ...remainders.flatMap(({ rest }) => rest ?? [])];
+  const ranges = [
+    ...merged.ranges,
+    ...remainders.flatMap(({ rest }) => rest ?? []),
+  ];
   const facts: ManifestFacts = {
     partyId,
     compression,
@@ -218,7 +255,9 @@ async function planPublication(
     publicationId: randomUUID(),
     runId,
     ...(await nameObjects(ranges, facts, repository)),
-    supersedes: [...supersedes, ...merged.taken].map(({ coverageId }) => coverageId),
+    supersedes: [...supersedes, ...merged.taken].map(
+      ({ coverageId }) => coverageId,
+    ),
     closes: [
       ...unchanged.map(({ row: { coverageId, to } }) => ({
         coverageId,
@@ -227,11 +266,15 @@ async function planPublication(
       ...closesKept.map(({ coverageId }) => ({ coverageId })),
     ],
     epoch,
-    lastEntryAt: newestSecond === undefined ? undefined : instantOf(newestSecond),
+    lastEntryAt:
+      newestSecond === undefined ? undefined : instantOf(newestSecond),
   };
 }
 
-/** Returns the tail of a closed range that ends at an instant; only the last one has a tail. */
+/**
+ * Returns the tail of a closed range that ends at an instant; only the last one has a
+ * tail.
+ */
 function tailOf(
   { plan, received }: Answered,
   { as }: AnswerContext,
@@ -255,16 +298,29 @@ function newRanges(
     const { from } = segment;
     const to = segment.to ?? openEnd(from, received, request.clock.seen);
     const open = segment.open || as === 'open';
-    // An open range without entries claims nothing. If rows have no times, it is all that can be covered.
+    // An open range without entries claims nothing. If rows have no times, it is all that
+    // can be covered.
     if (spooled === undefined && open && source.hasTimes) continue;
-    const written = spooled === undefined ? undefined : { spooled, layout, leftOut };
+    const written =
+      spooled === undefined ? undefined : { spooled, layout, leftOut };
     const tail = open ? undefined : tailAt(to);
-    ranges.push({ assetId, from, to, open, sides: layout.sides, tail, written });
+    ranges.push({
+      assetId,
+      from,
+      to,
+      open,
+      sides: layout.sides,
+      tail,
+      written,
+    });
   }
   return ranges;
 }
 
-/** Where an open range without a requested end ends: behind the present and the newest entry. */
+/**
+ * Where an open range without a requested end ends: behind the present and the newest
+ * entry.
+ */
 function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
   const newest = instantOf(received.newestSecond ?? 0) + SECOND_MICROS;
   return [ceilSecond(seenTime), newest].reduce(later, from + SECOND_MICROS);
@@ -278,7 +334,8 @@ interface MergedRanges {
 }
 
 /**
- * Merges ranges without entries that touch, so that an idle party keeps one row of coverage for ever.
+ * Merges ranges without entries that touch, so that an idle party keeps one row of
+ * coverage for ever.
  * @param known the known ranges without entries
  */
 function mergeEmpty(
@@ -306,7 +363,10 @@ function mergeEmpty(
   return { ranges: merged, taken };
 }
 
-/** What manifests record of the source's profile: enough for a rebuilt database to know the release. */
+/**
+ * What manifests record of the source's profile: enough for a rebuilt database to know
+ * the release.
+ */
 function releaseShown(profile: SourceProfile): ReleaseShown {
   const { bounds, sides, header, evidence, decidedAt } = profile;
   return { bounds, sides, header, evidence, decidedAt };

@@ -1,6 +1,7 @@
 /**
- * Publishing exactly once: intent, object, manifest, COMMIT, in this order. Only the COMMIT counts, because
- * readers go by the tables. The next owner of the lease finishes or drops what a crash leaves in between.
+ * Publishing exactly once: intent, object, manifest, COMMIT, in this order. Only the
+ * COMMIT counts, because readers go by the tables. The next owner of the lease finishes
+ * or drops what a crash leaves in between.
  */
 import { access, unlink } from 'node:fs/promises';
 import { pipeline } from 'node:stream';
@@ -31,7 +32,10 @@ import type { KeptLease } from '../../concurrency/lease.ts';
 import type { Spooled } from '../download/range-spool.ts';
 import type { NewCoverage } from '../../catalog/coverage-rows.ts';
 import type { PublishContext, PublishDeps } from '../request.ts';
-import type { ExportRepository, PublicationNumber } from '../store/export-repository.ts';
+import type {
+  ExportRepository,
+  PublicationNumber,
+} from '../store/export-repository.ts';
 import type { ExportLease } from '../../catalog/leases.ts';
 import type { Publication } from '../../catalog/publications.ts';
 
@@ -63,9 +67,10 @@ export function publishContext(
 }
 
 /**
- * Publishes a plan, and removes its spool files in the end. The intent is recorded before the store is
- * used: an answer that is spooled whole then outlasts a store that is away.
- * @returns what was published; objects that were there already keep the bytes that they have
+ * Publishes a plan, and removes its spool files in the end. The intent is recorded before
+ * the store is used: an answer that is spooled whole then outlasts a store that is away.
+ * @returns what was published; objects that were there already keep the bytes that they
+ *   have
  */
 export async function publish(
   planned: Publication,
@@ -85,8 +90,8 @@ export async function publish(
 }
 
 /**
- * Writes each object and then its manifest, and commits. The order matters: a manifest means that its
- * object is whole.
+ * Writes each object and then its manifest, and commits. The order matters: a manifest
+ * means that its object is whole.
  */
 async function finish(
   planned: Publication,
@@ -99,7 +104,10 @@ async function finish(
     const manifest = existing ?? plannedManifest;
     if (existing === undefined) {
       const path = await objects.spoolPath(spoolName);
-      const facts = { bytes: manifest.objectBytes, sha256: manifest.objectSha256 };
+      const facts = {
+        bytes: manifest.objectBytes,
+        sha256: manifest.objectSha256,
+      };
       await objects.publishFile(manifest.objectKey, path, facts, signal);
     }
     await failpoint('object');
@@ -118,11 +126,14 @@ async function finish(
 type PlannedSegment = Publication['segments'][number];
 
 /**
- * Looks for an object with the same content under the manifest's key. The key names the plain CSV, but
- * another version of the library, or other windows, compress one CSV to other bytes: an object with the
- * same content is taken as it is. One with other content is removed, with its manifest.
- * @returns the manifest with the sums of what is stored; undefined if there is no usable object
- * @throws the store's error if the object cannot be read and its manifest does not vouch for it
+ * Looks for an object with the same content under the manifest's key. The key names the
+ * plain CSV, but another version of the library, or other windows, compress one CSV to
+ * other bytes: an object with the same content is taken as it is. One with other content
+ * is removed, with its manifest.
+ * @returns the manifest with the sums of what is stored; undefined if there is no usable
+ *   object
+ * @throws the store's error if the object cannot be read and its manifest does not vouch
+ *   for it
  */
 async function existingObject(
   manifest: Manifest,
@@ -132,7 +143,10 @@ async function existingObject(
   const { objectKey } = manifest;
   const head = await objects.head(objectKey, signal);
   if (head === undefined) return undefined;
-  if (head.sha256 === manifest.objectSha256 && head.bytes === manifest.objectBytes)
+  if (
+    head.sha256 === manifest.objectSha256 &&
+    head.bytes === manifest.objectBytes
+  )
     return manifest;
   const sums = await readSums(manifest, head, context);
   if (sums.plainSha256 === manifest.sha256)
@@ -159,8 +173,9 @@ interface StoredHead {
 }
 
 /**
- * Sums an object by reading it. An object that the store has moved to an archive tier, or does not let us
- * read, is not damaged: then the sums are those of its manifest, if that describes the stored object.
+ * Sums an object by reading it. An object that the store has moved to an archive tier, or
+ * does not let us read, is not damaged: then the sums are those of its manifest, if that
+ * describes the stored object.
  */
 async function readSums(
   manifest: Manifest,
@@ -189,15 +204,20 @@ async function sumObject(
     () => undefined,
   );
   try {
-    for await (const chunk of plainStream(bytes, compression)) plain.add(chunk as Buffer);
+    for await (const chunk of plainStream(bytes, compression))
+      plain.add(chunk as Buffer);
   } catch (error) {
-    // A damaged archive has other content, as its sums show. Any other error is the store's.
+    // A damaged archive has other content, as its sums show. Any other error is the
+    // store's.
     if (!isArchiveDamage(error)) throw error;
   }
   return { ...stored.facts(), plainSha256: plain.sha256() };
 }
 
-/** @returns the sums in the stored manifest; undefined unless they describe the stored object */
+/**
+ * @returns the sums in the stored manifest; undefined unless they describe the stored
+ *   object
+ */
 async function vouchedSums(
   { objectKey }: Manifest,
   head: StoredHead,
@@ -222,8 +242,8 @@ async function vouchedSums(
 }
 
 /**
- * Writes a manifest. When a superseded object comes back, its newest manifest stays: a rebuild decides by
- * it which segments are current.
+ * Writes a manifest. When a superseded object comes back, its newest manifest stays: a
+ * rebuild decides by it which segments are current.
  */
 async function publishManifest(
   manifest: Manifest,
@@ -253,7 +273,8 @@ async function isNewestManifest(
 ): Promise<boolean> {
   try {
     const stored = await readManifest(objects, key, signal);
-    const isSame = stored.objectSha256 === ours.objectSha256 && stored.to === ours.to;
+    const isSame =
+      stored.objectSha256 === ours.objectSha256 && stored.to === ours.to;
     return isSame && stored.publishedAt >= ours.publishedAt;
   } catch (error) {
     if (errorCode(error) === 'MANIFEST_INVALID') return false;
@@ -262,15 +283,19 @@ async function isNewestManifest(
 }
 
 /**
- * Finishes what dead workers of this scope intended, if every object is in the store or still in the
- * spool, and drops the rest. Clears the export's spool.
+ * Finishes what dead workers of this scope intended, if every object is in the store or
+ * still in the spool, and drops the rest. Clears the export's spool.
  * @returns the publications that were finished, without the source
  * @throws what the store or the database refused; then the spool and the intent stay
  */
-export async function recover(context: PublishContext): Promise<readonly Publication[]> {
+export async function recover(
+  context: PublishContext,
+): Promise<readonly Publication[]> {
   const { lease, repository } = context;
   const adopted: Publication[] = [];
-  for (const [publicationId, publication] of await repository.openPublications(lease)) {
+  for (const [publicationId, publication] of await repository.openPublications(
+    lease,
+  )) {
     const done = publication && (await finishOrRefuse(publication, context));
     if (done === undefined) await repository.drop(lease, publicationId);
     else adopted.push(done);
@@ -280,8 +305,8 @@ export async function recover(context: PublishContext): Promise<readonly Publica
 }
 
 /**
- * @returns undefined if the spooled files are gone or the plan can never become true; the caller then
- *   drops it, and the range is planned again
+ * @returns undefined if the spooled files are gone or the plan can never become true; the
+ *   caller then drops it, and the range is planned again
  */
 async function finishOrRefuse(
   publication: Publication,
@@ -298,8 +323,9 @@ async function finishOrRefuse(
 }
 
 /**
- * Whether a failure says nothing against the publication. A store that refuses now, with expired
- * credentials or without a right, accepts the spooled object once somebody has mended that.
+ * Whether a failure says nothing against the publication. A store that refuses now, with
+ * expired credentials or without a right, accepts the spooled object once somebody has
+ * mended that.
  */
 function mayPass(error: unknown): boolean {
   const code = errorCode(error);
@@ -325,13 +351,19 @@ async function isAtHand(
   return true;
 }
 
-/** Every spool file of a scope begins with this, so that the next owner finds what a dead one left. */
+/**
+ * Every spool file of a scope begins with this, so that the next owner finds what a dead
+ * one left.
+ */
 function spoolPrefix({ exportId }: ExportLease): string {
   return `export-${exportId}.`;
 }
 
 /** Removes all spool files of the export. */
-export async function clearSpool({ objects, lease }: PublishContext): Promise<void> {
+export async function clearSpool({
+  objects,
+  lease,
+}: PublishContext): Promise<void> {
   await objects.clearSpool(spoolPrefix(lease));
 }
 
@@ -372,8 +404,8 @@ export interface ManifestFacts {
 type NamedRanges = Pick<Publication, 'segments' | 'coverage'>;
 
 /**
- * Names the objects of new ranges and makes their manifests. Numbers the publication only if there is an
- * object: nothing but manifests holds the number.
+ * Names the objects of new ranges and makes their manifests. Numbers the publication only
+ * if there is an object: nothing but manifests holds the number.
  */
 export async function nameObjects(
   ranges: readonly NewRange[],

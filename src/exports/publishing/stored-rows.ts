@@ -1,11 +1,15 @@
 /**
- * Copies rows of published objects into new ones: to merge segments, or to keep what is left of a segment
- * when an answer replaces a part of it. The source is not involved.
+ * Copies rows of published objects into new ones: to merge segments, or to keep what is
+ * left of a segment when an answer replaces a part of it. The source is not involved.
  */
 import { errorCode, errorLine, RetryableError } from '../../errors/errors.ts';
 import { hashRow, RowDigest } from '../../ledger/digest.ts';
 import { type Layout, readHeader } from '../../ledger/header.ts';
-import { compressionOf, isArchiveDamage, plainStream } from '../../ledger/object-keys.ts';
+import {
+  compressionOf,
+  isArchiveDamage,
+  plainStream,
+} from '../../ledger/object-keys.ts';
 import { RowFields } from '../../ledger/row-fields.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import { VegaTimeReader } from '../../ledger/vega-time.ts';
@@ -32,8 +36,9 @@ interface CopiedRows {
 }
 
 /**
- * Copies each row of an object into the spool that holds its second, if there is one. An object that does
- * not hold what was published is quarantined, and its range is requested again.
+ * Copies each row of an object into the spool that holds its second, if there is one. An
+ * object that does not hold what was published is quarantined, and its range is requested
+ * again.
  * @param action for messages
  * @throws RetryableError `SEGMENT_UNREADABLE`
  */
@@ -46,7 +51,8 @@ export async function copyStoredRows(
   const { objectKey } = row;
   try {
     const { sum, layout } = await copyRows(objectKey, spools, context);
-    const isWhole = sum.rows === Number(row.rows) && sum.hex() === row.content?.digest;
+    const isWhole =
+      sum.rows === Number(row.rows) && sum.hex() === row.content?.digest;
     if (isWhole && layout !== undefined) return layout;
     throw unreadable(action, objectKey);
   } catch (error) {
@@ -95,7 +101,10 @@ async function copyRows(
   return { sum, layout };
 }
 
-/** Errors of the readers of rows: in an object of ours they mean damage, for it was read before. */
+/**
+ * Errors of the readers of rows: in an object of ours they mean damage, for it was read
+ * before.
+ */
 const DAMAGE_CODES: ReadonlySet<string> = new Set([
   'SEGMENT_UNREADABLE',
   'OBJECT_MISSING',
@@ -105,14 +114,22 @@ const DAMAGE_CODES: ReadonlySet<string> = new Set([
   'ROW_TOO_LARGE',
 ]);
 
-/** Whether an error proves that the object is missing or damaged. Any other error is the store's. */
+/**
+ * Whether an error proves that the object is missing or damaged. Any other error is the
+ * store's.
+ */
 function isDamage(error: unknown): boolean {
   return DAMAGE_CODES.has(errorCode(error)) || isArchiveDamage(error);
 }
 
-function unreadable(action: string, objectKey: string, cause?: unknown): RetryableError {
+function unreadable(
+  action: string,
+  objectKey: string,
+  cause?: unknown,
+): RetryableError {
   return new RetryableError(
-    `Cannot ${action} ${objectKey}: it does not hold what was published; its range is asked for again`,
+    `Cannot ${action} ${objectKey}: it does not hold what was published; its ` +
+      'range is asked for again',
     { code: 'SEGMENT_UNREADABLE', meta: { key: objectKey }, cause },
   );
 }

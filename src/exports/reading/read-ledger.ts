@@ -1,10 +1,16 @@
 /**
- * Reads a party's mirrored ledger back from the published objects, as one CSV. A segment that lies
- * whole in what is asked is passed on as it is; only where a border or an asset cuts one, or the columns
- * of its release are not those of the others, are its rows looked at. Segments outside the range are never opened.
+ * Reads a party's mirrored ledger back from the published objects, as one CSV. A segment
+ * that lies whole in what is asked is passed on as it is; only where a border or an asset
+ * cuts one, or the columns of its release are not those of the others, are its rows
+ * looked at. Segments outside the range are never opened.
  */
 import { PermanentError } from '../../errors/errors.ts';
-import { BEGINNING, formatInstant, type Micros, SECOND_MICROS } from '../../time/time.ts';
+import {
+  BEGINNING,
+  formatInstant,
+  type Micros,
+  SECOND_MICROS,
+} from '../../time/time.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { CoverageReader } from '../store/export-repository.ts';
 import { overlaps, subtract } from '../../ledger/ranges.ts';
@@ -29,10 +35,11 @@ interface ReaderDeps {
 }
 
 /**
- * The plain CSV of a party's mirrored ledger: one header line, then the source's lines unchanged, those outside
- * the question left out. Ending the iteration early, or aborting, releases everything.
- * @throws PermanentError `LEDGER_NOT_MIRRORED` where what is asked for was never exported, or misses a range: an
- *   empty answer would read as "no entries"
+ * The plain CSV of a party's mirrored ledger: one header line, then the source's lines
+ * unchanged, those outside the question left out. Ending the iteration early, or
+ * aborting, releases everything.
+ * @throws PermanentError `LEDGER_NOT_MIRRORED` where what is asked for was never
+ *   exported, or misses a range: an empty answer would read as "no entries"
  */
 export async function* readLedger(
   { exports, objects }: ReaderDeps,
@@ -43,12 +50,16 @@ export async function* readLedger(
   const coverage = await exports.coverage({ partyId, assetId });
   const isProof = ({ open, isFaulty, assetId: of }: Coverage) =>
     !open && isFaulty !== true && (of === undefined || of === assetId);
-  refuseHoles(question, isProofNeeded === true ? coverage.filter(isProof) : coverage);
+  refuseHoles(
+    question,
+    isProofNeeded === true ? coverage.filter(isProof) : coverage,
+  );
   const segments = segmentsWithin(coverage, question);
   const headers = segments.map((segment) => segment.columns);
   const columns =
     segments.length === 0 ? EMPTY_HEADER.split(',') : commonColumns(headers);
-  // Sent with the first rows: until they are read, a failure can still be told by the status.
+  // Sent with the first rows: until they are read, a failure can still be told by the
+  // status.
   let header = Buffer.from(`${columns.join(',')}\n`);
   for (const segment of segments) {
     const stored = await objects.read(segment.objectKey, signal);
@@ -74,12 +85,17 @@ export async function* readLedger(
 }
 
 /**
- * An empty answer says "no entries", so what is not known must not look like one. Unless proof
- * is needed, the end is not checked: a mirror knows no more than up to its last run, as the service knows no more than its head.
+ * An empty answer says "no entries", so what is not known must not look like one. Unless
+ * proof is needed, the end is not checked: a mirror knows no more than up to its last
+ * run, as the service knows no more than its head.
  */
-function refuseHoles(question: LedgerQuery, coverage: readonly Coverage[]): void {
+function refuseHoles(
+  question: LedgerQuery,
+  coverage: readonly Coverage[],
+): void {
   const { from = BEGINNING, to, isProofNeeded } = question;
-  if (coverage.length === 0) throw notMirrored(question, 'it was never exported');
+  if (coverage.length === 0)
+    throw notMirrored(question, 'it was never exported');
   const named = new Set(coverage.flatMap(({ assetId }) => assetId ?? []));
   for (const asset of named.size === 0 ? [undefined] : named) {
     // What is known of every asset is known of each.
@@ -88,7 +104,8 @@ function refuseHoles(question: LedgerQuery, coverage: readonly Coverage[]): void
     );
     for (const hole of subtract({ from, to: to ?? END_OF_TIME }, known)) {
       const isEnd = known.every((range) => range.to <= hole.from);
-      const isAsked = hole.from === from || (isProofNeeded === true && to !== undefined);
+      const isAsked =
+        hole.from === from || (isProofNeeded === true && to !== undefined);
       if (isEnd && !isAsked) continue;
       const start = formatInstant(hole.from);
       const missing = isEnd
@@ -101,7 +118,8 @@ function refuseHoles(question: LedgerQuery, coverage: readonly Coverage[]): void
 
 function notMirrored(question: LedgerQuery, state: string): PermanentError {
   return new PermanentError(
-    `Cannot read the ledger of ${question.partyId}: ${state}; order an export of it, or ask for less`,
+    `Cannot read the ledger of ${question.partyId}: ${state}; order an export of ` +
+      'it, or ask for less',
     {
       code: 'LEDGER_NOT_MIRRORED',
       meta: { partyId: question.partyId, assetId: question.assetId },
@@ -116,19 +134,27 @@ function segmentsWithin(
   { from = BEGINNING, to = END_OF_TIME }: LedgerQuery,
 ) {
   return coverage.flatMap(({ objectKey, content, ...range }) =>
-    objectKey !== undefined && content !== undefined && overlaps(range, { from, to })
+    objectKey !== undefined &&
+    content !== undefined &&
+    overlaps(range, { from, to })
       ? [{ ...range, objectKey, columns: content.columns }]
       : [],
   );
 }
 
-function liesWithin(segment: Segment, { assetId, from, to }: LedgerQuery): boolean {
+function liesWithin(
+  segment: Segment,
+  { assetId, from, to }: LedgerQuery,
+): boolean {
   const isInTime =
-    (from ?? BEGINNING) <= segment.from && (to === undefined || segment.to <= to);
+    (from ?? BEGINNING) <= segment.from &&
+    (to === undefined || segment.to <= to);
   return isInTime && (assetId === undefined || segment.assetId === assetId);
 }
 
-async function* withoutHeader(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+async function* withoutHeader(
+  chunks: AsyncIterable<Buffer>,
+): AsyncGenerator<Buffer> {
   let isHeader = true;
   for await (const chunk of chunks) {
     // Column names are plain words: the first line end is the header's.
@@ -144,9 +170,14 @@ async function* keptRows(
   segment: Segment,
   { partyId, assetId, from, to }: LedgerQuery,
 ): AsyncGenerator<Buffer> {
-  const filter = new RowFilter({ partyId, assetId }, layoutOf(segment.columns), false);
+  const filter = new RowFilter(
+    { partyId, assetId },
+    layoutOf(segment.columns),
+    false,
+  );
   // Borders are whole seconds, which a double holds exactly.
-  const fromSecond = from === undefined ? -Infinity : Number(from / SECOND_MICROS);
+  const fromSecond =
+    from === undefined ? -Infinity : Number(from / SECOND_MICROS);
   const toSecond = to === undefined ? Infinity : Number(to / SECOND_MICROS);
   const isKept = (buffer: Buffer, start: number, end: number): boolean =>
     filter.check(buffer, start, end) === 'ok' &&

@@ -1,10 +1,14 @@
 /**
- * The repository of many parties that are exported one after another, most of which have nothing new.
- * Their leases are taken in one statement, and the ends of exports without rows are written together.
- * Rows are published at once, as by any other repository.
+ * The repository of many parties that are exported one after another, most of which have
+ * nothing new. Their leases are taken in one statement, and the ends of exports without
+ * rows are written together. Rows are published at once, as by any other repository.
  */
 import { errorCode, RetryableError } from '../../errors/errors.ts';
-import { keepLease, type KeptLease, LEASE_TIMES } from '../../concurrency/lease.ts';
+import {
+  keepLease,
+  type KeptLease,
+  LEASE_TIMES,
+} from '../../concurrency/lease.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { Reason } from '../../catalog/segment-rows.ts';
@@ -34,7 +38,10 @@ import type {
 import { ExportStore } from './export-store.ts';
 import type { SourceProfile } from './source-profile.ts';
 
-/** How long this process relies on what it has read of the source before it reads it again. */
+/**
+ * How long this process relies on what it has read of the source before it reads it
+ * again.
+ */
 const SOURCE_FACTS_MS = 10_000;
 
 /** What is known of the source, whichever party is exported. */
@@ -52,15 +59,21 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   readonly #unstarted = new Map<string, ExportLease>();
   /** Exports that have ended and are not written yet. */
   #unwritten: Success[] = [];
-  /** Lease tokens of exports that have ended. A token, because an export may be leased again. */
+  /**
+   * Lease tokens of exports that have ended. A token, because an export may be leased
+   * again.
+   */
   readonly #finishedTokens = new Set<string>();
   /**
-   * When the last renewal was sent (`performance.now()`). It covers the unstarted and the unwritten
-   * exports; whoever works on an export renews its lease.
+   * When the last renewal was sent (`performance.now()`). It covers the unstarted and the
+   * unwritten exports; whoever works on an export renews its lease.
    */
   #renewedAtMs = performance.now();
   readonly #heldLeases: KeptLease;
-  /** The lease that counts towards the export limit. One place serves request after request. */
+  /**
+   * The lease that counts towards the export limit. One place serves request after
+   * request.
+   */
   #counted: ExportLease | undefined;
   /** The lease whose request is under way. */
   #requesting: ExportLease | undefined;
@@ -78,8 +91,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Leases the parties that nobody works on. If the source demands an asset, it leases none: then each
-   * asset is leased by itself.
+   * Leases the parties that nobody works on. If the source demands an asset, it leases
+   * none: then each asset is leased by itself.
    */
   static async open(
     db: Database,
@@ -94,21 +107,23 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
       const leases = await inTransaction(db, { action }, (tx) =>
         takeLeases(tx, partyIds, undefined, holder),
       );
-      for (const lease of leases) store.#unstarted.set(lease.scope.partyId, lease);
+      for (const lease of leases)
+        store.#unstarted.set(lease.scope.partyId, lease);
     }
     stack.move();
     return store;
   }
 
   /**
-   * Writes the exports that have ended. What cannot be written now is kept for the next call. Two calls
-   * must not overlap.
-   * @returns parties whose export does not count: another worker has taken them over, or their coverage
-   *   has changed
+   * Writes the exports that have ended. What cannot be written now is kept for the next
+   * call. Two calls must not overlap.
+   * @returns parties whose export does not count: another worker has taken them over, or
+   *   their coverage has changed
    */
   async write(): Promise<readonly string[]> {
     const requesting = this.#requesting;
-    // Nothing is under way: while this export pauses, others may use its place at the source.
+    // Nothing is under way: while this export pauses, others may use its place at the
+    // source.
     if (requesting === undefined) await this.#leave();
     const ended = this.#unwritten;
     this.#unwritten = [];
@@ -144,7 +159,10 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
     return this.#single.acquire(scope);
   }
 
-  /** Its release goes through this store: a finished export stays leased until it is written. */
+  /**
+   * Its release goes through this store: a finished export stays leased until it is
+   * written.
+   */
   holdLease(lease: ExportLease, what: string): KeptLease {
     return this.#single.holdLease(lease, what, () => this.release(lease));
   }
@@ -160,7 +178,9 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
     this.#unwritten.push(success);
   }
 
-  /** Counts one lease from request to request, until what the requests brought is written. */
+  /**
+   * Counts one lease from request to request, until what the requests brought is written.
+   */
   async enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
     if (this.#counted === undefined) {
       const hasEntered = await this.#single.enterSource(lease, exportLimit);
@@ -175,7 +195,10 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
     this.#requesting = undefined;
   }
 
-  /** Rows have come. While they are published, other workers may use the place at the source. */
+  /**
+   * Rows have come. While they are published, other workers may use the place at the
+   * source.
+   */
   async intend(lease: ExportLease, publication: Publication): Promise<void> {
     await this.#leave();
     await this.#single.intend(lease, publication);
@@ -273,7 +296,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
 
   async #renew(): Promise<void> {
     const sentAtMs = performance.now();
-    // Fixed before the statement: a lease that is taken meanwhile is not missing from its answer.
+    // Fixed before the statement: a lease that is taken meanwhile is not missing from its
+    // answer.
     const leases = this.#leases();
     const renewed = await renewLeases(this.#db, leases);
     for (const { exportId, scope } of leases)
@@ -282,7 +306,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Writes all exports together; if that cannot be, one by one, so that one does not hold back the others.
+   * Writes all exports together; if that cannot be, one by one, so that one does not hold
+   * back the others.
    * @returns parties whose export was not written
    */
   async #finishAll(
@@ -294,7 +319,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
       return await this.#finishTogether(ended, requesting);
     } catch (error) {
       const mayPass =
-        error instanceof RetryableError && errorCode(error) !== 'COVERAGE_CHANGED';
+        error instanceof RetryableError &&
+        errorCode(error) !== 'COVERAGE_CHANGED';
       if (mayPass) throw error;
     }
     const [first] = ended;
@@ -312,8 +338,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
    * Writes the exports and releases their leases in one transaction.
    * @param requesting takes the place at the source of a lease that is released
    * @returns parties whose lease is no longer ours: their export was not written
-   * @throws RetryableError `COVERAGE_CHANGED` if one party's coverage is no longer what was planned on; then
-   *   nothing is written
+   * @throws RetryableError `COVERAGE_CHANGED` if one party's coverage is no longer what
+   *   was planned on; then nothing is written
    */
   async #finishTogether(
     ended: readonly Success[],

@@ -11,10 +11,15 @@ import { statement } from '../../postgres/statement.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
 
 const RETIRED_AT_ONCE = 500;
-/** How often a transaction that waits for the store shows that its connection is still there. */
+/**
+ * How often a transaction that waits for the store shows that its connection is still
+ * there.
+ */
 const CHECK_LOCK_EVERY_MS = 2_000;
 
-/** The right to delete an object, for as long as the database holds the lock on its key. */
+/**
+ * The right to delete an object, for as long as the database holds the lock on its key.
+ */
 export interface RemovalRight {
   /** Aborts with the work, and when the connection that holds the lock is lost. */
   readonly signal: AbortSignal;
@@ -36,13 +41,17 @@ export class ExportArchiveStore {
   async closedTo(): Promise<Micros | undefined> {
     const last = statement({ to: 'instant?' })`
       select max(to_time) as "to" from mirror.coverage where not open`;
-    const { to } = await readRow(this.#db, 'read until when ledgers are closed', last);
+    const { to } = await readRow(
+      this.#db,
+      'read until when ledgers are closed',
+      last,
+    );
     return to === null ? undefined : readInstant(to);
   }
 
   /**
-   * Lists ledgers that have two or more small segments with one row form that end in the same month,
-   * before the limit's instant.
+   * Lists ledgers that have two or more small segments with one row form that end in the
+   * same month, before the limit's instant.
    */
   async mergeable(
     { before, bytesMax }: MergeLimits,
@@ -65,7 +74,8 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Marks segments as removed that have been superseded for longer than this, at most 500 at a time.
+   * Marks segments as removed that have been superseded for longer than this, at most 500
+   * at a time.
    * @returns their object keys, which nothing names any more; empty when all are done
    */
   async markRetired(supersededForMs: number): Promise<readonly string[]> {
@@ -77,13 +87,17 @@ export class ExportArchiveStore {
           and superseded_at < clock_timestamp() - ${supersededForMs} * interval '1 ms'
         order by segment_id limit ${RETIRED_AT_ONCE} for update skip locked)
       returning object_key as "objectKey"`;
-    const rows = await readRows(this.#db, 'retire superseded segments', retired);
+    const rows = await readRows(
+      this.#db,
+      'retire superseded segments',
+      retired,
+    );
     return rows.map(({ objectKey }) => objectKey);
   }
 
   /**
-   * Deletes the rows of segments whose objects were removed longer ago than this, and whose entries are in
-   * no table any more.
+   * Deletes the rows of segments whose objects were removed longer ago than this, and
+   * whose entries are in no table any more.
    */
   async forgetRemoved(removedForMs: number): Promise<void> {
     const removed = statement()`
@@ -96,11 +110,17 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Returns whether this database has numbered an object's publication, and still knows the run that
-   * published it. An object for which it returns false may be the only copy of what it holds.
+   * Returns whether this database has numbered an object's publication, and still knows
+   * the run that published it. An object for which it returns false may be the only copy
+   * of what it holds.
    */
-  async isPublicationRecorded({ warehouseId, seq, runId }: Manifest): Promise<boolean> {
-    // A run may be forgotten by age while what it published is current: then the party's segments name it.
+  async isPublicationRecorded({
+    warehouseId,
+    seq,
+    runId,
+  }: Manifest): Promise<boolean> {
+    // A run may be forgotten by age while what it published is current: then the party's
+    // segments name it.
     const known = statement({ isKnown: 'boolean' })`
       select warehouse_id = ${warehouseId}::uuid and publication_seq >= ${seq} and (
           exists (select from mirror.runs where run_id = ${runId}::uuid)
@@ -126,14 +146,19 @@ export class ExportArchiveStore {
       select planned -> 'manifest' ->> 'objectKey'
       from mirror.publications, jsonb_array_elements(plan -> 'segments') planned
       where state = 'intent' and planned -> 'manifest' ->> 'objectKey' = any(${keys}::text[])`;
-    const rows = await readRows(db, 'look up which objects are referenced', named);
+    const rows = await readRows(
+      db,
+      'look up which objects are referenced',
+      named,
+    );
     return new Set(rows.map(({ objectKey }) => objectKey));
   }
 
   /**
-   * Runs `remove` if nothing names the object. No publication can intend the object meanwhile: a lock on
-   * its key is held until `remove` is done. If the lock is lost, the right's signal aborts and its check
-   * throws, because a publication may have come to rely on the object.
+   * Runs `remove` if nothing names the object. No publication can intend the object
+   * meanwhile: a lock on its key is held until `remove` is done. If the lock is lost, the
+   * right's signal aborts and its check throws, because a publication may have come to
+   * rely on the object.
    * @returns whether `remove` ran
    */
   async removeIfUnreferenced(
@@ -169,8 +194,8 @@ export class ExportArchiveStore {
 }
 
 /**
- * Watches the connection of a transaction that holds a lock while the object store is at work. Without
- * statements Postgres would take the transaction for abandoned, and end it.
+ * Watches the connection of a transaction that holds a lock while the object store is at
+ * work. Without statements Postgres would take the transaction for abandoned, and end it.
  */
 class HeldLock implements RemovalRight, AsyncDisposable {
   readonly signal: AbortSignal;
@@ -216,7 +241,9 @@ class HeldLock implements RemovalRight, AsyncDisposable {
   async #watch(): Promise<void> {
     const { signal } = this.#stopped;
     while (!signal.aborted && !this.signal.aborted) {
-      await sleep(CHECK_LOCK_EVERY_MS, undefined, { signal }).catch(() => undefined);
+      await sleep(CHECK_LOCK_EVERY_MS, undefined, { signal }).catch(
+        () => undefined,
+      );
       if (!signal.aborted) await this.check().catch(() => undefined);
     }
   }

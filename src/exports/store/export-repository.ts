@@ -1,6 +1,7 @@
 /**
- * What an export reads from the database and writes to it. `ExportStore` does each call by itself;
- * `BatchStore` leases many parties at once and writes the ends of their exports together.
+ * What an export reads from the database and writes to it. `ExportStore` does each call
+ * by itself; `BatchStore` leases many parties at once and writes the ends of their
+ * exports together.
  */
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { ExportLease } from '../../catalog/leases.ts';
@@ -29,21 +30,30 @@ export interface PublicationNumber {
 
 /** Reads the coverage of ledgers: all that a reader of published objects needs. */
 export interface CoverageReader {
-  /** Returns what is known of the party by time, in every asset that the scope overlaps. */
+  /**
+   * Returns what is known of the party by time, in every asset that the scope overlaps.
+   */
   coverage(scope: ExportScope): Promise<readonly Coverage[]>;
 }
 
 export interface ExportRepository extends CoverageReader {
-  /** Leases a scope. Returns undefined while another worker has it, or one that overlaps it. */
+  /**
+   * Leases a scope. Returns undefined while another worker has it, or one that overlaps
+   * it.
+   */
   acquire(scope: ExportScope): Promise<ExportLease | undefined>;
 
-  /** Renews a lease until the result is disposed, and then releases it. @param what for messages */
+  /**
+   * Renews a lease until the result is disposed, and then releases it. @param what for
+   * messages
+   */
   holdLease(lease: ExportLease, what: string): KeptLease;
 
   release(lease: ExportLease): Promise<void>;
 
   /**
-   * Sums the current segments of this scope that the run has published, whichever worker did.
+   * Sums the current segments of this scope that the run has published, whichever worker
+   * did.
    * @param adopted keys of objects that another run had intended and this run published
    */
   published(
@@ -52,7 +62,10 @@ export interface ExportRepository extends CoverageReader {
     adopted: readonly string[],
   ): Promise<Published>;
 
-  /** Marks a segment whose object does not hold what was published: its range is requested again. */
+  /**
+   * Marks a segment whose object does not hold what was published: its range is requested
+   * again.
+   */
   quarantineSegment(objectKey: string, reason: Reason): Promise<void>;
 
   /** Returns the next publication number of this warehouse. */
@@ -65,8 +78,10 @@ export interface ExportRepository extends CoverageReader {
   intend(lease: ExportLease, publication: Publication): Promise<void>;
 
   /**
-   * Reads the publications that a dead worker of this export intended, and neither committed nor dropped.
-   * @returns the publications by their ids; undefined for one that this version cannot read
+   * Reads the publications that a dead worker of this export intended, and neither
+   * committed nor dropped.
+   * @returns the publications by their ids; undefined for one that this version cannot
+   *   read
    */
   openPublications(
     lease: ExportLease,
@@ -75,21 +90,29 @@ export interface ExportRepository extends CoverageReader {
   /**
    * Makes a publication visible, once: a second call finds it done.
    * @throws FencedError
-   * @throws RetryableError `COVERAGE_CHANGED` if the coverage is no longer what was planned on
+   * @throws RetryableError `COVERAGE_CHANGED` if the coverage is no longer what was
+   *   planned on
    */
   commit(lease: ExportLease, publication: Publication): Promise<void>;
 
-  /** Abandons an intended publication. Its objects stay unreferenced until garbage collection. */
+  /**
+   * Abandons an intended publication. Its objects stay unreferenced until garbage
+   * collection.
+   */
   drop(lease: ExportLease, publicationId: string): Promise<void>;
 
-  /** Saves the plan of windows until the export succeeds. Does nothing if the lease is lost. */
+  /**
+   * Saves the plan of windows until the export succeeds. Does nothing if the lease is
+   * lost.
+   */
   savePlan(lease: ExportLease, plan: unknown): Promise<void>;
 
   /** Returns the epoch of the source's chain; undefined if no checkpoint is known. */
   epoch(): Promise<number | undefined>;
 
   /**
-   * Records that an export succeeded: clears its failures, and its plan if nothing is left to request.
+   * Records that an export succeeded: clears its failures, and its plan if nothing is
+   * left to request.
    * @throws FencedError
    * @throws RetryableError `COVERAGE_CHANGED`
    */
@@ -107,8 +130,9 @@ export interface ExportRepository extends CoverageReader {
   ): Promise<number | undefined>;
 
   /**
-   * Counts the export among those at the source, over all workers, until it leaves or its lease ends.
-   * A caller that gets false must call again within seconds, or it loses its place in the queue.
+   * Counts the export among those at the source, over all workers, until it leaves or its
+   * lease ends. A caller that gets false must call again within seconds, or it loses its
+   * place in the queue.
    * @returns false while `exportLimit` others are there, or have waited longer
    */
   enterSource(lease: ExportLease, exportLimit: number): Promise<boolean>;
@@ -125,8 +149,8 @@ export interface ExportRepository extends CoverageReader {
   firstEntry(partyId: string): Promise<Micros | undefined>;
 
   /**
-   * Returns the assets of all entries and exports known so far. They are exported one by one if the source
-   * demands an asset and none is configured.
+   * Returns the assets of all entries and exports known so far. They are exported one by
+   * one if the source demands an asset and none is configured.
    */
   knownAssets(): Promise<readonly string[]>;
 }

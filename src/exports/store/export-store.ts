@@ -1,4 +1,7 @@
-/** The export's repository in Postgres: leases, coverage, publications. Leases go by the database's clock. */
+/**
+ * The export's repository in Postgres: leases, coverage, publications. Leases go by the
+ * database's clock.
+ */
 import { sql, type UpdateObject } from 'kysely';
 import { evidenceJson } from '../../json/json-value.ts';
 import { FencedError } from '../../errors/errors.ts';
@@ -25,7 +28,12 @@ import {
 } from '../../catalog/publications.ts';
 import { quarantineSegment, type Reason } from '../../catalog/segment-rows.ts';
 import { builder } from '../../postgres/builder.ts';
-import { execute, findRow, readRow, readRows } from '../../postgres/run-statement.ts';
+import {
+  execute,
+  findRow,
+  readRow,
+  readRows,
+} from '../../postgres/run-statement.ts';
 import type { Schema } from '../../postgres/schema.generated.ts';
 import { statement } from '../../postgres/statement.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
@@ -34,9 +42,16 @@ import type {
   PublicationNumber,
   Published,
 } from './export-repository.ts';
-import { decodeProfile, encodeProfile, type SourceProfile } from './source-profile.ts';
+import {
+  decodeProfile,
+  encodeProfile,
+  type SourceProfile,
+} from './source-profile.ts';
 
-/** A waiting export polls at least every two seconds. One that has not polled for longer has gone away. */
+/**
+ * A waiting export polls at least every two seconds. One that has not polled for longer
+ * has gone away.
+ */
 const POLL_LOST = sql`interval '5 seconds'`;
 const KNOWN_ASSETS_MAX = 1000;
 
@@ -45,8 +60,8 @@ export class ExportStore implements ExportRepository {
   readonly #holder: number | undefined;
 
   /**
-   * @param holder the lock by which others see that this process is alive; without one, others may take
-   *   its leases over soon after the last renewal
+   * @param holder the lock by which others see that this process is alive; without one,
+   *   others may take its leases over soon after the last renewal
    */
   constructor(db: Database, holder?: number) {
     this.#db = db;
@@ -56,12 +71,19 @@ export class ExportStore implements ExportRepository {
   acquire(scope: ExportScope): Promise<ExportLease | undefined> {
     const action = `lease the export of party ${scope.partyId}`;
     return inTransaction(this.#db, { action }, async (tx) => {
-      const leases = await takeLeases(tx, [scope.partyId], scope.assetId, this.#holder);
+      const leases = await takeLeases(
+        tx,
+        [scope.partyId],
+        scope.assetId,
+        this.#holder,
+      );
       return leases[0];
     });
   }
 
-  /** @param release how the lease is released in the end, if not by this store's `release` */
+  /**
+   * @param release how the lease is released in the end, if not by this store's `release`
+   */
   holdLease(
     lease: ExportLease,
     what: string,
@@ -72,7 +94,8 @@ export class ExportStore implements ExportRepository {
       takenAtMs: lease.takenAtMs,
       renew: async () => {
         const renewed = await renewLeases(this.#db, [lease]);
-        if (!renewed.has(lease.exportId)) throw new FencedError(nameOf(lease.scope));
+        if (!renewed.has(lease.exportId))
+          throw new FencedError(nameOf(lease.scope));
       },
       release,
     });
@@ -82,7 +105,10 @@ export class ExportStore implements ExportRepository {
     return releaseLeases(this.#db, [lease]);
   }
 
-  async coverage({ partyId, assetId }: ExportScope): Promise<readonly Coverage[]> {
+  async coverage({
+    partyId,
+    assetId,
+  }: ExportScope): Promise<readonly Coverage[]> {
     const byParty = await readCoverages(this.#db, [partyId], assetId);
     return byParty.get(partyId) ?? [];
   }
@@ -123,8 +149,11 @@ export class ExportStore implements ExportRepository {
 
   intend(lease: ExportLease, publication: Publication): Promise<void> {
     return this.#fenced('intend to publish', lease, async (tx) => {
-      const keys = publication.segments.map(({ manifest }) => manifest.objectKey);
-      // Garbage collection holds these locks while it deletes: it either sees the intent, or is done.
+      const keys = publication.segments.map(
+        ({ manifest }) => manifest.objectKey,
+      );
+      // Garbage collection holds these locks while it deletes: it either sees the intent,
+      // or is done.
       await lockEach(tx, 'object', keys);
       await recordPublication(tx, lease, publication, 'intent');
     });
@@ -144,7 +173,10 @@ export class ExportStore implements ExportRepository {
     const action = `read the open publications of ${nameOf(scope)}`;
     const rows = await readRows(this.#db, action, open);
     return new Map(
-      rows.map(({ publicationId, plan }) => [publicationId, decodePublication(plan)]),
+      rows.map(({ publicationId, plan }) => [
+        publicationId,
+        decodePublication(plan),
+      ]),
     );
   }
 
@@ -182,7 +214,9 @@ export class ExportStore implements ExportRepository {
   }
 
   finish(success: Success): Promise<void> {
-    return this.#fenced('finish', success.lease, (tx) => finishExports(tx, [success]));
+    return this.#fenced('finish', success.lease, (tx) =>
+      finishExports(tx, [success]),
+    );
   }
 
   async fail(
@@ -236,12 +270,18 @@ export class ExportStore implements ExportRepository {
   }
 
   leaveSource(lease: ExportLease): Promise<void> {
-    return this.#update('free the export limit', lease, { is_at_source: false });
+    return this.#update('free the export limit', lease, {
+      is_at_source: false,
+    });
   }
 
   async profile(): Promise<SourceProfile> {
     const stored = builder.selectFrom('mirror.source_state').select('profile');
-    const { profile } = await readRow(this.#db, 'read the profile of the source', stored);
+    const { profile } = await readRow(
+      this.#db,
+      'read the profile of the source',
+      stored,
+    );
     return decodeProfile(profile);
   }
 
@@ -255,7 +295,11 @@ export class ExportStore implements ExportRepository {
   async firstEntry(partyId: string): Promise<Micros | undefined> {
     const least = statement({ first: 'instant?' })`
       select min(vega_time) as first from mirror.ledger_entries where party_id = ${partyId}`;
-    const { first } = await readRow(this.#db, 'read the first entry of a ledger', least);
+    const { first } = await readRow(
+      this.#db,
+      'read the first entry of a ledger',
+      least,
+    );
     return first === null ? undefined : readInstant(first);
   }
 
@@ -292,7 +336,8 @@ export class ExportStore implements ExportRepository {
   }
 
   /**
-   * Runs `work` in a transaction that begins only while the lease is valid, and locks the export's row.
+   * Runs `work` in a transaction that begins only while the lease is valid, and locks the
+   * export's row.
    * @throws FencedError if another worker owns the lease, or it has run out
    */
   #fenced(
@@ -301,11 +346,15 @@ export class ExportStore implements ExportRepository {
     work: (tx: Database) => Promise<void>,
   ): Promise<void> {
     const name = nameOf(lease.scope);
-    return inTransaction(this.#db, { action: `${action} ${name}` }, async (tx) => {
-      const valid = await fenceLeases(tx, [lease]);
-      if (!valid.has(lease.exportId)) throw new FencedError(name);
-      await work(tx);
-    });
+    return inTransaction(
+      this.#db,
+      { action: `${action} ${name}` },
+      async (tx) => {
+        const valid = await fenceLeases(tx, [lease]);
+        if (!valid.has(lease.exportId)) throw new FencedError(name);
+        await work(tx);
+      },
+    );
   }
 }
 

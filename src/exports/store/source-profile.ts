@@ -1,11 +1,15 @@
-/** What the source's answers have shown of its release, as JSON in `mirror.source_state`. Learning replaces all of it. */
+/**
+ * What the source's answers have shown of its release, as JSON in `mirror.source_state`.
+ * Learning replaces all of it.
+ */
 import { z } from 'zod';
 import { instant } from '../../ledger/json-fields.ts';
 
 const schema = z.object({
   /**
-   * 'right': a start and an end may be sent together. 'broken': the release filters them wrongly; only a
-   * start is sent, and no range is divided, since every window would repeat what comes in at any time.
+   * 'right': a start and an end may be sent together. 'broken': the release filters them
+   * wrongly; only a start is sent, and no range is divided, since every window would
+   * repeat what comes in at any time.
    */
   bounds: z.enum(['right', 'broken', 'unproven']).optional(),
   sides: z.enum(['from', 'both']).optional(),
@@ -25,9 +29,15 @@ const schema = z.object({
     .optional(),
   /** It refuses a request without a start and an end. */
   boundsDemanded: z.boolean().optional(),
-  /** Of a source that tells no time: its newest entry of any ledger. It had all of its blocks before that one. */
+  /**
+   * Of a source that tells no time: its newest entry of any ledger. It had all of its
+   * blocks before that one.
+   */
   shownTo: instant.optional(),
-  /** Its rows have no times: what is open of a ledger, asked for whole, is all that can be covered. */
+  /**
+   * Its rows have no times: what is open of a ledger, asked for whole, is all that can be
+   * covered.
+   */
   isTimeless: z.boolean().optional(),
   assetRequired: z.boolean().optional(),
   assetAskedAt: instant.optional(),

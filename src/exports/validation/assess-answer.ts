@@ -9,7 +9,11 @@ import { overlaps } from '../../ledger/ranges.ts';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../time/time.ts';
 import type { Received } from '../download/receive-answer.ts';
 import type { PlannedRequest } from '../planning/next-window.ts';
-import { type RequestPlan, closedRange, isEmpty } from '../planning/remaining.ts';
+import {
+  type RequestPlan,
+  closedRange,
+  isEmpty,
+} from '../planning/remaining.ts';
 import type { WindowPlan } from '../planning/window-plan.ts';
 import type { SourceProfile } from '../store/source-profile.ts';
 import {
@@ -115,7 +119,10 @@ export interface AssessContext {
 }
 
 /** Returns what an answer shows. */
-export function assessAnswer(answered: Answered, context: AssessContext): AnswerFacts {
+export function assessAnswer(
+  answered: Answered,
+  context: AssessContext,
+): AnswerFacts {
   const { plan, request, received, target, learned } = answered;
   const { profile } = target;
   const { hasTimes, now } = context;
@@ -124,7 +131,8 @@ export function assessAnswer(answered: Answered, context: AssessContext): Answer
 
   const isOtherRelease =
     profile.header !== undefined && profile.header !== learned.header;
-  const isOtherBounds = learned.bounds !== 'right' && profile.bounds !== learned.bounds;
+  const isOtherBounds =
+    learned.bounds !== 'right' && profile.bounds !== learned.bounds;
 
   const hasFewerOpen = fewerInOpen(plan, received) !== undefined;
   const overlapFrom = plan.overlap?.tail.from ?? now;
@@ -132,7 +140,11 @@ export function assessAnswer(answered: Answered, context: AssessContext): Answer
   return {
     isOutdated: request.to !== undefined && (isOtherRelease || isOtherBounds),
     overlap: gone ?? finding?.state,
-    doubt: doubtOf(answered, { ...context, finding, isGone: gone !== undefined }),
+    doubt: doubtOf(answered, {
+      ...context,
+      finding,
+      isGone: gone !== undefined,
+    }),
     isNothingLeft: isNothingLeft(answered, finding),
     isFramed: received.isFramed && received.openLine === undefined,
     sums: sumsOf(received),
@@ -145,12 +157,15 @@ export function assessAnswer(answered: Answered, context: AssessContext): Answer
     hasNewRows: received.segments.some(({ spooled }) => spooled !== undefined),
     hasKnownRows: received.before.rows > 0,
     hasOpenLine: received.openLine !== undefined,
-    replacesClosed: plan.trims.length > 0 || plan.supersedes.some((row) => !row.open),
+    replacesClosed:
+      plan.trims.length > 0 || plan.supersedes.some((row) => !row.open),
     isRested: now - overlapFrom > RESTED_MICROS,
     compared: comparedCoverage(answered),
     isWindow: plan.isWindow,
     isFirstShown:
-      hasTimes && profile.shownTo === undefined && learned.shownTo !== undefined,
+      hasTimes &&
+      profile.shownTo === undefined &&
+      learned.shownTo !== undefined,
     hasTimes,
   };
 }
@@ -172,7 +187,8 @@ function doubtOf(
     return { state: 'less than seen' };
 
   const fewer = fewerInOpen(plan, received);
-  if (fewer !== undefined) return { state: 'fewer in the open segment', ...fewer };
+  if (fewer !== undefined)
+    return { state: 'fewer in the open segment', ...fewer };
 
   const hasNoOverlap = plan.overlap === undefined || isGone;
   const provesNoStart = !plan.isWindow && !windows.isSilent && hasNoOverlap;
@@ -235,7 +251,8 @@ export function assessPublished(
       ? !segments.some(({ manifest }) => overlaps(manifest, row))
       : closes.some(({ coverageId }) => coverageId === row.coverageId);
 
-  const hasForeignAsset = hasAsset && layout.sides === 'from' && leftOut.asset > 0n;
+  const hasForeignAsset =
+    hasAsset && layout.sides === 'from' && leftOut.asset > 0n;
   return {
     audited: auditedRows(plan).map((row) => ({ row, isSame: isSame(row) })),
     hasForeignRows: leftOut.party > 0n || hasForeignAsset,

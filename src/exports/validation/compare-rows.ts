@@ -9,7 +9,10 @@ import type { Coverage } from '../../catalog/coverage-rows.ts';
 export type OverlapFinding =
   /** The known rows came back as they were. */
   | { readonly state: 'verified' }
-  /** As many rows came back, written in another form, so that their sums cannot be compared. */
+  /**
+   * As many rows came back, written in another form, so that their sums cannot be
+   * compared.
+   */
   | { readonly state: 'row form changed' }
   /** The source now sends more of each movement; what it sent before is all there. */
   | { readonly state: 'sides changed' }
@@ -43,7 +46,8 @@ export function compareOverlap(
   const hasOtherSides = sides !== 'unknown' && sides !== received.layout.sides;
   // The known rows are those that left the party, and now both sides come: compare only
   // the rows that left. In the other direction, how many of them left is not known.
-  const rows = hasOtherSides && sides === 'from' ? received.beforeFrom : before.rows;
+  const rows =
+    hasOtherSides && sides === 'from' ? received.beforeFrom : before.rows;
   if (hasOtherSides && (sides === 'both' || rows === tail.rows))
     return { state: 'sides changed' };
   if (!hasOtherSides && rows === tail.rows) {
@@ -70,15 +74,21 @@ function differenceOf(
 }
 
 /** Digests add up: if every row comes twice, the digest is twice that of the rows. */
-function isRepeated({ rows, digest }: TailSum, received: number, sum: string): boolean {
+function isRepeated(
+  { rows, digest }: TailSum,
+  received: number,
+  sum: string,
+): boolean {
   if (rows === 0 || received % rows !== 0) return false;
   const times = BigInt(received / rows);
-  return BigInt(`0x${sum}`) === BigInt.asUintN(256, BigInt(`0x${digest}`) * times);
+  return (
+    BigInt(`0x${sum}`) === BigInt.asUintN(256, BigInt(`0x${digest}`) * times)
+  );
 }
 
 /**
- * Sums what must be the same in another answer to the same plan, whatever is new meanwhile:
- * the closed ranges, or everything if none is closed.
+ * Sums what must be the same in another answer to the same plan, whatever is new
+ * meanwhile: the closed ranges, or everything if none is closed.
  */
 export function sumsOf({ before, segments, openLine = '' }: Received): string {
   const closed = segments.filter(({ open }) => !open);
@@ -88,7 +98,10 @@ export function sumsOf({ before, segments, openLine = '' }: Received): string {
   return [before.rows, before.digest.hex(), ...digests, openLine].join(' ');
 }
 
-/** Returns whether a received segment holds the same rows as known coverage, in the same range. */
+/**
+ * Returns whether a received segment holds the same rows as known coverage, in the same
+ * range.
+ */
 export function isSame(
   segment: ReceivedSegment,
   row: Coverage,
@@ -129,23 +142,30 @@ export function fewerInOpen(
 }
 
 /**
- * Returns whether we still hold the rows of a segment. If its object is damaged, the loaded
- * rows are the only copy.
+ * Returns whether we still hold the rows of a segment. If its object is damaged, the
+ * loaded rows are the only copy.
  */
 export function isHeld({ isFaulty, isLoaded }: Coverage): boolean {
   return isFaulty !== true || isLoaded === true;
 }
 
-/** Returns the closed segments that the answer would replace by fewer rows; empty if none. */
+/**
+ * Returns the closed segments that the answer would replace by fewer rows; empty if none.
+ */
 export function shrinking(
   { supersedes }: RequestPlan,
   { segments }: Received,
 ): readonly Coverage[] {
-  const believed = supersedes.filter((row) => !row.open && isHeld(row) && row.rows > 0n);
+  const believed = supersedes.filter(
+    (row) => !row.open && isHeld(row) && row.rows > 0n,
+  );
   const known = believed.reduce((sum, { rows }) => sum + rows, 0n);
   return rowsOf(segments.filter(({ open }) => !open)) >= known ? [] : believed;
 }
 
 export function rowsOf(segments: readonly ReceivedSegment[]): bigint {
-  return segments.reduce((sum, { spooled }) => sum + BigInt(spooled?.rows ?? 0), 0n);
+  return segments.reduce(
+    (sum, { spooled }) => sum + BigInt(spooled?.rows ?? 0),
+    0n,
+  );
 }

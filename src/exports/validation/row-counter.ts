@@ -36,7 +36,8 @@ export class RowCounter {
   /**
    * Checks a published answer and counts its rows as used.
    * @param storedRows rows that came again and are stored in segments that stay
-   * @throws PermanentError `BOOKS_UNBALANCED` if a row is neither published, left out nor stored
+   * @throws PermanentError `BOOKS_UNBALANCED` if a row is neither published, left out nor
+   *   stored
    */
   balance(
     { leftOut, before, known, rows, segments }: Received,
@@ -47,7 +48,9 @@ export class RowCounter {
     const spooled = rowsOf(segments);
     if (BigInt(rows) !== BigInt(before.rows + known) + spooled + left) {
       throw new PermanentError(
-        `Cannot export: of ${rows} rows received ${spooled} are published, ${left} left out and ${held} stored already. This is a bug: please report it`,
+        `Cannot export: of ${rows} rows received ${spooled} are published, ` +
+          `${left} left out and ${held} stored already. This is a bug: please ` +
+          'report it',
         {
           code: 'BOOKS_UNBALANCED',
           meta: { rows, spooled, held, leftOut: { ...leftOut } },
@@ -67,7 +70,9 @@ export class RowCounter {
 
   /** Records whether a range that was requested once more came back the same. */
   recordAudited(row: Coverage, isSame: boolean): void {
-    const found = isSame ? 'the same' : 'other rows than were published; replaced';
+    const found = isSame
+      ? 'the same'
+      : 'other rows than were published; replaced';
     this.#audited.push({ ...rangeOf(row), found });
   }
 
@@ -78,8 +83,14 @@ export class RowCounter {
       receivedRows: String(this.rows),
       receivedBytes: String(this.bytes),
       heldRows: String(this.#stored),
-      ...(this.#unused <= 0 ? {} : { rowsOfAnswersNotUsed: String(this.#unused) }),
-      leftOut: { party: String(party), asset: String(asset), range: String(range) },
+      ...(this.#unused <= 0
+        ? {}
+        : { rowsOfAnswersNotUsed: String(this.#unused) }),
+      leftOut: {
+        party: String(party),
+        asset: String(asset),
+        range: String(range),
+      },
       ...(this.#kept.length === 0 ? {} : { kept: this.#kept }),
       ...(this.#audited.length === 0 ? {} : { audited: this.#audited }),
     };

@@ -1,7 +1,8 @@
 /**
- * Brings `ledger_entries` to what is loaded. Rows never change once they are written: new segments are appended, and a
- * file is written again only if segments in it are gone. Open segments lie in files of their own, because each is
- * replaced soon. So files of closed segments stay as they are, until small ones are compacted.
+ * Brings `ledger_entries` to what is loaded. Rows never change once they are written: new
+ * segments are appended, and a file is written again only if segments in it are gone.
+ * Open segments lie in files of their own, because each is replaced soon. So files of
+ * closed segments stay as they are, until small ones are compacted.
  */
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
@@ -34,7 +35,10 @@ export interface EntriesFile {
   readonly rows: bigint;
   /** Whether its segments are open. */
   readonly isOpen: boolean;
-  /** Segments with rows in the file. All rows of such a segment and this month lie in this file. */
+  /**
+   * Segments with rows in the file. All rows of such a segment and this month lie in this
+   * file.
+   */
   readonly segments: ReadonlySet<bigint>;
 }
 
@@ -42,7 +46,9 @@ export interface EntriesFile {
 export type Content = Omit<EntriesFile, 'add'>;
 
 /** @returns the table's files after the build */
-export async function buildEntries(build: Build): Promise<readonly EntriesFile[]> {
+export async function buildEntries(
+  build: Build,
+): Promise<readonly EntriesFile[]> {
   const writer = build.writers.ledger_entries;
   const missing = new Map<string, SegmentMonth>();
   for (const segment of await build.warehouse.segmentMonths())
@@ -85,16 +91,28 @@ function nameOf(month: string, segmentId: bigint): string {
 /** Puts small closed files of one month together. */
 async function compact(build: Build): Promise<void> {
   const files = await describeFiles(build);
-  const small = files.filter(({ isOpen, rows }) => !isOpen && rows < SMALL_ROWS);
+  const small = files.filter(
+    ({ isOpen, rows }) => !isOpen && rows < SMALL_ROWS,
+  );
   const add: AddFile[] = [];
   const remove: AddFile[] = [];
-  for (const [month, filesOfMonth] of Map.groupBy(small, (file) => file.month)) {
+  for (const [month, filesOfMonth] of Map.groupBy(
+    small,
+    (file) => file.month,
+  )) {
     if (filesOfMonth.length <= SMALL_FILES_MAX) continue;
-    const smallestFirst = filesOfMonth.toSorted((a, b) => Number(a.rows - b.rows));
+    const smallestFirst = filesOfMonth.toSorted((a, b) =>
+      Number(a.rows - b.rows),
+    );
     for (const group of cutByRows(smallestFirst, COMPACTED_ROWS_MAX)) {
       if (group.length === 1) continue;
       const segments = new Set(group.flatMap((file) => [...file.segments]));
-      const content = { month, segments, rows: sumOfRows(group), isOpen: false };
+      const content = {
+        month,
+        segments,
+        rows: sumOfRows(group),
+        isOpen: false,
+      };
       add.push(await rewrite(build, group, content));
       remove.push(...group.map((file) => file.add));
     }
@@ -104,7 +122,10 @@ async function compact(build: Build): Promise<void> {
   await writer.commit('OPTIMIZE', add, remove, false);
 }
 
-/** Describes the table's files by their tags. A file of another writer has none, so it is read. */
+/**
+ * Describes the table's files by their tags. A file of another writer has none, so it is
+ * read.
+ */
 async function describeFiles(build: Build): Promise<readonly EntriesFile[]> {
   const files: EntriesFile[] = [];
   for (const add of build.writers.ledger_entries.files)
@@ -121,17 +142,25 @@ async function inspectFile(build: Build, add: AddFile): Promise<EntriesFile> {
 }
 
 /** Writes the rows of these segments, of one month, to a new file. */
-async function append(build: Build, segments: readonly SegmentMonth[]): Promise<AddFile> {
+async function append(
+  build: Build,
+  segments: readonly SegmentMonth[],
+): Promise<AddFile> {
   const content = contentOf(segments);
   const ids = [...content.segments];
   const rows = build.warehouse.rows(content.month, ids, build.signal);
   const { path } = await fetchCsv(build, rows);
   const write = (lineBytesMax: number): Promise<AddFile> =>
-    writeFile(build, selectCsv(path, ENTRIES, LINE_COLUMNS, lineBytesMax), content);
+    writeFile(
+      build,
+      selectCsv(path, ENTRIES, LINE_COLUMNS, lineBytesMax),
+      content,
+    );
   try {
     return await write(LINE_BYTES);
   } catch (error) {
-    // DuckDB refuses a line beyond its buffer, and sometimes drops it in silence: then the row count differs.
+    // DuckDB refuses a line beyond its buffer, and sometimes drops it in silence: then
+    // the row count differs.
     const code = errorCode(error);
     if (code !== 'DUCKDB' && code !== 'LAKE_ROWS_DIFFER') throw error;
     return write(LINE_BYTES_MAX);
@@ -156,25 +185,34 @@ async function rewrite(
   content: Content,
 ): Promise<AddFile> {
   const paths: string[] = [];
-  for (const { add } of files) paths.push(await build.writers.ledger_entries.find(add));
+  for (const { add } of files)
+    paths.push(await build.writers.ledger_entries.find(add));
   const rows = rowsOf('ledger_entries', paths, false);
   const ids = [...content.segments].join(', ');
   const select = `select ${namesOf(ENTRIES)} from ${rows} where segment_id in (${ids})`;
   return writeFile(build, select, content);
 }
 
-/** @throws RetryableError `LAKE_ROWS_DIFFER` if the file has not as many rows as the warehouse counts */
+/**
+ * @throws RetryableError `LAKE_ROWS_DIFFER` if the file has not as many rows as the
+ *   warehouse counts
+ */
 async function writeFile(
   { writers, onProgress }: Build,
   select: string,
   content: Content,
 ): Promise<AddFile> {
   const { month, rows } = content;
-  const file = await writers.ledger_entries.write(select, entriesTags(content), month);
+  const file = await writers.ledger_entries.write(
+    select,
+    entriesTags(content),
+    month,
+  );
   const written = rowsOfFile(file);
   if (written !== rows) {
     throw new RetryableError(
-      `Cannot build the lake: ${written} rows of ${month} were written, the warehouse counts ${rows}; build again, and run verify if it stays so`,
+      `Cannot build the lake: ${written} rows of ${month} were written, the ` +
+        `warehouse counts ${rows}; build again, and run verify if it stays so`,
       { code: 'LAKE_ROWS_DIFFER', meta: { month } },
     );
   }
@@ -186,7 +224,10 @@ function sumOfRows(parts: readonly { readonly rows: bigint }[]): bigint {
   return parts.reduce((sum, { rows }) => sum + rows, 0n);
 }
 
-/** Cuts parts into groups within the limits, in their order. A part above the limit is a group of its own. */
+/**
+ * Cuts parts into groups within the limits, in their order. A part above the limit is a
+ * group of its own.
+ */
 function cutByRows<Part extends { readonly rows: bigint }>(
   parts: readonly Part[],
   rowsMax: bigint,
@@ -196,7 +237,8 @@ function cutByRows<Part extends { readonly rows: bigint }>(
   let rows = 0n;
   for (const part of parts) {
     const group = groups.at(-1);
-    const hasRoom = rows + part.rows <= rowsMax && (group?.length ?? 0) < partsMax;
+    const hasRoom =
+      rows + part.rows <= rowsMax && (group?.length ?? 0) < partsMax;
     if (group !== undefined && hasRoom) {
       group.push(part);
       rows += part.rows;
@@ -225,7 +267,13 @@ export function taggedFile(add: AddFile): EntriesFile | undefined {
   const segments = parseIds(add.tags?.[SEGMENTS_TAG] ?? '');
   const rows = rowsOfFile(add);
   if (!month || segments === undefined || rows === undefined) return undefined;
-  return { add, month, rows, isOpen: add.tags?.[OPEN_TAG] === 'true', segments };
+  return {
+    add,
+    month,
+    rows,
+    isOpen: add.tags?.[OPEN_TAG] === 'true',
+    segments,
+  };
 }
 
 /** How many rows of one segment and month lie in some files. */
@@ -252,7 +300,10 @@ export async function countBySegment(
 
 /** Ids as short text: `1-7,9`. */
 const IDS = /^\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*$/;
-/** Limit for the ids of one file, far above what a build puts into one. A tag beyond it is not believed. */
+/**
+ * Limit for the ids of one file, far above what a build puts into one. A tag beyond it is
+ * not believed.
+ */
 const IDS_MAX = 1_000_000n;
 
 interface IdRange {

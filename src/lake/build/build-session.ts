@@ -1,6 +1,6 @@
 /**
- * What a build, a vacuum or a restore works with: the lake as it was found, an engine, a scratch folder, and the right
- * to commit. One session at a time, over all processes.
+ * What a build, a vacuum or a restore works with: the lake as it was found, an engine, a
+ * scratch folder, and the right to commit. One session at a time, over all processes.
  */
 import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
@@ -20,16 +20,27 @@ import {
   openEngine,
 } from '../local/duckdb.ts';
 import { removeLeftovers } from '../local/scratch.ts';
-import { type LakeSnapshot, publishSnapshot, readSnapshot } from '../snapshot.ts';
+import {
+  type LakeSnapshot,
+  publishSnapshot,
+  readSnapshot,
+} from '../snapshot.ts';
 import type {
   DecidedCommit,
   LakeRepository,
   WarehouseReader,
 } from '../store/lake-store.ts';
-import { type LakeColumn, type LakeTable, selected } from '../tables/columns.ts';
+import {
+  type LakeColumn,
+  type LakeTable,
+  selected,
+} from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 
-/** Prefix of what a session writes into the spool; a later session clears what a crash left behind. */
+/**
+ * Prefix of what a session writes into the spool; a later session clears what a crash
+ * left behind.
+ */
 export const SPOOL_PREFIX = 'lake-';
 const COMMIT_SPOOL_PREFIX = `${SPOOL_PREFIX}commit-`;
 export const APP_PREFIX = 'ledger-mirror:';
@@ -50,7 +61,10 @@ export type Commit = DecidedCommit & { readonly content: Buffer };
 
 /** Puts commits so that each version of a table has one content only. */
 interface Committer {
-  /** Who decides which of two writers has a version: the store, or the database if the store cannot. */
+  /**
+   * Who decides which of two writers has a version: the store, or the database if the
+   * store cannot.
+   */
   readonly decidedBy: 'store' | 'database';
   /**
    * Puts a commit if its version is free, so that a reader sees all of it or nothing.
@@ -64,7 +78,10 @@ export interface BuildSession extends LakeDeps, LakeAccess, Committer {
   readonly warehouse: WarehouseReader;
   /** The newest snapshot when the session began; undefined if there was none. */
   readonly before: LakeSnapshot | undefined;
-  /** Local copies of the files that this session wrote, by their paths in the log. They stay to its end. */
+  /**
+   * Local copies of the files that this session wrote, by their paths in the log. They
+   * stay to its end.
+   */
   readonly written: Map<string, string>;
   /** Names this mirror in the logs of the tables. */
   readonly appId: string;
@@ -74,7 +91,10 @@ export interface BuildSession extends LakeDeps, LakeAccess, Committer {
 
 /** What a session has before it looked at the lake. */
 type Opening = LakeDeps &
-  Engine & { readonly warehouse: WarehouseReader; readonly signal: AbortSignal };
+  Engine & {
+    readonly warehouse: WarehouseReader;
+    readonly signal: AbortSignal;
+  };
 
 /** Runs `work` while no other process builds the lake or removes anything from it. */
 export async function withBuildSession<Result>(
@@ -100,8 +120,10 @@ async function openSession(
   await connection.run('set preserve_insertion_order = false');
   const found = await listObjects(opening, LAKE_PREFIX);
   const committer = await openCommitter(opening, decidedBy, found);
-  // The committer may have put a commit that a killed session had only decided: then list again.
-  const listed = decidedBy === 'store' ? found : await listObjects(opening, LAKE_PREFIX);
+  // The committer may have put a commit that a killed session had only decided: then list
+  // again.
+  const listed =
+    decidedBy === 'store' ? found : await listObjects(opening, LAKE_PREFIX);
   const before = await readSnapshot({ ...opening, listed });
   let number: Promise<number> | undefined;
   const buildNumber = (): Promise<number> => {
@@ -172,7 +194,10 @@ export async function fetchCsv(
   return { path, ...counter.facts() };
 }
 
-/** DuckDB reads with a buffer for the longest line. Longer lines are rare; they are read with a larger buffer. */
+/**
+ * DuckDB reads with a buffer for the longest line. Longer lines are rare; they are read
+ * with a larger buffer.
+ */
 export const LINE_BYTES = 4 * 2 ** 20;
 
 /**
@@ -194,10 +219,11 @@ export function selectCsv(
 }
 
 /**
- * Opens the committer. If the store writes a key once, the store decides which writer has a version. Otherwise the
- * database does: it keeps one content for each version until that content lies in the store. A session that was
- * frozen beyond its lock, and the one that followed it, can then only put the same bytes. A commit that a killed
- * session had decided and not put is put here first.
+ * Opens the committer. If the store writes a key once, the store decides which writer has
+ * a version. Otherwise the database does: it keeps one content for each version until
+ * that content lies in the store. A session that was frozen beyond its lock, and the one
+ * that followed it, can then only put the same bytes. A commit that a killed session had
+ * decided and not put is put here first.
  */
 async function openCommitter(
   opening: Opening,
@@ -211,7 +237,12 @@ async function openCommitter(
     const { table, version, content } = commit;
     decidedVersions.set(table, version);
     const key = commitKey(rootOf(table), version);
-    const outcome = await objects.putIfAbsent(key, content, signal, COMMIT_SPOOL_PREFIX);
+    const outcome = await objects.putIfAbsent(
+      key,
+      content,
+      signal,
+      COMMIT_SPOOL_PREFIX,
+    );
     if (outcome === 'present') throw secondWriter(commit);
     await register?.forgetContent(objects.url, commit);
   };
@@ -219,7 +250,8 @@ async function openCommitter(
   const decided = (await register?.decidedCommits(objects.url)) ?? [];
   for (const { table, version, content } of decided) {
     decidedVersions.set(table, version);
-    // If the log ends elsewhere, somebody restored or removed it since: build on it as it is.
+    // If the log ends elsewhere, somebody restored or removed it since: build on it as it
+    // is.
     const last = logAmong(rootOf(table), listed).at(-1)?.version ?? -1;
     const isNext = version === last + 1;
     if (content !== null && isNext) await put({ table, version, content });
@@ -237,7 +269,8 @@ async function openCommitter(
 
 function secondWriter({ table, version }: DecidedCommit): PermanentError {
   return new PermanentError(
-    `Cannot commit version ${version} of ${rootOf(table)}: another writer has committed it; build again, on top of what it wrote`,
+    `Cannot commit version ${version} of ${rootOf(table)}: another writer has ` +
+      'committed it; build again, on top of what it wrote',
     { code: 'LAKE_SECOND_WRITER', meta: { root: rootOf(table), version } },
   );
 }

@@ -1,9 +1,11 @@
 /**
- * Brings the lake up to date with the warehouse: one commit for each table that changed, then a snapshot that names
- * their versions. A build that follows a killed one goes on from what the logs hold.
+ * Brings the lake up to date with the warehouse: one commit for each table that changed,
+ * then a snapshot that names their versions. A build that follows a killed one goes on
+ * from what the logs hold.
  *
- * Every file of entries has one file of each summary, which is written and removed with it. A summary of counted
- * entries is also written again if the coverage of other parties may have changed which rows of the file count.
+ * Every file of entries has one file of each summary, which is written and removed with
+ * it. A summary of counted entries is also written again if the coverage of other parties
+ * may have changed which rows of the file count.
  */
 import { type AddFile, totalOfFiles } from '../delta/actions.ts';
 import { readTable } from '../delta/log.ts';
@@ -63,15 +65,19 @@ export interface BuiltLake {
 }
 
 /**
- * Publishes a lake that holds exactly the rows that the warehouse has loaded at one instant.
- * @throws RetryableError | PermanentError. What was committed before stays, and the next build goes on from there.
+ * Publishes a lake that holds exactly the rows that the warehouse has loaded at one
+ * instant.
+ * @throws RetryableError | PermanentError. What was committed before stays, and the next
+ *   build goes on from there.
  */
 export async function buildLake(
   deps: LakeDeps,
   signal: AbortSignal,
   onProgress: (progress: LakeProgress) => void = () => undefined,
 ): Promise<BuiltLake> {
-  return withBuildSession(deps, signal, (session) => runBuild(session, onProgress));
+  return withBuildSession(deps, signal, (session) =>
+    runBuild(session, onProgress),
+  );
 }
 
 async function runBuild(
@@ -110,13 +116,17 @@ async function buildWhole(build: Build, table: WholeTable): Promise<string> {
   const rows = build.warehouse.whole(table, build.signal);
   const { path, sha256 } = await fetchCsv(build, rows);
   const before = writer.files;
-  const isUnchanged = before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === sha256;
+  const isUnchanged =
+    before.length === 1 && before[0]?.tags?.[CONTENT_TAG] === sha256;
   if (isUnchanged) return path;
 
   const select = selectCsv(path, SHAPES[table].columns);
   const file = await writer.write(select, { [CONTENT_TAG]: sha256 });
   await writer.commit('WRITE', [file], before);
-  build.onProgress({ partition: rootOf(table), rows: totalOfFiles([file]).rows });
+  build.onProgress({
+    partition: rootOf(table),
+    rows: totalOfFiles([file]).rows,
+  });
   return path;
 }
 
@@ -150,8 +160,8 @@ async function buildSummaries(
 }
 
 /**
- * Whether the build that wrote a summary's file came to its end. Another may have used a coverage that was never
- * published, so its summaries of counted entries are not trusted.
+ * Whether the build that wrote a summary's file came to its end. Another may have used a
+ * coverage that was never published, so its summaries of counted entries are not trusted.
  */
 function isOfFinishedBuild(build: Build, { tags }: AddFile): boolean {
   const writtenBy = Number(tags?.[BUILD_TAG] ?? Infinity);
@@ -177,10 +187,12 @@ async function writeSummary(
 }
 
 /**
- * Finds the files in which a row may count now and did not before, or the reverse. That is a row received from
- * another party, at an instant at which that party's coverage changed.
+ * Finds the files in which a row may count now and did not before, or the reverse. That
+ * is a row received from another party, at an instant at which that party's coverage
+ * changed.
  * @param coverage today's coverage, as SQL
- * @returns paths as the log has them; every older file if the former coverage is not known
+ * @returns paths as the log has them; every older file if the former coverage is not
+ *   known
  */
 async function findFlippedFiles(
   build: Build,
@@ -192,11 +204,15 @@ async function findFlippedFiles(
   if (formerPath === undefined || older.length === 0)
     return new Set(older.map(({ add }) => add.path));
 
-  const run = (sql: string) => queryRows(build, 'see which entries count now', sql);
+  const run = (sql: string) =>
+    queryRows(build, 'see which entries count now', sql);
   const former = rowsOf('coverage', [formerPath], false);
-  await run(`create or replace temp table changed as ${changedRanges(former, coverage)}`);
+  await run(
+    `create or replace temp table changed as ${changedRanges(former, coverage)}`,
+  );
   const bounds = await run(
-    `select strftime(min(from_time), '%Y-%m'), strftime(max(to_time), '%Y-%m') from changed`,
+    `select strftime(min(from_time), '%Y-%m'), strftime(max(to_time), '%Y-%m') ` +
+      'from changed',
   );
   const [first, last] = bounds[0] ?? [];
   if (typeof first !== 'string' || typeof last !== 'string') return new Set();
@@ -220,8 +236,8 @@ async function findFlippedFiles(
 }
 
 /**
- * SQL for the ranges in which a party's coverage differs. If only the end of a range moved, the difference is what
- * lies between both ends.
+ * SQL for the ranges in which a party's coverage differs. If only the end of a range
+ * moved, the difference is what lies between both ends.
  */
 function changedRanges(former: string, now: string): string {
   const keys = 'party_id, asset_id, from_time';
@@ -236,7 +252,10 @@ function changedRanges(former: string, now: string): string {
     group by ${keys}`;
 }
 
-/** Finds the coverage of the newest snapshot. @returns undefined if there is none, or its file was removed */
+/**
+ * Finds the coverage of the newest snapshot. @returns undefined if there is none, or its
+ * file was removed
+ */
 async function findFormerCoverage(build: Build): Promise<string | undefined> {
   const named = build.before?.tables.coverage;
   if (named === undefined) return undefined;

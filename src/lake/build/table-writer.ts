@@ -1,8 +1,16 @@
-/** Writes one table of the lake: first the files, each under a new key, then the commit that names them. */
+/**
+ * Writes one table of the lake: first the files, each under a new key, then the commit
+ * that names them.
+ */
 import { randomUUID } from 'node:crypto';
 import { copyFile, unlink } from 'node:fs/promises';
 import { PermanentError } from '../../errors/errors.ts';
-import { type Action, type AddFile, replay, type TableState } from '../delta/actions.ts';
+import {
+  type Action,
+  type AddFile,
+  replay,
+  type TableState,
+} from '../delta/actions.ts';
 import { findBrokenCheckpoints, writeCheckpoint } from '../delta/checkpoint.ts';
 import { encodeCommit, readTable } from '../delta/log.ts';
 import { statisticsJson } from '../delta/statistics.ts';
@@ -41,7 +49,8 @@ type Tags = Readonly<Record<string, string>>;
 type Files = readonly AddFile[];
 
 /**
- * Reads the table's log. It also removes checkpoints and hints that would make the table unreadable for others.
+ * Reads the table's log. It also removes checkpoints and hints that would make the table
+ * unreadable for others.
  * @throws PermanentError `LAKE_FOREIGN` if the table is another mirror's
  */
 export async function openTable(
@@ -51,9 +60,11 @@ export async function openTable(
   const root = rootOf(table);
   const former = await readTable(session, root);
   if (former !== undefined) refuseForeign(table, former, session.appId);
-  // readTable skips checkpoints that it cannot read; only those after the one that it used can be broken.
+  // readTable skips checkpoints that it cannot read; only those after the one that it
+  // used can be broken.
   const broken = await findBrokenCheckpoints(session, root, former?.checkpoint);
-  for (const { key } of broken) await session.objects.remove(key, session.signal);
+  for (const { key } of broken)
+    await session.objects.remove(key, session.signal);
   return new TableWriter(table, session, former);
 }
 
@@ -66,14 +77,19 @@ export class TableWriter {
   readonly #session: BuildSession;
   #state: TableState | undefined;
 
-  constructor(table: LakeTable, session: BuildSession, former: TableState | undefined) {
+  constructor(
+    table: LakeTable,
+    session: BuildSession,
+    former: TableState | undefined,
+  ) {
     this.table = table;
     this.former = former;
     this.#session = session;
     this.#state = former;
     // A restored or rebuilt database may not know the build that wrote the table last.
     const lastBuild = former?.txns.get(session.appId)?.version ?? Infinity;
-    this.isTrusted = former === undefined || lastBuild <= session.warehouse.lastBuild;
+    this.isTrusted =
+      former === undefined || lastBuild <= session.warehouse.lastBuild;
   }
 
   /** The table now; undefined before its first commit. */
@@ -91,7 +107,8 @@ export class TableWriter {
 
   /** Returns the path at which DuckDB reads a file that the table's log names. */
   readonly find = async (add: AddFile): Promise<string> =>
-    this.#session.written.get(add.path) ?? builderPath(this.table, add, this.#session);
+    this.#session.written.get(add.path) ??
+    builderPath(this.table, add, this.#session);
 
   /** Writes and publishes one file. Until a commit names it, no reader sees it. */
   write(select: string, tags: Tags, month?: string): Promise<AddFile> {
@@ -136,7 +153,11 @@ export class TableWriter {
   ): Promise<Action[]> {
     const { appId, retentionMs } = this.#session;
     const version = await this.#session.buildNumber();
-    const removal = { deletionTimestamp: nowMs, dataChange, extendedFileMetadata: true };
+    const removal = {
+      deletionTimestamp: nowMs,
+      dataChange,
+      extendedFileMetadata: true,
+    };
     return [
       ...schemaActions(this.table, this.#state, retentionMs),
       { txn: { appId, version, lastUpdated: nowMs } },
@@ -164,7 +185,8 @@ async function writeFile(
   );
   const facts = await fileFacts(spooled, signal);
   await objects.publishFile(key, spooled, facts, signal);
-  // Another process may clear the spool, and it may lie on another disk: later steps read a copy.
+  // Another process may clear the spool, and it may lie on another disk: later steps read
+  // a copy.
   await copyFile(spooled, `${folder}/${name}`);
   await unlink(spooled);
   written.set(path, `${folder}/${name}`);
@@ -202,14 +224,20 @@ export function statesOf(writers: readonly TableWriter[]): TableStates {
 }
 
 /** Refuses a table that another mirror has written and this one never did. */
-function refuseForeign(table: LakeTable, { txns }: TableState, appId: string): void {
+function refuseForeign(
+  table: LakeTable,
+  { txns }: TableState,
+  appId: string,
+): void {
   const others = [...txns.keys()].filter(
     (id) => id.startsWith(APP_PREFIX) && id !== appId,
   );
   if (txns.has(appId) || others.length === 0) return;
   throw new PermanentError(
-    `Cannot use the table ${rootOf(table)}: it is another mirror's (${others[0]?.slice(APP_PREFIX.length)}); ` +
-      'give this mirror an OBJECT_STORE_URL of its own, or remove the table and load again',
+    `Cannot use the table ${rootOf(table)}: it is another mirror's ` +
+      `(${others[0]?.slice(APP_PREFIX.length)}); ` +
+      'give this mirror an OBJECT_STORE_URL of its own, or remove the table and ' +
+      'load again',
     { code: 'LAKE_FOREIGN', meta: { table, others } },
   );
 }

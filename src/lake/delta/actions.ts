@@ -1,4 +1,7 @@
-/** The actions of a Delta log that a table of reader version 1 and writer version 2 can have. */
+/**
+ * The actions of a Delta log that a table of reader version 1 and writer version 2 can
+ * have.
+ */
 import { z } from 'zod';
 
 const strings = z.record(z.string(), z.string());
@@ -24,7 +27,10 @@ const action = z
       partitionValues: strings.optional(),
       size: number.optional(),
     }),
-    protocol: z.object({ minReaderVersion: z.number(), minWriterVersion: z.number() }),
+    protocol: z.object({
+      minReaderVersion: z.number(),
+      minWriterVersion: z.number(),
+    }),
     metaData: z.object({
       id: z.string(),
       name: z.string().optional(),
@@ -35,7 +41,11 @@ const action = z
       configuration: strings.optional(),
       createdTime: number.optional(),
     }),
-    txn: z.object({ appId: z.string(), version: number, lastUpdated: number.optional() }),
+    txn: z.object({
+      appId: z.string(),
+      version: number,
+      lastUpdated: number.optional(),
+    }),
     commitInfo: z.object({ timestamp: number.optional() }),
   })
   .partial();
@@ -45,12 +55,14 @@ export type AddFile = NonNullable<Action['add']>;
 export type MetaData = NonNullable<Action['metaData']>;
 
 /**
- * Parses one line of a commit, or one row of a checkpoint. A checkpoint has every field of every action, so null counts as
- * absent.
+ * Parses one line of a commit, or one row of a checkpoint. A checkpoint has every field
+ * of every action, so null counts as absent.
  * @throws SyntaxError | z.ZodError if the line is not an action
  */
 export function parseAction(line: string): Action {
-  return action.parse(JSON.parse(line, (_key, value: unknown) => value ?? undefined));
+  return action.parse(
+    JSON.parse(line, (_key, value: unknown) => value ?? undefined),
+  );
 }
 
 /** A table at one version. */
@@ -66,12 +78,16 @@ export interface TableState {
   readonly live: ReadonlyMap<string, AddFile>;
   /** Files that were removed, by path. */
   readonly gone: ReadonlyMap<string, NonNullable<Action['remove']>>;
-  /** Version of the checkpoint from which the state was read; -1 if it was read from commits alone. */
+  /**
+   * Version of the checkpoint from which the state was read; -1 if it was read from
+   * commits alone.
+   */
   readonly checkpoint: number;
 }
 
 /**
- * Applies actions to a table. The last action about a file, a transaction or the schema counts.
+ * Applies actions to a table. The last action about a file, a transaction or the schema
+ * counts.
  * @param from the table before them
  * @returns undefined if no action gave the table a protocol and a schema
  */

@@ -1,7 +1,8 @@
 /**
- * Checkpoints of a Delta log: the table's state as Parquet, so that readers need not replay all commits. A bad checkpoint
- * makes the table unreadable for everybody. So it is written aside and read back before it is published, and the hint
- * that names it is published last.
+ * Checkpoints of a Delta log: the table's state as Parquet, so that readers need not
+ * replay all commits. A bad checkpoint makes the table unreadable for everybody. So it is
+ * written aside and read back before it is published, and the hint that names it is
+ * published last.
  */
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
@@ -61,7 +62,10 @@ async function actionsIn(connection: DuckDBConnection, path: string) {
     .map(([line]) => parseAction(String(line)));
 }
 
-/** Publishes the checkpoint of a state, and the hint to it. If another writer was sooner, neither is published. */
+/**
+ * Publishes the checkpoint of a state, and the hint to it. If another writer was sooner,
+ * neither is published.
+ */
 export async function writeCheckpoint(
   access: LakeAccess,
   root: string,
@@ -92,7 +96,12 @@ export async function writeCheckpoint(
       );
     }
     const facts = await fileFacts(path, signal);
-    await objects.publishFile(checkpointKey(root, version), path, facts, signal);
+    await objects.publishFile(
+      checkpointKey(root, version),
+      path,
+      facts,
+      signal,
+    );
     const counts = {
       size: lines.length,
       sizeInBytes: Number(facts.bytes),
@@ -101,7 +110,12 @@ export async function writeCheckpoint(
     // Readers without a hint list the log, so it may be absent for an instant.
     const hint = Buffer.from(JSON.stringify({ version, ...counts }));
     await objects.remove(hintKey(root), signal);
-    await objects.publishBytes(hintKey(root), hint, signal, CHECKPOINT_SPOOL_PREFIX);
+    await objects.publishBytes(
+      hintKey(root),
+      hint,
+      signal,
+      CHECKPOINT_SPOOL_PREFIX,
+    );
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
   } finally {
@@ -121,8 +135,12 @@ function linesOf({
     { protocol },
     { metaData },
     ...[...txns.values()].map((txn) => ({ txn })),
-    ...[...gone.values()].map((remove) => ({ remove: { ...remove, dataChange: false } })),
-    ...[...live.values()].map((add) => ({ add: { ...add, dataChange: false } })),
+    ...[...gone.values()].map((remove) => ({
+      remove: { ...remove, dataChange: false },
+    })),
+    ...[...live.values()].map((add) => ({
+      add: { ...add, dataChange: false },
+    })),
   ];
   return actions.map((action) => JSON.stringify(action));
 }
@@ -140,7 +158,10 @@ function versionNamed(hint: string): number {
   }
 }
 
-/** Removes the hint unless it names a later version: no reader may follow it to a checkpoint that is removed. */
+/**
+ * Removes the hint unless it names a later version: no reader may follow it to a
+ * checkpoint that is removed.
+ */
 export async function removeHint(
   access: LakeAccess,
   root: string,
@@ -161,9 +182,10 @@ export interface BrokenObject {
 }
 
 /**
- * Finds what makes a table unreadable although its commits are there: checkpoints that cannot be read, and a hint that
- * names none that can. The hint comes first in the answer, so that a caller who removes them in order leaves no hint to a
- * checkpoint that is gone.
+ * Finds what makes a table unreadable although its commits are there: checkpoints that
+ * cannot be read, and a hint that names none that can. The hint comes first in the
+ * answer, so that a caller who removes them in order leaves no hint to a checkpoint that
+ * is gone.
  * @param after only checkpoints of later versions are read
  */
 export async function findBrokenCheckpoints(
@@ -177,7 +199,8 @@ export async function findBrokenCheckpoints(
   const usable = new Set(checkpoints.map(({ version }) => version));
   const found: BrokenObject[] = [];
   for (const { key, version } of checkpoints) {
-    if (version <= after || (await readCheckpoint(access, key)) !== undefined) continue;
+    if (version <= after || (await readCheckpoint(access, key)) !== undefined)
+      continue;
     usable.delete(version);
     found.push({ key, state: `checkpoint ${version} cannot be read` });
   }
@@ -188,5 +211,8 @@ export async function findBrokenCheckpoints(
   );
   return isUsable
     ? found
-    : [{ key, state: '_last_checkpoint names none that can be read' }, ...found];
+    : [
+        { key, state: '_last_checkpoint names none that can be read' },
+        ...found,
+      ];
 }

@@ -1,4 +1,6 @@
-/** Finds logs of Delta tables among listed objects, and builds the keys of their parts. */
+/**
+ * Finds logs of Delta tables among listed objects, and builds the keys of their parts.
+ */
 import { PermanentError } from '../../errors/errors.ts';
 import { checkKey } from '../../ledger/object-keys.ts';
 import type { ListedObject } from '../../storage/object-store.ts';
@@ -25,8 +27,8 @@ export function checkpointKey(root: string, version: number): string {
 }
 
 /**
- * Returns the key of a file that the log names. Anybody with the right to write to the store can write a log, so a path
- * that does not lie below the table is refused.
+ * Returns the key of a file that the log names. Anybody with the right to write to the
+ * store can write a log, so a path that does not lie below the table is refused.
  * @throws PermanentError `LAKE_PATH_REFUSED`
  */
 export function fileKey(root: string, path: string): string {
@@ -34,7 +36,9 @@ export function fileKey(root: string, path: string): string {
     return checkKey(`${root}/${decodeURIComponent(path)}`);
   } catch (error) {
     throw new PermanentError(
-      `Cannot use the table ${root}: its log names the file ${JSON.stringify(path.slice(0, 200))}, which is not below the table; restore the table, or remove it and load again`,
+      `Cannot use the table ${root}: its log names the file ` +
+        `${JSON.stringify(path.slice(0, 200))}, which is not below the table; ` +
+        'restore the table, or remove it and load again',
       {
         code: 'LAKE_PATH_REFUSED',
         meta: { root, path: path.slice(0, 200) },
@@ -51,7 +55,8 @@ export interface LogObject extends ListedObject {
 }
 
 /**
- * The commits and checkpoints of a table's log among listed objects, in the order of versions.
+ * The commits and checkpoints of a table's log among listed objects, in the order of
+ * versions.
  * @throws PermanentError `LAKE_LOG_BROKEN` if one of them is too large to be real
  */
 export function logAmong(
@@ -60,7 +65,9 @@ export function logAmong(
 ): readonly LogObject[] {
   const prefix = logPrefix(root);
   const found = listed.flatMap((object): LogObject[] => {
-    const name = object.key.startsWith(prefix) ? object.key.slice(prefix.length) : '';
+    const name = object.key.startsWith(prefix)
+      ? object.key.slice(prefix.length)
+      : '';
     const [, digits, ending] = LOG_NAME.exec(name) ?? [];
     if (ending === undefined) return [];
     const version = Number(digits);
@@ -88,7 +95,8 @@ export function brokenLog(
   cause?: unknown,
 ): PermanentError {
   return new PermanentError(
-    `Cannot read version ${version} of ${root}: ${state}; restore _delta_log from a backup, or remove the table and load again`,
+    `Cannot read version ${version} of ${root}: ${state}; restore _delta_log from ` +
+      'a backup, or remove the table and load again',
     { code: 'LAKE_LOG_BROKEN', meta: { root, version }, cause },
   );
 }

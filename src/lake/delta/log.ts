@@ -1,13 +1,26 @@
-/** The log of one Delta table: reads the table at a version, and encodes the next commit. */
+/**
+ * The log of one Delta table: reads the table at a version, and encodes the next commit.
+ */
 import { randomUUID } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { z } from 'zod';
 import { PermanentError } from '../../errors/errors.ts';
 import { version as ownVersion } from '../../version.ts';
-import { type Action, parseAction, replay, type TableState } from './actions.ts';
+import {
+  type Action,
+  parseAction,
+  replay,
+  type TableState,
+} from './actions.ts';
 import { readCheckpoint } from './checkpoint.ts';
 import type { LakeAccess } from '../local/duckdb.ts';
-import { brokenLog, commitKey, fileKey, logAmong, type LogObject } from './listing.ts';
+import {
+  brokenLog,
+  commitKey,
+  fileKey,
+  logAmong,
+  type LogObject,
+} from './listing.ts';
 
 const READER_VERSION_MAX = 1;
 const WRITER_VERSION_MAX = 2;
@@ -18,7 +31,8 @@ const COMMITS_AT_ONCE = 8;
  * Reads a table at one version. A checkpoint that cannot be read is skipped.
  * @param version the newest one by default
  * @returns undefined if there is no table
- * @throws PermanentError `LAKE_LOG_BROKEN`, `LAKE_TABLE_RAISED`, `LAKE_TABLE_OLDER`, `LAKE_VERSION_GONE`
+ * @throws PermanentError `LAKE_LOG_BROKEN`, `LAKE_TABLE_RAISED`, `LAKE_TABLE_OLDER`,
+ *   `LAKE_VERSION_GONE`
  */
 export async function readTable(
   access: LakeAccess,
@@ -36,9 +50,13 @@ export async function readTable(
   const base = await readNewestCheckpoint(access, log, last);
   const first = base.version + 1;
   requireCommits(root, log, first, last, version !== undefined);
-  const actions = [...base.actions, ...(await readCommits(access, root, first, last))];
+  const actions = [
+    ...base.actions,
+    ...(await readCommits(access, root, first, last)),
+  ];
   const state = replay(actions, { version: last, checkpoint: base.version });
-  if (state === undefined) throw brokenLog(root, last, 'it has no protocol or no schema');
+  if (state === undefined)
+    throw brokenLog(root, last, 'it has no protocol or no schema');
   refuseRaised(root, state);
   return state;
 }
@@ -67,7 +85,8 @@ async function readNewestCheckpoint(
 
 /**
  * Checks that the log has every commit that a replay needs.
- * @param isEarlier whether the caller wants an earlier version: its commits may have been removed in time
+ * @param isEarlier whether the caller wants an earlier version: its commits may have been
+ *   removed in time
  */
 function requireCommits(
   root: string,
@@ -77,10 +96,12 @@ function requireCommits(
   isEarlier: boolean,
 ): void {
   const commits = new Set<number>();
-  for (const { kind, version } of log) if (kind === 'commit') commits.add(version);
+  for (const { kind, version } of log)
+    if (kind === 'commit') commits.add(version);
   for (let version = first; version <= last; version += 1) {
     if (commits.has(version)) continue;
-    if (!isEarlier) throw brokenLog(root, version, 'it is missing, later ones are there');
+    if (!isEarlier)
+      throw brokenLog(root, version, 'it is missing, later ones are there');
     const state = `is no longer kept; choose a newer one, 'ledger-mirror lake' lists them`;
     throw unknownVersion(root, 'LAKE_VERSION_GONE', last, state);
   }
@@ -96,7 +117,9 @@ async function readCommits(
   for (let start = first; start <= last; start += COMMITS_AT_ONCE) {
     const count = Math.min(COMMITS_AT_ONCE, last - start + 1);
     const versions = Array.from({ length: count }, (_, index) => start + index);
-    const commits = versions.map((version) => readCommit(access, root, version));
+    const commits = versions.map((version) =>
+      readCommit(access, root, version),
+    );
     actions.push(...(await Promise.all(commits)).flat());
   }
   return actions;
@@ -107,7 +130,9 @@ async function readCommit(
   root: string,
   version: number,
 ): Promise<readonly Action[]> {
-  const content = await text(await objects.read(commitKey(root, version), signal));
+  const content = await text(
+    await objects.read(commitKey(root, version), signal),
+  );
   try {
     return content
       .split('\n')
@@ -121,7 +146,10 @@ async function readCommit(
   }
 }
 
-export function encodeCommit(operation: string, actions: readonly Action[]): Buffer {
+export function encodeCommit(
+  operation: string,
+  actions: readonly Action[],
+): Buffer {
   const info = {
     timestamp: Date.now(),
     operation,
@@ -147,19 +175,27 @@ function refuseRaised(root: string, { protocol, live }: TableState): void {
         meta: { root, ...meta },
       },
     );
-  if (minReaderVersion > READER_VERSION_MAX || minWriterVersion > WRITER_VERSION_MAX) {
+  if (
+    minReaderVersion > READER_VERSION_MAX ||
+    minWriterVersion > WRITER_VERSION_MAX
+  ) {
     throw raised(
-      `another writer raised it to reader version ${minReaderVersion} and writer version ${minWriterVersion}; ` +
-        `known are ${READER_VERSION_MAX} and ${WRITER_VERSION_MAX}. Remove the table and load again`,
+      `another writer raised it to reader version ${minReaderVersion} and writer ` +
+        `version ${minWriterVersion}; ` +
+        `known are ${READER_VERSION_MAX} and ${WRITER_VERSION_MAX}. Remove the ` +
+        'table and load again',
       protocol,
     );
   }
   for (const { path, deletionVector } of live.values()) {
     fileKey(root, path);
     if (deletionVector)
-      throw raised(`${path} has a deletion vector; remove the table and load again`, {
-        path,
-      });
+      throw raised(
+        `${path} has a deletion vector; remove the table and load again`,
+        {
+          path,
+        },
+      );
   }
 }
 

@@ -1,4 +1,7 @@
-/** Converts what DuckDB reports of a file that it wrote to the statistics of a Delta `add` action. */
+/**
+ * Converts what DuckDB reports of a file that it wrote to the statistics of a Delta `add`
+ * action.
+ */
 import { z } from 'zod';
 
 const STRING_CHARACTERS_MAX = 32;
@@ -6,7 +9,10 @@ const HIGHEST_CHARACTER = '\u{10FFFF}';
 
 /** DuckDB returns a MAP as a list of keys and values. */
 const facts = z.array(z.object({ key: z.string(), value: z.coerce.string() }));
-/** The row that COPY with `return_stats` returns: for each column, by its quoted name, min, max, null_count, … */
+/**
+ * The row that COPY with `return_stats` returns: for each column, by its quoted name,
+ * min, max, null_count, …
+ */
 const written = z.object({
   count: z.string(),
   column_statistics: z.array(z.object({ key: z.string(), value: facts })),
@@ -19,7 +25,10 @@ export function statisticsJson(
 ): string {
   const { count, column_statistics } = written.parse(row);
   const known = new Map(
-    column_statistics.map(({ key, value }) => [key.replaceAll(/^"|"$/g, ''), value]),
+    column_statistics.map(({ key, value }) => [
+      key.replaceAll(/^"|"$/g, ''),
+      value,
+    ]),
   );
   const part = (
     fact: string,
@@ -39,14 +48,19 @@ export function statisticsJson(
 }
 
 /**
- * Writes a minimum or maximum. Strings are cut, and times are rounded to milliseconds, so that no value lies outside the
- * bounds.
+ * Writes a minimum or maximum. Strings are cut, and times are rounded to milliseconds, so
+ * that no value lies outside the bounds.
  */
-function bound(type: string, value: string, isMax: boolean): string | undefined {
+function bound(
+  type: string,
+  value: string,
+  isMax: boolean,
+): string | undefined {
   if (type === 'DATE') return JSON.stringify(value);
   if (type === 'VARCHAR') {
     const characters = Array.from(value);
-    if (characters.length <= STRING_CHARACTERS_MAX) return JSON.stringify(value);
+    if (characters.length <= STRING_CHARACTERS_MAX)
+      return JSON.stringify(value);
     const cut = characters.slice(0, STRING_CHARACTERS_MAX).join('');
     return JSON.stringify(isMax ? cut + HIGHEST_CHARACTER : cut);
   }
@@ -55,5 +69,7 @@ function bound(type: string, value: string, isMax: boolean): string | undefined 
   const floorMs = Date.parse(value.replace(' ', 'T').replace(/\+00$/, 'Z'));
   if (Number.isNaN(floorMs)) return undefined;
   const isBetween = /\.\d{3}\d*[1-9]/.test(value);
-  return JSON.stringify(new Date(floorMs + (isMax && isBetween ? 1 : 0)).toISOString());
+  return JSON.stringify(
+    new Date(floorMs + (isMax && isBetween ? 1 : 0)).toISOString(),
+  );
 }

@@ -1,22 +1,35 @@
-/** DuckDB as this project uses it: in memory, with limits, without extensions from elsewhere. */
-import type { DuckDBConnection, DuckDBResult, DuckDBValue } from '@duckdb/node-api';
+/**
+ * DuckDB as this project uses it: in memory, with limits, without extensions from
+ * elsewhere.
+ */
+import type {
+  DuckDBConnection,
+  DuckDBResult,
+  DuckDBValue,
+} from '@duckdb/node-api';
 import { errorCode, PermanentError } from '../../errors/errors.ts';
 import type { ListedObject } from '../../storage/object-store.ts';
 import { scratchFolder, type StoreAccess } from './scratch.ts';
 
-/** Memory of DuckDB beside this process's own. What does not fit is spilled to its folder. */
+/**
+ * Memory of DuckDB beside this process's own. What does not fit is spilled to its folder.
+ */
 const QUERY_MEMORY_LIMIT = '512MB';
 /** Smaller, because a build often follows a load in the same process. */
 export const BUILD_MEMORY_LIMIT = '144MB';
 const SPILL_LIMIT = '20GB';
 const THREADS = 2;
 
-/** Amounts up to this one can be added 10^10 times before the 38 digits of DECIMAL run out. */
+/**
+ * Amounts up to this one can be added 10^10 times before the 38 digits of DECIMAL run
+ * out.
+ */
 const SAFE_AMOUNT = '9999999999999999999999999999';
 
 /**
- * SQL macro `exact_sum(quantity, quantity_text)`: the sum to the last digit, whatever its size; 0 if there is no row.
- * Rare amounts that DECIMAL cannot add safely are added as integers of any size, all others at full speed.
+ * SQL macro `exact_sum(quantity, quantity_text)`: the sum to the last digit, whatever its
+ * size; 0 if there is no row. Rare amounts that DECIMAL cannot add safely are added as
+ * integers of any size, all others at full speed.
  */
 const EXACT_SUM = `create macro exact_sum(amount, amount_text) as (
   cast(cast(coalesce(sum(case when amount between -${SAFE_AMOUNT} and ${SAFE_AMOUNT} then amount end), 0) as varchar) as bignum)
@@ -29,7 +42,10 @@ export interface Engine {
   readonly folder: string;
 }
 
-/** What a reader of the lake needs: the store, a listing of it, an engine, and a signal to stop. */
+/**
+ * What a reader of the lake needs: the store, a listing of it, an engine, and a signal to
+ * stop.
+ */
 export interface LakeAccess extends Engine, StoreAccess {
   /** The objects of the lake, from one listing. */
   readonly listed: readonly ListedObject[];
@@ -37,7 +53,10 @@ export interface LakeAccess extends Engine, StoreAccess {
 
 type OwnEngine = Engine & AsyncDisposable;
 
-/** Opens DuckDB with a scratch folder of its own, which is removed with its contents at the end. */
+/**
+ * Opens DuckDB with a scratch folder of its own, which is removed with its contents at
+ * the end.
+ */
 export async function openEngine(
   scratchDir: string,
   memoryLimit?: string,
@@ -49,12 +68,16 @@ export async function openEngine(
   return { ...engine, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-/** @param folder an existing folder of the caller; what does not fit in memory is spilled into it */
+/**
+ * @param folder an existing folder of the caller; what does not fit in memory is spilled
+ *   into it
+ */
 export async function openDuckDb(
   folder: string,
   memoryLimit = QUERY_MEMORY_LIMIT,
 ): Promise<OwnEngine> {
-  // The library takes tens of megabytes. Processes that only load, export or serve never need it.
+  // The library takes tens of megabytes. Processes that only load, export or serve never
+  // need it.
   const { DuckDBInstance } = await import('@duckdb/node-api');
   const instance = await DuckDBInstance.create(':memory:', {
     threads: String(THREADS),
@@ -110,7 +133,8 @@ export async function interruptible<Result>(
     return await work();
   } catch (error) {
     signal.throwIfAborted();
-    if (!(error instanceof Error) || errorCode(error) !== 'UNKNOWN') throw error;
+    if (!(error instanceof Error) || errorCode(error) !== 'UNKNOWN')
+      throw error;
     throw new PermanentError(`Cannot ${action}: ${error.message}`, {
       code: 'DUCKDB',
       cause: error,
@@ -120,19 +144,23 @@ export async function interruptible<Result>(
   }
 }
 
-/** DuckDB's `ResultReturnType.INVALID`, written out so that the library is not loaded for one number. */
+/**
+ * DuckDB's `ResultReturnType.INVALID`, written out so that the library is not loaded for
+ * one number.
+ */
 const FAILED = 0;
 
 /**
- * Checks a streamed result after its last row. DuckDB ends a stream that failed on the way like any other; only the
- * kind of the result differs.
+ * Checks a streamed result after its last row. DuckDB ends a stream that failed on the
+ * way like any other; only the kind of the result differs.
  * @throws Error if the query failed before its last row
  */
 export function requireWhole({ returnType }: DuckDBResult): void {
   const kind: number = returnType;
   if (kind !== FAILED) return;
   throw new Error(
-    'DuckDB failed before the last row; EXPLAIN ANALYZE in front of the statement tells why',
+    'DuckDB failed before the last row; EXPLAIN ANALYZE in front of the statement ' +
+      'tells why',
   );
 }
 

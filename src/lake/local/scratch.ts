@@ -1,9 +1,16 @@
-/** Scratch files on the local disk: folders that live as long as their user, and copies of objects. */
+/**
+ * Scratch files on the local disk: folders that live as long as their user, and copies of
+ * objects.
+ */
 import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { ByteCounter, type FileFacts, measureStream } from '../../files/byte-counter.ts';
+import {
+  ByteCounter,
+  type FileFacts,
+  measureStream,
+} from '../../files/byte-counter.ts';
 import { makeFolders } from '../../files/folders.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 
@@ -39,8 +46,13 @@ export async function removeLeftovers(parent: string): Promise<void> {
 const READ_BYTES = 2 ** 20;
 
 /** Computes the size and SHA-256 of a local file. */
-export function fileFacts(path: string, signal: AbortSignal): Promise<FileFacts> {
-  return measureStream(createReadStream(path, { signal, highWaterMark: READ_BYTES }));
+export function fileFacts(
+  path: string,
+  signal: AbortSignal,
+): Promise<FileFacts> {
+  return measureStream(
+    createReadStream(path, { signal, highWaterMark: READ_BYTES }),
+  );
 }
 
 /** An object store, and a signal that ends calls to it. */

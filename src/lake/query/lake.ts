@@ -1,7 +1,14 @@
-/** Opens the newest snapshot of the lake for queries: local copies of its files, and an engine confined to them. */
+/**
+ * Opens the newest snapshot of the lake for queries: local copies of its files, and an
+ * engine confined to them.
+ */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { PermanentError } from '../../errors/errors.ts';
-import { LAKE_TABLES, type LakeTable, SUMMARY_TABLES } from '../tables/columns.ts';
+import {
+  LAKE_TABLES,
+  type LakeTable,
+  SUMMARY_TABLES,
+} from '../tables/columns.ts';
 import type { AddFile } from '../delta/actions.ts';
 import { listObjects, logPrefix } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
@@ -9,17 +16,24 @@ import type { ObjectStore } from '../../storage/object-store.ts';
 import { confine, type LakeAccess, openEngine } from '../local/duckdb.ts';
 import { fetchFiles } from '../local-files.ts';
 import { type LakeSnapshot, readSnapshot } from '../snapshot.ts';
-import { cutMonths, type InstantRange, isWholeMonth } from '../tables/summaries.ts';
+import {
+  cutMonths,
+  type InstantRange,
+  isWholeMonth,
+} from '../tables/summaries.ts';
 import { countedEntries, rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
 
 export interface LakeOptions {
   readonly objects: ObjectStore;
   readonly scratchDir: string;
-  /** The query to come. Tables that it does not name stay empty, and their files are not fetched. */
+  /**
+   * The query to come. Tables that it does not name stay empty, and their files are not
+   * fetched.
+   */
   readonly sql?: string;
   /**
-   * The range of a ready question. It takes whole months from their summaries, so entries are fetched only for months
-   * of which the range takes a part.
+   * The range of a ready question. It takes whole months from their summaries, so entries
+   * are fetched only for months of which the range takes a part.
    */
   readonly range?: InstantRange | undefined;
 }
@@ -32,10 +46,13 @@ export interface Lake extends AsyncDisposable {
 }
 
 /**
- * @throws PermanentError `LAKE_MISSING` if no lake was built yet, `LAKE_FILE_CORRUPT` if a file is not what its log
- * says, and what `readTable` throws
+ * @throws PermanentError `LAKE_MISSING` if no lake was built yet, `LAKE_FILE_CORRUPT` if
+ *   a file is not what its log says, and what `readTable` throws
  */
-export async function openLake(options: LakeOptions, signal: AbortSignal): Promise<Lake> {
+export async function openLake(
+  options: LakeOptions,
+  signal: AbortSignal,
+): Promise<Lake> {
   await using stack = new AsyncDisposableStack();
   const engine = stack.use(await openEngine(options.scratchDir));
   const { objects, scratchDir, sql, range } = options;
@@ -43,14 +60,17 @@ export async function openLake(options: LakeOptions, signal: AbortSignal): Promi
   const snapshot = await readSnapshot(access);
   if (snapshot === undefined) {
     throw new PermanentError(
-      `Cannot read the lake: none was built in ${objects.url} yet; run 'ledger-mirror load', or check OBJECT_STORE_URL`,
+      `Cannot read the lake: none was built in ${objects.url} yet; run ` +
+        `'ledger-mirror load', or check OBJECT_STORE_URL`,
       { code: 'LAKE_MISSING', meta: { store: objects.url } },
     );
   }
   const used = usedTables(sql, engine.connection);
   const paths = new Map<LakeTable, readonly string[]>();
   for (const table of LAKE_TABLES) {
-    const files = used.has(table) ? await findFiles(access, table, snapshot) : [];
+    const files = used.has(table)
+      ? await findFiles(access, table, snapshot)
+      : [];
     const needed = files.filter((file) => isNeeded(table, file, range));
     paths.set(table, await fetchFiles(table, needed, access));
   }
@@ -73,10 +93,14 @@ async function createViews(
   for (const table of LAKE_TABLES) {
     const rows = rowsOf(table, paths.get(table) ?? [], !SHAPES[table].isWhole);
     const isEntries = table === 'ledger_entries';
-    views.set(table, `from ${isEntries ? countedEntries(rows, coverage) : rows}`);
+    views.set(
+      table,
+      `from ${isEntries ? countedEntries(rows, coverage) : rows}`,
+    );
   }
   // Each entry once, like the warehouse's view of this name.
-  const entries = 'select * exclude (is_counted) from ledger_entries where is_counted';
+  const entries =
+    'select * exclude (is_counted) from ledger_entries where is_counted';
   views.set('entries', entries);
 
   // A statement that was written for the warehouse names its schema.
@@ -100,7 +124,9 @@ async function findFiles(
   const state = await readTable({ ...access, listed }, root, named.version);
   if (state?.metaData.id === named.id) return [...state.live.values()];
   throw new PermanentError(
-    `Cannot read the lake: ${root} is not the table that version ${snapshot.moment} of the lake names; restore it, or run load, which builds it again`,
+    `Cannot read the lake: ${root} is not the table that version ` +
+      `${snapshot.moment} of the lake names; restore it, or run load, which builds ` +
+      'it again',
     {
       code: state === undefined ? 'LAKE_TABLE_MISSING' : 'LAKE_FOREIGN',
       meta: { table },
@@ -116,18 +142,22 @@ function isNeeded(
   const month = file.partitionValues['month'];
   if (range === undefined || !month) return true;
   const isSummary = (SUMMARY_TABLES as readonly string[]).includes(table);
-  return isSummary ? isWholeMonth(month, range) : cutMonths(range).includes(month);
+  return isSummary
+    ? isWholeMonth(month, range)
+    : cutMonths(range).includes(month);
 }
 
 /**
- * Finds the tables that a query uses, by their names in its text. All tables are used if the query calls a function that
- * puts names together. Entries need the coverage, which decides which of them count.
+ * Finds the tables that a query uses, by their names in its text. All tables are used if
+ * the query calls a function that puts names together. Entries need the coverage, which
+ * decides which of them count.
  */
 function usedTables(
   sql: string | undefined,
   connection: DuckDBConnection,
 ): ReadonlySet<LakeTable> {
-  if (sql === undefined || /\bquery(?:_table)?\b/i.test(sql)) return new Set(LAKE_TABLES);
+  if (sql === undefined || /\bquery(?:_table)?\b/i.test(sql))
+    return new Set(LAKE_TABLES);
   const text = sql.toLowerCase();
   const used = new Set(LAKE_TABLES.filter((table) => text.includes(table)));
   if (usesEntriesView(text, connection)) used.add('ledger_entries');
@@ -136,8 +166,9 @@ function usedTables(
 }
 
 /**
- * Summaries have a column `entries`, so the word alone proves nothing: the parser names the tables. It returns no names
- * for SQL that it cannot parse; then the view counts as used.
+ * Summaries have a column `entries`, so the word alone proves nothing: the parser names
+ * the tables. It returns no names for SQL that it cannot parse; then the view counts as
+ * used.
  */
 function usesEntriesView(text: string, connection: DuckDBConnection): boolean {
   if (!/\bentries\b/.test(text)) return false;

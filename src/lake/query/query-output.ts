@@ -1,6 +1,7 @@
 /**
- * Writes results of queries as text, row by row. Amounts, heights and times stay exact: they are digits in a table and
- * in CSV, and text in JSON. JSON numbers are used only for integers that every reader of JSON keeps exactly.
+ * Writes results of queries as text, row by row. Amounts, heights and times stay exact:
+ * they are digits in a table and in CSV, and text in JSON. JSON numbers are used only for
+ * integers that every reader of JSON keeps exactly.
  */
 import {
   type DuckDBType,
@@ -26,7 +27,10 @@ export interface TextForm {
   readonly end: (rowCount: number) => string;
 }
 
-/** A form is made for the columns of one result; a table also for the width of the terminal, in characters. */
+/**
+ * A form is made for the columns of one result; a table also for the width of the
+ * terminal, in characters.
+ */
 export const TEXT_FORMS = {
   csv: (columns: readonly ResultColumn[]): TextForm => {
     const line = (fields: readonly string[]): string =>
@@ -44,7 +48,9 @@ export const TEXT_FORMS = {
     return { begin: () => '', row: (row) => `${write(row)}\n`, end: () => '' };
   },
 
-  /** One document, `{columns, rows, rowCount}`, which is written while the rows arrive. */
+  /**
+   * One document, `{columns, rows, rowCount}`, which is written while the rows arrive.
+   */
   json: (columns: readonly ResultColumn[]): TextForm => {
     const names = uniqueNames(columns);
     const described = columns.map(({ type }, index) => ({
@@ -55,7 +61,8 @@ export const TEXT_FORMS = {
     return {
       begin: () => `{"columns":${JSON.stringify(described)},"rows":[\n`,
       row: (row, index) => `${index === 0 ? '' : ',\n'}${write(row)}`,
-      end: (rowCount) => `${rowCount === 0 ? '' : '\n'}],"rowCount":${rowCount}}\n`,
+      end: (rowCount) =>
+        `${rowCount === 0 ? '' : '\n'}],"rowCount":${rowCount}}\n`,
     };
   },
 
@@ -92,10 +99,13 @@ const PLAN: TextForm = {
 };
 
 /**
- * A table whose columns are as wide as its first rows need. A later, longer value makes its line longer. If the table is
- * wider than the terminal, ids are shortened.
+ * A table whose columns are as wide as its first rows need. A later, longer value makes
+ * its line longer. If the table is wider than the terminal, ids are shortened.
  */
-function tableForm(columns: readonly ResultColumn[], widthMax = Infinity): TextForm {
+function tableForm(
+  columns: readonly ResultColumn[],
+  widthMax = Infinity,
+): TextForm {
   let widths: readonly number[] = [];
   let show = oneLine;
   const names = columns.map(({ name }) => oneLine(name));
@@ -108,7 +118,8 @@ function tableForm(columns: readonly ResultColumn[], widthMax = Infinity): TextF
       : text.padEnd(widths[index] ?? 0);
   const line = (fields: readonly string[]): string =>
     `${fields.map(pad).join(COLUMN_GAP).trimEnd()}\n`;
-  const rule = (): string => widths.map((width) => '─'.repeat(width)).join(COLUMN_GAP);
+  const rule = (): string =>
+    widths.map((width) => '─'.repeat(width)).join(COLUMN_GAP);
   const fit = (rows: readonly Row[]): void => {
     const shown = [names, ...rows.map(texts)];
     widths = names.map((_, index) =>
@@ -129,7 +140,10 @@ function tableForm(columns: readonly ResultColumn[], widthMax = Infinity): TextF
   };
 }
 
-/** Replaces characters that would break the line, move a terminal's cursor or turn the direction of writing. */
+/**
+ * Replaces characters that would break the line, move a terminal's cursor or turn the
+ * direction of writing.
+ */
 function oneLine(text: string): string {
   return text
     .replaceAll(/[\r\n\t\u2028\u2029]/g, ' ')
@@ -141,7 +155,10 @@ function valueText(value: DuckDBValue): string {
   return value === null ? '' : String(value);
 }
 
-/** HUGEINT, BIGNUM and DECIMAL are amounts and always become text. 64-bit integers mostly count rows. */
+/**
+ * HUGEINT, BIGNUM and DECIMAL are amounts and always become text. 64-bit integers mostly
+ * count rows.
+ */
 function jsonValue(value: DuckDBValue, type: DuckDBType): unknown {
   const isCount = typeof value === 'bigint' && /^U?BIGINT$/.test(String(type));
   if (isCount && BigInt.asIntN(53, value) === value) return Number(value);
@@ -162,7 +179,9 @@ const toJson: DuckDBValueConverter<Json> = (value, type, converter) =>
     ? String(value)
     : JsonDuckDBValueConverter(value, type, converter);
 
-/** Makes names unique: in a JSON object, two columns of one name would hide each other. */
+/**
+ * Makes names unique: in a JSON object, two columns of one name would hide each other.
+ */
 function uniqueNames(columns: readonly ResultColumn[]): readonly string[] {
   const seen = new Map<string, number>();
   return columns.map(({ name }) => {

@@ -1,4 +1,6 @@
-/** Read-only SQL over the lake: one statement, a time limit, results at the reader's pace. */
+/**
+ * Read-only SQL over the lake: one statement, a time limit, results at the reader's pace.
+ */
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
@@ -9,22 +11,38 @@ import {
   StatementType,
 } from '@duckdb/node-api';
 import { PermanentError, UsageError } from '../../errors/errors.ts';
-import { interruptible, literal, openDuckDb, requireWhole } from '../local/duckdb.ts';
+import {
+  interruptible,
+  literal,
+  openDuckDb,
+  requireWhole,
+} from '../local/duckdb.ts';
 import type { Lake } from './lake.ts';
 import { TEXT_FORMS, type TextForm } from './query-output.ts';
 
 export const QUERY_TIMEOUT_MS = 60_000;
 
-export const QUERY_FORMATS = ['table', 'csv', 'json', 'ndjson', 'parquet'] as const;
+export const QUERY_FORMATS = [
+  'table',
+  'csv',
+  'json',
+  'ndjson',
+  'parquet',
+] as const;
 export type QueryFormat = (typeof QUERY_FORMATS)[number];
 
 export interface QueryOptions {
   readonly format: QueryFormat;
-  /** A folder of the caller, in which a Parquet file is written before it is sent. Only Parquet needs it. */
+  /**
+   * A folder of the caller, in which a Parquet file is written before it is sent. Only
+   * Parquet needs it.
+   */
   readonly folder?: string;
   /** Characters in a line of the terminal; undefined if the output is not a terminal. */
   readonly widthMax?: number | undefined;
-  /** Limit for the query and the writing of its result together; default QUERY_TIMEOUT_MS. */
+  /**
+   * Limit for the query and the writing of its result together; default QUERY_TIMEOUT_MS.
+   */
   readonly timeoutMs?: number | undefined;
   /** Values of `$name` in the SQL; null is NULL. */
   readonly parameters?: Readonly<Record<string, string | null>>;
@@ -34,8 +52,8 @@ export interface QueryOptions {
  * Runs one statement and writes its result. The writable is not ended.
  * @returns how many rows were written
  * @throws UsageError if the SQL is wrong, or would do more than read
- * @throws PermanentError `QUERY_TIMEOUT`; `QUERY_COLUMNS` if two columns of Parquet have the same name; `DUCKDB` if the
- * query failed while running
+ * @throws PermanentError `QUERY_TIMEOUT`; `QUERY_COLUMNS` if two columns of Parquet have
+ *   the same name; `DUCKDB` if the query failed while running
  */
 export async function runQuery(
   lake: Pick<Lake, 'connection'>,
@@ -64,19 +82,31 @@ export async function runQuery(
       if (value === null) statement.bindNull(index);
       else statement.bindVarchar(index, value);
     }
-    return await interruptible(lake.connection, 'answer the query', limit, async () => {
-      const result = await statement.stream();
-      if (format === 'parquet') return sendParquet(result, folder, output, limit);
-      const columns = result
-        .columnNames()
-        .map((name, index) => ({ name, type: result.columnType(index) }));
-      return sendText(result, TEXT_FORMS[format](columns, widthMax), output, limit);
-    });
+    return await interruptible(
+      lake.connection,
+      'answer the query',
+      limit,
+      async () => {
+        const result = await statement.stream();
+        if (format === 'parquet')
+          return sendParquet(result, folder, output, limit);
+        const columns = result
+          .columnNames()
+          .map((name, index) => ({ name, type: result.columnType(index) }));
+        return sendText(
+          result,
+          TEXT_FORMS[format](columns, widthMax),
+          output,
+          limit,
+        );
+      },
+    );
   } catch (error) {
     signal.throwIfAborted();
     if (!timeout.aborted) throw error;
     throw new PermanentError(
-      `Cannot answer the query: it was not done after ${timeoutMs / 1000} s; limit vega_time, or raise the limit`,
+      `Cannot answer the query: it was not done after ${timeoutMs / 1000} s; ` +
+        'limit vega_time, or raise the limit',
       { code: 'QUERY_TIMEOUT', cause: error },
     );
   }
@@ -104,7 +134,10 @@ async function sendText(
   return BigInt(rows);
 }
 
-/** Sends the result as one Parquet file. A second engine writes it, because the one that answers may write nothing. */
+/**
+ * Sends the result as one Parquet file. A second engine writes it, because the one that
+ * answers may write nothing.
+ */
 async function sendParquet(
   result: DuckDBResult,
   folder: string | undefined,
@@ -116,7 +149,8 @@ async function sendParquet(
   const twin = names.find((name, index) => names.indexOf(name) !== index);
   if (twin !== undefined) {
     throw new PermanentError(
-      `Cannot write Parquet: two columns are called ${JSON.stringify(twin)}; give one of them another name with AS`,
+      `Cannot write Parquet: two columns are called ${JSON.stringify(twin)}; give ` +
+        'one of them another name with AS',
       { code: 'QUERY_COLUMNS', meta: { column: twin } },
     );
   }
@@ -129,8 +163,14 @@ async function sendParquet(
   await engine.connection.run(
     `attach ${literal(join(folder, 'result.duckdb'))} as spool`,
   );
-  await engine.connection.run(`create table spool.result (${columns.join(', ')})`);
-  const appender = await engine.connection.createAppender('result', 'main', 'spool');
+  await engine.connection.run(
+    `create table spool.result (${columns.join(', ')})`,
+  );
+  const appender = await engine.connection.createAppender(
+    'result',
+    'main',
+    'spool',
+  );
   let rows = 0n;
   for await (const chunk of result) {
     signal.throwIfAborted();
@@ -148,15 +188,18 @@ async function sendParquet(
 }
 
 /**
- * Only plain words may stand before the explained statement: no options that are expressions, and no comments. Another
- * statement could hide in them.
+ * Only plain words may stand before the explained statement: no options that are
+ * expressions, and no comments. Another statement could hide in them.
  */
-const EXPLANATION = /^\s*explain(?:\s+analyze|\s*\([\w\s,]*\))?\s(?<explained>[\s\S]*)$/i;
+const EXPLANATION =
+  /^\s*explain(?:\s+analyze|\s*\([\w\s,]*\))?\s(?<explained>[\s\S]*)$/i;
 
 /**
- * Prepares one statement, and lets DuckDB say that it only reads. EXPLAIN ANALYZE runs the statement that it explains,
- * even COPY or INSERT, so the explained statement is prepared and checked as well.
- * @throws UsageError if the SQL is wrong, is more than one statement, or would do more than read
+ * Prepares one statement, and lets DuckDB say that it only reads. EXPLAIN ANALYZE runs
+ * the statement that it explains, even COPY or INSERT, so the explained statement is
+ * prepared and checked as well.
+ * @throws UsageError if the SQL is wrong, is more than one statement, or would do more
+ *   than read
  */
 async function prepareReading(
   stack: DisposableStack,
@@ -164,13 +207,16 @@ async function prepareReading(
   sql: string,
 ) {
   const prepare = async (text: string) =>
-    stack.adopt(await prepareOne(connection, text), (prepared) => prepared.destroySync());
+    stack.adopt(await prepareOne(connection, text), (prepared) =>
+      prepared.destroySync(),
+    );
   const statement = await prepare(sql);
   const isExplanation = statement.statementType === StatementType.EXPLAIN;
   const explained = isExplanation
     ? EXPLANATION.exec(sql)?.groups?.['explained']
     : undefined;
-  const reading = explained === undefined ? statement : await prepare(explained);
+  const reading =
+    explained === undefined ? statement : await prepare(explained);
   if (reading.statementType === StatementType.SELECT) return statement;
   throw new UsageError([
     'SQL: it does more than read; a query is one SELECT (or EXPLAIN, DESCRIBE, SHOW)',

@@ -1,6 +1,7 @@
 /**
- * Questions that analysts ask every day, ready by name. Entries between two mirrored parties count once. Whole months are
- * answered from their summaries, so the cost of a question grows with months and not with entries.
+ * Questions that analysts ask every day, ready by name. Entries between two mirrored
+ * parties count once. Whole months are answered from their summaries, so the cost of a
+ * question grows with months and not with entries.
  */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { UsageError } from '../../errors/errors.ts';
@@ -24,8 +25,13 @@ export interface ReadyQuestion {
 
 export type QuestionParameter = 'since' | 'until' | 'party' | 'asset';
 
-/** An absent option sets no limit. Times are RFC 3339; `since` is inclusive, `until` is exclusive. */
-export type QuestionValues = Readonly<Partial<Record<QuestionParameter, string>>>;
+/**
+ * An absent option sets no limit. Times are RFC 3339; `since` is inclusive, `until` is
+ * exclusive.
+ */
+export type QuestionValues = Readonly<
+  Partial<Record<QuestionParameter, string>>
+>;
 
 /** A question with its options, as `openLake` and `runQuery` take it. */
 export interface Inquiry {
@@ -41,8 +47,8 @@ const OF_ASSET = `(cast($asset as varchar) is null or asset_id = $asset)`;
 const OF_PARTY = `(cast($party as varchar) is null or party_id = $party)`;
 
 /**
- * SQL: whether the ledger of `party_id` was exported by a release that sends one side, in any range, or not at all. What
- * the party received from others is not known then.
+ * SQL: whether the ledger of `party_id` was exported by a release that sends one side, in
+ * any range, or not at all. What the party received from others is not known then.
  */
 const IS_ONE_SIDED = `(party_id not in (select party_id from coverage where both_sides)
     or party_id in (select party_id from coverage where not both_sides))`;
@@ -51,12 +57,16 @@ export const READY_QUESTIONS: readonly ReadyQuestion[] = [
   {
     name: 'top-parties',
     title:
-      'the twenty parties with the most entries, a row for each asset: what went to others, came from others, moved within',
+      'the twenty parties with the most entries, a row for each asset: what went ' +
+      'to others, came from others, moved within',
     parameters: ['since', 'until', 'asset'],
     summary: 'monthly_activity',
     oneSided:
-      'both_sides false: the ledger is not exported with both sides, so what the party received is not known, and is empty here.',
-    select: (rows) => `with activity as (select * from ${rows} where ${OF_ASSET}),
+      'both_sides false: the ledger is not exported with both sides, so what the ' +
+      'party received is not known, and is empty here.',
+    select: (
+      rows,
+    ) => `with activity as (select * from ${rows} where ${OF_ASSET}),
 busiest as (
   select party_id, sum(entries) as of_party from activity
    group by party_id order by of_party desc, party_id limit 20)
@@ -94,11 +104,13 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
   {
     name: 'balances',
     title:
-      "each account's balance after its last entry; several if its last block leaves it open",
+      "each account's balance after its last entry; several if its last block " +
+      'leaves it open',
     parameters: ['until', 'party', 'asset'],
     summary: 'monthly_balances',
     oneSided:
-      'both_sides false: the ledger is not exported with both sides, so later entries into the account may be missing.',
+      'both_sides false: the ledger is not exported with both sides, so later ' +
+      'entries into the account may be missing.',
     select: (rows) => `with known as (
   select * from ${rows} where party_id <> 'network' and ${OF_ASSET} and ${OF_PARTY}),
 latest as (
@@ -141,20 +153,27 @@ export function inquiry(
   const until = instant('until', values.until);
   if (since !== undefined && until !== undefined && since >= until)
     throw new UsageError([
-      `--since, --until: ${formatInstant(since)} is not before ${formatInstant(until)}; give a range that is not empty`,
+      `--since, --until: ${formatInstant(since)} is not before ` +
+        `${formatInstant(until)}; give a range that is not empty`,
     ]);
   const range = { since, until };
-  const rows = summary === undefined ? '' : `(${summaryWithin(summary, range)})`;
+  const rows =
+    summary === undefined ? '' : `(${summaryWithin(summary, range)})`;
   const { party = null, asset = null } = values;
   return { sql: select(rows), rows, range, parameters: { party, asset } };
 }
 
-function instant(name: QuestionParameter, value: string | undefined): Micros | undefined {
+function instant(
+  name: QuestionParameter,
+  value: string | undefined,
+): Micros | undefined {
   if (value === undefined) return undefined;
   const parsed = parseInstant(value);
   if (parsed !== undefined) return parsed;
   const given = `--${name}: ${JSON.stringify(value)} is not accepted`;
-  throw new UsageError([`${given}; give a time as 2023-05-01T00:00:00Z, or a day`]);
+  throw new UsageError([
+    `${given}; give a time as 2023-05-01T00:00:00Z, or a day`,
+  ]);
 }
 
 /** SQL for all party ids, to complete an id of which a person gave the beginning. */
@@ -162,7 +181,9 @@ export const KNOWN_PARTIES =
   'select party_id as id from parties union select party_id from coverage';
 
 /** Whether any ledger was exported with one side only. */
-export async function hasOneSided(connection: DuckDBConnection): Promise<boolean> {
+export async function hasOneSided(
+  connection: DuckDBConnection,
+): Promise<boolean> {
   const reader = await connection.runAndReadAll(
     'select count(*) > 0 from coverage where not both_sides',
   );
@@ -184,25 +205,38 @@ export async function completeIds(
     const given = parameters[noun];
     if (given === null) return null;
     const reader = await connection.runAndReadAll(
-      `select distinct id from (${known}) where starts_with(id, $prefix) and ends_with(id, $suffix) order by id <> $given, id limit ${CANDIDATES_MAX}`,
+      `select distinct id from (${known}) where starts_with(id, $prefix) and ` +
+        `ends_with(id, $suffix) order by id <> $given, id limit ${CANDIDATES_MAX}`,
       { ...splitCutId(given), given },
     );
     const candidates = reader.getRows().map(([id]) => String(id));
-    const hint = `give the id of ${noun === 'party' ? 'a party' : 'an asset'} in the lake, or its beginning`;
-    return chooseById(given, candidates, String, { where: `--${noun}`, noun, hint });
+    const hint =
+      `give the id of ${noun === 'party' ? 'a party' : 'an asset'} in the lake, or ` +
+      'its beginning';
+    return chooseById(given, candidates, String, {
+      where: `--${noun}`,
+      noun,
+      hint,
+    });
   };
   const party = await complete('party', KNOWN_PARTIES);
-  return { party, asset: await complete('asset', `select asset_id as id from ${rows}`) };
+  return {
+    party,
+    asset: await complete('asset', `select asset_id as id from ${rows}`),
+  };
 }
 
 /** A shortened id in SQL, copied from a table. No row holds such a text. */
 const CUT_IN_SQL = /'[^'\s]*…[^'\s]*'/u;
 
-/** @throws UsageError if the SQL compares with a shortened id, which would find nothing */
+/**
+ * @throws UsageError if the SQL compares with a shortened id, which would find nothing
+ */
 export function refuseCutIds(sql: string): void {
   const [cut] = CUT_IN_SQL.exec(sql) ?? [];
   if (cut !== undefined)
     throw new UsageError([
-      `query: ${cut} is the beginning of an id and never equals one; give the whole id, or write starts_with(party_id, ${cut.replace(/….*/u, "'")})`,
+      `query: ${cut} is the beginning of an id and never equals one; give the ` +
+        `whole id, or write starts_with(party_id, ${cut.replace(/….*/u, "'")})`,
     ]);
 }

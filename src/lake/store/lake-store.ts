@@ -1,6 +1,6 @@
 /**
- * What the database records of the lake, and the lock under which one process builds it. While the lock is held, the
- * warehouse is read as of one instant.
+ * What the database records of the lake, and the lock under which one process builds it.
+ * While the lock is held, the warehouse is read as of one instant.
  */
 import type { Pool } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
@@ -14,7 +14,11 @@ import {
   readRows,
   type StatementRunner,
 } from '../../postgres/run-statement.ts';
-import { openSession, poolRunner, type Session } from '../../postgres/session.ts';
+import {
+  openSession,
+  poolRunner,
+  type Session,
+} from '../../postgres/session.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 import type { LakeTable } from '../tables/columns.ts';
 
@@ -49,8 +53,8 @@ export class LakeStore {
   }
 
   /**
-   * Runs `work` while no other process builds the lake or removes anything from it. All reads of the warehouse see one
-   * instant.
+   * Runs `work` while no other process builds the lake or removes anything from it. All
+   * reads of the warehouse see one instant.
    */
   async withLakeLock<Result>(
     work: (reader: WarehouseReader) => Promise<Result>,
@@ -63,12 +67,16 @@ export class LakeStore {
       await execute(session, ACTION, statement()`commit`);
       return result;
     } finally {
-      // The connection is closed, because its lock and its settings end with it, whatever happened.
+      // The connection is closed, because its lock and its settings end with it, whatever
+      // happened.
       session.release(true);
     }
   }
 
-  /** The loaded segments, in the order of months and segments. It does not wait for a build. */
+  /**
+   * The loaded segments, in the order of months and segments. It does not wait for a
+   * build.
+   */
   async segmentMonths(): Promise<readonly SegmentMonth[]> {
     return readRows(this.#db, ACTION, SEGMENT_MONTHS);
   }
@@ -106,8 +114,8 @@ export class LakeStore {
   }
 
   /**
-   * Chooses the files that a nightly run reads: those that were never proven, and one in `parts` of the others, oldest
-   * proofs first.
+   * Chooses the files that a nightly run reads: those that were never proven, and one in
+   * `parts` of the others, oldest proofs first.
    */
   async filesToProve(
     keys: readonly string[],
@@ -125,8 +133,14 @@ export class LakeStore {
     return new Set(rows.map(({ key }) => key));
   }
 
-  /** Records that these files were read and are what their log says. Forgets files that are not in `live`. */
-  async recordProofs(keys: readonly string[], live: readonly string[]): Promise<void> {
+  /**
+   * Records that these files were read and are what their log says. Forgets files that
+   * are not in `live`.
+   */
+  async recordProofs(
+    keys: readonly string[],
+    live: readonly string[],
+  ): Promise<void> {
     const record = statement()`
       with gone as (delete from mirror.lake_proofs where not key = any (${live}::text[]))
       insert into mirror.lake_proofs (key) select unnest(${keys}::text[])
@@ -147,7 +161,8 @@ export class LakeStore {
   }
 
   /**
-   * Decides the content of a table's next version, for a store that would let two writers put one.
+   * Decides the content of a table's next version, for a store that would let two writers
+   * put one.
    * @param after the version that was decided before; undefined if there was none
    * @returns false if another writer has decided a version since
    */
@@ -167,7 +182,10 @@ export class LakeStore {
   }
 
   /** Forgets the content of a commit that lies in the store now. */
-  async forgetContent(store: string, { table, version }: DecidedCommit): Promise<void> {
+  async forgetContent(
+    store: string,
+    { table, version }: DecidedCommit,
+  ): Promise<void> {
     const update = builder
       .updateTable('mirror.lake_commits')
       .set({ content: null })
@@ -179,7 +197,10 @@ export class LakeStore {
 }
 
 /** Whether a build found that this store would let two writers put the same commit. */
-export async function isLakeDecidedHere(db: Database, store: string): Promise<boolean> {
+export async function isLakeDecidedHere(
+  db: Database,
+  store: string,
+): Promise<boolean> {
   const decided = statement({ isDecided: 'boolean' })`
     select exists (select from mirror.lake_commits where store = ${store}) as "isDecided"`;
   const action = 'ask who decides the commits of the lake';
@@ -202,7 +223,10 @@ export interface SegmentMonth {
 }
 
 /** A table that consists of one file, which is written again when its rows change. */
-export type WholeTable = Extract<LakeTable, 'parties' | 'checkpoints' | 'coverage'>;
+export type WholeTable = Extract<
+  LakeTable,
+  'parties' | 'checkpoints' | 'coverage'
+>;
 
 /** Reads the warehouse as of one instant. */
 export interface WarehouseReader {
@@ -218,13 +242,16 @@ export interface WarehouseReader {
     signal: AbortSignal,
   ): AsyncIterable<Buffer>;
   /**
-   * A whole table as CSV without header, in a stable order: quotes are doubled, NULL is empty. The chunks are cut
-   * anywhere.
+   * A whole table as CSV without header, in a stable order: quotes are doubled, NULL is
+   * empty. The chunks are cut anywhere.
    */
   whole(table: WholeTable, signal: AbortSignal): AsyncIterable<Buffer>;
 }
 
-/** The transaction is idle while the lake's files are written and sent. It holds no lock but its snapshot. */
+/**
+ * The transaction is idle while the lake's files are written and sent. It holds no lock
+ * but its snapshot.
+ */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
 
 const SEGMENT_MONTHS = statement({
@@ -247,7 +274,9 @@ const IDENTITY = statement({
 
 const utc = (column: string): string => `${column} at time zone 'UTC'`;
 
-/** The statements of the whole tables. They name only columns that analysts may rely on. */
+/**
+ * The statements of the whole tables. They name only columns that analysts may rely on.
+ */
 const WHOLE: Readonly<Record<WholeTable, string>> = {
   parties: `select party_id, ${utc('first_seen_at')}, extra from mirror.parties order by party_id`,
   checkpoints: `select epoch, at_block, hash, block_hash, ${utc('first_seen_at')}, extra

@@ -1,4 +1,7 @@
-/** The columns of the lake's tables, in the order of their field ids: names, types and meanings. */
+/**
+ * The columns of the lake's tables, in the order of their field ids: names, types and
+ * meanings.
+ */
 import { isAmountColumn } from '../../ledger/canonical.ts';
 import { KNOWN_COLUMNS } from '../../ledger/header.ts';
 
@@ -7,7 +10,10 @@ export interface LakeColumn {
   /** The type's name in DuckDB. */
   readonly type: string;
   readonly comment: string;
-  /** DuckDB expression for the value. Without it, the value is the input column of the same name. */
+  /**
+   * DuckDB expression for the value. Without it, the value is the input column of the
+   * same name.
+   */
   readonly from?: string;
 }
 
@@ -24,8 +30,8 @@ export function namesOf(columns: readonly LakeColumn[]): string {
 }
 
 /**
- * Amounts have no statistics. Some readers parse them as floating-point numbers, lose digits, and then skip files that
- * hold matching rows.
+ * Amounts have no statistics. Some readers parse them as floating-point numbers, lose
+ * digits, and then skip files that hold matching rows.
  */
 export function hasStatistics({ type }: LakeColumn): boolean {
   return !type.startsWith('DECIMAL') && type !== 'BOOLEAN';
@@ -49,7 +55,11 @@ export const LAKE_TABLES = [
 ] as const;
 export type LakeTable = (typeof LAKE_TABLES)[number];
 
-export const plain = (name: string, type: string, comment: string): LakeColumn => ({
+export const plain = (
+  name: string,
+  type: string,
+  comment: string,
+): LakeColumn => ({
   name,
   type,
   comment,
@@ -57,16 +67,25 @@ export const plain = (name: string, type: string, comment: string): LakeColumn =
 export const text = (name: string, comment: string): LakeColumn =>
   plain(name, 'VARCHAR', comment);
 /** A column whose value is an expression. */
-const computed = (column: LakeColumn, from: string): LakeColumn => ({ ...column, from });
+const computed = (column: LakeColumn, from: string): LakeColumn => ({
+  ...column,
+  from,
+});
 /** A column that the warehouse sends as text. */
 const cast = (name: string, type: string, comment: string): LakeColumn =>
   computed(plain(name, type, comment), `cast(${name} as ${type})`);
 /** A time. The warehouse sends it as wall-clock time in UTC. */
-const time = (name: string, comment: string): LakeColumn => cast(name, TIME, comment);
-/** Casts by way of HUGEINT: from text straight to DECIMAL, DuckDB takes hundreds of times as long. */
+const time = (name: string, comment: string): LakeColumn =>
+  cast(name, TIME, comment);
+/**
+ * Casts by way of HUGEINT: from text straight to DECIMAL, DuckDB takes hundreds of times
+ * as long.
+ */
 const decimal = (name: string): string =>
   `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
-/** Two columns: the amount, and its text if the amount has more digits than DECIMAL holds. */
+/**
+ * Two columns: the amount, and its text if the amount has more digits than DECIMAL holds.
+ */
 export const amount = (
   name: string,
   comment: string,
@@ -74,27 +93,37 @@ export const amount = (
 ): readonly LakeColumn[] => [
   computed(plain(name, AMOUNT, comment), decimal(digits)),
   computed(
-    text(`${name}_text`, `${name} if it has more than 38 digits; ${name} is NULL then`),
+    text(
+      `${name}_text`,
+      `${name} if it has more than 38 digits; ${name} is NULL then`,
+    ),
     `case when ${decimal(digits)} is null then ${digits} end`,
   ),
 ];
 
 const MEANINGS: Readonly<Record<(typeof KNOWN_COLUMNS)[number], string>> = {
   vega_time:
-    'Time of the block, UTC, exact to the microsecond; entries of one block have no order',
+    'Time of the block, UTC, exact to the microsecond; entries of one block have ' +
+    'no order',
   quantity: "What moved, in the asset's smallest unit; never negative",
   effect:
-    'What it did to party_id: quantity with the sign of its direction; NULL from releases that send one side',
+    'What it did to party_id: quantity with the sign of its direction; NULL from ' +
+    'releases that send one side',
   transfer_type: 'Why it moved: DEPOSIT, MTM_LOSS, …',
   asset_id: 'Lower-case hex',
-  account_from_market_id: 'Market of the sending account; NULL if it belongs to none',
-  account_from_party_id: "Owner of the sending account; network for the network's own",
+  account_from_market_id:
+    'Market of the sending account; NULL if it belongs to none',
+  account_from_party_id:
+    "Owner of the sending account; network for the network's own",
   account_from_account_type: 'GENERAL, MARGIN, …',
-  account_from_balance: 'Balance of the sending account after the entry, smallest unit',
-  account_to_market_id: 'Market of the receiving account; NULL if it belongs to none',
+  account_from_balance:
+    'Balance of the sending account after the entry, smallest unit',
+  account_to_market_id:
+    'Market of the receiving account; NULL if it belongs to none',
   account_to_party_id: 'Owner of the receiving account',
   account_to_account_type: 'GENERAL, MARGIN, …',
-  account_to_balance: 'Balance of the receiving account after the entry, smallest unit',
+  account_to_balance:
+    'Balance of the receiving account after the entry, smallest unit',
 };
 
 const known = KNOWN_COLUMNS.flatMap((name): readonly LakeColumn[] => {
@@ -114,7 +143,10 @@ export const ENTRIES: readonly LakeColumn[] = [
   text('extra', 'Columns that this version does not know, as JSON'),
   cast('segment_id', 'BIGINT', 'The exported segment that the row came with'),
   computed(
-    text('side', 'Which side of the entry party_id is on: from, to, both or none'),
+    text(
+      'side',
+      'Which side of the entry party_id is on: from, to, both or none',
+    ),
     SIDE,
   ),
 ];

@@ -1,9 +1,15 @@
 /**
- * Summaries of ledger entries, from which the ready questions are answered for whole months. Each file of entries has
- * one file of each summary, which is written and removed with it. So the rows of a summary are parts, and a reader
- * merges them. A summary is one SELECT over entries, so a part of a month can be summed up in the same way.
+ * Summaries of ledger entries, from which the ready questions are answered for whole
+ * months. Each file of entries has one file of each summary, which is written and removed
+ * with it. So the rows of a summary are parts, and a reader merges them. A summary is one
+ * SELECT over entries, so a part of a month can be summed up in the same way.
  */
-import { formatInstant, type Micros, monthOf, monthStart } from '../../time/time.ts';
+import {
+  formatInstant,
+  type Micros,
+  monthOf,
+  monthStart,
+} from '../../time/time.ts';
 import {
   AMOUNT,
   amount,
@@ -17,21 +23,32 @@ import {
 } from './columns.ts';
 import { literal } from '../local/duckdb.ts';
 
-/** Raise this number with any change of what a summary holds: the next build then writes all of them again. */
+/**
+ * Raise this number with any change of what a summary holds: the next build then writes
+ * all of them again.
+ */
 export const SUMMARY_FORM = 2;
 
 interface SummaryShape {
   readonly description: string;
   readonly columns: readonly LakeColumn[];
-  /** Whether the summary depends on which rows count, and so on the coverage of other parties. */
+  /**
+   * Whether the summary depends on which rows count, and so on the coverage of other
+   * parties.
+   */
   readonly isOfCounted: boolean;
-  /** @param entries SQL for FROM: rows of one month, with `is_counted` if the summary uses it */
+  /**
+   * @param entries SQL for FROM: rows of one month, with `is_counted` if the summary uses
+   *   it
+   */
   readonly select: (entries: string) => string;
   /** Merges parts. @param parts SQL for FROM: rows of the summary */
   readonly merge: (parts: string) => string;
 }
 
-/** One value of a summary: how it is computed from entries, and how its parts are merged. */
+/**
+ * One value of a summary: how it is computed from entries, and how its parts are merged.
+ */
 interface Figure {
   readonly columns: readonly LakeColumn[];
   readonly select: string;
@@ -51,7 +68,9 @@ const counted = (name: string, comment: string): Figure => ({
 /** A sum that is exact to the last digit: a BIGNUM until it is written. */
 const summed = (name: string, comment: string, condition = 'true'): Figure => ({
   columns: amount(name, comment, `cast(${name} as VARCHAR)`),
-  select: `exact_sum(case when ${condition} then quantity end, case when ${condition} then quantity_text end)`,
+  select:
+    `exact_sum(case when ${condition} then quantity end, case when ${condition} ` +
+    'then quantity_text end)',
   merge: `exact_sum(${name}, ${name}_text)`,
 });
 const last = (name: string, comment: string): Figure => ({
@@ -62,12 +81,15 @@ const last = (name: string, comment: string): Figure => ({
 
 function addedUp(figures: readonly Figure[], condition = 'true') {
   const values = (kind: 'select' | 'merge'): string =>
-    figures.map((figure) => `${figure[kind]} as ${figure.columns[0]?.name}`).join(', ');
+    figures
+      .map((figure) => `${figure[kind]} as ${figure.columns[0]?.name}`)
+      .join(', ');
   return {
     columns: figures.flatMap(({ columns }) => columns),
     select: (entries: string) =>
       `select ${values('select')} from ${entries} where ${condition} group by all`,
-    merge: (parts: string) => `select ${values('merge')} from ${parts} group by all`,
+    merge: (parts: string) =>
+      `select ${values('merge')} from ${parts} group by all`,
   };
 }
 
@@ -80,7 +102,10 @@ function side(name: 'from' | 'to', entries: string): string {
     from ${entries} where ${account}_balance is not null or ${account}_balance_text is not null`;
 }
 
-/** Entries of one block have no order. If the last block of an account leaves several balances, all are kept. */
+/**
+ * Entries of one block have no order. If the last block of an account leaves several
+ * balances, all are kept.
+ */
 function lastBalances(known: string): string {
   const keys = ACCOUNT.join(', ');
   const isSame = ACCOUNT.map(
@@ -93,7 +118,8 @@ function lastBalances(known: string): string {
 }
 
 /** SQL: both accounts belong to one party. */
-const WITHIN = '(account_from_party_id is not distinct from account_to_party_id)';
+const WITHIN =
+  '(account_from_party_id is not distinct from account_to_party_id)';
 
 export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   daily_flows: {
@@ -115,7 +141,8 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
     ),
   },
   monthly_fees: {
-    description: 'Fees that parties paid, each entry once: parts, to be added up',
+    description:
+      'Fees that parties paid, each entry once: parts, to be added up',
     isOfCounted: true,
     ...addedUp(
       [
@@ -138,7 +165,10 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
       text('market_id', 'Market; NULL if the account belongs to none'),
       plain('as_of', TIME, 'Time of the last entry'),
       plain('balance', AMOUNT, 'Balance after it'),
-      text('balance_text', 'balance if it has more than 38 digits; balance is NULL then'),
+      text(
+        'balance_text',
+        'balance if it has more than 38 digits; balance is NULL then',
+      ),
     ],
     isOfCounted: false,
     select: (entries) =>
@@ -175,13 +205,19 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   },
 };
 
-/** SQL for the summary of entries, with the columns of its file. @param entries SQL for FROM */
+/**
+ * SQL for the summary of entries, with the columns of its file. @param entries SQL for
+ * FROM
+ */
 export function summaryOf(table: SummaryTable, entries: string): string {
   const { columns, select } = SUMMARIES[table];
   return `select ${selected(columns)} from (${select(entries)})`;
 }
 
-/** SQL that counts the rows in which a month's summary differs from what its entries give now. */
+/**
+ * SQL that counts the rows in which a month's summary differs from what its entries give
+ * now.
+ */
 export function summaryDifference(table: SummaryTable, month: string): string {
   const ofMonth = (name: string): string =>
     `(select * from ${name} where month = ${literal(month)})`;
@@ -204,7 +240,8 @@ export interface InstantRange {
 export function cutMonths({ since, until }: InstantRange): readonly string[] {
   const months = new Set<string>();
   for (const instant of [since, until]) {
-    const isWithinMonth = instant !== undefined && monthStart(instant) !== instant;
+    const isWithinMonth =
+      instant !== undefined && monthStart(instant) !== instant;
     if (isWithinMonth) months.add(monthOf(instant));
   }
   return [...months];
@@ -221,10 +258,14 @@ export function isWholeMonth(month: string, range: InstantRange): boolean {
 }
 
 /**
- * SQL for the summary of a range, with its column `month`. A month that lies whole in the range comes from the published
- * summary. A month of which the range takes a part is summed up from its entries.
+ * SQL for the summary of a range, with its column `month`. A month that lies whole in the
+ * range comes from the published summary. A month of which the range takes a part is
+ * summed up from its entries.
  */
-export function summaryWithin(table: SummaryTable, range: InstantRange): string {
+export function summaryWithin(
+  table: SummaryTable,
+  range: InstantRange,
+): string {
   const names = namesOf(SUMMARIES[table].columns);
   const cut = cutMonths(range);
   const isWhole = [

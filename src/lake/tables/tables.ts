@@ -1,4 +1,7 @@
-/** The lake's tables in Delta and Parquet: their schemas, properties, and the SQL that writes and reads their files. */
+/**
+ * The lake's tables in Delta and Parquet: their schemas, properties, and the SQL that
+ * writes and reads their files.
+ */
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { PermanentError } from '../../errors/errors.ts';
@@ -19,7 +22,10 @@ import { literal } from '../local/duckdb.ts';
 import { SUMMARIES } from './summaries.ts';
 
 export const LAKE_PREFIX = 'lake/';
-const MONTH = text('month', 'Month of vega_time in UTC, as 2023-05: the partition');
+const MONTH = text(
+  'month',
+  'Month of vega_time in UTC, as 2023-05: the partition',
+);
 
 interface TableShape {
   readonly description: string;
@@ -30,10 +36,15 @@ interface TableShape {
 
 export const SHAPES: Readonly<Record<LakeTable, TableShape>> = {
   ledger_entries: {
-    description: 'One row for each exported ledger entry; repeated rows are kept',
+    description:
+      'One row for each exported ledger entry; repeated rows are kept',
     columns: ENTRIES,
   },
-  parties: { description: 'Every party that was seen', columns: PARTIES, isWhole: true },
+  parties: {
+    description: 'Every party that was seen',
+    columns: PARTIES,
+    isWhole: true,
+  },
   checkpoints: {
     description: 'Every distinct checkpoint',
     columns: CHECKPOINTS,
@@ -59,12 +70,15 @@ const COMPUTED_COLUMNS: readonly LakeColumn[] = [
   plain(
     'is_counted',
     'BOOLEAN',
-    'True for the one row that stands for an entry: the sender’s, or the receiver’s if the sender’s ledger is not loaded for that asset and instant. Not in the stored table; added by this page and by `query`',
+    'True for the one row that stands for an entry: the sender’s, or the ' +
+      'receiver’s if the sender’s ledger is not loaded for that asset and instant. ' +
+      'Not in the stored table; added by this page and by `query`',
   ),
   plain(
     'both_sides',
     'BOOLEAN',
-    'Whether the release sent what the party receives as well. Not in the stored table; added by this page and by `query`',
+    'Whether the release sent what the party receives as well. Not in the stored ' +
+      'table; added by this page and by `query`',
   ),
 ];
 
@@ -90,7 +104,10 @@ const DELTA_TYPES: Readonly<Record<string, string>> = {
 
 const field = z.looseObject({ name: z.string(), type: z.unknown() });
 type Field = z.output<typeof field>;
-const schemaShape = z.object({ type: z.literal('struct'), fields: z.array(field) });
+const schemaShape = z.object({
+  type: z.literal('struct'),
+  fields: z.array(field),
+});
 
 function fieldsOf(table: LakeTable): readonly Field[] {
   return columnsOf(table).map(({ name, type, comment }) => ({
@@ -113,8 +130,11 @@ export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
     schemaString: schemaText(fieldsOf(table)),
     partitionColumns: shape.isWhole ? [] : ['month'],
     configuration: {
-      // Without this property, a compaction by another engine writes statistics of amounts that readers cannot hold.
-      'delta.dataSkippingStatsColumns': measured.map(({ name }) => name).join(','),
+      // Without this property, a compaction by another engine writes statistics of
+      // amounts that readers cannot hold.
+      'delta.dataSkippingStatsColumns': measured
+        .map(({ name }) => name)
+        .join(','),
       'delta.deletedFileRetentionDuration': `interval ${Math.ceil(retentionMs / 1000)} seconds`,
     },
     createdTime: Date.now(),
@@ -128,7 +148,8 @@ function schemaText(fields: readonly Field[]): string {
 /**
  * Adds the columns that an existing table lacks. Columns that others added stay.
  * @returns undefined if no column is missing
- * @throws PermanentError `LAKE_TABLE_RAISED` if a column has another type, or the partitions differ
+ * @throws PermanentError `LAKE_TABLE_RAISED` if a column has another type, or the
+ *   partitions differ
  */
 export function withNewColumns(
   table: LakeTable,
@@ -143,9 +164,11 @@ export function withNewColumns(
   const partitions = SHAPES[table].isWhole ? '' : 'month';
   const hasOurPartitions = metaData.partitionColumns.join(',') === partitions;
   if (differing !== undefined || !hasOurPartitions) {
-    const changed = differing === undefined ? 'partitions' : `column ${differing.name}`;
+    const changed =
+      differing === undefined ? 'partitions' : `column ${differing.name}`;
     throw new PermanentError(
-      `Cannot use the table ${rootOf(table)}: another writer changed its ${changed}; remove it and load again`,
+      `Cannot use the table ${rootOf(table)}: another writer changed its ` +
+        `${changed}; remove it and load again`,
       { code: 'LAKE_TABLE_RAISED', meta: { table, column: differing?.name } },
     );
   }
@@ -155,13 +178,20 @@ export function withNewColumns(
 }
 
 /**
- * Each thread holds one row group in memory. Larger groups do not fit beside a load; spilling them doubles the time of
- * a build.
+ * Each thread holds one row group in memory. Larger groups do not fit beside a load;
+ * spilling them doubles the time of a build.
  */
 const ROW_GROUP_ROWS = 61_440;
 
-/** Field ids are the positions of the columns, so that other table formats can describe the same files. */
-export function copyStatement(table: LakeTable, select: string, path: string): string {
+/**
+ * Field ids are the positions of the columns, so that other table formats can describe
+ * the same files.
+ */
+export function copyStatement(
+  table: LakeTable,
+  select: string,
+  path: string,
+): string {
   const ids = SHAPES[table].columns
     .map(({ name }, index) => `${name}: ${index + 1}`)
     .join(', ');
@@ -170,7 +200,8 @@ export function copyStatement(table: LakeTable, select: string, path: string): s
 }
 
 /**
- * SQL for a FROM clause: the rows of files with the table's columns of today. A column that an older file lacks is NULL.
+ * SQL for a FROM clause: the rows of files with the table's columns of today. A column
+ * that an older file lacks is NULL.
  * @param hasMonth whether `month` is a column; it is read from the files' folders
  */
 export function rowsOf(
@@ -179,7 +210,9 @@ export function rowsOf(
   hasMonth: boolean,
 ): string {
   const all = hasMonth ? columnsOf(table) : SHAPES[table].columns;
-  const none = all.map(({ name, type }) => `cast(null as ${type}) as ${name}`).join(', ');
+  const none = all
+    .map(({ name, type }) => `cast(null as ${type}) as ${name}`)
+    .join(', ');
   if (paths.length === 0) return `(select ${none} where false)`;
   const partitions = hasMonth
     ? "hive_partitioning = true, hive_types = {'month': VARCHAR}"
@@ -191,9 +224,10 @@ export function rowsOf(
 }
 
 /**
- * SQL for a FROM clause: entries with their computed columns. If a release exports both sides, an entry between two
- * mirrored parties lies in both exports. It counts in the sender's export. In the receiver's it counts only if the
- * sender's ledger is not loaded for that asset and instant. The view `mirror.exported_entries` has the same rule.
+ * SQL for a FROM clause: entries with their computed columns. If a release exports both
+ * sides, an entry between two mirrored parties lies in both exports. It counts in the
+ * sender's export. In the receiver's it counts only if the sender's ledger is not loaded
+ * for that asset and instant. The view `mirror.exported_entries` has the same rule.
  */
 export function countedEntries(entries: string, coverage: string): string {
   // The join has one row for each party, so that no entry appears twice.

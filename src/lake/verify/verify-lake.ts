@@ -1,6 +1,6 @@
 /**
- * Checks whether the lake holds what its logs say, and what was loaded. It compares how many rows each segment has; a deep
- * check also compares the sums of their values.
+ * Checks whether the lake holds what its logs say, and what was loaded. It compares how
+ * many rows each segment has; a deep check also compares the sums of their values.
  */
 import {
   canonicalText,
@@ -14,9 +14,17 @@ import { type Lake, openLake } from '../query/lake.ts';
 import { summaryDifference } from '../tables/summaries.ts';
 import { errorCode, errorLine, PermanentError } from '../../errors/errors.ts';
 import { measureStream } from '../../files/byte-counter.ts';
-import type { LakeCheckOptions, LakeFindings, Problem } from '../../warehouse/ports.ts';
+import type {
+  LakeCheckOptions,
+  LakeFindings,
+  Problem,
+} from '../../warehouse/ports.ts';
 import { appIdOf, type LakeDeps } from '../build/build-session.ts';
-import { type AddFile, type TableState, totalOfFiles } from '../delta/actions.ts';
+import {
+  type AddFile,
+  type TableState,
+  totalOfFiles,
+} from '../delta/actions.ts';
 import { findBrokenCheckpoints } from '../delta/checkpoint.ts';
 import { listObjects } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
@@ -30,9 +38,17 @@ import {
 } from '../local/duckdb.ts';
 import type { StoreAccess } from '../local/scratch.ts';
 import { fetchFiles, type StoredFile, storedFile } from '../local-files.ts';
-import { type LakeSnapshot, SNAPSHOTS_PREFIX, readSnapshot } from '../snapshot.ts';
+import {
+  type LakeSnapshot,
+  SNAPSHOTS_PREFIX,
+  readSnapshot,
+} from '../snapshot.ts';
 import type { RecordedTable, SegmentMonth } from '../store/lake-store.ts';
-import { LAKE_TABLES, type LakeTable, SUMMARY_TABLES } from '../tables/columns.ts';
+import {
+  LAKE_TABLES,
+  type LakeTable,
+  SUMMARY_TABLES,
+} from '../tables/columns.ts';
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 
 const ATTEMPTS_MAX = 3;
@@ -51,9 +67,10 @@ interface SnapshotUnderCheck extends LakeDeps, LakeAccess {
 }
 
 /**
- * Reads the lake's files, all of them or those whose turn it is, and checks that the others are there. A lake that lacks
- * what was loaded last is behind, which is not a problem. A lake that is missing, changed, older than the last build, or
- * another mirror's is one.
+ * Reads the lake's files, all of them or those whose turn it is, and checks that the
+ * others are there. A lake that lacks what was loaded last is behind, which is not a
+ * problem. A lake that is missing, changed, older than the last build, or another
+ * mirror's is one.
  */
 export async function verifyLake(
   deps: LakeDeps,
@@ -64,9 +81,11 @@ export async function verifyLake(
   for (let attempt = 1; ; attempt += 1) {
     const snapshot = await readSnapshot(lake);
     const findings = await verifySnapshot(lake, snapshot, options);
-    // A build may have published a newer snapshot meanwhile. Then that one is checked instead.
+    // A build may have published a newer snapshot meanwhile. Then that one is checked
+    // instead.
     const isReplaced = (await readSnapshot(lake))?.moment !== snapshot?.moment;
-    if (findings.problems.length > 0 && isReplaced && attempt < ATTEMPTS_MAX) continue;
+    if (findings.problems.length > 0 && isReplaced && attempt < ATTEMPTS_MAX)
+      continue;
     return findings;
   }
 }
@@ -83,10 +102,20 @@ async function verifySnapshot(
     problems.push({ code, subject, message });
   if (snapshot === undefined) {
     if (recorded.length > 0)
-      report('LAKE_MISSING', SNAPSHOTS_PREFIX, 'the lake that was built is gone');
+      report(
+        'LAKE_MISSING',
+        SNAPSHOTS_PREFIX,
+        'the lake that was built is gone',
+      );
     const months = await repository.segmentMonths();
     const segments = new Set(months.map(({ segmentId }) => segmentId));
-    return { files: 0, filesRead: 0, rows: 0n, problems, segmentsBehind: segments.size };
+    return {
+      files: 0,
+      filesRead: 0,
+      rows: 0n,
+      problems,
+      segmentsBehind: segments.size,
+    };
   }
   await using engine = await openEngine(scratchDir);
   const listed = await listObjects(lake, LAKE_PREFIX);
@@ -136,7 +165,10 @@ async function checkTable(
   }
 }
 
-/** Whether the table is the one that this mirror built, and as new as the last build left it. */
+/**
+ * Whether the table is the one that this mirror built, and as new as the last build left
+ * it.
+ */
 function compareWithRecord(
   { snapshot, report }: SnapshotUnderCheck,
   table: LakeTable,
@@ -144,7 +176,9 @@ function compareWithRecord(
   last: RecordedTable | undefined,
 ): void {
   const root = rootOf(table);
-  const isNamed = Object.values(snapshot.tables).some((named) => named?.id === id);
+  const isNamed = Object.values(snapshot.tables).some(
+    (named) => named?.id === id,
+  );
   const isRecorded = last === undefined || last.tableId === id;
   if (!isNamed || !isRecorded) {
     report('LAKE_FOREIGN', root, 'it is not the table that this mirror built');
@@ -176,9 +210,17 @@ async function checkFiles(
     if (chosen.has(key)) {
       if (await isIntact(check, file)) proven.push(key);
     } else if (size === undefined) {
-      report('OBJECT_MISSING', key, 'a version names it, and it is not in the store');
+      report(
+        'OBJECT_MISSING',
+        key,
+        'a version names it, and it is not in the store',
+      );
     } else if (size !== bytes) {
-      report('LAKE_FILE_CORRUPT', key, `it has ${size} bytes, published were ${bytes}`);
+      report(
+        'LAKE_FILE_CORRUPT',
+        key,
+        `it has ${size} bytes, published were ${bytes}`,
+      );
     }
   }
   await repository.recordProofs(proven, keys);
@@ -193,7 +235,11 @@ async function isIntact(
     const content = await measureStream(await objects.read(key, signal));
     const hasSameSum = sha256 === undefined || sha256 === content.sha256;
     if (content.bytes === bytes && hasSameSum) return true;
-    report('LAKE_FILE_CORRUPT', key, 'its bytes are not those that were published');
+    report(
+      'LAKE_FILE_CORRUPT',
+      key,
+      'its bytes are not those that were published',
+    );
   } catch (error) {
     if (!(error instanceof PermanentError)) throw error;
     report(errorCode(error), key, error.message);
@@ -211,8 +257,9 @@ interface RowCount {
 }
 
 /**
- * Counts the rows of each segment in the lake. A whole run counts them in the files. Another run takes the numbers from
- * the log, which were counted when each file was written, and reads only the files of other writers.
+ * Counts the rows of each segment in the lake. A whole run counts them in the files.
+ * Another run takes the numbers from the log, which were counted when each file was
+ * written, and reads only the files of other writers.
  */
 async function countRows(
   check: SnapshotUnderCheck,
@@ -231,7 +278,11 @@ async function countRows(
     }
   }
   const paths = await fetchFiles('ledger_entries', unlogged, check);
-  for (const { segmentId, month, rows } of await countBySegment(check, paths, true)) {
+  for (const { segmentId, month, rows } of await countBySegment(
+    check,
+    paths,
+    true,
+  )) {
     const place = `segment ${segmentId}`;
     counts.push({ place, month, segmentIds: [segmentId], rows });
   }
@@ -251,13 +302,18 @@ async function compareRows(
   const { repository, objects, scratchDir, snapshot, signal } = check;
   const loaded = await repository.segmentMonths();
   const counts = await countRows(check, entries, parts === 1);
-  await using lake = isDeep ? await openLake({ objects, scratchDir }, signal) : undefined;
+  await using lake = isDeep
+    ? await openLake({ objects, scratchDir }, signal)
+    : undefined;
   // A newer snapshot was published: the comparison would be with another lake.
   if (lake !== undefined && lake.version !== snapshot.moment) return 0;
 
   const { behind, matching } = matchCounts(check, counts, loaded);
   if (lake === undefined) return behind.size;
-  for (const [month, segments] of Map.groupBy(matching, (segment) => segment.month)) {
+  for (const [month, segments] of Map.groupBy(
+    matching,
+    (segment) => segment.month,
+  )) {
     await checkValues(check, lake, month, segments);
     await checkSummaries(check, lake, month);
   }
@@ -276,7 +332,8 @@ function matchCounts(
   counts: readonly RowCount[],
   loaded: readonly SegmentMonth[],
 ): Matched {
-  const nameOf = (month: string, segmentId: bigint): string => `${month}/${segmentId}`;
+  const nameOf = (month: string, segmentId: bigint): string =>
+    `${month}/${segmentId}`;
   const expected = new Map<string, SegmentMonth>();
   for (const segment of loaded)
     expected.set(nameOf(segment.month, segment.segmentId), segment);
@@ -300,7 +357,10 @@ function matchCounts(
       if (segment === undefined) behind.add(id);
       else segments.push(segment);
     }
-    const loadedRows = segments.reduce((sum, segment) => sum + segment.rows, 0n);
+    const loadedRows = segments.reduce(
+      (sum, segment) => sum + segment.rows,
+      0n,
+    );
     const areAllLoaded = segments.length === segmentIds.length;
     if (rows === loadedRows) {
       matching.push(...segments);
@@ -334,7 +394,8 @@ async function checkValues(
     for await (const rows of result.yieldRows()) {
       signal.throwIfAborted();
       for (const [text, extra] of rows) {
-        const extraValues = typeof extra === 'string' ? extraFromJson(extra) : [];
+        const extraValues =
+          typeof extra === 'string' ? extraFromJson(extra) : [];
         actual.add(hashText(canonicalText([String(text)], extraValues)));
       }
     }
@@ -353,7 +414,11 @@ async function checkSummaries(
   for (const table of SUMMARY_TABLES) {
     const subject = `${table}/month=${month}`;
     const sql = summaryDifference(table, month);
-    const answer = await queryRows({ ...lake, signal }, `check ${subject}`, sql);
+    const answer = await queryRows(
+      { ...lake, signal },
+      `check ${subject}`,
+      sql,
+    );
     const rows = answer[0]?.[0];
     if (rows === 0n) continue;
     const message = `${String(rows)} of its rows are not what its entries sum up to`;

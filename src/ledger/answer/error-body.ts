@@ -1,6 +1,7 @@
 /**
- * The service's error body, `{code, message, details}`: bare, or enveloped in `error`. Both shapes
- * occur on every route, and spacing differs between answers, so only the parsed value is looked at.
+ * The service's error body, `{code, message, details}`: bare, or enveloped in `error`.
+ * Both shapes occur on every route, and spacing differs between answers, so only the
+ * parsed value is looked at.
  */
 import { RetryableError } from '../../errors/errors.ts';
 import { hideSecrets } from '../../logging/secret-masking.ts';
@@ -27,7 +28,11 @@ export function readErrorBody(value: unknown): SourceErrorBody | undefined {
   if (!isRecord(value)) return undefined;
   const body = isRecord(value['error']) ? value['error'] : value;
   const { code, message, details } = body;
-  if (typeof code !== 'number' || !Number.isInteger(code) || typeof message !== 'string')
+  if (
+    typeof code !== 'number' ||
+    !Number.isInteger(code) ||
+    typeof message !== 'string'
+  )
     return undefined;
   const detail: unknown = Array.isArray(details) ? details[0] : undefined;
   const {
@@ -49,7 +54,10 @@ export function readErrorBody(value: unknown): SourceErrorBody | undefined {
 /** What envelopes say where nothing is wrong. */
 const FINE_CODES: readonly unknown[] = [0, 200];
 
-/** Whether an answer under status 200 tells an error, instead of its content or beside it: then it proves nothing. */
+/**
+ * Whether an answer under status 200 tells an error, instead of its content or beside it:
+ * then it proves nothing.
+ */
 export function tellsError(answer: Readonly<Record<string, unknown>>): boolean {
   const bare = readErrorBody({ ...answer, error: undefined });
   return (
@@ -65,20 +73,32 @@ function isTrouble(value: unknown): boolean {
   return Boolean(value);
 }
 
-/** `Internal error: failed to export ledger entries: copying to stdout`: one line for people. */
+/**
+ * `Internal error: failed to export ledger entries: copying to stdout`: one line for
+ * people.
+ */
 export function errorBodyLine(body: SourceErrorBody): string {
-  return body.inner === undefined ? body.message : `${body.message}: ${body.inner}`;
+  return body.inner === undefined
+    ? body.message
+    : `${body.message}: ${body.inner}`;
 }
 
 /**
- * The service tells of a failure in mid-export by JSON glued to the last row's bytes, under status 200
- * and with a clean end. Found here, so that it never becomes a row.
+ * The service tells of a failure in mid-export by JSON glued to the last row's bytes,
+ * under status 200 and with a clean end. Found here, so that it never becomes a row.
  * @param tail what could not be read as rows, from the start of the line on
  * @param offset where `tail` begins in the plain CSV
- * @returns RetryableError `SOURCE_ERROR_IN_STREAM`, or undefined where there is no such message
+ * @returns RetryableError `SOURCE_ERROR_IN_STREAM`, or undefined where there is no such
+ *   message
  */
-export function gluedError(tail: Buffer, offset: bigint): RetryableError | undefined {
-  const text = tail.toString('latin1', Math.max(0, tail.length - TAIL_BYTES_MAX));
+export function gluedError(
+  tail: Buffer,
+  offset: bigint,
+): RetryableError | undefined {
+  const text = tail.toString(
+    'latin1',
+    Math.max(0, tail.length - TAIL_BYTES_MAX),
+  );
   const cut = tail.length - text.length;
   const found = OPENING.exec(text);
   if (found === null) return undefined;
@@ -89,7 +109,8 @@ export function gluedError(tail: Buffer, offset: bigint): RetryableError | undef
   );
   const said = body === undefined ? 'an error' : `"${errorBodyLine(body)}"`;
   return new RetryableError(
-    `Cannot export: the source broke off at byte ${byteOffset} with ${said}; nothing was published, ask again`,
+    `Cannot export: the source broke off at byte ${byteOffset} with ${said}; ` +
+      'nothing was published, ask again',
     {
       code: 'SOURCE_ERROR_IN_STREAM',
       meta: { ...body, byteOffset },
@@ -107,7 +128,10 @@ export function notUnderstood(
   return new RetryableError(`Cannot read the answer: ${state}`, details);
 }
 
-/** A short piece of what was sent, printable, with whatever looks like a credential masked. */
+/**
+ * A short piece of what was sent, printable, with whatever looks like a credential
+ * masked.
+ */
 export function sampleOf(bytes: Buffer, lengthMax = 160): string {
   const text = printable(bytes.subarray(0, lengthMax * 4).toString('utf8'));
   return text
@@ -122,7 +146,10 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A source that refuses a credential often repeats it: hidden before the cut, which could halve it. */
+/**
+ * A source that refuses a credential often repeats it: hidden before the cut, which could
+ * halve it.
+ */
 function printable(text: string): string {
   return hideSecrets(text.slice(0, TEXT_MAX * 4))
     .slice(0, TEXT_MAX)

@@ -1,6 +1,7 @@
 /**
- * Finds where one JSON message of a stream ends and the next begins, by nesting and strings alone,
- * so that nothing is parsed twice and a message may be cut anywhere on its way.
+ * Finds where one JSON message of a stream ends and the next begins, by nesting and
+ * strings alone, so that nothing is parsed twice and a message may be cut anywhere on its
+ * way.
  */
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
 import { notUnderstood, sampleOf } from './error-body.ts';
@@ -24,8 +25,8 @@ export interface SplitMessage {
 
 /**
  * @throws PermanentError `MESSAGE_TOO_LARGE`
- * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where something stands between two messages, `SOURCE_BROKE` where
- *   the stream ends inside one
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where something stands between two
+ *   messages, `SOURCE_BROKE` where the stream ends inside one
  */
 export async function* splitMessages(
   chunks: AsyncIterable<Buffer>,
@@ -45,7 +46,9 @@ export async function* splitMessages(
       }
       if (held === 0 && chunk[start] !== OPEN_BRACE) {
         const sample = sampleOf(chunk.subarray(start));
-        const state = `${JSON.stringify(sample)} stands where a message should begin, at byte ${offset}`;
+        const state =
+          `${JSON.stringify(sample)} stands where a message should begin, at byte ` +
+          `${offset}`;
         throw notUnderstood(state, { byteOffset: offset, sample });
       }
       const end = nesting.scan(chunk, start);
@@ -56,7 +59,8 @@ export async function* splitMessages(
       held += end - start;
       if (held > bytesMax) {
         throw new PermanentError(
-          `Cannot read the answer: the message at byte ${offset} is larger than ${bytesMax} bytes, the limit for one message`,
+          `Cannot read the answer: the message at byte ${offset} is larger than ` +
+            `${bytesMax} bytes, the limit for one message`,
           { code: 'MESSAGE_TOO_LARGE', meta: { byteOffset: offset, bytesMax } },
         );
       }
@@ -71,7 +75,8 @@ export async function* splitMessages(
   }
   if (held === 0) return;
   throw new RetryableError(
-    `Cannot read the answer: it ends inside a message that begins at byte ${offset}; it will be asked again`,
+    'Cannot read the answer: it ends inside a message that begins at byte ' +
+      `${offset}; it will be asked again`,
     { code: 'SOURCE_BROKE', meta: { byteOffset: offset, received: held } },
   );
 }
@@ -81,7 +86,10 @@ class Nesting {
   #inString = false;
   #isEscaped = false;
 
-  /** @returns the position behind the message's last byte, or where it is too deep, or the chunk's end */
+  /**
+   * @returns the position behind the message's last byte, or where it is too deep, or the
+   *   chunk's end
+   */
   scan(chunk: Buffer, from: number): number {
     let at = from;
     while (at < chunk.length) {

@@ -21,13 +21,18 @@ export interface AuditReport extends AuditTotals {
   readonly removed: readonly string[];
 }
 
-/** Puts the audit in the place of what is held, where nothing speaks against it, and settles what spoke against the list. */
+/**
+ * Puts the audit in the place of what is held, where nothing speaks against it, and
+ * settles what spoke against the list.
+ */
 export async function replaceCurrent(
   tx: Database,
   runId: string,
   found: ListSituation,
   accepted: Accepted,
-): Promise<DoubtError | { readonly epoch: number; readonly audit: AuditReport }> {
+): Promise<
+  DoubtError | { readonly epoch: number; readonly audit: AuditReport }
+> {
   const { current, audit, epoch, gaps, doubts } = found;
   if (current === undefined || audit === undefined)
     throw new TypeError('an audit needs a current generation');
@@ -42,7 +47,8 @@ export async function replaceCurrent(
   let removed: readonly string[] = [];
   const isNewNetwork = finding === 'new network';
   if (isNewNetwork) {
-    // The audit is the next epoch's first reading: nothing of it was ever held. The other list's sync may have begun it.
+    // The audit is the next epoch's first reading: nothing of it was ever held. The other
+    // list's sync may have begun it.
     const { isAllNewer: _, ...counts } = totals;
     await sql`insert into mirror.networks (epoch, evidence)
       values (${epoch + 1}, ${evidenceJson({ ...counts, list, runId })}) on conflict do nothing`.execute(
@@ -50,9 +56,13 @@ export async function replaceCurrent(
     );
     await makeCurrent(tx, audit, epoch + 1);
   } else {
-    // Rows between confirmed rows, without a doubt: the source inserts rows, and will do so again.
+    // Rows between confirmed rows, without a doubt: the source inserts rows, and will do
+    // so again.
     const isInserted =
-      totals.missed > 0n && current.isClaimed && gaps.length === 0 && doubts.length === 0;
+      totals.missed > 0n &&
+      current.isClaimed &&
+      gaps.length === 0 &&
+      doubts.length === 0;
     removed = await replaceWithAudit(
       tx,
       current,
@@ -63,11 +73,15 @@ export async function replaceCurrent(
   }
   if (finding === 'gap') {
     await sql`insert into mirror.list_gaps (list, epoch, below_key, above_key, run_id)
-      values (${list}, ${epoch}, ${lastConfirmed}, ${firstServed}, ${runId})`.execute(tx);
+      values (${list}, ${epoch}, ${lastConfirmed}, ${firstServed}, ${runId})`.execute(
+      tx,
+    );
   }
   await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${runId},
       seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
-    where subject = ${list} and epoch = ${epoch} and closed_at is null`.execute(tx);
+    where subject = ${list} and epoch = ${epoch} and closed_at is null`.execute(
+    tx,
+  );
   return {
     epoch: isNewNetwork ? epoch + 1 : epoch,
     audit: { ...totals, finding, removed },
@@ -81,7 +95,11 @@ function held({ list, epoch }: Generation): RawBuilder<unknown> {
     where epoch = ${epoch} and pos is not null and gone_since is null`;
 }
 
-async function compareAudit(tx: Database, current: Generation, audit: Generation) {
+async function compareAudit(
+  tx: Database,
+  current: Generation,
+  audit: Generation,
+) {
   const height =
     current.list === 'checkpoints'
       ? sql`split_part(key, '/', 1)::numeric`
@@ -113,8 +131,9 @@ async function compareAudit(tx: Database, current: Generation, audit: Generation
 }
 
 /**
- * Puts the audit's rows in the place of the current ones: missed rows are in, rows that are served no longer
- * are marked, rows that were never confirmed are removed. Rows that keep their place are not touched.
+ * Puts the audit's rows in the place of the current ones: missed rows are in, rows that
+ * are served no longer are marked, rows that were never confirmed are removed. Rows that
+ * keep their place are not touched.
  * @returns the first of the removed rows
  */
 async function replaceWithAudit(
@@ -129,7 +148,9 @@ async function replaceWithAudit(
   const { rows: shifts } = await sql<{ shift: bigint; older: bigint }>`
     with held as (${held(current)})
     select held.pos - served.pos as shift, served.pos - 1 as older from mirror.audit_rows served join held using (key)
-    where generation_id = ${audit.generationId} order by served.pos limit 1`.execute(tx);
+    where generation_id = ${audit.generationId} order by served.pos limit 1`.execute(
+    tx,
+  );
   // Where nothing is in common, the new rows follow the held ones.
   const [{ shift, older } = { shift: current.lastPos, older: 0n }] = shifts;
   const isServed = sql`exists (select from mirror.audit_rows served where generation_id = ${audit.generationId} and key = ${key})`;
@@ -140,7 +161,9 @@ async function replaceWithAudit(
   await sql`update ${table} set gone_since = coalesce(gone_since, clock_timestamp()),
       pos = case when pos <= ${shift} and ${older}::bigint = 0 then pos end
     where epoch = ${epoch} and pos is not null and not ${isServed}
-      and (gone_since is null or pos > ${shift} or ${older}::bigint > 0)`.execute(tx);
+      and (gone_since is null or pos > ${shift} or ${older}::bigint > 0)`.execute(
+    tx,
+  );
   await sql`delete from mirror.generations where generation_id = ${current.generationId}`.execute(
     tx,
   );
@@ -168,7 +191,10 @@ async function makeCurrent(
   );
 }
 
-/** Known gaps in the light of an audit: closed where rows below are served again, confirmed where not. */
+/**
+ * Known gaps in the light of an audit: closed where rows below are served again,
+ * confirmed where not.
+ */
 async function settleGaps(
   tx: Database,
   runId: string,
@@ -183,5 +209,7 @@ async function settleGaps(
     set closed_at = case when ${isClosed} then clock_timestamp() end,
       confirmed_by_run = case when ${isClosed} then confirmed_by_run else ${runId}::uuid end,
       above_key = case when ${served} > ${below} and ${served} < ${above} then ${firstServed} else above_key end
-    where list = ${list} and epoch = ${epoch} and closed_at is null`.execute(tx);
+    where list = ${list} and epoch = ${epoch} and closed_at is null`.execute(
+    tx,
+  );
 }

@@ -1,13 +1,23 @@
-/** Claims a list complete: an audit takes its place, and one statement says `complete` where it is true. */
+/**
+ * Claims a list complete: an audit takes its place, and one statement says `complete`
+ * where it is true.
+ */
 import { sql } from 'kysely';
 import { evidenceJson } from '../../json/json-value.ts';
 import { DoubtError, type Accepted } from '../page-checks.ts';
 import type { Database } from '../../postgres/database.ts';
 import { replaceCurrent, type AuditReport } from './audit.ts';
-import { LISTS, setHead, type Generation, type SourceHead } from './generations.ts';
+import {
+  LISTS,
+  setHead,
+  type Generation,
+  type SourceHead,
+} from './generations.ts';
 import { readOpen, readSituation, type ListSituation } from './list-state.ts';
 
-/** The source's last block is of when it sent the newest page: so far the list is read. */
+/**
+ * The source's last block is of when it sent the newest page: so far the list is read.
+ */
 export interface Claim extends SourceHead {
   readonly generation: Generation;
   readonly sequence: bigint;
@@ -41,11 +51,15 @@ export async function claimList(
   if (generation?.sequence !== claim.sequence) return { kind: 'stale' };
   await sql`savepoint unclaimed`.execute(tx);
   const isAudit = generation.kind === 'audit';
-  const replaced = isAudit && (await replaceCurrent(tx, runId, found, claim.accepted));
+  const replaced =
+    isAudit && (await replaceCurrent(tx, runId, found, claim.accepted));
   if (replaced instanceof DoubtError) return { kind: 'doubt', doubt: replaced };
   const { epoch, audit } = replaced || { epoch: epochRead, audit: undefined };
   const open = audit === undefined ? found : await readOpen(tx, list, epoch);
-  const evidence = claim.evidence({ ...open, epoch, current: generation }, audit);
+  const evidence = claim.evidence(
+    { ...open, epoch, current: generation },
+    audit,
+  );
   const { table, isAsked } = LISTS[list];
   // The one statement that says `complete`: it can only succeed where it is true.
   const { rows } = await sql`

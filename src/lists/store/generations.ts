@@ -1,4 +1,6 @@
-/** Generations: what is held of a list, written page by page, each page one transaction. */
+/**
+ * Generations: what is held of a list, written page by page, each page one transaction.
+ */
 import { sql, type RawBuilder } from 'kysely';
 import { formatInstant } from '../../time/time.ts';
 import type { ListedRow, ListName, Page } from '../ports.ts';
@@ -28,12 +30,18 @@ export const COLUMNS = sql`generation_id as "generationId", list, epoch, kind, s
   last_pos as "lastPos", rows, claimed_pos as "claimedPos", head_height as "headHeight",
   is_append_only as "isAppendOnly", claimed_at is not null as "isClaimed", audited_at as "auditedAt"`;
 
-export function setHead({ blockHeight, blockTime }: SourceHead): RawBuilder<unknown> {
+export function setHead({
+  blockHeight,
+  blockTime,
+}: SourceHead): RawBuilder<unknown> {
   return sql`head_height = greatest(head_height, ${blockHeight ?? null}::numeric),
     head_time = greatest(head_time, ${blockTime === undefined ? null : formatInstant(blockTime)}::timestamptz)`;
 }
 
-/** A page of a generation, in the order shown. A party is listed once. A checkpoint may be listed several times, next to each other. */
+/**
+ * A page of a generation, in the order shown. A party is listed once. A checkpoint may be
+ * listed several times, next to each other.
+ */
 export function appendRows(
   { generationId, list, epoch, kind, lastPos }: Generation,
   rows: readonly ListedRow[],
@@ -59,7 +67,8 @@ export function appendRows(
 /**
  * Puts rows into a list.
  * @param shown their key, copies, pos and extra
- * @param isAppended behind those that are held; absent: in their place, where rows that keep it are not touched
+ * @param isAppended behind those that are held; absent: in their place, where rows that
+ *   keep it are not touched
  */
 export function placeRows(
   list: ListName,
@@ -97,7 +106,9 @@ function fieldsOf(key: 'key' | 'asked.key'): RawBuilder<unknown> {
 }
 
 /** `isAsked`: whether a row `held` has the key `asked.key`. */
-type Rows = Readonly<Record<'table' | 'copies' | 'isAsked', RawBuilder<unknown>>>;
+type Rows = Readonly<
+  Record<'table' | 'copies' | 'isAsked', RawBuilder<unknown>>
+>;
 
 /** What all generations of a list have become, by list. */
 export const LISTS: Readonly<
@@ -120,12 +131,22 @@ export const LISTS: Readonly<
 };
 
 /** Where the rows of a generation lie, and which of that table's are its own. */
-export function rowsOf(of: Generation): Rows & { readonly isHeld: RawBuilder<unknown> } {
+export function rowsOf(
+  of: Generation,
+): Rows & { readonly isHeld: RawBuilder<unknown> } {
   if (of.kind === 'current') {
-    return { ...LISTS[of.list], isHeld: sql`epoch = ${of.epoch} and gone_since is null` };
+    return {
+      ...LISTS[of.list],
+      isHeld: sql`epoch = ${of.epoch} and gone_since is null`,
+    };
   }
   const table = sql`mirror.audit_rows`;
   const copies = sql`copies`;
   const isAsked = sql`held.key = asked.key`;
-  return { table, copies, isAsked, isHeld: sql`generation_id = ${of.generationId}` };
+  return {
+    table,
+    copies,
+    isAsked,
+    isHeld: sql`generation_id = ${of.generationId}`,
+  };
 }

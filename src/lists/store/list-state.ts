@@ -1,6 +1,11 @@
 /** What is read of the lists: how one stands, and the parties that were ever listed. */
 import { sql } from 'kysely';
-import { CANDIDATES_MAX, isCutId, NETWORK_PARTY, splitCutId } from '../../ledger/ids.ts';
+import {
+  CANDIDATES_MAX,
+  isCutId,
+  NETWORK_PARTY,
+  splitCutId,
+} from '../../ledger/ids.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/transaction.ts';
 import type { ListName } from '../ports.ts';
@@ -14,7 +19,9 @@ export interface OpenDoubt {
   readonly since: string;
 }
 
-/** Rows that the source no longer served when they were to be read, between two held ones. */
+/**
+ * Rows that the source no longer served when they were to be read, between two held ones.
+ */
 export interface KnownGap {
   readonly belowKey: string;
   readonly aboveKey: string;
@@ -66,7 +73,8 @@ export async function readSituation(
   of?: number,
 ): Promise<ListSituation> {
   const epoch = of ?? (await readEpoch(db));
-  const { rows } = await sql<Generation>`select ${COLUMNS} from mirror.generations
+  const { rows } =
+    await sql<Generation>`select ${COLUMNS} from mirror.generations
     where list = ${list} and epoch = ${epoch}`.execute(db);
   const [current, audit] = ['current', 'audit'].map((kind) =>
     rows.find((row) => row.kind === kind),
@@ -74,7 +82,10 @@ export async function readSituation(
   return { epoch, current, audit, ...(await readOpen(db, list, epoch)) };
 }
 
-/** The party with this id first, then, where the id is cut, those whose id begins and ends so: as many as one is chosen of. */
+/**
+ * The party with this id first, then, where the id is cut, those whose id begins and ends
+ * so: as many as one is chosen of.
+ */
 export async function findListedParties(
   db: Database,
   given: string,
@@ -85,5 +96,7 @@ export async function findListedParties(
      where party_id = ${given} or (${isCutId(given)} and party_id <> ${NETWORK_PARTY}
        and starts_with(party_id, ${prefix}) and right(party_id, length(${suffix})) = ${suffix})
      order by party_id <> ${given}, party_id limit ${CANDIDATES_MAX}`;
-  return (await readRows(db, 'look a party up', statement)).map((row) => row.party_id);
+  return (await readRows(db, 'look a party up', statement)).map(
+    (row) => row.party_id,
+  );
 }

@@ -1,4 +1,7 @@
-/** The tables of the lists: who syncs one, what is held, what speaks against it, and the verdict. */
+/**
+ * The tables of the lists: who syncs one, what is held, what speaks against it, and the
+ * verdict.
+ */
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { FencedError } from '../../errors/errors.ts';
@@ -40,16 +43,22 @@ interface Held {
   readonly signal: AbortSignal;
 }
 
-/** One list under its lease. @throws FencedError from whatever writes, once another worker has taken over */
+/**
+ * One list under its lease. @throws FencedError from whatever writes, once another worker
+ * has taken over
+ */
 export type ListSession = ReturnType<typeof openSession>;
 
-/** @param takenAtMs when the request that took the lease was sent (`performance.now()`) */
+/**
+ * @param takenAtMs when the request that took the lease was sent (`performance.now()`)
+ */
 function openSession(held: Held, takenAtMs: number) {
   const { db, list, token } = held;
   const what = `the sync of ${list}`;
 
   async function renew() {
-    const { rows } = await sql`update mirror.list_leases set lease_until = ${LEASE_UNTIL}
+    const { rows } =
+      await sql`update mirror.list_leases set lease_until = ${LEASE_UNTIL}
       where list = ${list} and token = ${token} returning list`.execute(db);
     if (rows.length === 0) throw new FencedError(what);
   }
@@ -59,7 +68,10 @@ function openSession(held: Held, takenAtMs: number) {
       where list = ${list} and token = ${token}`.execute(db);
   }
 
-  /** Renews the lease until it is disposed, and then gives it back: a successor need not wait for its end. */
+  /**
+   * Renews the lease until it is disposed, and then gives it back: a successor need not
+   * wait for its end.
+   */
   const keep = () => keepLease({ what, takenAtMs, renew, release });
   const write = openWriter(held);
   return {
@@ -75,7 +87,8 @@ function openSession(held: Held, takenAtMs: number) {
 function openWriter({ db, list, token, signal }: Held) {
   /**
    * Locks the lease's row first, which makes this worker the only one that commits.
-   * @param wasDone what was written, where its answer was lost; absent for what is safe to repeat
+   * @param wasDone what was written, where its answer was lost; absent for what is safe
+   *   to repeat
    */
   return <Result>(
     action: string,
@@ -97,7 +110,10 @@ function openPages(
   { db, list, runId, token, signal }: Held,
   write: ReturnType<typeof openWriter>,
 ) {
-  /** An abandoned audit is of no use beside a new one. Safe to repeat: the new one has no page yet. */
+  /**
+   * An abandoned audit is of no use beside a new one. Safe to repeat: the new one has no
+   * page yet.
+   */
   const begin = (kind: Generation['kind'], epoch: number) =>
     write('begin a generation', async (tx) => {
       if (kind === 'audit') await dropAudit(tx, list);
@@ -109,8 +125,8 @@ function openPages(
     });
 
   /**
-   * Appends a page. @returns the generation with it; undefined, and nothing is written, where the generation has gone
-   * on since the resume point that the page builds on
+   * Appends a page. @returns the generation with it; undefined, and nothing is written,
+   * where the generation has gone on since the resume point that the page builds on
    * @throws DoubtSeen `ROW_TWICE` where a party is held already
    */
   function append(
@@ -130,25 +146,35 @@ function openPages(
         returning ${COLUMNS}`.execute(tx);
       const [held] = rows;
       if (held === undefined || added === 0) return held;
-      const { numAffectedRows } = await appendRows(held, shown, added).execute(tx);
+      const { numAffectedRows } = await appendRows(held, shown, added).execute(
+        tx,
+      );
       if (numAffectedRows !== BigInt(added)) throw seenRowTwice(list, keys);
       return held;
     };
     // The sequence tells whether the page is in: nobody else commits under our lease.
     return write(`commit a page of ${list}`, commit, async () => {
-      const { rows } = await sql<Generation>`select ${COLUMNS} from mirror.generations
+      const { rows } =
+        await sql<Generation>`select ${COLUMNS} from mirror.generations
         where generation_id = ${generationId} and sequence = ${sequence}::bigint and resume_point = ${point}::jsonb
-          and exists (select from mirror.list_leases where token = ${token})`.execute(db);
+          and exists (select from mirror.list_leases where token = ${token})`.execute(
+          db,
+        );
       return rows[0];
     });
   }
 
   /**
-   * Which of the rows of a page are held, and the highest of their places: one look into an index for each.
-   * @param countingTo counts the rows of the list, repeated ones too, up to this place, or to the highest of the asked
-   *   ones where that is higher; absent: `rowsUpTo` is 0
+   * Which of the rows of a page are held, and the highest of their places: one look into
+   * an index for each.
+   * @param countingTo counts the rows of the list, repeated ones too, up to this place,
+   *   or to the highest of the asked ones where that is higher; absent: `rowsUpTo` is 0
    */
-  function locate(generation: Generation, keys: readonly string[], countingTo?: bigint) {
+  function locate(
+    generation: Generation,
+    keys: readonly string[],
+    countingTo?: bigint,
+  ) {
     const { table, copies, isAsked, isHeld } = rowsOf(generation);
     const statement = sql<{
       held: readonly string[];
@@ -182,7 +208,9 @@ function openVerdicts(
       ),
 
     keepUnplaced: (epoch: number, row: ListedRow) =>
-      write('keep a party without a place', (tx) => keepUnplaced(tx, epoch, row)),
+      write('keep a party without a place', (tx) =>
+        keepUnplaced(tx, epoch, row),
+      ),
 
     /** Opens the doubt, or keeps the open one; discards what an audit has read. */
     openDoubt: (epoch: number, { code, message, meta }: DoubtError) =>
@@ -195,7 +223,10 @@ function openVerdicts(
         );
       }),
 
-    /** Puts an audit in place of the current rows, and records `complete` where it is true: one statement decides, from stored rows. */
+    /**
+     * Puts an audit in place of the current rows, and records `complete` where it is
+     * true: one statement decides, from stored rows.
+     */
     claim: (claim: Claim) =>
       write<Claimed>(
         'claim a list complete',
@@ -214,7 +245,9 @@ function openVerdicts(
       write('record a verdict', async (tx) => {
         await sql`update mirror.runs set state = 'done', verdict = ${verdict}, finished_at = clock_timestamp(),
             evidence = ${evidenceJson(evidence)}::jsonb
-          where run_id = ${runId} and state in ('queued', 'running')`.execute(tx);
+          where run_id = ${runId} and state in ('queued', 'running')`.execute(
+          tx,
+        );
       }),
   };
 }
@@ -223,7 +256,10 @@ export class ListStore {
   readonly #db: Database;
   readonly #holder: number | undefined;
 
-  /** @param holder by which others see that this process is there; absent: its leases are soon taken over */
+  /**
+   * @param holder by which others see that this process is there; absent: its leases are
+   *   soon taken over
+   */
   constructor(db: Database, holder?: number) {
     this.#db = db;
     this.#holder = holder;

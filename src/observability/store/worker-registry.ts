@@ -1,4 +1,7 @@
-/** Which long-lived processes work jobs now, and when they begin nightly runs. A command works its own job only where there is none. */
+/**
+ * Which long-lived processes work jobs now, and when they begin nightly runs. A command
+ * works its own job only where there is none.
+ */
 import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
 import { execute, readRow } from '../../postgres/run-statement.ts';
@@ -24,7 +27,9 @@ interface WorkerFacts {
   readonly workers: number;
   /** A nightly run was begun by the schedule before: somebody counts on it. */
   readonly isScheduled: boolean;
-  /** The schedules of the youngest worker, which all of them keep; null if none is there. */
+  /**
+   * The schedules of the youngest worker, which all of them keep; null if none is there.
+   */
   readonly inForce: Schedules | null;
   /** Those of other workers that differ from them, each once. */
   readonly others: readonly Schedules[];

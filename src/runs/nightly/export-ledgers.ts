@@ -1,4 +1,7 @@
-/** The ledgers of a nightly run, as its jobs export them: one after another, settled in batches. */
+/**
+ * The ledgers of a nightly run, as its jobs export them: one after another, settled in
+ * batches.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import {
@@ -27,11 +30,18 @@ import type { SettledLedger } from '../store/nightly/nightly-store.ts';
 
 /** Tries of one ledger in one nightly run, with the queue's back-off between them. */
 const TRIES_MAX = 4;
-/** How soon a job notices that its run was told to stop; so often it writes what is known. */
+/**
+ * How soon a job notices that its run was told to stop; so often it writes what is known.
+ */
 const LOOK_EVERY_MS = 2_000;
-/** Somebody may wait for a ledger that is leased: those not begun by then are given back. */
+/**
+ * Somebody may wait for a ledger that is leased: those not begun by then are given back.
+ */
 const LEASED_MS = 10_000;
-/** Failures in a row of different ledgers, by run, that every other ledger would meet as well. */
+/**
+ * Failures in a row of different ledgers, by run, that every other ledger would meet as
+ * well.
+ */
 const COMMON_FAULTS = new Map<string, number>();
 const COMMON_FAULTS_MAX = 3;
 
@@ -54,7 +64,10 @@ export async function fixClock(
   return clock;
 }
 
-export function reportTo(keys: readonly string[], { progress }: JobDeps): ReportProgress {
+export function reportTo(
+  keys: readonly string[],
+  { progress }: JobDeps,
+): ReportProgress {
   return (lines) => keys.forEach((key) => progress.report(key, lines));
 }
 
@@ -80,8 +93,14 @@ export async function exportLedgers(
     for (const partyId of unsettled) {
       if (stopped.signal.aborted || meetsCommonFault(runId)) break;
       await batch.writeAgain();
-      const request = { runId, partyId, clock, auditShare: deps.nightlyAuditShare };
-      if (!(await exportLedger(request, deps, { ...context, signal }, batch))) break;
+      const request = {
+        runId,
+        partyId,
+        clock,
+        auditShare: deps.nightlyAuditShare,
+      };
+      if (!(await exportLedger(request, deps, { ...context, signal }, batch)))
+        break;
     }
   } catch (error) {
     // Told to stop: the run settles what is left.
@@ -93,10 +112,15 @@ export async function exportLedgers(
     await deps.costs.flush();
   }
   if (stopped.signal.aborted || batch.lost.size === 0) return;
-  const message = `Cannot count the exports of ${batch.lost.size} ledgers: other workers had taken them over; they are asked for again`;
+  const message =
+    `Cannot count the exports of ${batch.lost.size} ledgers: other workers had ` +
+    'taken them over; they are asked for again';
   const error = new RetryableError(message, { code: 'LEASE_LOST' });
   if (context.attempt < TRIES_MAX) throw error;
-  const failed = { state: 'failed', outcome: { error: describeError(error) } } as const;
+  const failed = {
+    state: 'failed',
+    outcome: { error: describeError(error) },
+  } as const;
   const lost = [...batch.lost].map((partyId) => ({ partyId, ...failed }));
   await deps.nightly.settle(runId, lost);
 }
@@ -104,8 +128,9 @@ export async function exportLedgers(
 type Batch = ReturnType<typeof openBatch>;
 
 /**
- * The ledgers of one job, leased together. What became of them, and what was found to be empty, is written together; a
- * process that is killed asks for those again that were not written.
+ * The ledgers of one job, leased together. What became of them, and what was found to be
+ * empty, is written together; a process that is killed asks for those again that were not
+ * written.
  */
 function openBatch(
   runId: string,
@@ -146,7 +171,8 @@ function openBatch(
   return {
     lost,
     async export(request: ExportRequest, call: StageCall) {
-      // One alone may take hours, and what is known of the source must not be as old by then.
+      // One alone may take hours, and what is known of the source must not be as old by
+      // then.
       if (partyIds.length === 1) return stages.export(request, call);
       if (ledgers === undefined) {
         leasedAtMs = performance.now();
@@ -155,14 +181,21 @@ function openBatch(
       return ledgers.export(request, call);
     },
     add: (ledger: SettledLedger) => void settled.push(ledger),
-    /** Where the last write failed: what cannot be written is not the fault of the ledger that comes next. */
+    /**
+     * Where the last write failed: what cannot be written is not the fault of the ledger
+     * that comes next.
+     */
     async writeAgain() {
       if (hasFailed) await write();
     },
-    /** To be called now and then: a ledger that takes long keeps neither what is known of others, nor their leases. */
+    /**
+     * To be called now and then: a ledger that takes long keeps neither what is known of
+     * others, nor their leases.
+     */
     async look() {
       await write();
-      if (performance.now() - leasedAtMs > LEASED_MS) await ledgers?.releaseUnstarted();
+      if (performance.now() - leasedAtMs > LEASED_MS)
+        await ledgers?.releaseUnstarted();
     },
     /** Writes what is known, and gives back what is leased. */
     async end() {
@@ -176,10 +209,17 @@ function openBatch(
 }
 
 function isAsking({ state, cancelRequested, params }: Run): boolean {
-  return state === 'running' && !cancelRequested && typeof params['stopped'] !== 'string';
+  return (
+    state === 'running' &&
+    !cancelRequested &&
+    typeof params['stopped'] !== 'string'
+  );
 }
 
-/** Aborts what is in hand when the run was cancelled, has ended, or asks no more: that counts as not asked. */
+/**
+ * Aborts what is in hand when the run was cancelled, has ended, or asks no more: that
+ * counts as not asked.
+ */
 async function watchRun(
   run: Run,
   runs: RunStore,
@@ -232,32 +272,48 @@ async function exportLedger(
     // The object store was waited for by the call itself, so it is not tried again.
     const isStoreAway = isAway && errorCode(error).startsWith('OBJECT_STORE_');
     const mayPass =
-      !isStoreAway && (error instanceof RetryableError || error instanceof FencedError);
+      !isStoreAway &&
+      (error instanceof RetryableError || error instanceof FencedError);
     if (mayPass && attempt < TRIES_MAX) throw error;
     if (!mayPass && !isStoreAway && !(error instanceof PermanentError))
-      deps.log.error({ err: error, runId, partyId }, 'Export met an unexpected error');
+      deps.log.error(
+        { err: error, runId, partyId },
+        'Export met an unexpected error',
+      );
     const described = describeError(error);
     const { code, message: reason } = described;
-    deps.log.warn({ runId, partyId, code, reason }, 'Ledger could not be exported');
+    deps.log.warn(
+      { runId, partyId, code, reason },
+      'Ledger could not be exported',
+    );
     batch.add({ partyId, state: 'failed', outcome: { error: described } });
     if (!isAway) return goesOn(runId, error, deps);
     // Every other ledger would wait as long for it.
     const what = isStoreAway ? 'object store' : 'source';
-    await deps.runs.keep(runId, { stopped: `the ${what} could not be reached` });
+    await deps.runs.keep(runId, {
+      stopped: `the ${what} could not be reached`,
+    });
     return false;
   }
 }
 
 /**
- * A run that stopped for common faults keeps its count: another job of this process must not ask before the stop is
- * written down.
+ * A run that stopped for common faults keeps its count: another job of this process must
+ * not ask before the stop is written down.
  */
 function meetsCommonFault(runId: string): boolean {
   return (COMMON_FAULTS.get(runId) ?? 0) >= COMMON_FAULTS_MAX;
 }
 
-/** A fault of the source or of the mirror, three times in a row, concerns all: the rest is left to another night. */
-async function goesOn(runId: string, error: unknown, deps: JobDeps): Promise<boolean> {
+/**
+ * A fault of the source or of the mirror, three times in a row, concerns all: the rest is
+ * left to another night.
+ */
+async function goesOn(
+  runId: string,
+  error: unknown,
+  deps: JobDeps,
+): Promise<boolean> {
   if (meetsCommonFault(runId)) return false;
   const fault = attributeFault(error);
   const isCommon = fault === 'source' || fault === 'mirror';

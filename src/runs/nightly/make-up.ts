@@ -1,6 +1,7 @@
 /**
- * Scheduled times that had no run, or whose nightly runs have failed until now: workers begin a
- * run for them. All times are the database's, because workers' clocks may differ from it.
+ * Scheduled times that had no run, or whose nightly runs have failed until now: workers
+ * begin a run for them. All times are the database's, because workers' clocks may differ
+ * from it.
  */
 import type { Database } from '../../postgres/database.ts';
 import {
@@ -21,7 +22,10 @@ import { SCHEDULED, type ScheduledRun, scheduleKeyOf } from './schedules.ts';
 /** The queue may be this late before a scheduled time counts as missed. */
 const LATE_MS = 2 * 60_000;
 
-/** How long a nightly run that failed waits: after the first failure, the second, and so on. */
+/**
+ * How long a nightly run that failed waits: after the first failure, the second, and so
+ * on.
+ */
 const RETRY_AFTER_MS = [5 * 60_000, 10 * 60_000, 20 * 60_000];
 /** From the next failure on, until the next scheduled time. */
 const RETRY_LAST_MS = 60 * 60_000;
@@ -29,8 +33,8 @@ const RETRY_LAST_MS = 60 * 60_000;
 type MakeUpDeps = Pick<JobDeps, 'db' | 'runs' | 'queue' | 'log'>;
 
 /**
- * @returns the last scheduled time if no nightly run was there for it, in milliseconds since 1970;
- * undefined if nothing was missed
+ * @returns the last scheduled time if no nightly run was there for it, in milliseconds
+ *   since 1970; undefined if nothing was missed
  */
 export async function findMissedMs(
   schedule: Schedule,
@@ -40,11 +44,19 @@ export async function findMissedMs(
   const dueMs = lastScheduledMs(schedule, nowMs);
   if (nowMs - dueMs < LATE_MS) return undefined;
 
-  const state = await readScheduledTime(db, SCHEDULED.nightly, schedule, dueMs, nowMs);
+  const state = await readScheduledTime(
+    db,
+    SCHEDULED.nightly,
+    schedule,
+    dueMs,
+    nowMs,
+  );
   return state.isSettled || state.failed > 0 ? undefined : dueMs;
 }
 
-/** Begins the run of a scheduled time that was missed, or whose nightly runs have failed. */
+/**
+ * Begins the run of a scheduled time that was missed, or whose nightly runs have failed.
+ */
 export async function makeUpMissed(
   scheduled: ScheduledRun,
   schedules: Schedules,
@@ -54,9 +66,16 @@ export async function makeUpMissed(
   const presentMs = nowMs ?? (await readNowMs(deps.db));
   const schedule = schedules[scheduled.schedule];
   const dueMs = lastScheduledMs(schedule, presentMs);
-  const state = await readScheduledTime(deps.db, scheduled, schedule, dueMs, presentMs);
+  const state = await readScheduledTime(
+    deps.db,
+    scheduled,
+    schedule,
+    dueMs,
+    presentMs,
+  );
 
-  if (state.isSettled || !isDueAgain(scheduled, state, dueMs, presentMs)) return;
+  if (state.isSettled || !isDueAgain(scheduled, state, dueMs, presentMs))
+    return;
   await beginAgain(scheduled, state, { dueMs, presentMs, schedule }, deps);
 }
 
@@ -102,13 +121,17 @@ async function beginAgain(
     );
   }
 
-  const nightlySubject = failed === 0 ? 'scheduled, made up' : 'scheduled, again';
+  const nightlySubject =
+    failed === 0 ? 'scheduled, made up' : 'scheduled, again';
   const subject = isNightly ? nightlySubject : scheduled.subject;
   const run = await deps.runs.create({ kind, subject, params, scheduleKey });
   await enqueueRun(run, deps);
 }
 
-/** A mirror that holds nothing does not wait for its schedule: one run, however many workers start. */
+/**
+ * A mirror that holds nothing does not wait for its schedule: one run, however many
+ * workers start.
+ */
 export async function startFirstRun(
   deps: Pick<JobDeps, 'runs' | 'queue' | 'log'>,
 ): Promise<void> {

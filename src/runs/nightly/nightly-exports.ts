@@ -1,4 +1,7 @@
-/** The exports of a nightly run: who is asked, in which order, until when, and when to leave the source alone. */
+/**
+ * The exports of a nightly run: who is asked, in which order, until when, and when to
+ * leave the source alone.
+ */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant } from '../../time/time.ts';
@@ -43,9 +46,8 @@ interface Asking {
 }
 
 /**
- * Asks for every due party's new entries.
- * `complete`: every due ledger was asked and proven up to the run's `closedTo`, none was left, and no party is later
- * than promised.
+ * Asks for every due party's new entries. `complete`: every due ledger was asked and
+ * proven up to the run's `closedTo`, none was left, and no party is later than promised.
  */
 export async function exportDue(
   run: Run,
@@ -71,7 +73,8 @@ export async function exportDue(
   const summary = await nightly.summary(runId);
   const lateness = await readLateness(db, scope);
   const unasked = due + queued;
-  const lacking = failed + unasked + lateness.late + deferred + summary.incomplete;
+  const lacking =
+    failed + unasked + lateness.late + deferred + summary.incomplete;
   const completeness = lacking > 0 ? 'incomplete' : 'complete';
   return {
     verdict: summary.suspicious > 0 ? 'suspicious' : completeness,
@@ -89,21 +92,32 @@ export async function exportDue(
       ...lateness,
       ...summary,
       secondsPerExport:
-        exported === 0 ? undefined : (performance.now() - startedMs) / 1_000 / exported,
+        exported === 0
+          ? undefined
+          : (performance.now() - startedMs) / 1_000 / exported,
       reason: stopped && `stopped early: ${stopped}`,
     },
   };
 }
 
 /**
- * Keeps the queue filled until every ledger is settled, the window is over, or nobody makes progress.
+ * Keeps the queue filled until every ledger is settled, the window is over, or nobody
+ * makes progress.
  * @returns why it stopped before every ledger was settled, where it did
  */
-async function feedExports(runId: string, asked: number, deps: JobDeps, asking: Asking) {
+async function feedExports(
+  runId: string,
+  asked: number,
+  deps: JobDeps,
+  asking: Asking,
+) {
   const { nightly, runs, stages, log } = deps;
   const { signal, probeEveryMs } = asking;
   const startedMs = performance.now();
-  const isUnwell = watchSource(() => stages.sourceLatency(signal), probeEveryMs);
+  const isUnwell = watchSource(
+    () => stages.sourceLatency(signal),
+    probeEveryMs,
+  );
   const findStall = watchProgress(runId, deps, asking);
   for (;;) {
     const counts = await nightly.counts(runId, asked);
@@ -132,14 +146,21 @@ async function feedExports(runId: string, asked: number, deps: JobDeps, asking: 
   }
 }
 
-/** Whether an answer took so much longer than usual that the source may want to be left alone. */
+/**
+ * Whether an answer took so much longer than usual that the source may want to be left
+ * alone.
+ */
 export function isSlow({ lastMs, medianMs }: ListLatency): boolean {
-  return lastMs > SLOW_MS || lastMs > SLOWER_TIMES * Math.max(medianMs, USUAL_MIN_MS);
+  return (
+    lastMs > SLOW_MS || lastMs > SLOWER_TIMES * Math.max(medianMs, USUAL_MIN_MS)
+  );
 }
 
 /**
- * Asks the source a small question now and then: how it bears the exports. Nothing else tells.
- * @returns what asks where it is time to, and tells how long the last answer took where several in a row were slow
+ * Asks the source a small question now and then: how it bears the exports. Nothing else
+ * tells.
+ * @returns what asks where it is time to, and tells how long the last answer took where
+ *   several in a row were slow
  */
 export function watchSource(
   probe: () => Promise<ListLatency>,
@@ -148,7 +169,8 @@ export function watchSource(
   let probedAtMs = performance.now();
   let slowAnswers = 0;
   return async () => {
-    const pauseMs = slowAnswers > 0 ? Math.min(PROBE_AGAIN_MS, everyMs) : everyMs;
+    const pauseMs =
+      slowAnswers > 0 ? Math.min(PROBE_AGAIN_MS, everyMs) : everyMs;
     if (performance.now() - probedAtMs < pauseMs) return undefined;
     const latency = await probe();
     probedAtMs = performance.now();
@@ -158,17 +180,28 @@ export function watchSource(
 }
 
 /** What was lost with its queue is queued again; what nobody works ends the asking. */
-function watchProgress(runId: string, { nightly, queue, log }: JobDeps, asking: Asking) {
+function watchProgress(
+  runId: string,
+  { nightly, queue, log }: JobDeps,
+  asking: Asking,
+) {
   const {
     untilMs = Infinity,
     stalledMs = STALLED_MS,
     noProgressMs = NO_PROGRESS_MS,
   } = asking;
-  /** How many were settled when that number changed last, when that was, and when the queue was asked last. */
+  /**
+   * How many were settled when that number changed last, when that was, and when the
+   * queue was asked last.
+   */
   let settled = -1;
   let sinceMs = 0;
   let lookedMs = 0;
-  return async ({ done, failed, queued }: NightlyCounts): Promise<string | undefined> => {
+  return async ({
+    done,
+    failed,
+    queued,
+  }: NightlyCounts): Promise<string | undefined> => {
     if (Date.now() >= untilMs) return 'the time of NIGHTLY_WINDOW is over';
     const nowMs = performance.now();
     if (done + failed !== settled) {
@@ -185,9 +218,15 @@ function watchProgress(runId: string, { nightly, queue, log }: JobDeps, asking: 
       return undefined;
     }
     if (isOver)
-      return 'no worker has made progress for long; look whether workers of this source are running';
+      return (
+        'no worker has made progress for long; look whether workers of this source ' +
+        'are running'
+      );
     if ((await queue.open(JOBS.export.queue)) > 0) return undefined;
-    log.warn({ runId, queued }, 'Jobs were lost with their queue, and are queued again');
+    log.warn(
+      { runId, queued },
+      'Jobs were lost with their queue, and are queued again',
+    );
     await nightly.requeue(runId);
     return undefined;
   };
@@ -201,8 +240,12 @@ async function fill(
   const room = Math.min(FEED_MAX, QUEUED_MAX - queued);
   if (room <= 0 || due === 0) return;
   const ledgers = await deps.nightly.take(runId, room);
-  const idle = ledgers.filter(({ isIdle }) => isIdle).map(({ partyId }) => partyId);
-  const batches = ledgers.filter(({ isIdle }) => !isIdle).map(({ partyId }) => [partyId]);
+  const idle = ledgers
+    .filter(({ isIdle }) => isIdle)
+    .map(({ partyId }) => partyId);
+  const batches = ledgers
+    .filter(({ isIdle }) => !isIdle)
+    .map(({ partyId }) => [partyId]);
   const share = Math.ceil(
     (due + queued) / (BATCHES_A_LEASE * deps.sourceExportConcurrency),
   );
@@ -220,7 +263,11 @@ async function fill(
 }
 
 /** How far the run is, and below it the export in hand. */
-async function tell(runId: string, counts: NightlyCounts, { progress }: JobDeps) {
+async function tell(
+  runId: string,
+  counts: NightlyCounts,
+  { progress }: JobDeps,
+) {
   const { due, queued, done, failed } = counts;
   const inHand = queued === 0 ? [] : await progress.read(`${runId}.export`);
   const exports = {
@@ -230,5 +277,8 @@ async function tell(runId: string, counts: NightlyCounts, { progress }: JobDeps)
     unit: 'parties',
     note: failed > 0 ? `${failed} failed` : undefined,
   } as const;
-  progress.report(runId, [exports, ...inHand.map((line) => ({ ...line, isPart: true }))]);
+  progress.report(runId, [
+    exports,
+    ...inHand.map((line) => ({ ...line, isPart: true })),
+  ]);
 }

@@ -1,4 +1,7 @@
-/** Whom a nightly run is about; what one that began now would ask the source, and how long that should take. */
+/**
+ * Whom a nightly run is about; what one that began now would ask the source, and how long
+ * that should take.
+ */
 import type { Config } from '../../config/environment.ts';
 import type { JobDeps } from '../job.ts';
 import {
@@ -10,15 +13,24 @@ import {
 
 /** While asking everyone fits into this, everyone is asked every night. */
 const NIGHT_MS = 6 * 3_600_000;
-/** A sixth of the shortest usual retention of ledgers (six months): nothing can be lost by waiting. */
+/**
+ * A sixth of the shortest usual retention of ledgers (six months): nothing can be lost by
+ * waiting.
+ */
 const IDLE_NIGHTS_MAX = 28;
-/** Requests for the newest page and one that joins it, of each of the two lists, and one request for `network`. */
+/**
+ * Requests for the newest page and one that joins it, of each of the two lists, and one
+ * request for `network`.
+ */
 const LIST_REQUESTS = 5;
 
 export interface NightlyPreview extends Readonly<
   Record<'requests' | 'seconds' | 'ratePerSecond', number>
 > {
-  /** Nothing is known yet: the first sync asks for every page, and how many there are nobody knows. */
+  /**
+   * Nothing is known yet: the first sync asks for every page, and how many there are
+   * nobody knows.
+   */
   readonly isFirst: boolean;
   readonly lists: Readonly<Record<'requests', number>>;
   readonly exports: Readonly<
@@ -31,7 +43,9 @@ export function everyPartyFits(
   parties: number,
   secondsPerExport: number | null,
 ): boolean {
-  return secondsPerExport === null || parties * secondsPerExport * 1_000 <= NIGHT_MS;
+  return (
+    secondsPerExport === null || parties * secondsPerExport * 1_000 <= NIGHT_MS
+  );
 }
 
 /** Whom a run is about, by the configuration and by what an export took lately. */
@@ -42,13 +56,23 @@ export async function readNightlyScope({
   scope: NightlyScope;
   estimate: Estimate;
 }> {
-  const partyIds = nightlyParties.kind === 'list' ? nightlyParties.ids : undefined;
+  const partyIds =
+    nightlyParties.kind === 'list' ? nightlyParties.ids : undefined;
   const estimate = await estimateNightly(db, partyIds);
-  const everyParty = everyPartyFits(estimate.parties, estimate.secondsPerExport);
-  return { scope: { partyIds, everyParty, idleNightsMax: IDLE_NIGHTS_MAX }, estimate };
+  const everyParty = everyPartyFits(
+    estimate.parties,
+    estimate.secondsPerExport,
+  );
+  return {
+    scope: { partyIds, everyParty, idleNightsMax: IDLE_NIGHTS_MAX },
+    estimate,
+  };
 }
 
-/** The lists cost a request or two each where little is new; every due party costs one export. Nothing is asked. */
+/**
+ * The lists cost a request or two each where little is new; every due party costs one
+ * export. Nothing is asked.
+ */
 export async function describeNightly(
   jobs: Pick<JobDeps, 'db' | 'nightlyParties' | 'nightlyExportsMax'>,
   { sourceRate }: Pick<Config, 'sourceRate'>,
@@ -61,9 +85,17 @@ export async function describeNightly(
   return {
     isFirst,
     lists: { requests: LIST_REQUESTS },
-    exports: { due, asked, deferred: due - asked, notDue: parties - due, quarantined },
+    exports: {
+      due,
+      asked,
+      deferred: due - asked,
+      notDue: parties - due,
+      quarantined,
+    },
     requests,
-    seconds: Math.ceil(Math.max(requests / sourceRate, asked * (secondsPerExport ?? 0))),
+    seconds: Math.ceil(
+      Math.max(requests / sourceRate, asked * (secondsPerExport ?? 0)),
+    ),
     ratePerSecond: sourceRate,
   };
 }

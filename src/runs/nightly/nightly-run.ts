@@ -1,6 +1,7 @@
 /**
- * The nightly run: both lists, every due party's new ledger entries, load, lake, verify. Each step finds
- * what an earlier delivery of its job did; the verdict is computed from Postgres, not from the queue.
+ * The nightly run: both lists, every due party's new ledger entries, load, lake, verify.
+ * Each step finds what an earlier delivery of its job did; the verdict is computed from
+ * Postgres, not from the queue.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError } from '../../errors/errors.ts';
@@ -45,14 +46,21 @@ export async function runNightly(
       { verdict: list.verdict, runId: list.runId, ...list.evidence },
     ]),
   );
-  // Exports need parties, and those that are known will do: only a source that nobody reaches ends the run.
+  // Exports need parties, and those that are known will do: only a source that nobody
+  // reaches ends the run.
   if (synced.every(isUnreached))
     return {
       verdict: 'failed',
       evidence: { lists, error: synced[0]?.evidence['error'] },
     };
-  const exports = await exportDue(run, deps, { signal, untilMs: askUntilMs(run, deps) });
-  log.info({ runId, verdict: exports.verdict, ...exports.evidence }, 'Exports ended');
+  const exports = await exportDue(run, deps, {
+    signal,
+    untilMs: askUntilMs(run, deps),
+  });
+  log.info(
+    { runId, verdict: exports.verdict, ...exports.evidence },
+    'Exports ended',
+  );
   const merged = await mergeOnce(run, deps, signal);
   const load = await workPart(
     run,
@@ -60,7 +68,10 @@ export async function runNightly(
     deps,
     call,
   );
-  const verify = await stages.verify({ runId, deep: false, scope: 'nightly' }, call);
+  const verify = await stages.verify(
+    { runId, deep: false, scope: 'nightly' },
+    call,
+  );
   log.info(
     { runId, verdict: verify.verdict, checked: verify.evidence['checked'] },
     'Verified',
@@ -95,7 +106,10 @@ function isUnreached({ verdict, evidence }: Run): boolean {
   return verdict === 'failed' && errorIn(evidence)?.isUnreachable === true;
 }
 
-/** Kept with the run: what a second delivery merged behind the run's load would wait for the next night's. */
+/**
+ * Kept with the run: what a second delivery merged behind the run's load would wait for
+ * the next night's.
+ */
 async function mergeOnce(
   run: Run,
   { stages, runs, log }: JobDeps,
@@ -109,7 +123,10 @@ async function mergeOnce(
   return merged;
 }
 
-/** Asking ends with the window, or early enough for the rest of the run before the next scheduled time. */
+/**
+ * Asking ends with the window, or early enough for the rest of the run before the next
+ * scheduled time.
+ */
 function askUntilMs(run: Run, { nightlyWindow, schedule }: JobDeps): number {
   const startedMs = Date.parse(run.startedAt ?? run.queuedAt);
   if (nightlyWindow !== undefined) return startedMs + nightlyWindow;
@@ -118,8 +135,14 @@ function askUntilMs(run: Run, { nightlyWindow, schedule }: JobDeps): number {
   return Math.max(nextMs - HOUR_MS, startedMs + (nextMs - startedMs) / 2);
 }
 
-/** What could not be cleared up waits for the next run, and says nothing against what this one brought. */
-async function tidy({ stages, log }: JobDeps, signal: AbortSignal): Promise<unknown> {
+/**
+ * What could not be cleared up waits for the next run, and says nothing against what this
+ * one brought.
+ */
+async function tidy(
+  { stages, log }: JobDeps,
+  signal: AbortSignal,
+): Promise<unknown> {
   try {
     return await stages.tidy(signal);
   } catch (error) {
@@ -144,13 +167,24 @@ async function syncLists(
       shown.set(subject, lines);
       deps.progress.report(run.runId, [...shown.values()].flat());
     };
-    return workPart(run, { kind: 'sync', subject }, deps, { signal, onProgress });
+    return workPart(run, { kind: 'sync', subject }, deps, {
+      signal,
+      onProgress,
+    });
   });
   return Promise.all(syncs);
 }
 
-/** Starts the run below this one, or finds it, and waits until it has its verdict, or until nobody works it. */
-async function workPart(parent: Run, wanted: Part, deps: JobDeps, call: StageCall) {
+/**
+ * Starts the run below this one, or finds it, and waits until it has its verdict, or
+ * until nobody works it.
+ */
+async function workPart(
+  parent: Run,
+  wanted: Part,
+  deps: JobDeps,
+  call: StageCall,
+) {
   const { signal, onProgress } = call;
   const { runs, progress, log } = deps;
   const { runId } = await runs.create({ ...wanted, parentRunId: parent.runId });
@@ -171,9 +205,15 @@ async function workPart(parent: Run, wanted: Part, deps: JobDeps, call: StageCal
     if (sign !== seen) movedAtMs = nowMs;
     seen = sign;
     if (nowMs - movedAtMs > NO_PROGRESS_MS) {
-      log.warn({ runId, ...wanted }, 'Part of the nightly run given up: nobody works it');
-      const message = 'no worker has taken it for long; look whether workers are running';
-      await runs.finish(runId, 'incomplete', { error: { code: 'NO_PROGRESS', message } });
+      log.warn(
+        { runId, ...wanted },
+        'Part of the nightly run given up: nobody works it',
+      );
+      const message =
+        'no worker has taken it for long; look whether workers are running';
+      await runs.finish(runId, 'incomplete', {
+        error: { code: 'NO_PROGRESS', message },
+      });
     } else if (nowMs - lookedAtMs > LOOK_AFTER_MS) {
       lookedAtMs = nowMs;
       await enqueueRun(now, deps, PRIORITY.nightly);

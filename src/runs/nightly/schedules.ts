@@ -1,4 +1,7 @@
-/** What begins by itself, nightly runs and the audits of both lists, and the queue's part in it. */
+/**
+ * What begins by itself, nightly runs and the audits of both lists, and the queue's part
+ * in it.
+ */
 import type { JobData } from '../../queue/backend.ts';
 import type { Queues } from '../../queue/queues.ts';
 import type { Schedules } from '../../time/scheduled-times.ts';
@@ -55,8 +58,9 @@ interface KeepDeps {
 }
 
 /**
- * Puts the schedules into the queue and records since when they are in force. Workers call it
- * every half minute, so that a flushed store has its schedules back within a minute.
+ * Puts the schedules into the queue and records since when they are in force. Workers
+ * call it every half minute, so that a flushed store has its schedules back within a
+ * minute.
  */
 export async function keepSchedules(deps: KeepDeps): Promise<void> {
   const { queues, jobs, schedules } = deps;
@@ -76,8 +80,8 @@ export async function keepSchedules(deps: KeepDeps): Promise<void> {
 }
 
 /**
- * Returns the run of a scheduled time: one, however often its job is delivered. A nightly run
- * does not begin while the last one is still going.
+ * Returns the run of a scheduled time: one, however often its job is delivered. A nightly
+ * run does not begin while the last one is still going.
  *
  * @param sourceId the source that the schedule's job is for
  * @returns undefined if no run is to begin
@@ -90,7 +94,8 @@ export async function claimScheduled(
 ): Promise<string | undefined> {
   const { kind, subject, params = {} } = scheduled;
   if (sourceId !== undefined && sourceId !== deps.source?.id) {
-    const what = kind === 'nightly' ? 'the scheduled nightly run' : 'the scheduled audit';
+    const what =
+      kind === 'nightly' ? 'the scheduled nightly run' : 'the scheduled audit';
     throw otherSource(what, `source ${sourceId}`, deps.source?.url);
   }
 
@@ -107,7 +112,12 @@ export async function claimScheduled(
     { scheduleKey, runId: run.runId, finishedAt: run.finishedAt },
     'A clock was ahead: the run of this time ended before it, and begins anew',
   );
-  const anew = await deps.runs.create({ kind, subject, params, scheduleKey: again });
+  const anew = await deps.runs.create({
+    kind,
+    subject,
+    params,
+    scheduleKey: again,
+  });
   return anew.runId;
 }
 

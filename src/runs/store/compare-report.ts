@@ -1,16 +1,26 @@
-/** Is everything still there that the report of a nightly run says was held? Rows may only have been added. */
+/**
+ * Is everything still there that the report of a nightly run says was held? Rows may only
+ * have been added.
+ */
 import { sql } from 'kysely';
 import { PermanentError } from '../../errors/errors.ts';
 import { addDigests } from '../../ledger/digest.ts';
 import type { Problem } from '../../warehouse/ports.ts';
 import { readRow } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
-import { type Holding, type NightlyReport, readReport } from '../report-form.ts';
+import {
+  type Holding,
+  type NightlyReport,
+  readReport,
+} from '../report-form.ts';
 import { type ReportDeps, sumLedgers, sumList } from './publish-report.ts';
 
 const ACTION = 'compare what is held with a report';
 const PROBLEMS_KEPT_MAX = 100;
-/** Reports before the given one that are read: each names the ledgers that changed since the one before it. */
+/**
+ * Reports before the given one that are read: each names the ledgers that changed since
+ * the one before it.
+ */
 const REPORTS_MAX = 10_000;
 
 export interface Comparison {
@@ -18,9 +28,15 @@ export interface Comparison {
   readonly heldAt: string;
   /** Ledgers whose rows up to then are exactly those of the report. */
   readonly same: number;
-  /** Ledgers that hold more rows of the time up to then than the report: late entries, or asked again. */
+  /**
+   * Ledgers that hold more rows of the time up to then than the report: late entries, or
+   * asked again.
+   */
   readonly grown: number;
-  /** Ledgers whose segments were cut otherwise since then: compared by their number of rows. */
+  /**
+   * Ledgers whose segments were cut otherwise since then: compared by their number of
+   * rows.
+   */
   readonly byCount: number;
   readonly lists: 'same' | 'by count';
   readonly problemCount: number;
@@ -86,13 +102,17 @@ async function readLatestHoldings(comparing: Comparing) {
 }
 
 /**
- * The same ledger up to the same instant, as it is held now: the segments that end by then. Where one goes on beyond
- * it, only the rows of all can be compared.
+ * The same ledger up to the same instant, as it is held now: the segments that end by
+ * then. Where one goes on beyond it, only the rows of all can be compared.
  */
 async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
   const { partyId, assetId } = then;
   const closedTo = sql`${then.closedTo}::timestamptz`;
-  const holding = statement({ isCut: 'boolean', held: 'bigint', digests: 'text[]' })`
+  const holding = statement({
+    isCut: 'boolean',
+    held: 'bigint',
+    digests: 'text[]',
+  })`
       select "isCut", coalesce(case when "isCut" then rows else rows_then end, 0)::bigint as held, digests from (
         select sum(rows) as rows, sum(rows) filter (where to_time <= ${closedTo}) as rows_then,
                coalesce(bool_or(from_time < ${closedTo} and to_time > ${closedTo}), false) as "isCut",

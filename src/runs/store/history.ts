@@ -1,4 +1,7 @@
-/** Finished runs, their costs, what each nightly run asked, and closed doubts are kept for a time; then they go. */
+/**
+ * Finished runs, their costs, what each nightly run asked, and closed doubts are kept for
+ * a time; then they go.
+ */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
 import { builder } from '../../postgres/builder.ts';
@@ -12,7 +15,10 @@ const BATCHES_MAX = 100;
 
 type Forgotten = Readonly<Record<'runs' | 'nightlyLists', number>>;
 
-/** The newest run of each kind and subject stays: the status goes by it. So does a run with others below it. */
+/**
+ * The newest run of each kind and subject stays: the status goes by it. So does a run
+ * with others below it.
+ */
 export async function forgetHistory(
   db: Database,
   retentionMs: number,

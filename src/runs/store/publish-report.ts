@@ -1,6 +1,6 @@
 /**
- * The report of a nightly run: what the mirror held when it ended, as sums, is published with its verdict, and brings
- * the run back into a database that does not know it.
+ * The report of a nightly run: what the mirror held when it ended, as sums, is published
+ * with its verdict, and brings the run back into a database that does not know it.
  */
 import { sql } from 'kysely';
 import { errorCode, PermanentError } from '../../errors/errors.ts';
@@ -20,7 +20,10 @@ import {
   type ReportSource,
   type RowSum,
 } from '../report-form.ts';
-import { type Completeness, readCompleteness } from '../../status/store/completeness.ts';
+import {
+  type Completeness,
+  readCompleteness,
+} from '../../status/store/completeness.ts';
 import { type Run, RunStore } from './run-store.ts';
 
 const ACTION = 'sum up what is held';
@@ -29,17 +32,18 @@ const HELD_MAX = 1_000;
 /** What of a list was there at an instant. Columns that no sync changes. */
 const LISTS = {
   parties: 'select party_id from mirror.parties',
-  checkpoints: 'select epoch, at_block, hash, block_hash from mirror.checkpoints',
+  checkpoints:
+    'select epoch, at_block, hash, block_hash from mirror.checkpoints',
 } as const;
 
 export type ReportDeps = ReportSource & { readonly warehouse: Warehouse };
 type Reading = Pick<ReportDeps, 'warehouse' | 'signal'>;
 
 /**
- * Publishes the report of a run that is about to end. A delivery that was killed may have published
- * one already. The run's verdict is never better than what its last delivery found: if that is worse
- * than the earlier report, it gets a report of its own, which has the earlier verdict in its
- * evidence. Otherwise the earlier report counts.
+ * Publishes the report of a run that is about to end. A delivery that was killed may have
+ * published one already. The run's verdict is never better than what its last delivery
+ * found: if that is worse than the earlier report, it gets a report of its own, which has
+ * the earlier verdict in its evidence. Otherwise the earlier report counts.
  *
  * @returns how the run ends: the verdict, and the evidence with the report's key
  */
@@ -52,13 +56,16 @@ export async function publishReport(
   const { report, settledAt } = await composeReport(run, ended, deps);
   if (await publishOnce(key, report, deps)) {
     await rememberReport(run, { key, heldAt: report.heldAt, settledAt }, deps);
-    return { verdict: report.verdict, evidence: { ...report.evidence, report: key } };
+    return {
+      verdict: report.verdict,
+      evidence: { ...report.evidence, report: key },
+    };
   }
 
   const earlier = await readReport(key, deps);
   if (worst([earlier.verdict, ended.verdict]) === earlier.verdict) {
-    // What the killed delivery saw settled is not known: the next report names everything that
-    // has changed since the run began.
+    // What the killed delivery saw settled is not known: the next report names everything
+    // that has changed since the run began.
     const settledByStart = run.startedAt ?? run.queuedAt;
     const { heldAt, verdict, evidence } = earlier;
     await rememberReport(run, { key, heldAt, settledAt: settledByStart }, deps);
@@ -67,14 +74,21 @@ export async function publishReport(
 
   const evidence = {
     ...ended.evidence,
-    earlierReport: { report: key, verdict: earlier.verdict, heldAt: earlier.heldAt },
+    earlierReport: {
+      report: key,
+      verdict: earlier.verdict,
+      heldAt: earlier.heldAt,
+    },
   };
   const corrected = { ...report, evidence };
   const correctedKey = reportKey(run, run.attempts);
   await publishOnce(correctedKey, corrected, deps);
   const { heldAt } = corrected;
   await rememberReport(run, { key: correctedKey, heldAt, settledAt }, deps);
-  return { verdict: ended.verdict, evidence: { ...evidence, report: correctedKey } };
+  return {
+    verdict: ended.verdict,
+    evidence: { ...evidence, report: correctedKey },
+  };
 }
 
 async function composeReport(
@@ -110,7 +124,11 @@ async function publishOnce(
   { objects, signal }: ReportDeps,
 ): Promise<boolean> {
   try {
-    await objects.publishBytes(key, Buffer.from(`${JSON.stringify(report)}\n`), signal);
+    await objects.publishBytes(
+      key,
+      Buffer.from(`${JSON.stringify(report)}\n`),
+      signal,
+    );
     return true;
   } catch (error) {
     if (errorCode(error) !== 'OBJECT_CONFLICT') throw error;
@@ -134,7 +152,10 @@ async function rememberReport(
   await new RunStore(warehouse.db).keep(runId, { report: { ...report } });
 }
 
-/** @returns beside what is held `settledAt`: whatever a transaction had not committed by the reading changes after it */
+/**
+ * @returns beside what is held `settledAt`: whatever a transaction had not committed by
+ *   the reading changes after it
+ */
 async function readHoldings(reading: Reading) {
   const { db } = reading.warehouse;
   // What speaks against the lists and is not overcome.
@@ -159,10 +180,14 @@ async function readHoldings(reading: Reading) {
           select params->'report'->>'key' as key, params->'report'->>'settledAt' as since from mirror.runs
            where kind = 'nightly' and params ? 'report' order by params->'report'->>'heldAt' desc limit 1) r on true`;
   const { since, ...told } = await readRow(db, ACTION, holdings);
-  const sumOf = (list: keyof typeof LISTS) => sumList(list, told.heldAt, reading);
+  const sumOf = (list: keyof typeof LISTS) =>
+    sumList(list, told.heldAt, reading);
   return {
     ...told,
-    lists: { parties: await sumOf('parties'), checkpoints: await sumOf('checkpoints') },
+    lists: {
+      parties: await sumOf('parties'),
+      checkpoints: await sumOf('checkpoints'),
+    },
     ledgers: await sumLedgers(reading),
     changed: await readChanged(db, since),
   };
@@ -176,7 +201,8 @@ export async function sumList(
 ): Promise<RowSum> {
   const digest = new RowDigest();
   const at = new Date(heldAt).toISOString();
-  // A row of this very microsecond belongs to neither side for certain: instants are cut to milliseconds, rows after count later.
+  // A row of this very microsecond belongs to neither side for certain: instants are cut
+  // to milliseconds, rows after count later.
   const text = `copy (${LISTS[list]} where first_seen_at <= '${at}') to stdout`;
   const copy = { statement: text, action: ACTION, signal };
   for await (const lines of copyLines(warehouse.pool, copy))
@@ -202,10 +228,17 @@ export async function sumLedgers({
       rows += BigInt(count);
     }
   }
-  return { segments: String(segments), rows: rows.toString(), sum: digest.hex() };
+  return {
+    segments: String(segments),
+    rows: rows.toString(),
+    sum: digest.hex(),
+  };
 }
 
-async function readChanged(db: Database, since: string | null): Promise<Holding[]> {
+async function readChanged(
+  db: Database,
+  since: string | null,
+): Promise<Holding[]> {
   const changed = statement({
     partyId: 'text',
     assetId: 'text?',
@@ -237,7 +270,11 @@ export async function restoreReports(
   let restored = 0;
   for await (const { key } of deps.objects.list(REPORTS_PREFIX, deps.signal)) {
     try {
-      restored += await restoreRun(await readReport(key, deps), key, deps.warehouse.db);
+      restored += await restoreRun(
+        await readReport(key, deps),
+        key,
+        deps.warehouse.db,
+      );
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
       onProblem(key, error);
@@ -261,5 +298,7 @@ async function restoreRun(
       values (${runId}, 'nightly', ${subject}, ${sourceUrl}, ${params}::jsonb, 'done', ${verdict},
               ${evidence}::jsonb, ${startedAt}, ${startedAt}, ${heldAt})
       on conflict (run_id) do nothing`;
-  return Number(await execute(db, 'restore a run from its report', restoration));
+  return Number(
+    await execute(db, 'restore a run from its report', restoration),
+  );
 }

@@ -1,4 +1,7 @@
-/** Charges what is asked of the source to the run it is asked for, added up over every process that works for it. */
+/**
+ * Charges what is asked of the source to the run it is asked for, added up over every
+ * process that works for it.
+ */
 import { randomUUID } from 'node:crypto';
 import type { Log } from '../../logging/log.ts';
 import type { Database } from '../../postgres/database.ts';
@@ -25,12 +28,18 @@ export class RunCosts implements AsyncDisposable {
     }, RECORD_EVERY_MS).unref();
   }
 
-  /** Whatever `work` asks of the source is charged to the run, and recorded within some seconds. */
+  /**
+   * Whatever `work` asks of the source is charged to the run, and recorded within some
+   * seconds.
+   */
   charge<Result>(runId: string, work: () => Promise<Result>): Promise<Result> {
     return this.#deps.meter.during(runId, work);
   }
 
-  /** Of the run and of those below it, over all processes; of one that was killed, its last seconds are missing. */
+  /**
+   * Of the run and of those below it, over all processes; of one that was killed, its
+   * last seconds are missing.
+   */
   async ofRun(runId: string): Promise<SourceCost> {
     await this.flush();
     const sums = statement({ cost: typed<SourceCost>('json') })`
@@ -40,11 +49,18 @@ export class RunCosts implements AsyncDisposable {
             'bytes', coalesce(sum(bytes), 0), 'waitedMs', coalesce(sum(waited_ms), 0)) as cost
           from mirror.source_costs join mirror.runs using (run_id)
          where run_id = ${runId} or parent_run_id = ${runId}`;
-    const { cost } = await readRow(this.#deps.db, 'read what a run asked', sums);
+    const { cost } = await readRow(
+      this.#deps.db,
+      'read what a run asked',
+      sums,
+    );
     return cost;
   }
 
-  /** Records what is counted and not recorded yet. Never fails: counts are evidence about the work. */
+  /**
+   * Records what is counted and not recorded yet. Never fails: counts are evidence about
+   * the work.
+   */
   async flush(): Promise<void> {
     const { db, log, meter } = this.#deps;
     const recording = meter.take().map(([runId, cost]) =>

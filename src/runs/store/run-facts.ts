@@ -1,4 +1,7 @@
-/** What is asked of all runs: how they ended, which scheduled times they took care of, and whom nobody was told of. */
+/**
+ * What is asked of all runs: how they ended, which scheduled times they took care of, and
+ * whom nobody was told of.
+ */
 import type { Verdict } from '../../errors/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/run-statement.ts';
@@ -6,12 +9,17 @@ import { statement, typed } from '../../postgres/statement.ts';
 
 /** How the last run of each kind ended; times in seconds since 1970. */
 export interface RunFacts {
-  readonly kinds: readonly ({ readonly kind: string } & Record<Seconds, number | null>)[];
+  readonly kinds: readonly ({ readonly kind: string } & Record<
+    Seconds,
+    number | null
+  >)[];
   readonly gaps: number;
 }
 type Seconds = 'durationSeconds' | 'completeAtSeconds';
 
-/** For metrics: one statement, answered from the index of the newest runs of each kind. */
+/**
+ * For metrics: one statement, answered from the index of the newest runs of each kind.
+ */
 export async function readRunFacts(db: Database): Promise<RunFacts> {
   const reading = statement({ facts: typed<RunFacts>('json') })`
       select json_build_object(
@@ -32,13 +40,17 @@ export async function readRunFacts(db: Database): Promise<RunFacts> {
 export interface UntoldRun {
   readonly runId: string;
   readonly isStartTold: boolean;
-  /** How the run of its kind before it ended; a nightly run is of the same kind whoever ordered it. */
+  /**
+   * How the run of its kind before it ended; a nightly run is of the same kind whoever
+   * ordered it.
+   */
   readonly verdictBefore: Verdict | null;
 }
 
 /**
- * The runs of the last day that have a notice left to send. Those whose notice was refused come
- * last, so that they hold up no other. The run keeps what was sent: `started`, then `ended`.
+ * The runs of the last day that have a notice left to send. Those whose notice was
+ * refused come last, so that they hold up no other. The run keeps what was sent:
+ * `started`, then `ended`.
  */
 export function readUntoldRuns(
   db: Database,

@@ -1,6 +1,7 @@
 /**
- * The log lines of each run, as long as the run is kept, for `logs RUN`, the API and the console. Lines are batched;
- * where the database is away or a run says too much, lines are dropped and counted, and work never waits for them.
+ * The log lines of each run, as long as the run is kept, for `logs RUN`, the API and the
+ * console. Lines are batched; where the database is away or a run says too much, lines
+ * are dropped and counted, and work never waits for them.
  */
 import { evidenceJson } from '../../json/json-value.ts';
 import { createLog, teeLog, type Log } from '../../logging/log.ts';
@@ -25,14 +26,20 @@ export interface RunLine {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** A page of lines: pages in the order in which lines were written, the lines of each by their time. */
+/**
+ * A page of lines: pages in the order in which lines were written, the lines of each by
+ * their time.
+ */
 export interface RunLinePage {
   readonly lines: readonly Omit<RunLine, 'runId'>[];
   /** Where the next page begins; undefined at the end. */
   readonly next: string | undefined;
 }
 
-/** Lines of runs that are not known (any more) are left out. One writer at a time: a reader's pages follow the ids. */
+/**
+ * Lines of runs that are not known (any more) are left out. One writer at a time: a
+ * reader's pages follow the ids.
+ */
 export async function appendLines(
   db: Database,
   lines: readonly RunLine[],
@@ -94,12 +101,20 @@ export class RunLogs implements AsyncDisposable {
     this.#timer = setInterval(() => void this.flush(), FLUSH_MS).unref();
   }
 
-  /** @returns a log that also keeps what it says, from `info` on, whatever its own level */
+  /**
+   * @returns a log that also keeps what it says, from `info` on, whatever its own level
+   */
   tee(log: Log): Log {
-    return teeLog(log, createLog('info', { write: (line) => this.#take(line) }));
+    return teeLog(
+      log,
+      createLog('info', { write: (line) => this.#take(line) }),
+    );
   }
 
-  /** Writes what is queued. Lines that cannot be written are lost: they were shown on stderr. */
+  /**
+   * Writes what is queued. Lines that cannot be written are lost: they were shown on
+   * stderr.
+   */
   flush(): Promise<void> {
     const lines = this.#queued.splice(0, BATCH_MAX);
     if (lines.length === 0) return this.#flushing;
@@ -130,8 +145,16 @@ export class RunLogs implements AsyncDisposable {
     if (this.#counts.size >= RUNS_COUNTED_MAX && !this.#counts.has(runId))
       this.#counts.clear();
     this.#counts.set(runId, count);
-    const further = { message: 'Further lines of this run are not kept', fields: {} };
+    const further = {
+      message: 'Further lines of this run are not kept',
+      fields: {},
+    };
     const said = count < LINES_MAX ? { message: String(msg), fields } : further;
-    this.#queued.push({ runId, at: String(time), level: String(level), ...said });
+    this.#queued.push({
+      runId,
+      at: String(time),
+      level: String(level),
+      ...said,
+    });
   }
 }

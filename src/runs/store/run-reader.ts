@@ -1,4 +1,7 @@
-/** Runs and their log lines for readers, who get an error rather than wait for a slow database. */
+/**
+ * Runs and their log lines for readers, who get an error rather than wait for a slow
+ * database.
+ */
 import { readWithin } from '../../postgres/read-within.ts';
 import type { Database } from '../../postgres/database.ts';
 import type { RunDocument } from '../run-schema.ts';

@@ -1,11 +1,19 @@
-/** Every run, its state and its verdict. The queue may forget a job; a run is never forgotten. */
+/**
+ * Every run, its state and its verdict. The queue may forget a job; a run is never
+ * forgotten.
+ */
 import { type SelectQueryBuilder, sql, type UpdateObject } from 'kysely';
 import { CANDIDATES_MAX } from '../../ledger/ids.ts';
 import { evidenceJson } from '../../json/json-value.ts';
 import type { Verdict } from '../../errors/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { builder } from '../../postgres/builder.ts';
-import { execute, findRow, readRow, readRows } from '../../postgres/run-statement.ts';
+import {
+  execute,
+  findRow,
+  readRow,
+  readRows,
+} from '../../postgres/run-statement.ts';
 import type { Schema } from '../../postgres/schema.generated.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
@@ -64,8 +72,15 @@ export interface RunFilter {
 }
 
 /** The others work on what is there. */
-const ASKS_SOURCE: ReadonlySet<RunKind> = new Set(['sync', 'export', 'nightly']);
-/** Renewed every three seconds: one that was renewed so lately is worked by a living process. */
+const ASKS_SOURCE: ReadonlySet<RunKind> = new Set([
+  'sync',
+  'export',
+  'nightly',
+]);
+/**
+ * Renewed every three seconds: one that was renewed so lately is worked by a living
+ * process.
+ */
 const WORKED_MS = 8_000;
 const LISTED_MAX = 1000;
 const IS_OPEN = sql<boolean>`state in ('queued', 'running')`;
@@ -110,7 +125,10 @@ export class RunStore {
     this.#onEnded = onEnded;
   }
 
-  /** @returns the new run, or the one that already has this schedule key or this parent, kind and subject */
+  /**
+   * @returns the new run, or the one that already has this schedule key or this parent,
+   *   kind and subject
+   */
   async create({
     kind,
     subject,
@@ -150,8 +168,15 @@ export class RunStore {
     return run;
   }
 
-  /** The newest unfinished run, of its own accord, that asks for the same and was not told to stop. */
-  async findOpen({ kind, subject, params = {} }: NewRun): Promise<Run | undefined> {
+  /**
+   * The newest unfinished run, of its own accord, that asks for the same and was not told
+   * to stop.
+   */
+  async findOpen({
+    kind,
+    subject,
+    params = {},
+  }: NewRun): Promise<Run | undefined> {
     const hasSameParams = sql<boolean>`params - ${NOT_ASKED}::text[]
       = ${JSON.stringify(params)}::jsonb - ${NOT_ASKED}::text[]`;
     const equal = selectRuns()
@@ -169,7 +194,11 @@ export class RunStore {
   /** The nightly run that is going on, whatever asked for it. */
   async findNightly(): Promise<Run | undefined> {
     return (
-      await this.list({ kind: 'nightly', states: ['queued', 'running'], limit: 1 })
+      await this.list({
+        kind: 'nightly',
+        states: ['queued', 'running'],
+        limit: 1,
+      })
     )[0];
   }
 
@@ -184,7 +213,10 @@ export class RunStore {
       key?: { name: string; hash: string } | undefined;
       isExclusive?: boolean;
     } = {},
-  ): Promise<{ readonly run: Run; readonly found: 'key' | 'other' | 'open' | 'none' }> {
+  ): Promise<{
+    readonly run: Run;
+    readonly found: 'key' | 'other' | 'open' | 'none';
+  }> {
     const { key, isExclusive = false } = options;
     const action = 'record a run';
     return inTransaction(this.#db, { action, retries: 0 }, async (tx) => {
@@ -198,7 +230,10 @@ export class RunStore {
         const order = await findRow(tx, action, recorded);
         const known = order && (await runs.get(order.runId));
         if (known !== undefined)
-          return { run: known, found: order?.hash === key.hash ? 'key' : 'other' };
+          return {
+            run: known,
+            found: order?.hash === key.hash ? 'key' : 'other',
+          };
       }
       await lockName(
         tx,
@@ -207,7 +242,8 @@ export class RunStore {
       const open = await (fresh.kind === 'nightly'
         ? runs.findNightly()
         : runs.findOpen(fresh));
-      if (open !== undefined && isExclusive) return { run: open, found: 'open' };
+      if (open !== undefined && isExclusive)
+        return { run: open, found: 'open' };
       const run = open ?? (await runs.create(fresh));
       if (key !== undefined) {
         const order = { hash: key.hash, run_id: run.runId };
@@ -231,14 +267,21 @@ export class RunStore {
   }
 
   async get(runId: string): Promise<Run | undefined> {
-    return findRow(this.#db, 'read a run', selectRuns().where('run_id', '=', runId));
+    return findRow(
+      this.#db,
+      'read a run',
+      selectRuns().where('run_id', '=', runId),
+    );
   }
 
   /** Those whose id begins and ends so: as many as one is chosen of. */
   withId(prefix: string, suffix: string): Promise<readonly Run[]> {
     const isLike = sql<boolean>`starts_with(run_id::text, ${prefix})
       and right(run_id::text, length(${suffix})) = ${suffix}`;
-    const runs = selectRuns().where(isLike).orderBy('run_id').limit(CANDIDATES_MAX);
+    const runs = selectRuns()
+      .where(isLike)
+      .orderBy('run_id')
+      .limit(CANDIDATES_MAX);
     return readRows(this.#db, 'look for a run', runs);
   }
 
@@ -267,7 +310,10 @@ export class RunStore {
     await this.#update("remember a run's job", runId, { job_id: jobId });
   }
 
-  /** Counts one more attempt. @returns undefined where the run has ended, or a living process works it */
+  /**
+   * Counts one more attempt. @returns undefined where the run has ended, or a living
+   * process works it
+   */
   start(runId: string): Promise<Run | undefined> {
     const started = {
       state: 'running',
@@ -279,13 +325,23 @@ export class RunStore {
     return this.#update('start a run', runId, started, isFree);
   }
 
-  /** @returns whether the run was told to stop meanwhile, or was ended by somebody else */
+  /**
+   * @returns whether the run was told to stop meanwhile, or was ended by somebody else
+   */
   async heartbeat(runId: string): Promise<{ cancelRequested: boolean }> {
-    const run = await this.#update('renew a run', runId, { heartbeat_at: NOW }, IS_OPEN);
+    const run = await this.#update(
+      'renew a run',
+      runId,
+      { heartbeat_at: NOW },
+      IS_OPEN,
+    );
     return { cancelRequested: run?.cancelRequested ?? true };
   }
 
-  /** Nobody works it from now on: the next who looks need not wait until it counts as silent. */
+  /**
+   * Nobody works it from now on: the next who looks need not wait until it counts as
+   * silent.
+   */
   async giveBack(
     runId: string,
     { hasTried = true }: { readonly hasTried?: boolean } = {},
@@ -299,14 +355,18 @@ export class RunStore {
   }
 
   /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
-  async keep(runId: string, params: Readonly<Record<string, unknown>>): Promise<void> {
+  async keep(
+    runId: string,
+    params: Readonly<Record<string, unknown>>,
+  ): Promise<void> {
     const merged = sql<string>`params || ${evidenceJson(params)}::jsonb`;
     await this.#update('update a run', runId, { params: merged });
   }
 
   /**
-   * Records the verdict once; a run that has one already keeps it: a complete sync was given its verdict by the
-   * statement that proved it (list-sync/store/claim.ts), and only ends here.
+   * Records the verdict once; a run that has one already keeps it: a complete sync was
+   * given its verdict by the statement that proved it (list-sync/store/claim.ts), and
+   * only ends here.
    */
   async finish(
     runId: string,
@@ -330,7 +390,8 @@ export class RunStore {
   }
 
   /**
-   * Tells the run, and those below it, to stop at their next safe point. One that nobody works ends here.
+   * Tells the run, and those below it, to stop at their next safe point. One that nobody
+   * works ends here.
    * @returns the state before; undefined where there is no such run
    */
   async requestCancel(runId: string): Promise<RunState | undefined> {
@@ -352,9 +413,12 @@ export class RunStore {
   }
 
   /**
-   * Unfinished runs that nobody has renewed for `staleMs`, oldest first; orphans are parts of a run that has ended.
+   * Unfinished runs that nobody has renewed for `staleMs`, oldest first; orphans are
+   * parts of a run that has ended.
    */
-  stale(staleMs: number): Promise<readonly (Run & { readonly isOrphan: boolean })[]> {
+  stale(
+    staleMs: number,
+  ): Promise<readonly (Run & { readonly isOrphan: boolean })[]> {
     const isOrphan = sql<boolean>`exists (
       select from mirror.runs parent where parent.run_id = mirror.runs.parent_run_id
         and parent.state in ('done', 'cancelled'))`;
@@ -389,10 +453,16 @@ export class RunStore {
 
 /** Every run, for conditions and an order to be added. */
 function selectRuns(): SelectQueryBuilder<Schema, 'mirror.runs', Run> {
-  return builder.selectFrom('mirror.runs').select(RUN_COLUMNS).$narrowType<RunJson>();
+  return builder
+    .selectFrom('mirror.runs')
+    .select(RUN_COLUMNS)
+    .$narrowType<RunJson>();
 }
 
-/** Waits for a lock that other orders of the same name take, and holds it until the transaction ends. */
+/**
+ * Waits for a lock that other orders of the same name take, and holds it until the
+ * transaction ends.
+ */
 async function lockName(tx: Database, name: string): Promise<void> {
   const lock = statement({ lock: 'void' })`
     select pg_advisory_xact_lock(mirror.lock_key(${name})) as lock`;

@@ -1,6 +1,7 @@
 /**
- * Which schedules are in force, since when, and which of their times have had a run. All of it
- * goes by the database's clock: those of workers may differ from it and from each other.
+ * Which schedules are in force, since when, and which of their times have had a run. All
+ * of it goes by the database's clock: those of workers may differ from it and from each
+ * other.
  */
 import type { Database } from '../../postgres/database.ts';
 import { execute, readRow } from '../../postgres/run-statement.ts';
@@ -8,7 +9,9 @@ import { statement } from '../../postgres/statement.ts';
 import type { Schedule } from '../../time/scheduled-times.ts';
 import type { RunKind } from '../run-schema.ts';
 
-/** A run that ended further in the future than this was timed by a clock that was wrong. */
+/**
+ * A run that ended further in the future than this was timed by a clock that was wrong.
+ */
 const CLOCK_TOLERANCE_MS = 60_000;
 
 /** The database's time, in milliseconds since 1970. */
@@ -53,10 +56,10 @@ export interface ScheduledTimeState {
 }
 
 /**
- * A scheduled time is settled by a run that is open, or that ended after it and brought something.
- * A nightly run counts whatever its subject; a sync only if it read the whole list. A time is
- * also settled if the mirror, or the schedule, is younger. What ended in the future does not
- * count: its clock was ahead.
+ * A scheduled time is settled by a run that is open, or that ended after it and brought
+ * something. A nightly run counts whatever its subject; a sync only if it read the whole
+ * list. A time is also settled if the mirror, or the schedule, is younger. What ended in
+ * the future does not count: its clock was ahead.
  *
  * @param dueMs the scheduled time, in milliseconds since 1970
  * @param nowMs the present by the database's clock

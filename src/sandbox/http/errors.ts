@@ -27,7 +27,10 @@ export class ServiceError extends Error {
   readonly status: number;
   readonly body: string;
 
-  /** @param detail the service's own description; its code is the service's number for the error */
+  /**
+   * @param detail the service's own description; its code is the service's number for the
+   *   error
+   */
   constructor(
     name: StatusName,
     detail?: Readonly<Record<'message' | 'inner', string> & { code: number }>,
@@ -47,8 +50,9 @@ export class ServiceError extends Error {
 }
 
 /**
- * An error of the gateway itself: a parameter it cannot read, an unknown path, a wrong method. It never reached a
- * handler, so it carries none of a handler's headers and, on the export, no envelope.
+ * An error of the gateway itself: a parameter it cannot read, an unknown path, a wrong
+ * method. It never reached a handler, so it carries none of a handler's headers and, on
+ * the export, no envelope.
  */
 export class GatewayError extends ServiceError {
   constructor(name: StatusName, message?: string) {

@@ -1,6 +1,7 @@
 /**
- * The export of one party's ledger entries: its parameters, and the answer in pieces of about one MiB, as the service
- * sends them. Nothing is sent before the first piece is full or all rows are read.
+ * The export of one party's ledger entries: its parameters, and the answer in pieces of
+ * about one MiB, as the service sends them. Nothing is sent before the first piece is
+ * full or all rows are read.
  */
 import { floorSecond, type Micros } from '../../time/time.ts';
 import { rfc3339Nano, type Network } from '../network/network.ts';
@@ -27,7 +28,8 @@ export function answerExport(
   try {
     const asked = readRequest(new Query(queryText));
     const { dies } = RELEASES[network.settings.release];
-    if (dies && asked.from === undefined && asked.to !== undefined) return undefined;
+    if (dies && asked.from === undefined && asked.to !== undefined)
+      return undefined;
     const headers = {
       'Content-Disposition': disposition(asked),
       'Content-Type': 'text/csv',
@@ -36,7 +38,8 @@ export function answerExport(
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     const headers = { 'Content-Type': 'application/json' };
-    // The gateway's own JSON writer puts spaces in here; a handler's error comes in pieces, without a length.
+    // The gateway's own JSON writer puts spaces in here; a handler's error comes in
+    // pieces, without a length.
     const isOfGateway = error instanceof GatewayError;
     const body = isOfGateway
       ? error.body.replaceAll(',"', ', "')
@@ -54,7 +57,9 @@ interface ExportRequest {
   readonly to: Micros | undefined;
 }
 
-/** @throws ServiceError 400 if a parameter is missing, cannot be parsed, or is not an id */
+/**
+ * @throws ServiceError 400 if a parameter is missing, cannot be parsed, or is not an id
+ */
 function readRequest(query: Query): ExportRequest {
   const from = query.int64('date_range.start_timestamp');
   const to = query.int64('date_range.end_timestamp');
@@ -79,7 +84,8 @@ function secondOf(nanos: bigint | undefined): Micros | undefined {
 
 /** The header in which the service suggests a file name. */
 function disposition({ partyId, assetId, from, to }: ExportRequest): string {
-  const time = (instant: Micros): string => rfc3339Nano(instant).replaceAll(':', '_');
+  const time = (instant: Micros): string =>
+    rfc3339Nano(instant).replaceAll(':', '_');
   const asset = assetId === undefined ? '' : `_${assetId}`;
   const range =
     (from === undefined ? '' : `_${time(from)}`) +
@@ -103,7 +109,14 @@ function* csvPieces(
         ? undefined
         : (network.ids.indexOf(KIND.asset, assetId) ?? NO_ASSET);
     const write = openRowWriter(network, party);
-    for (const movement of select(network, { party, asset, from, to, headBlock, call })) {
+    for (const movement of select(network, {
+      party,
+      asset,
+      from,
+      to,
+      headBlock,
+      call,
+    })) {
       piece += write(movement);
       if (piece.length < PIECE_BYTES) continue;
       yield Buffer.from(piece, 'latin1');

@@ -27,11 +27,15 @@ import { Query } from './query.ts';
 import type { Admission } from './rate-limit.ts';
 
 const JSON_TYPE: Headers = { 'Content-Type': 'application/json' };
-/** A handler's own headers include gRPC's content type, so an error of a handler has two. */
+/**
+ * A handler's own headers include gRPC's content type, so an error of a handler has two.
+ */
 const JSON_AND_GRPC: Headers = {
   'Content-Type': ['application/json', 'application/grpc'],
 };
-/** The row with which every network begins. It has no time, so no cursor compares with it. */
+/**
+ * The row with which every network begins. It has no time, so no cursor compares with it.
+ */
 const NETWORK_EDGE = partyEdge(NETWORK_PARTY, '01', null);
 /** Approximate size of one edge in the service's own encoding. */
 const PARTY_EDGE_BYTES = 330;
@@ -81,11 +85,18 @@ export function answerList(
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     const type = error instanceof GatewayError ? JSON_TYPE : JSON_AND_GRPC;
-    return { status: error.status, headers: { ...type, ...headers }, body: error.body };
+    return {
+      status: error.status,
+      headers: { ...type, ...headers },
+      body: error.body,
+    };
   }
 }
 
-export function openPartyList({ parties, chain }: Network, head: Head): Listing {
+export function openPartyList(
+  { parties, chain }: Network,
+  head: Head,
+): Listing {
   const count = parties.countBy(head.block);
   return {
     from: 0,
@@ -94,7 +105,10 @@ export function openPartyList({ parties, chain }: Network, head: Head): Listing 
     edgeBytes: PARTY_EDGE_BYTES,
     failed: partiesFailed,
     edges: (from, to) => {
-      const edges = Array.from(parties.rows(from, Math.min(to, count)), describeParty);
+      const edges = Array.from(
+        parties.rows(from, Math.min(to, count)),
+        describeParty,
+      );
       return to > count && to > from ? [...edges, NETWORK_EDGE] : edges;
     },
     place: (cursor) => {
@@ -103,9 +117,11 @@ export function openPartyList({ parties, chain }: Network, head: Head): Listing 
         txhash = '',
         vegatime,
       } = readCursor(partyCursor, cursor, partiesFailed);
-      if (vegatime === undefined) return id === '' && txhash === '' ? 'empty' : 'null';
+      if (vegatime === undefined)
+        return id === '' && txhash === '' ? 'empty' : 'null';
       const instant = parseInstant(vegatime);
-      // The bytes by which an id is sorted, as hex. The word `network` stands for a single byte.
+      // The bytes by which an id is sorted, as hex. The word `network` stands for a
+      // single byte.
       const key = id === NETWORK_PARTY ? '03' : id.toLowerCase();
       if (instant === undefined || !HEX.test(key))
         throw partiesFailed('cannot parse cursor');
@@ -122,7 +138,8 @@ export function openPartyList({ parties, chain }: Network, head: Head): Listing 
 }
 
 /**
- * The page of a list that was filtered by party id: one edge, whatever page was requested.
+ * The page of a list that was filtered by party id: one edge, whatever page was
+ * requested.
  * @throws ServiceError 400 if `partyId` is not an id, 404 if no party has it
  */
 function pageOfParty({ parties }: Network, partyId: string, head: Head): Page {
@@ -137,7 +154,10 @@ function pageOfParty({ parties }: Network, partyId: string, head: Head): Page {
     throw partiesFailed(inner, 'InvalidArgument');
   }
   if (partyId === NETWORK_PARTY) return page(NETWORK_EDGE);
-  const index = parties.indexOf(isId ? partyId : partyId.toLowerCase(), head.block);
+  const index = parties.indexOf(
+    isId ? partyId : partyId.toLowerCase(),
+    head.block,
+  );
   if (index === undefined)
     throw partiesFailed('no resource corresponding to this id', 'NotFound');
   return page(describeParty(parties.row(index)));
@@ -154,7 +174,10 @@ function partyEdge(id: string, txHash: string, vegaTime: string | null): Edge {
   };
 }
 
-function partiesFailed(inner: string, status: StatusName = 'Internal'): ServiceError {
+function partiesFailed(
+  inner: string,
+  status: StatusName = 'Internal',
+): ServiceError {
   return new ServiceError(status, {
     code: 50001,
     message: 'failed to get parties',
@@ -162,7 +185,10 @@ function partiesFailed(inner: string, status: StatusName = 'Internal'): ServiceE
   });
 }
 
-export function openCheckpointList({ checkpoints }: Network, head: Head): Listing {
+export function openCheckpointList(
+  { checkpoints }: Network,
+  head: Head,
+): Listing {
   return {
     ...checkpoints.visible(head),
     nullRows: 0,
@@ -177,7 +203,11 @@ export function openCheckpointList({ checkpoints }: Network, head: Head): Listin
       });
     },
     place: (cursor) => {
-      const { blockheight = 0 } = readCursor(checkpointCursor, cursor, checkpointsFailed);
+      const { blockheight = 0 } = readCursor(
+        checkpointCursor,
+        cursor,
+        checkpointsFailed,
+      );
       if (blockheight === 0) return 'empty';
       return {
         floor: checkpoints.floor(blockheight),
@@ -202,8 +232,10 @@ const partyCursor = z
 const checkpointCursor = z.object({ blockheight: z.int() }).partial();
 
 /**
- * Reads a cursor's JSON as Go does: names in any case, unknown fields skipped, null as absent.
- * @throws ServiceError 500, because the service reads a cursor only when it builds the query
+ * Reads a cursor's JSON as Go does: names in any case, unknown fields skipped, null as
+ * absent.
+ * @throws ServiceError 500, because the service reads a cursor only when it builds the
+ *   query
  */
 function readCursor<Fields>(
   shape: z.ZodType<Fields>,
@@ -214,7 +246,9 @@ function readCursor<Fields>(
     const given = Object.entries(cursorJson.parse(JSON.parse(text)) ?? {});
     const present = given.filter(([, value]) => value !== null);
     return shape.parse(
-      Object.fromEntries(present.map(([name, value]) => [name.toLowerCase(), value])),
+      Object.fromEntries(
+        present.map(([name, value]) => [name.toLowerCase(), value]),
+      ),
     );
   } catch (error) {
     throw failed(errorLine(error));

@@ -1,6 +1,7 @@
 /**
- * Computes a page as the service does, with its oddities. The service reads one or two rows more than requested. From
- * their number it infers which of them to drop, and what `hasNextPage` is.
+ * Computes a page as the service does, with its oddities. The service reads one or two
+ * rows more than requested. From their number it infers which of them to drop, and what
+ * `hasNextPage` is.
  */
 import { ServiceError } from './errors.ts';
 import type { Query } from './query.ts';
@@ -21,17 +22,24 @@ export interface PageParameters {
 }
 
 /**
- * The place of a cursor among the positions of a list. `empty`: the cursor has no value, so the query has no predicate.
- * `null`: its value is NULL, with which no row compares. `floor` is the first position that is not before the cursor,
- * `ceil` the first position after it.
+ * The place of a cursor among the positions of a list. `empty`: the cursor has no value,
+ * so the query has no predicate. `null`: its value is NULL, with which no row compares.
+ * `floor` is the first position that is not before the cursor, `ceil` the first position
+ * after it.
  */
-type CursorPlace = 'empty' | 'null' | { readonly floor: number; readonly ceil: number };
+type CursorPlace =
+  | 'empty'
+  | 'null'
+  | { readonly floor: number; readonly ceil: number };
 
 /** A list by position, oldest first. Rows that no cursor can reach are at the end. */
 export interface Listing {
   readonly from: number;
   readonly to: number;
-  /** Number of rows at the end whose sort key is NULL. They come first in newest-first order, last in oldest-first. */
+  /**
+   * Number of rows at the end whose sort key is NULL. They come first in newest-first
+   * order, last in oldest-first.
+   */
   readonly nullRows: number;
   /** Size of one edge in the service's own encoding, for its limit on answers. */
   readonly edgeBytes: number;
@@ -40,8 +48,9 @@ export interface Listing {
   /** @throws ServiceError (500) if the text is not a cursor of this list */
   place(cursor: string): CursorPlace;
   /**
-   * Returns the edges from one position up to another, exclusive, oldest first. `isDescending` and `isCursored` are the
-   * shape of the query, which decides where the order of rows is open.
+   * Returns the edges from one position up to another, exclusive, oldest first.
+   * `isDescending` and `isCursored` are the shape of the query, which decides where the
+   * order of rows is open.
    */
   edges(
     from: number,
@@ -73,7 +82,8 @@ export function readPageParameters(query: Query): PageParameters {
 }
 
 /**
- * Checks the parameters. Like the service, it mostly ignores combinations that do not fit together.
+ * Checks the parameters. Like the service, it mostly ignores combinations that do not fit
+ * together.
  * @returns a function that cuts the requested page out of a list
  */
 export function openPage({
@@ -87,16 +97,20 @@ export function openPage({
     throw invalidPagination('cannot set both a before and after cursor');
   }
   // `first` wins over `last`. A cursor of the other direction is not even read then.
-  const isBackward = first === undefined && (last !== undefined || before !== undefined);
+  const isBackward =
+    first === undefined && (last !== undefined || before !== undefined);
   const rows = isBackward ? last : first;
   const text = isBackward ? before : after;
   const cursor =
-    text === undefined ? undefined : decodeCursor(isBackward ? 'before' : 'after', text);
+    text === undefined
+      ? undefined
+      : decodeCursor(isBackward ? 'before' : 'after', text);
   // No parameter at all gets a default page. An order alone gets every row.
   const isUnlimited =
     rows === undefined && text === undefined && newestFirst !== undefined;
   const rowsMax = isUnlimited ? Infinity : (rows ?? PAGE_ROWS_DEFAULT);
-  if (rowsMax <= 0) throw invalidPagination('pagination limit must be greater than 0');
+  if (rowsMax <= 0)
+    throw invalidPagination('pagination limit must be greater than 0');
   const isDescending = isBackward !== (newestFirst ?? true);
   const isCursored = cursor !== undefined;
 
@@ -119,22 +133,33 @@ export function openPage({
     const count = Math.max(0, Math.min(limit, to - from));
     const answerBytes = count * list.edgeBytes;
     if (answerBytes > ANSWER_BYTES_MAX) {
-      const message = `grpc: received message larger than max (${answerBytes} vs. ${ANSWER_BYTES_MAX})`;
+      const message =
+        `grpc: received message larger than max (${answerBytes} vs. ` +
+        `${ANSWER_BYTES_MAX})`;
       throw new ServiceError('ResourceExhausted', undefined, message);
     }
     const start = isDescending ? to - count : from;
-    const found = list.edges(start, start + count, { isDescending, isCursored });
+    const found = list.edges(start, start + count, {
+      isDescending,
+      isCursored,
+    });
     const edges = isDescending ? found.toReversed() : found;
 
-    // The number of rows decides which of them lie beyond the page and are dropped. With a cursor, the first row counts
-    // as the cursor's own and is dropped unread. If that row is gone from the list, a real one is lost.
+    // The number of rows decides which of them lie beyond the page and are dropped. With
+    // a cursor, the first row counts as the cursor's own and is dropped unread. If that
+    // row is gone from the list, a real one is lost.
     const isLongest = count === rowsMax + 2;
     const hasNext = isLongest || (count === rowsMax + 1 && !isCursored);
     const hasPrevious =
-      isLongest || (isCursored && (count === rowsMax + 1 || edges[0]?.cursor === cursor));
+      isLongest ||
+      (isCursored && (count === rowsMax + 1 || edges[0]?.cursor === cursor));
     const shown = edges.slice(hasPrevious ? 1 : 0, hasNext ? -1 : undefined);
     return isBackward
-      ? { edges: shown.toReversed(), hasNextPage: hasPrevious, hasPreviousPage: hasNext }
+      ? {
+          edges: shown.toReversed(),
+          hasNextPage: hasPrevious,
+          hasPreviousPage: hasNext,
+        }
       : { edges: shown, hasNextPage: hasNext, hasPreviousPage: hasPrevious };
   };
 }

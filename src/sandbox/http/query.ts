@@ -1,6 +1,7 @@
 /**
- * Reads a query string as the service's gateway does. Names have either spelling, unknown names are ignored, values are
- * parsed as Go parses them, and errors have the gateway's own words.
+ * Reads a query string as the service's gateway does. Names have either spelling, unknown
+ * names are ignored, values are parsed as Go parses them, and errors have the gateway's
+ * own words.
  */
 import { unescape as unescapePercent } from 'node:querystring';
 import { GatewayError } from './errors.ts';
@@ -13,14 +14,18 @@ const MESSAGES = {
 const TRUE = ['1', 't', 'T', 'true', 'TRUE', 'True'];
 const FALSE = ['0', 'f', 'F', 'false', 'FALSE', 'False'];
 
-/** The parameters of one request, by their names in the service's definitions (`pagination.newest_first`). */
+/**
+ * The parameters of one request, by their names in the service's definitions
+ * (`pagination.newest_first`).
+ */
 export class Query {
   readonly #values = new Map<string, string[]>();
 
   /** @throws GatewayError 400 if the text is not a query string */
   constructor(text: string) {
     for (const part of text.split('&').filter((field) => field !== '')) {
-      if (part.includes(';')) throw refuse('invalid semicolon separator in query');
+      if (part.includes(';'))
+        throw refuse('invalid semicolon separator in query');
       const [, name = '', value = ''] =
         /^([^=]*)=?(.*)$/s.exec(part)?.map(unescapeText) ?? [];
       // `a[b]=c` is read as the two values b and c of a.
@@ -46,7 +51,9 @@ export class Query {
   text(name: string): string | undefined {
     const values = this.#values.get(name) ?? [];
     if (values.length < 2) return values[0];
-    throw refuse(`too many values for field "${lastPart(name)}": ${values.join(', ')}`);
+    throw refuse(
+      `too many values for field "${lastPart(name)}": ${values.join(', ')}`,
+    );
   }
 
   int32(name: string): number | undefined {
@@ -72,7 +79,12 @@ export class Query {
   }
 }
 
-function unparsed(name: string, parser: string, text: string, reason: string): Error {
+function unparsed(
+  name: string,
+  parser: string,
+  text: string,
+  reason: string,
+): Error {
   return unreadable(
     name,
     `strconv.${parser}: parsing ${JSON.stringify(text)}: ${reason}`,
@@ -90,7 +102,8 @@ function lastPart(name: string): string {
 
 function unescapeText(text: string): string {
   const bad = /%(?![0-9a-fA-F]{2}).{0,2}/.exec(text);
-  if (bad !== null) throw refuse(`invalid URL escape ${JSON.stringify(bad[0])}`);
+  if (bad !== null)
+    throw refuse(`invalid URL escape ${JSON.stringify(bad[0])}`);
   return unescapePercent(text.replaceAll('+', ' '));
 }
 

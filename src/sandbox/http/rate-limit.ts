@@ -1,6 +1,7 @@
 /**
- * The service's rate limit on list calls: a bucket of tokens for each client, and a second one for refused calls. A
- * client that empties the second bucket too is banned, and is told for how long.
+ * The service's rate limit on list calls: a bucket of tokens for each client, and a
+ * second one for refused calls. A client that empties the second bucket too is banned,
+ * and is told for how long.
  */
 import type { RateLimit } from '../options.ts';
 import { ServiceError, type Headers } from './errors.ts';
@@ -44,7 +45,8 @@ export function openRateLimiter(
   }
 
   return (address) => {
-    // Whole milliseconds: the difference of two fractions can be a little more than the ban.
+    // Whole milliseconds: the difference of two fractions can be a little more than the
+    // ban.
     const nowMs = Math.floor(now());
     const full = () => ({ tokens: burst, refilledMs: nowMs });
     const client = clients.get(address) ?? {
@@ -52,11 +54,13 @@ export function openRateLimiter(
       refusals: full(),
       bannedUntilMs: 0,
     };
-    // The client moves to the end of the map, so the first key is the one that was silent the longest.
+    // The client moves to the end of the map, so the first key is the one that was silent
+    // the longest.
     clients.delete(address);
     clients.set(address, client);
     const [oldest] = clients.keys();
-    if (clients.size > CLIENTS_MAX && oldest !== undefined) clients.delete(oldest);
+    if (clients.size > CLIENTS_MAX && oldest !== undefined)
+      clients.delete(oldest);
     const headers = (remaining: number) => ({
       'Ratelimit-Limit': `${perSecond}`,
       'Ratelimit-Remaining': `${remaining}`,
@@ -66,7 +70,8 @@ export function openRateLimiter(
     if (client.bannedUntilMs <= nowMs) {
       if (takeFrom(client.calls, nowMs))
         return { headers: headers(Math.floor(client.calls.tokens)) };
-      // The error has a handler's headers and no details, because the limit sits behind the gateway.
+      // The error has a handler's headers and no details, because the limit sits behind
+      // the gateway.
       const exceeded = new ServiceError(
         'ResourceExhausted',
         undefined,
@@ -77,7 +82,8 @@ export function openRateLimiter(
       client.bannedUntilMs = nowMs + banMs;
     }
     const leftSeconds = Math.ceil((client.bannedUntilMs - nowMs) / 1000);
-    const message = 'temporarily banned for continuing to request while rate limited';
+    const message =
+      'temporarily banned for continuing to request while rate limited';
     return {
       headers: { ...headers(0), 'Ratelimit-Retry-After': `${leftSeconds}` },
       refused: new ServiceError('PermissionDenied', undefined, message),

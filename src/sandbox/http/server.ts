@@ -1,9 +1,14 @@
 /**
- * The sandbox: a network that is served over HTTP as the query service serves a real one. It is for `demo`, for tests,
- * and for people who want to try a client without the real service.
+ * The sandbox: a network that is served over HTTP as the query service serves a real one.
+ * It is for `demo`, for tests, and for people who want to try a client without the real
+ * service.
  */
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http';
 import { isIPv6, type AddressInfo } from 'node:net';
 import { pipeline } from 'node:stream/promises';
 import { constants, createGzip } from 'node:zlib';
@@ -15,7 +20,11 @@ import { answerList } from './lists.ts';
 import { openRateLimiter } from './rate-limit.ts';
 
 /** Error codes of a client that went away. */
-const GONE: readonly unknown[] = ['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE'];
+const GONE: readonly unknown[] = [
+  'ERR_STREAM_PREMATURE_CLOSE',
+  'ECONNRESET',
+  'EPIPE',
+];
 
 export interface Sandbox extends AsyncDisposable {
   /** Base address of the interface, without a slash at the end. */
@@ -49,8 +58,14 @@ export async function startSandbox(
   const answerTo = openHandlers(network);
   const server = createServer((request, response) => {
     send(request, response, () => answerTo(request)).catch((error: unknown) => {
-      // Anything else is a defect of the sandbox: the connection breaks, and the process fails.
-      if (error instanceof Error && 'code' in error && GONE.includes(error.code)) return;
+      // Anything else is a defect of the sandbox: the connection breaks, and the process
+      // fails.
+      if (
+        error instanceof Error &&
+        'code' in error &&
+        GONE.includes(error.code)
+      )
+        return;
       response.destroy();
       throw error;
     });
@@ -69,7 +84,10 @@ export async function startSandbox(
   return { url, network, stop, [Symbol.asyncDispose]: stop };
 }
 
-/** Sends an answer no faster than the client reads it, compressed if the client accepts that. */
+/**
+ * Sends an answer no faster than the client reads it, compressed if the client accepts
+ * that.
+ */
 export const sendAnswer: Send = async (request, response, answerTo) => {
   const answer = answerTo();
   if (answer === undefined) {
@@ -83,7 +101,11 @@ export const sendAnswer: Send = async (request, response, answerTo) => {
   // Like the service, this looks for the word only, so `gzip;q=0` compresses too.
   if (/gzip/i.test(request.headers['accept-encoding'] ?? '')) {
     response.setHeader('Content-Encoding', 'gzip');
-    return pipeline(pieces, createGzip({ level: constants.Z_BEST_SPEED }), response);
+    return pipeline(
+      pieces,
+      createGzip({ level: constants.Z_BEST_SPEED }),
+      response,
+    );
   }
   if (typeof body === 'string')
     response.setHeader('Content-Length', Buffer.byteLength(body));
@@ -102,16 +124,24 @@ function openHandlers(network: Network) {
   }: IncomingMessage): Answer | undefined => {
     const [path, queryText = ''] = url.split(/\?(.*)/s);
     const [, route] =
-      /^\/api\/v2\/(parties|checkpoints|ledgerentry\/export)$/.exec(path ?? '') ?? [];
-    if (route === undefined) return refuse(new GatewayError('NotFound', 'Not Found'));
+      /^\/api\/v2\/(parties|checkpoints|ledgerentry\/export)$/.exec(
+        path ?? '',
+      ) ?? [];
+    if (route === undefined)
+      return refuse(new GatewayError('NotFound', 'Not Found'));
     if (method !== 'GET') return refuse(new GatewayError('Unimplemented'));
     if (route !== 'parties' && route !== 'checkpoints') {
       exportCalls += 1;
       return answerExport(network, queryText, exportCalls);
     }
     // The rate limit knows a client by the address it claims and the one it comes from.
-    const client = [headers['x-forwarded-for'] ?? [], socket.remoteAddress ?? ''].flat();
-    return answerList(network, route, queryText, () => admit(client.join(', ')));
+    const client = [
+      headers['x-forwarded-for'] ?? [],
+      socket.remoteAddress ?? '',
+    ].flat();
+    return answerList(network, route, queryText, () =>
+      admit(client.join(', ')),
+    );
   };
 }
 

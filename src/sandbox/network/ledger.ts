@@ -1,11 +1,13 @@
 /**
- * The ledger: when each pair of twins was active, and how the two move money between them. Activity is heavy-tailed as
- * in a market, and comes in cycles: a trade, a transfer, margin moved back and forth. A cycle begins at balances that
- * follow from the seed, and ends with a deposit or withdrawal that leads to the balances of the next one. So any cycle
- * can be computed without those before it, and every balance is exact.
+ * The ledger: when each pair of twins was active, and how the two move money between
+ * them. Activity is heavy-tailed as in a market, and comes in cycles: a trade, a
+ * transfer, margin moved back and forth. A cycle begins at balances that follow from the
+ * seed, and ends with a deposit or withdrawal that leads to the balances of the next one.
+ * So any cycle can be computed without those before it, and every balance is exact.
  *
- * What enters an account of the network leaves it in the same block, so its balance is known however many parties use
- * it. The account outside the network has no balance; it shows 0.
+ * What enters an account of the network leaves it in the same block, so its balance is
+ * known however many parties use it. The account outside the network has no balance; it
+ * shows 0.
  */
 import type { Settings } from '../options.ts';
 import { fraction, noise, scramble, STREAM } from './seeded.ts';
@@ -61,7 +63,8 @@ const LEVEL_UNITS = 2 ** 32;
 
 /**
  * @param historyBlocks the blocks in which the settings' number of entries is made
- * @returns a function that yields every movement of the pair to which a party belongs, both sides, in their order
+ * @returns a function that yields every movement of the pair to which a party belongs,
+ *   both sides, in their order
  */
 export function openLedger(
   seed: number,
@@ -69,9 +72,13 @@ export function openLedger(
   historyBlocks: number,
   arrivalBlock: (party: number) => number,
 ): (party: number, blocks: BlockRange) => Generator<Movement> {
-  const typicalEntries = findTypicalEntries(LATE_ARRIVAL * entriesMean, entriesMax);
+  const typicalEntries = findTypicalEntries(
+    LATE_ARRIVAL * entriesMean,
+    entriesMax,
+  );
   return function* movementsOfPair(party, { from, to }) {
-    // Twins begin together, when the later of them arrives; the last of an odd number has none.
+    // Twins begin together, when the later of them arrives; the last of an odd number has
+    // none.
     const pair = Math.floor(party / 2);
     if (pair * 2 + 1 >= partiesMax) return;
     const startBlock = arrivalBlock(pair * 2 + 1);
@@ -82,24 +89,28 @@ export function openLedger(
     const spacing = (historyBlocks * ROWS_PER_CYCLE) / entries;
     // Where within `spacing` the first cycle lies: 0 to 1.
     const phase = fraction(noise(seed, STREAM.phase, pair));
-    const isInRange = ({ block }: Movement): boolean => block >= from && block <= to;
+    const isInRange = ({ block }: Movement): boolean =>
+      block >= from && block <= to;
 
     yield* openingMovements(seed, pair, startBlock).filter(isInRange);
     // A cycle ends before the next begins, unless blocks hold several.
     const blocks = Math.min(CYCLE_BLOCKS_MAX, Math.floor(spacing));
     const earliest =
-      Math.floor((from - CYCLE_BLOCKS_MAX - startBlock - 1) / spacing - phase) - 1;
+      Math.floor((from - CYCLE_BLOCKS_MAX - startBlock - 1) / spacing - phase) -
+      1;
     for (let cycle = Math.max(0, earliest); ; cycle += 1) {
       const block = startBlock + 1 + Math.floor((cycle + phase) * spacing);
       if (block > to) return;
-      yield* cycleMovements(seed, pair, cycle, { block, blocks }).filter(isInRange);
+      yield* cycleMovements(seed, pair, cycle, { block, blocks }).filter(
+        isInRange,
+      );
     }
   };
 }
 
 /**
- * The scale `s` of the tail: a share u of all pairs makes s·(1/u − 1) entries or more, capped, and this
- * is the s whose mean is `mean`. Half of all pairs make less than s.
+ * The scale `s` of the tail: a share u of all pairs makes s·(1/u − 1) entries or more,
+ * capped, and this is the s whose mean is `mean`. Half of all pairs make less than s.
  */
 function findTypicalEntries(mean: number, max: number): number {
   let low = 0;
@@ -113,11 +124,18 @@ function findTypicalEntries(mean: number, max: number): number {
 }
 
 /** The money that enters when a pair begins: the first level of each asset, for both. */
-function openingMovements(seed: number, pair: number, block: number): Movement[] {
+function openingMovements(
+  seed: number,
+  pair: number,
+  block: number,
+): Movement[] {
   return ASSET_UNITS.flatMap((_, asset) => {
     const { movements, settle } = openCycle(asset, block);
     for (const party of [pair * 2, pair * 2 + 1]) {
-      settle(openPurse(party, 'GENERAL', NO_MARKET), levelOf(seed, party, asset));
+      settle(
+        openPurse(party, 'GENERAL', NO_MARKET),
+        levelOf(seed, party, asset),
+      );
     }
     return movements;
   });
@@ -142,7 +160,8 @@ function cycleMovements(
     openPurse(party, 'GENERAL', NO_MARKET, levelOf(seed, party, cycle));
   const payer = general(pair * 2 + (first & 1));
   const taker = general(pair * 2 + 1 - (first & 1));
-  const marginOf = ({ account }: Purse) => openPurse(account.owner, 'MARGIN', market);
+  const marginOf = ({ account }: Purse) =>
+    openPurse(account.owner, 'MARGIN', market);
   const payerMargin = marginOf(payer);
   const takerMargin = marginOf(taker);
   const settlement = openPurse(NETWORK, 'SETTLEMENT', market);
@@ -150,9 +169,15 @@ function cycleMovements(
   // Of any magnitude, less than a quarter of what a balance has at least.
   const third = scramble(scramble(first));
   const fourth = scramble(third);
-  const amount = amountOfUnits(asset, scramble(first) >>> (2 + (third % 20)), fourth);
+  const amount = amountOfUnits(
+    asset,
+    scramble(first) >>> (2 + (third % 20)),
+    fourth,
+  );
 
-  /** Both put up margin, the payer pays the maker's fee and a loss, the rest is released. */
+  /**
+   * Both put up margin, the payer pays the maker's fee and a loss, the rest is released.
+   */
   function trade() {
     const fee = amount / 500n;
     const loss = (amount * BigInt(scramble(fourth) % 1000)) / 1000n;
@@ -168,7 +193,10 @@ function cycleMovements(
     move('MARGIN_HIGH', takerMargin, taker, takerMargin.balance);
   }
 
-  /** Margin there and back, twice, within one block: rows one and three are the same to the last letter. */
+  /**
+   * Margin there and back, twice, within one block: rows one and three are the same to
+   * the last letter.
+   */
   function churn() {
     for (let round = 0; round < 2; round += 1) {
       move('MARGIN_LOW', payer, payerMargin, amount);
@@ -178,7 +206,8 @@ function cycleMovements(
 
   /** A settlement of nothing, which the service records each time. */
   function settleNothing() {
-    for (let time = 0; time < 2; time += 1) move('MTM_LOSS', payerMargin, settlement, 0n);
+    for (let time = 0; time < 2; time += 1)
+      move('MTM_LOSS', payerMargin, settlement, 0n);
   }
 
   const kind = (first >>> 8) % 20;
@@ -248,13 +277,18 @@ function assetOfCycle(cycle: number): number {
   return cycle % ASSET_UNITS.length;
 }
 
-/** The balance of a party's general account when a cycle begins, in the asset of the cycle. */
+/**
+ * The balance of a party's general account when a cycle begins, in the asset of the
+ * cycle.
+ */
 function levelOf(seed: number, party: number, cycle: number): bigint {
   const word = noise(noise(seed, STREAM.level, party), STREAM.level, cycle);
   return amountOfUnits(assetOfCycle(cycle), LEVEL_UNITS + word, scramble(word));
 }
 
-/** An amount of some units of an asset, and a fraction of one unit that `word` decides. */
+/**
+ * An amount of some units of an asset, and a fraction of one unit that `word` decides.
+ */
 function amountOfUnits(asset: number, units: number, word: number): bigint {
   const unit = ASSET_UNITS[asset] ?? 1n;
   return BigInt(units) * unit + ((BigInt(word) * unit) >> 32n);

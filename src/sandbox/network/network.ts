@@ -1,6 +1,7 @@
 /**
- * A whole network from one seed, and how far it has come: when each block was made, who arrived in it, and which
- * checkpoints there are. Everything happens in blocks, which are counted from 1 at genesis.
+ * A whole network from one seed, and how far it has come: when each block was made, who
+ * arrived in it, and which checkpoints there are. Everything happens in blocks, which are
+ * counted from 1 at genesis.
  */
 import { DAY_MICROS, formatInstant, type Micros } from '../../time/time.ts';
 import type { Settings } from '../options.ts';
@@ -27,7 +28,12 @@ function assembleNetwork(settings: Settings) {
   const parties = openParties(seed, settings, ids, chain);
   const checkpoints = openCheckpoints(seed, settings, ids, chain);
   const historyBlocks = chain.blocksIn(settings.historyMs);
-  const movementsOfPair = openLedger(seed, settings, historyBlocks, parties.arrivalBlock);
+  const movementsOfPair = openLedger(
+    seed,
+    settings,
+    historyBlocks,
+    parties.arrivalBlock,
+  );
   let aheadMicros = 0n;
   let reached = settings.genesis;
 
@@ -43,7 +49,16 @@ function assembleNetwork(settings: Settings) {
     aheadMicros += BigInt(Math.round(durationMs * 1000));
   }
 
-  return { settings, ids, chain, parties, checkpoints, movementsOfPair, head, advance };
+  return {
+    settings,
+    ids,
+    chain,
+    parties,
+    checkpoints,
+    movementsOfPair,
+    head,
+    advance,
+  };
 }
 
 type Ids = ReturnType<typeof openIds>;
@@ -53,14 +68,20 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
   /** The mean interval. Each block is late by up to this much. */
   const intervalMicros = blockIntervalMs * 1000;
 
-  /** Exact, because even a network of 200 years lies below 2^53 µs. The delay keeps the order of blocks. */
+  /**
+   * Exact, because even a network of 200 years lies below 2^53 µs. The delay keeps the
+   * order of blocks.
+   */
   function sinceGenesis(block: number) {
     const word = noise(seed, STREAM.blockTime, block);
     // One block in eight is on time, so that times with and without a fraction occur.
-    return block * intervalMicros + (word % 8 === 0 ? 0 : word % intervalMicros);
+    return (
+      block * intervalMicros + (word % 8 === 0 ? 0 : word % intervalMicros)
+    );
   }
 
-  const timeOf = (block: number): Micros => genesis + BigInt(sinceGenesis(block));
+  const timeOf = (block: number): Micros =>
+    genesis + BigInt(sinceGenesis(block));
 
   /** The newest block that was made by `instant`; 0 if there was none. */
   function newestAt(instant: Micros) {
@@ -84,14 +105,18 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
 const RUN_PARTIES = 8;
 
 /**
- * Who takes part, and in which order. Parties are numbered as they arrive; several may arrive in one
- * block, and then the list orders them by id, as the service does (vega_time, id).
+ * Who takes part, and in which order. Parties are numbered as they arrive; several may
+ * arrive in one block, and then the list orders them by id, as the service does
+ * (vega_time, id).
  */
 function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
   const { parties, partiesMax } = settings;
   const historyBlocks = chain.blocksIn(settings.historyMs);
 
-  /** The row of a party that has arrived: its id, the transaction in which it appeared, and the time of that block. */
+  /**
+   * The row of a party that has arrived: its id, the transaction in which it appeared,
+   * and the time of that block.
+   */
   function row(index: number) {
     const id = ids.id(KIND.party, index);
     const txHash = ids.id(KIND.partyTx, index);
@@ -100,10 +125,15 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
 
   /** The block in which a party appears; never falls with the party's number. */
   function arrivalBlock(index: number) {
-    // Runs are laid so that one begins at number `parties`: no tie reaches across the end of the history.
+    // Runs are laid so that one begins at number `parties`: no tie reaches across the end
+    // of the history.
     const shifted = index + RUN_PARTIES - (parties % RUN_PARTIES);
     const within = shifted % RUN_PARTIES;
-    const word = noise(seed, STREAM.partyTies, Math.floor(shifted / RUN_PARTIES));
+    const word = noise(
+      seed,
+      STREAM.partyTies,
+      Math.floor(shifted / RUN_PARTIES),
+    );
     // In each run, `tied` parties from `leader` on come in one block.
     const leader = word % RUN_PARTIES;
     const tied = 1 + ((word >>> 8) % 4);
@@ -115,7 +145,10 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
   /** How many parties have arrived by `block`. */
   function countBy(block: number) {
     if (block < 1) return 0;
-    const guess = Math.min(partiesMax, Math.floor((block * parties) / historyBlocks));
+    const guess = Math.min(
+      partiesMax,
+      Math.floor((block * parties) / historyBlocks),
+    );
     let arrived = Math.max(0, guess - 1);
     while (arrived < partiesMax && arrivalBlock(arrived) <= block) arrived += 1;
     return arrived;
@@ -137,7 +170,8 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
   }
 
   /**
-   * Rows of the list by position, oldest first. Only whole blocks are visible, so a position always means the same row.
+   * Rows of the list by position, oldest first. Only whole blocks are visible, so a
+   * position always means the same row.
    */
   function* rows(from: number, to: number) {
     let first = countBy(arrivalBlock(from) - 1);
@@ -151,28 +185,45 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
   return { row, arrivalBlock, countBy, arrivedIn, indexOf, rows };
 }
 
-/** Heights of checkpoints are laid out in stretches of this many, each with the same number of rows. */
+/**
+ * Heights of checkpoints are laid out in stretches of this many, each with the same
+ * number of rows.
+ */
 const STRETCH_HEIGHTS = 32;
 /** More rows of one height than any page the tests ask for. */
 const TIE_ROWS_MAX = 1000;
 
 /**
- * The checkpoints: one row at regular intervals, and sometimes several rows of one height, because a withdrawal makes a
- * checkpoint too. Some of them are equal to the last letter.
+ * The checkpoints: one row at regular intervals, and sometimes several rows of one
+ * height, because a withdrawal makes a checkpoint too. Some of them are equal to the last
+ * letter.
  */
-function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chain) {
+function openCheckpoints(
+  seed: number,
+  settings: Settings,
+  ids: Ids,
+  chain: Chain,
+) {
   const { tieRows, checkpointRetentionMs } = settings;
   /** Blocks between two checkpoint heights. */
   const spacingBlocks = chain.blocksIn(settings.checkpointIntervalMs);
   /** The stretch is cut into sections; each tied height lies in one of its own. */
   const sectionHeights = Math.floor(STRETCH_HEIGHTS / tieRows.length);
-  const stretchRows = tieRows.reduce((sum, rows) => sum + rows - 1, STRETCH_HEIGHTS);
+  const stretchRows = tieRows.reduce(
+    (sum, rows) => sum + rows - 1,
+    STRETCH_HEIGHTS,
+  );
 
   function rowsOf(nthHeight: number) {
     const within = nthHeight % STRETCH_HEIGHTS;
     const section = Math.floor(within / sectionHeights);
-    const word = noise(seed, STREAM.checkpointTies, nthHeight - within + section);
-    const isTied = within === section * sectionHeights + (word % sectionHeights);
+    const word = noise(
+      seed,
+      STREAM.checkpointTies,
+      nthHeight - within + section,
+    );
+    const isTied =
+      within === section * sectionHeights + (word % sectionHeights);
     return (isTied ? tieRows[section] : undefined) ?? 1;
   }
 
@@ -180,7 +231,8 @@ function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chai
   function rowsBefore(nth: number) {
     const within = nth % STRETCH_HEIGHTS;
     let rows = Math.floor(nth / STRETCH_HEIGHTS) * stretchRows;
-    for (let height = nth - within; height < nth; height += 1) rows += rowsOf(height);
+    for (let height = nth - within; height < nth; height += 1)
+      rows += rowsOf(height);
     return rows;
   }
 
@@ -188,7 +240,10 @@ function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chai
   const floor = (block: number) =>
     rowsBefore(Math.max(0, Math.ceil(block / spacingBlocks) - 1));
 
-  /** Which of a height's checkpoints its nth row shows. Half of the tied rows repeat the row before. */
+  /**
+   * Which of a height's checkpoints its nth row shows. Half of the tied rows repeat the
+   * row before.
+   */
   function distinct(nthHeight: number, nth: number) {
     const word = noise(seed, STREAM.checkpointTwins, nthHeight);
     let shown = nth;
@@ -202,20 +257,24 @@ function openCheckpoints(seed: number, settings: Settings, ids: Ids, chain: Chai
     if (checkpointRetentionMs === Infinity) return { from: 0, to };
     const oldest = time - BigInt(checkpointRetentionMs) * 1000n;
     return {
-      from: Math.min(to, floor(chain.firstFrom(oldest - (oldest % DAY_MICROS)))),
+      from: Math.min(
+        to,
+        floor(chain.firstFrom(oldest - (oldest % DAY_MICROS))),
+      ),
       to,
     };
   }
 
   /**
    * The row at a position.
-   * @param turn shifts the rows within one height, because the service leaves their order open and it differs from one
-   *   query plan to the next
+   * @param turn shifts the rows within one height, because the service leaves their order
+   *   open and it differs from one query plan to the next
    */
   function row(position: number, turn = 0) {
     let height = Math.floor(position / stretchRows) * STRETCH_HEIGHTS;
     let before = rowsBefore(height);
-    for (; before + rowsOf(height) <= position; height += 1) before += rowsOf(height);
+    for (; before + rowsOf(height) <= position; height += 1)
+      before += rowsOf(height);
     const atBlock = (height + 1) * spacingBlocks;
     const nth = distinct(height, (position - before + turn) % rowsOf(height));
     const hash = ids.id(KIND.state, atBlock * TIE_ROWS_MAX + nth);

@@ -1,10 +1,13 @@
 /**
- * Noise and ids that follow from a seed. The sandbox stores nothing: everything about party 77 or block 4,711 is
- * computed again each time, from the seed, the subject (a stream) and its number.
+ * Noise and ids that follow from a seed. The sandbox stores nothing: everything about
+ * party 77 or block 4,711 is computed again each time, from the seed, the subject (a
+ * stream) and its number.
  */
 import { createCipheriv, createDecipheriv, createHash } from 'node:crypto';
 
-/** The subject of a noise value. Two subjects never share a value, whatever their numbers. */
+/**
+ * The subject of a noise value. Two subjects never share a value, whatever their numbers.
+ */
 export const STREAM = {
   blockTime: 1,
   partyTies: 2,
@@ -24,7 +27,8 @@ export function seedWord(seed: string): number {
 }
 
 /**
- * Returns an unsigned 32-bit value that looks random and depends on the three arguments only.
+ * Returns an unsigned 32-bit value that looks random and depends on the three arguments
+ * only.
  * @param index a whole number below 2^53
  */
 export function noise(seed: number, stream: number, index: number): number {
@@ -40,7 +44,10 @@ export function fraction(word: number): number {
   return (word + 1) / 0x1_0000_0000;
 }
 
-/** Returns the next value of a sequence that began with a noise value, for several rolls about one subject. */
+/**
+ * Returns the next value of a sequence that began with a noise value, for several rolls
+ * about one subject.
+ */
 export function scramble(word: number): number {
   let mixed = (word + 0x6d2b79f5) | 0;
   mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b);
@@ -65,7 +72,10 @@ const HALF_BYTES = 16;
 export interface Ids {
   /** @param index a whole number below 2^48 */
   id(kind: number, index: number): string;
-  /** @returns the number from which `id` was made; undefined if it is not an id of that kind */
+  /**
+   * @returns the number from which `id` was made; undefined if it is not an id of that
+   *   kind
+   */
   indexOf(kind: number, id: string): number | undefined;
 }
 
@@ -74,12 +84,15 @@ export function openIds(seed: string): Ids {
   const key = createHash('sha256').update(`ids of ${seed}`).digest();
   // ECB is right here: each id must stand alone, and nothing about it is secret.
   const cipher = createCipheriv('aes-256-ecb', key, null).setAutoPadding(false);
-  const decipher = createDecipheriv('aes-256-ecb', key, null).setAutoPadding(false);
+  const decipher = createDecipheriv('aes-256-ecb', key, null).setAutoPadding(
+    false,
+  );
   return {
     id: (kind, index) => cipher.update(plainId(kind, index)).toString('hex'),
     indexOf(kind, id) {
       const bytes = Buffer.from(id, 'hex');
-      // The decipher would keep a partial block for its next call, so it must only get whole ones.
+      // The decipher would keep a partial block for its next call, so it must only get
+      // whole ones.
       if (bytes.length !== ID_BYTES) return undefined;
       const plain = decipher.update(bytes);
       const index = plain.readUIntBE(HALF_BYTES - 6, 6);
@@ -88,7 +101,10 @@ export function openIds(seed: string): Ids {
   };
 }
 
-/** Both halves of an id carry the kind, the half and the number, so that a forged half is noticed. */
+/**
+ * Both halves of an id carry the kind, the half and the number, so that a forged half is
+ * noticed.
+ */
 function plainId(kind: number, index: number): Buffer {
   const plain = Buffer.alloc(ID_BYTES);
   for (const half of [0, 1]) {

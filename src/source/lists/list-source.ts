@@ -1,7 +1,15 @@
-/** The two lists over HTTP: requests that are never ambiguous, answers that are never guessed. */
+/**
+ * The two lists over HTTP: requests that are never ambiguous, answers that are never
+ * guessed.
+ */
 import { errorCode, PermanentError } from '../../errors/errors.ts';
 import { canonicalPartyId } from '../../ledger/ids.ts';
-import type { ListName, ListSource, Page, PageRequest } from '../../lists/ports.ts';
+import type {
+  ListName,
+  ListSource,
+  Page,
+  PageRequest,
+} from '../../lists/ports.ts';
 import { readSourceClock } from '../wire/answer-headers.ts';
 import { readWhole } from '../wire/body.ts';
 import type { OpenAnswer, SourceAccess } from '../caller.ts';
@@ -18,15 +26,22 @@ const LOOK_UP_ROWS_MAX = 5_000;
 const PROBE_ROWS = 1;
 const GRPC_NOT_FOUND = 5;
 
-/** Failures that a cursor or a page size may cause: the public service answers a forged cursor with 500. */
-const DOUBTFUL: ReadonlySet<string> = new Set(['SOURCE_REFUSED', 'SOURCE_STATUS']);
+/**
+ * Failures that a cursor or a page size may cause: the public service answers a forged
+ * cursor with 500.
+ */
+const DOUBTFUL: ReadonlySet<string> = new Set([
+  'SOURCE_REFUSED',
+  'SOURCE_STATUS',
+]);
 
 export function openListSource({
   caller,
   baseUrl,
   limits: given,
 }: SourceAccess): ListSource {
-  const { list: limits = LIST_LIMITS, listRetries: retries = LIST_RETRIES } = given ?? {};
+  const { list: limits = LIST_LIMITS, listRetries: retries = LIST_RETRIES } =
+    given ?? {};
 
   function ask(
     list: ListName,
@@ -55,7 +70,8 @@ export function openListSource({
     { list, after, size, newestFirst, fromEnd = false }: PageRequest,
     signal: AbortSignal,
   ) {
-    if (after === '') throw new TypeError('an empty cursor asks for something else');
+    if (after === '')
+      throw new TypeError('an empty cursor asks for something else');
     const parameters = {
       [fromEnd ? 'pagination.last' : 'pagination.first']: String(size),
       'pagination.newestFirst': String(newestFirst),
@@ -65,10 +81,14 @@ export function openListSource({
   }
 
   /**
-   * The source refuses a cursor, a size and a broken table with the same codes. One more question
-   * that differs in the suspect alone tells them apart.
+   * The source refuses a cursor, a size and a broken table with the same codes. One more
+   * question that differs in the suspect alone tells them apart.
    */
-  async function diagnose(question: PageRequest, error: unknown, signal: AbortSignal) {
+  async function diagnose(
+    question: PageRequest,
+    error: unknown,
+    signal: AbortSignal,
+  ) {
     const { list, newestFirst, size, after, fromEnd } = question;
     // The failure's code, or undefined where the page came.
     const probe = (rows: number) =>
@@ -90,7 +110,11 @@ export function openListSource({
       }
       if (!DOUBTFUL.has(code)) return error;
     }
-    if (size <= PROBE_ROWS || fromEnd === true || (await probe(PROBE_ROWS)) !== undefined)
+    if (
+      size <= PROBE_ROWS ||
+      fromEnd === true ||
+      (await probe(PROBE_ROWS)) !== undefined
+    )
       return error;
     return recoded(
       error,
@@ -113,7 +137,10 @@ export function openListSource({
       if (asked === undefined) {
         const shown = id.slice(0, 80);
         const message = `Cannot look up a party: ${JSON.stringify(shown)} is no party id`;
-        throw new PermanentError(message, { code: 'PARTY_ID', meta: { id: shown } });
+        throw new PermanentError(message, {
+          code: 'PARTY_ID',
+          meta: { id: shown },
+        });
       }
       const { rows } = await ask(
         'parties',
@@ -122,10 +149,12 @@ export function openListSource({
         signal,
       ).catch(noneOfThatId);
       const [row] = rows;
-      // A source that does not know the filter ignores it, and sends any party, or all of them.
+      // A source that does not know the filter ignores it, and sends any party, or all of
+      // them.
       if (rows.length > 1 || (row !== undefined && row.key !== asked)) {
         throw new PermanentError(
-          `Cannot look up party ${asked} at ${baseUrl}: the source answers with ${row?.key ?? 'nothing'} and ${rows.length} rows, so it did not filter`,
+          `Cannot look up party ${asked} at ${baseUrl}: the source answers with ` +
+            `${row?.key ?? 'nothing'} and ${rows.length} rows, so it did not filter`,
           { code: 'PAGE_SHAPE', meta: { asked, rows: rows.length } },
         );
       }
@@ -142,10 +171,16 @@ async function readPage(
 ): Promise<Page> {
   const body = await readWhole(answer.body, PAGE_BYTES_MAX);
   try {
-    return { ...parsePage(list, body, rowsMax), ...readSourceClock(answer.headers) };
+    return {
+      ...parsePage(list, body, rowsMax),
+      ...readSourceClock(answer.headers),
+    };
   } catch (error) {
     // Proxies send the service's error bodies with 200.
-    if (errorCode(error) !== 'ANSWER_NOT_UNDERSTOOD' || errorBodyOf(body) === undefined)
+    if (
+      errorCode(error) !== 'ANSWER_NOT_UNDERSTOOD' ||
+      errorBodyOf(body) === undefined
+    )
       throw error;
     throw answerError(`list ${list}`, whereOf(url), {
       status: 200,
@@ -157,7 +192,8 @@ async function readPage(
 
 /** A 404 of the service has its own code; one without it means that the path is wrong. */
 function noneOfThatId(error: unknown): Pick<Page, 'rows'> {
-  const isAbsent = error instanceof PermanentError && error.code === 'SOURCE_ABSENT';
+  const isAbsent =
+    error instanceof PermanentError && error.code === 'SOURCE_ABSENT';
   if (isAbsent && error.meta['code'] === GRPC_NOT_FOUND) return { rows: [] };
   throw error;
 }

@@ -1,19 +1,35 @@
-/** A page of a list: its JSON checked value by value, its ids canonical, its numbers exact. */
+/**
+ * A page of a list: its JSON checked value by value, its ids canonical, its numbers
+ * exact.
+ */
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
 import { toStorableJson } from '../../json/json-value.ts';
-import { canonicalPartyId, checkpointKey, PARTY_ID_BYTES_MAX } from '../../ledger/ids.ts';
+import {
+  canonicalPartyId,
+  checkpointKey,
+  PARTY_ID_BYTES_MAX,
+} from '../../ledger/ids.ts';
 import { hideSecrets } from '../../logging/secret-masking.ts';
-import { isRecord, sampleOf, tellsError } from '../../ledger/answer/error-body.ts';
+import {
+  isRecord,
+  sampleOf,
+  tellsError,
+} from '../../ledger/answer/error-body.ts';
 import type { ListedRow, ListName, Page } from '../../lists/ports.ts';
 
 const UINT64_MAX = 2n ** 64n - 1n;
 const CURSOR_CHARS_MAX = 16_384;
 const SHOWN_CHARS_MAX = 120;
 const DECIMAL = /^(?:0|[1-9]\d{0,19})$/;
-/** The interface does not show how hashes are written; printable text is kept as it came. */
+/**
+ * The interface does not show how hashes are written; printable text is kept as it came.
+ */
 const HASH_BYTES_MAX = 1024;
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]*$/u;
-/** Edge, node and their fields take four levels; the rest is for fields that nobody knows yet. */
+/**
+ * Edge, node and their fields take four levels; the rest is for fields that nobody knows
+ * yet.
+ */
 const DEPTH_MAX = 32;
 const VALUES_PER_ROW_MAX = 64;
 const VALUES_BESIDE_ROWS_MAX = 1_000;
@@ -35,16 +51,23 @@ const UTF8 = new TextDecoder('utf-8', { fatal: true });
 export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'answeredAt'>;
 
 /**
- * @param rowsMax how many rows were asked for: more are refused, before they are parsed where they are many
- * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where it is no JSON (cut, an error page), or tells an error
+ * @param rowsMax how many rows were asked for: more are refused, before they are parsed
+ *   where they are many
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where it is no JSON (cut, an error
+ *   page), or tells an error
  * @throws PermanentError `PAGE_SHAPE` with the path and the value that is none of a page
  */
-export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRows {
+export function parsePage(
+  list: ListName,
+  body: Buffer,
+  rowsMax: number,
+): PageRows {
   const valuesMax = rowsMax * VALUES_PER_ROW_MAX + VALUES_BESIDE_ROWS_MAX;
   const excess = findExcess(body, { depthMax: DEPTH_MAX, valuesMax });
   if (excess !== undefined) {
     throw new PermanentError(
-      `Cannot read a page of ${list}: it holds ${excess}; see whether SOURCE_URL names the query service`,
+      `Cannot read a page of ${list}: it holds ${excess}; see whether SOURCE_URL ` +
+        'names the query service',
       {
         code: 'PAGE_SHAPE',
         meta: { list, path: 'the answer', value: excess, bytes: body.length },
@@ -58,7 +81,8 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
   if (tellsError(page)) throw notUnderstood(list, body, 'tells an error');
   const info = objectAt(list, page['pageInfo'] ?? {}, `${list}.pageInfo`);
   const edges: unknown = page['edges'] ?? [];
-  if (!Array.isArray(edges)) throw shape(list, `${list}.edges`, edges, 'an array');
+  if (!Array.isArray(edges))
+    throw shape(list, `${list}.edges`, edges, 'an array');
   if (edges.length > rowsMax) {
     throw shape(
       list,
@@ -74,8 +98,16 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
     if (!isRecord(edge)) throw error('', edge, 'an object');
     const { node, cursor } = edge;
     if (!isRecord(node)) throw error('.node', node, 'an object');
-    if (typeof cursor !== 'string' || cursor === '' || cursor.length > CURSOR_CHARS_MAX) {
-      throw error('.cursor', cursor, `a text of 1 to ${CURSOR_CHARS_MAX} characters`);
+    if (
+      typeof cursor !== 'string' ||
+      cursor === '' ||
+      cursor.length > CURSOR_CHARS_MAX
+    ) {
+      throw error(
+        '.cursor',
+        cursor,
+        `a text of 1 to ${CURSOR_CHARS_MAX} characters`,
+      );
     }
     return readRow(node, cursor, error);
   });
@@ -99,7 +131,11 @@ export function parsePage(list: ListName, body: Buffer, rowsMax: number): PageRo
 }
 
 /** The error of a value in a row. */
-type RowError = (path: string, value: unknown, accepted: string) => PermanentError;
+type RowError = (
+  path: string,
+  value: unknown,
+  accepted: string,
+) => PermanentError;
 
 function partyRow(
   node: Record<string, unknown>,
@@ -114,7 +150,8 @@ function partyRow(
       given,
       `a printable text of 1 to ${PARTY_ID_BYTES_MAX} bytes`,
     );
-  // The spelling is kept: the source may compare ids letter by letter when it is asked for one.
+  // The spelling is kept: the source may compare ids letter by letter when it is asked
+  // for one.
   return {
     cursor,
     key: id,
@@ -139,13 +176,19 @@ function checkpointRow(
     throw error('.node.atBlock', givenBlock, 'a whole number below 2^64');
   const hash = hashText(givenHash, '.node.hash', error);
   const blockHash = hashText(givenBlockHash, '.node.blockHash', error);
-  return { cursor, key: checkpointKey(atBlock, hash, blockHash), extra: extraOf(extra) };
+  return {
+    cursor,
+    key: checkpointKey(atBlock, hash, blockHash),
+    extra: extraOf(extra),
+  };
 }
 
 /** Decimal text; a JSON number that lost digits came as text already (`parseExact`). */
 function uint64(given: unknown): string | undefined {
   const text =
-    typeof given === 'number' && Number.isSafeInteger(given) ? String(given) : given;
+    typeof given === 'number' && Number.isSafeInteger(given)
+      ? String(given)
+      : given;
   if (typeof text !== 'string' || !DECIMAL.test(text)) return undefined;
   return text.length < 20 || BigInt(text) <= UINT64_MAX ? text : undefined;
 }
@@ -161,11 +204,15 @@ function extraOf(extra: Record<string, unknown>): ListedRow['extra'] {
   return Object.keys(extra).length === 0 ? undefined : toStorableJson(extra);
 }
 
-/** JSON.parse, but a number that would lose digits comes as the text it was written with. */
+/**
+ * JSON.parse, but a number that would lose digits comes as the text it was written with.
+ */
 function parseExact(list: ListName, body: Buffer): unknown {
   try {
     const text = UTF8.decode(body);
-    return LONG_NUMBER.test(text) ? JSON.parse(text, exactNumber) : JSON.parse(text);
+    return LONG_NUMBER.test(text)
+      ? JSON.parse(text, exactNumber)
+      : JSON.parse(text);
   } catch (error) {
     throw notUnderstood(list, body, 'is no JSON', error);
   }
@@ -184,11 +231,16 @@ function exactNumber(
   )
     return value;
   const isExact =
-    String(value) === source && (Number.isSafeInteger(value) || !Number.isInteger(value));
+    String(value) === source &&
+    (Number.isSafeInteger(value) || !Number.isInteger(value));
   return isExact ? value : source;
 }
 
-function objectAt(list: ListName, value: unknown, path: string): Record<string, unknown> {
+function objectAt(
+  list: ListName,
+  value: unknown,
+  path: string,
+): Record<string, unknown> {
   if (!isRecord(value))
     throw shape(list, path === '' ? 'the answer' : path, value, 'an object');
   return value;
@@ -203,9 +255,13 @@ function shape(
   const shown =
     value === undefined
       ? 'missing'
-      : hideSecrets(JSON.stringify(value) ?? typeof value).slice(0, SHOWN_CHARS_MAX);
+      : hideSecrets(JSON.stringify(value) ?? typeof value).slice(
+          0,
+          SHOWN_CHARS_MAX,
+        );
   return new PermanentError(
-    `Cannot read a page of ${list}: ${path} is ${shown}, where ${accepted} is expected; see whether SOURCE_URL names the query service`,
+    `Cannot read a page of ${list}: ${path} is ${shown}, where ${accepted} is ` +
+      'expected; see whether SOURCE_URL names the query service',
     { code: 'PAGE_SHAPE', meta: { list, path, value: shown } },
   );
 }
@@ -218,15 +274,23 @@ function notUnderstood(
 ): RetryableError {
   const sample = sampleOf(body);
   return new RetryableError(
-    `Cannot read a page of ${list}: the answer ${state} (${body.length} bytes, beginning ${JSON.stringify(sample)})`,
-    { code: 'ANSWER_NOT_UNDERSTOOD', meta: { list, bytes: body.length, sample }, cause },
+    `Cannot read a page of ${list}: the answer ${state} (${body.length} bytes, ` +
+      `beginning ${JSON.stringify(sample)})`,
+    {
+      code: 'ANSWER_NOT_UNDERSTOOD',
+      meta: { list, bytes: body.length, sample },
+      cause,
+    },
   );
 }
 
 /**
- * Bounds for JSON from outside, checked on its bytes before `JSON.parse` sees them: a few kilobytes on the wire can
- * unpack into brackets that take gigabytes as objects, and end the process. Reads each byte once and keeps nothing. Malformed JSON is left to the parser.
- * @returns what is exceeded, in words for a message; undefined where the text may be parsed
+ * Bounds for JSON from outside, checked on its bytes before `JSON.parse` sees them: a few
+ * kilobytes on the wire can unpack into brackets that take gigabytes as objects, and end
+ * the process. Reads each byte once and keeps nothing. Malformed JSON is left to the
+ * parser.
+ * @returns what is exceeded, in words for a message; undefined where the text may be
+ *   parsed
  */
 export function findExcess(
   json: Uint8Array,
@@ -253,6 +317,7 @@ export function findExcess(
 /** @returns the place of the closing quote, or the end where there is none */
 function endOfString(json: Uint8Array, start: number): number {
   let at = start + 1;
-  while (at < json.length && json[at] !== QUOTE) at += json[at] === BACKSLASH ? 2 : 1;
+  while (at < json.length && json[at] !== QUOTE)
+    at += json[at] === BACKSLASH ? 2 : 1;
   return at;
 }

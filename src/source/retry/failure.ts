@@ -1,7 +1,7 @@
 /**
- * Turns what went wrong on the wire into errors that carry the retry decision. The policy is data: what a status, a
- * gRPC code or an errno means, and how long each is waited for. The text of a message decides nothing, with the one
- * exception named below.
+ * Turns what went wrong on the wire into errors that carry the retry decision. The policy
+ * is data: what a status, a gRPC code or an errno means, and how long each is waited for.
+ * The text of a message decides nothing, with the one exception named below.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import {
@@ -24,11 +24,16 @@ export interface RetryRule {
   /** First delay; each further one is twice as long, with jitter. */
   readonly minMs: number;
   readonly maxMs: number;
-  /** The source did no work for the request, so that even an export may be sent again at once. */
+  /**
+   * The source did no work for the request, so that even an export may be sent again at
+   * once.
+   */
   readonly isCheap: boolean;
 }
 
-/** How long each retryable failure is waited for. A code that is not here is permanent. */
+/**
+ * How long each retryable failure is waited for. A code that is not here is permanent.
+ */
 const RULES = {
   SOURCE_UNREACHABLE: { minMs: 500, maxMs: 5_000, isCheap: true },
   SOURCE_BUSY: { minMs: 2_000, maxMs: 60_000, isCheap: true },
@@ -92,9 +97,15 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   UND_ERR_DESTROYED: 'SOURCE_CLOSED',
 };
 
-type Answer = Readonly<{ status: number; headers: IncomingHttpHeaders; body: Buffer }>;
+type Answer = Readonly<{
+  status: number;
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+}>;
 
-/** What an HTTP answer other than a good 200 means. A 403 that says for how long is a ban. */
+/**
+ * What an HTTP answer other than a good 200 means. A 403 that says for how long is a ban.
+ */
 function codeOfStatus(
   { status, headers }: Answer,
   body: SourceErrorBody | undefined,
@@ -104,7 +115,8 @@ function codeOfStatus(
     return 'PAGE_TOO_LARGE';
   if (status >= 300 && status < 400) return 'SOURCE_REDIRECT';
   const isVague = status === 200 || status === 500;
-  const byBody = isVague && body !== undefined ? BY_GRPC_CODE[body.code] : undefined;
+  const byBody =
+    isVague && body !== undefined ? BY_GRPC_CODE[body.code] : undefined;
   return (
     byBody ??
     BY_STATUS[status] ??
@@ -112,17 +124,23 @@ function codeOfStatus(
   );
 }
 
-/** What an error of the transport means: an unknown errno counts as a broken connection, and is retried. */
+/**
+ * What an error of the transport means: an unknown errno counts as a broken connection,
+ * and is retried.
+ */
 function codeOfErrno(errno: string): FailureCode {
   const fault = classifyErrno(errno);
   if (fault !== undefined)
-    return fault === 'unreachable' ? 'SOURCE_UNREACHABLE' : 'SOURCE_CERTIFICATE';
+    return fault === 'unreachable'
+      ? 'SOURCE_UNREACHABLE'
+      : 'SOURCE_CERTIFICATE';
   return BY_ERRNO[errno] ?? 'SOURCE_BROKE';
 }
 
 /**
- * The gateway's own cap on an answer has the same status (429) and code (8) as the rate limit, and no
- * header of its own: here the text is the only signal, and retrying would never help.
+ * The gateway's own cap on an answer has the same status (429) and code (8) as the rate
+ * limit, and no header of its own: here the text is the only signal, and retrying would
+ * never help.
  */
 function isAnswerTooLarge(body: SourceErrorBody): boolean {
   return body.code === 8 && /larger than max/.test(body.message);
@@ -137,11 +155,17 @@ const ADVICE: Readonly<Partial<Record<FailureCode, string>>> = {
 };
 
 /** Our own errors pass unchanged; any other is a failure of the transport. */
-export function transportError(action: string, where: string, error: unknown): Error {
-  if (error instanceof RetryableError || error instanceof PermanentError) return error;
+export function transportError(
+  action: string,
+  where: string,
+  error: unknown,
+): Error {
+  if (error instanceof RetryableError || error instanceof PermanentError)
+    return error;
   const errno = errnoOf(error);
   const code = codeOfErrno(errno);
-  const state = error instanceof Error && error.message !== '' ? error.message : errno;
+  const state =
+    error instanceof Error && error.message !== '' ? error.message : errno;
   return failure(code, `Cannot ${action} ${where}: ${state}`, {
     meta: { where, errno },
     cause: error,
@@ -149,14 +173,19 @@ export function transportError(action: string, where: string, error: unknown): E
 }
 
 /** An answer with another status than 200, or an error body with 200. */
-export function answerError(action: string, where: string, answer: Answer): Error {
+export function answerError(
+  action: string,
+  where: string,
+  answer: Answer,
+): Error {
   const { status, headers } = answer;
   const body = errorBodyOf(answer.body);
   const code = codeOfStatus(answer, body);
   // The page of a redirect repeats its target, with the query.
   const shown = code === 'SOURCE_REDIRECT' ? Buffer.alloc(0) : answer.body;
   const said = body === undefined ? sampleOf(shown) : errorBodyLine(body);
-  const to = code === 'SOURCE_REDIRECT' ? `, to ${redirectTarget(headers, where)}` : '';
+  const to =
+    code === 'SOURCE_REDIRECT' ? `, to ${redirectTarget(headers, where)}` : '';
   const state = `the source answers ${status}${to}${said === '' ? '' : ` (${said})`}`;
   const meta = { where, status, ...(body ?? { sample: said }) };
   const details = { meta, retryAfterMs: retryAfterMs(headers, Date.now()) };
@@ -173,7 +202,8 @@ export function trailerError(
   if (status === '0' || status === '') return undefined;
   const said = sampleOf(Buffer.from(trailers['grpc-message'] ?? ''));
   return new RetryableError(
-    `Cannot ${action} ${where}: the source broke off and said so behind the answer (status ${sampleOf(Buffer.from(status))}, ${said})`,
+    `Cannot ${action} ${where}: the source broke off and said so behind the ` +
+      `answer (status ${sampleOf(Buffer.from(status))}, ${said})`,
     { code: 'SOURCE_ERROR_IN_STREAM', meta: { where, status } },
   );
 }
@@ -198,21 +228,31 @@ function failure(
     return new UnreachableError(message, { code, ...details });
   if (RETRY_RULES[code] !== undefined)
     return new RetryableError(message, { code, ...details });
-  return new PermanentError(message, { code, meta: details.meta, cause: details.cause });
+  return new PermanentError(message, {
+    code,
+    meta: details.meta,
+    cause: details.cause,
+  });
 }
 
-/** undici wraps some errors of the socket, and several addresses tried make an aggregate. */
+/**
+ * undici wraps some errors of the socket, and several addresses tried make an aggregate.
+ */
 function errnoOf(error: unknown): string {
   const code = errorCode(error);
   if (code !== 'UNKNOWN' && code !== 'UND_ERR_SOCKET') return code;
   if (error instanceof AggregateError && error.errors.length > 0)
     return errnoOf(error.errors[0]);
-  if (error instanceof Error && error.cause !== undefined) return errnoOf(error.cause);
+  if (error instanceof Error && error.cause !== undefined)
+    return errnoOf(error.cause);
   return code;
 }
 
 /** The origin alone: a proxy may have put secrets into the query. */
-function redirectTarget({ location = '' }: IncomingHttpHeaders, where: string): string {
+function redirectTarget(
+  { location = '' }: IncomingHttpHeaders,
+  where: string,
+): string {
   const target = URL.canParse(location, where)
     ? new URL(location, where).origin
     : undefined;

@@ -17,7 +17,10 @@ export interface RetryLimits {
   readonly elapsedMaxMs: number;
   /** Where no connection can be opened, however many attempts that takes. */
   readonly unreachableMaxMs: number;
-  /** Only failures that cost the source nothing: a query that ran must not run again unasked. */
+  /**
+   * Only failures that cost the source nothing: a query that ran must not run again
+   * unasked.
+   */
   readonly onlyCheap: boolean;
 }
 
@@ -39,8 +42,9 @@ export interface RetryDeps {
 
 /**
  * @param work gets the number of the attempt, from 1
- * @throws the last attempt's error, with the number of attempts and the first failure in `meta`; a
- *   RetryableError keeps `retryAfterMs`, so that the job can be put off where the wait is too long
+ * @throws the last attempt's error, with the number of attempts and the first failure in
+ *   `meta`; a RetryableError keeps `retryAfterMs`, so that the job can be put off where
+ *   the wait is too long
  */
 export async function withRetries<Result>(
   limits: RetryLimits,
@@ -55,14 +59,17 @@ export async function withRetries<Result>(
   /** @returns undefined where it is not tried again */
   function chooseWaitMs(error: Error) {
     const rule = RETRY_RULES[errorCode(error)];
-    if (!(error instanceof RetryableError) || rule === undefined) return undefined;
+    if (!(error instanceof RetryableError) || rule === undefined)
+      return undefined;
     if (limits.onlyCheap && !rule.isCheap) return undefined;
     const isUnreachable = error instanceof UnreachableError;
     if (!isUnreachable && attempts >= limits.attemptsMax) return undefined;
     const waitMs = Math.max(error.retryAfterMs ?? 0, delayMs(rule, attempts));
     const endMs =
       startMs + (isUnreachable ? limits.unreachableMaxMs : limits.elapsedMaxMs);
-    return waitMs > Math.min(endMs - clock.nowMs(), WAIT_MAX_MS) ? undefined : waitMs;
+    return waitMs > Math.min(endMs - clock.nowMs(), WAIT_MAX_MS)
+      ? undefined
+      : waitMs;
   }
 
   async function shouldRetry(error: Error) {
@@ -87,13 +94,15 @@ export async function withRetries<Result>(
       shouldRetry: ({ error }) => shouldRetry(error),
     });
   } catch (error) {
-    throw signal.aborted || attempts < 2 ? error : summed(error, attempts, first);
+    throw signal.aborted || attempts < 2
+      ? error
+      : summed(error, attempts, first);
   }
 }
 
 /**
- * The delay before attempt `failed + 1`: doubling from the rule's minimum, with jitter of up to half
- * of it, so that workers do not retry together.
+ * The delay before attempt `failed + 1`: doubling from the rule's minimum, with jitter of
+ * up to half of it, so that workers do not retry together.
  */
 export function delayMs(
   rule: RetryRule,
@@ -104,11 +113,16 @@ export function delayMs(
   return Math.round(whole * (0.5 + random() / 2));
 }
 
-/** The last failure with what came before it: the first one is usually the one to act on. */
+/**
+ * The last failure with what came before it: the first one is usually the one to act on.
+ */
 function summed(last: unknown, attempts: number, first: unknown): unknown {
-  if (!(last instanceof RetryableError) && !(last instanceof PermanentError)) return last;
+  if (!(last instanceof RetryableError) && !(last instanceof PermanentError))
+    return last;
   const isSame =
-    first === undefined || first === last || errorLine(first) === errorLine(last);
+    first === undefined ||
+    first === last ||
+    errorLine(first) === errorLine(last);
   const history = isSame ? '' : `; the first time: ${errorLine(first)}`;
   const message = `${last.message} (tried ${attempts} times${history})`;
   const details = {
@@ -116,7 +130,12 @@ function summed(last: unknown, attempts: number, first: unknown): unknown {
     meta: { ...last.meta, attempts, firstFailure: errorLine(first) },
     cause: last,
   };
-  if (last instanceof PermanentError) return new PermanentError(message, details);
-  const SameError = last instanceof UnreachableError ? UnreachableError : RetryableError;
-  return new SameError(message, { ...details, retryAfterMs: last.retryAfterMs });
+  if (last instanceof PermanentError)
+    return new PermanentError(message, details);
+  const SameError =
+    last instanceof UnreachableError ? UnreachableError : RetryableError;
+  return new SameError(message, {
+    ...details,
+    retryAfterMs: last.retryAfterMs,
+  });
 }

@@ -7,7 +7,10 @@ import type { Database } from '../../postgres/database.ts';
 import { execute, findRow } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 
-/** `get` knows no ban that is over; `set` keeps the later of two ends, in whichever order they come. */
+/**
+ * `get` knows no ban that is over; `set` keeps the later of two ends, in whichever order
+ * they come.
+ */
 export function openBanStore(db: Database): BanStore {
   return {
     get: async () => {
@@ -19,7 +22,9 @@ export function openBanStore(db: Database): BanStore {
     },
     set: async (until) => {
       const later = sql<string>`greatest(ban_until, ${formatInstant(until)}::timestamptz)`;
-      const record = builder.updateTable('mirror.source_state').set({ ban_until: later });
+      const record = builder
+        .updateTable('mirror.source_state')
+        .set({ ban_until: later });
       await execute(db, 'record the ban of the source', record);
     },
   };

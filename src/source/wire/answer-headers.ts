@@ -1,4 +1,7 @@
-/** What the headers of an answer say: how long to wait, how much is left, and how far the source is. */
+/**
+ * What the headers of an answer say: how long to wait, how much is left, and how far the
+ * source is.
+ */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Page } from '../../lists/ports.ts';
 
@@ -7,16 +10,23 @@ const UINT64_MAX = 2n ** 64n - 1n;
 /** A date far ahead is the sender's mistake; no wait is longer than a day. */
 const WAIT_MAX_MS = 86_400_000;
 
-/** `RateLimit-Retry-After` (a ban's own header) before `Retry-After`: seconds or an HTTP date. */
+/**
+ * `RateLimit-Retry-After` (a ban's own header) before `Retry-After`: seconds or an HTTP
+ * date.
+ */
 export function retryAfterMs(
   headers: IncomingHttpHeaders,
   nowMs: number,
 ): number | undefined {
-  const text = single(headers['ratelimit-retry-after']) ?? single(headers['retry-after']);
+  const text =
+    single(headers['ratelimit-retry-after']) ?? single(headers['retry-after']);
   if (text === undefined) return undefined;
-  if (SECONDS.test(text)) return Math.min(Math.ceil(Number(text) * 1000), WAIT_MAX_MS);
+  if (SECONDS.test(text))
+    return Math.min(Math.ceil(Number(text) * 1000), WAIT_MAX_MS);
   const at = Date.parse(text);
-  return Number.isNaN(at) ? undefined : Math.min(Math.max(at - nowMs, 0), WAIT_MAX_MS);
+  return Number.isNaN(at)
+    ? undefined
+    : Math.min(Math.max(at - nowMs, 0), WAIT_MAX_MS);
 }
 
 /** Whether the answer is a ban: it alone has this header. */
@@ -25,17 +35,26 @@ export function isLimitedInTime(headers: IncomingHttpHeaders): boolean {
 }
 
 /** How long the source's own budget stays empty, where it says that it is. */
-export function exhaustedForMs(headers: IncomingHttpHeaders): number | undefined {
+export function exhaustedForMs(
+  headers: IncomingHttpHeaders,
+): number | undefined {
   const remaining = single(headers['ratelimit-remaining']);
   const reset = single(headers['ratelimit-reset']);
-  if (remaining === undefined || !/^-?\d{1,9}$/.test(remaining) || Number(remaining) > 0)
+  if (
+    remaining === undefined ||
+    !/^-?\d{1,9}$/.test(remaining) ||
+    Number(remaining) > 0
+  )
     return undefined;
   return reset !== undefined && SECONDS.test(reset)
     ? Math.min(Math.ceil(Number(reset) * 1000), WAIT_MAX_MS)
     : 1000;
 }
 
-/** The source's last block, where it sends one other than 0, and when it answered, by its own clock. */
+/**
+ * The source's last block, where it sends one other than 0, and when it answered, by its
+ * own clock.
+ */
 export function readSourceClock(
   headers: IncomingHttpHeaders,
 ): Pick<Page, 'blockHeight' | 'blockTime' | 'answeredAt'> {

@@ -13,12 +13,15 @@ export interface DripLimit {
 }
 
 /**
- * Finds a stream that is kept alive by a trickle. Only waiting counts: while the consumer is busy the
- * source is not slow.
+ * Finds a stream that is kept alive by a trickle. Only waiting counts: while the consumer
+ * is busy the source is not slow.
  */
 export class DripGuard {
   readonly #limit: DripLimit;
-  /** Until the first byte: a slow query may be kept alive by blank lines for as long as its headers may take. */
+  /**
+   * Until the first byte: a slow query may be kept alive by blank lines for as long as
+   * its headers may take.
+   */
   #windowMs: number;
   #waitedMs = 0;
   #bytes = 0;
@@ -40,7 +43,8 @@ export class DripGuard {
     const bytesPerSecond = (this.#bytes * 1000) / this.#waitedMs;
     if (bytesPerSecond < bytesPerSecondMin) {
       throw new RetryableError(
-        `Cannot read the answer: only ${Math.floor(bytesPerSecond)} bytes a second came for ${Math.round(this.#waitedMs / 1000)} s`,
+        `Cannot read the answer: only ${Math.floor(bytesPerSecond)} bytes a ` +
+          `second came for ${Math.round(this.#waitedMs / 1000)} s`,
         { code: 'SOURCE_DRIP', meta: { bytesPerSecond, windowMs } },
       );
     }
@@ -50,7 +54,8 @@ export class DripGuard {
 
   /**
    * Passes the wire's bytes on, judged and counted.
-   * @param usefulBytes how many bytes of what was asked for have come; absent: all that come count
+   * @param usefulBytes how many bytes of what was asked for have come; absent: all that
+   *   come count
    */
   async *pass(
     body: AsyncIterable<Buffer>,
@@ -70,7 +75,8 @@ export class DripGuard {
 }
 
 /**
- * Decompresses by what `Content-Encoding` names. An error of the source comes out of the result.
+ * Decompresses by what `Content-Encoding` names. An error of the source comes out of the
+ * result.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` for an encoding that nobody asked for
  */
 export function decoded(
@@ -81,13 +87,15 @@ export function decoded(
   if (name === '' || name === 'identity') return body;
   if (name === 'gzip' || name === 'x-gzip') return gunzipped(body);
   throw new RetryableError(
-    `Cannot read the answer: it is encoded as ${JSON.stringify(name.slice(0, 40))}, which was not asked for`,
+    'Cannot read the answer: it is encoded as ' +
+      `${JSON.stringify(name.slice(0, 40))}, which was not asked for`,
     { code: 'ANSWER_NOT_UNDERSTOOD', meta: { encoding: name.slice(0, 40) } },
   );
 }
 
 /**
- * Every member to its end. Node's gunzip ignores all that follows a zero byte behind a member.
+ * Every member to its end. Node's gunzip ignores all that follows a zero byte behind a
+ * member.
  * @throws RetryableError `SOURCE_BROKE` for bytes behind the last member
  */
 async function* gunzipped(
@@ -129,12 +137,16 @@ export async function readWhole(
   const chunks: Buffer[] = [];
   if (await collect(body, bytesMax, chunks)) return Buffer.concat(chunks);
   throw new PermanentError(
-    `Cannot read the answer: it is larger than ${bytesMax} bytes; ask for smaller pages (SOURCE_PAGE_SIZE)`,
+    `Cannot read the answer: it is larger than ${bytesMax} bytes; ask for smaller ` +
+      'pages (SOURCE_PAGE_SIZE)',
     { code: 'PAGE_TOO_LARGE', meta: { bytesMax } },
   );
 }
 
-/** The beginning of an error's body. Its status has decided already, so of a broken or huge body the part that came is shown. */
+/**
+ * The beginning of an error's body. Its status has decided already, so of a broken or
+ * huge body the part that came is shown.
+ */
 export async function readStart(
   body: AsyncIterable<Buffer>,
   bytesMax: number,

@@ -1,4 +1,7 @@
-/** The connections to the source: directly or through the proxy that the environment names, with its CAs. */
+/**
+ * The connections to the source: directly or through the proxy that the environment
+ * names, with its CAs.
+ */
 import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
 import { Agent, EnvHttpProxyAgent, type Dispatcher } from 'undici';
@@ -8,7 +11,8 @@ import { UsageError } from '../../errors/errors.ts';
 const CONNECTIONS_MAX = 128;
 
 /**
- * @param ambient `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` (either case) and `NODE_EXTRA_CA_CERTS`, `.env` included
+ * @param ambient `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` (either case) and
+ *   `NODE_EXTRA_CA_CERTS`, `.env` included
  * @throws UsageError where the file of CAs cannot be read or a proxy's URL is none
  */
 export function openDispatcher(
@@ -50,7 +54,8 @@ function certificates(path: string | undefined): string[] | undefined {
 
 function refuseProxy(name: string, url: string): void {
   if (url === '') return;
-  if (URL.canParse(url) && ['http:', 'https:'].includes(new URL(url).protocol)) return;
+  if (URL.canParse(url) && ['http:', 'https:'].includes(new URL(url).protocol))
+    return;
   throw new UsageError([
     `${name}: not an http:// or https:// URL; give one, or leave it unset`,
   ]);

@@ -1,4 +1,7 @@
-/** One HTTP request to the source: its headers, its time limits, and an answer that can be closed. */
+/**
+ * One HTTP request to the source: its headers, its time limits, and an answer that can be
+ * closed.
+ */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { RetryableError } from '../../errors/errors.ts';
@@ -40,7 +43,10 @@ export interface HttpAnswer extends AsyncDisposable {
   readonly body: AsyncIterable<Buffer>;
   /** Of the body, as they came over the wire so far. */
   wireBytes(): number;
-  /** The transport itself says where the body ends: otherwise it ends with the connection, and its end is unproven. */
+  /**
+   * The transport itself says where the body ends: otherwise it ends with the connection,
+   * and its end is unproven.
+   */
   readonly isFramed: boolean;
 }
 
@@ -54,11 +60,14 @@ export interface HttpRequest {
 }
 
 /**
- * Resolves with the answer's headers, whatever its status. The caller disposes of the answer, which
- * ends the request at the source where it is not over.
+ * Resolves with the answer's headers, whatever its status. The caller disposes of the
+ * answer, which ends the request at the source where it is not over.
  * @throws RetryableError | PermanentError as the retry policy classes the failure
  */
-export type HttpGet = (request: HttpRequest, caller: AbortSignal) => Promise<HttpAnswer>;
+export type HttpGet = (
+  request: HttpRequest,
+  caller: AbortSignal,
+) => Promise<HttpAnswer>;
 
 /** @param headers of each request */
 export function openHttp(
@@ -78,8 +87,14 @@ export function openHttp(
         : transportError(action, whereOf(url), error);
     }
 
-    /** Redirects are followed within the origin only: elsewhere, the Authorization header would be given to a stranger. */
-    async function send(at: URL, redirects = 0): Promise<Dispatcher.ResponseData> {
+    /**
+     * Redirects are followed within the origin only: elsewhere, the Authorization header
+     * would be given to a stranger.
+     */
+    async function send(
+      at: URL,
+      redirects = 0,
+    ): Promise<Dispatcher.ResponseData> {
       const answer = await dispatcher.request({
         origin: at.origin,
         path: `${at.pathname}${at.search}`,
@@ -94,14 +109,19 @@ export function openHttp(
       const { location } = answer.headers;
       if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string')
         return answer;
-      const target = URL.canParse(location, at.href) ? new URL(location, at) : undefined;
-      if (target?.origin !== at.origin || redirects >= REDIRECTS_MAX) return answer;
+      const target = URL.canParse(location, at.href)
+        ? new URL(location, at)
+        : undefined;
+      if (target?.origin !== at.origin || redirects >= REDIRECTS_MAX)
+        return answer;
       await answer.body.dump({ limit: 65_536, signal });
       return send(target, redirects + 1);
     }
 
     async function* readBody(answer: Dispatcher.ResponseData) {
-      const encoding = [answer.headers['content-encoding'] ?? []].flat().join(',');
+      const encoding = [answer.headers['content-encoding'] ?? []]
+        .flat()
+        .join(',');
       try {
         yield* decoded(guard.pass(answer.body, usefulBytes), encoding);
         const failed = trailerError(action, whereOf(url), answer.trailers);
@@ -119,7 +139,8 @@ export function openHttp(
         body: readBody(answer),
         wireBytes: () => guard.wireBytes,
         isFramed: isFramed(answer.headers),
-        // Closes the connection of an unfinished answer, which cancels the request at the source.
+        // Closes the connection of an unfinished answer, which cancels the request at the
+        // source.
         [Symbol.asyncDispose]: async () => void answer.body.destroy(),
       };
     } catch (error) {
@@ -128,7 +149,10 @@ export function openHttp(
   };
 }
 
-/** The origin and the path: a query holds cursors and ids, which are too long for a message. */
+/**
+ * The origin and the path: a query holds cursors and ids, which are too long for a
+ * message.
+ */
 export function whereOf(url: URL): string {
   return `${url.origin}${url.pathname}`;
 }
@@ -138,7 +162,11 @@ function tooLong(
   cause: unknown,
 ): RetryableError {
   const message = `Cannot ${action} ${whereOf(url)}: the call took longer than ${callMs / 1000} s`;
-  return new RetryableError(message, { code: 'SOURCE_TIMEOUT', meta: { callMs }, cause });
+  return new RetryableError(message, {
+    code: 'SOURCE_TIMEOUT',
+    meta: { callMs },
+    cause,
+  });
 }
 
 function isFramed(headers: IncomingHttpHeaders): boolean {

@@ -1,4 +1,7 @@
-/** Is the mirror complete? The one query behind the status, the console, the API, the metrics and every verdict. */
+/**
+ * Is the mirror complete? The one query behind the status, the console, the API, the
+ * metrics and every verdict.
+ */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
 import { execute, readRow } from '../../postgres/run-statement.ts';
@@ -7,25 +10,36 @@ import { statement } from '../../postgres/statement.ts';
 export interface Completeness {
   /** Ledgers that the source lists in this epoch; `network` has none. */
   readonly listed: number;
-  /** How many parties are configured, where not all are; null: every party of the list. */
+  /**
+   * How many parties are configured, where not all are; null: every party of the list.
+   */
   readonly configured: number | null;
-  /** Ledgers that must be covered: every listed one, or those of the configured parties. */
+  /**
+   * Ledgers that must be covered: every listed one, or those of the configured parties.
+   */
   readonly wanted: number;
-  /** Those among them that are covered without a gap, from the beginning, in this epoch. */
+  /**
+   * Those among them that are covered without a gap, from the beginning, in this epoch.
+   */
   readonly covered: number;
   /** Those among them for which the source was never asked in this epoch. */
   readonly neverAsked: number;
-  /** Every covered ledger reaches at least this instant; RFC 3339, null where none is covered. */
+  /**
+   * Every covered ledger reaches at least this instant; RFC 3339, null where none is
+   * covered.
+   */
   readonly coveredTo: string | null;
   /** Durable reasons not to say `complete`. */
   readonly openDoubts: number;
 }
 
 /**
- * Covered: the closed ranges of a ledger touch each other from the beginning of time on, the newest of them was
- * checked in the current epoch, and none of their segments is quarantined. Ranges never overlap (a constraint holds
- * it), so they touch where their lengths add up to their span. Where the source tells no times, what is open is all
- * that there is of a ledger. Where it demands an asset, each asset that was ever asked for must be covered.
+ * Covered: the closed ranges of a ledger touch each other from the beginning of time on,
+ * the newest of them was checked in the current epoch, and none of their segments is
+ * quarantined. Ranges never overlap (a constraint holds it), so they touch where their
+ * lengths add up to their span. Where the source tells no times, what is open is all that
+ * there is of a ledger. Where it demands an asset, each asset that was ever asked for
+ * must be covered.
  */
 const COVERED = sql`
   network as (select epoch, started_at, epoch = (select min(epoch) from mirror.networks) as is_first
@@ -84,7 +98,10 @@ export function readCompleteness(db: Database): Promise<Completeness> {
   return readRow(db, 'read what is covered', completeness);
 }
 
-/** Written by each nightly run as it plans: whoever asks later need not have its configuration. */
+/**
+ * Written by each nightly run as it plans: whoever asks later need not have its
+ * configuration.
+ */
 export async function recordScope(
   db: Database,
   partyIds: readonly string[] | undefined,

@@ -12,7 +12,9 @@ const ACTION = 'read the state of the mirror';
  * One statement, so that every fact is of the same instant. Counts are exact, because
  * operators compare them with the source's.
  */
-const FACTS = statement({ facts: typed<Omit<StoredFacts, 'coverage'>>('json') })`
+const FACTS = statement({
+  facts: typed<Omit<StoredFacts, 'coverage'>>('json'),
+})`
   with network as (select max(epoch) as epoch from mirror.networks),
   ledger as (
     select coalesce(sum(segments), 0) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
@@ -52,7 +54,10 @@ const FACTS = statement({ facts: typed<Omit<StoredFacts, 'coverage'>>('json') })
     'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
 
 /** @param limitMs the longest that the answer may take; default: readWithin's own */
-export function readStoredFacts(db: Database, limitMs?: number): Promise<StoredFacts> {
+export function readStoredFacts(
+  db: Database,
+  limitMs?: number,
+): Promise<StoredFacts> {
   return readWithin(ACTION, () => readFactsNow(db), limitMs);
 }
 
@@ -62,8 +67,8 @@ async function readFactsNow(db: Database): Promise<StoredFacts> {
     readCompleteness(db),
   ]);
   const { covered, wanted, coveredTo } = coverage;
-  // Ledgers reach as far as the one that is covered the least far. While one is not covered,
-  // no instant is true for all of them.
+  // Ledgers reach as far as the one that is covered the least far. While one is not
+  // covered, no instant is true for all of them.
   const asOfTime = covered === wanted ? coveredTo : null;
   const streams = facts.streams.map((stream) =>
     stream.name === 'ledger' ? { ...stream, asOfTime } : stream,

@@ -6,7 +6,10 @@ import { retryOf } from './errors.ts';
 const CONNECT_TIMEOUT_MS = 10_000;
 /** How long a connection may carry no byte in either direction. */
 const SOCKET_TIMEOUT_MS = 30_000;
-/** The retry strategy decides by time. Without a number the client would stop at three attempts. */
+/**
+ * The retry strategy decides by time. Without a number the client would stop at three
+ * attempts.
+ */
 const ATTEMPTS_MAX = 1_000;
 /** Self-hosted servers ignore the region, but a signature must name one. */
 const REGION_OF_ENDPOINTS = 'us-east-1';
@@ -19,14 +22,22 @@ const DAMAGED_ATTEMPTS_MAX = 5;
 type Ambient = Readonly<Partial<Record<string, string>>>;
 
 /** @throws UsageError if the endpoint is not a URL */
-export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3 {
+export function openS3Client(
+  url: URL,
+  ambient: Ambient,
+  patienceMs: number,
+): S3 {
   const endpoint =
     url.searchParams.get('endpoint') ??
     ambient['AWS_ENDPOINT_URL_S3'] ??
     ambient['AWS_ENDPOINT_URL'];
-  if (endpoint !== undefined && !/^https?:$/.test(URL.parse(endpoint)?.protocol ?? '')) {
+  if (
+    endpoint !== undefined &&
+    !/^https?:$/.test(URL.parse(endpoint)?.protocol ?? '')
+  ) {
     throw new UsageError([
-      `OBJECT_STORE_URL: its endpoint "${endpoint}" is not accepted; give an http:// or https:// URL`,
+      `OBJECT_STORE_URL: its endpoint "${endpoint}" is not accepted; give an ` +
+        'http:// or https:// URL',
     ]);
   }
   const region =
@@ -41,8 +52,8 @@ export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3
     ...credentialsOf(ambient),
     maxAttempts: ATTEMPTS_MAX,
     retryStrategy: waitPatiently(patienceMs),
-    // The store sends and keeps SHA-256 sums itself; the SDK's default breaks multipart uploads on
-    // some servers.
+    // The store sends and keeps SHA-256 sums itself; the SDK's default breaks multipart
+    // uploads on some servers.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
     requestHandler: {
@@ -53,8 +64,8 @@ export function openS3Client(url: URL, ambient: Ambient, patienceMs: number): S3
 }
 
 /**
- * Passes on what `.env` gave, because it is not in the process's environment. Everything else is left to
- * the SDK's own chain.
+ * Passes on what `.env` gave, because it is not in the process's environment. Everything
+ * else is left to the SDK's own chain.
  */
 function credentialsOf(
   ambient: Ambient,
@@ -81,8 +92,9 @@ type CallToken = Awaited<ReturnType<Strategy['acquireInitialRetryToken']>> & {
 };
 
 /**
- * The only layer that retries: the SDK calls it after every failure, and the table of errors decides. It
- * waits for a store that is away or busy for `patienceMs`, counted from a call's first failure.
+ * The only layer that retries: the SDK calls it after every failure, and the table of
+ * errors decides. It waits for a store that is away or busy for `patienceMs`, counted
+ * from a call's first failure.
  */
 function waitPatiently(patienceMs: number): Strategy {
   return {
@@ -90,12 +102,18 @@ function waitPatiently(patienceMs: number): Strategy {
       getRetryCount: () => 0,
       getRetryDelay: () => 0,
     }),
-    async refreshRetryTokenForRetry(token: CallToken, { error }): Promise<CallToken> {
+    async refreshRetryTokenForRetry(
+      token: CallToken,
+      { error },
+    ): Promise<CallToken> {
       const failures = token.getRetryCount() + 1;
       const nowMs = performance.now();
       const { sinceMs = nowMs } = token;
       // Doubling with jitter, so that workers do not retry together.
-      const fullMs = Math.min(DELAY_MAX_MS, DELAY_MIN_MS * 2 ** Math.min(failures, 16));
+      const fullMs = Math.min(
+        DELAY_MAX_MS,
+        DELAY_MIN_MS * 2 ** Math.min(failures, 16),
+      );
       const delayMs = fullMs * (0.5 + Math.random() / 2);
       const retry = retryOf(error);
       const isWorthIt =
@@ -103,7 +121,11 @@ function waitPatiently(patienceMs: number): Strategy {
           ? nowMs + delayMs - sinceMs <= patienceMs
           : retry === 'few' && failures < DAMAGED_ATTEMPTS_MAX;
       if (!isWorthIt) throw new Error('not tried again');
-      return { getRetryCount: () => failures, getRetryDelay: () => delayMs, sinceMs };
+      return {
+        getRetryCount: () => failures,
+        getRetryDelay: () => delayMs,
+        sinceMs,
+      };
     },
     // Calls share no state.
     recordSuccess: () => undefined,

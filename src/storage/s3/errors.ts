@@ -1,6 +1,6 @@
 /**
- * The one table of what an error of S3, or of the connection to it, means: whether the call is repeated,
- * and what a person can do.
+ * The one table of what an error of S3, or of the connection to it, means: whether the
+ * call is repeated, and what a person can do.
  */
 import { S3ServiceException } from '@aws-sdk/client-s3';
 import {
@@ -12,9 +12,9 @@ import {
 import { classifyErrno } from '../../errors/faults.ts';
 
 /**
- * `wait`: the call is repeated until the store's patience ends. `few`: it is repeated a few times, because
- * more would not help. `anew`: the call cannot be repeated, but the whole job can. `never`: it fails until
- * somebody changes something.
+ * `wait`: the call is repeated until the store's patience ends. `few`: it is repeated a
+ * few times, because more would not help. `anew`: the call cannot be repeated, but the
+ * whole job can. `never`: it fails until somebody changes something.
  */
 export type Retry = 'wait' | 'few' | 'anew' | 'never';
 
@@ -28,7 +28,8 @@ interface Meaning {
 const AWAY: Meaning = {
   code: 'OBJECT_STORE_UNREACHABLE',
   retry: 'wait',
-  advice: 'the object store cannot be reached; check its endpoint and the network',
+  advice:
+    'the object store cannot be reached; check its endpoint and the network',
 };
 const BUSY: Meaning = {
   code: 'OBJECT_STORE_BUSY',
@@ -38,7 +39,8 @@ const BUSY: Meaning = {
 const DAMAGED: Meaning = {
   code: 'OBJECT_STORE_DAMAGED',
   retry: 'few',
-  advice: 'the bytes were damaged on the way; check the network and what lies in between',
+  advice:
+    'the bytes were damaged on the way; check the network and what lies in between',
 };
 const UPLOAD_LOST: Meaning = { ...BUSY, retry: 'anew' };
 const CLOCK: Meaning = {
@@ -48,26 +50,33 @@ const CLOCK: Meaning = {
 };
 const CERTIFICATE = never(
   'OBJECT_STORE_CERTIFICATE',
-  'give its certificate authority in NODE_EXTRA_CA_CERTS, or an endpoint with the right name',
+  'give its certificate authority in NODE_EXTRA_CA_CERTS, or an endpoint with the ' +
+    'right name',
 );
 const CREDENTIALS = never(
   'OBJECT_STORE_CREDENTIALS',
-  'check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile: they may be missing, wrong or no longer valid',
+  'check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile: they may be ' +
+    'missing, wrong or no longer valid',
 );
 const REFUSED = never(
   'OBJECT_STORE_REFUSED',
-  'check the bucket, its region and the rights; docs/objects.md lists those that are needed',
+  'check the bucket, its region and the rights; docs/objects.md lists those that ' +
+    'are needed',
 );
 const PROTOCOL = never(
   'OBJECT_STORE_CONFIGURATION',
-  'what answers there does not speak this protocol; check whether the endpoint is http or https, and its port',
+  'what answers there does not speak this protocol; check whether the endpoint is ' +
+    'http or https, and its port',
 );
 const CONFIGURATION = never(
   'OBJECT_STORE_CONFIGURATION',
   'check OBJECT_STORE_URL and the AWS variables',
 );
 
-/** Keys are names of the SDK's errors (S3's own codes, if they are more exact), statuses and errnos. */
+/**
+ * Keys are names of the SDK's errors (S3's own codes, if they are more exact), statuses
+ * and errnos.
+ */
 const MEANINGS: readonly (readonly [RegExp, Meaning])[] = [
   [/^(?:Credentials|Token)ProviderError$/, CREDENTIALS],
   [
@@ -84,7 +93,10 @@ const MEANINGS: readonly (readonly [RegExp, Meaning])[] = [
   [/^TimeoutError$/, AWAY],
   [/^(?:409|429)$/, BUSY],
   [/^501$/, REFUSED],
-  [/^(?:ECONNRESET|ECONNABORTED|EPIPE|ERR_STREAM_PREMATURE_CLOSE|EMFILE|ENFILE)$/, BUSY],
+  [
+    /^(?:ECONNRESET|ECONNABORTED|EPIPE|ERR_STREAM_PREMATURE_CLOSE|EMFILE|ENFILE)$/,
+    BUSY,
+  ],
   [/^(?:EPROTO$|HPE_|ERR_SSL_)/, PROTOCOL],
 ];
 
@@ -96,12 +108,15 @@ function lookUp(text: string | number): Meaning | undefined {
   return MEANINGS.find(([pattern]) => pattern.test(String(text)))?.[1];
 }
 
-/** Looks the name up first, then the status, then the errno: the name is the most exact. */
+/**
+ * Looks the name up first, then the status, then the errno: the name is the most exact.
+ */
 function meaningOf(error: unknown): Meaning {
   const byName = lookUp(nameOf(error));
   if (byName !== undefined) return byName;
   const status = statusOf(error);
-  if (status !== undefined) return lookUp(status) ?? (status >= 500 ? BUSY : REFUSED);
+  if (status !== undefined)
+    return lookUp(status) ?? (status >= 500 ? BUSY : REFUSED);
   const errno = errorCode(error);
   const fault = classifyErrno(errno);
   if (fault !== undefined) return fault === 'unreachable' ? AWAY : CERTIFICATE;
@@ -115,8 +130,8 @@ export function retryOf(error: unknown): Retry {
 }
 
 /**
- * Whether a failed write may have happened, so that a look at the key helps. After a refusal it has not,
- * and an unreachable store cannot be looked at.
+ * Whether a failed write may have happened, so that a look at the key helps. After a
+ * refusal it has not, and an unreachable store cannot be looked at.
  */
 export function mayHaveHappened(error: unknown): boolean {
   return (
@@ -127,12 +142,17 @@ export function mayHaveHappened(error: unknown): boolean {
 }
 
 export function statusOf(error: unknown): number | undefined {
-  if (error instanceof S3ServiceException) return error.$metadata.httpStatusCode;
+  if (error instanceof S3ServiceException)
+    return error.$metadata.httpStatusCode;
   // The answer is not XML: it is a proxy's page, or empty.
   const response: unknown =
-    error instanceof Error && '$response' in error ? error.$response : undefined;
+    error instanceof Error && '$response' in error
+      ? error.$response
+      : undefined;
   const status: unknown =
-    typeof response === 'object' && response !== null && 'statusCode' in response
+    typeof response === 'object' &&
+    response !== null &&
+    'statusCode' in response
       ? response.statusCode
       : undefined;
   return typeof status === 'number' ? status : undefined;
@@ -141,7 +161,8 @@ export function statusOf(error: unknown): number | undefined {
 /** Whether the key or the upload is absent. A missing bucket is a wrong setting. */
 export function isMissing(error: unknown): boolean {
   return (
-    statusOf(error) === 404 && !(error instanceof Error && error.name === 'NoSuchBucket')
+    statusOf(error) === 404 &&
+    !(error instanceof Error && error.name === 'NoSuchBucket')
   );
 }
 
@@ -160,7 +181,8 @@ export function isConditionUnknown(error: unknown): boolean {
  * @param what is what was done, and to which key: "publish ledger/…"
  */
 export function s3Error(what: string, url: string, error: unknown): Error {
-  if (error instanceof PermanentError || error instanceof RetryableError) return error;
+  if (error instanceof PermanentError || error instanceof RetryableError)
+    return error;
   if (isAbort(error)) return error;
   const { code, retry, advice } = meaningOf(error);
   const counted =

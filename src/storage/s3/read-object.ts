@@ -1,12 +1,22 @@
-/** Reads objects of S3: whole, in ranges, or only their facts; and goes on if a connection breaks. */
+/**
+ * Reads objects of S3: whole, in ranges, or only their facts; and goes on if a connection
+ * breaks.
+ */
 import { Readable } from 'node:stream';
 import { paginateListObjectsV2, type S3 } from '@aws-sdk/client-s3';
 import { contentFacts } from '../../files/byte-counter.ts';
-import type { ListedObject, ObjectFacts, StoredRange } from '../object-store.ts';
+import type {
+  ListedObject,
+  ObjectFacts,
+  StoredRange,
+} from '../object-store.ts';
 import { isMissing, retryOf, statusOf } from './errors.ts';
 import type { Target, Where } from './upload.ts';
 
-/** How often the reading of one object goes on after a break. Bytes that came are not read again. */
+/**
+ * How often the reading of one object goes on after a break. Bytes that came are not read
+ * again.
+ */
 const BREAKS_MAX = 10;
 
 /** What an answer to a GET says of the object. */
@@ -77,13 +87,14 @@ async function getObject(
     { ...target, Range },
     { abortSignal },
   );
-  if (!(Body instanceof Readable)) throw new TypeError('no body came with the object');
+  if (!(Body instanceof Readable))
+    throw new TypeError('no body came with the object');
   return { headers, body: Body as AsyncIterable<Buffer> };
 }
 
 /**
- * Reads an object's facts by a GET of one byte, because the answer to a HEAD has no body that could
- * describe an error.
+ * Reads an object's facts by a GET of one byte, because the answer to a HEAD has no body
+ * that could describe an error.
  * @returns undefined if nothing lies under the key
  */
 export async function readFacts(
@@ -118,9 +129,17 @@ export async function* listObjects(
   const listing = { ...where, Prefix: where.Prefix + prefix };
   const pages = paginateListObjectsV2({ client }, listing, { abortSignal });
   for await (const { Contents: contents = [], IsTruncated: isCut } of pages) {
-    for (const { Key: key = '', Size: size = 0, LastModified: modified } of contents) {
+    for (const {
+      Key: key = '',
+      Size: size = 0,
+      LastModified: modified,
+    } of contents) {
       const modifiedAt = BigInt(modified?.getTime() ?? 0) * 1000n;
-      yield { key: key.slice(where.Prefix.length), bytes: BigInt(size), modifiedAt };
+      yield {
+        key: key.slice(where.Prefix.length),
+        bytes: BigInt(size),
+        modifiedAt,
+      };
     }
     // Some stores send a token with the last page.
     if (isCut !== true) return;

@@ -17,8 +17,18 @@ import type {
 } from '../object-store.ts';
 import { prefixOf, storeUrl } from '../store-url.ts';
 import { openS3Client } from './client.ts';
-import { isConditionUnknown, isTaken, mayHaveHappened, s3Error } from './errors.ts';
-import { listObjects, readFacts, readObject, undefinedIfAbsent } from './read-object.ts';
+import {
+  isConditionUnknown,
+  isTaken,
+  mayHaveHappened,
+  s3Error,
+} from './errors.ts';
+import {
+  listObjects,
+  readFacts,
+  readObject,
+  undefinedIfAbsent,
+} from './read-object.ts';
 import {
   abortUploads,
   type Conditionally,
@@ -36,7 +46,10 @@ const IF_ABSENT = { IfNoneMatch: '*' } as const;
 export interface StoreOptions {
   /** `s3://bucket/prefix?region=…&endpoint=…`, or for a folder `file:///dir`. */
   readonly url: URL;
-  /** Where objects for S3 grow. A file store spools into itself, to stay on one filesystem. */
+  /**
+   * Where objects for S3 grow. A file store spools into itself, to stay on one
+   * filesystem.
+   */
   readonly spoolDir: string;
   /** The AWS_… variables, from the environment or from `.env`. */
   readonly ambient: Readonly<Record<string, string>>;
@@ -56,12 +69,20 @@ class S3Store implements StoreKind {
   readonly #client: S3;
   readonly #where: Where;
 
-  constructor({ url, spoolDir, ambient, patienceMs = PATIENCE_MS }: StoreOptions) {
+  constructor({
+    url,
+    spoolDir,
+    ambient,
+    patienceMs = PATIENCE_MS,
+  }: StoreOptions) {
     const prefix = prefixOf(url);
     this.url = storeUrl(url);
     this.spoolDir = spoolDir;
     this.#client = openS3Client(url, ambient, patienceMs);
-    this.#where = { Bucket: url.host, Prefix: prefix === '' ? '' : `${prefix}/` };
+    this.#where = {
+      Bucket: url.host,
+      Prefix: prefix === '' ? '' : `${prefix}/`,
+    };
   }
 
   async putFile(
@@ -84,16 +105,29 @@ class S3Store implements StoreKind {
       },
     };
     const target = this.#targetOf(key);
-    return await this.#writeOnce(target, facts, 'multipart', signal, (conditionally) =>
-      uploadInParts(this.#client, target, source, conditionally, signal),
+    return await this.#writeOnce(
+      target,
+      facts,
+      'multipart',
+      signal,
+      (conditionally) =>
+        uploadInParts(this.#client, target, source, conditionally, signal),
     );
   }
 
-  putBytes(key: string, content: Buffer, signal: AbortSignal): Promise<Outcome> {
+  putBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+  ): Promise<Outcome> {
     return this.#putOnce(key, content, contentFacts(content), signal);
   }
 
-  tryPut(key: string, content: Buffer, signal: AbortSignal): Promise<ConditionSupport> {
+  tryPut(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+  ): Promise<ConditionSupport> {
     const send = this.#sendPut(key, content, contentFacts(content), signal);
     return answerToCondition(send(IF_ABSENT));
   }
@@ -109,7 +143,13 @@ class S3Store implements StoreKind {
     };
     const ifAbsent: Conditionally = (send) => send(IF_ABSENT);
     return answerToCondition(
-      uploadInParts(this.#client, this.#targetOf(key), source, ifAbsent, signal),
+      uploadInParts(
+        this.#client,
+        this.#targetOf(key),
+        source,
+        ifAbsent,
+        signal,
+      ),
     );
   }
 
@@ -122,14 +162,22 @@ class S3Store implements StoreKind {
     signal: AbortSignal,
     range?: StoredRange,
   ): Promise<Readable | undefined> {
-    const reading = readObject(this.#client, this.#targetOf(key), signal, range);
+    const reading = readObject(
+      this.#client,
+      this.#targetOf(key),
+      signal,
+      range,
+    );
     const opened = await reading.catch(undefinedIfAbsent);
     if (opened === undefined) return undefined;
     const bytes = this.#mapErrors(`read ${key}`, opened.bytes);
     return Readable.from(bytes, { objectMode: false });
   }
 
-  async *#mapErrors(what: string, bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  async *#mapErrors(
+    what: string,
+    bytes: AsyncIterable<Buffer>,
+  ): AsyncGenerator<Buffer> {
     try {
       yield* bytes;
     } catch (error) {
@@ -196,10 +244,10 @@ class S3Store implements StoreKind {
   }
 
   /**
-   * Writes if nothing lies under the key. The object that lies there afterwards decides the outcome,
-   * whatever the answer to the write was.
-   * @param write gets a function that sends a call under the condition, or without it if the store does
-   *   not know conditions and nothing lies under the key
+   * Writes if nothing lies under the key. The object that lies there afterwards decides
+   * the outcome, whatever the answer to the write was.
+   * @param write gets a function that sends a call under the condition, or without it if
+   *   the store does not know conditions and nothing lies under the key
    */
   async #writeOnce(
     target: Target,
@@ -243,10 +291,15 @@ class S3Store implements StoreKind {
     );
   }
 
-  /** Whether the store tells only one writer that it wrote: its answer then needs no second look. */
+  /**
+   * Whether the store tells only one writer that it wrote: its answer then needs no
+   * second look.
+   */
   #hasOneWriter(way: 'put' | 'multipart'): boolean {
     const { capabilities } = this;
-    return capabilities?.hasOneWinner === true && capabilities[way] === 'honoured';
+    return (
+      capabilities?.hasOneWinner === true && capabilities[way] === 'honoured'
+    );
   }
 
   /** @returns undefined if nothing lies under the key */
@@ -282,7 +335,9 @@ function isDiskError(error: unknown): boolean {
 }
 
 /** Reads the answer to a conditional write for a key that is taken. */
-async function answerToCondition(write: Promise<unknown>): Promise<ConditionSupport> {
+async function answerToCondition(
+  write: Promise<unknown>,
+): Promise<ConditionSupport> {
   try {
     await write;
     return 'ignored';

@@ -1,13 +1,16 @@
 /**
- * Sends a large object in parts. Two parts at a time are held in memory, each is sent with its SHA-256, and
- * one last call makes the object visible. That call names the checksums of parts only if the store returned
- * them.
+ * Sends a large object in parts. Two parts at a time are held in memory, each is sent
+ * with its SHA-256, and one last call makes the object visible. That call names the
+ * checksums of parts only if the store returned them.
  */
 import type { CompletedPart, S3 } from '@aws-sdk/client-s3';
 import type { FileFacts } from '../../files/byte-counter.ts';
 import { isMissing } from './errors.ts';
 
-/** Objects up to this size are one PUT, which is held in memory; larger ones have parts of this size. */
+/**
+ * Objects up to this size are one PUT, which is held in memory; larger ones have parts of
+ * this size.
+ */
 export const PART_BYTES = 16 * 2 ** 20;
 /** S3 accepts 10,000 parts. Files that would have more than this get larger ones. */
 const PARTS_MAX = 9_000;
@@ -60,17 +63,27 @@ export async function uploadInParts(
   const failing = new AbortController();
   const either = { abortSignal: AbortSignal.any([signal, failing.signal]) };
 
-  const create = { ...target, ...CHECKSUM, Metadata: { sha256: source.sha256 } };
+  const create = {
+    ...target,
+    ...CHECKSUM,
+    Metadata: { sha256: source.sha256 },
+  };
   const { UploadId } = await client.createMultipartUpload(create, either);
   const upload = { ...target, UploadId };
   const parts: CompletedPart[] = [];
   // Both senders take their next part from one iterator.
-  const starts = Array.from({ length: count }, (_, nth) => nth * partBytes).values();
+  const starts = Array.from(
+    { length: count },
+    (_, nth) => nth * partBytes,
+  ).values();
 
   async function sendParts(): Promise<void> {
     for (const start of starts) {
       const PartNumber = start / partBytes + 1;
-      const Body = await source.readPart(start, Math.min(partBytes, bytes - start));
+      const Body = await source.readPart(
+        start,
+        Math.min(partBytes, bytes - start),
+      );
       const part = { ...upload, ...CHECKSUM, PartNumber, Body };
       const { ETag, ChecksumSHA256 } = await client.uploadPart(part, either);
       parts[PartNumber - 1] = { PartNumber, ETag, ChecksumSHA256 };
@@ -85,7 +98,8 @@ export async function uploadInParts(
     );
   } catch (error) {
     failing.abort(error);
-    // The parts that were sent cost money. `abortUploads` removes them later if this fails.
+    // The parts that were sent cost money. `abortUploads` removes them later if this
+    // fails.
     const limit = { abortSignal: AbortSignal.timeout(ABORT_MS_MAX) };
     await client.abortMultipartUpload(upload, limit).catch(() => undefined);
     throw error;
@@ -119,7 +133,8 @@ export async function abortUploads(
         if (!isMissing(error)) throw error;
       }
     }
-    const { NextKeyMarker: KeyMarker, NextUploadIdMarker: UploadIdMarker } = page;
+    const { NextKeyMarker: KeyMarker, NextUploadIdMarker: UploadIdMarker } =
+      page;
     if (page.IsTruncated !== true || KeyMarker === undefined) return aborted;
     marker = { KeyMarker, UploadIdMarker };
   }

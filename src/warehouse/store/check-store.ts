@@ -48,12 +48,19 @@ export async function checkStore(
     const message =
       `the store holds ${notRecorded} objects and this database knows none of them; ` +
       '`ledger-mirror load --all` rebuilds it from them';
-    problems.push({ code: 'OBJECTS_NOT_RECORDED', subject: LEDGER_PREFIX, message });
+    problems.push({
+      code: 'OBJECTS_NOT_RECORDED',
+      subject: LEDGER_PREFIX,
+      message,
+    });
   }
   return { notRecorded, problems };
 }
 
-/** @returns undefined if the manifest was removed after it was listed, or cannot be read as one */
+/**
+ * @returns undefined if the manifest was removed after it was listed, or cannot be read
+ *   as one
+ */
 async function findManifest(
   objects: ObjectStore,
   key: string,

@@ -1,6 +1,6 @@
 /**
- * Writes rows into mirror.ledger_entries by COPY, at the pace of the database, and makes a monthly
- * partition when the first row of a month arrives.
+ * Writes rows into mirror.ledger_entries by COPY, at the pace of the database, and makes
+ * a monthly partition when the first row of a month arrives.
  */
 import { sql } from 'kysely';
 import type { Pool } from 'pg';
@@ -29,14 +29,22 @@ export interface MonthLines {
   readonly lines: Buffer;
 }
 
-/** Opens a sink in the transaction of `session`. Partitions are made through `pool`, outside of it. */
-export function openCopySink(pool: Pool, session: Session, signal: AbortSignal): RowSink {
+/**
+ * Opens a sink in the transaction of `session`. Partitions are made through `pool`,
+ * outside of it.
+ */
+export function openCopySink(
+  pool: Pool,
+  session: Session,
+  signal: AbortSignal,
+): RowSink {
   return new CopySink(pool, session, signal);
 }
 
 /**
- * A COPY sees only the partitions that existed when it began. A chunk with rows of a new month therefore
- * ends the current COPY, makes the partition, and begins another COPY in the same transaction.
+ * A COPY sees only the partitions that existed when it began. A chunk with rows of a new
+ * month therefore ends the current COPY, makes the partition, and begins another COPY in
+ * the same transaction.
  */
 class CopySink implements RowSink {
   readonly #pool: Pool;
@@ -73,15 +81,20 @@ class CopySink implements RowSink {
   }
 
   #begin(): CopyIn {
-    const copy = { statement: COPY_STATEMENT, action: ACTION, signal: this.#signal };
+    const copy = {
+      statement: COPY_STATEMENT,
+      action: ACTION,
+      signal: this.#signal,
+    };
     this.#copy = new CopyIn(this.#session, copy);
     return this.#copy;
   }
 }
 
 /**
- * Makes the partitions that are missing; several callers may do so at once. A partition is attached and
- * not created in place, because the lock of `attach` lets loads and readers of other months go on.
+ * Makes the partitions that are missing; several callers may do so at once. A partition
+ * is attached and not created in place, because the lock of `attach` lets loads and
+ * readers of other months go on.
  * @param months as `2023-05`
  */
 export async function ensurePartitions(
@@ -99,7 +112,8 @@ function attachBlock(month: string): string {
   if (!MONTH.test(month)) throw new RangeError(`not a month: ${month}`);
   const name = `ledger_entries_${month.replace('-', '_')}`;
   const first = `timestamp '${month}-01'`;
-  // A block is one transaction. The advisory lock makes the check whether it is attached reliable.
+  // A block is one transaction. The advisory lock makes the check whether it is attached
+  // reliable.
   return `begin
     perform set_config('lock_timeout', '${LOCK_TIMEOUT_MS}', true);
     perform pg_advisory_xact_lock(mirror.lock_key('partitions'));

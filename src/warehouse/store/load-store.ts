@@ -1,9 +1,18 @@
-/** The database's side of a load: what waits, and the transaction in which segments change place. */
+/**
+ * The database's side of a load: what waits, and the transaction in which segments change
+ * place.
+ */
 import { sql } from 'kysely';
 import { quarantineSegment } from '../../catalog/segment-rows.ts';
-import { readSegments, type SegmentRecord } from '../../catalog/segment-records.ts';
+import {
+  readSegments,
+  type SegmentRecord,
+} from '../../catalog/segment-records.ts';
 import { takeLock } from '../../postgres/advisory-lock.ts';
-import { WAITS_FOR_THE_STORE, type Warehouse } from '../../postgres/database.ts';
+import {
+  WAITS_FOR_THE_STORE,
+  type Warehouse,
+} from '../../postgres/database.ts';
 import { builder } from '../../postgres/builder.ts';
 import { execute, readRow, readRows } from '../../postgres/run-statement.ts';
 import { openSession, type Session } from '../../postgres/session.ts';
@@ -21,7 +30,10 @@ const PENDING = sql`status = 'current' and loaded_at is null`;
 const STALE = sql`status = 'superseded' and loaded_at is not null`;
 
 /** Sends the rows of a segment to the sink and returns their sums. */
-export type WriteSegment = (segment: SegmentRecord, sink: RowSink) => Promise<LoadedSums>;
+export type WriteSegment = (
+  segment: SegmentRecord,
+  sink: RowSink,
+) => Promise<LoadedSums>;
 
 /** What a load has to do for one party. */
 export interface PartyWork {
@@ -44,7 +56,9 @@ export class LoadStore {
     this.#warehouse = warehouse;
   }
 
-  /** Returns the next parties after `after`, by id, that have rows to load or to remove. */
+  /**
+   * Returns the next parties after `after`, by id, that have rows to load or to remove.
+   */
   async partiesToLoad(
     after: string | undefined,
     rowsMax: number,
@@ -57,7 +71,11 @@ export class LoadStore {
       (select distinct party_id from mirror.segments
         where ${STALE} and party_id > ${start} order by party_id limit ${rowsMax})
       order by "partyId" limit ${rowsMax}`;
-    const rows = await readRows(this.#warehouse.db, 'list what is to be loaded', parties);
+    const rows = await readRows(
+      this.#warehouse.db,
+      'list what is to be loaded',
+      parties,
+    );
     return rows.map(({ partyId }) => partyId);
   }
 
@@ -72,10 +90,10 @@ export class LoadStore {
   }
 
   /**
-   * Carries out a replacement in one transaction: removes the stale rows, writes the new ones, and records
-   * their sums and `loaded_at`. `write` is called once a segment.
-   * @returns how many rows were removed; undefined if the manifest table has changed since the plan was
-   *   made, in which case nothing is kept
+   * Carries out a replacement in one transaction: removes the stale rows, writes the new
+   * ones, and records their sums and `loaded_at`. `write` is called once a segment.
+   * @returns how many rows were removed; undefined if the manifest table has changed
+   *   since the plan was made, in which case nothing is kept
    */
   async replace(
     partyId: string,
@@ -85,7 +103,8 @@ export class LoadStore {
   ): Promise<bigint | undefined> {
     const { pool } = this.#warehouse;
     const session = await openSession(pool, ACTION);
-    // Unless the transaction ends well, a COPY may be under way: closing the connection rolls it back.
+    // Unless the transaction ends well, a COPY may be under way: closing the connection
+    // rolls it back.
     let isBroken = true;
     try {
       await execute(session, ACTION, statement()`begin`);
@@ -117,7 +136,10 @@ export class LoadStore {
     }
   }
 
-  /** Returns what was loaded since the run began, over all its deliveries, and is still current. */
+  /**
+   * Returns what was loaded since the run began, over all its deliveries, and is still
+   * current.
+   */
   async loadedSince(runId: string): Promise<LoadedCounts> {
     const loaded = statement({ segments: 'int', rows: 'bigint' })`
       select count(*)::int as segments, coalesce(sum(rows), 0)::bigint as rows
@@ -184,7 +206,10 @@ async function markLoaded(
           else '{}' end
     where segment_id = ${segmentId} and ${PENDING}`;
   const marked = await execute(session, ACTION, mark);
-  const months = sums.months.map((month) => ({ ...month, rows: String(month.rows) }));
+  const months = sums.months.map((month) => ({
+    ...month,
+    rows: String(month.rows),
+  }));
   const insert = statement()`
     insert into mirror.segment_months (segment_id, month, rows, values_digest)
     select ${segmentId}::bigint, (month || '-01')::date, rows, "valuesDigest"

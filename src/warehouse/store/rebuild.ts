@@ -1,7 +1,7 @@
 /**
- * Takes over published objects that the database does not know. A lost database comes back from their
- * manifests alone; a database that was restored from a backup learns what was published since. What no
- * manifest records is requested from the source again.
+ * Takes over published objects that the database does not know. A lost database comes
+ * back from their manifests alone; a database that was restored from a backup learns what
+ * was published since. What no manifest records is requested from the source again.
  */
 import { sql } from 'kysely';
 import { errorLine, PermanentError } from '../../errors/errors.ts';
@@ -57,8 +57,8 @@ interface AdoptionLimits {
 }
 
 /**
- * Rebuilds an empty database from what any mirror has published in the store, or goes on with a rebuild
- * that was killed.
+ * Rebuilds an empty database from what any mirror has published in the store, or goes on
+ * with a rebuild that was killed.
  * @returns undefined if the database is not empty
  */
 export async function rebuildIfEmpty(
@@ -74,9 +74,10 @@ export async function rebuildIfEmpty(
 }
 
 /**
- * Takes over what a killed rebuild has not reached yet, and what was published after the backup that the
- * database was restored from. It must run before anything is requested from the source or removed from
- * the store: the source would be asked for known ranges again, and what it no longer serves would be lost.
+ * Takes over what a killed rebuild has not reached yet, and what was published after the
+ * backup that the database was restored from. It must run before anything is requested
+ * from the source or removed from the store: the source would be asked for known ranges
+ * again, and what it no longer serves would be lost.
  * @param partyId limits it to the ledger that is about to be exported; absent: all
  * @returns undefined if the database knows everything that this mirror has published
  */
@@ -93,7 +94,10 @@ export async function adoptUnknownManifests(
   return changes === 0 ? undefined : result;
 }
 
-/** Works party by party. A killed rebuild begins again, and knows what it has already recorded. */
+/**
+ * Works party by party. A killed rebuild begins again, and knows what it has already
+ * recorded.
+ */
 async function adoptManifests(
   catalog: StoreAndCatalog,
   signal: AbortSignal,
@@ -106,7 +110,8 @@ async function adoptManifests(
       try {
         const manifest = await readUnknownManifest(unknown, objects, signal);
         const isForeign =
-          limits.warehouseId !== undefined && manifest.warehouseId !== limits.warehouseId;
+          limits.warehouseId !== undefined &&
+          manifest.warehouseId !== limits.warehouseId;
         if (!isForeign) await adoption.add(manifest);
       } catch (error) {
         if (!(error instanceof PermanentError)) throw error;
@@ -121,7 +126,10 @@ async function adoptManifests(
   return adoption.result();
 }
 
-/** Gathers manifests, which arrive party by party, and records each party in one transaction. */
+/**
+ * Gathers manifests, which arrive party by party, and records each party in one
+ * transaction.
+ */
 class Adoption {
   readonly #db: Database;
   #party: Manifest[] = [];
@@ -160,7 +168,11 @@ class Adoption {
     this.#party = [];
     const [first] = manifests;
     if (first === undefined) return;
-    const { current, superseded } = await adoptParty(this.#db, first.partyId, manifests);
+    const { current, superseded } = await adoptParty(
+      this.#db,
+      first.partyId,
+      manifests,
+    );
     this.#current += current;
     this.#superseded += superseded;
   }
@@ -182,8 +194,8 @@ interface AdoptedCounts {
 }
 
 /**
- * Records the manifests of one party in one transaction. If ranges overlap each other or known ranges, the
- * newest is kept.
+ * Records the manifests of one party in one transaction. If ranges overlap each other or
+ * known ranges, the newest is kept.
  */
 function adoptParty(
   db: Database,
@@ -212,7 +224,9 @@ function adoptParty(
     const current = kept.filter((one) => 'seq' in one);
     const evidence = { rebuilt: true };
     const segmentIds = await insertSegments(tx, [
-      ...superseded.map((manifest) => segmentRow(manifest, evidence, 'superseded')),
+      ...superseded.map((manifest) =>
+        segmentRow(manifest, evidence, 'superseded'),
+      ),
       ...current.map((manifest) => segmentRow(manifest, evidence)),
     ]);
     const coverage = current.map((manifest) => {
@@ -226,10 +240,13 @@ function adoptParty(
 }
 
 /**
- * Ends a rebuild, and continues the lineage of the newest manifest: what is published next gets a higher
- * number.
+ * Ends a rebuild, and continues the lineage of the newest manifest: what is published
+ * next gets a higher number.
  */
-function finishRebuild(db: Database, newest: Manifest | undefined): Promise<void> {
+function finishRebuild(
+  db: Database,
+  newest: Manifest | undefined,
+): Promise<void> {
   const action = 'finish the rebuild';
   return inTransaction(db, { action }, async (tx) => {
     const end = builder

@@ -31,7 +31,10 @@ export interface UnknownObject {
   /** The key of the manifest. */
   readonly key: string;
   readonly manifestBytes: bigint;
-  /** The size of the object that it describes; undefined if the object is not listed beside it. */
+  /**
+   * The size of the object that it describes; undefined if the object is not listed
+   * beside it.
+   */
   readonly bytes: bigint | undefined;
 }
 
@@ -42,7 +45,10 @@ export interface UnknownPage {
   readonly unknown: readonly UnknownObject[];
 }
 
-/** Returns those of the keys that a segment (current or not) or an unfinished publication names. */
+/**
+ * Returns those of the keys that a segment (current or not) or an unfinished publication
+ * names.
+ */
 export async function readKnownObjects(
   db: Database,
   keys: readonly string[],
@@ -92,8 +98,8 @@ async function selectUnknown(
 }
 
 /**
- * Reads the manifest of an unknown object and checks that it lies where it belongs, and that its object
- * lies beside it.
+ * Reads the manifest of an unknown object and checks that it lies where it belongs, and
+ * that its object lies beside it.
  * @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID` if it cannot be used
  */
 export async function readUnknownManifest(
@@ -117,5 +123,8 @@ export async function readUnknownManifest(
 
 function unusable(key: string, state: string): PermanentError {
   const message = `Cannot use the manifest ${key}: ${state}; its range is exported again`;
-  return new PermanentError(message, { code: 'MANIFEST_INVALID', meta: { key } });
+  return new PermanentError(message, {
+    code: 'MANIFEST_INVALID',
+    meta: { key },
+  });
 }

@@ -1,8 +1,18 @@
-/** The database's side of a verification: what to prove, what its tables hold, and what was proven. */
+/**
+ * The database's side of a verification: what to prove, what its tables hold, and what
+ * was proven.
+ */
 import { sql } from 'kysely';
 import { quarantineSegment } from '../../catalog/segment-rows.ts';
-import { readSegments, type SegmentRecord } from '../../catalog/segment-records.ts';
-import { canonicalText, ENTRY_COLUMNS, extraFromJson } from '../../ledger/canonical.ts';
+import {
+  readSegments,
+  type SegmentRecord,
+} from '../../catalog/segment-records.ts';
+import {
+  canonicalText,
+  ENTRY_COLUMNS,
+  extraFromJson,
+} from '../../ledger/canonical.ts';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
 import { copyLines } from '../../postgres/copy.ts';
 import type { Warehouse } from '../../postgres/database.ts';
@@ -29,7 +39,10 @@ interface Invariant {
   readonly count: Statement<{ readonly count: bigint }>;
 }
 
-/** They run one by one: each has a snapshot of its own, which shows whole transactions only. */
+/**
+ * They run one by one: each has a snapshot of its own, which shows whole transactions
+ * only.
+ */
 const INVARIANTS: readonly Invariant[] = [
   {
     code: 'ROWS_WITHOUT_SEGMENT',
@@ -87,7 +100,10 @@ const INVARIANTS: readonly Invariant[] = [
   },
 ];
 
-/** What is missing because nobody has fetched it. `verify` lists it, and does not fail because of it. */
+/**
+ * What is missing because nobody has fetched it. `verify` lists it, and does not fail
+ * because of it.
+ */
 export interface NeverFetched {
   /** Listed parties of which no range is known. */
   readonly parties: number;
@@ -113,8 +129,8 @@ export class VerifyStore {
   }
 
   /**
-   * Returns current segments, by id: those that were published or loaded since their last proof, and one
-   * in `parts` of the others, the oldest proofs first.
+   * Returns current segments, by id: those that were published or loaded since their last
+   * proof, and one in `parts` of the others, the oldest proofs first.
    */
   async segmentsToProve(parts: number): Promise<readonly bigint[]> {
     const segments = statement({ segmentId: 'bigint' })`
@@ -136,15 +152,17 @@ export class VerifyStore {
   }
 
   /** Returns those of the segments that are still current, by id. */
-  async segmentsById(segmentIds: readonly bigint[]): Promise<readonly SegmentRecord[]> {
+  async segmentsById(
+    segmentIds: readonly bigint[],
+  ): Promise<readonly SegmentRecord[]> {
     const ids = [...segmentIds];
     const which = sql`status = 'current' and segment_id = any(${ids}) order by segment_id`;
     return readSegments(this.#warehouse.db, ACTION, which);
   }
 
   /**
-   * Records that the object of a segment is lost, damaged or different. The next export of its party
-   * requests the range again.
+   * Records that the object of a segment is lost, damaged or different. The next export
+   * of its party requests the range again.
    */
   async distrust(segmentId: bigint, reason: Reason): Promise<void> {
     const which = sql`segment_id = ${segmentId}`;
@@ -152,8 +170,8 @@ export class VerifyStore {
   }
 
   /**
-   * Records that the objects and rows of these segments were read and agree. Loaded segments that were
-   * distrusted are trusted again.
+   * Records that the objects and rows of these segments were read and agree. Loaded
+   * segments that were distrusted are trusted again.
    */
   async noteProven(segmentIds: readonly bigint[]): Promise<void> {
     const ids = [...segmentIds];
@@ -171,8 +189,8 @@ export class VerifyStore {
   }
 
   /**
-   * Returns when the oldest proof of a current segment was made, as RFC 3339; null if a segment has never
-   * been proven.
+   * Returns when the oldest proof of a current segment was made, as RFC 3339; null if a
+   * segment has never been proven.
    */
   async oldestProof(): Promise<string | null> {
     const proofs = statement({ oldest: 'instant?', unproven: 'bigint' })`
@@ -180,12 +198,19 @@ export class VerifyStore {
         count(*) filter (where p.segment_id is null) as unproven
       from mirror.segments s left join mirror.segment_proofs p using (segment_id)
       where s.status = 'current'`;
-    const { oldest, unproven } = await readRow(this.#warehouse.db, ACTION, proofs);
+    const { oldest, unproven } = await readRow(
+      this.#warehouse.db,
+      ACTION,
+      proofs,
+    );
     return unproven > 0n ? null : oldest;
   }
 
   /** Reports what lies in the store without being recorded in the database. */
-  async checkStore(objects: ObjectStore, signal: AbortSignal): Promise<StoreFindings> {
+  async checkStore(
+    objects: ObjectStore,
+    signal: AbortSignal,
+  ): Promise<StoreFindings> {
     return checkStore({ objects, db: this.#warehouse.db }, signal);
   }
 
@@ -275,7 +300,11 @@ export class VerifyStore {
     for (const invariant of INVARIANTS) {
       if (invariant.isFull && !isFull) continue;
       signal.throwIfAborted();
-      const { count } = await readRow(this.#warehouse.db, ACTION, invariant.count);
+      const { count } = await readRow(
+        this.#warehouse.db,
+        ACTION,
+        invariant.count,
+      );
       if (count === 0n) continue;
       const message = `${invariant.message}: ${count}`;
       problems.push({ code: invariant.code, subject: 'mirror', message });
@@ -312,7 +341,10 @@ export class VerifyStore {
   }
 }
 
-/** A line of the COPY in `#sumRows`: the segment's id, its extra columns as JSON text, and its values. */
+/**
+ * A line of the COPY in `#sumRows`: the segment's id, its extra columns as JSON text, and
+ * its values.
+ */
 type CopiedRow = [string, string | null, (string | null)[]];
 
 /** What the tables count for a segment. */

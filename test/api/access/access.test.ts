@@ -1,7 +1,13 @@
-/** Who is answered: tokens, sessions, other origins, rebound names. No network: requests are injected. */
+/**
+ * Who is answered: tokens, sessions, other origins, rebound names. No network: requests
+ * are injected.
+ */
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import { beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { isLoopback, refuseOpenListening } from '../../../src/api/access/hosts.ts';
+import {
+  isLoopback,
+  refuseOpenListening,
+} from '../../../src/api/access/hosts.ts';
 import { listen } from '../../../src/api/server/server.ts';
 import { UsageError } from '../../../src/errors/errors.ts';
 import { apiWithoutDatabase, sessionsInMemory } from '../mirror.ts';
@@ -23,13 +29,17 @@ async function statusOf(
 }
 
 describe('the address the API listens on', () => {
-  test.each(['127.0.0.1', '127.8.9.1', 'localhost', 'LOCALHOST', '::1', '[::1]'])(
-    '%s counts as this machine',
-    (host) => {
-      expect(isLoopback(host)).toBe(true);
-      expect(() => refuseOpenListening(host, undefined)).not.toThrow();
-    },
-  );
+  test.each([
+    '127.0.0.1',
+    '127.8.9.1',
+    'localhost',
+    'LOCALHOST',
+    '::1',
+    '[::1]',
+  ])('%s counts as this machine', (host) => {
+    expect(isLoopback(host)).toBe(true);
+    expect(() => refuseOpenListening(host, undefined)).not.toThrow();
+  });
 
   test.each([
     '0.0.0.0',
@@ -46,7 +56,11 @@ describe('the address the API listens on', () => {
 });
 
 test('a server without a token does not begin to listen for others', async () => {
-  const listening = listen(open, { host: '0.0.0.0', port: 0, token: undefined });
+  const listening = listen(open, {
+    host: '0.0.0.0',
+    port: 0,
+    token: undefined,
+  });
   await expect(listening).rejects.toThrow(UsageError);
   expect(open.server.listening).toBe(false);
 });
@@ -78,9 +92,9 @@ describe('the API without a token', () => {
       403,
     ],
   ])('answers a request with headers %j with %i', async (headers, status) => {
-    expect(await statusOf(open, { headers: { host: 'localhost', ...headers } })).toBe(
-      status,
-    );
+    expect(
+      await statusOf(open, { headers: { host: 'localhost', ...headers } }),
+    ).toBe(status);
   });
 
   test('serves the console to a link from another site, but never into a frame', async () => {
@@ -124,8 +138,13 @@ describe('the API behind a proxy without a token', () => {
     async (name) => {
       const headers = { host: '127.0.0.1:8080', [name]: 'for=203.0.113.9' };
       expect(await statusOf(open, { headers })).toBe(403);
-      const known = { ...headers, authorization: 'Bearer correct-horse-battery' };
-      const guardedToo = await apiWithoutDatabase({ token: 'correct-horse-battery' });
+      const known = {
+        ...headers,
+        authorization: 'Bearer correct-horse-battery',
+      };
+      const guardedToo = await apiWithoutDatabase({
+        token: 'correct-horse-battery',
+      });
       expect(await statusOf(guardedToo, { headers: known })).toBe(200);
     },
   );
@@ -150,14 +169,21 @@ describe('the check of the Host header', () => {
     ['10.1.2.4', 403],
     ['bad host', 403],
   ])('%s is answered with %i', async (host, status) => {
-    const server = await apiWithoutDatabase({ token: 'correct-horse-battery', hosts });
-    expect(await statusOf(server, { headers: { host, authorization } })).toBe(status);
+    const server = await apiWithoutDatabase({
+      token: 'correct-horse-battery',
+      hosts,
+    });
+    expect(await statusOf(server, { headers: { host, authorization } })).toBe(
+      status,
+    );
   });
 
   test('accepts only loopback names where API_HOSTS is not set, so that a rebound name reads nothing', async () => {
     const server = await apiWithoutDatabase({ token: 'correct-horse-battery' });
     expect(
-      await statusOf(server, { headers: { host: 'rebind.evil.example', authorization } }),
+      await statusOf(server, {
+        headers: { host: 'rebind.evil.example', authorization },
+      }),
     ).toBe(403);
   });
 
@@ -165,9 +191,9 @@ describe('the check of the Host header', () => {
     'does not apply to %s, which probes ask by address',
     async (url) => {
       for (const server of [open, guarded]) {
-        expect(await statusOf(server, { url, headers: { host: '10.9.8.7:8080' } })).toBe(
-          200,
-        );
+        expect(
+          await statusOf(server, { url, headers: { host: '10.9.8.7:8080' } }),
+        ).toBe(200);
       }
     },
   );
@@ -197,12 +223,15 @@ describe('the read token', () => {
     ['POST', '/console/night'],
     ['PUT', '/queues/api/queues/pause'],
     ['PATCH', '/nothing'],
-  ] as const)('orders nothing: %s %s is answered with 403', async (method, url) => {
-    const server = await apiWithoutDatabase({ token, readToken });
-    expect(await statusOf(server, { method, url, headers: reader, payload: {} })).toBe(
-      403,
-    );
-  });
+  ] as const)(
+    'orders nothing: %s %s is answered with 403',
+    async (method, url) => {
+      const server = await apiWithoutDatabase({ token, readToken });
+      expect(
+        await statusOf(server, { method, url, headers: reader, payload: {} }),
+      ).toBe(403);
+    },
+  );
 
   test('opens a session that reads and orders nothing', async () => {
     const server = await apiWithoutDatabase({ token, readToken });
@@ -226,7 +255,10 @@ describe('the read token', () => {
 describe('a session', () => {
   test('ends with the logout, even for a client that kept its cookie', async () => {
     const sessions = sessionsInMemory();
-    const server = await apiWithoutDatabase({ token: TOKEN, answers: sessions });
+    const server = await apiWithoutDatabase({
+      token: TOKEN,
+      answers: sessions,
+    });
     const mine = await sessionCookie(server, TOKEN);
     const other = await sessionCookie(server, TOKEN);
     const out = await server.inject({
@@ -235,11 +267,16 @@ describe('a session', () => {
       headers: { cookie: mine },
     });
     expect(out.statusCode).toBe(204);
-    expect(out.headers['set-cookie']).toMatch(/=; Path=\/; Max-Age=0; HttpOnly/);
+    expect(out.headers['set-cookie']).toMatch(
+      /=; Path=\/; Max-Age=0; HttpOnly/,
+    );
     expect(await statusOf(server, { headers: { cookie: mine } })).toBe(401);
     expect(await statusOf(server, { headers: { cookie: other } })).toBe(200);
     // Another process of the same mirror knows of it, too.
-    const sibling = await apiWithoutDatabase({ token: TOKEN, answers: sessions });
+    const sibling = await apiWithoutDatabase({
+      token: TOKEN,
+      answers: sessions,
+    });
     expect(await statusOf(sibling, { headers: { cookie: mine } })).toBe(401);
     expect(await statusOf(sibling, { headers: { cookie: other } })).toBe(200);
   });
@@ -280,7 +317,10 @@ describe('a session', () => {
   });
 });
 
-async function sessionCookie(server: FastifyInstance, token: string): Promise<string> {
+async function sessionCookie(
+  server: FastifyInstance,
+  token: string,
+): Promise<string> {
   const login = await server.inject({
     method: 'POST',
     url: '/login',
@@ -292,16 +332,20 @@ async function sessionCookie(server: FastifyInstance, token: string): Promise<st
 describe('the API with a token', () => {
   test('answers only requests that carry the token', async () => {
     expect(await statusOf(guarded, {})).toBe(401);
-    expect(await statusOf(guarded, { headers: { authorization: 'Bearer wrong' } })).toBe(
-      401,
-    );
+    expect(
+      await statusOf(guarded, { headers: { authorization: 'Bearer wrong' } }),
+    ).toBe(401);
     expect(
       await statusOf(guarded, { headers: { authorization: `Basic ${TOKEN}` } }),
     ).toBe(401);
     expect(
-      await statusOf(guarded, { headers: { authorization: `Bearer ${TOKEN}` } }),
+      await statusOf(guarded, {
+        headers: { authorization: `Bearer ${TOKEN}` },
+      }),
     ).toBe(401);
-    const spaceless = await apiWithoutDatabase({ token: 'correct-horse-battery' });
+    const spaceless = await apiWithoutDatabase({
+      token: 'correct-horse-battery',
+    });
     expect(
       await statusOf(spaceless, {
         headers: { authorization: 'Bearer correct-horse-battery' },
@@ -358,13 +402,17 @@ describe('the API with a token', () => {
     expect(cookie).toMatch(/; HttpOnly; SameSite=Lax$/);
     expect(cookie).not.toContain(TOKEN);
     const [pair = ''] = cookie.split(';');
-    expect(await statusOf(guarded, { headers: { cookie: `other=1; ${pair}` } })).toBe(
-      200,
+    expect(
+      await statusOf(guarded, { headers: { cookie: `other=1; ${pair}` } }),
+    ).toBe(200);
+    expect(await statusOf(guarded, { headers: { cookie: `x${pair}` } })).toBe(
+      401,
     );
-    expect(await statusOf(guarded, { headers: { cookie: `x${pair}` } })).toBe(401);
     // A later end would be a longer session: it is part of what is signed.
     expect(
-      await statusOf(guarded, { headers: { cookie: pair.replace(/=\d/, '=9') } }),
+      await statusOf(guarded, {
+        headers: { cookie: pair.replace(/=\d/, '=9') },
+      }),
     ).toBe(401);
     const others = await apiWithoutDatabase({ token: `${TOKEN}!` });
     expect(await statusOf(others, { headers: { cookie: pair } })).toBe(401);
@@ -429,28 +477,36 @@ describe('the API with a token', () => {
   });
 
   test('refuses requests from other origins even with the token', async () => {
-    const headers = { authorization: `Bearer ${TOKEN}`, origin: 'https://evil.example' };
+    const headers = {
+      authorization: `Bearer ${TOKEN}`,
+      origin: 'https://evil.example',
+    };
     expect(await statusOf(guarded, { headers })).toBe(403);
   });
 });
 
 describe('every answer of the API', () => {
-  test.each(['/', '/nothing', '/api/v2/parties?pagination.first=x', '/healthz'])(
-    '%s carries the security headers',
-    async (url) => {
-      const { headers } = await open.inject({ url, headers: { host: 'localhost' } });
-      expect(headers).toMatchObject({
-        'x-content-type-options': 'nosniff',
-        'x-frame-options': 'DENY',
-        'referrer-policy': 'same-origin',
-        'cross-origin-resource-policy': 'same-origin',
-      });
-      expect(headers['content-security-policy']).toMatch(
-        /^default-src 'none'; script-src 'self';/,
-      );
-      expect(headers['access-control-allow-origin']).toBeUndefined();
-    },
-  );
+  test.each([
+    '/',
+    '/nothing',
+    '/api/v2/parties?pagination.first=x',
+    '/healthz',
+  ])('%s carries the security headers', async (url) => {
+    const { headers } = await open.inject({
+      url,
+      headers: { host: 'localhost' },
+    });
+    expect(headers).toMatchObject({
+      'x-content-type-options': 'nosniff',
+      'x-frame-options': 'DENY',
+      'referrer-policy': 'same-origin',
+      'cross-origin-resource-policy': 'same-origin',
+    });
+    expect(headers['content-security-policy']).toMatch(
+      /^default-src 'none'; script-src 'self';/,
+    );
+    expect(headers['access-control-allow-origin']).toBeUndefined();
+  });
 
   test('never returns request text as markup', async () => {
     const markup = encodeURIComponent('<script>alert(1)</script>');
@@ -481,7 +537,10 @@ describe('every answer of the API', () => {
       413,
     ],
     [{ url: `/mirror/runs/${'1'.repeat(200)}` }, 400],
-    [{ url: '/mirror/runs/urn:uuid:0199a000-0000-7000-8000-000000000001' }, 400],
+    [
+      { url: '/mirror/runs/urn:uuid:0199a000-0000-7000-8000-000000000001' },
+      400,
+    ],
     [{ url: '/mirror/runs?limit=501' }, 400],
     [{ url: '/mirror/runs?limit=1e9' }, 400],
     [{ url: '/mirror/runs?before=1%27' }, 400],
@@ -498,9 +557,9 @@ describe('every answer of the API', () => {
   ] as const)(
     'is refused for a request beyond the limits: %j',
     async (request, status) => {
-      expect(await statusOf(open, { ...request, headers: { host: 'localhost' } })).toBe(
-        status,
-      );
+      expect(
+        await statusOf(open, { ...request, headers: { host: 'localhost' } }),
+      ).toBe(status);
     },
   );
 });

@@ -1,4 +1,6 @@
-/** Wrong tokens: each is told in the log, many are slowed, and right ones still get in. */
+/**
+ * Wrong tokens: each is told in the log, many are slowed, and right ones still get in.
+ */
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
 import { describe, expect, test } from 'vitest';
 import { createLog } from '../../../src/logging/log.ts';
@@ -36,7 +38,10 @@ function bearer(
   });
 }
 
-function login(server: FastifyInstance, token: string): Promise<LightMyRequestResponse> {
+function login(
+  server: FastifyInstance,
+  token: string,
+): Promise<LightMyRequestResponse> {
   return server.inject({
     method: 'POST',
     url: '/login',
@@ -69,7 +74,8 @@ describe('a wrong token', () => {
     const { server, lines } = await startGuarded();
     for (let guess = 0; guess < FREE; guess += 1) {
       expect(
-        (await (guess % 2 === 0 ? bearer : login)(server, `guess-${guess}`)).statusCode,
+        (await (guess % 2 === 0 ? bearer : login)(server, `guess-${guess}`))
+          .statusCode,
       ).toBe(401);
     }
     const slowed = await Promise.all([
@@ -84,7 +90,8 @@ describe('a wrong token', () => {
 
   test('delays neither the right token nor clients at other addresses', async () => {
     const { server } = await startGuarded();
-    for (let guess = 0; guess < FREE; guess += 1) await bearer(server, `guess-${guess}`);
+    for (let guess = 0; guess < FREE; guess += 1)
+      await bearer(server, `guess-${guess}`);
     expect((await bearer(server, 'one-more')).statusCode).toBe(429);
     expect((await bearer(server, TOKEN)).statusCode).toBe(200);
     expect((await login(server, TOKEN)).statusCode).toBe(204);
@@ -93,18 +100,22 @@ describe('a wrong token', () => {
 
   test('is not even compared beyond a bounded number of guesses a second', async () => {
     const { server } = await startGuarded();
-    for (let guess = 0; guess < FREE; guess += 1) await bearer(server, `guess-${guess}`);
+    for (let guess = 0; guess < FREE; guess += 1)
+      await bearer(server, `guess-${guess}`);
     const crowd = Array.from({ length: 200 }, (_, guess) =>
       bearer(server, `crowd-${guess}`),
     );
     const right = bearer(server, TOKEN);
     const answers = await Promise.all(crowd);
-    expect(new Set(answers.map(({ statusCode }) => statusCode))).toEqual(new Set([429]));
+    expect(new Set(answers.map(({ statusCode }) => statusCode))).toEqual(
+      new Set([429]),
+    );
     expect((await right).statusCode).toBe(429);
     const elsewhere = await bearer(server, TOKEN, '203.0.113.2');
-    expect([elsewhere.statusCode, (await bearer(server, TOKEN)).statusCode]).toEqual([
-      200, 200,
-    ]);
+    expect([
+      elsewhere.statusCode,
+      (await bearer(server, TOKEN)).statusCode,
+    ]).toEqual([200, 200]);
     expect(crowd.length).toBeGreaterThan(WAITING_MAX);
   });
 });

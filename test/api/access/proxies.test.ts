@@ -1,6 +1,6 @@
 /**
- * The gate behind other people's proxies: which Host lines, origins, authorizations and paths
- * they send, and what a browser then needs. No network: requests are injected.
+ * The gate behind other people's proxies: which Host lines, origins, authorizations and
+ * paths they send, and what a browser then needs. No network: requests are injected.
  */
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -19,10 +19,18 @@ beforeAll(async () => {
 
 describe('a login through a proxy', () => {
   test.each([
-    ["$host:$server_port on TLS's own port", { host: `${NAME}:443` }, `https://${NAME}`],
+    [
+      "$host:$server_port on TLS's own port",
+      { host: `${NAME}:443` },
+      `https://${NAME}`,
+    ],
     ['$host:$server_port on port 80', { host: `${NAME}:80` }, `http://${NAME}`],
     ['$http_host', { host: `${NAME}:8443` }, `https://${NAME}:8443`],
-    ['no Host line, with X-Forwarded-Host', { host: '127.0.0.1:8080' }, undefined],
+    [
+      'no Host line, with X-Forwarded-Host',
+      { host: '127.0.0.1:8080' },
+      undefined,
+    ],
     [
       '$host on another port, from a browser that says where it comes from',
       { host: NAME, 'sec-fetch-site': 'same-origin' },
@@ -66,7 +74,11 @@ describe('a login through a proxy', () => {
       lines.push(JSON.parse(line) as Record<string, unknown>);
     };
     const log = createLog('info', { write });
-    const logging = await apiWithoutDatabase({ token: TOKEN, hosts: [NAME], log });
+    const logging = await apiWithoutDatabase({
+      token: TOKEN,
+      hosts: [NAME],
+      log,
+    });
     const headers = { host: NAME, origin: `https://${NAME}:8443` };
     const answer = await logging.inject({
       method: 'POST',
@@ -79,7 +91,9 @@ describe('a login through a proxy', () => {
         /https:\/\/mirror\.example:8443.*mirror\.example.*proxy_set_header Host \$http_host/,
       ),
     });
-    expect(lines).toEqual([expect.objectContaining({ level: 'warn', ...headers })]);
+    expect(lines).toEqual([
+      expect.objectContaining({ level: 'warn', ...headers }),
+    ]);
   });
 
   test('without a token is refused even if the browser says that it is ours', async () => {
@@ -108,7 +122,10 @@ test('a request for an unknown name is refused with the name and the setting', a
 });
 
 describe('an Authorization that a proxy adds', () => {
-  const foreign = { host: NAME, authorization: 'Bearer eyJhbGciOiJ.of-the.proxy' };
+  const foreign = {
+    host: NAME,
+    authorization: 'Bearer eyJhbGciOiJ.of-the.proxy',
+  };
 
   test('does not close a session, however often it comes', async () => {
     const cookie = sessionOf(await login({ host: NAME }));
@@ -119,13 +136,20 @@ describe('an Authorization that a proxy adds', () => {
       });
       expect(statusCode).toBe(200);
     }
-    const guess = await server.inject({ url: '/mirror/runs', headers: foreign });
+    const guess = await server.inject({
+      url: '/mirror/runs',
+      headers: foreign,
+    });
     expect(guess.statusCode).toBe(401);
   });
 
   test('does not widen a session that only reads', async () => {
     const readToken = 'reads-9876543210';
-    const both = await apiWithoutDatabase({ token: TOKEN, readToken, hosts: [NAME] });
+    const both = await apiWithoutDatabase({
+      token: TOKEN,
+      readToken,
+      hosts: [NAME],
+    });
     const opened = await both.inject({
       method: 'POST',
       url: '/login',
@@ -146,16 +170,18 @@ describe('a link from a chat', () => {
   const browser = { host: NAME, accept: 'text/html' };
 
   test('finds the session: its cookie is Lax', async () => {
-    expect(String((await login({ host: NAME })).headers['set-cookie'])).toContain(
-      'SameSite=Lax',
-    );
+    expect(
+      String((await login({ host: NAME })).headers['set-cookie']),
+    ).toContain('SameSite=Lax');
   });
 
   test.each(['/runs', '/data?party=ab', '/settings'])(
     'leads to the login and back to %s',
     async (url) => {
       const refused = await server.inject({ url, headers: browser });
-      expect(refused.headers.location).toBe(`/login?next=${encodeURIComponent(url)}`);
+      expect(refused.headers.location).toBe(
+        `/login?next=${encodeURIComponent(url)}`,
+      );
 
       const next = `${url}#run/01a2`;
       const wrong = await login({ host: NAME }, { token: 'guess', next });
@@ -178,7 +204,10 @@ describe('a link from a chat', () => {
     'runs',
     '',
   ])('never leads elsewhere: %j', async (next) => {
-    const { statusCode, headers } = await login({ host: NAME }, { token: TOKEN, next });
+    const { statusCode, headers } = await login(
+      { host: NAME },
+      { token: TOKEN, next },
+    );
     expect(statusCode).toBe(303);
     expect(['/', '/runs']).toContain(headers.location);
   });
@@ -215,7 +244,13 @@ describe('API_BASE_PATH', () => {
       expect(opened.headers.location).toBe('/ledger/runs');
       expect(opened.headers['set-cookie']).toContain('; Path=/ledger;');
       const cookie = sessionOf(opened);
-      for (const path of ['/', '/runs', '/mirror/runs', '/assets/main.js', '/metrics']) {
+      for (const path of [
+        '/',
+        '/runs',
+        '/mirror/runs',
+        '/assets/main.js',
+        '/metrics',
+      ]) {
         const { statusCode } = await below.inject({
           url: `${prefix}${path}`,
           headers: { host: NAME, cookie },
@@ -241,7 +276,10 @@ describe('API_BASE_PATH', () => {
       '/ledger/healthz/../mirror/runs',
       '/ledger/%2e%2e/mirror/runs',
     ]) {
-      const { statusCode } = await below.inject({ url, headers: { host: NAME } });
+      const { statusCode } = await below.inject({
+        url,
+        headers: { host: NAME },
+      });
       expect([url, statusCode]).toEqual([url, 401]);
     }
     const health = await below.inject({ url: '/ledger/healthz' });
@@ -258,14 +296,17 @@ describe('API_BASE_PATH', () => {
 });
 
 describe('HEAD', () => {
-  test.each(['/healthz', '/readyz', '/login'])('%s is answered', async (url) => {
-    const { statusCode, body } = await server.inject({
-      method: 'HEAD',
-      url,
-      headers: { host: NAME },
-    });
-    expect([statusCode, body]).toEqual([200, '']);
-  });
+  test.each(['/healthz', '/readyz', '/login'])(
+    '%s is answered',
+    async (url) => {
+      const { statusCode, body } = await server.inject({
+        method: 'HEAD',
+        url,
+        headers: { host: NAME },
+      });
+      expect([statusCode, body]).toEqual([200, '']);
+    },
+  );
 
   test('asks for the token wherever GET does', async () => {
     for (const url of ['/', '/metrics', '/api/v2/parties', '/nothing']) {

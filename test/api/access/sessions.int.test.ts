@@ -22,9 +22,14 @@ describe('the sessions of two processes', () => {
     });
     const cookie = String(login?.headers['set-cookie']).split(';', 1)[0] ?? '';
     const status = async (server = first): Promise<number | undefined> =>
-      (await server?.inject({ url: '/mirror/runs', headers: { cookie } }))?.statusCode;
+      (await server?.inject({ url: '/mirror/runs', headers: { cookie } }))
+        ?.statusCode;
     expect([await status(first), await status(second)]).toEqual([200, 200]);
-    await second?.inject({ method: 'POST', url: '/logout', headers: { cookie } });
+    await second?.inject({
+      method: 'POST',
+      url: '/logout',
+      headers: { cookie },
+    });
     expect([await status(first), await status(second)]).toEqual([401, 401]);
   });
 

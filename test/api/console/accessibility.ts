@@ -10,7 +10,9 @@ interface Found {
   }[];
 }
 
-export async function accessibilityFaults(page: Page): Promise<readonly string[]> {
+export async function accessibilityFaults(
+  page: Page,
+): Promise<readonly string[]> {
   // By the debugger's hand: the page's own policy lets no script in.
   await page.evaluate(axe.source);
   const { violations } = await page.evaluate<Found>(

@@ -19,7 +19,9 @@ const DAYS = Array.from({ length: 3_000 }, (_, n) => ({
   n,
   day: `2026-01-${(n % 28) + 1}`,
 }));
-let opened: { readonly console: FixedConsole; readonly view: ConsolePage } | undefined;
+let opened:
+  | { readonly console: FixedConsole; readonly view: ConsolePage }
+  | undefined;
 
 afterEach(async () => {
   await opened?.view[Symbol.asyncDispose]();
@@ -52,7 +54,10 @@ async function openAsk(
   const view = await openPage();
   opened = { console, view };
   await view.page.goto(new URL('/data', console.url).href);
-  await view.page.locator('#query-question option').nth(2).waitFor({ state: 'attached' });
+  await view.page
+    .locator('#query-question option')
+    .nth(2)
+    .waitFor({ state: 'attached' });
   return view.page;
 }
 
@@ -92,7 +97,9 @@ describe('a ready question', () => {
     await page.getByLabel('until (not included)').waitFor();
     const asset = page.getByLabel('asset');
     expect(await asset.getAttribute('placeholder')).toBe('beginning of an id');
-    const offered = page.locator(`datalist#${await asset.getAttribute('list')} option`);
+    const offered = page.locator(
+      `datalist#${await asset.getAttribute('list')} option`,
+    );
     await expect.poll(() => offered.count()).toBe(1);
     expect(await offered.getAttribute('value')).toBe(ASSET);
   });
@@ -101,19 +108,22 @@ describe('a ready question', () => {
 describe('your own SQL', () => {
   test('begins with an example that counts each entry once', async () => {
     const page = await openAsk(assets);
-    expect(await page.getByLabel('SQL', { exact: true }).inputValue()).toContain(
-      'where is_counted',
-    );
+    expect(
+      await page.getByLabel('SQL', { exact: true }).inputValue(),
+    ).toContain('where is_counted');
   });
 
-  test.each(['Run', 'CSV'])('is asked for where there is none, by %s', async (button) => {
-    const page = await openAsk(assets);
-    await page.getByLabel('SQL', { exact: true }).fill(' ');
-    await page.getByRole('button', { name: button, exact: true }).click();
-    await expect
-      .poll(() => page.locator('#query').innerText())
-      .toContain('Nothing was asked yet: write SQL');
-  });
+  test.each(['Run', 'CSV'])(
+    'is asked for where there is none, by %s',
+    async (button) => {
+      const page = await openAsk(assets);
+      await page.getByLabel('SQL', { exact: true }).fill(' ');
+      await page.getByRole('button', { name: button, exact: true }).click();
+      await expect
+        .poll(() => page.locator('#query').innerText())
+        .toContain('Nothing was asked yet: write SQL');
+    },
+  );
 });
 
 test('says of a long result that there is more below', async () => {

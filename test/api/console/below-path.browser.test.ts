@@ -1,6 +1,6 @@
 /**
- * The console behind a reverse proxy, at a path of its own, in a real browser: from a link to the
- * login and back to the place that the link named.
+ * The console behind a reverse proxy, at a path of its own, in a real browser: from a
+ * link to the login and back to the place that the link named.
  */
 import { createServer, request as httpRequest, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -79,7 +79,10 @@ async function startProxy(target: string, isRemoved: boolean): Promise<Proxy> {
     const { host } = new URL(target);
     const sent = httpRequest(
       new URL(isRemoved ? url.slice(BASE.length) : url, target),
-      { method, headers: { ...headers, host, 'x-forwarded-host': headers.host } },
+      {
+        method,
+        headers: { ...headers, host, 'x-forwarded-host': headers.host },
+      },
       (received) => {
         answer.writeHead(received.statusCode ?? 502, received.headers);
         received.pipe(answer);

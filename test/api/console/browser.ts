@@ -1,9 +1,16 @@
-/** A real Chromium with nothing of anybody in it, and a page that remembers everything that went wrong. */
+/**
+ * A real Chromium with nothing of anybody in it, and a page that remembers everything
+ * that went wrong.
+ */
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import {
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+} from 'playwright-core';
 
 const PATHS = [
   '/usr/bin/chromium',
@@ -39,7 +46,9 @@ export type PageOptions = Pick<
 >;
 
 /** @throws Error where no Chromium is installed */
-export async function openPage(options: PageOptions = {}): Promise<ConsolePage> {
+export async function openPage(
+  options: PageOptions = {},
+): Promise<ConsolePage> {
   const executablePath = [process.env['CHROMIUM_PATH'], ...PATHS].find(
     (path) => path !== undefined && existsSync(path),
   );
@@ -69,7 +78,11 @@ export async function openPage(options: PageOptions = {}): Promise<ConsolePage> 
   page.on('pageerror', (error) => problems.push(`${error.stack}`));
   page.on('request', (request) => {
     const { hostname, protocol } = new URL(request.url());
-    if (hostname !== '127.0.0.1' && protocol !== 'data:' && protocol !== 'blob:')
+    if (
+      hostname !== '127.0.0.1' &&
+      protocol !== 'data:' &&
+      protocol !== 'blob:'
+    )
       foreign.push(request.url());
   });
   page.on('requestfinished', (request) => {

@@ -1,4 +1,7 @@
-/** The console's own routes over a real warehouse: pages by key, charts' numbers, what is refused. */
+/**
+ * The console's own routes over a real warehouse: pages by key, charts' numbers, what is
+ * refused.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { freshWarehouse, startApi, type TestApi } from '../mirror.ts';
 import {
@@ -23,7 +26,11 @@ const OTHER = 'cd'.repeat(32);
 const ASSET = 'ef'.repeat(32);
 const HOUR_MS = 3_600_000;
 
-function transfer(at: string | Date, type: string, quantity: bigint | number): Row {
+function transfer(
+  at: string | Date,
+  type: string,
+  quantity: bigint | number,
+): Row {
   return { vega_time: at, transfer_type: type, quantity };
 }
 
@@ -51,7 +58,9 @@ beforeAll(async () => {
     PARTIES.map((id, index) => ({
       party_id: id,
       last_entry_at:
-        index < 30 ? new Date(Date.UTC(2026, 2, 1) - (index + 1) * HOUR_MS) : null,
+        index < 30
+          ? new Date(Date.UTC(2026, 2, 1) - (index + 1) * HOUR_MS)
+          : null,
       quarantined_at: index === 59 ? new Date() : null,
       attempts: 5,
       quarantine_reason: { code: 'X', message: 'why' },
@@ -100,14 +109,19 @@ async function ask<Answer>(path: string): Promise<Answer> {
 }
 
 interface EntriesPage {
-  readonly entries: readonly { readonly at: string; readonly quantity: string }[];
+  readonly entries: readonly {
+    readonly at: string;
+    readonly quantity: string;
+  }[];
   readonly next: string | null;
 }
 
 describe("a party's entries", () => {
   test('come newest first, filtered by day, type and asset', async () => {
     const found = async (query: string): Promise<readonly string[]> => {
-      const { entries } = await ask<EntriesPage>(`parties/${FIRST}/entries?${query}`);
+      const { entries } = await ask<EntriesPage>(
+        `parties/${FIRST}/entries?${query}`,
+      );
       return entries.map(({ quantity }) => quantity);
     };
     expect(await found('')).toEqual(['20', '30', '100000000000000000000']);
@@ -145,14 +159,19 @@ describe("a party's entries", () => {
 
 describe('what a run cost', () => {
   test('is nothing of a run that nobody knows', async () => {
-    expect(await ask('runs/01a1fc0b-e1b9-71c1-ace8-91e8d46a6831/costs')).toEqual({
+    expect(
+      await ask('runs/01a1fc0b-e1b9-71c1-ace8-91e8d46a6831/costs'),
+    ).toEqual({
       stages: [],
     });
   });
 });
 
 interface Page {
-  readonly parties: readonly { readonly partyId: string; readonly bytes: string }[];
+  readonly parties: readonly {
+    readonly partyId: string;
+    readonly bytes: string;
+  }[];
   readonly next: string | null;
 }
 
@@ -177,8 +196,11 @@ describe('parties', () => {
     expect(await everyPage('search=01AB')).toEqual([SECOND]);
     expect(await everyPage('search=0x01ab')).toEqual([SECOND]);
     expect(await everyPage(`search=${SECOND}`)).toEqual([SECOND]);
-    const cut = (given: string): string => `search=${encodeURIComponent(given)}`;
-    expect(await everyPage(cut(`${SECOND.slice(0, 8)}…abab`))).toEqual([SECOND]);
+    const cut = (given: string): string =>
+      `search=${encodeURIComponent(given)}`;
+    expect(await everyPage(cut(`${SECOND.slice(0, 8)}…abab`))).toEqual([
+      SECOND,
+    ]);
     expect(await everyPage(cut('01AB…'))).toEqual([SECOND]);
     expect(await everyPage(cut('0x01ab...ABAB'))).toEqual([SECOND]);
     expect(await everyPage(cut('01ab…abcd'))).toEqual([]);
@@ -211,7 +233,9 @@ describe('a ledger', () => {
     const inKolkata = await ask(
       `parties/${FIRST}/flows?asset=${ASSET}&zone=Asia/Kolkata`,
     );
-    expect(inKolkata).toMatchObject({ days: [{ day: '2026-02-02', entries: '3' }] });
+    expect(inKolkata).toMatchObject({
+      days: [{ day: '2026-02-02', entries: '3' }],
+    });
   });
 
   test('has the balance of an account in its order', async () => {
@@ -240,8 +264,12 @@ test('lists what was quarantined with its reason, and draws it on the line of ti
   expect(await ask('quarantined?limit=1')).toMatchObject({
     exports: [{ partyId: PARTIES[59], reason: { message: 'why' } }],
   });
-  expect((await fetch(`${api?.url}/console/quarantined?limit=1001`)).status).toBe(400);
-  const { lines } = await ask<{ lines: { partyId: string; state: string }[] }>('lines');
+  expect(
+    (await fetch(`${api?.url}/console/quarantined?limit=1001`)).status,
+  ).toBe(400);
+  const { lines } = await ask<{ lines: { partyId: string; state: string }[] }>(
+    'lines',
+  );
   expect(lines.map(({ partyId, state }) => [partyId, state])).toEqual([
     [PARTIES[59], 'quarantined'],
     [FIRST, 'published'],
@@ -250,7 +278,9 @@ test('lists what was quarantined with its reason, and draws it on the line of ti
 
 test('sends a snapshot at once, and as an event stream', async () => {
   const stop = new AbortController();
-  const response = await fetch(`${api?.url}/console/events`, { signal: stop.signal });
+  const response = await fetch(`${api?.url}/console/events`, {
+    signal: stop.signal,
+  });
   expect(response.headers.get('content-type')).toBe('text/event-stream');
   let text = '';
   for await (const chunk of response.body ?? []) {

@@ -1,4 +1,6 @@
-/** The console over a real mirror of a sandbox, as an operator and an analyst use test. */
+/**
+ * The console over a real mirror of a sandbox, as an operator and an analyst use test.
+ */
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startSandbox, type Sandbox } from '../../support/sandbox.ts';
@@ -72,12 +74,15 @@ describe('an operator', () => {
     await page.getByText('That is not the token').waitFor();
     await page.getByLabel('Token').fill(TOKEN);
     await page.getByRole('button', { name: 'Log in' }).click();
-    await page.getByRole('heading', { name: 'Nothing has been mirrored yet' }).waitFor();
+    await page
+      .getByRole('heading', { name: 'Nothing has been mirrored yet' })
+      .waitFor();
   });
 
   test('starts a nightly run, watches it, and sees the mirror complete', async () => {
     const { page, sandbox } = parts();
-    // Held in the middle of the syncs, and twice amid the ledgers, until the page has shown test.
+    // Held in the middle of the syncs, and twice amid the ledgers, until the page has
+    // shown test.
     const syncs = held();
     const few = held();
     const more = held();
@@ -99,7 +104,10 @@ describe('an operator', () => {
       .getByText('Asks for every page of both lists')
       .waitFor();
     expect(await accessibilityFaults(page)).toEqual([]);
-    await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
+    await page
+      .getByRole('dialog')
+      .getByRole('button', { name: 'Start' })
+      .click();
     await page.locator('#now article', { hasText: 'nightly run' }).waitFor();
     syncs.resolve();
     const meter = page.getByRole('progressbar', { name: 'ledgers' });
@@ -141,12 +149,19 @@ describe('an operator', () => {
         'verify',
         'all',
       ]);
-    const requests = await table.locator('tbody tr td:nth-child(2)').allInnerTexts();
-    const [parties = 0, checkpoints = 0, exports = 0, load, verify, all] = requests.map(
-      (text) => Number(text.split(' ', 1)[0]),
+    const requests = await table
+      .locator('tbody tr td:nth-child(2)')
+      .allInnerTexts();
+    const [parties = 0, checkpoints = 0, exports = 0, load, verify, all] =
+      requests.map((text) => Number(text.split(' ', 1)[0]));
+    expect([parties, checkpoints, exports].every((count) => count > 0)).toBe(
+      true,
     );
-    expect([parties, checkpoints, exports].every((count) => count > 0)).toBe(true);
-    expect([load, verify, all]).toEqual([0, 0, parties + checkpoints + exports]);
+    expect([load, verify, all]).toEqual([
+      0,
+      0,
+      parties + checkpoints + exports,
+    ]);
   });
 
   test('follows the link of a run, and comes back to the view', async () => {
@@ -210,17 +225,22 @@ describe('an operator', () => {
     await row.getByRole('button', { name: `Export: ${id}` }).click();
     const link = row.getByRole('link', { name: /^Download/ });
     await link.waitFor();
-    const [ordered] = await Promise.all([page.waitForEvent('download'), link.click()]);
-    const lines = (await readFile(await ordered.path(), 'utf8')).trimEnd().split('\n');
+    const [ordered] = await Promise.all([
+      page.waitForEvent('download'),
+      link.click(),
+    ]);
+    const lines = (await readFile(await ordered.path(), 'utf8'))
+      .trimEnd()
+      .split('\n');
     expect(lines).toHaveLength(rows + 1);
     expect(ordered.suggestedFilename()).toBe(`ledger_entries_${id}.csv`);
     const [mirrored] = await Promise.all([
       page.waitForEvent('download'),
       row.getByRole('link', { name: `CSV: ${id}` }).click(),
     ]);
-    expect((await readFile(await mirrored.path(), 'utf8')).trimEnd().split('\n')).toEqual(
-      lines,
-    );
+    expect(
+      (await readFile(await mirrored.path(), 'utf8')).trimEnd().split('\n'),
+    ).toEqual(lines);
     await page.getByRole('searchbox').fill('');
   });
 
@@ -228,9 +248,14 @@ describe('an operator', () => {
     const { page, mirror } = parts();
     const { id } = await biggestParty();
     await page.getByRole('link', { name: 'Status', exact: true }).click();
-    const reason = { code: 'STREAM_CUT', message: 'the export broke off at byte 4096' };
+    const reason = {
+      code: 'STREAM_CUT',
+      message: 'the export broke off at byte 4096',
+    };
     await quarantineExport(mirror.app.warehouse.pool, id, reason);
-    const item = page.locator('#attention > li', { hasText: '1 ledger quarantined' });
+    const item = page.locator('#attention > li', {
+      hasText: '1 ledger quarantined',
+    });
     await item.getByText('the export broke off at byte 4096').waitFor();
     expect(await accessibilityFaults(page)).toEqual([]);
     await item.getByRole('button', { name: `Ask again: ${id}` }).click();
@@ -263,7 +288,9 @@ describe('an analyst', () => {
     await page.keyboard.press('Enter');
     await page.getByRole('searchbox').focus();
     await page.keyboard.type(id.slice(0, 10));
-    await page.locator('#parties-told', { hasText: /^1 party shown$/ }).waitFor();
+    await page
+      .locator('#parties-told', { hasText: /^1 party shown$/ })
+      .waitFor();
     for (let presses = 0; presses < 6; presses += 1) {
       await page.keyboard.press('Tab');
       if ((await page.evaluate('document.activeElement.title')) === id) break;
@@ -272,18 +299,27 @@ describe('an analyst', () => {
     await page.getByRole('dialog').locator('.uplot').nth(1).waitFor();
     expect(await accessibilityFaults(page)).toEqual([]);
     expect(await page.getByRole('dialog').innerText()).toContain(id);
-    const entries = page.getByRole('table', { name: 'Entries' }).locator('tbody tr');
+    const entries = page
+      .getByRole('table', { name: 'Entries' })
+      .locator('tbody tr');
     await expect.poll(() => entries.count()).toBe(50);
     await page.getByRole('button', { name: 'More entries' }).click();
     await expect.poll(() => entries.count()).toBeGreaterThan(50);
     const type = page.getByRole('dialog').getByLabel('Type');
-    const wanted = (await entries.first().locator('td').first().innerText()).trim();
+    const wanted = (
+      await entries.first().locator('td').first().innerText()
+    ).trim();
     await type.selectOption({ label: wanted });
     await expect
-      .poll(async () => new Set(await entries.locator('td:nth-child(2)').allInnerTexts()))
+      .poll(
+        async () =>
+          new Set(await entries.locator('td:nth-child(2)').allInnerTexts()),
+      )
       .toEqual(new Set([wanted]));
     await page.keyboard.press('Escape');
-    await expect.poll(() => page.evaluate('document.activeElement.title')).toBe(id);
+    await expect
+      .poll(() => page.evaluate('document.activeElement.title'))
+      .toBe(id);
   });
 
   test('keeps the focus on a party whose row is drawn again', async () => {
@@ -291,12 +327,18 @@ describe('an analyst', () => {
     const { id } = await biggestParty();
     await page.getByRole('link', { name: 'Data', exact: true }).click();
     await page.getByRole('searchbox').fill(id);
-    await page.locator('#parties-told', { hasText: /^1 party shown$/ }).waitFor();
+    await page
+      .locator('#parties-told', { hasText: /^1 party shown$/ })
+      .waitFor();
     const party = page.locator('#parties').getByTitle(id);
     await party.focus();
     const before = await party.elementHandle();
-    await page.evaluate("document.getElementById('parties-form').requestSubmit()");
-    await expect.poll(() => before?.evaluate((node) => node.isConnected)).toBe(false);
+    await page.evaluate(
+      "document.getElementById('parties-form').requestSubmit()",
+    );
+    await expect
+      .poll(() => before?.evaluate((node) => node.isConnected))
+      .toBe(false);
     expect(await page.evaluate('document.activeElement.title')).toBe(id);
   });
 
@@ -314,7 +356,9 @@ describe('an analyst', () => {
     const utc = await time.innerText();
     await there.page.getByLabel('Times in').selectOption('local');
     const local = await time.innerText();
-    expect(Date.parse(`${local}Z`) - Date.parse(`${utc}Z`)).toBe(5.5 * 3_600_000);
+    expect(Date.parse(`${local}Z`) - Date.parse(`${utc}Z`)).toBe(
+      5.5 * 3_600_000,
+    );
     expect(await accessibilityFaults(there.page)).toEqual([]);
     await page.bringToFront();
   });
@@ -361,7 +405,11 @@ test('the logout ends the session, and the page asks for the token again', async
     .map(({ name, value }) => `${name}=${value}`)
     .join('; ');
   const answer = async (): Promise<number> =>
-    (await fetch(`${mirror.url}/mirror/status`, { headers: { cookie: cookies } })).status;
+    (
+      await fetch(`${mirror.url}/mirror/status`, {
+        headers: { cookie: cookies },
+      })
+    ).status;
   expect(await answer()).toBe(200);
   await page.getByRole('button', { name: 'Log out' }).click();
   await page.getByLabel('Token').waitFor();

@@ -46,7 +46,9 @@ describe.each(['/', '/login'])('the page %s', (page) => {
 
   test('holds no script and no style that its content security policy would refuse', async () => {
     const { body } = await bodyOf(page);
-    expect(body).not.toMatch(/<style|style=|<script(?![^>]*src=)|\son\w+=|javascript:/i);
+    expect(body).not.toMatch(
+      /<style|style=|<script(?![^>]*src=)|\son\w+=|javascript:/i,
+    );
   });
 
   test('has a language and a title, and labels its parts', async () => {
@@ -61,10 +63,13 @@ describe.each(['/', '/login'])('the page %s', (page) => {
 });
 
 /** Every script of the page, in the folder they are served from. */
-const SCRIPTS = readdirSync(new URL('../../../src/api/console/page/', import.meta.url), {
-  recursive: true,
-  encoding: 'utf8',
-}).filter((file) => file.endsWith('.js'));
+const SCRIPTS = readdirSync(
+  new URL('../../../src/api/console/page/', import.meta.url),
+  {
+    recursive: true,
+    encoding: 'utf8',
+  },
+).filter((file) => file.endsWith('.js'));
 
 describe.each(SCRIPTS)('the script %s', (file) => {
   test('puts nothing into the page as markup, and names no other host', async () => {
@@ -72,7 +77,9 @@ describe.each(SCRIPTS)('the script %s', (file) => {
     expect(body).not.toMatch(
       /innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function/,
     );
-    expect(body.replace("'http://www.w3.org/2000/svg'", '')).not.toMatch(/https?:\/\//);
+    expect(body.replace("'http://www.w3.org/2000/svg'", '')).not.toMatch(
+      /https?:\/\//,
+    );
   });
 
   test('imports only what is served, and finds every place that it fills', async () => {
@@ -106,7 +113,10 @@ describe('an asset', () => {
 
 describe('the style sheet', () => {
   test('is every file of the folder, in an order that ends with the phone', async () => {
-    const folder = new URL('../../../src/api/console/page/style/', import.meta.url);
+    const folder = new URL(
+      '../../../src/api/console/page/style/',
+      import.meta.url,
+    );
     const { body, type } = await bodyOf('/assets/console.css');
     expect(type).toBe('text/css; charset=utf-8');
     const places = readdirSync(folder).map((file) => ({
@@ -114,7 +124,9 @@ describe('the style sheet', () => {
       at: body.indexOf(readFileSync(new URL(file, folder), 'utf8')),
     }));
     expect(places.filter(({ at }) => at < 0)).toEqual([]);
-    expect(places.toSorted((a, b) => a.at - b.at).map(({ file }) => file)).toMatchObject({
+    expect(
+      places.toSorted((a, b) => a.at - b.at).map(({ file }) => file),
+    ).toMatchObject({
       0: 'base.css',
       [places.length - 1]: 'phone.css',
     });

@@ -7,7 +7,9 @@
     return `${node.tagName.toLowerCase()}${id}.${node.className?.baseVal ?? node.className} “${node.textContent.trim().slice(0, 30)}”`;
   };
   const isShown = (node) => {
-    if (!node.checkVisibility({ visibilityProperty: true, opacityProperty: true }))
+    if (
+      !node.checkVisibility({ visibilityProperty: true, opacityProperty: true })
+    )
       return false;
     return node.closest('.hidden, .skip, .uplot, option') === null;
   };
@@ -53,9 +55,11 @@
     for (const other of texts.slice(index + 1)) {
       if (other.node === node) continue;
       const across =
-        Math.min(box.right, other.box.right) - Math.max(box.left, other.box.left);
+        Math.min(box.right, other.box.right) -
+        Math.max(box.left, other.box.left);
       const down =
-        Math.min(box.bottom, other.box.bottom) - Math.max(box.top, other.box.top);
+        Math.min(box.bottom, other.box.bottom) -
+        Math.max(box.top, other.box.top);
       // The boxes of two lines of one paragraph touch.
       if (
         across > SLACK &&
@@ -72,13 +76,19 @@
   for (const [index, one] of controls.entries()) {
     const a = one.getBoundingClientRect();
     for (const other of controls.slice(index + 1)) {
-      if (one.contains(other) || other.contains(one) || scroller(one) !== scroller(other))
+      if (
+        one.contains(other) ||
+        other.contains(one) ||
+        scroller(one) !== scroller(other)
+      )
         continue;
       const b = other.getBoundingClientRect();
       const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
       const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
       if (across > SLACK && down > SLACK)
-        faults.push(`one control on another: ${nameOf(one)} and ${nameOf(other)}`);
+        faults.push(
+          `one control on another: ${nameOf(one)} and ${nameOf(other)}`,
+        );
     }
   }
   return [...new Set(faults)].slice(0, 20);

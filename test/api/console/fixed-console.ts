@@ -1,4 +1,7 @@
-/** A console over facts that a test sets and changes, for states that a real mirror seldom shows. */
+/**
+ * A console over facts that a test sets and changes, for states that a real mirror seldom
+ * shows.
+ */
 import type { LiveFacts } from '../../../src/api/console/store/work-statements.ts';
 import { listen } from '../../../src/api/server/server.ts';
 import type { ConsoleParts } from '../../../src/api/console/ports.ts';
@@ -24,7 +27,10 @@ export interface Facts {
   settings: ConsoleParts['settings'];
 }
 
-/** Beside the facts: what the database answers, and how far runs and exports in flight have come. */
+/**
+ * Beside the facts: what the database answers, and how far runs and exports in flight
+ * have come.
+ */
 export interface FixedParts extends Partial<ConsoleParts> {
   readonly answers?: Answers;
   readonly progress?: (key: string) => Promise<readonly ProgressLine[]>;

@@ -1,4 +1,7 @@
-/** SQL from the console: real statements in real processes over a real lake, and what none of them may do. */
+/**
+ * SQL from the console: real statements in real processes over a real lake, and what none
+ * of them may do.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openQueryRunner } from '../../../src/api/console/lake-queries.ts';
 import { openConsoleLake } from '../../../src/app/serving/console-lake.ts';
@@ -14,8 +17,15 @@ let sandbox: Sandbox;
 let home: MirrorHome;
 
 beforeAll(async () => {
-  sandbox = await startSandbox({ parties: 5, entriesMean: 40, rateLimit: 'none' });
-  home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url });
+  sandbox = await startSandbox({
+    parties: 5,
+    entriesMean: 40,
+    rateLimit: 'none',
+  });
+  home = await openHome({
+    SOURCE_URL: sandbox.url,
+    DATABASE_URL: database.url,
+  });
   const { code, stderr } = await home.run(['nightly']);
   if (code !== 0) throw new Error(stderr);
 });
@@ -28,21 +38,26 @@ afterAll(async () => {
 interface LakeTable {
   readonly name: string;
   readonly rows: string;
-  readonly columns: readonly { readonly name: string; readonly comment: string }[];
+  readonly columns: readonly {
+    readonly name: string;
+    readonly comment: string;
+  }[];
   readonly access: readonly { readonly engine: string }[];
 }
 
 function desk(): ReturnType<typeof openConsoleLake> {
-  return openConsoleLake(readConfig({ env: { DATA_DIR: home.dataDir }, cwd: home.dir }));
+  return openConsoleLake(
+    readConfig({ env: { DATA_DIR: home.dataDir }, cwd: home.dir }),
+  );
 }
 
 describe('the Data view', () => {
   test('shows every table with its columns, and how to read it from elsewhere', async () => {
     const tables = (await desk().tables()) as LakeTable[];
     const entries = tables.find(({ name }) => name === 'ledger_entries');
-    expect(entries?.columns.find(({ name }) => name === 'quantity')?.comment).toMatch(
-      /\w/,
-    );
+    expect(
+      entries?.columns.find(({ name }) => name === 'quantity')?.comment,
+    ).toMatch(/\w/);
     expect(entries?.access.map(({ engine }) => engine)).toEqual([
       'DuckDB',
       'Python',
@@ -78,7 +93,9 @@ describe('the Data view', () => {
       { question: 'daily-flows', options: { asset } },
       signal,
     );
-    expect(new Set(flows.rows.map((row) => row['asset_id']))).toEqual(new Set([asset]));
+    expect(new Set(flows.rows.map((row) => row['asset_id']))).toEqual(
+      new Set([asset]),
+    );
   });
 
   test('cuts an answer that has no end', async () => {
@@ -104,13 +121,21 @@ describe('the Data view', () => {
       "copy (select 1) to '/tmp/written-by-a-console'",
       /SQL: /,
     ],
-    ['a file outside', "select * from read_text('/etc/passwd')", /SQL: |Cannot /],
+    [
+      'a file outside',
+      "select * from read_text('/etc/passwd')",
+      /SQL: |Cannot /,
+    ],
     [
       'a table by half of its name',
       'select * from checkpoint',
       /Did you mean "checkpoints"\?/,
     ],
-    ['an option in the place of SQL', '--output=/tmp/written-by-a-console', /SQL: /],
+    [
+      'an option in the place of SQL',
+      '--output=/tmp/written-by-a-console',
+      /SQL: /,
+    ],
   ])('refuses %s, and says why', async (_, sql, why) => {
     await expect(desk().ask({ sql }, signal)).rejects.toMatchObject({
       statusCode: 400,
@@ -131,8 +156,13 @@ describe('the Data view', () => {
   test('tells that a statement was ended, wherever in a row its process was killed', async () => {
     for (const written of ['', '{"a": 1}\n', '{"a": 1}\n{"a']) {
       const script = `process.stdout.write(${JSON.stringify(written)}, () => process.kill(process.pid, 'SIGKILL'))`;
-      const runner = openQueryRunner([process.execPath, '-e', script, '--'], {});
-      await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject({
+      const runner = openQueryRunner(
+        [process.execPath, '-e', script, '--'],
+        {},
+      );
+      await expect(
+        runner.ask({ sql: 'select 1' }, signal),
+      ).rejects.toMatchObject({
         statusCode: 400,
         message: expect.stringContaining('the statement was ended') as unknown,
       });
@@ -143,9 +173,11 @@ describe('the Data view', () => {
     const runner = openQueryRunner(['sleep', '30'], { PATH: '/usr/bin:/bin' });
     const stop = new AbortController();
     const open = [1, 2].map(() => runner.ask({ sql: 'select 1' }, stop.signal));
-    await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject({
-      statusCode: 503,
-    });
+    await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject(
+      {
+        statusCode: 503,
+      },
+    );
     stop.abort();
     const ended = await Promise.allSettled(open);
     expect(ended.map(({ status }) => status)).toEqual(['rejected', 'rejected']);

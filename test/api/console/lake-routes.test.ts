@@ -17,9 +17,12 @@ test.each(['query', 'query/file?format=parquet'])(
     const lake = {
       ...NO_LAKE,
       ask: (_question: unknown, signal: AbortSignal) => never(signal),
-      file: (_question: unknown, _format: unknown, signal: AbortSignal) => never(signal),
+      file: (_question: unknown, _format: unknown, signal: AbortSignal) =>
+        never(signal),
     };
-    const server = await apiWithoutDatabase({ console: { ...NO_CONSOLE, lake } });
+    const server = await apiWithoutDatabase({
+      console: { ...NO_CONSOLE, lake },
+    });
     await using api = await listen(server, {
       host: '127.0.0.1',
       port: 0,

@@ -1,4 +1,7 @@
-/** Pictures compared by eye's measure, in the browser itself: an eighth of their size, so that no font's edges count. */
+/**
+ * Pictures compared by eye's measure, in the browser itself: an eighth of their size, so
+ * that no font's edges count.
+ */
 import type { Page } from 'playwright-core';
 
 const SHRINK = 8;

@@ -1,6 +1,7 @@
 /**
- * Each view in both themes, on a desk and on a phone: nothing overlaps, is cut or leaves the screen, and the picture is
- * the one that was looked at. `UPDATE_PICTURES=1` keeps the new ones; look at them.
+ * Each view in both themes, on a desk and on a phone: nothing overlaps, is cut or leaves
+ * the screen, and the picture is the one that was looked at. `UPDATE_PICTURES=1` keeps
+ * the new ones; look at them.
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,7 +13,10 @@ import { difference, shrunk } from './picture.ts';
 import { busyFacts, calmFacts, worldParts } from './world.ts';
 
 const PICTURES = join(import.meta.dirname, 'pictures');
-/** Of a picture's cells; fonts and rasterizers differ from machine to machine, a panel that moved is far more. */
+/**
+ * Of a picture's cells; fonts and rasterizers differ from machine to machine, a panel
+ * that moved is far more.
+ */
 const DIFFERENT_MAX = 0.03;
 const DESK = { width: 1280, height: 900 };
 const PHONE = { width: 390, height: 844 };
@@ -24,12 +28,18 @@ beforeAll(async () => {
   const busily = busyFacts();
   calm = opened.use(await openFixedConsole(calmly, 500, worldParts(calmly)));
   busy = opened.use(await openFixedConsole(busily, 500, worldParts(busily)));
-  view = opened.use(await openPage({ reducedMotion: 'reduce', timezoneId: 'UTC' }));
+  view = opened.use(
+    await openPage({ reducedMotion: 'reduce', timezoneId: 'UTC' }),
+  );
   await mkdir(PICTURES, { recursive: true });
 });
 afterAll(() => opened.disposeAsync());
 
-function parts(): { calm: FixedConsole; busy: FixedConsole; page: ConsolePage['page'] } {
+function parts(): {
+  calm: FixedConsole;
+  busy: FixedConsole;
+  page: ConsolePage['page'];
+} {
   if (calm === undefined || busy === undefined || view === undefined)
     throw new Error('not open');
   return { calm, busy, page: view.page };
@@ -71,19 +81,26 @@ async function show(
   await page.goto(new URL(path, url).href);
   await page.locator(DRAWN[path] ?? 'main').waitFor();
   await page.locator('[data-connection=live]').waitFor();
-  await expect.poll(() => page.locator('.view:not([hidden]) .loading').count()).toBe(0);
+  await expect
+    .poll(() => page.locator('.view:not([hidden]) .loading').count())
+    .toBe(0);
 }
 
 describe('the console', () => {
-  test.each(CASES)('looks as it did: $name', async ({ name, path, theme, size }) => {
-    const { page, calm: mirror } = parts();
-    await show(mirror.url, path, theme, size);
-    expect(await layoutFaults(page)).toEqual([]);
-    const now = await shrunk(page, await page.screenshot());
-    const file = join(PICTURES, `${name}.png`);
-    if (process.env['UPDATE_PICTURES'] === '1') await writeFile(file, now);
-    expect(await difference(page, await readFile(file), now)).toBeLessThan(DIFFERENT_MAX);
-  });
+  test.each(CASES)(
+    'looks as it did: $name',
+    async ({ name, path, theme, size }) => {
+      const { page, calm: mirror } = parts();
+      await show(mirror.url, path, theme, size);
+      expect(await layoutFaults(page)).toEqual([]);
+      const now = await shrunk(page, await page.screenshot());
+      const file = join(PICTURES, `${name}.png`);
+      if (process.env['UPDATE_PICTURES'] === '1') await writeFile(file, now);
+      expect(await difference(page, await readFile(file), now)).toBeLessThan(
+        DIFFERENT_MAX,
+      );
+    },
+  );
 
   test.each(CASES.filter(({ theme }) => theme === 'light'))(
     'overlaps, cuts and loses nothing during a nightly run with many problems: $name',
@@ -123,7 +140,9 @@ describe('the comparison itself', () => {
     const { page, calm: mirror } = parts();
     await show(mirror.url, '/', 'light', DESK);
     const kept = await shrunk(page, await page.screenshot());
-    await page.evaluate(`document.querySelector('.glance').style.marginTop = '40px'`);
+    await page.evaluate(
+      `document.querySelector('.glance').style.marginTop = '40px'`,
+    );
     expect(
       await difference(page, kept, await shrunk(page, await page.screenshot())),
     ).toBeGreaterThan(DIFFERENT_MAX);
@@ -136,7 +155,9 @@ describe('the comparison itself', () => {
   test('finds text that lies on text, and what is wider than the screen', async () => {
     const { page, calm: mirror } = parts();
     await show(mirror.url, '/', 'light', PHONE);
-    await page.evaluate(`document.querySelector('#numbers').style.marginTop = '-60px'`);
+    await page.evaluate(
+      `document.querySelector('#numbers').style.marginTop = '-60px'`,
+    );
     await page.evaluate(`document.querySelector('#now').style.width = '600px'`);
     const found = (await layoutFaults(page)).join('\n');
     expect(found).toContain('text on text');

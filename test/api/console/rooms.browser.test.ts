@@ -1,4 +1,7 @@
-/** What is shown has its room: nothing moves when it comes, and on a phone no column is cut and no value broken. */
+/**
+ * What is shown has its room: nothing moves when it comes, and on a phone no column is
+ * cut and no value broken.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
@@ -148,9 +151,9 @@ describe('a result on a phone', () => {
       const region = page.getByRole('region', { name: 'Result' });
       await region.waitFor();
       expect(await hiddenPx('.result')).toBeLessThanOrEqual(1);
-      expect(await region.locator('tbody tr').first().locator('td:visible').count()).toBe(
-        6,
-      );
+      expect(
+        await region.locator('tbody tr').first().locator('td:visible').count(),
+      ).toBe(6);
       expect(await accessibilityFaults(page)).toEqual([]);
     },
   );
@@ -183,11 +186,15 @@ describe("a party's ledger", () => {
   ])('breaks no time, no id and no figure, on %s', async (_, size) => {
     const page = await open(size);
     await page.locator('#parties .id').first().click();
-    const entries = page.getByRole('table', { name: 'Entries' }).locator('tbody tr');
+    const entries = page
+      .getByRole('table', { name: 'Entries' })
+      .locator('tbody tr');
     await expect.poll(() => entries.count()).toBe(2);
     expect(
       await page.evaluate(
-        brokenIn('dialog dd, dialog time, dialog .id:not(.whole), dialog button'),
+        brokenIn(
+          'dialog dd, dialog time, dialog .id:not(.whole), dialog button',
+        ),
       ),
     ).toEqual([]);
     expect(await hiddenPx('#dialog')).toBeLessThanOrEqual(1);

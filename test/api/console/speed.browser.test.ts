@@ -1,4 +1,7 @@
-/** How fast the console is where the mirror is large and much happens. Measured and told; the limits here are far off. */
+/**
+ * How fast the console is where the mirror is large and much happens. Measured and told;
+ * the limits here are far off.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { freshWarehouse, startApi, type TestApi } from '../mirror.ts';
 import { type ConsolePage, openPage } from './browser.ts';
@@ -85,7 +88,10 @@ test('the console finds one of a million parties', async () => {
     const startedMs = performance.now();
     const response = await fetch(`${api.url}/console/parties?view=${view}`);
     expect(response.status).toBe(200);
-    told(`a page of the view ${view}`, `${Math.round(performance.now() - startedMs)} ms`);
+    told(
+      `a page of the view ${view}`,
+      `${Math.round(performance.now() - startedMs)} ms`,
+    );
   }
   expect(median).toBeLessThan(MS_FAR_OFF);
 });
@@ -131,7 +137,9 @@ test('the console stays responsive under ten updates a second', async () => {
     await using watched = await openPage();
     await watched.page.goto(mirror.url);
     await watched.page.locator('#now article').nth(19).waitFor();
-    const longMs = await watched.page.evaluate<number[]>(`new Promise((resolve) => {
+    const longMs = await watched.page.evaluate<
+      number[]
+    >(`new Promise((resolve) => {
       const found = [];
       new PerformanceObserver((list) => found.push(...list.getEntries().map((entry) => entry.duration))).observe({ entryTypes: ['longtask'] });
       setTimeout(() => resolve(found), ${WATCHED_MS});

@@ -1,4 +1,7 @@
-/** The console in states that the demo never shows: everything empty, something wrong, nothing answering. */
+/**
+ * The console in states that the demo never shows: everything empty, something wrong,
+ * nothing answering.
+ */
 import { Readable } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
 import { accessibilityFaults } from './accessibility.ts';
@@ -23,7 +26,13 @@ async function open(
   path = '/',
   parts: FixedParts = {},
 ): Promise<typeof opened> {
-  const all = { live: quiet(), status: EMPTY_FACTS, runs: [], settings: [], ...facts };
+  const all = {
+    live: quiet(),
+    status: EMPTY_FACTS,
+    runs: [],
+    settings: [],
+    ...facts,
+  };
   const fixed = await openFixedConsole(all, EVERY_MS, parts);
   const view = await openPage();
   opened = { console: fixed, view };
@@ -45,25 +54,30 @@ async function expectSentence(text: string): Promise<void> {
 }
 
 /** What each view says of a mirror that holds nothing, by the panel's id. */
-const EMPTY_VIEWS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  '/': { sentence: 'Nothing has been mirrored yet', now: 'Nothing is running' },
-  '/data': { parties: 'No ledger with an entry was exported yet' },
-  '/runs': {
-    runs: 'No run yet',
-    growth: 'Nothing was published yet',
-    'nightly-runs': 'No nightly run yet',
-    lines: 'No ledger was exported yet',
-    quarantine: 'Nothing is in quarantine',
-  },
-  '/settings': { 'settings-title': 'Settings' },
-};
+const EMPTY_VIEWS: Readonly<Record<string, Readonly<Record<string, string>>>> =
+  {
+    '/': {
+      sentence: 'Nothing has been mirrored yet',
+      now: 'Nothing is running',
+    },
+    '/data': { parties: 'No ledger with an entry was exported yet' },
+    '/runs': {
+      runs: 'No run yet',
+      growth: 'Nothing was published yet',
+      'nightly-runs': 'No nightly run yet',
+      lines: 'No ledger was exported yet',
+      quarantine: 'Nothing is in quarantine',
+    },
+    '/settings': { 'settings-title': 'Settings' },
+  };
 
 describe('the glance at the status', () => {
   test.each(Object.entries(EMPTY_VIEWS))(
     'says of an empty mirror at %s that nothing is there yet',
     async (path, panels) => {
       const { view } = await open({}, path);
-      for (const [id, text] of Object.entries(panels)) await expectShown(id, text);
+      for (const [id, text] of Object.entries(panels))
+        await expectShown(id, text);
       await expect
         .poll(() => view.page.locator('.view:not([hidden]) .loading').count())
         .toBe(0);
@@ -76,7 +90,9 @@ describe('the glance at the status', () => {
     const { view } = await open({ status: wholeFacts() });
     await expectSentence('The mirror is complete as of 2026-03-01 02:00 UTC.');
     await expect.poll(() => view.page.title()).toBe('✓ Status · ledger-mirror');
-    await expect.poll(() => view.page.locator('#attention > li').count()).toBe(0);
+    await expect
+      .poll(() => view.page.locator('#attention > li').count())
+      .toBe(0);
   });
 
   test.each([
@@ -93,7 +109,9 @@ describe('the glance at the status', () => {
       const { view } = await open({ status: wholeFacts() }, '/', { upkeep });
       await expectShown('numbers', `${diskFreeBytes} B`);
       expect(
-        await view.page.getByText('the disk of DATA_DIR is nearly full').count(),
+        await view.page
+          .getByText('the disk of DATA_DIR is nearly full')
+          .count(),
       ).toBe(isTold ? 1 : 0);
     },
   );
@@ -144,7 +162,12 @@ describe('the glance at the status', () => {
     const streams = status.streams.map((stream) =>
       stream.name === 'parties' ? { ...stream, rows: '152' } : stream,
     );
-    const coverage = { ...status.coverage, listed: 151, wanted: 151, covered: 151 };
+    const coverage = {
+      ...status.coverage,
+      listed: 151,
+      wanted: 151,
+      covered: 151,
+    };
     const { view } = await open({ status: { ...status, streams, coverage } });
     await expect
       .poll(() => view.page.locator('#streams h3 .figures').allTextContents())
@@ -198,7 +221,13 @@ describe('evidence', () => {
   test.each([
     [
       'sync',
-      { list: 'parties', rows: '151', newRows: '151', requests: 4, network: 'stored' },
+      {
+        list: 'parties',
+        rows: '151',
+        newRows: '151',
+        requests: 4,
+        network: 'stored',
+      },
       '151 rows and network listed, 151 of them new, by 4 requests.',
     ],
     [
@@ -226,7 +255,9 @@ describe('evidence', () => {
     async (kind, evidence, said) => {
       const { view } = await open({ runs: [run({ kind, evidence })] }, '/runs');
       await view.page.locator('#runs summary').click();
-      expect(await view.page.locator('#runs .said').innerText()).toContain(said);
+      expect(await view.page.locator('#runs .said').innerText()).toContain(
+        said,
+      );
     },
   );
 });
@@ -249,7 +280,11 @@ describe('the quarantine', () => {
     await expect.poll(() => shown.count()).toBe(50);
     await view.page.locator('#quarantine-more').click();
     await expect.poll(() => shown.count()).toBe(100);
-    mirror.facts.live = { ...quiet(), quarantined: quarantined.slice(10), revision: '2' };
+    mirror.facts.live = {
+      ...quiet(),
+      quarantined: quarantined.slice(10),
+      revision: '2',
+    };
     await view.page.locator('#quarantine-more').click();
     await expect.poll(() => shown.count()).toBe(110);
     await view.page.locator('#quarantine-more').waitFor({ state: 'hidden' });
@@ -263,7 +298,9 @@ describe('the connection to the mirror', () => {
     await view.page.locator('[data-connection=live]').waitFor();
     await mirror.interrupt();
     await view.page
-      .locator('#connection', { hasText: 'Connection lost. What you see is as of' })
+      .locator('#connection', {
+        hasText: 'Connection lost. What you see is as of',
+      })
       .waitFor();
     expect(await accessibilityFaults(view.page)).toEqual([]);
     await expectSentence('The mirror is complete');
@@ -282,7 +319,9 @@ describe('what the source, or anybody, wrote', () => {
       sourceUrl: evil,
       ledger: { ...wholeFacts().ledger, quarantined: '1' },
     },
-    settings: [{ name: evil, value: evil, isSecret: false, origin: evil, help: evil }],
+    settings: [
+      { name: evil, value: evil, isSecret: false, origin: evil, help: evil },
+    ],
     runs: [
       run({
         subject: evil,
@@ -295,7 +334,12 @@ describe('what the source, or anybody, wrote', () => {
     live: {
       ...quiet(),
       openRuns: [
-        run({ subject: evil, state: 'running', verdict: null, finishedAt: null }),
+        run({
+          subject: evil,
+          state: 'running',
+          verdict: null,
+          finishedAt: null,
+        }),
       ],
       inFlight: [{ partyId: evil, assetId: evil, isAtSource: true }],
       quarantined: [
@@ -324,7 +368,9 @@ describe('what the source, or anybody, wrote', () => {
         .locator('#runs pre', { hasText: 'onerror' })
         .waitFor({ state: 'attached' });
     }
-    expect(await view.page.locator('main img, main script, dialog img').count()).toBe(0);
+    expect(
+      await view.page.locator('main img, main script, dialog img').count(),
+    ).toBe(0);
     expect(await view.page.title()).toContain('ledger-mirror');
     expect([...view.weights.keys()]).not.toContain('/evil');
     expect([...view.problems, ...view.foreign]).toEqual([]);
@@ -353,10 +399,16 @@ describe('a result', () => {
         median: '0.1',
       },
     ];
-    const lake = { ...NO_LAKE, ask: async () => ({ rows, isCut: false, tookMs: 1 }) };
+    const lake = {
+      ...NO_LAKE,
+      ask: async () => ({ rows, isCut: false, tookMs: 1 }),
+    };
     const { view } = await open({ status: wholeFacts() }, '/data', { lake });
     await view.page.getByRole('button', { name: 'Run', exact: true }).click();
-    const cells = view.page.locator('#query-result tbody tr').first().locator('td');
+    const cells = view.page
+      .locator('#query-result tbody tr')
+      .first()
+      .locator('td');
     await expect
       .poll(() => cells.allInnerTexts())
       .toEqual([
@@ -419,11 +471,16 @@ describe('a result by day and kind', () => {
         })),
       ),
     );
-    const lake = { ...NO_LAKE, ask: async () => ({ rows, isCut: false, tookMs: 1 }) };
+    const lake = {
+      ...NO_LAKE,
+      ask: async () => ({ rows, isCut: false, tookMs: 1 }),
+    };
     const { view } = await open({ status: wholeFacts() }, '/data', { lake });
     await view.page.getByRole('button', { name: 'Run', exact: true }).click();
     await view.page.locator('#query-result .u-legend').waitFor();
-    const legend = await view.page.locator('#query-result .u-legend').innerText();
+    const legend = await view.page
+      .locator('#query-result .u-legend')
+      .innerText();
     expect(legend.replaceAll(/\s+/g, ' ')).toMatch(
       /2026-03-01aaaaaaaa…aaaa90bbbbbbbb…bbbb6.300/,
     );

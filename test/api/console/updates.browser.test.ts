@@ -2,13 +2,19 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { StatusError } from '../../../src/api/kit/status-error.ts';
 import { type ConsolePage, openPage } from './browser.ts';
-import { type Facts, type FixedConsole, openFixedConsole } from './fixed-console.ts';
+import {
+  type Facts,
+  type FixedConsole,
+  openFixedConsole,
+} from './fixed-console.ts';
 import type { Answers } from '../mirror.ts';
 import { calmFacts, idOf, ledgerOf, listParties, worldParts } from './world.ts';
 
 const PARTY = idOf('party 0');
 const ASSETS = [idOf('slow asset'), idOf('quick asset')] as const;
-let opened: { readonly console: FixedConsole; readonly view: ConsolePage } | undefined;
+let opened:
+  | { readonly console: FixedConsole; readonly view: ConsolePage }
+  | undefined;
 afterEach(async () => {
   await opened?.view[Symbol.asyncDispose]();
   await opened?.console[Symbol.asyncDispose]();
@@ -35,7 +41,9 @@ async function open(
 }
 
 /** @returns how many listeners of the window there are more than now */
-async function countListeners(page: ConsolePage['page']): Promise<() => Promise<number>> {
+async function countListeners(
+  page: ConsolePage['page'],
+): Promise<() => Promise<number>> {
   await page.evaluate(() => {
     const inPage = globalThis as unknown as Record<
       string,
@@ -57,7 +65,8 @@ async function countListeners(page: ConsolePage['page']): Promise<() => Promise<
   return () =>
     page.evaluate(
       () =>
-        (globalThis as unknown as { counting: { listeners: number } }).counting.listeners,
+        (globalThis as unknown as { counting: { listeners: number } }).counting
+          .listeners,
     );
 }
 
@@ -91,8 +100,11 @@ test('draws one chart in its place, however often it is brought up to date and w
 });
 
 test('shows the flows of the asset that is chosen, also where those of another come later', async () => {
-  const slow = Promise.withResolvers<readonly Readonly<Record<string, string>>[]>();
-  const dayOf = (received: string): readonly Readonly<Record<string, string>>[] => [
+  const slow =
+    Promise.withResolvers<readonly Readonly<Record<string, string>>[]>();
+  const dayOf = (
+    received: string,
+  ): readonly Readonly<Record<string, string>>[] => [
     { day: '2026-03-01', received, sent: '0', entries: '1' },
   ];
   const { page } = await open(`/data#party/${PARTY}`, {
@@ -120,15 +132,20 @@ describe('a page of parties that could not be had', () => {
     let isAway = false;
     const { page } = await open('/data', {
       'list parties': (values: readonly unknown[]) => {
-        if (isAway) throw new StatusError('unavailable', 'the database is away');
-        return values.includes('25') ? listParties().slice(0, 5) : listParties();
+        if (isAway)
+          throw new StatusError('unavailable', 'the database is away');
+        return values.includes('25')
+          ? listParties().slice(0, 5)
+          : listParties();
       },
     });
     const rows = page.locator('#parties tr');
     await expect.poll(() => rows.count()).toBe(25);
     isAway = true;
     await page.getByRole('button', { name: 'More parties' }).click();
-    await page.locator('#parties', { hasText: 'the database is away' }).waitFor();
+    await page
+      .locator('#parties', { hasText: 'the database is away' })
+      .waitFor();
     expect(await page.locator('#parties .id').count()).toBe(25);
     isAway = false;
     await page.getByRole('button', { name: 'Try again' }).click();

@@ -1,4 +1,7 @@
-/** A mirror that stands still: eleven weeks old, all of it made up and the same every time. For pictures of the console. */
+/**
+ * A mirror that stands still: eleven weeks old, all of it made up and the same every
+ * time. For pictures of the console.
+ */
 import { createHash } from 'node:crypto';
 import type { ConsoleParts } from '../../../src/api/console/ports.ts';
 import type { LakeQueries } from '../../../src/api/console/lake-queries.ts';
@@ -6,7 +9,12 @@ import type { RunDocument } from '../../../src/runs/run-schema.ts';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { SHAPES } from '../../../src/lake/tables/tables.ts';
 import { type Answers, CALM, NO_LAKE } from '../mirror.ts';
-import { type Facts, type FixedParts, quiet, wholeFacts } from './fixed-console.ts';
+import {
+  type Facts,
+  type FixedParts,
+  quiet,
+  wholeFacts,
+} from './fixed-console.ts';
 
 const DAY_MS = 86_400_000;
 const LAST_RUN_MS = Date.parse('2026-03-01T02:00:00Z');
@@ -31,17 +39,23 @@ function at(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-type NightlyRun = Pick<RunDocument, 'runId' | 'finishedAt' | 'state' | 'verdict'> & {
+type NightlyRun = Pick<
+  RunDocument,
+  'runId' | 'finishedAt' | 'state' | 'verdict'
+> & {
   readonly at: string;
 };
 
-const NIGHTLY_RUNS: readonly NightlyRun[] = Array.from({ length: DAYS }, (_, n) => ({
-  runId: uuid(n),
-  at: at(LAST_RUN_MS - n * DAY_MS),
-  finishedAt: at(LAST_RUN_MS - n * DAY_MS + 660_000),
-  state: 'done',
-  verdict: BAD_NIGHTLY_RUNS[n] ?? 'complete',
-}));
+const NIGHTLY_RUNS: readonly NightlyRun[] = Array.from(
+  { length: DAYS },
+  (_, n) => ({
+    runId: uuid(n),
+    at: at(LAST_RUN_MS - n * DAY_MS),
+    finishedAt: at(LAST_RUN_MS - n * DAY_MS + 660_000),
+    state: 'done',
+    verdict: BAD_NIGHTLY_RUNS[n] ?? 'complete',
+  }),
+);
 
 const SUMMARIES = Array.from({ length: 25 }, (_, n) => ({
   partyId: idOf(`party ${n}`),
@@ -70,7 +84,9 @@ export function ledgerOf(...assetIds: readonly string[]): Answers {
         entries: '30850',
         lastAt: '2026-03-01T01:59:00Z',
       })),
-    "list a party's transfer types": () => [{ type: 'TRANSFER_FUNDS_DISTRIBUTE' }],
+    "list a party's transfer types": () => [
+      { type: 'TRANSFER_FUNDS_DISTRIBUTE' },
+    ],
   };
 }
 
@@ -217,7 +233,10 @@ export function calmFacts(): Facts {
   };
 }
 
-/** A nightly run goes on, one ledger is in quarantine, a list is in doubt, and one has a gap. */
+/**
+ * A nightly run goes on, one ledger is in quarantine, a list is in doubt, and one has a
+ * gap.
+ */
 export function busyFacts(): Facts {
   const calm = calmFacts();
   const [nightly] = calm.runs.filter(({ kind }) => kind === 'nightly');
@@ -305,17 +324,26 @@ export function busyFacts(): Facts {
 
 /** The parties that there are, and one more, so that there is a page behind. */
 export function listParties(): readonly object[] {
-  return [...SUMMARIES, ...SUMMARIES.slice(0, 1)].map((row) => ({ ...row, key: '25' }));
+  return [...SUMMARIES, ...SUMMARIES.slice(0, 1)].map((row) => ({
+    ...row,
+    key: '25',
+  }));
 }
 
 /** The console's parts over this world; what moves comes from the facts. */
-export function worldParts(facts: Facts): FixedParts & { readonly lake: LakeQueries } {
+export function worldParts(
+  facts: Facts,
+): FixedParts & { readonly lake: LakeQueries } {
   return {
     lake: {
       ...NO_LAKE,
       tables: async () => TABLES,
       questions: [
-        { name: 'top-parties', title: 'who has the most entries', parameters: ['since'] },
+        {
+          name: 'top-parties',
+          title: 'who has the most entries',
+          parameters: ['since'],
+        },
       ],
     },
     answers: {

@@ -7,7 +7,9 @@ import { listen } from '../../../src/api/server/server.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { apiWithoutDatabase, jobsOf } from '../mirror.ts';
 
-const IDS = Array.from({ length: 200 }, (_, at) => at.toString(16).padStart(64, '0'));
+const IDS = Array.from({ length: 200 }, (_, at) =>
+  at.toString(16).padStart(64, '0'),
+);
 const PARTY = 'ab'.repeat(32);
 const ROW = Buffer.from('2023-05-01T00:00:00Z,1,MARGIN\n');
 let released = 0;
@@ -45,7 +47,11 @@ const server = await apiWithoutDatabase({
     },
   }),
 });
-const api = await listen(server, { host: '127.0.0.1', port: 0, token: undefined });
+const api = await listen(server, {
+  host: '127.0.0.1',
+  port: 0,
+  token: undefined,
+});
 afterAll(() => api[Symbol.asyncDispose]());
 
 async function ask(path: string, encoding?: string): Promise<IncomingMessage> {
@@ -97,7 +103,9 @@ describe('gzip compression of answers', () => {
   test('is skipped for answers too small to gain from it', async () => {
     const response = await ask(`/api/v2/parties?partyId=${PARTY}`, 'gzip');
     expect(response.headers['content-encoding']).toBeUndefined();
-    expect(JSON.parse((await bytesOf(response)).toString())).toHaveProperty('parties');
+    expect(JSON.parse((await bytesOf(response)).toString())).toHaveProperty(
+      'parties',
+    );
   });
 
   test('ends the reading when the client leaves in the middle', async () => {

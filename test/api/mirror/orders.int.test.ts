@@ -1,4 +1,7 @@
-/** Exports on demand: what may be ordered, how an order is followed, and the file at its end. */
+/**
+ * Exports on demand: what may be ordered, how an order is followed, and the file at its
+ * end.
+ */
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -44,7 +47,11 @@ class OneOrder {
     evidence: {},
   };
   failure:
-    | { readonly after: number; readonly error: Error; readonly isSudden?: boolean }
+    | {
+        readonly after: number;
+        readonly error: Error;
+        readonly isSudden?: boolean;
+      }
     | undefined;
   held: Promise<void> = Promise.resolve();
   downloads = 0;
@@ -110,7 +117,11 @@ const server = await apiWithoutDatabase({
     run: async (id) => jobs.run(id),
   },
 });
-const api = await listen(server, { host: '127.0.0.1', port: 0, token: undefined });
+const api = await listen(server, {
+  host: '127.0.0.1',
+  port: 0,
+  token: undefined,
+});
 afterAll(() => api[Symbol.asyncDispose]());
 beforeEach(() => {
   jobs = new OneOrder();
@@ -149,7 +160,9 @@ describe('an order of an export', () => {
 
   test('passes on that it distrusts what is covered', async () => {
     expect((await order({ partyId: PARTY, again: true })).status).toBe(202);
-    expect(jobs.submitted).toEqual([{ partyId: PARTY, again: true, isOrdered: true }]);
+    expect(jobs.submitted).toEqual([
+      { partyId: PARTY, again: true, isOrdered: true },
+    ]);
   });
 
   test.each([
@@ -183,7 +196,9 @@ describe('an order of an export', () => {
   });
 
   test('can be looked up and cancelled', async () => {
-    expect(await (await fetch(`${api.url}/mirror/exports/${ID}`)).json()).toEqual({
+    expect(
+      await (await fetch(`${api.url}/mirror/exports/${ID}`)).json(),
+    ).toEqual({
       id: ID,
       state: 'queued',
       verdict: null,
@@ -195,12 +210,15 @@ describe('an order of an export', () => {
       verdict: 'complete',
       evidence: { rows: '7', ranges: [{ from: 'a' }] },
     };
-    expect(await (await fetch(`${api.url}/mirror/exports/${ID}`)).json()).toEqual({
+    expect(
+      await (await fetch(`${api.url}/mirror/exports/${ID}`)).json(),
+    ).toEqual({
       id: ID,
       ...jobs.status,
     });
     expect(
-      (await fetch(`${api.url}/mirror/exports/${ID}`, { method: 'DELETE' })).status,
+      (await fetch(`${api.url}/mirror/exports/${ID}`, { method: 'DELETE' }))
+        .status,
     ).toBe(204);
     expect(jobs.status.state).toBe('cancelled');
   });
@@ -208,10 +226,12 @@ describe('an order of an export', () => {
   test.each(['', '/events', '/download'])(
     'is a 404 for an unknown id and a 400 for a malformed one%s',
     async (path) => {
-      expect((await fetch(`${api.url}/mirror/exports/${OTHER_ID}${path}`)).status).toBe(
-        404,
+      expect(
+        (await fetch(`${api.url}/mirror/exports/${OTHER_ID}${path}`)).status,
+      ).toBe(404);
+      expect((await fetch(`${api.url}/mirror/exports/1${path}`)).status).toBe(
+        400,
       );
-      expect((await fetch(`${api.url}/mirror/exports/1${path}`)).status).toBe(400);
     },
   );
 });
@@ -221,7 +241,12 @@ describe('the history of orders', () => {
     const to = '2023-05-01T00:00:00Z';
     const queuedAt = '2023-05-01T00:00:00.5Z';
     jobs.records = [
-      { ...RUN, queuedAt, evidence: { rows: '7' }, params: { to, isOrdered: true } },
+      {
+        ...RUN,
+        queuedAt,
+        evidence: { rows: '7' },
+        params: { to, isOrdered: true },
+      },
     ];
     const answer = await fetch(
       `${api.url}/mirror/exports?partyId=${PARTY.toUpperCase()}&before=${ID}&limit=7`,
@@ -245,7 +270,9 @@ describe('the history of orders', () => {
   test.each(['limit=0', 'limit=501', 'before=1', 'partyId=network', 'party=x'])(
     'refuses ?%s',
     async (query) => {
-      expect((await fetch(`${api.url}/mirror/exports?${query}`)).status).toBe(400);
+      expect((await fetch(`${api.url}/mirror/exports?${query}`)).status).toBe(
+        400,
+      );
       expect(jobs.questions).toEqual([]);
     },
   );
@@ -271,8 +298,20 @@ describe('the events of an order', () => {
     const response = await fetch(`${api.url}/mirror/exports/${ID}/events`);
     expect(response.headers.get('content-type')).toBe('text/event-stream');
     expect(await eventsOf(response)).toEqual([
-      { id: ID, state: 'running', verdict: null, evidence: {}, progress: [line(1)] },
-      { id: ID, state: 'done', verdict: 'complete', evidence: {}, progress: [line(2)] },
+      {
+        id: ID,
+        state: 'running',
+        verdict: null,
+        evidence: {},
+        progress: [line(1)],
+      },
+      {
+        id: ID,
+        state: 'done',
+        verdict: 'complete',
+        evidence: {},
+        progress: [line(2)],
+      },
     ]);
   });
 
@@ -283,16 +322,18 @@ describe('the events of an order', () => {
       signal: gone.signal,
     });
     await response.body?.getReader().read();
-    await waitFor(() => jobs.readings > 3, { what: 'the order to be followed' });
+    await waitFor(() => jobs.readings > 3, {
+      what: 'the order to be followed',
+    });
     gone.abort();
     const isLetGo = async (): Promise<boolean> => {
       const before = jobs.readings;
       await sleep(1_000);
       return jobs.readings === before;
     };
-    await expect(waitFor(isLetGo, { what: 'the order to be let go of' })).resolves.toBe(
-      true,
-    );
+    await expect(
+      waitFor(isLetGo, { what: 'the order to be let go of' }),
+    ).resolves.toBe(true);
   });
 
   test('are refused beyond 64 streams, of whichever kind', async () => {
@@ -304,9 +345,9 @@ describe('the events of an order', () => {
     const open = Array.from({ length: 64 }, (_, index) =>
       fetch(paths[index % 2] ?? '', { signal: gone.signal }),
     );
-    expect(new Set((await Promise.all(open)).map(({ status }) => status))).toEqual(
-      new Set([200]),
-    );
+    expect(
+      new Set((await Promise.all(open)).map(({ status }) => status)),
+    ).toEqual(new Set([200]));
     expect((await fetch(paths[0] ?? '')).status).toBe(429);
     gone.abort();
   });
@@ -349,7 +390,11 @@ describe('the download of an order', () => {
   });
 
   test('is told as an error in plain text where it fails before compressed bytes are out', async () => {
-    jobs.failure = { after: 1, error: new Error('the store is gone'), isSudden: true };
+    jobs.failure = {
+      after: 1,
+      error: new Error('the store is gone'),
+      isSudden: true,
+    };
     const response = await download();
     expect(response.status).toBe(500);
     expect(response.headers.get('content-disposition')).toBeNull();
@@ -369,9 +414,14 @@ describe('the download of an order', () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     jobs.held = promise;
     const open = Array.from({ length: 32 }, download);
-    await waitFor(() => jobs.downloads === 32, { what: 'all of them are open' });
+    await waitFor(() => jobs.downloads === 32, {
+      what: 'all of them are open',
+    });
     const refused = await download();
-    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '5']);
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([
+      429,
+      '5',
+    ]);
     resolve();
     for (const response of await Promise.all(open))
       expect(await response.text()).toBe(CONTENT.toString());

@@ -6,9 +6,18 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { summarizeStatus } from '../../../src/status/status-summary.ts';
 import { MetricsRegistry } from '../../../src/observability/metrics.ts';
 import { waitFor } from '../../support/wait-for.ts';
-import { EMPTY_FACTS, apiWithoutDatabase, freshWarehouse, startApi } from '../mirror.ts';
+import {
+  EMPTY_FACTS,
+  apiWithoutDatabase,
+  freshWarehouse,
+  startApi,
+} from '../mirror.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
-import { addGeneration, addParties, addRun } from '../../support/mirror-arrange.ts';
+import {
+  addGeneration,
+  addParties,
+  addRun,
+} from '../../support/mirror-arrange.ts';
 
 const warehouse = await freshWarehouse();
 const { pool } = warehouse;
@@ -27,13 +36,21 @@ function run(
       ? { state: 'running' }
       : { state: 'done', verdict, finished_at: new Date() };
   const times = { queued_at: begun, started_at: begun };
-  return addRun(pool, { kind, subject, ...times, ...end, evidence: { rows: '7' } });
+  return addRun(pool, {
+    kind,
+    subject,
+    ...times,
+    ...end,
+    evidence: { rows: '7' },
+  });
 }
 
 async function json(url: string): Promise<Record<string, unknown>> {
   const response = await fetch(url);
   if (!response.ok)
-    throw new Error(`${url} answered ${response.status}: ${await response.text()}`);
+    throw new Error(
+      `${url} answered ${response.status}: ${await response.text()}`,
+    );
   return (await response.json()) as Record<string, unknown>;
 }
 
@@ -43,7 +60,10 @@ beforeAll(async () => {
   await run('sync', 'checkpoints', 'incomplete', 7);
   await run('nightly', 'scheduled', 'complete', 6);
   await run('export', PARTY, null, 5);
-  const head = { height: '18446744073709551615', time: '2023-05-01 10:00:00.123456Z' };
+  const head = {
+    height: '18446744073709551615',
+    time: '2023-05-01 10:00:00.123456Z',
+  };
   await addGeneration(pool, { list: 'parties', ...head, isClaimed: true });
   await addParties(pool, [PARTY], 1);
 });
@@ -70,7 +90,9 @@ describe('the status', () => {
           verdict: 'complete',
           rows: '1',
           asOfBlock: '18446744073709551615',
-          asOfTime: expect.stringMatching(/^2023-05-01T10:00:00.123456/) as string,
+          asOfTime: expect.stringMatching(
+            /^2023-05-01T10:00:00.123456/,
+          ) as string,
         },
         {
           name: 'checkpoints',
@@ -124,28 +146,44 @@ describe('the status', () => {
       whole: false,
       complete: false,
       sentence: 'The mirror is not complete: 3 of 1,400 ledgers are covered.',
-      attention: [{ what: '1,397 ledgers not covered', action: { does: 'nightly' } }],
+      attention: [
+        { what: '1,397 ledgers not covered', action: { does: 'nightly' } },
+      ],
     });
   });
 
   test('asks nobody to start a nightly run while one is under way', () => {
-    const coverage = { ...EMPTY_FACTS.coverage, listed: 9, wanted: 9, covered: 3 };
+    const coverage = {
+      ...EMPTY_FACTS.coverage,
+      listed: 9,
+      wanted: 9,
+      covered: 3,
+    };
     const [first] = summarizeStatus({
       ...EMPTY_FACTS,
       streams: complete,
       coverage,
       openNightlyRun: 'an-id',
     }).attention;
-    expect(first).toMatchObject({ todo: 'The nightly run under way asks for them.' });
+    expect(first).toMatchObject({
+      todo: 'The nightly run under way asks for them.',
+    });
     expect(first).not.toHaveProperty('action');
   });
 
   test('says what the last run of a stream came to', () => {
     const failed = complete.map((stream) =>
-      stream.name === 'ledger' ? { ...stream, verdict: 'failed' as const } : stream,
+      stream.name === 'ledger'
+        ? { ...stream, verdict: 'failed' as const }
+        : stream,
     );
-    expect(summarizeStatus({ ...EMPTY_FACTS, streams: failed }).attention).toMatchObject([
-      { what: 'the last nightly run failed', why: 'the ledgers are not proven complete' },
+    expect(
+      summarizeStatus({ ...EMPTY_FACTS, streams: failed }).attention,
+    ).toMatchObject([
+      {
+        what: 'the last nightly run failed',
+        why: 'the ledgers are not proven complete',
+      },
     ]);
   });
 
@@ -186,12 +224,21 @@ describe('the status', () => {
       message: 'rows appeared',
       since: '2023-05-01T10:00:00Z',
     };
-    const lists = EMPTY_FACTS.lists.map((list) => ({ ...list, doubts: [doubt] }));
-    expect(summarizeStatus({ ...EMPTY_FACTS, streams: complete, lists })).toMatchObject({
+    const lists = EMPTY_FACTS.lists.map((list) => ({
+      ...list,
+      doubts: [doubt],
+    }));
+    expect(
+      summarizeStatus({ ...EMPTY_FACTS, streams: complete, lists }),
+    ).toMatchObject({
       complete: false,
       attention: [
-        { what: 'the list of parties is in doubt since 2023-05-01: ROWS_INSERTED' },
-        { what: 'the list of checkpoints is in doubt since 2023-05-01: ROWS_INSERTED' },
+        {
+          what: 'the list of parties is in doubt since 2023-05-01: ROWS_INSERTED',
+        },
+        {
+          what: 'the list of checkpoints is in doubt since 2023-05-01: ROWS_INSERTED',
+        },
       ],
     });
   });
@@ -208,7 +255,9 @@ describe('the status', () => {
       isConfirmed: false,
     };
     const lists = EMPTY_FACTS.lists.map((list) => ({ ...list, gaps: [gap] }));
-    expect(summarizeStatus({ ...EMPTY_FACTS, streams, lists }).whole).toBe(false);
+    expect(summarizeStatus({ ...EMPTY_FACTS, streams, lists }).whole).toBe(
+      false,
+    );
     const aside = summarizeStatus({
       ...EMPTY_FACTS,
       streams,
@@ -227,7 +276,9 @@ describe('runs', () => {
     const seen: unknown[] = [];
     let before = '';
     for (;;) {
-      const { runs } = (await json(`${api.url}/mirror/runs?limit=2${before}`)) as {
+      const { runs } = (await json(
+        `${api.url}/mirror/runs?limit=2${before}`,
+      )) as {
         runs: { runId: string; kind: string }[];
       };
       if (runs.length === 0) break;
@@ -243,13 +294,17 @@ describe('runs', () => {
       runs: { runId: string }[];
     };
     expect(runs).toHaveLength(1);
-    expect(await json(`${api.url}/mirror/runs/${runs[0]?.runId}`)).toEqual(runs[0]);
+    expect(await json(`${api.url}/mirror/runs/${runs[0]?.runId}`)).toEqual(
+      runs[0],
+    );
     expect(runs[0]).toMatchObject({
       verdict: 'complete',
       state: 'done',
       evidence: { rows: '7' },
     });
-    expect((await fetch(`${api.url}/mirror/runs/${randomUUID()}`)).status).toBe(404);
+    expect((await fetch(`${api.url}/mirror/runs/${randomUUID()}`)).status).toBe(
+      404,
+    );
   });
 });
 
@@ -257,10 +312,14 @@ describe('health', () => {
   test('reports the process, and readiness reports its parts', async () => {
     let isWell = true;
     const probes = [
-      { name: 'postgres', check: async () => void (await pool.query('select 1')) },
+      {
+        name: 'postgres',
+        check: async () => void (await pool.query('select 1')),
+      },
       {
         name: 'queue',
-        check: async () => (isWell ? undefined : Promise.reject(new Error('away'))),
+        check: async () =>
+          isWell ? undefined : Promise.reject(new Error('away')),
       },
     ];
     await using api = await startApi(warehouse, { probes });
@@ -316,9 +375,11 @@ describe('health', () => {
 describe('metrics', () => {
   test('are the documented ones, with labels of few values', async () => {
     const metrics = new MetricsRegistry();
-    new Gauge({ name: 'other_part', help: 'of another part', registers: [metrics] }).set(
-      1,
-    );
+    new Gauge({
+      name: 'other_part',
+      help: 'of another part',
+      registers: [metrics],
+    }).set(1);
     await using api = await startApi(warehouse, { metrics });
     await fetch(`${api.url}/api/v2/parties?partyId=${PARTY}`);
     await fetch(`${api.url}/some/${PARTY}`);
@@ -336,7 +397,9 @@ describe('metrics', () => {
     );
     expect(text).not.toContain(PARTY);
     const served = new Set(
-      [...text.matchAll(/^# TYPE (ledger_mirror_\w+)/gm)].map(([, name]) => name),
+      [...text.matchAll(/^# TYPE (ledger_mirror_\w+)/gm)].map(
+        ([, name]) => name,
+      ),
     );
     const documentation = await readFile(
       new URL('../../../docs/metrics.md', import.meta.url),
@@ -383,19 +446,19 @@ describe('the interface document', () => {
       '/mirror/status',
       '/readyz',
     ]);
-    expect(paths['/api/v2/parties']?.['get']?.parameters.map(({ name }) => name)).toEqual(
-      [
-        'partyId',
-        'pagination.first',
-        'pagination.after',
-        'pagination.last',
-        'pagination.before',
-        'pagination.newestFirst',
-      ],
-    );
-    expect(paths['/mirror/exports/{id}']?.['delete']?.parameters).toMatchObject([
-      { name: 'id', in: 'path', required: true },
+    expect(
+      paths['/api/v2/parties']?.['get']?.parameters.map(({ name }) => name),
+    ).toEqual([
+      'partyId',
+      'pagination.first',
+      'pagination.after',
+      'pagination.last',
+      'pagination.before',
+      'pagination.newestFirst',
     ]);
+    expect(paths['/mirror/exports/{id}']?.['delete']?.parameters).toMatchObject(
+      [{ name: 'id', in: 'path', required: true }],
+    );
     expect(paths['/mirror/exports']?.['post']?.responses).toHaveProperty('202');
   });
 });

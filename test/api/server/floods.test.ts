@@ -1,4 +1,7 @@
-/** Strangers that hold connections open, on real sockets: whoever else asks must still be answered. */
+/**
+ * Strangers that hold connections open, on real sockets: whoever else asks must still be
+ * answered.
+ */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import fastify from 'fastify';
@@ -24,13 +27,21 @@ async function start(
   },
 ): Promise<URL> {
   const server = await apiWithoutDatabase({ token: TOKEN, timeouts });
-  const listening = await listen(server, { host: '127.0.0.1', port: 0, token: TOKEN });
+  const listening = await listen(server, {
+    host: '127.0.0.1',
+    port: 0,
+    token: TOKEN,
+  });
   onTestFinished(() => listening[Symbol.asyncDispose]());
   return new URL(listening.url);
 }
 
 /** Connections that each send `start` and then nothing. */
-async function hold(url: URL, count: number, start = ''): Promise<readonly Socket[]> {
+async function hold(
+  url: URL,
+  count: number,
+  start = '',
+): Promise<readonly Socket[]> {
   const sockets = Array.from({ length: count }, () =>
     connect(Number(url.port), url.hostname),
   );
@@ -62,7 +73,12 @@ describe('260 strangers that log in slowly', () => {
   test('block neither the health checks nor the API for others', async () => {
     const url = await start();
     await hold(url, 260, SLOW_LOGIN);
-    for (const path of ['/healthz', '/readyz', '/mirror/status', '/api/v2/parties']) {
+    for (const path of [
+      '/healthz',
+      '/readyz',
+      '/mirror/status',
+      '/api/v2/parties',
+    ]) {
       expect([path, await statusOf(url, path)]).toEqual([path, 200]);
     }
   });
@@ -135,7 +151,11 @@ describe('a request that arrives too slowly', () => {
       requestTimeout: LONG,
       connectionsCheckingInterval: 100,
     });
-    const [idle, slow] = await hold(url, 2, 'GET /healthz HTTP/1.1\r\nHost: local');
+    const [idle, slow] = await hold(
+      url,
+      2,
+      'GET /healthz HTTP/1.1\r\nHost: local',
+    );
     const [body] = await hold(url, 1, SLOW_LOGIN);
     if (idle === undefined || slow === undefined || body === undefined)
       throw new Error('no connection');

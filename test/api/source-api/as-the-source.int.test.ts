@@ -1,4 +1,7 @@
-/** A mirror and the network that it mirrors, asked the same: page by page, and error by error. */
+/**
+ * A mirror and the network that it mirrors, asked the same: page by page, and error by
+ * error.
+ */
 import { get, type IncomingMessage } from 'node:http';
 import { afterAll, describe, expect, test } from 'vitest';
 import { startSandbox } from '../../support/sandbox.ts';
@@ -54,22 +57,32 @@ function shown({ edges, pageInfo }: ListPage): unknown {
 }
 
 /**
- * The service ends a list of parties without `network` where that is not on the first page, and sends nothing behind
- * its cursor. The mirror goes on there: only what the service shows is compared.
+ * The service ends a list of parties without `network` where that is not on the first
+ * page, and sends nothing behind its cursor. The mirror goes on there: only what the
+ * service shows is compared.
  */
-function endsAtNetwork(ours: ListPage, theirs: ListPage, isForward: boolean): boolean {
+function endsAtNetwork(
+  ours: ListPage,
+  theirs: ListPage,
+  isForward: boolean,
+): boolean {
   if (theirs.edges.length === 0) return ours.edges.length > 0;
   const own = ours.edges
     .filter(({ node }) => node['id'] !== 'network')
     .map(({ node }) => node);
   const isLeftOut = !theirs.edges.some(({ node }) => node['id'] === 'network');
-  const goesOn = isForward ? ours.pageInfo.hasNextPage : ours.pageInfo.hasPreviousPage;
+  const goesOn = isForward
+    ? ours.pageInfo.hasNextPage
+    : ours.pageInfo.hasPreviousPage;
   if (!isLeftOut || (!goesOn && own.length === ours.edges.length)) return false;
   expect(own).toEqual(theirs.edges.map(({ node }) => node));
   return true;
 }
 
-/** Follows the cursors of both until the list ends, and one page further where a cursor is left. */
+/**
+ * Follows the cursors of both until the list ends, and one page further where a cursor is
+ * left.
+ */
 async function compareWalk(
   urls: readonly [string, string],
   list: List,
@@ -84,7 +97,9 @@ async function compareWalk(
       urls.map((url, side) => {
         const cursor = encodeURIComponent(cursors[side] ?? '');
         const from =
-          cursor === '' ? '' : `&pagination.${isForward ? 'after' : 'before'}=${cursor}`;
+          cursor === ''
+            ? ''
+            : `&pagination.${isForward ? 'after' : 'before'}=${cursor}`;
         return page(
           url,
           list,
@@ -98,9 +113,16 @@ async function compareWalk(
     const hasMore = isForward
       ? theirs.pageInfo.hasNextPage
       : theirs.pageInfo.hasPreviousPage;
-    if (list === 'parties' && !hasMore && endsAtNetwork(ours, theirs, isForward))
+    if (
+      list === 'parties' &&
+      !hasMore &&
+      endsAtNetwork(ours, theirs, isForward)
+    )
       return pages;
-    expect({ where, page: shown(ours) }).toEqual({ where, page: shown(theirs) });
+    expect({ where, page: shown(ours) }).toEqual({
+      where,
+      page: shown(theirs),
+    });
     cursors = [ours, theirs].map(({ pageInfo }) =>
       isForward ? pageInfo.endCursor : pageInfo.startCursor,
     );
@@ -121,14 +143,20 @@ function sizes(from: number, to: number): readonly number[] {
 }
 
 describe.each(LISTS)('the list of %s beside the source', (list) => {
-  test.each(WAYS)('has the same pages at every size, read by %s', async (way) => {
-    const pages = new Map<number, number>();
-    for (const size of [...sizes(1, 26), 5_000]) {
-      pages.set(size, await compareWalk([mirror.url, small.url], list, size, way));
-    }
-    // That something was compared: more than twenty rows, two a page.
-    expect(pages.get(2)).toBeGreaterThan(10);
-  });
+  test.each(WAYS)(
+    'has the same pages at every size, read by %s',
+    async (way) => {
+      const pages = new Map<number, number>();
+      for (const size of [...sizes(1, 26), 5_000]) {
+        pages.set(
+          size,
+          await compareWalk([mirror.url, small.url], list, size, way),
+        );
+      }
+      // That something was compared: more than twenty rows, two a page.
+      expect(pages.get(2)).toBeGreaterThan(10);
+    },
+  );
 
   test.each([
     '',
@@ -148,7 +176,8 @@ describe.each(LISTS)('the list of %s beside the source', (list) => {
   });
 });
 
-// A few pages at the sizes above those, each of which ends once on the last row, before and behind it.
+// A few pages at the sizes above those, each of which ends once on the last row, before
+// and behind it.
 const MEDIUM_ROWS = 121;
 const medium = await startSandbox({
   parties: MEDIUM_ROWS - 1,
@@ -170,14 +199,19 @@ afterAll(() =>
 );
 
 describe.each(LISTS)('a list of 120 %s beside the source', (list) => {
-  test.each(WAYS)('has the same pages at every size, read by %s', async (way) => {
-    const pages: number[] = [];
-    for (const size of sizes(27, MEDIUM_ROWS + 2)) {
-      pages.push(await compareWalk([mediumMirror.url, medium.url], list, size, way));
-    }
-    // That something was compared: pages were turned.
-    expect(Math.min(...pages.slice(0, 80))).toBeGreaterThan(1);
-  });
+  test.each(WAYS)(
+    'has the same pages at every size, read by %s',
+    async (way) => {
+      const pages: number[] = [];
+      for (const size of sizes(27, MEDIUM_ROWS + 2)) {
+        pages.push(
+          await compareWalk([mediumMirror.url, medium.url], list, size, way),
+        );
+      }
+      // That something was compared: pages were turned.
+      expect(Math.min(...pages.slice(0, 80))).toBeGreaterThan(1);
+    },
+  );
 });
 
 // More rows than the largest page, so that every size turns a page.
@@ -203,12 +237,20 @@ afterAll(() =>
 const LARGE_SIZES = [500, 999, 1_000, 1_001, 2_549, 2_550, 2_551, 4_999, 5_000];
 
 describe.each(LISTS)('a list of %s longer than the largest page', (list) => {
-  test.each(WAYS)('has the same pages at large sizes, read by %s', async (way) => {
-    for (const size of LARGE_SIZES) {
-      const pages = await compareWalk([largeMirror.url, large.url], list, size, way);
-      expect(pages).toBeGreaterThan(1);
-    }
-  });
+  test.each(WAYS)(
+    'has the same pages at large sizes, read by %s',
+    async (way) => {
+      for (const size of LARGE_SIZES) {
+        const pages = await compareWalk(
+          [largeMirror.url, large.url],
+          list,
+          size,
+          way,
+        );
+        expect(pages).toBeGreaterThan(1);
+      }
+    },
+  );
 });
 
 describe('the lookup of one party', () => {
@@ -216,9 +258,11 @@ describe('the lookup of one party', () => {
     'answers as the source does for an id that is %s',
     async (which) => {
       const [own] = [...small.truth.parties()].map(({ id }) => id);
-      const id = { network: 'network', own, 'own in upper case': own?.toUpperCase() }[
-        which
-      ];
+      const id = {
+        network: 'network',
+        own,
+        'own in upper case': own?.toUpperCase(),
+      }[which];
       const query = `partyId=${id}&pagination.first=7`;
       const ours = await page(mirror.url, 'parties', query);
       const theirs = await page(small.url, 'parties', query);
@@ -236,12 +280,17 @@ interface Answer {
 }
 
 /** Headers as they came: fetch would join what came twice. */
-async function answerOf(url: string, path: string, method = 'GET'): Promise<Answer> {
+async function answerOf(
+  url: string,
+  path: string,
+  method = 'GET',
+): Promise<Answer> {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    get(`${url}${path}`, { method, headers: { accept: 'application/json' } }, resolve).on(
-      'error',
-      reject,
-    );
+    get(
+      `${url}${path}`,
+      { method, headers: { accept: 'application/json' } },
+      resolve,
+    ).on('error', reject);
   });
   let text = '';
   for await (const chunk of response.setEncoding('utf8')) text += String(chunk);
@@ -291,25 +340,30 @@ describe('an error of the read API', () => {
     `${EXPORT}?partyId=${PARTY}&dateRange.end_timestamp=9223372036854775808`,
     `${EXPORT}/`,
   ])('has the status and body of the source: %s', async (path) => {
-    expect(await answerOf(mirror.url, path)).toEqual(await answerOf(small.url, path));
+    expect(await answerOf(mirror.url, path)).toEqual(
+      await answerOf(small.url, path),
+    );
   });
 
   test.each(['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])(
     'is that of the source for the method %s',
     async (method) => {
       const ours = await answerOf(mirror.url, '/api/v2/parties', method);
-      expect(ours).toEqual(await answerOf(small.url, '/api/v2/parties', method));
+      expect(ours).toEqual(
+        await answerOf(small.url, '/api/v2/parties', method),
+      );
       expect(ours.status).toBe(501);
     },
   );
 
   test('is a 400 for every cursor that the mirror has not made', async () => {
-    const own = (await page(mirror.url, 'parties', 'pagination.first=3')).pageInfo
-      .endCursor;
-    const ofTheSource = (await page(small.url, 'parties', 'pagination.first=3')).pageInfo
-      .endCursor;
-    const ofTheOtherList = (await page(mirror.url, 'checkpoints', 'pagination.first=3'))
+    const own = (await page(mirror.url, 'parties', 'pagination.first=3'))
       .pageInfo.endCursor;
+    const ofTheSource = (await page(small.url, 'parties', 'pagination.first=3'))
+      .pageInfo.endCursor;
+    const ofTheOtherList = (
+      await page(mirror.url, 'checkpoints', 'pagination.first=3')
+    ).pageInfo.endCursor;
     const changed = own.replace(/^./, (first) => (first === 'A' ? 'B' : 'A'));
     for (const cursor of [
       changed,
@@ -325,7 +379,10 @@ describe('an error of the read API', () => {
       const path = `/api/v2/parties?pagination.first=3&pagination.after=${encodeURIComponent(cursor)}`;
       expect(await answerOf(mirror.url, path)).toMatchObject({
         status: 400,
-        body: { code: 3, details: [{ code: 10_028, message: 'invalid pagination' }] },
+        body: {
+          code: 3,
+          details: [{ code: 10_028, message: 'invalid pagination' }],
+        },
       });
     }
   });

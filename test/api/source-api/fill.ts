@@ -1,4 +1,7 @@
-/** Brings a sandbox network's lists into a warehouse without a sync: what a whole mirror of it holds. */
+/**
+ * Brings a sandbox network's lists into a warehouse without a sync: what a whole mirror
+ * of it holds.
+ */
 import type { Pool } from 'pg';
 import {
   addCheckpoints,
@@ -24,11 +27,18 @@ export async function fillLists(pool: Pool, sandbox: Sandbox): Promise<void> {
       copies: 1 + more.length,
     })),
   );
-  const { headers } = await fetch(`${sandbox.url}/api/v2/parties?pagination.first=2`);
+  const { headers } = await fetch(
+    `${sandbox.url}/api/v2/parties?pagination.first=2`,
+  );
   const [height, nanoseconds] = ['x-block-height', 'x-block-timestamp'].map(
     (name) => headers.get(name) ?? '',
   );
   const time = formatInstant(BigInt(nanoseconds ?? 0) / 1_000n);
   for (const list of ['parties', 'checkpoints'] as const)
-    await addGeneration(pool, { list, height: height ?? '', time, isClaimed: true });
+    await addGeneration(pool, {
+      list,
+      height: height ?? '',
+      time,
+      isClaimed: true,
+    });
 }

@@ -1,4 +1,7 @@
-/** The export on the wire: both forms, errors before and behind the first byte, clients that go away. */
+/**
+ * The export on the wire: both forms, errors before and behind the first byte, clients
+ * that go away.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { get, type IncomingMessage } from 'node:http';
 import { describe, expect, test } from 'vitest';
@@ -12,11 +15,16 @@ const PARTY = 'AB'.repeat(32);
 const PATH = `/api/v2/ledgerentry/export?partyId=${PARTY}`;
 const JSON_ACCEPTED = { headers: { accept: 'application/json' } };
 
-type Chunks = (question: LedgerQuery, signal: AbortSignal) => AsyncIterable<Buffer>;
+type Chunks = (
+  question: LedgerQuery,
+  signal: AbortSignal,
+) => AsyncIterable<Buffer>;
 
 async function serving(read: Chunks): Promise<TestApi> {
   return listen(
-    await apiWithoutDatabase({ jobs: jobsOf({ stages: { readLedger: read } }) }),
+    await apiWithoutDatabase({
+      jobs: jobsOf({ stages: { readLedger: read } }),
+    }),
     {
       host: '127.0.0.1',
       port: 0,
@@ -51,12 +59,17 @@ describe('an answer of the export route', () => {
     'application/json;q=0.9, text/csv;q=0.5',
     '*/*',
     'text/html',
-  ])('is CSV for a client that accepts %s, as the source sends it', async (accept) => {
-    await using api = await serving(of('a,b\n', '1,2\n'));
-    const response = await fetch(`${api.url}${PATH}`, { headers: { accept } });
-    expect(response.headers.get('content-type')).toBe('text/csv');
-    expect(await response.text()).toBe('a,b\n1,2\n');
-  });
+  ])(
+    'is CSV for a client that accepts %s, as the source sends it',
+    async (accept) => {
+      await using api = await serving(of('a,b\n', '1,2\n'));
+      const response = await fetch(`${api.url}${PATH}`, {
+        headers: { accept },
+      });
+      expect(response.headers.get('content-type')).toBe('text/csv');
+      expect(await response.text()).toBe('a,b\n1,2\n');
+    },
+  );
 
   test('reads the ledger by whole seconds and canonical ids', async () => {
     const asked: LedgerQuery[] = [];
@@ -66,7 +79,9 @@ describe('an answer of the export route', () => {
     });
     const range =
       'dateRange.startTimestamp=1682935200999999999&date_range.end_timestamp=-1';
-    const response = await fetch(`${api.url}${PATH}&assetId=${'C0'.repeat(32)}&${range}`);
+    const response = await fetch(
+      `${api.url}${PATH}&assetId=${'C0'.repeat(32)}&${range}`,
+    );
     expect(response.headers.get('content-disposition')).toContain(
       '_2023-05-01T10_00_00Z-1969-12-31T23_59_59Z.csv',
     );
@@ -89,16 +104,19 @@ describe('a failure of an export', () => {
   test.each([
     [unknown, 404, 'Cannot read it: it was never exported'],
     [new Error('secret of the inside'), 500, 'UNKNOWN'],
-  ])('before the first byte is a status code: %s', async (error, status, inner) => {
-    await using api = await serving(of(error));
-    for (const init of [{}, JSON_ACCEPTED]) {
-      const response = await fetch(`${api.url}${PATH}`, init);
-      expect(response.status).toBe(status);
-      expect(await response.json()).toMatchObject({
-        error: { details: [{ code: 260_002, inner }] },
-      });
-    }
-  });
+  ])(
+    'before the first byte is a status code: %s',
+    async (error, status, inner) => {
+      await using api = await serving(of(error));
+      for (const init of [{}, JSON_ACCEPTED]) {
+        const response = await fetch(`${api.url}${PATH}`, init);
+        expect(response.status).toBe(status);
+        expect(await response.json()).toMatchObject({
+          error: { details: [{ code: 260_002, inner }] },
+        });
+      }
+    },
+  );
 
   test('after the first byte ends the CSV with the error right behind the last byte', async () => {
     await using api = await serving(of('a,b\n1,', new Error('secret')));
@@ -116,7 +134,8 @@ describe('a client of the export route', () => {
     let ended = false;
     await using api = await serving(async function* (_question, signal) {
       try {
-        for (; !signal.aborted; bytes += 65_536) yield Buffer.alloc(65_536, 'x');
+        for (; !signal.aborted; bytes += 65_536)
+          yield Buffer.alloc(65_536, 'x');
       } finally {
         ended = true;
       }
@@ -161,7 +180,9 @@ describe('a client of the export route', () => {
     await waitFor(
       async () => {
         const again = new AbortController();
-        const { status } = await fetch(`${api.url}${PATH}`, { signal: again.signal });
+        const { status } = await fetch(`${api.url}${PATH}`, {
+          signal: again.signal,
+        });
         again.abort();
         return status === 200;
       },

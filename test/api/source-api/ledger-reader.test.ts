@@ -1,4 +1,7 @@
-/** A ledger read back from its objects: whole segments untouched, cut ones row by row, holes refused. */
+/**
+ * A ledger read back from its objects: whole segments untouched, cut ones row by row,
+ * holes refused.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,7 +9,11 @@ import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readLedger } from '../../../src/exports/reading/read-ledger.ts';
 import type { LedgerQuery } from '../../../src/ledger/ledger-range.ts';
-import { BEGINNING, parseInstant, type Micros } from '../../../src/time/time.ts';
+import {
+  BEGINNING,
+  parseInstant,
+  type Micros,
+} from '../../../src/time/time.ts';
 import type { Coverage } from '../../../src/catalog/coverage-rows.ts';
 import { openFileStore } from '../../../src/storage/file-store.ts';
 import type { ObjectStore } from '../../../src/storage/object-store.ts';
@@ -64,17 +71,31 @@ async function readerOf(parts: readonly Part[]): Promise<ReaderDeps> {
       coverage.push({ ...range, objectKey: undefined, rows: 0n });
       continue;
     }
-    const plain = Buffer.from(`${[part.header ?? HEADER_12, ...part.rows].join('\n')}\n`);
+    const plain = Buffer.from(
+      `${[part.header ?? HEADER_12, ...part.rows].join('\n')}\n`,
+    );
     const suffix = part.suffix ?? '.zst';
     made += 1;
     const objectKey = `ledger/${made}.csv${suffix}`;
-    const stored = { '': plain, '.gz': gzipSync(plain), '.zst': zstdCompressSync(plain) }[
-      suffix
-    ];
+    const stored = {
+      '': plain,
+      '.gz': gzipSync(plain),
+      '.zst': zstdCompressSync(plain),
+    }[suffix];
     await objects.publishBytes(objectKey, stored, signal);
     const columns = (part.header ?? HEADER_12).split(',');
-    const content = { bytes: BigInt(plain.length), digest: '', rowForm: '', columns };
-    coverage.push({ ...range, objectKey, rows: BigInt(part.rows.length), content });
+    const content = {
+      bytes: BigInt(plain.length),
+      digest: '',
+      rowForm: '',
+      columns,
+    };
+    coverage.push({
+      ...range,
+      objectKey,
+      rows: BigInt(part.rows.length),
+      content,
+    });
   }
   return { exports: { coverage: async () => coverage }, objects };
 }
@@ -91,7 +112,8 @@ async function textOf(
     to: undefined,
     ...question,
   };
-  for await (const chunk of readLedger(reader, whole, signal)) chunks.push(chunk);
+  for await (const chunk of readLedger(reader, whole, signal))
+    chunks.push(chunk);
   return Buffer.concat(chunks).toString();
 }
 
@@ -104,7 +126,10 @@ const FIRST = [
   row('2023-05-01 10:00:00.5+00'),
   row('2023-05-02 00:00:00+00', SILVER),
 ];
-const SECOND = [row('2023-06-01 00:00:00+00'), row('2023-06-01 23:59:59.999999+00')];
+const SECOND = [
+  row('2023-06-01 00:00:00+00'),
+  row('2023-06-01 23:59:59.999999+00'),
+];
 const LEDGER: readonly Part[] = [
   { from: '1970-01-01', to: '2023-05-03', rows: FIRST, suffix: '.gz' },
   { from: '2023-05-03', to: '2023-06-01' },
@@ -117,9 +142,9 @@ describe('a ledger read from its segments', () => {
   });
 
   test('is only a header where it has no entries', async () => {
-    expect(await textOf(await readerOf([{ from: '1970-01-01', to: '2023-06-02' }]))).toBe(
-      csv(),
-    );
+    expect(
+      await textOf(await readerOf([{ from: '1970-01-01', to: '2023-06-02' }])),
+    ).toBe(csv());
   });
 
   test.each([
@@ -146,18 +171,22 @@ describe('a ledger read from its segments', () => {
     expect(await textOf(await readerOf(LEDGER), { assetId: SILVER })).toBe(
       csv(FIRST[2]!),
     );
-    expect(await textOf(await readerOf(LEDGER), { assetId: 'c2'.repeat(32) })).toBe(
-      csv(),
-    );
+    expect(
+      await textOf(await readerOf(LEDGER), { assetId: 'c2'.repeat(32) }),
+    ).toBe(csv());
   });
 
   test('is cut correctly where rows span the windows it is read in', async () => {
     const rows = Array.from({ length: 20_000 }, (_, n) =>
       row(`2023-05-01 ${`${n % 24}`.padStart(2, '0')}:00:00+00`),
     );
-    const reader = await readerOf([{ from: '1970-01-01', to: '2023-06-01', rows }]);
+    const reader = await readerOf([
+      { from: '1970-01-01', to: '2023-06-01', rows },
+    ]);
     const text = await textOf(reader, { from: at('2023-05-01T12:00:00Z') });
-    expect(text).toBe(csv(...rows.filter((line) => line.slice(11, 13) >= '12')));
+    expect(text).toBe(
+      csv(...rows.filter((line) => line.slice(11, 13) >= '12')),
+    );
   });
 });
 
@@ -183,7 +212,9 @@ describe('a range that is not covered', () => {
   ] as const)(
     'is refused, not served as empty, where it lacks %s',
     async (_what, parts, question) => {
-      await expect(textOf(await readerOf(parts), question)).rejects.toMatchObject({
+      await expect(
+        textOf(await readerOf(parts), question),
+      ).rejects.toMatchObject({
         code: 'LEDGER_NOT_MIRRORED',
       });
     },
@@ -191,12 +222,15 @@ describe('a range that is not covered', () => {
 
   test('does not matter outside of the range that is asked for', async () => {
     const from = at('2023-06-01T00:00:00Z');
-    expect(await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from })).toBe(
-      csv(...SECOND),
-    );
+    expect(
+      await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from }),
+    ).toBe(csv(...SECOND));
     const to = at('2023-05-03T00:00:00Z');
     expect(
-      await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from: BEGINNING, to }),
+      await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), {
+        from: BEGINNING,
+        to,
+      }),
     ).toBe(csv(...FIRST));
   });
 
@@ -215,7 +249,10 @@ describe('columns that change from release to release', () => {
   const newer = `2023-06-01 12:00:00+00,7,"-7",TRANSFER_TYPE_LOSS,${GOLD},"",${PARTY},GENERAL,"1,0","",network,"a ""b""",2`;
   const olderAsNewer = (time: string): string =>
     `${time},1000,,TRANSFER_TYPE_DEPOSIT,\\x${GOLD},\\x,\\x${PARTY},4,5,\\x,\\x03,10,6`;
-  const OLDER = [row('2023-05-01 10:00:00.5+00'), row('2023-05-01 10:00:00.5+00')];
+  const OLDER = [
+    row('2023-05-01 10:00:00.5+00'),
+    row('2023-05-01 10:00:00.5+00'),
+  ];
   const older = { from: '1970-01-01', to: '2023-06-01', rows: OLDER };
   const parts = [
     older,
@@ -234,9 +271,9 @@ describe('columns that change from release to release', () => {
   });
 
   test("are the release's own where what is asked for is of one", async () => {
-    expect(await textOf(await readerOf(parts), { to: at('2023-06-01T00:00:00Z') })).toBe(
-      csv(...OLDER),
-    );
+    expect(
+      await textOf(await readerOf(parts), { to: at('2023-06-01T00:00:00Z') }),
+    ).toBe(csv(...OLDER));
     const from = at('2023-06-01T00:00:00Z');
     expect(await textOf(await readerOf(parts), { from })).toBe(
       `${HEADER_13}\n${newer}\n`,
@@ -267,7 +304,9 @@ describe('columns that change from release to release', () => {
     const kept = rows
       .map((line) => line.slice(0, 22))
       .filter((time) => time.slice(11, 13) >= '12');
-    expect(text).toBe(`${[HEADER_13, ...kept.map(olderAsNewer), newer].join('\n')}\n`);
+    expect(text).toBe(
+      `${[HEADER_13, ...kept.map(olderAsNewer), newer].join('\n')}\n`,
+    );
   });
 
   test('end the answer where a row does not match its header', async () => {
@@ -280,6 +319,8 @@ describe('a lost object', () => {
   test('is an error of the answer, before the first byte where its segment is the first', async () => {
     const reader = await readerOf([LEDGER[0]!]);
     await objects.remove(`ledger/${made}.csv.gz`, signal);
-    await expect(textOf(reader)).rejects.toMatchObject({ code: 'OBJECT_MISSING' });
+    await expect(textOf(reader)).rejects.toMatchObject({
+      code: 'OBJECT_MISSING',
+    });
   });
 });

@@ -1,4 +1,7 @@
-/** The mirror's own rules of paging, where they differ from the source's, and what a page costs. */
+/**
+ * The mirror's own rules of paging, where they differ from the source's, and what a page
+ * costs.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openRows } from '../../../src/postgres/rows.ts';
 import { Cursors } from '../../../src/api/source-api/cursors.ts';
@@ -32,10 +35,15 @@ interface Answer {
   };
 }
 
-async function ask(list: 'parties' | 'checkpoints', query: string): Promise<Answer> {
+async function ask(
+  list: 'parties' | 'checkpoints',
+  query: string,
+): Promise<Answer> {
   const response = await fetch(`${api.url}/api/v2/${list}?${query}`);
   if (!response.ok)
-    throw new Error(`${query} answered ${response.status}: ${await response.text()}`);
+    throw new Error(
+      `${query} answered ${response.status}: ${await response.text()}`,
+    );
   return ((await response.json()) as Record<string, Answer>)[list]!;
 }
 
@@ -63,12 +71,19 @@ beforeAll(async () => {
 });
 
 describe('pages of the lists', () => {
-  test.each(['pagination.newestFirst=true', 'pagination.newestFirst=false', ''])(
+  test.each([
+    'pagination.newestFirst=true',
+    'pagination.newestFirst=false',
+    '',
+  ])(
     'hold 1,000 rows and name the next page without a size: ?%s',
     async (query) => {
       const { edges, pageInfo } = await ask('parties', query);
       expect(edges).toHaveLength(1_000);
-      expect(pageInfo).toMatchObject({ hasNextPage: true, hasPreviousPage: false });
+      expect(pageInfo).toMatchObject({
+        hasNextPage: true,
+        hasPreviousPage: false,
+      });
     },
   );
 
@@ -76,41 +91,45 @@ describe('pages of the lists', () => {
     'pagination.first=5001',
     'pagination.first=2147483647',
     'pagination.last=5001',
-  ])('are refused above 5,000 rows in the words of the source: ?%s', async (query) => {
-    for (const list of ['parties', 'checkpoints']) {
-      const response = await fetch(`${api.url}/api/v2/${list}?${query}`);
-      expect([response.status, await response.json()]).toEqual([
-        400,
-        {
-          code: 3,
-          message: 'InvalidArgument error',
-          details: [
-            {
-              '@type': 'type.googleapis.com/vega.ErrorDetail',
-              code: 10_028,
-              message: 'invalid pagination',
-              inner: 'pagination limit must be in range 0-5000',
-            },
-          ],
-        },
-      ]);
-    }
-  });
+  ])(
+    'are refused above 5,000 rows in the words of the source: ?%s',
+    async (query) => {
+      for (const list of ['parties', 'checkpoints']) {
+        const response = await fetch(`${api.url}/api/v2/${list}?${query}`);
+        expect([response.status, await response.json()]).toEqual([
+          400,
+          {
+            code: 3,
+            message: 'InvalidArgument error',
+            details: [
+              {
+                '@type': 'type.googleapis.com/vega.ErrorDetail',
+                code: 10_028,
+                message: 'invalid pagination',
+                inner: 'pagination limit must be in range 0-5000',
+              },
+            ],
+          },
+        ]);
+      }
+    },
+  );
 
   test('show every field that the source shows, the ones nobody knew too', async () => {
     const id = '1'.padStart(64, '0');
     const shown = { alias: 'Ann', metadata: [{ key: 'k', value: 'v' }] };
-    await pool.query('update mirror.parties set extra = $2 where party_id = $1', [
-      id,
-      { id: id.toUpperCase(), ...shown },
-    ]);
-    await pool.query(`update mirror.parties set extra = $1 where party_id = 'network'`, [
-      { alias: 'the network' },
-    ]);
-    await pool.query('update mirror.checkpoints set extra = $1 where hash = $2', [
-      { signature: 's' },
-      'h1',
-    ]);
+    await pool.query(
+      'update mirror.parties set extra = $2 where party_id = $1',
+      [id, { id: id.toUpperCase(), ...shown }],
+    );
+    await pool.query(
+      `update mirror.parties set extra = $1 where party_id = 'network'`,
+      [{ alias: 'the network' }],
+    );
+    await pool.query(
+      'update mirror.checkpoints set extra = $1 where hash = $2',
+      [{ signature: 's' }, 'h1'],
+    );
     const oldest = await ask('parties', 'pagination.last=1');
     expect(oldest.edges[0]?.node).toEqual({ id, ...shown });
     expect(JSON.stringify(oldest.edges[0]?.node)).toMatch(/^\{"id"/);
@@ -118,10 +137,12 @@ describe('pages of the lists', () => {
       id,
       ...shown,
     });
-    expect((await ask('parties', 'pagination.first=1')).edges[0]?.node).toEqual({
-      id: 'network',
-      alias: 'the network',
-    });
+    expect((await ask('parties', 'pagination.first=1')).edges[0]?.node).toEqual(
+      {
+        id: 'network',
+        alias: 'the network',
+      },
+    );
     const checkpoints = await ask('checkpoints', 'pagination.first=5000');
     const signed = checkpoints.edges.filter(({ node }) => 'signature' in node);
     expect(signed.map(({ node }) => node['hash'])).toEqual(['h1']);
@@ -145,11 +166,13 @@ describe('pages of the lists', () => {
   });
 
   test('refuse cursors of an earlier epoch with a reason', async () => {
-    const old = new Cursors(await readCursorSecret(openRows(pool)), 'parties').write(
-      '1',
-      '',
+    const old = new Cursors(
+      await readCursorSecret(openRows(pool)),
+      'parties',
+    ).write('1', '');
+    const response = await fetch(
+      `${api.url}/api/v2/parties?pagination.after=${old}`,
     );
-    const response = await fetch(`${api.url}/api/v2/parties?pagination.after=${old}`);
     expect(response.status).toBe(400);
     expect(await response.text()).toContain('earlier life of the chain');
   });
@@ -160,7 +183,9 @@ describe('pages of the lists', () => {
     );
     expect(all).toHaveLength(60 + 2 * 12);
     expect(new Set(all).size).toBe(60);
-    expect(JSON.parse(all[0]!)).toMatchObject({ atBlock: '18446744073709551615' });
+    expect(JSON.parse(all[0]!)).toMatchObject({
+      atBlock: '18446744073709551615',
+    });
     for (const size of [1, 2, 3, 4, 7, 83, 84]) {
       for (const newestFirst of [true, false]) {
         const seen: string[] = [];
@@ -188,7 +213,10 @@ describe('pages of the lists', () => {
     'bring every row of %s, `network` included, to a client that follows the cursors with `%s`',
     async (list, way) => {
       await using small = await freshWarehouse();
-      const ids = Array.from({ length: 11 }, (_, index) => `party-${index + 1}`);
+      const ids = Array.from(
+        { length: 11 },
+        (_, index) => `party-${index + 1}`,
+      );
       await addParties(small.pool, [...ids, 'network'], 1);
       await addCheckpoints(
         small.pool,
@@ -205,7 +233,10 @@ describe('pages of the lists', () => {
         way === 'first'
           ? (['after', 'hasNextPage', 'endCursor'] as const)
           : (['before', 'hasPreviousPage', 'startCursor'] as const);
-      const read = async (size: number, newestFirst: boolean): Promise<string[]> => {
+      const read = async (
+        size: number,
+        newestFirst: boolean,
+      ): Promise<string[]> => {
         const pages: string[][] = [];
         for (let cursor = '', hasMore = true; hasMore;) {
           const from = cursor === '' ? '' : `&pagination.${turn}=${cursor}`;
@@ -227,7 +258,10 @@ describe('pages of the lists', () => {
       expect(newest.includes('{"id":"network"}')).toBe(list === 'parties');
       for (let size = 1; size <= newest.length + 1; size += 1) {
         expect([size, await read(size, true)]).toEqual([size, newest]);
-        expect([size, await read(size, false)]).toEqual([size, newest.toReversed()]);
+        expect([size, await read(size, false)]).toEqual([
+          size,
+          newest.toReversed(),
+        ]);
       }
     },
   );
@@ -256,7 +290,9 @@ async function planOf(statement: string): Promise<string> {
     await client.query('begin');
     await client.query('set local enable_seqscan = off');
     await client.query('set local enable_bitmapscan = off');
-    const { rows } = await client.query<{ 'QUERY PLAN': string }>(`explain ${statement}`);
+    const { rows } = await client.query<{ 'QUERY PLAN': string }>(
+      `explain ${statement}`,
+    );
     return rows.map((row) => row['QUERY PLAN']).join('\n');
   } finally {
     await client.query('rollback');
@@ -266,14 +302,20 @@ async function planOf(statement: string): Promise<string> {
 
 describe('the state of the mirror in the headers of lists', () => {
   test('is as of the newest block of the epoch that is served', async () => {
-    await addGeneration(pool, { list: 'parties', height: '99', time: '2020-01-01' });
+    await addGeneration(pool, {
+      list: 'parties',
+      height: '99',
+      time: '2020-01-01',
+    });
     const head = { height: '7', time: '2023-05-01 10:00:00.123456Z' };
     await addGeneration(pool, { list: 'checkpoints', epoch: 2, ...head });
     await using fresh = await startApi(warehouse);
     const { headers } = await fetch(`${fresh.url}/api/v2/checkpoints`);
     expect(headers.get('x-block-height')).toBe('7');
     expect(headers.get('x-block-timestamp')).toBe('1682935200123456000');
-    const parties = await fetch(`${fresh.url}/api/v2/parties?pagination.first=1`);
+    const parties = await fetch(
+      `${fresh.url}/api/v2/parties?pagination.first=1`,
+    );
     expect(parties.headers.get('x-block-height')).toBe('0');
     expect(parties.headers.get('x-mirror-whole')).toBe('false');
   });
@@ -293,7 +335,9 @@ describe('the state of the mirror in the headers of lists', () => {
       time: '2023-05-02',
     });
     await using fresh = await startApi(warehouse);
-    const response = await fetch(`${fresh.url}/api/v2/parties?pagination.first=2`);
+    const response = await fetch(
+      `${fresh.url}/api/v2/parties?pagination.first=2`,
+    );
     expect(response.headers.get('x-block-height')).toBe('5');
     expect(response.headers.get('x-mirror-whole')).toBe('true');
   });

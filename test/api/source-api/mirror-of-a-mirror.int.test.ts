@@ -1,4 +1,7 @@
-/** A mirror is itself a source: a mirror of it holds the same lists and, by digest, the same ledgers. */
+/**
+ * A mirror is itself a source: a mirror of it holds the same lists and, by digest, the
+ * same ledgers.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -37,7 +40,9 @@ async function mirrorOf(
     API_PORT: '0',
   };
   const config = readConfig({ env, cwd: folder });
-  const app = opened.use(await openApp({ config, log: createLog('silent'), signal }));
+  const app = opened.use(
+    await openApp({ config, log: createLog('silent'), signal }),
+  );
   const { stages, runs } = app.jobs;
   const call = { signal, onProgress: () => undefined };
   const verdicts: string[] = [];
@@ -46,7 +51,13 @@ async function mirrorOf(
     verdicts.push(
       (
         await stages.sync(
-          { runId, list, full: false, acceptNewNetwork: false, acceptShrunk: false },
+          {
+            runId,
+            list,
+            full: false,
+            acceptNewNetwork: false,
+            acceptShrunk: false,
+          },
           call,
         )
       ).verdict,
@@ -55,7 +66,9 @@ async function mirrorOf(
   const clock = await stages.clock({ signal });
   for (const partyId of await listedParties(app.warehouse.pool)) {
     const { runId } = await runs.create({ kind: 'export', subject: partyId });
-    verdicts.push((await stages.export({ runId, partyId, clock }, call)).verdict);
+    verdicts.push(
+      (await stages.export({ runId, partyId, clock }, call)).verdict,
+    );
   }
   const api = opened.use(await startApi(app));
   return { app, url: api.url, verdicts };
@@ -98,7 +111,9 @@ test('a mirror of a mirror is equal to the network, by order and by digest', asy
   opened.defer(() => sandbox.stop());
   const first = await mirrorOf(sandbox.url);
   const second = await mirrorOf(first.url);
-  expect(new Set([...first.verdicts, ...second.verdicts])).toEqual(new Set(['complete']));
+  expect(new Set([...first.verdicts, ...second.verdicts])).toEqual(
+    new Set(['complete']),
+  );
   expect(await listsOf(second.app)).toEqual(await listsOf(first.app));
 
   const told = new Map(

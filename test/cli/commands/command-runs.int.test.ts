@@ -1,4 +1,7 @@
-/** The runs of commands through the real binary: cancel, waiting, signals, and the document of a run. */
+/**
+ * The runs of commands through the real binary: cancel, waiting, signals, and the
+ * document of a run.
+ */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -23,7 +26,10 @@ describe('the command cancel', () => {
     const [running] = await unfinishedRuns(database.pool, 'sync');
     const cancelled = await home.json(['cancel', running?.runId ?? '']);
     sandbox.faults.clear();
-    expect([cancelled.code, cancelled.document['state']]).toEqual([0, 'cancelled']);
+    expect([cancelled.code, cancelled.document['state']]).toEqual([
+      0,
+      'cancelled',
+    ]);
     expect((await waiting.end()).code).toBe(2);
     const again = await home.run(['cancel', running?.runId ?? '']);
     expect([again.code, again.stdout]).toEqual([
@@ -42,9 +48,12 @@ describe('the command cancel', () => {
     const first = home.start(['nightly', '--json']);
     await waitFor(() => isAsked, { what: 'the first nightly run at work' });
     const second = home.start(['nightly', '--json']);
-    await waitFor(() => second.stderr.includes('Waiting for another nightly run'), {
-      what: 'the second to say so',
-    });
+    await waitFor(
+      () => second.stderr.includes('Waiting for another nightly run'),
+      {
+        what: 'the second to say so',
+      },
+    );
     expect(await second.end('SIGTERM')).toEqual({ code: 75, signal: null });
     const open = await unfinishedRuns(database.pool, 'nightly');
     expect(open).toHaveLength(1);
@@ -59,11 +68,16 @@ describe('the command nightly', () => {
   test('tells its run when it starts, and that a worker works it with settings of its own', async () => {
     const alone = await home.run(['nightly']);
     expect(alone.stderr).toMatch(/"Nightly run started"/);
-    expect(alone.stderr).toMatch(/"runId":"[0-9a-f-]{36}".*"Nightly run started"/);
+    expect(alone.stderr).toMatch(
+      /"runId":"[0-9a-f-]{36}".*"Nightly run started"/,
+    );
     const worker = home.start(['worker']);
-    await waitFor(async () => (await countRows(database.pool, 'workers')) === 1, {
-      what: 'the worker',
-    });
+    await waitFor(
+      async () => (await countRows(database.pool, 'workers')) === 1,
+      {
+        what: 'the worker',
+      },
+    );
     const attended = await home.run(['nightly'], { SOURCE_RATE: '2' });
     expect(attended.stderr).toMatch(
       /Nightly run started; the worker of another process works it, with its own settings/,
@@ -105,7 +119,10 @@ describe('the end of a command', () => {
       '--json',
     ]);
     const [line] = await served.waitForLine(/\{.*\}\n/);
-    const { url, release } = JSON.parse(line) as { url: string; release: string };
+    const { url, release } = JSON.parse(line) as {
+      url: string;
+      release: string;
+    };
     expect([(await fetch(`${url}/api/v2/parties`)).status, release]).toEqual([
       200,
       '0.73',
@@ -125,10 +142,16 @@ describe('the end of a command', () => {
 });
 
 /** Whether integers stand as text or as numbers, by the name that they stand under. */
-function noteForms(value: unknown, forms: Map<string, Set<string>>, name = ''): void {
-  if (Array.isArray(value)) for (const inner of value) noteForms(inner, forms, name);
+function noteForms(
+  value: unknown,
+  forms: Map<string, Set<string>>,
+  name = '',
+): void {
+  if (Array.isArray(value))
+    for (const inner of value) noteForms(inner, forms, name);
   else if (typeof value === 'object' && value !== null)
-    for (const [key, inner] of Object.entries(value)) noteForms(inner, forms, key);
+    for (const [key, inner] of Object.entries(value))
+      noteForms(inner, forms, key);
   else if (
     Number.isInteger(value) ||
     (typeof value === 'string' && /^-?\d+$/.test(value))
@@ -150,7 +173,11 @@ describe('the document of a run', () => {
       const document = JSON.parse(stdout) as Record<string, unknown>;
       expect(schema.safeParse(document).error).toBeUndefined();
       noteForms(document, forms);
-      checked.push([code, document['status'] ?? null, document['retryable'] ?? null]);
+      checked.push([
+        code,
+        document['status'] ?? null,
+        document['retryable'] ?? null,
+      ]);
     };
     check(await home.json(['sync', 'all']));
     check(await home.json(['nightly']));
@@ -193,7 +220,9 @@ describe('the document of a run', () => {
       /"\w*(?:rows|Rows|bytes|Bytes)":[^,}]*/g,
     );
     expect(
-      counts?.filter((count) => !count.includes(':"') && !count.endsWith('null')),
+      counts?.filter(
+        (count) => !count.includes(':"') && !count.endsWith('null'),
+      ),
     ).toEqual([]);
   });
 });

@@ -15,9 +15,16 @@ export interface CommandWorld {
 /** Call it at the top level of a test file; all ends after it. */
 export async function commandWorld(): Promise<CommandWorld> {
   const database = await freshDatabase();
-  const sandbox = await startSandbox({ parties: 12, entriesMean: 60, rateLimit: 'none' });
+  const sandbox = await startSandbox({
+    parties: 12,
+    entriesMean: 60,
+    rateLimit: 'none',
+  });
   afterAll(() => sandbox.stop());
-  const home = await openHome({ SOURCE_URL: sandbox.url, DATABASE_URL: database.url });
+  const home = await openHome({
+    SOURCE_URL: sandbox.url,
+    DATABASE_URL: database.url,
+  });
   afterAll(() => home[Symbol.asyncDispose]());
   const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({
     id,

@@ -1,4 +1,7 @@
-/** Every command through the real binary over one small mirror: output, documents, files and exit codes. */
+/**
+ * Every command through the real binary over one small mirror: output, documents, files
+ * and exit codes.
+ */
 import { existsSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,17 +19,27 @@ import type { Ended } from '../mirror-home.ts';
 const { database, home, party, sandbox } = await commandWorld();
 const UUID = /^[0-9a-f-]{36}$/;
 
-/** What a user who did something wrong sees: lines of ours, no stack trace, nothing on stdout. */
+/**
+ * What a user who did something wrong sees: lines of ours, no stack trace, nothing on
+ * stdout.
+ */
 function expectRefused(ended: Ended, ...lines: readonly RegExp[]): void {
   const said = ended.stderr.trimEnd().split('\n');
   expect(ended).toMatchObject({ code: 1, stdout: '' });
   expect(said).toHaveLength(lines.length);
-  for (const [index, line] of lines.entries()) expect(said[index]).toMatch(line);
+  for (const [index, line] of lines.entries())
+    expect(said[index]).toMatch(line);
 }
 
 describe('the command export', () => {
   test('writes exactly the CSV of the source and nothing else with --out -', async () => {
-    const { code, stdout } = await home.run(['export', '--party', party, '--out', '-']);
+    const { code, stdout } = await home.run([
+      'export',
+      '--party',
+      party,
+      '--out',
+      '-',
+    ]);
     expect(code).toBe(0);
     const { entries, digest } = sandbox.truth.party(party);
     expect(csvSum(stdout)).toEqual({ entries, digest });
@@ -37,7 +50,8 @@ describe('the command export', () => {
     const from = head - (head % 1_000_000n) - 3n * 86_400_000_000n;
     const to = from + 86_400_000_000n;
     const assetId = sandbox.truth.assetIds()[0] ?? '';
-    const time = (at: bigint): string => new Date(Number(at / 1000n)).toISOString();
+    const time = (at: bigint): string =>
+      new Date(Number(at / 1000n)).toISOString();
     const range = ['--from', time(from), '--to', time(to)];
     const { code, document } = await home.json([
       'export',
@@ -49,7 +63,9 @@ describe('the command export', () => {
     ]);
     expect([code, document.verdict]).toEqual([0, 'complete']);
     const day = sandbox.truth.party(party, { from, to });
-    expect(csvSum(await readFile(join(home.dir, 'day.csv'), 'utf8'))).toMatchObject({
+    expect(
+      csvSum(await readFile(join(home.dir, 'day.csv'), 'utf8')),
+    ).toMatchObject({
       digest: day.digest,
     });
     const asset = await home.run([
@@ -74,7 +90,8 @@ describe('the command export', () => {
     const head = sandbox.truth.head().time;
     const from = head - (head % 1_000_000n) - 3n * 86_400_000_000n;
     const to = from + 86_400_000_000n;
-    const time = (at: bigint): string => new Date(Number(at / 1000n)).toISOString();
+    const time = (at: bigint): string =>
+      new Date(Number(at / 1000n)).toISOString();
     const command = [
       'export',
       '--party',
@@ -85,14 +102,24 @@ describe('the command export', () => {
       'covered.csv',
     ];
     const none = { SOURCE_URL: undefined };
-    const { code, stdout, stderr } = await home.run([...command, '--to', time(to)], none);
-    expect([code, stderr]).toEqual([0, expect.not.stringContaining('SOURCE_URL')]);
+    const { code, stdout, stderr } = await home.run(
+      [...command, '--to', time(to)],
+      none,
+    );
+    expect([code, stderr]).toEqual([
+      0,
+      expect.not.stringContaining('SOURCE_URL'),
+    ]);
     const day = sandbox.truth.party(party, { from, to });
-    expect(csvSum(await readFile(join(home.dir, 'covered.csv'), 'utf8'))).toMatchObject({
+    expect(
+      csvSum(await readFile(join(home.dir, 'covered.csv'), 'utf8')),
+    ).toMatchObject({
       digest: day.digest,
     });
     expect(stdout).toMatch(
-      new RegExp(`^Covered already; .*\n${day.entries} rows? written to covered.csv\n$`),
+      new RegExp(
+        `^Covered already; .*\n${day.entries} rows? written to covered.csv\n$`,
+      ),
     );
     const tomorrow = head + 2n * 86_400_000_000n;
     const outside = await home.run([...command, '--to', time(tomorrow)], none);
@@ -111,9 +138,17 @@ describe('the command export', () => {
   });
 
   test('tells with --out how many rows it wrote', async () => {
-    const { stdout } = await home.run(['export', '--party', party, '--out', 'told.csv']);
+    const { stdout } = await home.run([
+      'export',
+      '--party',
+      party,
+      '--out',
+      'told.csv',
+    ]);
     const { entries } = sandbox.truth.party(party);
-    expect(stdout).toMatch(new RegExp(`^${entries} rows written to told.csv$`, 'm'));
+    expect(stdout).toMatch(
+      new RegExp(`^${entries} rows written to told.csv$`, 'm'),
+    );
   });
 
   test('loads what it publishes; --no-load leaves that to the next load', async () => {
@@ -129,7 +164,10 @@ describe('the command export', () => {
       undefined,
       before,
     ]);
-    expect([(await home.run(['load'])).code, await loadedRows()]).toEqual([0, entries]);
+    expect([(await home.run(['load'])).code, await loadedRows()]).toEqual([
+      0,
+      entries,
+    ]);
     sandbox.advance(12 * 3_600_000);
     const loaded = await home.json(['export', '--party', party]);
     expect([loaded.code, loaded.document['load']]).toMatchObject([
@@ -172,8 +210,17 @@ describe('the command export', () => {
     );
     expect(sandbox.requests.of()).toBe(before);
     // A device is written to, never replaced.
-    const device = await home.run(['export', '--party', party, '--out', '/dev/full']);
-    expect([device.code, device.stderr]).toEqual([1, expect.stringMatching(/ENOSPC/)]);
+    const device = await home.run([
+      'export',
+      '--party',
+      party,
+      '--out',
+      '/dev/full',
+    ]);
+    expect([device.code, device.stderr]).toEqual([
+      1,
+      expect.stringMatching(/ENOSPC/),
+    ]);
     expect((await stat('/dev/full')).isCharacterDevice()).toBe(true);
   });
 
@@ -230,8 +277,15 @@ describe('an id that was cut off', () => {
       '--out',
       '-',
     ]);
-    expect(csvSum(between.stdout).digest).toBe(sandbox.truth.party(party).digest);
-    const looked = await home.run(['sync', 'parties', '--party', party.slice(0, 8)]);
+    expect(csvSum(between.stdout).digest).toBe(
+      sandbox.truth.party(party).digest,
+    );
+    const looked = await home.run([
+      'sync',
+      'parties',
+      '--party',
+      party.slice(0, 8),
+    ]);
     expect([looked.code, looked.stdout]).toEqual([
       0,
       `${party}: listed by the source, and now in the mirror\n`,
@@ -241,7 +295,8 @@ describe('an id that was cut off', () => {
       ({ kind }) => kind === 'nightly',
     );
     expect(
-      (await home.run(['verify', '--against', night?.runId.slice(0, 23) ?? ''])).code,
+      (await home.run(['verify', '--against', night?.runId.slice(0, 23) ?? '']))
+        .code,
     ).toBe(0);
   });
 
@@ -254,8 +309,12 @@ describe('an id that was cut off', () => {
     const before = sandbox.requests.of();
     for (const command of [['export'], ['sync', 'parties']]) {
       const refused = await home.run([...command, '--party', cut]);
-      expectRefused(refused, /--party: more than one listed party begins with ".…": /);
-      for (const id of several.slice(0, 3)) expect(refused.stderr).toContain(id);
+      expectRefused(
+        refused,
+        /--party: more than one listed party begins with ".…": /,
+      );
+      for (const id of several.slice(0, 3))
+        expect(refused.stderr).toContain(id);
     }
     expectRefused(
       await home.run(['export', '--party', 'network…']),
@@ -268,8 +327,16 @@ describe('an id that was cut off', () => {
 describe('commands that read the mirror', () => {
   test('sync --party looks up one party', async () => {
     const known = await home.json(['sync', 'parties', '--party', party]);
-    expect([known.code, known.document.evidence]).toMatchObject([0, { listed: true }]);
-    const unknown = await home.run(['sync', 'parties', '--party', 'ab'.repeat(32)]);
+    expect([known.code, known.document.evidence]).toMatchObject([
+      0,
+      { listed: true },
+    ]);
+    const unknown = await home.run([
+      'sync',
+      'parties',
+      '--party',
+      'ab'.repeat(32),
+    ]);
     expect(unknown.stdout).toMatch(/not listed by the source/);
     expectRefused(
       await home.run(['sync', 'ledgers']),
@@ -310,11 +377,15 @@ describe('commands that read the mirror', () => {
     );
     expectRefused(await home.run(['runs', 'last']), /there is no run "last"/);
     const unknown = '01a1fc01-6f2e-749d-96ef-db77d717e20d';
-    expectRefused(await home.run(['runs', unknown]), /there is no run "01a1fc01/);
+    expectRefused(
+      await home.run(['runs', unknown]),
+      /there is no run "01a1fc01/,
+    );
   });
 
   test('logs tells what a nightly run did, stage by stage', async () => {
-    const listed = (await home.json(['runs', '--limit', '50'])).document as unknown as {
+    const listed = (await home.json(['runs', '--limit', '50']))
+      .document as unknown as {
       runId: string;
       kind: string;
     }[];
@@ -325,7 +396,9 @@ describe('commands that read the mirror', () => {
     const told = stdout
       .split('\n')
       .map((line) => line.slice(15).replace(/ {2}.*(kind=\w+).*/, ' $1'));
-    expect(told.filter((line) => /kind=|Exports ended|Verified/.test(line))).toEqual([
+    expect(
+      told.filter((line) => /kind=|Exports ended|Verified/.test(line)),
+    ).toEqual([
       'Run finished kind=sync',
       'Run finished kind=sync',
       expect.stringContaining('Exports ended') as string,
@@ -360,7 +433,10 @@ describe('commands that read the mirror', () => {
     expect((await home.run(['status', '--check'])).code).toBe(0);
     const doctor = await home.json(['doctor']);
     expect(doctor.code).toBe(0);
-    const findings = doctor.document['findings'] as { what: string; state: string }[];
+    const findings = doctor.document['findings'] as {
+      what: string;
+      state: string;
+    }[];
     expect(findings.filter(({ state }) => state === 'wrong')).toEqual([]);
     expect(findings.map(({ what }) => what)).toEqual(
       expect.arrayContaining(['database', 'queues', 'object store', 'source']),
@@ -418,7 +494,10 @@ describe('commands that read the mirror', () => {
       '--output',
       'told.csv',
     ]);
-    expect([code, document]).toEqual([0, { written: { rows: '1', file: 'told.csv' } }]);
+    expect([code, document]).toEqual([
+      0,
+      { written: { rows: '1', file: 'told.csv' } },
+    ]);
     expect(await readFile(join(home.dir, 'told.csv'), 'utf8')).toBe('one\n1\n');
   });
 
@@ -438,7 +517,12 @@ describe('commands that read the mirror', () => {
   });
 
   test('query --output into a folder that is not there is refused', async () => {
-    const refused = await home.run(['query', 'select 1', '--output', 'no-folder/x.csv']);
+    const refused = await home.run([
+      'query',
+      'select 1',
+      '--output',
+      'no-folder/x.csv',
+    ]);
     expect(refused.code).toBe(1);
     expectRefused(
       refused,
@@ -456,7 +540,10 @@ describe('commands that read the mirror', () => {
 
   test('--version and --help answer without a mirror', async () => {
     const { version } = JSON.parse(
-      await readFile(join(import.meta.dirname, '../../../package.json'), 'utf8'),
+      await readFile(
+        join(import.meta.dirname, '../../../package.json'),
+        'utf8',
+      ),
     ) as { version: string };
     expect(await home.run(['--version'])).toMatchObject({
       code: 0,
@@ -473,7 +560,11 @@ describe('wrong usage', () => {
   test.each([
     [['frobnicate'], {}, /unknown command/],
     [['export'], {}, /required option '--party <id>'/],
-    [['sandbox', '--release', '0.70'], {}, /Allowed choices are 0.71.4, 0.71.6, 0.73/],
+    [
+      ['sandbox', '--release', '0.70'],
+      {},
+      /Allowed choices are 0.71.4, 0.71.6, 0.73/,
+    ],
     [['sync', 'all', '--fool'], {}, /unknown option '--fool'/],
     [['nightly'], { SOURCE_URL: undefined }, /SOURCE_URL: not set/],
     [
@@ -481,7 +572,11 @@ describe('wrong usage', () => {
       { SOURCE_RATE: 'fast' },
       /SOURCE_RATE: "fast" is not accepted; give a whole number/,
     ],
-    [['status'], { EXPORT_COMPRESSON: 'zstd' }, /EXPORT_COMPRESSON: not a setting/],
+    [
+      ['status'],
+      { EXPORT_COMPRESSON: 'zstd' },
+      /EXPORT_COMPRESSON: not a setting/,
+    ],
   ])('%s %o ends in 1 with a clear line', async (args, settings, line) => {
     const ended = await home.run(args, settings);
     expect(ended).toMatchObject({ code: 1, stdout: '' });
@@ -494,8 +589,16 @@ describe('a failure under --json', () => {
   test.each([
     [['nightly', '--json'], { SOURCE_URL: undefined }, /SOURCE_URL: not set/],
     [['sync', 'all', '--fool', '--json'], {}, /unknown option/],
-    [['runs', '01a1fc01-6f2e-749d-96ef-db77d717e20d', '--json'], {}, /there is no run/],
-    [['cancel', '01a1fc01-6f2e-749d-96ef-db77d717e20d', '--json'], {}, /there is no run/],
+    [
+      ['runs', '01a1fc01-6f2e-749d-96ef-db77d717e20d', '--json'],
+      {},
+      /there is no run/,
+    ],
+    [
+      ['cancel', '01a1fc01-6f2e-749d-96ef-db77d717e20d', '--json'],
+      {},
+      /there is no run/,
+    ],
     [['status', '--json'], { SOURCE_RATE: 'fast' }, /SOURCE_RATE/],
   ])('%s %o is a document on stdout', async (args, settings, message) => {
     const ended = await home.run(args, settings);

@@ -1,4 +1,7 @@
-/** What a long-lived process does at its first start: it looks whether it can work, and begins at once. */
+/**
+ * What a long-lived process does at its first start: it looks whether it can work, and
+ * begins at once.
+ */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -14,7 +17,11 @@ let sandbox: Sandbox;
 let home: MirrorHome;
 
 beforeAll(async () => {
-  sandbox = await startSandbox({ parties: 3, entriesMean: 5, rateLimit: 'none' });
+  sandbox = await startSandbox({
+    parties: 3,
+    entriesMean: 5,
+    rateLimit: 'none',
+  });
   home = await openHome({
     SOURCE_URL: sandbox.url,
     DATABASE_URL: database.url,
@@ -27,17 +34,23 @@ afterAll(async () => {
   await sandbox.stop();
 });
 
-async function nights(): Promise<{ subject: string; verdict: string | null }[]> {
-  return (await recordedRuns(database.pool, 'nightly')).map(({ subject, verdict }) => ({
-    subject,
-    verdict,
-  }));
+async function nights(): Promise<
+  { subject: string; verdict: string | null }[]
+> {
+  return (await recordedRuns(database.pool, 'nightly')).map(
+    ({ subject, verdict }) => ({
+      subject,
+      verdict,
+    }),
+  );
 }
 
 describe('a worker of a mirror that holds nothing', () => {
   test('waits for the schedule where FIRST_RUN says so', async () => {
     const worker = home.start(['worker'], { FIRST_RUN: 'scheduled' });
-    await waitFor(() => worker.stderr.includes('"Working"'), { what: 'the worker' });
+    await waitFor(() => worker.stderr.includes('"Working"'), {
+      what: 'the worker',
+    });
     await worker.end('SIGTERM');
     expect(await nights()).toEqual([]);
   });
@@ -47,14 +60,19 @@ describe('a worker of a mirror that holds nothing', () => {
     await waitFor(async () => (await nights())[0]?.verdict !== undefined, {
       what: 'the first run',
     });
-    await waitFor(async () => (await nights())[0]?.verdict !== null, { what: 'its end' });
+    await waitFor(async () => (await nights())[0]?.verdict !== null, {
+      what: 'its end',
+    });
     expect(await nights()).toEqual([{ subject: 'first', verdict: 'complete' }]);
-    for (const worker of workers) expect((await worker.end('SIGTERM')).code).toBe(0);
+    for (const worker of workers)
+      expect((await worker.end('SIGTERM')).code).toBe(0);
   });
 
   test('starts no other at its next start', async () => {
     const worker = home.start(['worker']);
-    await waitFor(() => worker.stderr.includes('"Working"'), { what: 'the worker' });
+    await waitFor(() => worker.stderr.includes('"Working"'), {
+      what: 'the worker',
+    });
     await worker.end('SIGTERM');
     expect(worker.stderr).not.toContain(STARTED);
     expect(await nights()).toHaveLength(1);
@@ -65,9 +83,13 @@ describe('a process that could not do its work', () => {
   test('does not start where nothing can be written in DATA_DIR', async () => {
     const file = join(home.dir, 'file');
     await writeFile(file, '');
-    const { code, stderr } = await home.run(['worker'], { DATA_DIR: join(file, 'data') });
+    const { code, stderr } = await home.run(['worker'], {
+      DATA_DIR: join(file, 'data'),
+    });
     expect(code).toBe(1);
-    expect(stderr).toMatch(/ledger-mirror: DATA_DIR: cannot write to .* \(ENOTDIR\)/);
+    expect(stderr).toMatch(
+      /ledger-mirror: DATA_DIR: cannot write to .* \(ENOTDIR\)/,
+    );
   });
 
   test('refuses to listen for others without a token before it starts a database', async () => {
@@ -78,7 +100,9 @@ describe('a process that could not do its work', () => {
     };
     const { code, stderr } = await home.run(['up'], settings);
     expect(code).toBe(1);
-    expect(stderr).toMatch(/API_HOST: "0\.0\.0\.0" can be reached from other machines/);
+    expect(stderr).toMatch(
+      /API_HOST: "0\.0\.0\.0" can be reached from other machines/,
+    );
     expect(stderr).not.toContain('Postgres');
   });
 });

@@ -1,4 +1,7 @@
-/** The main job through the real binary, on both queue backends: afterwards the mirror holds the truth. */
+/**
+ * The main job through the real binary, on both queue backends: afterwards the mirror
+ * holds the truth.
+ */
 import { basename, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { startSandbox } from '../../support/sandbox.ts';
@@ -38,12 +41,15 @@ async function expectLakeCommands(home: MirrorHome): Promise<void> {
   const first = shown.moments[0] ?? 0;
   const last = shown.moments.at(-1) ?? 0;
   expect(last).toBeGreaterThan(first);
-  const rows = shown.tables.find(({ table }) => table === 'ledger_entries')?.rows ?? '';
+  const rows =
+    shown.tables.find(({ table }) => table === 'ledger_entries')?.rows ?? '';
   expect(await entriesOf(home)).toBe(rows);
   const text = await home.run(['lake']);
   expect(text.stdout).toMatch(/^ledger_entries +\d+ +0 /m);
   expect(text.stdout).toContain(`can be restored: ${shown.moments.join(', ')}`);
-  expect((await home.json(['lake', 'vacuum'])).document).toEqual({ removed: 0 });
+  expect((await home.json(['lake', 'vacuum'])).document).toEqual({
+    removed: 0,
+  });
 
   const restored = await home.json(['lake', 'restore', String(first)]);
   expect(restored.code).toBe(0);
@@ -101,10 +107,10 @@ describe.concurrent.each([
     if (redisUrl === undefined) await expectLakeCommands(home);
     const report = await newestReport(home);
     const compared = await home.json(['verify', '--against', report]);
-    expect([compared.code, compared.document.evidence?.['against']]).toMatchObject([
-      0,
-      { report, problemCount: 0, lists: 'same' },
-    ]);
+    expect([
+      compared.code,
+      compared.document.evidence?.['against'],
+    ]).toMatchObject([0, { report, problemCount: 0, lists: 'same' }]);
 
     await using empty = await openFreshDatabase();
     const rebuilt = await home.json(['load', '--all'], {
@@ -120,7 +126,10 @@ describe.concurrent.each([
     const nights = (
       brought.document as unknown as { kind: string; verdict: string }[]
     ).filter(({ kind }) => kind === 'nightly');
-    expect(nights.map(({ verdict }) => verdict)).toEqual(['complete', 'complete']);
+    expect(nights.map(({ verdict }) => verdict)).toEqual([
+      'complete',
+      'complete',
+    ]);
     await falsifyDigests(empty.pool);
     const less = await home.json(['verify', '--against', report], {
       DATABASE_URL: empty.url,

@@ -1,8 +1,15 @@
-/** A source whose parties have ids of its own is mirrored wholly, from its list to a query and back. */
+/**
+ * A source whose parties have ids of its own is mirrored wholly, from its list to a query
+ * and back.
+ */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { makeLedger } from '../../exports/hostile/ledger.ts';
-import { declare, honestAnswer, WHOLE } from '../../exports/hostile/cases/case.ts';
+import {
+  declare,
+  honestAnswer,
+  WHOLE,
+} from '../../exports/hostile/cases/case.ts';
 import { startHostileSource } from '../../exports/hostile/start.ts';
 import { openFreshDatabase } from '../../support/database.ts';
 import { waitFor } from '../../support/wait-for.ts';
@@ -22,7 +29,10 @@ const IDS = {
   'upper-hex-of-64': 'CD'.repeat(32),
   'word-in-small-letters': 'vote',
 };
-/** Hex digits and the public service's words have one spelling in the mirror; the source is asked in its own. */
+/**
+ * Hex digits and the public service's words have one spelling in the mirror; the source
+ * is asked in its own.
+ */
 const KEPT: Readonly<Record<string, string>> = {
   [IDS['upper-hex-of-64']]: 'cd'.repeat(32),
   vote: 'VOTE',
@@ -34,13 +44,15 @@ test('parties with ids of any form are listed, exported, loaded, verified, serve
   const cases = Object.entries(IDS).map(([name, party], at) => ({
     ...declare(name, 'an honest ledger', honestAnswer, WHOLE, {
       truth: (now, own) =>
-        makeLedger(now, { seed: name, party: own, rows: 30 }).map((entry, row) => {
-          // Every party deals with others of its kind.
-          const other = { party: ids[(at + row) % ids.length] ?? '' };
-          return entry.from.party === own
-            ? { ...entry, to: { ...entry.to, ...other } }
-            : { ...entry, from: { ...entry.from, ...other } };
-        }),
+        makeLedger(now, { seed: name, party: own, rows: 30 }).map(
+          (entry, row) => {
+            // Every party deals with others of its kind.
+            const other = { party: ids[(at + row) % ids.length] ?? '' };
+            return entry.from.party === own
+              ? { ...entry, to: { ...entry.to, ...other } }
+              : { ...entry, from: { ...entry.from, ...other } };
+          },
+        ),
     }),
     party,
   }));
@@ -57,14 +69,20 @@ test('parties with ids of any form are listed, exported, loaded, verified, serve
     night.code,
     night.document.verdict,
     night.document.evidence?.['covers'],
-  ]).toMatchObject([0, 'complete', { listed: ids.length, covered: ids.length }]);
+  ]).toMatchObject([
+    0,
+    'complete',
+    { listed: ids.length, covered: ids.length },
+  ]);
   const truth = cases.flatMap(({ name, party }) =>
     host.truth(name).map((row) => ({ ...row, party_id: party })),
   );
   const rows = `select party_id, to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as vega_time,
     quantity::text, effect::text, account_from_party_id, account_to_party_id from mirror.ledger_entries`;
   const loaded = await database.pool.query<Record<string, string>>(rows);
-  expect(loaded.rows.map(shortRow).toSorted()).toEqual(truth.map(shortRow).toSorted());
+  expect(loaded.rows.map(shortRow).toSorted()).toEqual(
+    truth.map(shortRow).toSorted(),
+  );
 
   const verified = await home.json(['verify', '--deep']);
   expect([verified.code, verified.document.verdict]).toEqual([0, 'complete']);
@@ -73,12 +91,20 @@ test('parties with ids of any form are listed, exported, loaded, verified, serve
     'select party_id, count(*) as n from ledger_entries group by 1',
   ]);
   const counts = counted.document['rows'] as { party_id: string; n: number }[];
-  expect(Object.fromEntries(counts.map(({ party_id, n }) => [party_id, n]))).toEqual(
+  expect(
+    Object.fromEntries(counts.map(({ party_id, n }) => [party_id, n])),
+  ).toEqual(
     Object.fromEntries(
       cases.map(({ name, party }) => [kept(party), host.truth(name).length]),
     ),
   );
-  const again = await home.json(['export', '--party', IDS.odd, '--out', 'odd.csv']);
+  const again = await home.json([
+    'export',
+    '--party',
+    IDS.odd,
+    '--out',
+    'odd.csv',
+  ]);
   expect([again.code, again.document.verdict]).toEqual([0, 'complete']);
   const second = await home.json(['nightly']);
   expect([second.code, second.document.verdict]).toEqual([0, 'complete']);
@@ -109,7 +135,9 @@ test('parties with ids of any form are listed, exported, loaded, verified, serve
   });
   expect([rebuilt.code, rebuilt.document.verdict]).toEqual([0, 'complete']);
   const restored = await empty.pool.query<Record<string, string>>(rows);
-  expect(restored.rows.map(shortRow).toSorted()).toEqual(truth.map(shortRow).toSorted());
+  expect(restored.rows.map(shortRow).toSorted()).toEqual(
+    truth.map(shortRow).toSorted(),
+  );
 });
 
 function shortRow(row: Readonly<Record<string, string | null>>): string {

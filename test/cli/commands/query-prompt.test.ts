@@ -1,4 +1,7 @@
-/** The prompt of `query`: what ends a statement, what help shows, and questions with their options. */
+/**
+ * The prompt of `query`: what ends a statement, what help shows, and questions with their
+ * options.
+ */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,7 +9,10 @@ import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { query } from '../../../src/cli/commands/query.ts';
-import { promptForSql, readTyped } from '../../../src/cli/commands/query-prompt.ts';
+import {
+  promptForSql,
+  readTyped,
+} from '../../../src/cli/commands/query-prompt.ts';
 import type { CommandContext } from '../../../src/cli/context.ts';
 import { readConfig } from '../../../src/config/environment.ts';
 
@@ -29,7 +35,11 @@ async function converse(
     },
   );
   stderr.end();
-  return { asked, told: await text(stderr), history: await readFile(history, 'utf8') };
+  return {
+    asked,
+    told: await text(stderr),
+    history: await readFile(history, 'utf8'),
+  };
 }
 
 describe('the prompt', () => {
@@ -44,14 +54,22 @@ describe('the prompt', () => {
       'exit',
       'never',
     );
-    expect(asked).toEqual(['select 1\n  from parties', 'fees', 'selekt', question]);
+    expect(asked).toEqual([
+      'select 1\n  from parties',
+      'fees',
+      'selekt',
+      question,
+    ]);
     expect(told).toContain('not SQL');
     expect(history.split('\n')[0]).toBe('select 1 from parties;');
   });
 
   test('shows help, which is no question', async () => {
     const { asked, told } = await converse('help');
-    expect([asked, told]).toEqual([[], expect.stringContaining('what there is')]);
+    expect([asked, told]).toEqual([
+      [],
+      expect.stringContaining('what there is'),
+    ]);
   });
 });
 
@@ -67,12 +85,13 @@ describe('a typed question', () => {
     expect(readTyped(typed)).toEqual(read);
   });
 
-  test.each(['fees --month 2026-10', 'fees --since', 'fees --since 2026-10-01 or so'])(
-    '%s is refused',
-    (typed) => {
-      expect(() => readTyped(typed)).toThrow(/is not understood; give --since/);
-    },
-  );
+  test.each([
+    'fees --month 2026-10',
+    'fees --since',
+    'fees --since 2026-10-01 or so',
+  ])('%s is refused', (typed) => {
+    expect(() => readTyped(typed)).toThrow(/is not understood; give --since/);
+  });
 });
 
 test('a Parquet result is never written to a terminal', async () => {
@@ -84,7 +103,10 @@ test('a Parquet result is never written to a terminal', async () => {
       stdout,
       isJson: false,
     } as Partial<CommandContext> as CommandContext;
-    return query({ sql: 'select 1', list: false, timeout: 60, format }, context);
+    return query(
+      { sql: 'select 1', list: false, timeout: 60, format },
+      context,
+    );
   };
   await expect(ask('parquet', true)).rejects.toThrow(/give --output FILE/);
   // Nothing else is wrong with them: they would ask a mirror.

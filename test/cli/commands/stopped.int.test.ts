@@ -1,4 +1,7 @@
-/** SIGTERM at any moment: the long-lived processes end in 0, and what they had in hand is free at once. */
+/**
+ * SIGTERM at any moment: the long-lived processes end in 0, and what they had in hand is
+ * free at once.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startSandbox, type Sandbox } from '../../support/sandbox.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -12,7 +15,11 @@ let sandbox: Sandbox;
 let home: MirrorHome;
 
 beforeAll(async () => {
-  sandbox = await startSandbox({ parties: 12, entriesMean: 60, rateLimit: 'none' });
+  sandbox = await startSandbox({
+    parties: 12,
+    entriesMean: 60,
+    rateLimit: 'none',
+  });
   home = await openHome({
     SOURCE_URL: sandbox.url,
     DATABASE_URL: database.url,
@@ -41,7 +48,9 @@ describe('a command that is told to stop', () => {
 
   test('gives its run back instead of ending it where it is a worker amid a sync', async () => {
     const worker = home.start(['worker']);
-    await waitFor(() => worker.stderr.includes('"Working"'), { what: 'the worker' });
+    await waitFor(() => worker.stderr.includes('"Working"'), {
+      what: 'the worker',
+    });
     let isAsked = false;
     sandbox.faults.add(({ route }) => {
       isAsked ||= route === 'parties';
@@ -56,6 +65,8 @@ describe('a command that is told to stop', () => {
     ]);
     expect(worker.stderr).not.toMatch(/"level":"(?:warn|error)"/);
     sandbox.faults.clear();
-    expect((await home.json(['sync', 'parties'])).document.verdict).toBe('complete');
+    expect((await home.json(['sync', 'parties'])).document.verdict).toBe(
+      'complete',
+    );
   });
 });

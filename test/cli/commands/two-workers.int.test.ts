@@ -1,4 +1,7 @@
-/** A night that several workers share is one night: what it cost the source is told of all of them together. */
+/**
+ * A night that several workers share is one night: what it cost the source is told of all
+ * of them together.
+ */
 import { expect, test } from 'vitest';
 import { startSandbox } from '../../support/sandbox.ts';
 import { openFreshDatabase } from '../../support/database.ts';
@@ -7,14 +10,19 @@ import { waitFor } from '../../support/wait-for.ts';
 import { openHome } from '../mirror-home.ts';
 
 /** Lists and exports that this worker alone has asked for, by its own metrics. */
-async function asked(worker: Child): Promise<{ lists: number; exports: number }> {
+async function asked(
+  worker: Child,
+): Promise<{ lists: number; exports: number }> {
   const [, port] =
     /"port":(\d+)\},"msg":"Worker health served"/.exec(worker.stderr) ?? [];
   const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
   const sum = (routes: string): number =>
     [
       ...text.matchAll(
-        new RegExp(`_source_requests_total\\{route="(?:${routes})"[^}]*\\} (\\d+)`, 'g'),
+        new RegExp(
+          `_source_requests_total\\{route="(?:${routes})"[^}]*\\} (\\d+)`,
+          'g',
+        ),
       ),
     ].reduce((total, [, count]) => total + Number(count), 0);
   return { lists: sum('parties|checkpoints'), exports: sum('export') };
@@ -36,10 +44,14 @@ test('the evidence of a nightly run adds up the requests of both workers, and ea
   const workers = ['one', 'other'].map((name) =>
     home.start(['worker'], { SOURCE_AUTHORIZATION: name }),
   );
-  await waitFor(() => workers.every((worker) => worker.stderr.includes('"Working"')), {
-    what: 'both workers',
-  });
-  // Until both have asked, one ledger at most is answered for each that is asked: the place that gets free is given in turn.
+  await waitFor(
+    () => workers.every((worker) => worker.stderr.includes('"Working"')),
+    {
+      what: 'both workers',
+    },
+  );
+  // Until both have asked, one ledger at most is answered for each that is asked: the
+  // place that gets free is given in turn.
   const seen = new Set<string | undefined>();
   const held: (() => void)[] = [];
   sandbox.faults.add(({ route, authorization }) => {
@@ -47,7 +59,8 @@ test('the evidence of a nightly run adds up the requests of both workers, and ea
     seen.add(authorization);
     const { promise, resolve } = Promise.withResolvers<void>();
     held.push(resolve);
-    while (held.length > 1 || (seen.size > 1 && held.length > 0)) held.shift()?.();
+    while (held.length > 1 || (seen.size > 1 && held.length > 0))
+      held.shift()?.();
     return { until: promise };
   });
   const { code, document } = await home.json(['nightly']);
@@ -62,5 +75,8 @@ test('the evidence of a nightly run adds up the requests of both workers, and ea
     lists: (first?.lists ?? 0) + (second?.lists ?? 0),
     exports: (first?.exports ?? 0) + (second?.exports ?? 0),
   }).toEqual(total);
-  expect(document.evidence?.['source']).toMatchObject({ requests: total, failures: 0 });
+  expect(document.evidence?.['source']).toMatchObject({
+    requests: total,
+    failures: 0,
+  });
 });

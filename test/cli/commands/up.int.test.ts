@@ -1,4 +1,7 @@
-/** `up` as a user has it: health, the source's interface, exports on demand, the console; ends in 0. */
+/**
+ * `up` as a user has it: health, the source's interface, exports on demand, the console;
+ * ends in 0.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startSandbox, type Sandbox } from '../../support/sandbox.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -15,7 +18,11 @@ let up: Child;
 let url = '';
 
 beforeAll(async () => {
-  sandbox = await startSandbox({ parties: 12, entriesMean: 60, rateLimit: 'none' });
+  sandbox = await startSandbox({
+    parties: 12,
+    entriesMean: 60,
+    rateLimit: 'none',
+  });
   home = await openHome({
     SOURCE_URL: sandbox.url,
     DATABASE_URL: database.url,
@@ -65,7 +72,9 @@ describe('the command up', () => {
     expect(code).toBe(0);
     // The process that works a run says so when it has ended.
     await waitFor(
-      () => up.stderr.match(/"kind":"sync"[^\n]*"msg":"Run finished"/g)?.length === 2,
+      () =>
+        up.stderr.match(/"kind":"sync"[^\n]*"msg":"Run finished"/g)?.length ===
+        2,
       {
         what: 'both syncs to be said to have ended',
       },
@@ -89,7 +98,9 @@ describe('the command up', () => {
       cursor = `&pagination.after=${encodeURIComponent(page.parties.pageInfo.endCursor)}`;
     }
     const truth = [...sandbox.truth.parties()].map(({ id }) => id);
-    expect(ids.filter((id) => id !== 'network').toSorted()).toEqual(truth.toSorted());
+    expect(ids.filter((id) => id !== 'network').toSorted()).toEqual(
+      truth.toSorted(),
+    );
   });
 
   test('serves the download of an ordered export exactly as the source has it', async () => {
@@ -146,7 +157,9 @@ describe('the command up', () => {
 
   test('ends at once on a second signal', async () => {
     const child = home.start(['serve']);
-    await waitFor(() => child.stderr.includes('"Serving"'), { what: 'a start' });
+    await waitFor(() => child.stderr.includes('"Serving"'), {
+      what: 'a start',
+    });
     child.signal('SIGTERM');
     const { code } = await child.end('SIGTERM');
     // Where the first one was enough already, that is fine as well.

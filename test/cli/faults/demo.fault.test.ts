@@ -1,4 +1,7 @@
-/** `demo` as a newcomer runs it, twice, where the path has a space; and what takes a minute: exit codes. */
+/**
+ * `demo` as a newcomer runs it, twice, where the path has a space; and what takes a
+ * minute: exit codes.
+ */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { readFile } from 'node:fs/promises';
@@ -16,7 +19,10 @@ const ABOUT_A_MINUTE_MS = 120_000;
 
 describe('the command demo', () => {
   test('ends in 0 twice in a row and does not disturb a real run in the same DATA_DIR', async () => {
-    await using sandbox = await startSandbox({ parties: 20, rateLimit: 'none' });
+    await using sandbox = await startSandbox({
+      parties: 20,
+      rateLimit: 'none',
+    });
     // Neither Postgres nor Redis are configured: everything is embedded.
     await using home = await openHome({ SOURCE_URL: sandbox.url });
     expect(home.dataDir).toContain(' ');
@@ -54,13 +60,21 @@ describe('the command demo --keep', () => {
     await expect
       .poll(status)
       .toMatchObject({ whole: true, attention: [], work: { workers: 1 } });
-    expect((await fetch(url)).headers.get('content-type')).toContain('text/html');
+    expect((await fetch(url)).headers.get('content-type')).toContain(
+      'text/html',
+    );
     const [, file = '', host, port, user, database] =
       /cat '(.*)'\)" psql --host=(\S+) --port=(\d+) --username=(\S+) (\S+)/.exec(
         demo.stdout,
       ) ?? [];
     const password = await readFile(join(home.dir, file), 'utf8');
-    const client = new Client({ host, port: Number(port), user, database, password });
+    const client = new Client({
+      host,
+      port: Number(port),
+      user,
+      database,
+      password,
+    });
     await client.connect();
     const { rowCount } = await client.query(
       'select from mirror.parties where party_id <> $1',
@@ -97,7 +111,9 @@ describe('a command with a source that cannot be used', () => {
       await once(closed, 'listening');
       const { port } = closed.address() as AddressInfo;
       closed.close();
-      await using home = await openHome({ SOURCE_URL: `http://127.0.0.1:${port}` });
+      await using home = await openHome({
+        SOURCE_URL: `http://127.0.0.1:${port}`,
+      });
       const child = home.start([...command, '--json']);
       expect(await child.end(undefined, ABOUT_A_MINUTE_MS)).toEqual({
         code: 75,
@@ -115,9 +131,14 @@ describe('a command with a source that cannot be used', () => {
     await once(broken, 'listening');
     try {
       const { port } = broken.address() as AddressInfo;
-      await using home = await openHome({ SOURCE_URL: `http://127.0.0.1:${port}` });
+      await using home = await openHome({
+        SOURCE_URL: `http://127.0.0.1:${port}`,
+      });
       const child = home.start(['sync', 'parties', '--json']);
-      expect(await child.end(undefined, 240_000)).toEqual({ code: 2, signal: null });
+      expect(await child.end(undefined, 240_000)).toEqual({
+        code: 2,
+        signal: null,
+      });
       expect(JSON.parse(child.stdout)).toMatchObject({
         verdict: 'incomplete',
         evidence: { error: { code: 'ANSWER_NOT_UNDERSTOOD' } },

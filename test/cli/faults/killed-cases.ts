@@ -1,6 +1,7 @@
 /**
- * kill -9 of the command or of the worker it follows, mid-sync and mid-export: the next one ends exactly. The
- * same for both stores that queues can live in, each in a file of its own, so that they run side by side.
+ * kill -9 of the command or of the worker it follows, mid-sync and mid-export: the next
+ * one ends exactly. The same for both stores that queues can live in, each in a file of
+ * its own, so that they run side by side.
  */
 import { basename } from 'node:path';
 import type { Pool } from 'pg';
@@ -38,7 +39,8 @@ async function openWorld(redisUrl: string | undefined): Promise<World> {
     await startSandbox({
       parties: 80,
       entriesMean: 60,
-      // The pages are small for the parties' sake: the other list is not to be hundreds of them.
+      // The pages are small for the parties' sake: the other list is not to be hundreds
+      // of them.
       checkpointIntervalMs: 6 * 3_600_000,
       rateLimit: 'none',
     }),
@@ -68,7 +70,10 @@ async function countOf(pool: Pool, from: string): Promise<number> {
   return Number(rows[0]?.found);
 }
 
-/** Meets a sync in its middle: a few pages come, and the next ones not before what is returned is called. */
+/**
+ * Meets a sync in its middle: a few pages come, and the next ones not before what is
+ * returned is called.
+ */
 async function midWalk({ sandbox, pool }: World): Promise<() => void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   let pages = 0;
@@ -86,7 +91,10 @@ async function midWalk({ sandbox, pool }: World): Promise<() => void> {
   };
 }
 
-/** Stops a command where it holds the rows that a page's commit locks: what it does next never comes. */
+/**
+ * Stops a command where it holds the rows that a page's commit locks: what it does next
+ * never comes.
+ */
 async function stopMidCommit(child: Child, { pool }: World): Promise<void> {
   const holder = await pool.connect();
   try {
@@ -118,7 +126,10 @@ function stallExports({ sandbox }: World): void {
   );
 }
 
-/** By the database's own clock, nothing that a dead process holds is held longer than a successor may wait. */
+/**
+ * By the database's own clock, nothing that a dead process holds is held longer than a
+ * successor may wait.
+ */
 async function expectLeasesEndSoon({ pool }: World): Promise<void> {
   // Fifty seconds sooner than written: its connection ended with it.
   await waitFor(
@@ -162,9 +173,12 @@ function busiest({ sandbox: { truth } }: World): string {
 
 async function expectNothingLeft({ pool, home }: World): Promise<void> {
   expect(await unfinishedRuns(pool)).toEqual([]);
-  // A manifest's few bytes, killed in between, belong to no unit: the janitor sweeps them by their age.
+  // A manifest's few bytes, killed in between, belong to no unit: the janitor sweeps them
+  // by their age.
   const left = await home.spooled();
-  expect(left.filter((path) => !basename(path).startsWith('bytes.'))).toEqual([]);
+  expect(left.filter((path) => !basename(path).startsWith('bytes.'))).toEqual(
+    [],
+  );
   expect(await strayObjects(pool, home.objectsDir)).toEqual([]);
 }
 
@@ -235,7 +249,9 @@ export function killedCases(redisUrl: string | undefined): void {
         : undefined,
     );
     const first = home.start(['nightly']);
-    await waitFor(() => sandbox.requests.of('export', 200) > 20, { what: 'exports' });
+    await waitFor(() => sandbox.requests.of('export', 200) > 20, {
+      what: 'exports',
+    });
     await waitFor(async () => (await home.spooled()).length > 0, {
       what: 'a spool file',
     });
@@ -259,7 +275,9 @@ export function killedCases(redisUrl: string | undefined): void {
     await using world = await openWorld(redisUrl);
     const { home, pool, sandbox } = world;
     const worker = home.start(['worker']);
-    await waitFor(() => worker.stderr.includes('"Working"'), { what: 'the worker' });
+    await waitFor(() => worker.stderr.includes('"Working"'), {
+      what: 'the worker',
+    });
     const command = home.start(['sync', 'parties', '--json']);
     const letGo = await midWalk(world);
     await worker.end('SIGKILL');
@@ -281,8 +299,16 @@ export function killedCases(redisUrl: string | undefined): void {
     const party = busiest(world);
     stallExports(world);
     const worker = home.start(['worker']);
-    await waitFor(() => worker.stderr.includes('"Working"'), { what: 'the worker' });
-    const command = home.start(['export', '--party', party, '--out', 'ledger.csv']);
+    await waitFor(() => worker.stderr.includes('"Working"'), {
+      what: 'the worker',
+    });
+    const command = home.start([
+      'export',
+      '--party',
+      party,
+      '--out',
+      'ledger.csv',
+    ]);
     await waitFor(async () => (await home.spooled()).length > 0, {
       what: 'a spool file',
     });
@@ -304,7 +330,8 @@ export function killedCases(redisUrl: string | undefined): void {
       API_PORT: '0',
     });
     await waitFor(
-      async () => (await hasParties(pool)) > 0 && (await countOf(pool, EXPORTING)) > 0,
+      async () =>
+        (await hasParties(pool)) > 0 && (await countOf(pool, EXPORTING)) > 0,
       {
         what: 'an export on its way',
       },
@@ -317,7 +344,8 @@ export function killedCases(redisUrl: string | undefined): void {
     await waitFor(async () => (await countOf(pool, OPEN_RUNS)) === 0, {
       what: 'its end',
     });
-    // The schedule's next time, two seconds on, may have come before the kill as well: that one is a night of its own.
+    // The schedule's next time, two seconds on, may have come before the kill as well:
+    // that one is a night of its own.
     const nights = await pool.query(
       `select slot is not null as scheduled, verdict, attempts > 1 as resumed from mirror.runs
         where kind = 'nightly' order by queued_at limit 1`,

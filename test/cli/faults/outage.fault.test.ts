@@ -1,4 +1,7 @@
-/** A night outlives services that are away for seconds: it waits, goes on, and ends exactly. */
+/**
+ * A night outlives services that are away for seconds: it waits, goes on, and ends
+ * exactly.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import type { Route } from '../../support/sandbox-faults.ts';
@@ -30,7 +33,9 @@ describe.concurrent.each([
       const redis = hasRedis ? stack.use(await startOwnRedis()) : undefined;
       const postgres = stack.use(await SilentProxy.before(database.url));
       const redisLine =
-        redis === undefined ? undefined : stack.use(await SilentProxy.before(redis.url));
+        redis === undefined
+          ? undefined
+          : stack.use(await SilentProxy.before(redis.url));
       const line = service === 'Postgres' ? postgres : redisLine;
       const home = stack.use(
         await openHome({
@@ -48,7 +53,9 @@ describe.concurrent.each([
         return asked > 3 ? { until: promise } : undefined;
       });
       const night = home.start(['nightly', '--json']);
-      await waitFor(() => asked > 3, { what: `the source to be asked for ${route}` });
+      await waitFor(() => asked > 3, {
+        what: `the source to be asked for ${route}`,
+      });
       await line?.goAway();
       resolve();
       await sleep(AWAY_MS);

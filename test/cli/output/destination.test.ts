@@ -1,7 +1,10 @@
 import { readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { outputProblems, writeOutput } from '../../../src/cli/output/destination.ts';
+import {
+  outputProblems,
+  writeOutput,
+} from '../../../src/cli/output/destination.ts';
 import { scratchFolder } from '../../../src/lake/local/scratch.ts';
 import { tmpdir } from 'node:os';
 
@@ -22,10 +25,14 @@ describe('the destination of a command', () => {
     const stranger = join(folder.path, 'stranger');
     await writeFile(stranger, 'theirs');
     await symlink(stranger, `${path}.partial-${process.pid}`);
-    await writeOutput(path, signal, async (output) => void output.write('ours'));
-    expect([await readFile(path, 'utf8'), await readFile(stranger, 'utf8')]).toEqual([
-      'ours',
-      'theirs',
-    ]);
+    await writeOutput(
+      path,
+      signal,
+      async (output) => void output.write('ours'),
+    );
+    expect([
+      await readFile(path, 'utf8'),
+      await readFile(stranger, 'utf8'),
+    ]).toEqual(['ours', 'theirs']);
   });
 });

@@ -36,7 +36,9 @@ test.each([
   [1536n, '1.5 KiB'],
   [256n * 2n ** 20n, '256.0 MiB'],
   [2n ** 70n, '1,048,576.0 PiB'],
-])('formatBytes(%s) is %s', (bytes, text) => expect(formatBytes(bytes)).toBe(text));
+])('formatBytes(%s) is %s', (bytes, text) =>
+  expect(formatBytes(bytes)).toBe(text),
+);
 
 test.each([
   [-5, '0 ms'],

@@ -42,7 +42,10 @@ describe('readableLog', () => {
 
 test('elsewhere than on a terminal nothing but JSON lines is written by progress', () => {
   const written: string[] = [];
-  const stream = { isTTY: false, write: (text: string): number => written.push(text) };
+  const stream = {
+    isTTY: false,
+    write: (text: string): number => written.push(text),
+  };
   const { log, progress } = openTerminal(stream, 'silent');
   using shown = progress;
   const view = shown.openView();

@@ -1,5 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { createProgress, openTerminal } from '../../../src/cli/output/progress.ts';
+import {
+  createProgress,
+  openTerminal,
+} from '../../../src/cli/output/progress.ts';
 import { RateMeter } from '../../../src/runs/progress.ts';
 import { createLog } from '../../../src/logging/log.ts';
 import { rememberSecrets } from '../../../src/logging/secret-masking.ts';
@@ -13,8 +16,10 @@ class FakeTerminal {
   #row = 0;
 
   write(text: string): boolean {
-    // oxlint-disable-next-line no-control-regex -- escape sequences are what this reads
-    for (const token of text.match(/\u001B\[[?\d]*[a-zA-Z]|\r|\n|[^\u001B\r\n]+/g) ?? [])
+    for (const token of text.match(
+      // oxlint-disable-next-line no-control-regex -- a terminal is driven by control characters
+      /\u001B\[[?\d]*[a-zA-Z]|\r|\n|[^\u001B\r\n]+/g,
+    ) ?? [])
       this.#apply(token);
     return true;
   }
@@ -25,7 +30,9 @@ class FakeTerminal {
 
   #apply(token: string): void {
     const up =
-      token.endsWith('A') && token.startsWith('\u001B[') ? token.slice(2, -1) : undefined;
+      token.endsWith('A') && token.startsWith('\u001B[')
+        ? token.slice(2, -1)
+        : undefined;
     if (up !== undefined) this.#row -= Number(up);
     else if (token === '\u001B[0J') this.#lines.length = this.#row;
     else if (token === '\n') this.#row += 1;
@@ -75,8 +82,17 @@ describe('on a terminal', () => {
     rememberSecrets(['hunter22']);
     const { log, progress } = openTerminal(terminal, 'info');
     const view = progress.openView();
-    const running = { label: 'checkpoints', done: '2048', unit: 'bytes' } as const;
-    const part = { label: 'page 7', done: '1', unit: 'rows', isPart: true } as const;
+    const running = {
+      label: 'checkpoints',
+      done: '2048',
+      unit: 'bytes',
+    } as const;
+    const part = {
+      label: 'page 7',
+      done: '1',
+      unit: 'rows',
+      isPart: true,
+    } as const;
     view.show([{ label: 'parties', done: '3', unit: 'rows' }, running, part]);
     vi.advanceTimersByTime(500);
     log.info({ runId: 'r1', rows: 3n, seen: 'hunter22' }, 'Page committed');
@@ -140,16 +156,24 @@ describe('on a terminal', () => {
     terminal.columns = 30;
     const opened = openTerminal(terminal, 'silent');
     using progress = opened.progress;
-    const line = { done: '1', total: '2', unit: 'rows', note: 'x'.repeat(99) } as const;
-    progress
-      .openView()
-      .show(
-        Array.from({ length: 50 }, (_, index) => ({ ...line, label: `party ${index}` })),
-      );
+    const line = {
+      done: '1',
+      total: '2',
+      unit: 'rows',
+      note: 'x'.repeat(99),
+    } as const;
+    progress.openView().show(
+      Array.from({ length: 50 }, (_, index) => ({
+        ...line,
+        label: `party ${index}`,
+      })),
+    );
     vi.advanceTimersByTime(500);
     expect(terminal.shown).toHaveLength(4);
     expect(terminal.shown.at(-1)).toBe('… and 47 more');
-    expect(Math.max(...terminal.shown.map((line) => line.length))).toBeLessThan(30);
+    expect(Math.max(...terminal.shown.map((line) => line.length))).toBeLessThan(
+      30,
+    );
   });
 });
 
@@ -164,7 +188,9 @@ describe('elsewhere', () => {
     using progress = createProgress(log);
     const view = progress.openView();
     for (let second = 0; second < 25; second += 1) {
-      view.show([{ label: 'parties', done: String(second * 100), unit: 'rows' }]);
+      view.show([
+        { label: 'parties', done: String(second * 100), unit: 'rows' },
+      ]);
       vi.advanceTimersByTime(1_000);
     }
     view.finish('complete');
@@ -189,9 +215,11 @@ describe('elsewhere', () => {
 describe('RateMeter', () => {
   test('follows the last seconds, not the whole past', () => {
     const meter = new RateMeter();
-    for (let atMs = 0; atMs <= 60_000; atMs += 100) meter.add(BigInt(atMs), atMs);
+    for (let atMs = 0; atMs <= 60_000; atMs += 100)
+      meter.add(BigInt(atMs), atMs);
     expect(meter.perSecond).toBeCloseTo(1_000);
-    for (let atMs = 60_100; atMs <= 75_000; atMs += 100) meter.add(60_000n, atMs);
+    for (let atMs = 60_100; atMs <= 75_000; atMs += 100)
+      meter.add(60_000n, atMs);
     expect(meter.perSecond).toBe(0);
   });
 

@@ -42,7 +42,11 @@ test('the report of a run is bounded, whatever its evidence', () => {
     nth,
     reason: 'x'.repeat(10_000),
   }));
-  const report = runReport({ ...RUN, verdict: 'incomplete', evidence: { problems } });
+  const report = runReport({
+    ...RUN,
+    verdict: 'incomplete',
+    evidence: { problems },
+  });
   expect(report).toContain('9980 more items');
   expect(report.length).toBeLessThan(30_000);
 });
@@ -55,7 +59,9 @@ test('the report of a run under way says what it is doing', () => {
     finishedAt: null,
     evidence: {},
   });
-  expect(report).toBe(`! export ${'ab'.repeat(32)}: running\n  run  0199-run\n`);
+  expect(report).toBe(
+    `! export ${'ab'.repeat(32)}: running\n  run  0199-run\n`,
+  );
 });
 
 test('the report of a complete run without evidence is one line and its id', () => {
@@ -73,7 +79,12 @@ const SYNC = {
 };
 const VERIFY = {
   verdict: 'complete',
-  checked: { segments: 4, objectBytes: '2048', warehouseRows: '9', lakeRows: '12' },
+  checked: {
+    segments: 4,
+    objectBytes: '2048',
+    warehouseRows: '9',
+    lakeRows: '12',
+  },
   problemCount: 0,
 };
 
@@ -143,14 +154,18 @@ test('the summary says why a run is not complete, and never steers the terminal'
         failures: [
           {
             partyId: 'ab',
-            outcome: { error: { code: 'EXPORT_REFUSED', message: 'Cannot export: 500' } },
+            outcome: {
+              error: { code: 'EXPORT_REFUSED', message: 'Cannot export: 500' },
+            },
           },
         ],
       },
     },
   });
   expect(summary).toContain('  parties      incomplete: 1,200 rows');
-  expect(summary).toContain('  exports      incomplete: 0 new rows, 1 party, 1 failed');
+  expect(summary).toContain(
+    '  exports      incomplete: 0 new rows, 1 party, 1 failed',
+  );
   expect(summary).toContain('  because      the end·[2J was not reached');
   expect(summary).toContain(
     '  because      party ab: Cannot export: 500 (EXPORT_REFUSED)',
@@ -179,11 +194,22 @@ test('the summary tells an error of a run without other evidence', () => {
 });
 
 test('the summary tells in words why something is missing', () => {
-  const meta = { message: 'Cannot list parties: the source answers 401', status: 401 };
-  const missing = [{ code: 'HEAD', reasons: [{ code: 'SOURCE_UNAUTHORIZED', meta }] }];
+  const meta = {
+    message: 'Cannot list parties: the source answers 401',
+    status: 401,
+  };
+  const missing = [
+    { code: 'HEAD', reasons: [{ code: 'SOURCE_UNAUTHORIZED', meta }] },
+  ];
   const evidence = { ...SYNC, missing };
   expect(
-    runSummary({ ...RUN, kind: 'sync', subject: 'parties', verdict: 'failed', evidence }),
+    runSummary({
+      ...RUN,
+      kind: 'sync',
+      subject: 'parties',
+      verdict: 'failed',
+      evidence,
+    }),
   ).toContain(
     '  because      Cannot list parties: the source answers 401 (SOURCE_UNAUTHORIZED)\n',
   );

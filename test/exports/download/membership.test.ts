@@ -1,6 +1,7 @@
 /**
- * From release 0.73 on the source filters by a time that it does not send, up to two seconds behind the one
- * that is: whatever the borders, each entry belongs to one range, by the time that is sent.
+ * From release 0.73 on the source filters by a time that it does not send, up to two
+ * seconds behind the one that is: whatever the borders, each entry belongs to one range,
+ * by the time that is sent.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

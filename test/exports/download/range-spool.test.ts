@@ -5,8 +5,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { RangeSpool, type SpoolFile } from '../../../src/exports/download/range-spool.ts';
-import { type Compression, plainStream } from '../../../src/ledger/object-keys.ts';
+import {
+  RangeSpool,
+  type SpoolFile,
+} from '../../../src/exports/download/range-spool.ts';
+import {
+  type Compression,
+  plainStream,
+} from '../../../src/ledger/object-keys.ts';
 
 let folder: string;
 beforeAll(async () => {
@@ -44,7 +50,9 @@ test.each(['zstd', 'gzip', 'none'] as const)(
     const spooled = await spool.finish();
     const plain = Buffer.concat([HEADER, ...windows]);
     const stored = await readFile(path);
-    expect(await buffer(plainStream(createReadStream(path), compression))).toEqual(plain);
+    expect(
+      await buffer(plainStream(createReadStream(path), compression)),
+    ).toEqual(plain);
     expect(spooled).toMatchObject({
       bytes: BigInt(plain.length),
       sha256: sha256(plain),
@@ -57,7 +65,10 @@ test.each(['zstd', 'gzip', 'none'] as const)(
 test.each(['zstd', 'none'] as const)(
   'a full disk is an error that may pass: %s',
   async (compression) => {
-    await using spool = spoolTo({ name: 'full', path: '/dev/full' }, compression);
+    await using spool = spoolTo(
+      { name: 'full', path: '/dev/full' },
+      compression,
+    );
     const fill = async (): Promise<void> => {
       for (let piece = 0; piece < 50; piece += 1)
         await write(spool, Buffer.alloc(100_000, Math.random().toString()));

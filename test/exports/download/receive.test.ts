@@ -33,7 +33,11 @@ const PLAN: RequestPlan = {
   isWindow: true,
 };
 
-const QUESTION = { scope: { partyId: PARTY }, plan: PLAN, request: PLAN.question };
+const QUESTION = {
+  scope: { partyId: PARTY },
+  plan: PLAN,
+  request: PLAN.question,
+};
 
 /** Blocks of some tens of rows: an answer of many needs no megabytes. */
 const SMALL = { beginningBytes: 2 ** 15, blockBytes: 2 ** 13 };
@@ -66,7 +70,9 @@ function options(changes: Partial<ReceiveOptions> = {}): ReceiveOptions {
   };
 }
 
-function answer(chunks: Iterable<Buffer> | AsyncIterable<Buffer>): ExportAnswer {
+function answer(
+  chunks: Iterable<Buffer> | AsyncIterable<Buffer>,
+): ExportAnswer {
   return {
     form: () => 'csv',
     isFramed: true,
@@ -87,7 +93,12 @@ async function received(
 }
 
 /** All that must not depend on who read the rows, and the objects' bytes. */
-async function facts({ segments, tail, before, ...rest }: Received): Promise<unknown> {
+async function facts({
+  segments,
+  tail,
+  before,
+  ...rest
+}: Received): Promise<unknown> {
   const objects = segments.map(async ({ spooled, ...range }) => {
     if (spooled === undefined) return range;
     const { name: _name, path, ...sums } = spooled;
@@ -120,8 +131,18 @@ const shape: fc.Arbitrary<Shape> = fc.record({
   quirks: fc.boolean(),
 });
 
-/** Rows of the party and of others, inside and outside of what is asked, in and out of order. */
-function csvOf({ columns, rows, stepSeconds, seed, lineEnd, quirks }: Shape): string[] {
+/**
+ * Rows of the party and of others, inside and outside of what is asked, in and out of
+ * order.
+ */
+function csvOf({
+  columns,
+  rows,
+  stepSeconds,
+  seed,
+  lineEnd,
+  quirks,
+}: Shape): string[] {
   const second = Number(at(START) / 1_000_000n) + (quirks ? 19_800 : 0);
   const lines = Array.from({ length: rows }, (_, index) => {
     const text = new Date(
@@ -206,8 +227,10 @@ describe('a late error with and without row threads', () => {
     lineEnd: '\n',
     quirks: false,
   });
-  const status = '{"error":{"code":13,"message":"Internal error","details":[]}}';
-  const without = (index: number, bad: string): string => lines.with(index, bad).join('');
+  const status =
+    '{"error":{"code":13,"message":"Internal error","details":[]}}';
+  const without = (index: number, bad: string): string =>
+    lines.with(index, bad).join('');
   const late = lines.length - 1200;
 
   async function failure(
@@ -250,14 +273,18 @@ describe('a late error with and without row threads', () => {
     expect(await failure(bad, pool, new Error('broke'))).toMatchObject({
       code: 'ROW_FIELDS',
     });
-    expect(await failure(lines.join(''), pool, new Error('broke'))).toMatchObject({
+    expect(
+      await failure(lines.join(''), pool, new Error('broke')),
+    ).toMatchObject({
       message: 'broke',
     });
   });
 
   test('is ROW_TOO_LARGE for a row beyond the limit', async () => {
     const endless = `${lines.join('')}${'x'.repeat(17 * 2 ** 20)}`;
-    expect(await failure(endless, pool)).toMatchObject({ code: 'ROW_TOO_LARGE' });
+    expect(await failure(endless, pool)).toMatchObject({
+      code: 'ROW_TOO_LARGE',
+    });
   });
 
   test('is the error of a full disk', async () => {
@@ -288,11 +315,15 @@ describe('the pool of row threads', () => {
   const poison = { layout: undefined } as unknown as RowQuestion;
 
   test('fails the answer of a thread that dies and gives the next answer another', async () => {
-    /** What comes before the second block kills its thread, while the block waits for it. */
+    /**
+     * What comes before the second block kills its thread, while the block waits for it.
+     */
     class Mortal extends RowPool {
       blocks = 0;
 
-      override read(...block: Parameters<RowPool['read']>): ReturnType<RowPool['read']> {
+      override read(
+        ...block: Parameters<RowPool['read']>
+      ): ReturnType<RowPool['read']> {
         this.blocks += 1;
         if (this.blocks === 2)
           super.read(poison, Buffer.alloc(8)).catch(() => {
@@ -303,17 +334,21 @@ describe('the pool of row threads', () => {
     }
     let deaths = 0;
     await using mortal = new Mortal(1);
-    await expect(received(pieces(bytes, 65_536), mortal)).rejects.toMatchObject({
-      code: 'ROW_THREAD_LOST',
-      name: 'RetryableError',
-    });
+    await expect(received(pieces(bytes, 65_536), mortal)).rejects.toMatchObject(
+      {
+        code: 'ROW_THREAD_LOST',
+        name: 'RetryableError',
+      },
+    );
     expect(deaths).toBe(1);
     expect((await received(pieces(bytes, 65_536), mortal)).rows).toBe(20_000);
   });
 
   test('gives up a thread that takes too long', async () => {
     await using impatient = new RowPool(1, 1);
-    await expect(received(pieces(bytes, 65_536), impatient)).rejects.toMatchObject({
+    await expect(
+      received(pieces(bytes, 65_536), impatient),
+    ).rejects.toMatchObject({
       code: 'ROW_THREAD_LOST',
     });
   });
@@ -344,14 +379,19 @@ describe('the pool of row threads', () => {
 
   test('starts no thread for a short answer', async () => {
     await using unused = new RowPool(1);
-    await received(pieces(bytes.subarray(0, bytes.indexOf('\n') + 1), 700), unused);
+    await received(
+      pieces(bytes.subarray(0, bytes.indexOf('\n') + 1), 700),
+      unused,
+    );
     expect(unused.started).toBe(0);
   });
 
   test('refuses work once it is closed', async () => {
     const closed = new RowPool(1);
     await closed[Symbol.asyncDispose]();
-    const question = { layout: layoutOf(HEADER_12.split(',')) } as unknown as RowQuestion;
+    const question = {
+      layout: layoutOf(HEADER_12.split(',')),
+    } as unknown as RowQuestion;
     await expect(closed.read(question, Buffer.alloc(8))).rejects.toMatchObject({
       code: 'ROW_THREAD_LOST',
     });

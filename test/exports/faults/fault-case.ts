@@ -1,10 +1,16 @@
-/** One export as a worker runs it: real source client, warehouse, store and hints, in whichever process. */
+/**
+ * One export as a worker runs it: real source client, warehouse, store and hints, in
+ * whichever process.
+ */
 import { clockAt } from '../ledger-double.ts';
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { exportLedger } from '../../../src/exports/run-export.ts';
 import type { RowQuestion } from '../../../src/exports/download/block-reader.ts';
-import type { ExportDeps, ExportOutcome } from '../../../src/exports/request.ts';
+import type {
+  ExportDeps,
+  ExportOutcome,
+} from '../../../src/exports/request.ts';
 import { RowPool } from '../../../src/exports/download/row-pool.ts';
 import { openFileStore } from '../../../src/storage/file-store.ts';
 import { openSource } from '../../../src/source/source-client.ts';
@@ -36,7 +42,9 @@ export class TestRowPool extends RowPool {
     super(2, undefined, BLOCK_SIZES);
   }
 
-  override read(...block: Parameters<RowPool['read']>): ReturnType<RowPool['read']> {
+  override read(
+    ...block: Parameters<RowPool['read']>
+  ): ReturnType<RowPool['read']> {
     this.blocks += 1;
     return super.read(...block);
   }

@@ -1,4 +1,7 @@
-/** Exports in a process of its own, until it is killed or told to stop, or to its end. Run by the test beside it. */
+/**
+ * Exports in a process of its own, until it is killed or told to stop, or to its end. Run
+ * by the test beside it.
+ */
 import { writeSync } from 'node:fs';
 import { exportFrom, type FaultCase, TestRowPool } from './fault-case.ts';
 

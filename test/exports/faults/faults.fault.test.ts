@@ -1,4 +1,7 @@
-/** Every fault a worker can meet, in seeded order: then exactly the source's rows. `SEED=…` repeats a run. */
+/**
+ * Every fault a worker can meet, in seeded order: then exactly the source's rows.
+ * `SEED=…` repeats a run.
+ */
 import { rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -23,14 +26,20 @@ const database = await freshDatabase({ isMigrated: true });
 const SEED = Number(process.env['SEED'] ?? 1);
 const SEGMENT_BYTES = 2 ** 18;
 const ENTRIES = 6000;
-/** Where bytes are counted, streams are much longer than a chunk of the transport, by which each may overshoot. */
+/**
+ * Where bytes are counted, streams are much longer than a chunk of the transport, by
+ * which each may overshoot.
+ */
 const COUNTED = { segmentBytesMax: 2 ** 19, whaleEntries: 15_000 };
 const CHILD = join(import.meta.dirname, 'fault-child.ts');
 /** A child that hangs; also beside other suites none takes as long. */
 const CHILD_MS_MAX = 120_000;
 /** The try after so many is left alone. */
 const KILLS_MAX = 12;
-/** The database's clock and ours are one, save for rounding; a COMMIT's time is that of its beginning. */
+/**
+ * The database's clock and ours are one, save for rounding; a COMMIT's time is that of
+ * its beginning.
+ */
 const CLOCKS_APART_MS = 2;
 const NEVER = new AbortController().signal;
 
@@ -47,7 +56,10 @@ function openFullStore(folder: string): ObjectStore {
 }
 
 /** A store that refuses, before it has done the work or after. */
-function openRefusingStore(folder: string, when: 'before' | 'after'): ObjectStore {
+function openRefusingStore(
+  folder: string,
+  when: 'before' | 'after',
+): ObjectStore {
   const store = openFileStore(folder);
   const publishFile: ObjectStore['publishFile'] = async (...args) => {
     if (when === 'after') await store.publishFile(...args);
@@ -71,7 +83,10 @@ interface Scene {
   readonly asked: readonly Asked[];
   readonly world: World;
   readonly redis: RedisProcess;
-  /** Of this process, as a long-lived worker's: what broke before leaves its threads to what comes next. */
+  /**
+   * Of this process, as a long-lived worker's: what broke before leaves its threads to
+   * what comes next.
+   */
   readonly rowPool: TestRowPool;
   readonly given: FaultCase;
   readonly random: () => number;
@@ -128,13 +143,18 @@ async function openScene(
   return { sandbox, asked, world, redis, rowPool, given, random };
 }
 
-/** A worker in a process of its own, which gets the signal at some byte of what it receives. */
+/**
+ * A worker in a process of its own, which gets the signal at some byte of what it
+ * receives.
+ */
 async function signalled(
   { given, world }: Scene,
   signal: 'SIGKILL' | 'SIGTERM',
   atBytes: number,
 ): Promise<{ isKilled: boolean; bytes: number; blocks: number }> {
-  await using child = runScript(CHILD, [JSON.stringify({ ...given, signal, atBytes })]);
+  await using child = runScript(CHILD, [
+    JSON.stringify({ ...given, signal, atBytes }),
+  ]);
   const { code, signal: killedBy } = await child.end(undefined, CHILD_MS_MAX);
   await world.expireLeases();
   if (killedBy !== 'SIGKILL' && code !== 0) throw new Error(child.stderr);
@@ -143,7 +163,10 @@ async function signalled(
 }
 
 /** An attempt in this process; whatever it meets, it may fail. */
-async function attempt(scene: Scene, changes: Partial<ExportDeps> = {}): Promise<void> {
+async function attempt(
+  scene: Scene,
+  changes: Partial<ExportDeps> = {},
+): Promise<void> {
   const deps = { rowPool: scene.rowPool, ...changes };
   await exportFrom(scene.given, deps, NEVER).catch((error: unknown) => {
     if (!(error instanceof Error)) throw error;
@@ -154,7 +177,8 @@ async function attempt(scene: Scene, changes: Partial<ExportDeps> = {}): Promise
 type Fault = (scene: Scene) => Promise<unknown>;
 
 const FAULTS: Readonly<Record<string, Fault>> = {
-  killed: (scene) => signalled(scene, 'SIGKILL', scene.random() * 4 * SEGMENT_BYTES),
+  killed: (scene) =>
+    signalled(scene, 'SIGKILL', scene.random() * 4 * SEGMENT_BYTES),
   'told to stop': (scene) =>
     signalled(scene, 'SIGTERM', scene.random() * 4 * SEGMENT_BYTES),
   'error in mid-stream': (scene) => {
@@ -178,7 +202,9 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     });
   },
   'disk full': (scene) =>
-    attempt(scene, { objects: openFullStore(join(scene.given.folder, 'objects')) }),
+    attempt(scene, {
+      objects: openFullStore(join(scene.given.folder, 'objects')),
+    }),
   'store refuses': (scene) =>
     attempt(scene, {
       objects: openRefusingStore(join(scene.given.folder, 'objects'), 'before'),
@@ -217,16 +243,22 @@ const FAULTS: Readonly<Record<string, Fault>> = {
 };
 
 async function expectExact({ world, sandbox, given }: Scene): Promise<void> {
-  expect(await world.rows()).toEqual([...sandbox.truth.rows(given.partyId)].toSorted());
+  expect(await world.rows()).toEqual(
+    [...sandbox.truth.rows(given.partyId)].toSorted(),
+  );
   expect(await world.spooled()).toEqual([]);
-  // Whatever lies there is whole: every object has its manifest, and `rows` has read those that count.
+  // Whatever lies there is whole: every object has its manifest, and `rows` has read
+  // those that count.
   const keys = await world.keys();
   expect(keys.filter((key) => !key.endsWith('.manifest.json')).length).toBe(
     keys.length / 2,
   );
 }
 
-/** Of what is closed, no question after its COMMIT held all of it: only its last hour is asked for again. */
+/**
+ * Of what is closed, no question after its COMMIT held all of it: only its last hour is
+ * asked for again.
+ */
 async function expectNothingTwice({ world, asked }: Scene): Promise<void> {
   const { rows } = await world.pool.query<{
     from: string;
@@ -266,8 +298,14 @@ test.each(['0.71.4', '0.73'] as const)(
       await FAULTS[name]?.(scene);
     }
     await attempt(scene);
-    const again = await exportFrom(scene.given, { rowPool: scene.rowPool }, NEVER);
-    expect(again.verdict, `SEED=${SEED} repeats it: ${met.join(', ')}`).toBe('complete');
+    const again = await exportFrom(
+      scene.given,
+      { rowPool: scene.rowPool },
+      NEVER,
+    );
+    expect(again.verdict, `SEED=${SEED} repeats it: ${met.join(', ')}`).toBe(
+      'complete',
+    );
     await expectExact(scene);
     await expectNothingTwice(scene);
     expect(scene.rowPool.blocks).toBeGreaterThan(0);
@@ -305,6 +343,8 @@ test.each(['0.71.4', '0.73'] as const)(
     const bytesMax =
       2 * segments.reduce((sum, { bytes }) => sum + bytes, 0) +
       kills * COUNTED.segmentBytesMax;
-    expect(receivedBytes, `SEED=${SEED}, ${kills} kills`).toBeLessThan(bytesMax);
+    expect(receivedBytes, `SEED=${SEED}, ${kills} kills`).toBeLessThan(
+      bytesMax,
+    );
   },
 );

@@ -1,4 +1,7 @@
-/** A worker that kills itself with -9 at a step of an export: run as a child by the test beside it. */
+/**
+ * A worker that kills itself with -9 at a step of an export: run as a child by the test
+ * beside it.
+ */
 import { randomUUID } from 'node:crypto';
 import { Pool } from 'pg';
 import { World } from '../export-world.ts';

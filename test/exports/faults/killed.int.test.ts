@@ -56,7 +56,12 @@ describe('a worker killed with -9', () => {
       expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
       expect(await world.spooled()).toEqual([]);
       // What was intended is finished without asking for it again: only the present is.
-      const isFinished = ['intended', 'object', 'manifest', 'committed'].includes(step);
+      const isFinished = [
+        'intended',
+        'object',
+        'manifest',
+        'committed',
+      ].includes(step);
       expect(world.source.asked[0]?.from !== undefined).toBe(isFinished);
     },
   );
@@ -67,7 +72,11 @@ describe('a worker killed with -9', () => {
     await killAt(world, database.url, 'object', 2);
     // Its run is known: only what a database has forgotten could be the only copy.
     for (const runId of await publishingRuns(world.pool))
-      await addRun(world.pool, { run_id: runId, kind: 'export', subject: 'killed' });
+      await addRun(world.pool, {
+        run_id: runId,
+        kind: 'export',
+        subject: 'killed',
+      });
     await changePublications(world.pool, 'intent', 'dropped');
     await world.expireLeases();
     await world.export('2023-05-01T14:10:00Z');
@@ -79,15 +88,22 @@ describe('a worker killed with -9', () => {
     const archive = new ExportArchiveStore(warehouse.db);
     const log = createLog('silent');
     const deps = { objects: world.objects, archive, log };
-    expect(await collectGarbage(deps, signal)).toMatchObject({ removedObjects: 0 });
-    expect(await collectGarbage({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
+    expect(await collectGarbage(deps, signal)).toMatchObject({
+      removedObjects: 0,
+    });
+    expect(
+      await collectGarbage({ ...deps, graceMs: -1000 }, signal),
+    ).toMatchObject({
       removedObjects: 2,
     });
     expect(await world.rows()).toEqual(kept);
-    // A database put back to before these publications must not take their objects for rubbish.
+    // A database put back to before these publications must not take their objects for
+    // rubbish.
     await emptySegments(world.pool);
     await setPublicationSeq(world.pool, 0n);
-    expect(await collectGarbage({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
+    expect(
+      await collectGarbage({ ...deps, graceMs: -1000 }, signal),
+    ).toMatchObject({
       removedObjects: 0,
       keptObjects: 2,
     });
@@ -100,7 +116,12 @@ test('a process killed amid a manifest leaves nothing behind after the next run'
   world.source.entries = LARGE;
   const killed = new Error('killed');
   const store = openFileStore(join(world.folder, 'objects'));
-  const publishBytes: ObjectStore['publishBytes'] = async (key, content, _, prefix) => {
+  const publishBytes: ObjectStore['publishBytes'] = async (
+    key,
+    content,
+    _,
+    prefix,
+  ) => {
     // As far as it gets before a kill: the bytes lie in the spool, under no key yet.
     await writeFile(
       await store.spoolPath(`${prefix}bytes.half`),
@@ -110,7 +131,9 @@ test('a process killed amid a manifest leaves nothing behind after the next run'
   };
   const objects = withOverrides<ObjectStore>(store, { publishBytes });
   await expect(world.export(NOW, {}, { objects })).rejects.toThrow(killed);
-  expect((await world.spooled()).some((name) => name.endsWith('bytes.half'))).toBe(true);
+  expect(
+    (await world.spooled()).some((name) => name.endsWith('bytes.half')),
+  ).toBe(true);
   await world.export(NOW);
   expect(await world.spooled()).toEqual([]);
   expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
@@ -136,11 +159,15 @@ describe('two workers that both believe they hold the export', () => {
           },
         },
       );
-      await expect(zombie).rejects.toThrow(expect.objectContaining({ code: 'FENCED' }));
+      await expect(zombie).rejects.toThrow(
+        expect.objectContaining({ code: 'FENCED' }),
+      );
       await world.export(NOW);
       expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
       expect(await world.spooled()).toEqual([]);
-      expect(await recordedExports(world.pool)).toMatchObject([{ attempts: 0 }]);
+      expect(await recordedExports(world.pool)).toMatchObject([
+        { attempts: 0 },
+      ]);
     },
   );
 });
@@ -187,13 +214,21 @@ describe('the evidence of a run', () => {
     const failpoint = (step: string): void => {
       if (step === 'committed') stop.abort(new Error('told to stop'));
     };
-    const stopped = world.export(NOW, { runId }, { ...WINDOWS, failpoint }, stop.signal);
+    const stopped = world.export(
+      NOW,
+      { runId },
+      { ...WINDOWS, failpoint },
+      stop.signal,
+    );
     await expect(stopped).rejects.toThrow('told to stop');
     const before = await visibleSegments(world);
     expect(before).toBeGreaterThan(0);
     const outcome = await world.export(NOW, { runId }, WINDOWS);
     expect(await visibleSegments(world)).toBeGreaterThan(before);
-    expect(outcome).toMatchObject({ verdict: 'complete', rows: BigInt(LARGE.length) });
+    expect(outcome).toMatchObject({
+      verdict: 'complete',
+      rows: BigInt(LARGE.length),
+    });
   });
 
   test('counts each row once, where its second worker replaced what the first, killed, had published', async () => {
@@ -207,7 +242,10 @@ describe('the evidence of a run', () => {
     const outcome = await world.export(NOW, { runId });
     const all = await world.rows();
     expect(all).toEqual(world.source.entries.map(row12).toSorted());
-    expect(outcome).toMatchObject({ verdict: 'complete', rows: BigInt(all.length) });
+    expect(outcome).toMatchObject({
+      verdict: 'complete',
+      rows: BigInt(all.length),
+    });
     expect(outcome.evidence).toMatchObject({
       publishedRows: String(all.length),
       segments: 2,

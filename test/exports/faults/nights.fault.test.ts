@@ -1,7 +1,8 @@
 /**
- * Seeded nights of a source that grows, forgets, begins again, breaks and refuses, and of a mirror that is killed and
- * rests. Whatever happens, each night ends; what the source still serves is not lost; and `complete` is never said over
- * less than the source's own truth. `NIGHTS` says how many, `SEED` where they begin.
+ * Seeded nights of a source that grows, forgets, begins again, breaks and refuses, and of
+ * a mirror that is killed and rests. Whatever happens, each night ends; what the source
+ * still serves is not lost; and `complete` is never said over less than the source's own
+ * truth. `NIGHTS` says how many, `SEED` where they begin.
  */
 import { currentSegments } from '../../support/mirror-state.ts';
 import { randomUUID } from 'node:crypto';
@@ -19,7 +20,10 @@ import type { ExportRepository } from '../../../src/exports/store/export-reposit
 import { BatchStore } from '../../../src/exports/store/batch-store.ts';
 import { ExportStore } from '../../../src/exports/store/export-store.ts';
 import { compressionOf, plainStream } from '../../../src/ledger/object-keys.ts';
-import { type Database, openWarehouse } from '../../../src/postgres/database.ts';
+import {
+  type Database,
+  openWarehouse,
+} from '../../../src/postgres/database.ts';
 import { HEADER_13 } from '../../ledger/csv.ts';
 import { Random } from '../../lists/plain-source/random.ts';
 import { freshDatabase } from '../../support/database.ts';
@@ -30,7 +34,10 @@ const database = await freshDatabase({ isMigrated: true });
 const NIGHTS = Number(process.env['NIGHTS'] ?? 500);
 const SEED = Number(process.env['SEED'] ?? 1);
 const NIGHTS_A_WORLD = 25;
-/** At the end of each world nothing goes wrong any more: what is doubted three times is believed. */
+/**
+ * At the end of each world nothing goes wrong any more: what is doubted three times is
+ * believed.
+ */
 const CALM_NIGHTS = 4;
 const PARTIES = ['aa', 'bb'].map((digits) => digits.repeat(32));
 const TRIES_MAX = 4;
@@ -53,7 +60,13 @@ interface Booked {
 }
 
 /** What one answer meets on its way. */
-type Fault = 'none' | 'refused' | 'broken' | 'cut' | 'error at the end' | 'killed';
+type Fault =
+  | 'none'
+  | 'refused'
+  | 'broken'
+  | 'cut'
+  | 'error at the end'
+  | 'killed';
 
 const FAULTS: readonly Fault[] = [
   'refused',
@@ -87,7 +100,8 @@ class Network implements LedgerSource {
 
   pass(days: number): void {
     const before = this.now;
-    this.now += BigInt(days) * DAY + BigInt(this.#random.between(0, 80_000)) * SECOND;
+    this.now +=
+      BigInt(days) * DAY + BigInt(this.#random.between(0, 80_000)) * SECOND;
     for (const party of PARTIES) {
       if (this.#random.chance(0.3)) continue;
       for (let left = this.#random.between(1, 120); left > 0; left -= 1)
@@ -107,7 +121,11 @@ class Network implements LedgerSource {
     const seconds = Number((this.now - before) / SECOND);
     // Now and then two of a moment, or one that is repeated in every field.
     const last = this.served.at(-1);
-    if (last?.party === party && last.time > before && this.#random.chance(0.1)) {
+    if (
+      last?.party === party &&
+      last.time > before &&
+      this.#random.chance(0.1)
+    ) {
       this.booked.push(last);
       this.served.push(last);
       return;
@@ -123,7 +141,11 @@ class Network implements LedgerSource {
     const entry = {
       party,
       time,
-      row: row13({ time: written, quantity: BigInt(this.#number), from: party }),
+      row: row13({
+        time: written,
+        quantity: BigInt(this.#number),
+        from: party,
+      }),
     };
     this.booked.push(entry);
     this.served.push(entry);
@@ -164,7 +186,9 @@ class Network implements LedgerSource {
     for (let at = 0; at < stop; at += 20)
       yield Buffer.from(lines.slice(at, Math.min(at + 20, stop)).join(''));
     if (fault === 'broken')
-      throw new RetryableError('Cannot export: it broke', { code: 'SOURCE_BROKE' });
+      throw new RetryableError('Cannot export: it broke', {
+        code: 'SOURCE_BROKE',
+      });
     if (fault === 'cut') yield Buffer.from('2024-01-01 00:00:00+00,1,');
     if (fault === 'error at the end')
       yield Buffer.from('{"error":{"code":13,"message":"failed"}}');
@@ -211,7 +235,9 @@ class Simulation {
   async night(isCalm: boolean): Promise<void> {
     const random = this.#random;
     this.#nights += 1;
-    this.#network.pass(random.chance(0.1) && !isCalm ? random.between(10, 150) : 1);
+    this.#network.pass(
+      random.chance(0.1) && !isCalm ? random.between(10, 150) : 1,
+    );
     if (!isCalm && random.chance(0.04)) this.#network.reset(random.chance(0.7));
     const verdicts = random.chance(0.5)
       ? await this.#together(isCalm)
@@ -231,12 +257,16 @@ class Simulation {
       const before = this.#network.requests;
       verdicts.set(party, await this.#export(party, isCalm, repository));
       const requests = this.#network.requests - before;
-      if (requests > 60 * TRIES_MAX) this.#tell(`${requests} requests in one night`);
+      if (requests > 60 * TRIES_MAX)
+        this.#tell(`${requests} requests in one night`);
     }
     return verdicts;
   }
 
-  /** Leased together, and written together: what was not written, or whose lease was lost, was not done. */
+  /**
+   * Leased together, and written together: what was not written, or whose lease was lost,
+   * was not done.
+   */
   async #together(isCalm: boolean): Promise<Map<string, string>> {
     const batch = await BatchStore.open(this.#db, PARTIES);
     batch.epoch = () => Promise.resolve(this.#network.epoch);
@@ -259,22 +289,35 @@ class Simulation {
   ): Promise<string> {
     const runId = randomUUID();
     const seenTime = this.#network.now;
-    const request = { partyId, runId, clock: clockAt(seenTime), auditShare: 0.05 };
+    const request = {
+      partyId,
+      runId,
+      clock: clockAt(seenTime),
+      auditShare: 0.05,
+    };
     for (let attempt = 1; attempt <= TRIES_MAX; attempt += 1) {
       const killedAt = isCalm ? undefined : this.#meet();
       try {
-        const { verdict } = await this.#world.export(formatInstant(seenTime), request, {
-          source: this.#network,
-          repository,
-          segmentBytesMax: this.#segmentBytesMax,
-          pauseMs: () => 0,
-          failpoint: (step) => {
-            if (step === killedAt) throw new Killed('killed', { code: 'KILLED' });
+        const { verdict } = await this.#world.export(
+          formatInstant(seenTime),
+          request,
+          {
+            source: this.#network,
+            repository,
+            segmentBytesMax: this.#segmentBytesMax,
+            pauseMs: () => 0,
+            failpoint: (step) => {
+              if (step === killedAt)
+                throw new Killed('killed', { code: 'KILLED' });
+            },
           },
-        });
+        );
         return verdict;
       } catch (error) {
-        if (!(error instanceof RetryableError) && !(error instanceof PermanentError))
+        if (
+          !(error instanceof RetryableError) &&
+          !(error instanceof PermanentError)
+        )
           throw error;
         if (error instanceof PermanentError) break;
         await this.#world.expireLeases();
@@ -284,22 +327,31 @@ class Simulation {
   }
 
   #meet(): PublishStep | undefined {
-    const fault: Fault = this.#random.chance(0.6) ? 'none' : this.#random.pick(FAULTS);
+    const fault: Fault = this.#random.chance(0.6)
+      ? 'none'
+      : this.#random.pick(FAULTS);
     this.#network.fault = fault;
     return fault === 'killed' ? this.#random.pick(STEPS) : undefined;
   }
 
   async #check(party: string, verdict: string): Promise<void> {
     const held = await this.#rows(party);
-    const booked = counted(this.#network.booked.filter((entry) => entry.party === party));
-    const served = counted(this.#network.served.filter((entry) => entry.party === party));
+    const booked = counted(
+      this.#network.booked.filter((entry) => entry.party === party),
+    );
+    const served = counted(
+      this.#network.served.filter((entry) => entry.party === party),
+    );
     this.#expectNone(lacking(booked, held), 'nobody booked, or too often');
     this.#expectNone(
       lacking(held, this.#held.get(party) ?? new Map()),
       'were held and are lost',
     );
     if (verdict === 'complete')
-      this.#expectNone(lacking(held, served), 'are served, and lack under complete');
+      this.#expectNone(
+        lacking(held, served),
+        'are served, and lack under complete',
+      );
     this.#held.set(party, held);
   }
 
@@ -343,7 +395,10 @@ class Simulation {
     const known = this.#objects.get(key);
     if (known !== undefined) return known;
     const csv = await text(
-      plainStream(await this.#world.objects.read(key, signal), compressionOf(key)),
+      plainStream(
+        await this.#world.objects.read(key, signal),
+        compressionOf(key),
+      ),
     );
     const lines = csv.split('\n').slice(1, -1);
     this.#objects.set(key, lines);

@@ -1,4 +1,7 @@
-/** A worker that says when it asks, and publishes when it is told to: run as a child by the test beside it. */
+/**
+ * A worker that says when it asks, and publishes when it is told to: run as a child by
+ * the test beside it.
+ */
 import { once } from 'node:events';
 import { randomUUID } from 'node:crypto';
 import { Pool } from 'pg';

@@ -22,7 +22,9 @@ test('a starved worker keeps its export: nobody does it a second time, and nothi
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   try {
-    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    const lines = createInterface({ input: child.stdout })[
+      Symbol.asyncIterator
+    ]();
     expect((await lines.next()).value).toBe('asked');
     child.kill('SIGSTOP');
     const other = world.export(NOW);
@@ -33,10 +35,13 @@ test('a starved worker keeps its export: nobody does it a second time, and nothi
     expect((await lines.next()).value).toBe('complete 1');
     await other;
     // Of the present alone, which is asked for each time.
-    expect(world.source.asked.filter(({ from }) => from === undefined)).toEqual([]);
+    expect(world.source.asked.filter(({ from }) => from === undefined)).toEqual(
+      [],
+    );
     expect(await world.rows()).toEqual(LARGE.map(row12).toSorted());
   } finally {
     child.kill('SIGKILL');
-    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+    if (child.exitCode === null && child.signalCode === null)
+      await once(child, 'exit');
   }
 });

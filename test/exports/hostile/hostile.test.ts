@@ -1,10 +1,17 @@
-/** The hostile source itself: that its answers are what its table says, on the wire. No product code takes part. */
+/**
+ * The hostile source itself: that its answers are what its table says, on the wire. No
+ * product code takes part.
+ */
 import { afterEach, describe, expect, test } from 'vitest';
 import { HOUR } from './ledger.ts';
 import { CASES } from './cases/cases.ts';
 import type { HostileCase } from './cases/case.ts';
 import { askRaw, type RawAnswer } from './raw-client.ts';
-import { startHostileSource, type HostileOptions, type HostileSource } from './start.ts';
+import {
+  startHostileSource,
+  type HostileOptions,
+  type HostileSource,
+} from './start.ts';
 
 const open: HostileSource[] = [];
 
@@ -39,7 +46,8 @@ function find(name: string): HostileCase {
 async function ask(name: string, query = '', times = 1): Promise<RawAnswer> {
   const source = await start([find(name)]);
   const path = `${EXPORT}?partyId=${source.partyOf(name)}${query}`;
-  for (let before = 1; before < times; before += 1) await askRaw(source.url, path);
+  for (let before = 1; before < times; before += 1)
+    await askRaw(source.url, path);
   return askRaw(source.url, path, patienceFor(name));
 }
 
@@ -74,7 +82,11 @@ describe('the cases of the hostile source', () => {
       for (const phase of [one, ...one.followedBy]) {
         if (phase !== one) source.advance(one.name);
         expect(source.phase(one.name)).toBe(phase);
-        const { wire, end } = await askRaw(source.url, path, patienceFor(one.name));
+        const { wire, end } = await askRaw(
+          source.url,
+          path,
+          patienceFor(one.name),
+        );
         ends.push(end);
         expect(wire.length > 0 || end !== 'given-up').toBe(true);
       }
@@ -140,15 +152,22 @@ describe('a hostile answer on the wire', () => {
   });
 
   test('has a last chunk only where its body is complete', async () => {
-    expect((await ask('chunked-without-an-end')).wire).not.toMatch(/\r\n0\r\n\r\n$/);
-    expect((await ask('chunked-cut-in-a-row')).wire).not.toMatch(/\r\n0\r\n\r\n$/);
+    expect((await ask('chunked-without-an-end')).wire).not.toMatch(
+      /\r\n0\r\n\r\n$/,
+    );
+    expect((await ask('chunked-cut-in-a-row')).wire).not.toMatch(
+      /\r\n0\r\n\r\n$/,
+    );
     expect((await ask('raw-csv')).wire).toMatch(/\r\n0\r\n\r\n$/);
   });
 
   test('has a wrong length that differs from its body', async () => {
     const measure = async (name: string): Promise<number> => {
       const { head, text } = await ask(name);
-      return Number(/Content-Length: (\d+)/.exec(head)?.[1]) - Buffer.byteLength(text);
+      return (
+        Number(/Content-Length: (\d+)/.exec(head)?.[1]) -
+        Buffer.byteLength(text)
+      );
     };
     expect(await measure('raw-csv-with-length')).toBe(0);
     expect(await measure('length-too-large')).toBe(500);
@@ -185,9 +204,13 @@ describe('a hostile answer on the wire', () => {
     const data = [...text.matchAll(/"data":\s*("(?:[^"\\]|\\.)*")/g)].map(
       ([, json = '""']) => JSON.parse(json) as string,
     );
-    const isBase64 = data.every((piece) => /^[A-Za-z0-9+/]*={0,2}$/.test(piece));
+    const isBase64 = data.every((piece) =>
+      /^[A-Za-z0-9+/]*={0,2}$/.test(piece),
+    );
     const csv = data
-      .map((piece) => (isBase64 ? Buffer.from(piece, 'base64').toString() : piece))
+      .map((piece) =>
+        isBase64 ? Buffer.from(piece, 'base64').toString() : piece,
+      )
       .join('');
     expect(csv.startsWith('vega_time,')).toBe(true);
     expect(csv.trimEnd().split('\n').length).toBe(101);
@@ -253,7 +276,8 @@ describe('a hostile source', () => {
         b: to,
       });
       counts.push(
-        (await askRaw(source.url, `/out?${query.toString()}`)).text.split('\n').length,
+        (await askRaw(source.url, `/out?${query.toString()}`)).text.split('\n')
+          .length,
       );
       expect(source.requests[0]?.from).toBe(seconds(source, 400) * 1_000_000n);
     }
@@ -264,7 +288,10 @@ describe('a hostile source', () => {
 
   test('tells its parties, no checkpoints, and its clock where the case has one', async () => {
     const source = await start([find('growth'), find('raw-csv')]);
-    const parties = await askRaw(source.url, '/api/v2/parties?pagination.first=1');
+    const parties = await askRaw(
+      source.url,
+      '/api/v2/parties?pagination.first=1',
+    );
     expect(parties.text).toContain(source.partyOf('raw-csv'));
     expect(parties.text).toContain('"hasNextPage":true');
     expect(parties.head).toContain(
@@ -274,15 +301,18 @@ describe('a hostile source', () => {
       '"edges":[]',
     );
     const silent = await start([find('no-clock')]);
-    expect((await askRaw(silent.url, '/api/v2/parties')).head).not.toContain('X-Block');
+    expect((await askRaw(silent.url, '/api/v2/parties')).head).not.toContain(
+      'X-Block',
+    );
   });
 
   test('mixes filters as the broken release does', async () => {
     const source = await start([find('release-that-mixes-filters')]);
     const party = source.partyOf('release-that-mixes-filters');
     const count = async (query: string): Promise<number> =>
-      (await askRaw(source.url, `${EXPORT}?partyId=${party}${query}`)).text.split('\n')
-        .length - 2;
+      (
+        await askRaw(source.url, `${EXPORT}?partyId=${party}${query}`)
+      ).text.split('\n').length - 2;
     const from = seconds(source, 300) * 1_000_000_000n;
     const to = seconds(source, 290) * 1_000_000_000n;
     const incoming = await count(

@@ -1,6 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { makeLedger, toLedgerRow, writeInstant, type LedgerRow } from './ledger.ts';
-import { PARTLY, REFUSED, WHOLE, type Expected, type Verdict } from './cases/case.ts';
+import {
+  makeLedger,
+  toLedgerRow,
+  writeInstant,
+  type LedgerRow,
+} from './ledger.ts';
+import {
+  PARTLY,
+  REFUSED,
+  WHOLE,
+  type Expected,
+  type Verdict,
+} from './cases/case.ts';
 import { judgeOutcome } from './judge.ts';
 
 const PARTY = 'ab'.repeat(32);
@@ -10,7 +21,9 @@ const truth = makeLedger(NOW, { seed: 'judge', party: PARTY }).map((entry) =>
 );
 const repeated = truth.findIndex(
   (row, at) =>
-    at > 0 && row === truth[at] && JSON.stringify(row) === JSON.stringify(truth[at - 1]),
+    at > 0 &&
+    row === truth[at] &&
+    JSON.stringify(row) === JSON.stringify(truth[at - 1]),
 );
 
 function judge(
@@ -24,7 +37,15 @@ function judge(
   } = {},
 ): string[] {
   return judgeOutcome(
-    { verdict, published, truth, mustHold: [], mayStay: [], requests: 1, ...rest },
+    {
+      verdict,
+      published,
+      truth,
+      mustHold: [],
+      mayStay: [],
+      requests: 1,
+      ...rest,
+    },
     expected,
   );
 }
@@ -32,14 +53,18 @@ function judge(
 describe('a generated ledger', () => {
   test('is the same for the same seed, in order of time, with rows that repeat', () => {
     const again = makeLedger(NOW, { seed: 'judge', party: PARTY });
-    expect(again.map((entry) => toLedgerRow(entry, PARTY, true))).toEqual(truth);
+    expect(again.map((entry) => toLedgerRow(entry, PARTY, true))).toEqual(
+      truth,
+    );
     expect(again.map(({ time }) => time)).toEqual(
-      again.map(({ time }) => time).toSorted((a, b) => (a < b ? -1 : a > b ? 1 : 0)),
+      again
+        .map(({ time }) => time)
+        .toSorted((a, b) => (a < b ? -1 : a > b ? 1 : 0)),
     );
     expect(repeated).toBeGreaterThan(0);
-    expect(new Set(truth.map((row) => String(row['effect']).startsWith('-')))).toEqual(
-      new Set([true, false]),
-    );
+    expect(
+      new Set(truth.map((row) => String(row['effect']).startsWith('-'))),
+    ).toEqual(new Set([true, false]));
   });
 
   test('writes instants before 1970, too', () => {
@@ -93,9 +118,9 @@ describe('the judge', () => {
     expect(judge('failed', truth.slice(0, 3), REFUSED)).toEqual([
       '3 rows are published, where none is right',
     ]);
-    expect(judge('suspicious', [], PARTLY, { mustHold: truth.slice(0, 2) })[0]).toMatch(
-      /^2 rows are not published/,
-    );
+    expect(
+      judge('suspicious', [], PARTLY, { mustHold: truth.slice(0, 2) })[0],
+    ).toMatch(/^2 rows are not published/);
     expect(judge('failed', [], PARTLY, { requests: 99 })).toEqual([
       '99 requests, more than 60',
     ]);

@@ -4,7 +4,10 @@ import type { Expected, Verdict } from './cases/case.ts';
 
 export interface Outcome {
   readonly verdict: Verdict;
-  /** The rows that the ledger holds for the party, repeated rows kept; columns that nobody expects are ignored. */
+  /**
+   * The rows that the ledger holds for the party, repeated rows kept; columns that nobody
+   * expects are ignored.
+   */
   readonly published: readonly LedgerRow[];
   readonly truth: readonly LedgerRow[];
   /** Rows of before that may stay beside the truth. */
@@ -17,16 +20,23 @@ export interface Outcome {
 /** What is wrong, a line each; empty: the outcome is right. */
 export function judgeOutcome(outcome: Outcome, expected: Expected): string[] {
   const missing = subtract(outcome.truth, outcome.published);
-  const foreign = subtract(subtract(outcome.published, outcome.truth), outcome.mayStay);
+  const foreign = subtract(
+    subtract(outcome.published, outcome.truth),
+    outcome.mayStay,
+  );
   const lacking = subtract(outcome.mustHold, outcome.published);
   const isComplete = outcome.verdict === 'complete' && !expected.cannotKnow;
   const mustBeExact = isComplete || expected.published === 'exactly';
   return [
     ...(expected.verdicts.includes(outcome.verdict)
       ? []
-      : [`the verdict is ${outcome.verdict}, not ${expected.verdicts.join(' or ')}`]),
+      : [
+          `the verdict is ${outcome.verdict}, not ${expected.verdicts.join(' or ')}`,
+        ]),
     ...(foreign.length > 0
-      ? [`${foreign.length} rows are not in the truth, or too often: ${show(foreign)}`]
+      ? [
+          `${foreign.length} rows are not in the truth, or too often: ${show(foreign)}`,
+        ]
       : []),
     ...(mustBeExact && missing.length > 0
       ? [`${missing.length} rows of the truth are missing: ${show(missing)}`]
@@ -37,7 +47,9 @@ export function judgeOutcome(outcome: Outcome, expected: Expected): string[] {
       ? [`${outcome.published.length} rows are published, where none is right`]
       : []),
     ...(lacking.length > 0
-      ? [`${lacking.length} rows are not published that had to be: ${show(lacking)}`]
+      ? [
+          `${lacking.length} rows are not published that had to be: ${show(lacking)}`,
+        ]
       : []),
     ...(outcome.requests > expected.maxRequests
       ? [`${outcome.requests} requests, more than ${expected.maxRequests}`]
@@ -45,8 +57,14 @@ export function judgeOutcome(outcome: Outcome, expected: Expected): string[] {
   ];
 }
 
-/** Rows of the first multiset that the second lacks. Columns count that the first's rows name. */
-function subtract(rows: readonly LedgerRow[], taken: readonly LedgerRow[]): LedgerRow[] {
+/**
+ * Rows of the first multiset that the second lacks. Columns count that the first's rows
+ * name.
+ */
+function subtract(
+  rows: readonly LedgerRow[],
+  taken: readonly LedgerRow[],
+): LedgerRow[] {
   const columns = Object.keys([...rows, ...taken][0] ?? {}).filter((column) =>
     [...rows.slice(0, 1), ...taken.slice(0, 1)].every((row) => column in row),
   );

@@ -64,7 +64,10 @@ const TWELVE_COLUMNS =
   'vega_time,quantity,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,' +
   'account_to_market_id,account_to_party_id,account_to_account_type,account_from_balance,account_to_balance';
 
-/** Twelve columns: rows of the from side, ids as bytes, kinds of accounts by number, balances last. */
+/**
+ * Twelve columns: rows of the from side, ids as bytes, kinds of accounts by number,
+ * balances last.
+ */
 export const TWELVE: Layout = {
   ...THIRTEEN,
   columns: TWELVE_COLUMNS.split(','),
@@ -75,8 +78,10 @@ export const TWELVE: Layout = {
     account_from_party_id: (entry) => bytea(entry.from.party),
     account_to_market_id: (entry) => bytea(entry.to.market),
     account_to_party_id: (entry) => bytea(entry.to.party),
-    account_from_account_type: (entry) => String(ACCOUNT_NUMBERS[entry.from.account]),
-    account_to_account_type: (entry) => String(ACCOUNT_NUMBERS[entry.to.account]),
+    account_from_account_type: (entry) =>
+      String(ACCOUNT_NUMBERS[entry.from.account]),
+    account_to_account_type: (entry) =>
+      String(ACCOUNT_NUMBERS[entry.to.account]),
   },
 };
 
@@ -101,7 +106,10 @@ export function rename(layout: Layout, from: string, to: string): Layout {
   };
 }
 
-export function changeIds(layout: Layout, spell: (id: string) => string): Layout {
+export function changeIds(
+  layout: Layout,
+  spell: (id: string) => string,
+): Layout {
   const write = HEX_COLUMNS.map((column): [string, Write] => {
     const plain = PLAIN_FIELDS[column] ?? (() => '');
     return [column, (entry, party, at) => spell(plain(entry, party, at))];
@@ -113,7 +121,12 @@ export function writeHeader(layout: Layout): string {
   return writeLine(layout, [...layout.columns]);
 }
 
-export function writeRow(layout: Layout, entry: Entry, party: string, at = 0): string {
+export function writeRow(
+  layout: Layout,
+  entry: Entry,
+  party: string,
+  at = 0,
+): string {
   const fields = layout.columns.map(
     (column) => layout.write[column]?.(entry, party, at) ?? '',
   );
@@ -138,7 +151,9 @@ export function writeCsv(
   );
 }
 
-/** As the database writes it: a space, the fraction without trailing zeros, a short zone. */
+/**
+ * As the database writes it: a space, the fraction without trailing zeros, a short zone.
+ */
 function writeTime(time: bigint): string {
   const [day = '', clock = ''] = writeInstant(time).split('T');
   const fraction =

@@ -8,7 +8,10 @@ export interface Side {
   readonly balance: string;
 }
 
-/** One ledger entry. Times are microseconds since 1970; ids lower-case hex; kinds bare names. */
+/**
+ * One ledger entry. Times are microseconds since 1970; ids lower-case hex; kinds bare
+ * names.
+ */
 export interface Entry {
   readonly time: bigint;
   readonly quantity: string;
@@ -18,7 +21,10 @@ export interface Entry {
   readonly to: Side;
 }
 
-/** A row of `mirror.ledger_entries` as the contract names its columns; `vega_time` in UTC with microseconds. */
+/**
+ * A row of `mirror.ledger_entries` as the contract names its columns; `vega_time` in UTC
+ * with microseconds.
+ */
 export type LedgerRow = Readonly<Record<string, string | null>>;
 
 export const SECOND = 1_000_000n;
@@ -40,7 +46,10 @@ export const ASSETS = ['c0', 'a5'].map((digits) => digits.repeat(32));
 const TRANSFERS = ['MARGIN_HIGH', 'DEPOSIT', 'LOSS', 'WIN', 'MAKER_FEE_PAY'];
 const ACCOUNTS = ['MARGIN', 'GENERAL', 'BOND', 'EXTERNAL', 'INSURANCE'];
 
-/** Entries by time, two of a block here and there, and one that is repeated in every field. */
+/**
+ * Entries by time, two of a block here and there, and one that is repeated in every
+ * field.
+ */
 export function makeLedger(
   now: bigint,
   recipe: Partial<LedgerRecipe> & Pick<LedgerRecipe, 'seed' | 'party'>,
@@ -63,12 +72,20 @@ export function makeLedger(
     const place = at % 5 === 4 ? at - 1 : at;
     const time = begin + BigInt(place) * step + BigInt(place * 1013);
     if (last !== undefined && at % 17 === 0) entries.push(last);
-    else entries.push(makeEntry(random, party, side === 'from' || at % 3 > 0, time));
+    else
+      entries.push(
+        makeEntry(random, party, side === 'from' || at % 3 > 0, time),
+      );
   }
   return entries;
 }
 
-function makeEntry(random: Random, party: string, isFrom: boolean, time: bigint): Entry {
+function makeEntry(
+  random: Random,
+  party: string,
+  isFrom: boolean,
+  time: bigint,
+): Entry {
   const own: Side = {
     market: random.chance(0.5) ? random.hex(64) : '',
     party,
@@ -92,7 +109,11 @@ function makeEntry(random: Random, party: string, isFrom: boolean, time: bigint)
 }
 
 /** The row that a mirror should hold; `effect` only where the source's layout has it. */
-export function toLedgerRow(entry: Entry, party: string, hasEffect: boolean): LedgerRow {
+export function toLedgerRow(
+  entry: Entry,
+  party: string,
+  hasEffect: boolean,
+): LedgerRow {
   return {
     party_id: party,
     vega_time: writeInstant(entry.time),

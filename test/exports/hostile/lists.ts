@@ -3,7 +3,10 @@ import { json, refusal, type Reply } from './reply.ts';
 
 const MANY = 10_000;
 
-/** Parties in the order of the cases, the first one the oldest; a cursor is a party's number. */
+/**
+ * Parties in the order of the cases, the first one the oldest; a cursor is a party's
+ * number.
+ */
 export function answerParties(
   parties: readonly string[],
   query: URLSearchParams,
@@ -11,15 +14,26 @@ export function answerParties(
 ): Reply {
   const wanted = query.get('partyId');
   const isNewestFirst = query.get('pagination.newestFirst') !== 'false';
-  const numbered = parties.map((id, at) => ({ node: { id }, cursor: `c${at}` }));
+  const numbered = parties.map((id, at) => ({
+    node: { id },
+    cursor: `c${at}`,
+  }));
   const all = (isNewestFirst ? numbered.toReversed() : numbered).filter(
     ({ node }) => wanted === null || node.id === wanted,
   );
   const after = query.get('pagination.after');
-  const from = after === null ? 0 : all.findIndex(({ cursor }) => cursor === after) + 1;
-  if (after !== null && from === 0) return refusal(400, 'the cursor is not known');
+  const from =
+    after === null ? 0 : all.findIndex(({ cursor }) => cursor === after) + 1;
+  if (after !== null && from === 0)
+    return refusal(400, 'the cursor is not known');
   const first = Number(query.get('pagination.first') ?? MANY);
-  return writeList('parties', all, from, Math.min(from + first, all.length), headers);
+  return writeList(
+    'parties',
+    all,
+    from,
+    Math.min(from + first, all.length),
+    headers,
+  );
 }
 
 export function answerCheckpoints(headers: Reply['headers']): Reply {

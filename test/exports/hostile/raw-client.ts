@@ -8,7 +8,10 @@ export interface RawAnswer {
   readonly head: string;
   /** The body without its chunk frames, as UTF-8; gzip is opened where it is whole. */
   readonly text: string;
-  /** How the connection ended, or that it was given up after so many bytes or milliseconds. */
+  /**
+   * How the connection ended, or that it was given up after so many bytes or
+   * milliseconds.
+   */
   readonly end: 'closed' | 'reset' | 'given-up';
 }
 

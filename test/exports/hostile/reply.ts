@@ -8,7 +8,10 @@ export interface Reply {
   readonly protocol: 'HTTP/1.0' | 'HTTP/1.1' | 'none';
   readonly status: number;
   readonly headers: readonly (readonly [string, string])[];
-  /** `close`: nothing but the end of the connection ends the body; a number: this Content-Length, true or not. */
+  /**
+   * `close`: nothing but the end of the connection ends the body; a number: this
+   * Content-Length, true or not.
+   */
   readonly framing: 'chunked' | 'length' | 'close' | number;
   readonly body: Iterable<Part>;
   readonly trailers: readonly (readonly [string, string])[];
@@ -21,7 +24,10 @@ export interface Reply {
 const CSV_TYPE = ['Content-Type', 'text/csv'] as const;
 const JSON_TYPE = ['Content-Type', 'application/json'] as const;
 
-export function reply(body: string | Iterable<Part>, rest: Partial<Reply> = {}): Reply {
+export function reply(
+  body: string | Iterable<Part>,
+  rest: Partial<Reply> = {},
+): Reply {
   return {
     protocol: 'HTTP/1.1',
     status: 200,
@@ -49,7 +55,11 @@ export function json(
 
 /** The error body of the interface document. */
 export function errorBody(code: number, message: string): object {
-  return { code, message, details: [{ '@type': 'type.example/Detail', inner: message }] };
+  return {
+    code,
+    message,
+    details: [{ '@type': 'type.example/Detail', inner: message }],
+  };
 }
 
 export function refusal(
@@ -77,8 +87,13 @@ export function cutLines(text: string, lines: number): string[] {
 
 export type DataForm = 'base64' | 'plain';
 
-export function message(data: string, form: DataForm, rest: object = {}): object {
-  const encoded = form === 'base64' ? Buffer.from(data).toString('base64') : data;
+export function message(
+  data: string,
+  form: DataForm,
+  rest: object = {},
+): object {
+  const encoded =
+    form === 'base64' ? Buffer.from(data).toString('base64') : data;
   return { result: { contentType: 'text/csv', data: encoded, ...rest } };
 }
 

@@ -1,4 +1,7 @@
-/** Reads a request's head, and times in the four spellings that the export's parameters can have. */
+/**
+ * Reads a request's head, and times in the four spellings that the export's parameters
+ * can have.
+ */
 
 export interface Names {
   readonly path: string;
@@ -43,7 +46,10 @@ export function readHead(received: string): Head | undefined {
 }
 
 /** Microseconds; `undefined`: not sent. */
-export function readTime(text: string | null, form: Names['time']): bigint | undefined {
+export function readTime(
+  text: string | null,
+  form: Names['time'],
+): bigint | undefined {
   if (text === null) return undefined;
   switch (form) {
     case 'ns':

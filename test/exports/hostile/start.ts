@@ -1,4 +1,7 @@
-/** A plain server of the export, and of lists that name its parties. Written from the interface document alone. */
+/**
+ * A plain server of the export, and of lists that name its parties. Written from the
+ * interface document alone.
+ */
 import { createHash } from 'node:crypto';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { HOUR, toLedgerRow, type Entry, type LedgerRow } from './ledger.ts';
@@ -10,7 +13,13 @@ import {
 } from './cases/case.ts';
 import { answerCheckpoints, answerParties } from './lists.ts';
 import { refusal, type Reply } from './reply.ts';
-import { DEFAULT_NAMES, readHead, readTime, type Head, type Names } from './request.ts';
+import {
+  DEFAULT_NAMES,
+  readHead,
+  readTime,
+  type Head,
+  type Names,
+} from './request.ts';
 import { writeReply } from './wire.ts';
 
 export interface Asked extends ExportRequest {
@@ -78,11 +87,15 @@ class Host implements HostileSource {
     const now = options.now ?? BigInt(Date.now()) * 1000n;
     this.now = now - (now % HOUR);
     this.names = { ...DEFAULT_NAMES, ...options.names };
-    this.states = new Map(options.cases.map((one) => [one.name, startCase(one)]));
+    this.states = new Map(
+      options.cases.map((one) => [one.name, startCase(one)]),
+    );
   }
 
   async listen(): Promise<void> {
-    await new Promise<void>((resolve) => this.server.listen(0, '127.0.0.1', resolve));
+    await new Promise<void>((resolve) =>
+      this.server.listen(0, '127.0.0.1', resolve),
+    );
     this.url = `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
   }
 
@@ -118,9 +131,12 @@ class Host implements HostileSource {
     party: string,
     entries: readonly Entry[],
   ): LedgerRow[] {
-    const isTold = ([column]: [string, unknown]): boolean => !lacks.includes(column);
+    const isTold = ([column]: [string, unknown]): boolean =>
+      !lacks.includes(column);
     return entries
-      .map((entry) => Object.entries(toLedgerRow(entry, party, hasEffect)).filter(isTold))
+      .map((entry) =>
+        Object.entries(toLedgerRow(entry, party, hasEffect)).filter(isTold),
+      )
       .map((columns) => Object.fromEntries(columns));
   }
 
@@ -151,7 +167,9 @@ class Host implements HostileSource {
   private state(name: string): State {
     const state = this.states.get(name);
     if (state === undefined)
-      throw new Error(`Cannot find the case ${name}: this server does not have it`);
+      throw new Error(
+        `Cannot find the case ${name}: this server does not have it`,
+      );
     return state;
   }
 
@@ -191,7 +209,8 @@ class Host implements HostileSource {
   private answerExport({ query, headers }: Head): Reply {
     const party = query.get(this.names.party);
     const state = [...this.states.values()].find((one) => one.party === party);
-    if (state === undefined || party === null) return refusal(404, 'no such party');
+    if (state === undefined || party === null)
+      return refusal(404, 'no such party');
     const asset = query.get(this.names.asset);
     const from = readTime(query.get(this.names.from), this.names.time);
     const to = readTime(query.get(this.names.to), this.names.time);
@@ -210,7 +229,9 @@ class Host implements HostileSource {
     return answer(request, this.entries(state.one.name), this.now);
   }
 
-  /** The time of the last block, in nanoseconds; where cases disagree, that of the first. */
+  /**
+   * The time of the last block, in nanoseconds; where cases disagree, that of the first.
+   */
   private clockHeaders(party: string | null): Reply['headers'] {
     const all = [...this.states.values()];
     const own = all.find((state) => state.party === party)?.phase.clock;
@@ -225,6 +246,14 @@ class Host implements HostileSource {
 }
 
 function startCase(one: HostileCase): State {
-  const party = one.party ?? createHash('sha256').update(one.name).digest('hex');
-  return { one, party, phase: one, following: one.followedBy, isHealed: false, asked: 0 };
+  const party =
+    one.party ?? createHash('sha256').update(one.name).digest('hex');
+  return {
+    one,
+    party,
+    phase: one,
+    following: one.followedBy,
+    isHealed: false,
+    asked: 0,
+  };
 }

@@ -21,10 +21,14 @@ export async function writeReply(socket: Socket, answer: Reply): Promise<void> {
 function writeHead(answer: Reply, length: number | undefined): string {
   if (answer.protocol === 'none') return '';
   const framing = describeFraming(answer, length);
-  const lines = [...answer.headers, ...framing, ['Connection', 'close'] as const].map(
-    ([name, value]) => `${name}: ${value}`,
+  const lines = [
+    ...answer.headers,
+    ...framing,
+    ['Connection', 'close'] as const,
+  ].map(([name, value]) => `${name}: ${value}`);
+  return [`${answer.protocol} ${answer.status} Said`, ...lines, '', ''].join(
+    CRLF,
   );
-  return [`${answer.protocol} ${answer.status} Said`, ...lines, '', ''].join(CRLF);
 }
 
 function describeFraming(
@@ -32,7 +36,8 @@ function describeFraming(
   length: number | undefined,
 ): (readonly [string, string])[] {
   if (framing === 'close') return [];
-  if (framing !== 'chunked') return [['Content-Length', String(length ?? framing)]];
+  if (framing !== 'chunked')
+    return [['Content-Length', String(length ?? framing)]];
   const named = trailers.map(([name]) => name).join(', ');
   return [
     ['Transfer-Encoding', 'chunked'],
@@ -75,7 +80,9 @@ function toBytes(part: string | Buffer): Buffer {
 async function write(socket: Socket, part: string | Buffer): Promise<void> {
   if (socket.destroyed || socket.write(part)) return;
   const gone = new AbortController();
-  const close = once(socket, 'close', { signal: gone.signal }).catch(() => undefined);
+  const close = once(socket, 'close', { signal: gone.signal }).catch(
+    () => undefined,
+  );
   await Promise.race([
     once(socket, 'drain', { signal: gone.signal }).catch(() => undefined),
     close,

@@ -1,4 +1,7 @@
-/** Merges as a nightly run does, and kills itself with -9 at a step: run as a child by the test beside it. */
+/**
+ * Merges as a nightly run does, and kills itself with -9 at a step: run as a child by the
+ * test beside it.
+ */
 import { Pool } from 'pg';
 import { createLog } from '../../../src/logging/log.ts';
 import { mergeAll } from '../../../src/exports/merging/merge-all.ts';

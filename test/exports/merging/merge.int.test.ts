@@ -3,7 +3,10 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { createLog } from '../../../src/logging/log.ts';
-import { mergeAll, type MergeReport } from '../../../src/exports/merging/merge-all.ts';
+import {
+  mergeAll,
+  type MergeReport,
+} from '../../../src/exports/merging/merge-all.ts';
 import { collectGarbage } from '../../../src/exports/publishing/garbage-collection.ts';
 import type { PublishStep } from '../../../src/exports/request.ts';
 import { ExportArchiveStore } from '../../../src/exports/store/export-archive.ts';
@@ -11,12 +14,18 @@ import { RowDigest } from '../../../src/ledger/digest.ts';
 import { manifestKey } from '../../../src/ledger/object-keys.ts';
 import { loadParty } from '../../../src/warehouse/load-all.ts';
 import { LoadStore } from '../../../src/warehouse/store/load-store.ts';
-import { openWarehouse, type Warehouse } from '../../../src/postgres/database.ts';
+import {
+  openWarehouse,
+  type Warehouse,
+} from '../../../src/postgres/database.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { Child } from '../../support/process.ts';
 import { signal, World } from '../export-world.ts';
 import { entries, PARTY, pieces, row12, type Spoil } from '../ledger-double.ts';
-import { currentSegments, publishedSegments } from '../../support/mirror-state.ts';
+import {
+  currentSegments,
+  publishedSegments,
+} from '../../support/mirror-state.ts';
 import { emptyLedgers, emptyRuns } from '../../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
@@ -36,12 +45,17 @@ function instant(night: number): string {
 }
 
 /** Nights of late May and early June; the fourth brings nothing. */
-async function openScene(spoils: World['source']['spoils'] = []): Promise<Scene> {
+async function openScene(
+  spoils: World['source']['spoils'] = [],
+): Promise<Scene> {
   const world = await World.open(database);
   world.source.spoils.push(...spoils);
   await emptyRuns(database.pool);
   await emptyLedgers(database.pool);
-  const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
   const repository = new LoadStore(warehouse);
   const scene: Scene = {
     world,
@@ -68,7 +82,9 @@ async function openScene(spoils: World['source']['spoils'] = []): Promise<Scene>
     night: async (index) => {
       const first = new Date(Date.UTC(2023, 4, 24 + index, 20)).toISOString();
       if (index !== 4) world.source.entries.push(...entries(first, 20, 600));
-      expect(await world.export(instant(index))).toMatchObject({ verdict: 'complete' });
+      expect(await world.export(instant(index))).toMatchObject({
+        verdict: 'complete',
+      });
     },
     [Symbol.asyncDispose]: async () => {
       await warehouse[Symbol.asyncDispose]();
@@ -141,13 +157,20 @@ describe('closed segments of a month that is over', () => {
     expect(await table()).toEqual(before);
     await scene.load();
     expect(await table()).toEqual(before);
-    const closed = (await world.coverage()).filter((line) => line.includes(' closed '));
-    expect(closed[0]).toMatch(/^1970-01-01 00:00:00 2023-05-31 01:58:00 closed/);
+    const closed = (await world.coverage()).filter((line) =>
+      line.includes(' closed '),
+    );
+    expect(closed[0]).toMatch(
+      /^1970-01-01 00:00:00 2023-05-31 01:58:00 closed/,
+    );
     expect(closed).toHaveLength(7);
     expect(await scene.merge()).toMatchObject({ ledgers: 0, into: 0 });
-    // What comes next goes on from the merged one: it proves its border by the tail that it took over.
+    // What comes next goes on from the merged one: it proves its border by the tail that
+    // it took over.
     await scene.night(NIGHTS + 1);
-    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.entries.map(row12).toSorted(),
+    );
   });
 
   test('become one where some end their lines in carriage returns', async () => {
@@ -160,7 +183,11 @@ describe('closed segments of a month that is over', () => {
     await scene.load();
     const before = await table();
     expect(before).toHaveLength(scene.world.source.entries.length);
-    expect(await scene.merge()).toMatchObject({ ledgers: 1, into: 1, failed: 0 });
+    expect(await scene.merge()).toMatchObject({
+      ledgers: 1,
+      into: 1,
+      failed: 0,
+    });
     await scene.load();
     expect(await table()).toEqual(before);
   });
@@ -211,13 +238,17 @@ describe('closed segments of a month that is over', () => {
         { objects: world.objects, archive, log, graceMs: -1000 },
         signal,
       );
-      const owned = (await currentSegments(world.pool)).map(({ objectKey }) => objectKey);
+      const owned = (await currentSegments(world.pool)).map(
+        ({ objectKey }) => objectKey,
+      );
       expect(await world.keys()).toEqual(
         owned.flatMap((key) => [key, manifestKey(key)]).toSorted(),
       );
       expect(await world.spooled()).toEqual([]);
       await scene.night(NIGHTS + 1);
-      expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+      expect(await world.rows()).toEqual(
+        world.source.entries.map(row12).toSorted(),
+      );
     },
   );
 
@@ -232,17 +263,25 @@ describe('closed segments of a month that is over', () => {
       log,
     };
     const known = await world.objectKeys();
-    expect(await collectGarbage(deps, signal)).toMatchObject({ removedObjects: 0 });
+    expect(await collectGarbage(deps, signal)).toMatchObject({
+      removedObjects: 0,
+    });
     const tidied = await collectGarbage({ ...deps, graceMs: -1000 }, signal);
     expect(tidied.removedObjects).toBeGreaterThanOrEqual(segments);
-    expect((await world.objectKeys()).length).toBe(known.length - tidied.removedObjects);
-    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect((await world.objectKeys()).length).toBe(
+      known.length - tidied.removedObjects,
+    );
+    expect(await world.rows()).toEqual(
+      world.source.entries.map(row12).toSorted(),
+    );
     // Their rows of the manifest table are kept as long once more, and then go as well.
     const superseded = async (): Promise<number> =>
       (await publishedSegments(world.pool)).length -
       (await currentSegments(world.pool)).length;
     expect(await superseded()).toBe(tidied.removedObjects);
-    expect(await collectGarbage({ ...deps, graceMs: -1000 }, signal)).toMatchObject({
+    expect(
+      await collectGarbage({ ...deps, graceMs: -1000 }, signal),
+    ).toMatchObject({
       removedObjects: 0,
     });
     expect(await superseded()).toBe(0);
@@ -252,8 +291,13 @@ describe('closed segments of a month that is over', () => {
     await using scene = await openScene();
     const { world } = scene;
     const rows = await world.rows();
-    const closed = (await currentSegments(world.pool)).find(({ open }) => !open);
-    await writeFile(join(world.folder, 'objects', closed?.objectKey ?? ''), 'damaged');
+    const closed = (await currentSegments(world.pool)).find(
+      ({ open }) => !open,
+    );
+    await writeFile(
+      join(world.folder, 'objects', closed?.objectKey ?? ''),
+      'damaged',
+    );
     const before = await publishedSegments(world.pool);
     expect(await scene.merge()).toMatchObject({ into: 0, failed: 0 });
     expect(await publishedSegments(world.pool)).toEqual(
@@ -263,7 +307,9 @@ describe('closed segments of a month that is over', () => {
       })),
     );
     await scene.night(NIGHTS + 1);
-    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.entries.map(row12).toSorted(),
+    );
     expect(rows.length).toBeLessThan((await world.rows()).length);
   });
 

@@ -1,6 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { monthStart } from '../../../src/time/time.ts';
-import { isSmall, planMerges } from '../../../src/exports/merging/plan-merges.ts';
+import {
+  isSmall,
+  planMerges,
+} from '../../../src/exports/merging/plan-merges.ts';
 import type { Coverage } from '../../../src/catalog/coverage-rows.ts';
 import { at } from '../ledger-double.ts';
 
@@ -10,7 +13,11 @@ const FORM = 'sha256sum-v1/0/+00';
 /** Ranges side by side from the given instant on; rows 0 is a range without entries. */
 function coverage(
   from: string,
-  ...ranges: (readonly [to: string, rows: number, changes?: Partial<Coverage>])[]
+  ...ranges: (readonly [
+    to: string,
+    rows: number,
+    changes?: Partial<Coverage>,
+  ])[]
 ): Coverage[] {
   let last = at(from);
   return ranges.map(([to, rows, changes], index) => {
@@ -28,7 +35,12 @@ function coverage(
       content:
         rows === 0
           ? undefined
-          : { bytes: BigInt(rows) * 100n, digest: '', rowForm: FORM, columns: [] },
+          : {
+              bytes: BigInt(rows) * 100n,
+              digest: '',
+              rowForm: FORM,
+              columns: [],
+            },
       ...changes,
     };
     last = row.to;
@@ -51,7 +63,9 @@ const DAYS = [
 
 describe('segments of one month', () => {
   test('become one, with the ranges without entries between them', () => {
-    expect(ids(coverage('2023-04-30T02:00:00Z', ...DAYS))).toEqual([[1, 2, 3, 4]]);
+    expect(ids(coverage('2023-04-30T02:00:00Z', ...DAYS))).toEqual([
+      [1, 2, 3, 4],
+    ]);
   });
 
   test('are apart from those of another month: what ends in a month belongs to it', () => {
@@ -99,7 +113,12 @@ describe('segments of one month', () => {
     [
       'has other columns',
       {
-        content: { bytes: 500n, digest: '', rowForm: 'sha256sum-v1/1/+00', columns: [] },
+        content: {
+          bytes: 500n,
+          digest: '',
+          rowForm: 'sha256sum-v1/1/+00',
+          columns: [],
+        },
       },
     ],
     [
@@ -117,7 +136,9 @@ describe('segments of one month', () => {
   });
 
   test('are as many objects as their bytes need', () => {
-    expect(ids(coverage('2023-04-30T02:00:00Z', ...DAYS), 1_000n)).toEqual([[1, 2, 3]]);
+    expect(ids(coverage('2023-04-30T02:00:00Z', ...DAYS), 1_000n)).toEqual([
+      [1, 2, 3],
+    ]);
     expect(isSmall(500n, { bytesMax: 1_000n })).toBe(true);
   });
 

@@ -25,7 +25,12 @@ function segment(age: number, changes: Partial<Coverage> = {}): Coverage {
   };
 }
 
-const choice = { share: 1, scope: { partyId: 'aa'.repeat(32) }, epoch: 1, now: NOW };
+const choice = {
+  share: 1,
+  scope: { partyId: 'aa'.repeat(32) },
+  epoch: 1,
+  now: NOW,
+};
 const days = (count: number): Coverage[] =>
   Array.from({ length: count }, (_, at) => segment(at + 3));
 
@@ -86,10 +91,9 @@ describe('the audit of closed segments', () => {
   test('takes ranges without entries before the newest one, and leaves those behind it to the overlap check', () => {
     const empty = { content: undefined, objectKey: undefined, rows: 0n };
     const rows = [segment(9, empty), segment(5), segment(3, empty)];
-    expect(chooseAudited(rows, choice).map(({ coverageId }) => coverageId)).toEqual([
-      9n,
-      5n,
-    ]);
+    expect(
+      chooseAudited(rows, choice).map(({ coverageId }) => coverageId),
+    ).toEqual([9n, 5n]);
   });
 
   test('asks for nothing where the share is none', () => {

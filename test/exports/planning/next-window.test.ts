@@ -1,8 +1,16 @@
-/** Requests after answers that are too large, of a release of which nothing is proven yet. */
+/**
+ * Requests after answers that are too large, of a release of which nothing is proven yet.
+ */
 import { describe, expect, test } from 'vitest';
 import { DAY_MICROS, type Micros } from '../../../src/time/time.ts';
-import { nextWindow, planShrunk } from '../../../src/exports/planning/next-window.ts';
-import { closedRange, type Target } from '../../../src/exports/planning/remaining.ts';
+import {
+  nextWindow,
+  planShrunk,
+} from '../../../src/exports/planning/next-window.ts';
+import {
+  closedRange,
+  type Target,
+} from '../../../src/exports/planning/remaining.ts';
 import { WindowPlan } from '../../../src/exports/planning/window-plan.ts';
 import type { Coverage } from '../../../src/catalog/coverage-rows.ts';
 import type { SourceProfile } from '../../../src/exports/store/source-profile.ts';
@@ -24,7 +32,10 @@ function covered(from: Micros, to: Micros, coverageId: bigint): Coverage {
   };
 }
 
-/** Answers that hold more rows come as one message that is too large. @returns how many requests it took */
+/**
+ * Answers that hold more rows come as one message that is too large. @returns how many
+ * requests it took
+ */
 function requestsFor(rows: readonly Micros[], rowsMax: number): number {
   const wanted = { from: 0n, closedTo: NOW, now: NOW };
   const windows = new WindowPlan(2 ** 30);
@@ -40,7 +51,11 @@ function requestsFor(rows: readonly Micros[], rowsMax: number): number {
     const next = nextWindow(target, windows);
     if (next === undefined) throw new Error('what is open is always asked for');
     // As the export's own plan does: the known entry is asked for by its second.
-    if (next.wantsEnd && profile.bounds === 'unproven' && profile.known !== undefined) {
+    if (
+      next.wantsEnd &&
+      profile.bounds === 'unproven' &&
+      profile.known !== undefined
+    ) {
       profile = { ...profile, bounds: 'right' };
       continue;
     }
@@ -52,19 +67,26 @@ function requestsFor(rows: readonly Micros[], rowsMax: number): number {
         (question.to === undefined || time < question.to),
     );
     if (answer.length > rowsMax && range !== undefined) {
-      if (planShrunk(next, windows, NOTHING, profile.known !== undefined) === undefined)
+      if (
+        planShrunk(next, windows, NOTHING, profile.known !== undefined) ===
+        undefined
+      )
         throw new Error('it cannot shrink');
       windows.recordOutgrown(NOTHING, range);
       continue;
     }
     if (answer.length > 0)
-      profile = { ...profile, known: { partyId: 'aa', second: answer[0] ?? 0n } };
+      profile = {
+        ...profile,
+        known: { partyId: 'aa', second: answer[0] ?? 0n },
+      };
     for (const { from, to } of next.plan.closed) {
       coverage.push(covered(from, to, BigInt(requests * 10 + coverage.length)));
       for (const time of answer.filter((at) => at >= from && at < to))
         published.add(time);
     }
-    if (range !== undefined) windows.recordDone(range, answer.length, undefined);
+    if (range !== undefined)
+      windows.recordDone(range, answer.length, undefined);
     if (isWindow) continue;
     expect(published).toEqual(new Set(rows));
     return requests;

@@ -2,7 +2,12 @@ import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import type { Micros } from '../../../src/time/time.ts';
 import type { Coverage } from '../../../src/catalog/coverage-rows.ts';
-import { overlaps, type Range, subtract, union } from '../../../src/ledger/ranges.ts';
+import {
+  overlaps,
+  type Range,
+  subtract,
+  union,
+} from '../../../src/ledger/ranges.ts';
 import {
   type RequestPlan,
   planRequest,
@@ -11,28 +16,39 @@ import {
 const SECOND = 1_000_000n;
 /** Small seconds, so that ranges meet in every way. */
 const second = fc.integer({ min: 0, max: 40 });
-const range = fc.tuple(second, fc.integer({ min: 1, max: 12 })).map(([from, length]) => ({
-  from: BigInt(from) * SECOND,
-  to: BigInt(from + length) * SECOND,
-}));
+const range = fc
+  .tuple(second, fc.integer({ min: 1, max: 12 }))
+  .map(([from, length]) => ({
+    from: BigInt(from) * SECOND,
+    to: BigInt(from + length) * SECOND,
+  }));
 
 function holds(ranges: readonly Range[], at: Micros): boolean {
   return ranges.some(({ from, to }) => at >= from && at < to);
 }
 
-const instants = Array.from({ length: 120 }, (_, half) => (BigInt(half) * SECOND) / 2n);
+const instants = Array.from(
+  { length: 120 },
+  (_, half) => (BigInt(half) * SECOND) / 2n,
+);
 
 describe('sets of ranges', () => {
   test('keep exactly the instants outside of what is subtracted', () => {
     fc.assert(
-      fc.property(range, fc.array(range, { maxLength: 6 }), (whole, excluded) => {
-        const rest = subtract(whole, excluded);
-        for (const at of instants) {
-          expect(holds(rest, at)).toBe(holds([whole], at) && !holds(excluded, at));
-        }
-        for (const [index, { from }] of rest.entries())
-          expect(from >= (rest[index - 1]?.to ?? 0n)).toBe(true);
-      }),
+      fc.property(
+        range,
+        fc.array(range, { maxLength: 6 }),
+        (whole, excluded) => {
+          const rest = subtract(whole, excluded);
+          for (const at of instants) {
+            expect(holds(rest, at)).toBe(
+              holds([whole], at) && !holds(excluded, at),
+            );
+          }
+          for (const [index, { from }] of rest.entries())
+            expect(from >= (rest[index - 1]?.to ?? 0n)).toBe(true);
+        },
+      ),
     );
   });
 
@@ -40,9 +56,12 @@ describe('sets of ranges', () => {
     fc.assert(
       fc.property(fc.array(range, { maxLength: 6 }), (ranges) => {
         const joined = union(ranges);
-        for (const at of instants) expect(holds(joined, at)).toBe(holds(ranges, at));
+        for (const at of instants)
+          expect(holds(joined, at)).toBe(holds(ranges, at));
         for (const [index, { from }] of joined.entries()) {
-          expect(index === 0 || from > (joined[index - 1]?.to ?? from)).toBe(true);
+          expect(index === 0 || from > (joined[index - 1]?.to ?? from)).toBe(
+            true,
+          );
         }
       }),
     );
@@ -57,15 +76,25 @@ const spec = fc.record({
   hasTail: fc.boolean(),
 });
 
-/** Coverage that the warehouse's constraint lets stand: no asset's instant twice, open only behind closed. */
+/**
+ * Coverage that the warehouse's constraint lets stand: no asset's instant twice, open
+ * only behind closed.
+ */
 const coverage = fc.array(spec, { maxLength: 6 }).map((specs) => {
   const rows: Coverage[] = [];
   for (const { range: span, assetId, open, hasTail } of specs) {
     const meets = (row: Coverage): boolean =>
       overlaps(row, span) &&
-      (row.assetId === undefined || assetId === undefined || row.assetId === assetId);
+      (row.assetId === undefined ||
+        assetId === undefined ||
+        row.assetId === assetId);
     if (rows.some(meets)) continue;
-    const tail = { from: span.from, rows: 1, digest: '0'.repeat(64), rowForm: 'f' };
+    const tail = {
+      from: span.from,
+      rows: 1,
+      digest: '0'.repeat(64),
+      rowForm: 'f',
+    };
     rows.push({
       coverageId: BigInt(rows.length),
       assetId,
@@ -95,10 +124,15 @@ const target = fc
     now: 60n * SECOND,
   }));
 
-function scoped(rows: readonly Coverage[], assetId: string | undefined): Coverage[] {
+function scoped(
+  rows: readonly Coverage[],
+  assetId: string | undefined,
+): Coverage[] {
   return rows.filter(
     (row) =>
-      assetId === undefined || row.assetId === undefined || row.assetId === assetId,
+      assetId === undefined ||
+      row.assetId === undefined ||
+      row.assetId === assetId,
   );
 }
 
@@ -115,9 +149,15 @@ describe('planAsk', () => {
     fc.assert(
       fc.property(target, coverage, (wanted, rows) => {
         const overlapping = scoped(rows, wanted.assetId);
-        const plan = planRequest({ ...wanted, coverage: overlapping, profile: {} });
+        const plan = planRequest({
+          ...wanted,
+          coverage: overlapping,
+          profile: {},
+        });
         const parts = plan === undefined ? [] : partsOf(plan);
-        const superseded = new Set(plan?.supersedes.map((row) => row.coverageId));
+        const superseded = new Set(
+          plan?.supersedes.map((row) => row.coverageId),
+        );
         const trims = plan?.trims ?? [];
         for (const { row } of trims) superseded.add(row.coverageId);
         const kept: Range[] = [
@@ -127,15 +167,19 @@ describe('planAsk', () => {
         for (const part of parts)
           expect(kept.filter((row) => overlaps(row, part))).toEqual([]);
         expect(union(parts).length).toBeLessThanOrEqual(parts.length);
-        // Behind a clock that went back, what lies before older closed ranges waits for the clock.
+        // Behind a clock that went back, what lies before older closed ranges waits for
+        // the clock.
         const openFrom = plan?.open?.from ?? wanted.closedTo;
         const asked = instants.filter(
           (at) =>
             at >= wanted.from &&
             at < (wanted.to ?? 10n ** 18n) &&
-            (at < wanted.closedTo || (plan?.open !== undefined && at >= openFrom)),
+            (at < wanted.closedTo ||
+              (plan?.open !== undefined && at >= openFrom)),
         );
-        expect(asked.filter((at) => !holds(parts, at) && !holds(kept, at))).toEqual([]);
+        expect(
+          asked.filter((at) => !holds(parts, at) && !holds(kept, at)),
+        ).toEqual([]);
       }),
     );
   });
@@ -150,7 +194,9 @@ describe('planAsk', () => {
         });
         for (const row of plan?.supersedes ?? []) {
           if (row.open) continue;
-          expect(subtract(row, plan === undefined ? [] : partsOf(plan))).toEqual([]);
+          expect(
+            subtract(row, plan === undefined ? [] : partsOf(plan)),
+          ).toEqual([]);
         }
       }),
     );
@@ -172,7 +218,9 @@ describe('planAsk', () => {
           if (to === undefined) return;
           expect(from).toBeDefined();
           expect(bounds).toBe('right');
-          expect(to > (plan?.closed.at(-1)?.to ?? plan?.open?.from ?? 0n)).toBe(true);
+          expect(to > (plan?.closed.at(-1)?.to ?? plan?.open?.from ?? 0n)).toBe(
+            true,
+          );
         },
       ),
     );
@@ -192,7 +240,9 @@ describe('planAsk', () => {
             profile: { bounds },
           });
           const first =
-            plan === undefined ? undefined : (plan.closed[0]?.from ?? plan.open?.from);
+            plan === undefined
+              ? undefined
+              : (plan.closed[0]?.from ?? plan.open?.from);
           const known = overlapping.find(
             (row) =>
               !row.open &&
@@ -202,18 +252,28 @@ describe('planAsk', () => {
           );
           if (known?.tail === undefined) return;
           const { to, tail, sides } = known;
-          expect(plan?.overlap).toEqual({ to, tail, sides, isStartless: false });
+          expect(plan?.overlap).toEqual({
+            to,
+            tail,
+            sides,
+            isStartless: false,
+          });
           expect((plan?.question.from ?? 0n) <= known.tail.from).toBe(true);
-          expect(plan?.question.to === undefined || plan.question.to > known.to).toBe(
-            true,
-          );
+          expect(
+            plan?.question.to === undefined || plan.question.to > known.to,
+          ).toBe(true);
         },
       ),
     );
   });
 
   test('continues from the known tail', () => {
-    const tail = { from: 5n * SECOND, rows: 1, digest: '0'.repeat(64), rowForm: 'f' };
+    const tail = {
+      from: 5n * SECOND,
+      rows: 1,
+      digest: '0'.repeat(64),
+      rowForm: 'f',
+    };
     const from = 0n;
     const to = 10n * SECOND;
     const row = {

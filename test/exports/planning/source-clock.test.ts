@@ -12,7 +12,9 @@ test('closes whole seconds, two minutes behind the earlier of both clocks', () =
       const earlier = blockTime < now ? blockTime : now;
       expect(clock.closedTo % SECOND_MICROS).toBe(0n);
       const behind = earlier - clock.closedTo;
-      expect(behind >= 120n * SECOND_MICROS && behind < 121n * SECOND_MICROS).toBe(true);
+      expect(
+        behind >= 120n * SECOND_MICROS && behind < 121n * SECOND_MICROS,
+      ).toBe(true);
     }),
   );
 });

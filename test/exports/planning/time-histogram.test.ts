@@ -66,7 +66,10 @@ describe('what streams showed', () => {
       fc.property(rows, streams, (all, given) => {
         let seen: HistogramBucket[] = [];
         for (const stream of given)
-          seen = mergeSeen(seen, stretchesOf(window(all, stream), stream.stretchesMax));
+          seen = mergeSeen(
+            seen,
+            stretchesOf(window(all, stream), stream.stretchesMax),
+          );
         for (const [index, { from, to, bytes }] of seen.entries()) {
           expect(from).toBeGreaterThanOrEqual(seen[index - 1]?.to ?? from);
           expect(bytes).toBeLessThanOrEqual(
@@ -83,16 +86,22 @@ describe('what streams showed', () => {
       fc.property(rows, fc.nat(), (all, word) => {
         const missing = all[word % all.length];
         const rest = all.filter((second) => second !== missing);
-        expect(hasLess(stretchesOf(rest, 4096), stretchesOf(all, 4096))).toBe(true);
+        expect(hasLess(stretchesOf(rest, 4096), stretchesOf(all, 4096))).toBe(
+          true,
+        );
       }),
     );
   });
 });
 
 test('a border is the last one before which no more is known, or the first where all is more', () => {
-  const stretches = [0, 10, 20].map((from) => ({ from, to: from + 10, bytes: 100 }));
-  expect([50, 100, 250, 1000].map((bytesMax) => findBorder(stretches, bytesMax))).toEqual(
-    [10, 10, 20, 30],
-  );
+  const stretches = [0, 10, 20].map((from) => ({
+    from,
+    to: from + 10,
+    bytes: 100,
+  }));
+  expect(
+    [50, 100, 250, 1000].map((bytesMax) => findBorder(stretches, bytesMax)),
+  ).toEqual([10, 10, 20, 30]);
   expect(findBorder([], 100)).toBeUndefined();
 });

@@ -11,8 +11,17 @@ import { TimeHistogram } from '../../../src/exports/planning/time-histogram.ts';
 const SEGMENT_BYTES = 64_000;
 const ROW_BYTES = 250;
 const REQUESTS_MAX = 10_000;
-/** As releases serve them: by time, or as rows lie in the table, from anywhere on, in one run or several. */
-const ORDERS = ['sorted', 'rotated', 'scattered', 'shuffled', 'backwards'] as const;
+/**
+ * As releases serve them: by time, or as rows lie in the table, from anywhere on, in one
+ * run or several.
+ */
+const ORDERS = [
+  'sorted',
+  'rotated',
+  'scattered',
+  'shuffled',
+  'backwards',
+] as const;
 type Order = (typeof ORDERS)[number];
 
 /** Seconds of a ledger's rows, in order; activity comes in bursts. */
@@ -66,7 +75,10 @@ function served(
   return [...found.slice(turn), ...found.slice(0, turn)];
 }
 
-function shuffled<Value>(values: readonly Value[], random: () => number): Value[] {
+function shuffled<Value>(
+  values: readonly Value[],
+  random: () => number,
+): Value[] {
   return values
     .map((value) => [random(), value] as const)
     .toSorted(([one], [other]) => one - other)
@@ -74,21 +86,32 @@ function shuffled<Value>(values: readonly Value[], random: () => number): Value[
 }
 
 interface Spent {
-  /** Of streams that came to their end or were cancelled; those that were killed are counted apart. */
+  /**
+   * Of streams that came to their end or were cancelled; those that were killed are
+   * counted apart.
+   */
   askedBytes: number;
   killedBytes: number;
   doneRows: number;
   requests: number;
 }
 
-/** Exports a ledger to its end. @param kill says at which byte of a stream the process dies, if it does */
+/**
+ * Exports a ledger to its end. @param kill says at which byte of a stream the process
+ * dies, if it does
+ */
 function exportAll(
   rows: readonly number[],
   order: Order,
   kill: (streamBytes: number) => number,
 ): Spent {
   const end = BigInt(Math.max(...rows) + 1) * SECOND_MICROS;
-  const spent: Spent = { askedBytes: 0, killedBytes: 0, doneRows: 0, requests: 0 };
+  const spent: Spent = {
+    askedBytes: 0,
+    killedBytes: 0,
+    doneRows: 0,
+    requests: 0,
+  };
   let kept: unknown;
   let plan = new WindowPlan(SEGMENT_BYTES);
   for (let from = 0n; from < end;) {
@@ -99,8 +122,16 @@ function exportAll(
       throw new Error('no shorter window');
     const asked = { from, to: cut ?? end };
     const answer = served(rows, asked, order, spent.requests);
-    const streamBytes = Math.min(answer.length * ROW_BYTES, plan.streamBytesMax);
-    const { bytes, seen, state } = stream(answer, asked, plan, kill(streamBytes));
+    const streamBytes = Math.min(
+      answer.length * ROW_BYTES,
+      plan.streamBytesMax,
+    );
+    const { bytes, seen, state } = stream(
+      answer,
+      asked,
+      plan,
+      kill(streamBytes),
+    );
     if (state === 'killed') {
       spent.killedBytes += bytes;
       plan = new WindowPlan(SEGMENT_BYTES, kept);
@@ -123,7 +154,11 @@ function stream(
   asked: Range,
   plan: WindowPlan,
   deadAtBytes: number,
-): { bytes: number; seen: StreamSeen; state: 'complete' | 'killed' | 'too large' } {
+): {
+  bytes: number;
+  seen: StreamSeen;
+  state: 'complete' | 'killed' | 'too large';
+} {
   const isOneSecond = secondOf(asked.to) - secondOf(asked.from) < 2;
   const histogram = new TimeHistogram();
   let bytes = 0;
@@ -168,30 +203,38 @@ function busiestBytes(rows: readonly number[]): number {
 describe('a window plan', () => {
   test('asks for at most twice the ledger and what was in flight over fifty kills in any order', () => {
     fc.assert(
-      fc.property(ledger, fc.constantFrom(...ORDERS), fc.nat(), (rows, order, seed) => {
-        const random = noise(seed);
-        let kills = 0;
-        const kill = (bytes: number): number => {
-          if (kills >= 50 || random() > 0.7) return Number.POSITIVE_INFINITY;
-          kills += 1;
-          return Math.max(ROW_BYTES, random() * bytes);
-        };
-        const { askedBytes, doneRows, requests, killedBytes } = exportAll(
-          rows,
-          order,
-          kill,
-        );
-        expect(doneRows).toBe(rows.length);
-        // What was in flight at each kill is at most one segment and the row that ended it.
-        expect(killedBytes).toBeLessThanOrEqual(
-          kills * (SEGMENT_BYTES + busiestBytes(rows)),
-        );
-        const bytes = rows.length * ROW_BYTES;
-        // A second is never divided, and its tail comes again with each window.
-        const always = requests * (busiestBytes(rows) + ROW_BYTES);
-        // A sixteenth of a segment may come twice among what was cancelled.
-        expect(askedBytes).toBeLessThanOrEqual(2 * bytes + SEGMENT_BYTES / 16 + always);
-      }),
+      fc.property(
+        ledger,
+        fc.constantFrom(...ORDERS),
+        fc.nat(),
+        (rows, order, seed) => {
+          const random = noise(seed);
+          let kills = 0;
+          const kill = (bytes: number): number => {
+            if (kills >= 50 || random() > 0.7) return Number.POSITIVE_INFINITY;
+            kills += 1;
+            return Math.max(ROW_BYTES, random() * bytes);
+          };
+          const { askedBytes, doneRows, requests, killedBytes } = exportAll(
+            rows,
+            order,
+            kill,
+          );
+          expect(doneRows).toBe(rows.length);
+          // What was in flight at each kill is at most one segment and the row that ended
+          // it.
+          expect(killedBytes).toBeLessThanOrEqual(
+            kills * (SEGMENT_BYTES + busiestBytes(rows)),
+          );
+          const bytes = rows.length * ROW_BYTES;
+          // A second is never divided, and its tail comes again with each window.
+          const always = requests * (busiestBytes(rows) + ROW_BYTES);
+          // A sixteenth of a segment may come twice among what was cancelled.
+          expect(askedBytes).toBeLessThanOrEqual(
+            2 * bytes + SEGMENT_BYTES / 16 + always,
+          );
+        },
+      ),
       { numRuns: 60 },
     );
   });
@@ -260,14 +303,18 @@ describe('a window plan', () => {
 
   test('can be made from any remembered state', () => {
     fc.assert(
-      fc.property(fc.anything(), fc.integer({ min: 2, max: 1000 }), (hint, length) => {
-        const plan = new WindowPlan(SEGMENT_BYTES, hint);
-        const range = {
-          from: 5n * SECOND_MICROS,
-          to: BigInt(5 + length) * SECOND_MICROS,
-        };
-        expect(plan.cut(range)).toBeUndefined();
-      }),
+      fc.property(
+        fc.anything(),
+        fc.integer({ min: 2, max: 1000 }),
+        (hint, length) => {
+          const plan = new WindowPlan(SEGMENT_BYTES, hint);
+          const range = {
+            from: 5n * SECOND_MICROS,
+            to: BigInt(5 + length) * SECOND_MICROS,
+          };
+          expect(plan.cut(range)).toBeUndefined();
+        },
+      ),
     );
   });
 });
@@ -275,8 +322,13 @@ describe('a window plan', () => {
 describe('a range of which nothing comes', () => {
   const LONG: Range = { from: 0n, to: 40n * DAY_MICROS };
   const plan = (): WindowPlan => new WindowPlan(2 ** 40);
-  const end = (asked: WindowPlan, range: Range): bigint => asked.cut(range) ?? range.to;
-  const silent = (times: number, range: Range, silence = plan()): WindowPlan => {
+  const end = (asked: WindowPlan, range: Range): bigint =>
+    asked.cut(range) ?? range.to;
+  const silent = (
+    times: number,
+    range: Range,
+    silence = plan(),
+  ): WindowPlan => {
     for (let time = 0; time < times; time += 1)
       expect(silence.recordSilence(range)).toBe(true);
     return silence;

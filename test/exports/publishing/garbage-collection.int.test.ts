@@ -13,7 +13,10 @@ import { ExportArchiveStore } from '../../../src/exports/store/export-archive.ts
 import { freshDatabase } from '../../support/database.ts';
 import { signal, World } from '../export-world.ts';
 import { entries, row12 } from '../ledger-double.ts';
-import { emptyCoverage, supersedeSegments } from '../../support/mirror-arrange.ts';
+import {
+  emptyCoverage,
+  supersedeSegments,
+} from '../../support/mirror-arrange.ts';
 import { withOverrides } from '../../support/with-overrides.ts';
 
 const database = await freshDatabase({ isMigrated: true });
@@ -38,12 +41,18 @@ test('superseded objects go when their time is up, current ones never', async ()
     removedObjects: 0,
     keptObjects: 0,
   });
-  expect(await collectGarbage({ ...deps, graceMs: NO_GRACE }, signal)).toMatchObject({
+  expect(
+    await collectGarbage({ ...deps, graceMs: NO_GRACE }, signal),
+  ).toMatchObject({
     removedObjects: 1,
   });
   expect(await world.keys()).toHaveLength(4);
-  expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
-  expect(await collectGarbage({ ...deps, graceMs: NO_GRACE }, signal)).toMatchObject({
+  expect(await world.rows()).toEqual(
+    world.source.entries.map(row12).toSorted(),
+  );
+  expect(
+    await collectGarbage({ ...deps, graceMs: NO_GRACE }, signal),
+  ).toMatchObject({
     removedObjects: 0,
   });
 });
@@ -66,14 +75,24 @@ test('a damaged manifest keeps its object, and a file of somebody else is left a
   );
   const foreign = 'ledger/README.txt';
   await world.objects.publishBytes(`${damaged}`, Buffer.from('x'), signal);
-  await world.objects.publishBytes(`${damaged}.manifest.json`, Buffer.from('{'), signal);
+  await world.objects.publishBytes(
+    `${damaged}.manifest.json`,
+    Buffer.from('{'),
+    signal,
+  );
   await world.objects.publishBytes(`${unfinished}`, Buffer.from('y'), signal);
-  await world.objects.publishBytes(foreign, Buffer.from('of somebody else'), signal);
+  await world.objects.publishBytes(
+    foreign,
+    Buffer.from('of somebody else'),
+    signal,
+  );
   expect(await collectGarbage(deps, signal)).toMatchObject({
     removedObjects: 1,
     keptObjects: 1,
   });
-  expect(new Set(await world.objectKeys())).toEqual(new Set([foreign, damaged]));
+  expect(new Set(await world.objectKeys())).toEqual(
+    new Set([foreign, damaged]),
+  );
 });
 
 test('an object of another mirror is kept, whatever number its manifest has, and nothing else waits for it', async () => {
@@ -92,7 +111,11 @@ test('an object of another mirror is kept, whatever number its manifest has, and
   world.source.entries = entries('2023-05-01T10:00:00Z', 100);
   await world.export('2023-05-01T11:00:00Z');
   const [ours = ''] = await world.objectKeys();
-  const manifest = await readManifest(world.objects, `${ours}.manifest.json`, signal);
+  const manifest = await readManifest(
+    world.objects,
+    `${ours}.manifest.json`,
+    signal,
+  );
   const foreign = ours.replace(/\.[0-9a-f]{12}\./, '.000000000000.');
   const other = {
     ...manifest,
@@ -149,43 +172,54 @@ describe('an object that nothing names, and that is published again at the same 
         failpoint: async (step) => {
           if (step === 'intended')
             wasRemoved.push(
-              await archive.removeIfUnreferenced(key, signal, async () => assert.fail()),
+              await archive.removeIfUnreferenced(key, signal, async () =>
+                assert.fail(),
+              ),
             );
         },
       },
     );
     wasRemoved.push(
-      await archive.removeIfUnreferenced(key, signal, async () => assert.fail()),
+      await archive.removeIfUnreferenced(key, signal, async () =>
+        assert.fail(),
+      ),
     );
     expect(wasRemoved).toEqual([false, false]);
-    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.entries.map(row12).toSorted(),
+    );
   });
 
   test.each([
     ['before the intent', 'spooled'],
     ['after the intent', 'intended'],
-  ] as const)('is whole afterwards, whether the janitor comes %s', async (_, at) => {
-    await using world = await World.open(database);
-    await using warehouse = openWarehouse({
-      url: database.url,
-      onIdleError: () => undefined,
-    });
-    const archive = new ExportArchiveStore(warehouse.db);
-    const key = await superseded(world);
-    expect(await archive.markRetired(0)).toEqual([key]);
-    const removed: boolean[] = [];
-    const failpoint = async (step: string): Promise<void> => {
-      if (step === at)
-        removed.push(
-          await archive.removeIfUnreferenced(key, signal, () =>
-            world.objects.remove(key, signal),
-          ),
-        );
-    };
-    await world.export('2023-05-01T11:00:00Z', {}, { failpoint });
-    expect(removed).toEqual([at === 'spooled']);
-    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
-  });
+  ] as const)(
+    'is whole afterwards, whether the janitor comes %s',
+    async (_, at) => {
+      await using world = await World.open(database);
+      await using warehouse = openWarehouse({
+        url: database.url,
+        onIdleError: () => undefined,
+      });
+      const archive = new ExportArchiveStore(warehouse.db);
+      const key = await superseded(world);
+      expect(await archive.markRetired(0)).toEqual([key]);
+      const removed: boolean[] = [];
+      const failpoint = async (step: string): Promise<void> => {
+        if (step === at)
+          removed.push(
+            await archive.removeIfUnreferenced(key, signal, () =>
+              world.objects.remove(key, signal),
+            ),
+          );
+      };
+      await world.export('2023-05-01T11:00:00Z', {}, { failpoint });
+      expect(removed).toEqual([at === 'spooled']);
+      expect(await world.rows()).toEqual(
+        world.source.entries.map(row12).toSorted(),
+      );
+    },
+  );
 });
 
 test('collectGarbage decides each object once, however its listing is ordered', async () => {
@@ -207,13 +241,21 @@ test('collectGarbage decides each object once, however its listing is ordered', 
         yield { key, bytes: 1n, modifiedAt: 0n };
     },
     read: async (key) => {
-      if (key === manifestKey(foreign)) return Readable.from([Buffer.from('{')]);
-      throw new PermanentError('Cannot read: it is missing', { code: 'OBJECT_MISSING' });
+      if (key === manifestKey(foreign))
+        return Readable.from([Buffer.from('{')]);
+      throw new PermanentError('Cannot read: it is missing', {
+        code: 'OBJECT_MISSING',
+      });
     },
     remove: async (key) => void removed.push(key),
   });
   const archive = new ExportArchiveStore(warehouse.db);
-  const deps = { objects, archive, log: createLog('silent'), graceMs: NO_GRACE };
+  const deps = {
+    objects,
+    archive,
+    log: createLog('silent'),
+    graceMs: NO_GRACE,
+  };
   expect(await collectGarbage(deps, signal)).toMatchObject({
     removedObjects: files.length,
     keptObjects: 1,

@@ -8,7 +8,10 @@ import { createLog } from '../../../src/logging/log.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import type { ObjectStore } from '../../../src/storage/object-store.ts';
 import { freshDatabase } from '../../support/database.ts';
-import { emptyCoverage, supersedeSegments } from '../../support/mirror-arrange.ts';
+import {
+  emptyCoverage,
+  supersedeSegments,
+} from '../../support/mirror-arrange.ts';
 import { NEVER_ABORTED } from '../../support/samples.ts';
 import { World } from '../export-world.ts';
 import { entries } from '../ledger-double.ts';
@@ -74,7 +77,10 @@ interface Scene extends AsyncDisposable {
 
 async function openScene(): Promise<Scene> {
   const world = await World.open(database);
-  const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+  const warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
   world.source.entries = entries('2023-05-01T10:00:00Z', 7, 0);
   await world.export('2023-05-01T11:00:00Z');
   await emptyCoverage(world.pool);
@@ -100,7 +106,9 @@ async function openScene(): Promise<Scene> {
   };
 }
 
-/** Whether another session holds the lock that a publication of the object would wait for. */
+/**
+ * Whether another session holds the lock that a publication of the object would wait for.
+ */
 async function isLocked(key: string): Promise<boolean> {
   const { rows } = await database.pool.query<{ isFree: boolean }>(
     `select pg_try_advisory_xact_lock(mirror.lock_key($1)) as "isFree"`,

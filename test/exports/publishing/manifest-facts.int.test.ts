@@ -1,4 +1,7 @@
-/** What published manifests carry for a rebuild of a lost database: tails, the epoch, the release. */
+/**
+ * What published manifests carry for a rebuild of a lost database: tails, the epoch, the
+ * release.
+ */
 import { expect, test } from 'vitest';
 import { type Manifest, readManifest } from '../../../src/ledger/manifest.ts';
 import { manifestKey } from '../../../src/ledger/object-keys.ts';
@@ -40,7 +43,9 @@ test('the manifest of an answer cut into windows has a tail in each closed segme
 async function manifestsOf(world: World): Promise<Manifest[]> {
   const keys = await world.objectKeys();
   return Promise.all(
-    keys.map((key) => readManifest(world.objects, manifestKey(key), NEVER_ABORTED)),
+    keys.map((key) =>
+      readManifest(world.objects, manifestKey(key), NEVER_ABORTED),
+    ),
   );
 }
 

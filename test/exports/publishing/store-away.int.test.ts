@@ -1,8 +1,14 @@
-/** A store that is away, refuses, or has archived an object when a whole answer is to be published. */
+/**
+ * A store that is away, refuses, or has archived an object when a whole answer is to be
+ * published.
+ */
 import { buffer } from 'node:stream/consumers';
 import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { PermanentError, UnreachableError } from '../../../src/errors/errors.ts';
+import {
+  PermanentError,
+  UnreachableError,
+} from '../../../src/errors/errors.ts';
 import { contentFacts } from '../../../src/files/byte-counter.ts';
 import {
   encodeManifest,
@@ -12,7 +18,10 @@ import {
 import { manifestKey } from '../../../src/ledger/object-keys.ts';
 import type { ObjectStore } from '../../../src/storage/object-store.ts';
 import { freshDatabase } from '../../support/database.ts';
-import { emptyCoverage, supersedeSegments } from '../../support/mirror-arrange.ts';
+import {
+  emptyCoverage,
+  supersedeSegments,
+} from '../../support/mirror-arrange.ts';
 import { currentSegments } from '../../support/mirror-state.ts';
 import { NEVER_ABORTED } from '../../support/samples.ts';
 import { World } from '../export-world.ts';
@@ -21,7 +30,10 @@ import { withOverrides } from '../../support/with-overrides.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const NOW = '2023-05-01T11:00:00Z';
-const RANGE = { from: at('2023-05-01T09:00:00Z'), to: at('2023-05-01T10:30:00Z') };
+const RANGE = {
+  from: at('2023-05-01T09:00:00Z'),
+  to: at('2023-05-01T10:30:00Z'),
+};
 const AWAY = new UnreachableError('Cannot look up: no connection', {
   code: 'OBJECT_STORE_UNREACHABLE',
 });
@@ -44,7 +56,9 @@ describe('an export whose answer is received whole', () => {
       const head = () => Promise.reject(error);
       const objects = withOverrides<ObjectStore>(world.objects, { head });
       for (let attempt = 1; attempt <= 2; attempt += 1)
-        await expect(world.export(NOW, RANGE, { objects })).rejects.toMatchObject({
+        await expect(
+          world.export(NOW, RANGE, { objects }),
+        ).rejects.toMatchObject({
           code: error.code,
         });
       const requests = world.source.asked.length;
@@ -60,11 +74,15 @@ describe('an export that meets an archived object with the same rows', () => {
   test('takes the object as it is if its manifest describes it', async () => {
     await using world = await World.open(database);
     const key = await openRecompressed(world);
-    expect(await world.export(NOW, {}, { objects: archivedStore(world) })).toMatchObject({
+    expect(
+      await world.export(NOW, {}, { objects: archivedStore(world) }),
+    ).toMatchObject({
       verdict: 'complete',
     });
     expect(await world.objectKeys()).toEqual([key]);
-    expect(await world.rows()).toEqual(world.source.entries.map(row12).toSorted());
+    expect(await world.rows()).toEqual(
+      world.source.entries.map(row12).toSorted(),
+    );
   });
 
   test('ends with the store’s refusal if no manifest describes it, and removes nothing', async () => {
@@ -85,13 +103,17 @@ test('an export replaces what is no manifest under its manifest’s key', async 
   await world.objects.remove(manifestKey(key), NEVER_ABORTED);
   await world.objects.publishBytes(manifestKey(key), large, NEVER_ABORTED);
   expect(await world.export(NOW)).toMatchObject({ verdict: 'complete' });
-  const manifest = await readManifest(world.objects, manifestKey(key), NEVER_ABORTED);
+  const manifest = await readManifest(
+    world.objects,
+    manifestKey(key),
+    NEVER_ABORTED,
+  );
   expect(manifest.objectKey).toBe(key);
 });
 
 /**
- * Publishes a ledger, forgets it in the database, and compresses its object anew, as another version of
- * the library would. @returns the object's key
+ * Publishes a ledger, forgets it in the database, and compresses its object anew, as
+ * another version of the library would. @returns the object's key
  */
 async function openRecompressed(world: World): Promise<string> {
   // So many entries of one second come in the same order each time.
@@ -101,7 +123,11 @@ async function openRecompressed(world: World): Promise<string> {
   const key = segment?.objectKey ?? '';
   await emptyCoverage(world.pool);
   await supersedeSegments(world.pool, '2000-01-01');
-  const manifest = await readManifest(world.objects, manifestKey(key), NEVER_ABORTED);
+  const manifest = await readManifest(
+    world.objects,
+    manifestKey(key),
+    NEVER_ABORTED,
+  );
   const stored = await buffer(await world.objects.read(key, NEVER_ABORTED));
   const params = { [constants.ZSTD_c_compressionLevel]: 1 };
   const other = zstdCompressSync(zstdDecompressSync(stored), { params });
@@ -122,6 +148,8 @@ async function replace(objects: ObjectStore, key: string, content: Buffer) {
 function archivedStore({ objects }: World): ObjectStore {
   return withOverrides<ObjectStore>(objects, {
     read: (key, signal, range) =>
-      key.endsWith('.json') ? objects.read(key, signal, range) : Promise.reject(ARCHIVED),
+      key.endsWith('.json')
+        ? objects.read(key, signal, range)
+        : Promise.reject(ARCHIVED),
   });
 }

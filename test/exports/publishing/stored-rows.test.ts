@@ -1,4 +1,6 @@
-/** Copying rows out of published objects: what is damaged, and what is the store's fault. */
+/**
+ * Copying rows out of published objects: what is damaged, and what is the store's fault.
+ */
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { PermanentError } from '../../../src/errors/errors.ts';
@@ -22,25 +24,32 @@ const ROW: CoverageWithObject = {
 };
 
 describe('copyStoredRows', () => {
-  test.each(['', 'vega_time,quan', 'vega_time,quan\n', 'a,a\n', '"'.padEnd(20, 'x')])(
-    'quarantines an object of which only %j is left',
-    async (left) => {
-      const { context, quarantined } = openContext(async () =>
-        Readable.from([Buffer.from(left)]),
-      );
-      await expect(copyStoredRows(ROW, [], 'merge', context)).rejects.toMatchObject({
-        code: 'SEGMENT_UNREADABLE',
-      });
-      expect(quarantined).toEqual([ROW.objectKey]);
-    },
-  );
+  test.each([
+    '',
+    'vega_time,quan',
+    'vega_time,quan\n',
+    'a,a\n',
+    '"'.padEnd(20, 'x'),
+  ])('quarantines an object of which only %j is left', async (left) => {
+    const { context, quarantined } = openContext(async () =>
+      Readable.from([Buffer.from(left)]),
+    );
+    await expect(
+      copyStoredRows(ROW, [], 'merge', context),
+    ).rejects.toMatchObject({
+      code: 'SEGMENT_UNREADABLE',
+    });
+    expect(quarantined).toEqual([ROW.objectKey]);
+  });
 
   test('passes the store’s refusal on, and quarantines nothing', async () => {
     const refusal = new PermanentError('Cannot read: 403', {
       code: 'OBJECT_STORE_REFUSED',
     });
     const { context, quarantined } = openContext(() => Promise.reject(refusal));
-    await expect(copyStoredRows(ROW, [], 'merge', context)).rejects.toBe(refusal);
+    await expect(copyStoredRows(ROW, [], 'merge', context)).rejects.toBe(
+      refusal,
+    );
     expect(quarantined).toEqual([]);
   });
 });

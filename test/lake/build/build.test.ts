@@ -32,7 +32,9 @@ describe('a build of the lake', () => {
     expect(after).toEqual(expect.arrayContaining([...before]));
     expect(after).toHaveLength(before.length + 1);
     expect((await logged(world, 1)).filter(({ remove }) => remove)).toEqual([]);
-    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['53']]);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([
+      ['53'],
+    ]);
   });
 
   test.each([5, 15])(
@@ -43,7 +45,10 @@ describe('a build of the lake', () => {
         account_from_party_id: A,
         account_from_market_id: 'm'.repeat(millions * 1e6),
       });
-      const world = await built({ segmentId: 1n, rows: [...segment(1, 300).rows, long] });
+      const world = await built({
+        segmentId: 1n,
+        rows: [...segment(1, 300).rows, long],
+      });
       expect(
         await world.rows(
           'select count(*), max(length(account_from_market_id)) from ledger_entries',
@@ -54,7 +59,11 @@ describe('a build of the lake', () => {
 
   test('a build of the lake replaces open segments without writing a closed row again', async () => {
     const world = await built(segment(1, 20), segment(2, 5, true));
-    world.warehouse.segments = [segment(1, 20), segment(3, 2), segment(4, 1, true)];
+    world.warehouse.segments = [
+      segment(1, 20),
+      segment(3, 2),
+      segment(4, 1, true),
+    ];
 
     await buildLake(world.deps, signal);
 
@@ -62,9 +71,9 @@ describe('a build of the lake', () => {
     const added = actions.flatMap(({ add }) =>
       add ? [JSON.parse(add.stats) as { numRecords: number }] : [],
     );
-    expect(added.map(({ numRecords }) => numRecords).toSorted((a, b) => a - b)).toEqual([
-      1, 2,
-    ]);
+    expect(
+      added.map(({ numRecords }) => numRecords).toSorted((a, b) => a - b),
+    ).toEqual([1, 2]);
     expect(actions.filter(({ remove }) => remove)).toHaveLength(1);
     expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
       problems: [],
@@ -129,9 +138,9 @@ describe('a build of the lake', () => {
       metaData?.configuration['delta.dataSkippingStatsColumns']?.split(',');
     expect(withStatistics).toContain('vega_time');
     expect(withStatistics).not.toContain('quantity');
-    expect(actions.flatMap(({ add }) => add?.stats ?? []).join('')).not.toContain(
-      '"quantity"',
-    );
+    expect(
+      actions.flatMap(({ add }) => add?.stats ?? []).join(''),
+    ).not.toContain('"quantity"');
   });
 
   test('a build of the lake writes a checkpoint every thirty commits, equal to the commits', async () => {
@@ -157,7 +166,9 @@ describe('a build of the lake', () => {
     // Without the commits that it stands for.
     for (const name of log.filter((file) => file.endsWith('.json')))
       await rm(join(world.folder, ENTRIES, '_delta_log', name));
-    expect(await world.rows('select segment_id from ledger_entries')).toEqual([['2']]);
+    expect(await world.rows('select segment_id from ledger_entries')).toEqual([
+      ['2'],
+    ]);
     expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
       problems: [],
       segmentsBehind: 0,
@@ -182,7 +193,9 @@ describe('a build of the lake', () => {
       ['2023-05-03 00:00:00', '0'],
     ] as const) {
       world.warehouse.covered =
-        range === undefined ? [] : [[A, '', '2023-04-01 00:00:00', range, true]];
+        range === undefined
+          ? []
+          : [[A, '', '2023-04-01 00:00:00', range, true]];
       await buildLake(world.deps, signal);
       expect(await flows()).toEqual([[counted, counted]]);
     }
@@ -217,9 +230,13 @@ describe('a build of the lake', () => {
     ).rejects.toMatchObject({
       code: 'LAKE_SECOND_WRITER',
     });
-    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['1']]);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([
+      ['1'],
+    ]);
     await buildLake(world.deps, signal);
-    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['2']]);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([
+      ['2'],
+    ]);
     expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
       problems: [],
       segmentsBehind: 0,
@@ -231,7 +248,9 @@ describe('a build of the lake', () => {
     world.warehouse.forget();
     world.warehouse.segments = [segment(1, 2)];
     await buildLake(world.deps, signal);
-    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['2']]);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([
+      ['2'],
+    ]);
     expect(await logged(world, 1)).toHaveLength(4);
     expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
       problems: [],
@@ -241,9 +260,15 @@ describe('a build of the lake', () => {
 
   test('a build of the lake adds columns that an older table lacks', async () => {
     const world = await built(segment(1));
-    const path = join(world.folder, ENTRIES, '_delta_log', `${'0'.repeat(20)}.json`);
+    const path = join(
+      world.folder,
+      ENTRIES,
+      '_delta_log',
+      `${'0'.repeat(20)}.json`,
+    );
     const text = await readFile(path, 'utf8');
-    // As an earlier version would have made it: without `side`, which its file then lacks as well.
+    // As an earlier version would have made it: without `side`, which its file then lacks
+    // as well.
     const side = /,\{\\"name\\":\\"side\\".*?\}\}(?=,\{\\"name\\":\\"month)/;
     expect(text).toMatch(side);
     await writeFile(path, text.replace(side, ''));

@@ -12,14 +12,20 @@ export const A = hexId('aa');
 export const B = hexId('bb');
 export const ENTRIES = 'lake/ledger_entries';
 
-export function segment(segmentId: number, count = 1, isOpen = false): SegmentRows {
+export function segment(
+  segmentId: number,
+  count = 1,
+  isOpen = false,
+): SegmentRows {
   const rows = Array.from({ length: count }, () =>
     entry({ party_id: A, account_from_party_id: A, account_to_party_id: B }),
   );
   return { segmentId: BigInt(segmentId), isOpen, rows };
 }
 
-export async function built(...segments: readonly SegmentRows[]): Promise<LakeWorld> {
+export async function built(
+  ...segments: readonly SegmentRows[]
+): Promise<LakeWorld> {
   const world = await lakeWorld();
   world.warehouse.segments = segments;
   await buildLake(world.deps, signal);
@@ -64,5 +70,8 @@ export async function logged(
   return lines.map((line) => JSON.parse(line) as LoggedAction);
 }
 
-export const codes = async (deps: LakeDeps, deep = false): Promise<readonly string[]> =>
+export const codes = async (
+  deps: LakeDeps,
+  deep = false,
+): Promise<readonly string[]> =>
   (await verifyLake(deps, { deep }, signal)).problems.map(({ code }) => code);

@@ -14,7 +14,10 @@ const ENTRIES_LOG = 'lake/ledger_entries/_delta_log/';
 type Write = (key: string, content: Buffer) => Promise<'written'>;
 
 function segment(segmentId: number): SegmentRows {
-  return { segmentId: BigInt(segmentId), rows: [entry({ party_id: 'aa'.repeat(32) })] };
+  return {
+    segmentId: BigInt(segmentId),
+    rows: [entry({ party_id: 'aa'.repeat(32) })],
+  };
 }
 
 /** Writes over what lies there, and says that it wrote. */
@@ -49,7 +52,9 @@ async function expectOne(
   deps: LakeDeps,
   segments: number,
 ): Promise<void> {
-  expect(await world.rows('select segment_id from ledger_entries order by 1')).toEqual(
+  expect(
+    await world.rows('select segment_id from ledger_entries order by 1'),
+  ).toEqual(
     Array.from({ length: segments }, (_, index) => [String(index + 1)]),
   );
   expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
@@ -70,7 +75,9 @@ describe('a store that lets two writers put one commit', () => {
     }
     await expectOne(world, deps, 2);
     await restoreLake(deps, 1, signal);
-    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['1']]);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([
+      ['1'],
+    ]);
   });
 
   test('the lake keeps every row of a builder that was frozen before its commit while another built', async () => {

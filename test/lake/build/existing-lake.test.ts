@@ -2,12 +2,24 @@ import { readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { buildLake } from '../../../src/lake/build/build.ts';
-import { describeLake, restoreLake, vacuumLake } from '../../../src/lake/overview.ts';
+import {
+  describeLake,
+  restoreLake,
+  vacuumLake,
+} from '../../../src/lake/overview.ts';
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
 import { checkpointTable, commitTable } from '../commit-table.ts';
 import { type LakeWorld } from '../lake-world.ts';
-import { A, built, codes, ENTRIES, parquetOf, segment, signal } from './built.ts';
+import {
+  A,
+  built,
+  codes,
+  ENTRIES,
+  parquetOf,
+  segment,
+  signal,
+} from './built.ts';
 
 describe('a lake that exists', () => {
   test('the lake keeps unnamed files for the retention and then removes them', async () => {
@@ -18,17 +30,24 @@ describe('a lake that exists', () => {
     expect(await vacuumLake(world.deps, signal)).toBe(0);
     expect(await parquetOf(world)).toContain(old);
     // A file of nobody's that is old enough.
-    const stray = join(world.folder, ENTRIES, 'month=2023-05', 'part-stray.parquet');
+    const stray = join(
+      world.folder,
+      ENTRIES,
+      'month=2023-05',
+      'part-stray.parquet',
+    );
     await writeFile(stray, 'x');
     await utimes(stray, new Date(0), new Date(0));
     expect(await vacuumLake(world.deps, signal)).toBe(1);
 
     await new Promise((resolve) => setTimeout(resolve, 20));
-    expect(await vacuumLake({ ...world.deps, retentionMs: 1 }, signal)).toBeGreaterThan(
-      1,
-    );
+    expect(
+      await vacuumLake({ ...world.deps, retentionMs: 1 }, signal),
+    ).toBeGreaterThan(1);
     expect(await parquetOf(world)).not.toContain(old);
-    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['3']]);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([
+      ['3'],
+    ]);
     expect(await codes(world.deps, true)).toEqual([]);
   });
 
@@ -45,7 +64,9 @@ describe('a lake that exists', () => {
     await writeFile(broken, 'PAR1 no more PAR1');
     await utimes(broken, new Date(0), new Date(0));
     await vacuumLake(world.deps, signal);
-    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([
+      ['5'],
+    ]);
   });
 
   test('vacuum keeps the commits below an unreadable checkpoint even if a later, younger one can be read', async () => {
@@ -65,7 +86,9 @@ describe('a lake that exists', () => {
     await utimes(broken, new Date(0), new Date(0));
     await vacuumLake(world.deps, signal);
     await restoreLake(world.deps, 2, signal);
-    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([
+      ['5'],
+    ]);
   });
 
   test('vacuum removes the hint to a checkpoint that it removes, left behind by a killed build', async () => {
@@ -96,13 +119,17 @@ describe('a lake that exists', () => {
     await buildLake(world.deps, signal);
     const { version } = await restoreLake(world.deps, 1, signal);
     expect(version).toBe(3);
-    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['2']]);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([
+      ['2'],
+    ]);
     expect(await verifyLake(world.deps, { deep: true }, signal)).toMatchObject({
       problems: [],
       segmentsBehind: 1,
     });
     await buildLake(world.deps, signal);
-    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['5']]);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([
+      ['5'],
+    ]);
     await expect(restoreLake(world.deps, 99, signal)).rejects.toThrow(
       'there is no version 99',
     );
@@ -117,13 +144,17 @@ describe('a lake that exists', () => {
     [
       'without a table',
       'LAKE_TABLE_MISSING',
-      (world: LakeWorld) => rm(join(world.folder, 'lake/parties'), { recursive: true }),
+      (world: LakeWorld) =>
+        rm(join(world.folder, 'lake/parties'), { recursive: true }),
     ],
     [
       'with a file that was changed',
       'LAKE_FILE_CORRUPT',
       async (world: LakeWorld) =>
-        writeFile(join(world.folder, ENTRIES, (await parquetOf(world))[0] ?? ''), 'PAR1'),
+        writeFile(
+          join(world.folder, ENTRIES, (await parquetOf(world))[0] ?? ''),
+          'PAR1',
+        ),
     ],
     [
       'with a commit that was cut off',
@@ -162,7 +193,10 @@ describe('a lake that exists', () => {
       problems: [],
     });
     world.warehouse.segments = [segment(1, 2), segment(2, 3)];
-    expect(await nightly(first.files)).toMatchObject({ filesRead: 1, segmentsBehind: 1 });
+    expect(await nightly(first.files)).toMatchObject({
+      filesRead: 1,
+      segmentsBehind: 1,
+    });
     await buildLake(world.deps, signal);
     const later = await nightly(first.files);
     expect(later).toMatchObject({ problems: [], segmentsBehind: 0 });
@@ -176,7 +210,9 @@ describe('a lake that exists', () => {
     const found: string[] = [];
     // Within as many nights as there are parts, each file has its turn.
     for (let night = 0; night < later.files; night += 1)
-      found.push(...(await nightly(later.files)).problems.map(({ code }) => code));
+      found.push(
+        ...(await nightly(later.files)).problems.map(({ code }) => code),
+      );
     expect(new Set(found)).toEqual(new Set(['LAKE_FILE_CORRUPT']));
     await rm(path);
     expect((await nightly(1_000)).problems.map(({ code }) => code)).toEqual([
@@ -193,7 +229,11 @@ describe('a lake that exists', () => {
       const world = await built(segment(1, 2));
       await verifyLake(world.deps, { deep: false }, signal);
       world.warehouse.segments = loaded;
-      const found = await verifyLake(world.deps, { deep: false, parts: 1_000 }, signal);
+      const found = await verifyLake(
+        world.deps,
+        { deep: false, parts: 1_000 },
+        signal,
+      );
       expect(found.problems.map((problem) => problem.code)).toEqual(
         code === undefined ? [] : [code],
       );
@@ -221,7 +261,9 @@ describe('a lake that exists', () => {
     expect(await codes(world.deps)).toContain('LAKE_TABLE_OLDER');
     await buildLake(world.deps, signal);
     expect(await codes(world.deps, true)).toEqual([]);
-    expect(await world.rows('select count(*) from ledger_entries')).toEqual([['4']]);
+    expect(await world.rows('select count(*) from ledger_entries')).toEqual([
+      ['4'],
+    ]);
   });
 
   test('a table that another writer raised is refused with LAKE_TABLE_RAISED', async () => {
@@ -282,7 +324,9 @@ describe('a lake that exists', () => {
       'LAKE_CHECKPOINT_BROKEN',
     ]);
     const { tables } = await describeLake(world.deps, signal);
-    expect(tables.find(({ table }) => table === 'ledger_entries')).toMatchObject({
+    expect(
+      tables.find(({ table }) => table === 'ledger_entries'),
+    ).toMatchObject({
       mended: 2,
     });
     expect(await codes(world.deps)).toEqual([]);
@@ -304,7 +348,9 @@ describe('a lake that exists', () => {
       'PAR1 no more PAR1',
     );
     const { tables } = await describeLake(world.deps, signal);
-    expect(tables.find(({ table }) => table === 'ledger_entries')).toMatchObject({
+    expect(
+      tables.find(({ table }) => table === 'ledger_entries'),
+    ).toMatchObject({
       mended: 1,
       version: 0,
     });

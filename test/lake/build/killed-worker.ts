@@ -1,14 +1,15 @@
 /**
- * Builds the lake on an S3 server, and kills itself with -9 at a step: run as a child by the test beside it. Steps are
- * the writes to the store and what the database is told: `publishFile lake/…` before it, `done publishFile lake/…`
- * after it.
+ * Builds the lake on an S3 server, and kills itself with -9 at a step: run as a child by
+ * the test beside it. Steps are the writes to the store and what the database is told:
+ * `publishFile lake/…` before it, `done publishFile lake/…` after it.
  */
 import { buildLake } from '../../../src/lake/build/build.ts';
 import { LakeStore } from '../../../src/lake/store/lake-store.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { openDoubleStore } from '../../support/stores/s3-double.ts';
 
-const [url = '', endpoint = '', scratchDir = '', killedAt = ''] = process.argv.slice(2);
+const [url = '', endpoint = '', scratchDir = '', killedAt = ''] =
+  process.argv.slice(2);
 const STEPS = [
   'publishFile',
   'publishBytes',
@@ -20,7 +21,8 @@ const STEPS = [
 ];
 
 function reach(step: string): void {
-  if (new RegExp(`^${killedAt}`).test(step)) process.kill(process.pid, 'SIGKILL');
+  if (new RegExp(`^${killedAt}`).test(step))
+    process.kill(process.pid, 'SIGKILL');
 }
 
 function stepped<Target extends object>(target: Target): Target {

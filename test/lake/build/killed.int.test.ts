@@ -1,4 +1,7 @@
-/** kill -9 of the process that builds the lake on S3: readers see the lake before or after, and the next build ends it. */
+/**
+ * kill -9 of the process that builds the lake on S3: readers see the lake before or
+ * after, and the next build ends it.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -45,7 +48,9 @@ async function openWorld(): Promise<World> {
   const warehouse = stack.use(
     openWarehouse({ url: database.url, onIdleError: () => undefined }),
   );
-  const objects = stack.use(openDoubleStore(double.endpoint, join(scratchDir, 'spool')));
+  const objects = stack.use(
+    openDoubleStore(double.endpoint, join(scratchDir, 'spool')),
+  );
   const deps = {
     repository: new LakeStore(warehouse.pool),
     objects,
@@ -79,17 +84,24 @@ async function openWorld(): Promise<World> {
       scratchDir,
       step,
     ]);
-    expect([step, await child.end()]).toEqual([step, { code: null, signal: 'SIGKILL' }]);
+    expect([step, await child.end()]).toEqual([
+      step,
+      { code: null, signal: 'SIGKILL' },
+    ]);
   };
   const countRows = async (): Promise<number | undefined> => {
     try {
-      await using lake = await openLake({ ...deps, sql: 'ledger_entries' }, signal);
+      await using lake = await openLake(
+        { ...deps, sql: 'ledger_entries' },
+        signal,
+      );
       const result = await lake.connection.runAndReadAll(
         'select count(*) from ledger_entries',
       );
       return Number(result.getRowsJson()[0]?.[0]);
     } catch (error) {
-      if ((error as { code?: string }).code === 'LAKE_MISSING') return undefined;
+      if ((error as { code?: string }).code === 'LAKE_MISSING')
+        return undefined;
       throw error;
     }
   };
@@ -179,7 +191,10 @@ test('a build killed between a checkpoint and its pointer leaves a readable tabl
 });
 
 /** Commits that change nothing, as many as lie between two checkpoints. */
-async function fillLogs({ deps }: World, tables: readonly string[]): Promise<void> {
+async function fillLogs(
+  { deps }: World,
+  tables: readonly string[],
+): Promise<void> {
   await using engine = await openDuckDb(deps.scratchDir);
   const listed = await listObjects({ ...deps, signal }, 'lake/');
   const access = { ...engine, objects: deps.objects, signal, listed };
@@ -188,7 +203,11 @@ async function fillLogs({ deps }: World, tables: readonly string[]): Promise<voi
     const state = await readTable(access, root);
     const [txn] = [...(state?.txns.values() ?? [])];
     expect(txn?.appId).toContain(appIdOf(''));
-    for (let version = 1; version < COMMITS_BETWEEN_CHECKPOINTS - 1; version += 1)
+    for (
+      let version = 1;
+      version < COMMITS_BETWEEN_CHECKPOINTS - 1;
+      version += 1
+    )
       await commitTable(
         deps.objects,
         root,

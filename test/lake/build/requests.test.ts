@@ -12,7 +12,10 @@ const signal = new AbortController().signal;
 const BUILDS = 6;
 
 function segment(segmentId: number): SegmentRows {
-  return { segmentId: BigInt(segmentId), rows: [entry({ party_id: 'aa'.repeat(32) })] };
+  return {
+    segmentId: BigInt(segmentId),
+    rows: [entry({ party_id: 'aa'.repeat(32) })],
+  };
 }
 
 describe('a build on S3', () => {
@@ -20,7 +23,10 @@ describe('a build on S3', () => {
     await using double = await S3Double.start();
     const scratchDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-requests-'));
     onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
-    await using objects = openDoubleStore(double.endpoint, join(scratchDir, 'spool'));
+    await using objects = openDoubleStore(
+      double.endpoint,
+      join(scratchDir, 'spool'),
+    );
     const warehouse = new WarehouseDouble();
     const deps = {
       repository: warehouse,
@@ -41,16 +47,22 @@ describe('a build on S3', () => {
       double.calls.length = 0;
       await buildLake(deps, signal);
       const calls = Map.groupBy(double.calls, (call) => call);
-      return Object.fromEntries([...calls].map(([call, of]) => [call, of.length]));
+      return Object.fromEntries(
+        [...calls].map(([call, of]) => [call, of.length]),
+      );
     };
-    // Beside the logs: the last moment. What is written is looked up first: a file and a commit of five tables, a moment.
+    // Beside the logs: the last moment. What is written is looked up first: a file and a
+    // commit of five tables, a moment.
     segments.push(segment(BUILDS));
     expect(await asked()).toEqual({
       'GET list-type&prefix': 1,
       GET: logs + 1 + 11,
       PUT: 11,
     });
-    expect(await asked()).toEqual({ 'GET list-type&prefix': 1, GET: logs + 5 + 1 });
+    expect(await asked()).toEqual({
+      'GET list-type&prefix': 1,
+      GET: logs + 5 + 1,
+    });
     expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({
       problems: [],
     });

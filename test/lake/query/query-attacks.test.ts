@@ -1,5 +1,14 @@
-/** SQL from somebody who is told "read-only", over an engine that is not even confined: what may run at all. */
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+/**
+ * SQL from somebody who is told "read-only", over an engine that is not even confined:
+ * what may run at all.
+ */
+import {
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -24,7 +33,10 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-async function run(sql: string, format: QueryFormat = 'table'): Promise<string> {
+async function run(
+  sql: string,
+  format: QueryFormat = 'table',
+): Promise<string> {
   const written: string[] = [];
   const output = new Writable({
     write(chunk: Buffer, _encoding, done) {
@@ -135,6 +147,8 @@ describe('a result on a terminal', () => {
 
   test('formats for programs keep control characters', async () => {
     const escape = '\u001b]0;PWNED\u0007';
-    expect(await run(`select '${escape}' as text`, 'csv')).toBe(`text\n${escape}\n`);
+    expect(await run(`select '${escape}' as text`, 'csv')).toBe(
+      `text\n${escape}\n`,
+    );
   });
 });

@@ -133,8 +133,12 @@ function asked(values: QuestionValues): string {
     `timestamptz '${text}${text.length === 10 ? ' 00:00:00Z' : ''}'`;
   const conditions = [
     'true',
-    ...(values.since === undefined ? [] : [`vega_time >= ${time(values.since)}`]),
-    ...(values.until === undefined ? [] : [`vega_time < ${time(values.until)}`]),
+    ...(values.since === undefined
+      ? []
+      : [`vega_time >= ${time(values.since)}`]),
+    ...(values.until === undefined
+      ? []
+      : [`vega_time < ${time(values.until)}`]),
     ...(values.party === undefined ? [] : [`party_id = '${values.party}'`]),
     ...(values.asset === undefined ? [] : [`asset_id = '${values.asset}'`]),
   ];
@@ -169,10 +173,11 @@ describe('ready questions', () => {
     deps = { repository, objects, scratchDir, retentionMs: 86_400_000 };
     // Night by night, so that a summary has parts; what counts changes meanwhile.
     for (const night of [0, 1, 2]) {
-      const parts = [rows.slice(0, 300), rows.slice(300, 500), rows.slice(500)].slice(
-        0,
-        night + 1,
-      );
+      const parts = [
+        rows.slice(0, 300),
+        rows.slice(300, 500),
+        rows.slice(500),
+      ].slice(0, night + 1);
       repository.segments = parts.map((ofNight, index) => ({
         segmentId: BigInt(index + 1),
         rows: ofNight,
@@ -214,10 +219,14 @@ describe('ready questions', () => {
           const value = all[option];
           return value === undefined ? [] : [[option, value] as const];
         });
-        const values: QuestionValues = round === 0 ? {} : Object.fromEntries(taken);
+        const values: QuestionValues =
+          round === 0 ? {} : Object.fromEntries(taken);
         const { sql, range, parameters } = inquiry(question, values);
         await using lake = await openLake({ ...deps, sql, range }, signal);
-        const fromEntries = await answer(everything, PLAIN[name]?.(asked(values)) ?? '');
+        const fromEntries = await answer(
+          everything,
+          PLAIN[name]?.(asked(values)) ?? '',
+        );
         expect({ values, ...(await answer(lake, sql, parameters)) }).toEqual({
           values,
           ...fromEntries,
@@ -287,11 +296,17 @@ describe('ready questions', () => {
   test('a statement that names the view entries reads each entry once; a column of that name fetches none', async () => {
     const world = await lakeWorld();
     const [sent = '', received = ''] = PARTIES;
-    const sides = { account_from_party_id: sent, account_to_party_id: received };
-    const rows = [sent, received].map((party_id) => entry({ party_id, ...sides }));
+    const sides = {
+      account_from_party_id: sent,
+      account_to_party_id: received,
+    };
+    const rows = [sent, received].map((party_id) =>
+      entry({ party_id, ...sides }),
+    );
     world.warehouse.segments = [{ segmentId: 1n, rows }];
     world.warehouse.covered = [sent, received].map(
-      (id) => [id, '', '2023-05-01 00:00:00', '2023-06-01 00:00:00', true] as const,
+      (id) =>
+        [id, '', '2023-05-01 00:00:00', '2023-06-01 00:00:00', true] as const,
     );
     await buildLake(world.deps, signal);
     const count = async (sql: string): Promise<unknown> => {
@@ -305,12 +320,18 @@ describe('ready questions', () => {
       '(from entries)',
       "query('from entries')",
     ])
-      expect(await count(`select count(*) as n from ${named}`)).toEqual([{ n: 1 }]);
-    expect(await count('select count(*) as n from ledger_entries')).toEqual([{ n: 2 }]);
+      expect(await count(`select count(*) as n from ${named}`)).toEqual([
+        { n: 1 },
+      ]);
+    expect(await count('select count(*) as n from ledger_entries')).toEqual([
+      { n: 2 },
+    ]);
     const summed = 'select sum(entries) as n from daily_flows';
     expect(await count(summed)).toEqual([{ n: '1' }]);
     await using lake = await openLake({ ...world.deps, sql: summed }, signal);
-    expect(await answer(lake, 'select count(*) as n from ledger_entries')).toMatchObject({
+    expect(
+      await answer(lake, 'select count(*) as n from ledger_entries'),
+    ).toMatchObject({
       rows: [{ n: 0 }],
     });
   });
@@ -323,12 +344,15 @@ describe('ready questions', () => {
     );
     world.warehouse.segments = [{ segmentId: 1n, rows }];
     world.warehouse.covered = [one, other].map(
-      (id) => [id, '', '2023-05-01 00:00:00', '2023-06-01 00:00:00', true] as const,
+      (id) =>
+        [id, '', '2023-05-01 00:00:00', '2023-06-01 00:00:00', true] as const,
     );
     await buildLake(world.deps, signal);
     await using lake = await openLake(world.deps, signal);
     const fees = readyQuestion('fees')!;
-    const complete = async (values: QuestionValues): ReturnType<typeof completeIds> =>
+    const complete = async (
+      values: QuestionValues,
+    ): ReturnType<typeof completeIds> =>
       completeIds(inquiry(fees, values), lake.connection);
     expect(await complete({ party: one })).toEqual({ party: one, asset: null });
     expect(await complete({ party: `${one.slice(0, 8)}…` })).toMatchObject({
@@ -346,7 +370,9 @@ describe('ready questions', () => {
     await expect(complete({ party: '' })).rejects.toThrow(
       `more than one party begins with "": ${[one, other].toSorted().join(', ')}`,
     );
-    await expect(complete({ asset: 'none' })).rejects.toThrow('there is no asset "none"');
+    await expect(complete({ asset: 'none' })).rejects.toThrow(
+      'there is no asset "none"',
+    );
   });
 
   test('statements may use the warehouse names, with or without their schema', async () => {
@@ -354,8 +380,11 @@ describe('ready questions', () => {
     const ask = async (sql: string): Promise<unknown> =>
       (await answer(lake, sql, {}))['rows'];
     for (const name of ['ledger_entries', 'entries', 'parties']) {
-      const counted = (from: string): string => `select count(*) as n from ${from}`;
-      expect(await ask(counted(`mirror.${name}`))).toEqual(await ask(counted(name)));
+      const counted = (from: string): string =>
+        `select count(*) as n from ${from}`;
+      expect(await ask(counted(`mirror.${name}`))).toEqual(
+        await ask(counted(name)),
+      );
     }
     await expect(ask('select * from mirror.runs')).rejects.toThrow(
       'Table with name runs does not exist',
@@ -367,7 +396,9 @@ describe('ready questions', () => {
     async (table) => {
       await using lake = await openLake(deps, signal);
       const reader = await lake.connection.runAndReadAll(`describe ${table}`);
-      const listed = queryColumns(table).map(({ name, type }) => `${name} ${type}`);
+      const listed = queryColumns(table).map(
+        ({ name, type }) => `${name} ${type}`,
+      );
       const seen = reader
         .getRows()
         .map(([name, type]) => `${String(name)} ${String(type)}`);
@@ -401,7 +432,11 @@ describe('ready questions', () => {
 
 describe('the cadence of checkpoints', () => {
   test.each([
-    ['ends the widest gap at the first block of several', [5, 15, 17, 27, 28], 15],
+    [
+      'ends the widest gap at the first block of several',
+      [5, 15, 17, 27, 28],
+      15,
+    ],
     ['has no widest gap where all are alike', [5, 10, 15, 20], null],
     ['has no widest gap with one checkpoint', [5], null],
   ])('%s', async (_name, blocks, endsAt) => {
@@ -413,7 +448,9 @@ describe('the cadence of checkpoints', () => {
     );
     const { sql } = inquiry(readyQuestion('cadence')!);
     for (let round = 0; round < 20; round += 1) {
-      const [row] = (await engine.connection.runAndReadAll(sql)).getRowObjects();
+      const [row] = (
+        await engine.connection.runAndReadAll(sql)
+      ).getRowObjects();
       expect(row?.['widest_gap_ends_at']).toBe(endsAt);
     }
     await rm(folder, { recursive: true });

@@ -9,12 +9,15 @@ describe('the data dictionary', () => {
       new URL('../../../docs/data-dictionary.md', import.meta.url),
       'utf8',
     );
-    const sections = page.slice(page.indexOf('\n## The lake')).split('\n### `').slice(1);
+    const sections = page
+      .slice(page.indexOf('\n## The lake'))
+      .split('\n### `')
+      .slice(1);
     const documented = sections.map((section) => ({
       table: section.slice(0, section.indexOf('`')),
-      columns: [...section.matchAll(/^\| `(\w+)` \| ([^|]+?) \| ([^|]+?) \|$/gm)].map(
-        (match) => match.slice(1).join(' | '),
-      ),
+      columns: [
+        ...section.matchAll(/^\| `(\w+)` \| ([^|]+?) \| ([^|]+?) \|$/gm),
+      ].map((match) => match.slice(1).join(' | ')),
     }));
     expect(documented).toEqual(
       LAKE_TABLES.map((table) => {

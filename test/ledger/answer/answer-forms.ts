@@ -17,7 +17,12 @@ export const RAW: Wire = {
   between: '',
   lead: '',
 };
-export const MESSAGES: Wire = { ...RAW, form: 'messages', data: 'base64', between: '\n' };
+export const MESSAGES: Wire = {
+  ...RAW,
+  form: 'messages',
+  data: 'base64',
+  between: '\n',
+};
 export const DATA_FORMS: readonly Wire['data'][] = [
   'base64',
   'url-safe',
@@ -26,15 +31,23 @@ export const DATA_FORMS: readonly Wire['data'][] = [
   'plain',
 ];
 
-/** @param parts the CSV in the pieces that become messages; plain ones must be whole characters */
+/**
+ * @param parts the CSV in the pieces that become messages; plain ones must be whole
+ *   characters
+ */
 export function onTheWire(parts: readonly Buffer[], wire: Wire): Buffer {
-  if (wire.form === 'csv') return Buffer.concat([Buffer.from(wire.lead), ...parts]);
+  if (wire.form === 'csv')
+    return Buffer.concat([Buffer.from(wire.lead), ...parts]);
   const messages = parts.map((part, index) => {
     const result = {
       contentType: 'text/csv',
       data: dataText(part, wire.data),
       ...(index === 0
-        ? { extensions: [{ '@type': 'type.example/first', note: 'a "quoted" } brace' }] }
+        ? {
+            extensions: [
+              { '@type': 'type.example/first', note: 'a "quoted" } brace' },
+            ],
+          }
         : {}),
     };
     return JSON.stringify({ result }, undefined, wire.isPretty ? 2 : undefined);
@@ -68,6 +81,8 @@ export async function listed(chunks: AsyncIterable<Buffer>): Promise<Buffer[]> {
   return list;
 }
 
-export async function collected(chunks: AsyncIterable<Buffer>): Promise<Buffer> {
+export async function collected(
+  chunks: AsyncIterable<Buffer>,
+): Promise<Buffer> {
   return Buffer.concat(await listed(chunks));
 }

@@ -24,7 +24,11 @@ const WIRES: Wire[] = [
     { ...MESSAGES, data, isPretty: true, between: ' \r\n\t' },
     { ...MESSAGES, data, between: '' },
   ]),
-].flatMap((wire) => [wire, { ...wire, lead: '\ufeff' }, { ...wire, lead: '\r\n ' }]);
+].flatMap((wire) => [
+  wire,
+  { ...wire, lead: '\ufeff' },
+  { ...wire, lead: '\r\n ' },
+]);
 
 function read(...pieces: Buffer[]): AnswerReader {
   return new AnswerReader(chunksOf(pieces));
@@ -33,11 +37,14 @@ function read(...pieces: Buffer[]): AnswerReader {
 async function failureOf(
   ...pieces: (Buffer | string)[]
 ): Promise<RetryableError | PermanentError> {
-  const error = await collected(read(...pieces.map((piece) => Buffer.from(piece)))).then(
+  const error = await collected(
+    read(...pieces.map((piece) => Buffer.from(piece))),
+  ).then(
     () => undefined,
     (reason: unknown) => reason,
   );
-  if (error instanceof RetryableError || error instanceof PermanentError) return error;
+  if (error instanceof RetryableError || error instanceof PermanentError)
+    return error;
   throw new Error('no error of ours', { cause: error });
 }
 
@@ -60,7 +67,8 @@ function characterParts(csv: string, places: readonly number[]): Buffer[] {
 describe('an answer that is cut anywhere', () => {
   test.each(
     WIRES.map(
-      (wire) => [`${wire.form} ${wire.data} ${JSON.stringify(wire)}`, wire] as const,
+      (wire) =>
+        [`${wire.form} ${wire.data} ${JSON.stringify(wire)}`, wire] as const,
     ),
   )('gives the same CSV at every cut: %s', async (_, wire) => {
     const bytes = onTheWire(
@@ -71,7 +79,9 @@ describe('an answer that is cut anywhere', () => {
     );
     for (let place = 0; place <= bytes.length; place += 1) {
       const reader = read(bytes.subarray(0, place), bytes.subarray(place));
-      expect((await collected(reader)).equals(CSV), `cut at ${place}`).toBe(true);
+      expect((await collected(reader)).equals(CSV), `cut at ${place}`).toBe(
+        true,
+      );
       expect(reader.form).toBe(wire.form);
     }
     const single = read(
@@ -101,7 +111,9 @@ describe('an answer that is cut anywhere', () => {
         async (text, wire, parts, cuts) => {
           const csv = Buffer.from(text);
           const wired = onTheWire(
-            wire.data === 'plain' ? characterParts(text, parts) : cutAt(csv, parts),
+            wire.data === 'plain'
+              ? characterParts(text, parts)
+              : cutAt(csv, parts),
             wire,
           );
           const got = await collected(read(...cutAt(wired, cuts)));
@@ -136,7 +148,9 @@ describe('an answer that is cut anywhere', () => {
   });
 
   test('may be a header alone or a message without data', async () => {
-    expect((await collected(read(Buffer.from('a,b\n')))).toString()).toBe('a,b\n');
+    expect((await collected(read(Buffer.from('a,b\n')))).toString()).toBe(
+      'a,b\n',
+    );
     const silent = Buffer.from(
       '{"result":{"contentType":"text/csv"}}{"result":{"data":"YSxiCg=="}}',
     );
@@ -148,9 +162,9 @@ describe('an answer that is cut anywhere', () => {
     const messages = ['vega', '_time,b\n', 'abcd', ',1\n'].map((data) =>
       JSON.stringify({ result: { data } }),
     );
-    expect((await collected(read(Buffer.from(messages.join('\n'))))).toString()).toBe(
-      'vega_time,b\nabcd,1\n',
-    );
+    expect(
+      (await collected(read(Buffer.from(messages.join('\n'))))).toString(),
+    ).toBe('vega_time,b\nabcd,1\n');
   });
 
   test('does not take header names of base64 letters for base64', async () => {
@@ -158,9 +172,9 @@ describe('an answer that is cut anywhere', () => {
       const messages = [name, ',b\n1,2\n'].map((data) =>
         JSON.stringify({ result: { data } }),
       );
-      expect((await collected(read(Buffer.from(messages.join(''))))).toString()).toBe(
-        `${name},b\n1,2\n`,
-      );
+      expect(
+        (await collected(read(Buffer.from(messages.join(''))))).toString(),
+      ).toBe(`${name},b\n1,2\n`);
     }
   });
 
@@ -207,22 +221,28 @@ describe('an error in the middle of an answer', () => {
   test.each([
     ['enveloped', JSON.stringify({ error: status(13, 'Internal error') })],
     ['bare', JSON.stringify(status(13, 'Internal error'))],
-    ['pretty', JSON.stringify({ error: status(13, 'Internal error') }, undefined, 3)],
-  ])('is retryable after rows, with its position and reason: %s', async (_, error) => {
-    const failure = await failureOf(good, error);
-    expect(failure).toBeInstanceOf(RetryableError);
-    expect(failure).toMatchObject({
-      code: 'SOURCE_ERROR_IN_STREAM',
-      meta: {
-        code: 13,
-        message: 'Internal error',
-        detailCode: 260_002,
-        inner: 'failed: boom',
-        byteOffset: good.length,
-        csvBytes: 8,
-      },
-    });
-  });
+    [
+      'pretty',
+      JSON.stringify({ error: status(13, 'Internal error') }, undefined, 3),
+    ],
+  ])(
+    'is retryable after rows, with its position and reason: %s',
+    async (_, error) => {
+      const failure = await failureOf(good, error);
+      expect(failure).toBeInstanceOf(RetryableError);
+      expect(failure).toMatchObject({
+        code: 'SOURCE_ERROR_IN_STREAM',
+        meta: {
+          code: 13,
+          message: 'Internal error',
+          detailCode: 260_002,
+          inner: 'failed: boom',
+          byteOffset: good.length,
+          csvBytes: 8,
+        },
+      });
+    },
+  );
 
   test('does not hold back the rows before it', async () => {
     const chunks: Buffer[] = [];
@@ -259,8 +279,14 @@ describe('an error in the middle of an answer', () => {
 
 describe('an answer that is neither CSV nor messages', () => {
   test.each([
-    ['an error page', '<html><head><title>502 Bad Gateway</title></head></html>'],
-    ['a plain sentence', 'upstream connect error or disconnect/reset before headers\n'],
+    [
+      'an error page',
+      '<html><head><title>502 Bad Gateway</title></head></html>',
+    ],
+    [
+      'a plain sentence',
+      'upstream connect error or disconnect/reset before headers\n',
+    ],
     ['a list', '[1,2]'],
     ['JSON of something else', '{"parties":{"edges":[]}}'],
     ['no JSON', '{"result":{"data":"YQ==",}}'],
@@ -310,7 +336,9 @@ describe('an answer that is neither CSV nor messages', () => {
       Buffer.from('{"result":{"data":"'),
       ...Array.from({ length: 40 }, () => Buffer.alloc(1000, 0x61)),
     ]);
-    await expect(collected(new AnswerReader(endless, 10_000))).rejects.toMatchObject({
+    await expect(
+      collected(new AnswerReader(endless, 10_000)),
+    ).rejects.toMatchObject({
       code: 'MESSAGE_TOO_LARGE',
     });
   });

@@ -21,12 +21,16 @@ describe('gluedError', () => {
   );
 
   test('is found pretty-printed and cut off', () => {
-    expect(gluedError(Buffer.from('x{\n "error" : {"code": 13'), 0n)?.meta).toEqual({
+    expect(
+      gluedError(Buffer.from('x{\n "error" : {"code": 13'), 0n)?.meta,
+    ).toEqual({
       byteOffset: 1n,
     });
   });
 
   test('is not seen in plain rows', () => {
-    expect(gluedError(Buffer.from('2023-05-01 10:00:00+00,1,error'), 0n)).toBeUndefined();
+    expect(
+      gluedError(Buffer.from('2023-05-01 10:00:00+00,1,error'), 0n),
+    ).toBeUndefined();
   });
 });

@@ -1,4 +1,7 @@
-/** Crashes at every failpoint, rivals, lost answers, resume points: each ends in exactly the source's rows. */
+/**
+ * Crashes at every failpoint, rivals, lost answers, resume points: each ends in exactly
+ * the source's rows.
+ */
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { FencedError } from '../../../src/errors/errors.ts';
 import type { Failpoint, SyncDeps } from '../../../src/lists/sync-context.ts';
@@ -14,9 +17,17 @@ import { freshDatabase, openFreshDatabase } from '../../support/database.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { CuttingProxy } from './cutting-proxy.ts';
 import { checkpoints, ListDouble, parties } from '../list-double.ts';
-import { newRun, openMigrated, rememberingStore, SyncWorld } from '../sync-world.ts';
+import {
+  newRun,
+  openMigrated,
+  rememberingStore,
+  SyncWorld,
+} from '../sync-world.ts';
 import { endListLeases } from '../../support/mirror-arrange.ts';
-import { recordedGenerations, storedResumePoint } from '../../support/mirror-state.ts';
+import {
+  recordedGenerations,
+  storedResumePoint,
+} from '../../support/mirror-state.ts';
 
 const database = await freshDatabase();
 const warehouse = await openMigrated(database.url);
@@ -51,7 +62,10 @@ async function expectHeld(double: ListDouble, list: ListName): Promise<void> {
   );
 }
 
-/** Dies at the `nth` passing of a failpoint and lets go of nothing, as a killed process does. */
+/**
+ * Dies at the `nth` passing of a failpoint and lets go of nothing, as a killed process
+ * does.
+ */
 async function syncUntilKilled(
   double: ListDouble,
   request: { list: ListName; runId: string; isAudit?: boolean },
@@ -103,9 +117,14 @@ describe.each(['parties', 'checkpoints'] as const)(
             }))
           )
             break;
-          const { verdict, evidence } = await world.resume(double, list, runId, {
-            resumePoints,
-          });
+          const { verdict, evidence } = await world.resume(
+            double,
+            list,
+            runId,
+            {
+              resumePoints,
+            },
+          );
           expect({ verdict, evidence }).toMatchObject({
             verdict: 'complete',
             evidence: { missing: [], doubts: [] },
@@ -113,7 +132,8 @@ describe.each(['parties', 'checkpoints'] as const)(
           const again = [...timesAsked(double.questions)].map(
             ([name, times]) => times - (undisturbed.get(name) ?? usual),
           );
-          // The page in flight and one; where equal checkpoints have pages asked for twice, each of the two.
+          // The page in flight and one; where equal checkpoints have pages asked for
+          // twice, each of the two.
           expect(
             again.reduce((sum, times) => sum + Math.max(0, times), 0),
           ).toBeLessThanOrEqual(2 * usual);
@@ -126,7 +146,8 @@ describe.each(['parties', 'checkpoints'] as const)(
       const double = full();
       const runId = await newRun(world.pool, list);
       let kills = 0;
-      while (await syncUntilKilled(double, { list, runId }, ['committed', 2])) kills += 1;
+      while (await syncUntilKilled(double, { list, runId }, ['committed', 2]))
+        kills += 1;
       expect(kills).toBeGreaterThan(3);
       await expectHeld(double, list);
     });
@@ -138,7 +159,10 @@ describe.each(['parties', 'checkpoints'] as const)(
       double.lists[list].splice(20, 1);
       for (const nth of [2, 3, 4]) {
         const runId = await newRun(world.pool, list);
-        await syncUntilKilled(double, { list, runId, isAudit: true }, ['committed', nth]);
+        await syncUntilKilled(double, { list, runId, isAudit: true }, [
+          'committed',
+          nth,
+        ]);
         expect(await world.held(list)).toEqual(before);
       }
       const { verdict, evidence } = await world.sync(double, { list });
@@ -198,7 +222,9 @@ describe('processes that sync one list', () => {
     const waiting = openSession(store, 'parties', runId, signal);
     await sessions.find((session) => session !== undefined)?.release();
     expect((await waiting).list).toBe('parties');
-    await expect(openSession(store, 'parties', runId, signal, 50)).rejects.toMatchObject({
+    await expect(
+      openSession(store, 'parties', runId, signal, 50),
+    ).rejects.toMatchObject({
       code: 'LIST_BUSY',
     });
   });
@@ -209,7 +235,10 @@ describe('processes that sync one list', () => {
       world.sync(double, { list: 'parties' }),
       world.sync(double, { list: 'checkpoints' }),
     ]);
-    expect(outcomes.map(({ verdict }) => verdict)).toEqual(['complete', 'complete']);
+    expect(outcomes.map(({ verdict }) => verdict)).toEqual([
+      'complete',
+      'complete',
+    ]);
   });
 });
 
@@ -224,10 +253,14 @@ describe('a sync whose database fails', () => {
     ['the answer to the lease', 'set token ='],
   ])('%s is lost: what was done is not done twice', async (_, text) => {
     await using proxy = await CuttingProxy.before(database.url);
-    await using cut = openWarehouse({ url: proxy.url, onIdleError: () => undefined });
+    await using cut = openWarehouse({
+      url: proxy.url,
+      onIdleError: () => undefined,
+    });
     let passed = 0;
     proxy.loses = (packet) =>
-      packet.toLowerCase().includes(text.toLowerCase()) && LOST.has((passed += 1));
+      packet.toLowerCase().includes(text.toLowerCase()) &&
+      LOST.has((passed += 1));
     const double = full();
     const { verdict, evidence } = await new SyncWorld(cut).sync(double, {
       list: 'parties',
@@ -287,9 +320,14 @@ describe('the resume point', () => {
     entries: Map<string, unknown>,
   ): Promise<string> {
     const runId = await newRun(world.pool, 'parties');
-    await syncUntilKilled(double, { list: 'parties', runId }, ['remembered', 5], {
-      resumePoints: rememberingStore(entries),
-    });
+    await syncUntilKilled(
+      double,
+      { list: 'parties', runId },
+      ['remembered', 5],
+      {
+        resumePoints: rememberingStore(entries),
+      },
+    );
     return runId;
   }
 
@@ -323,7 +361,10 @@ describe('the resume point', () => {
     const before = double.questions.length;
     const compute = double.compute.bind(double);
     double.compute = (question) =>
-      compute({ ...question, after: question.after?.replace('from-redis-', '') });
+      compute({
+        ...question,
+        after: question.after?.replace('from-redis-', ''),
+      });
     const { verdict, evidence } = await world.resume(double, 'parties', runId, {
       resumePoints: rememberingStore(entries),
     });
@@ -338,7 +379,10 @@ describe('the resume point', () => {
   test.each([
     ['flushed', () => undefined],
     ['nonsense', () => 'garbage'],
-    ['of another generation', (point: object) => ({ ...point, generationId: '999999' })],
+    [
+      'of another generation',
+      (point: object) => ({ ...point, generationId: '999999' }),
+    ],
     [
       'of the same commit with other rows',
       (point: object) => ({ ...point, groups: [{ cursor: 'x', keys: ['y'] }] }),
@@ -375,15 +419,24 @@ describe('the resume point', () => {
       },
     };
     const runId = await newRun(world.pool, 'parties');
-    await syncUntilKilled(double, { list: 'parties', runId }, ['remembered', 5], {
-      resumePoints,
-    });
+    await syncUntilKilled(
+      double,
+      { list: 'parties', runId },
+      ['remembered', 5],
+      {
+        resumePoints,
+      },
+    );
     entries.set(KEY, older);
     const before = double.questions.length;
     const { verdict, evidence } = await world.resume(double, 'parties', runId, {
       resumePoints: remembering,
     });
-    expect({ verdict, from: evidence['resumedFrom'], rows: evidence['rows'] }).toEqual({
+    expect({
+      verdict,
+      from: evidence['resumedFrom'],
+      rows: evidence['rows'],
+    }).toEqual({
       verdict: 'complete',
       from: 'resume state',
       rows: '90',
@@ -398,7 +451,12 @@ describe('the resume point', () => {
     const away = (): Promise<never> => Promise.reject(new Error('away'));
     const runId = await newRun(world.pool, 'parties');
     const deps = { resumePoints: { get: away, set: away } };
-    await syncUntilKilled(double, { list: 'parties', runId }, ['committed', 5], deps);
+    await syncUntilKilled(
+      double,
+      { list: 'parties', runId },
+      ['committed', 5],
+      deps,
+    );
     expect(await world.resume(double, 'parties', runId, deps)).toMatchObject({
       verdict: 'complete',
       evidence: { resumedFrom: 'list row' },

@@ -1,4 +1,7 @@
-/** A proxy before Postgres that loses the answer to a chosen statement: it was done, and nobody is told. */
+/**
+ * A proxy before Postgres that loses the answer to a chosen statement: it was done, and
+ * nobody is told.
+ */
 import { createServer, connect, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
 

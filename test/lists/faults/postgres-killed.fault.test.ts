@@ -1,4 +1,7 @@
-/** The database server is killed with -9 in the middle of a sync and comes back: the sync waits, and goes on. */
+/**
+ * The database server is killed with -9 in the middle of a sync and comes back: the sync
+ * waits, and goes on.
+ */
 import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,7 +17,9 @@ const log = createLog('silent');
 async function postmasterPid(dataDir: string): Promise<number> {
   const files = await readdir(dataDir, { recursive: true });
   const file = files.find((name) => name.endsWith('postmaster.pid'));
-  return Number((await readFile(join(dataDir, file ?? ''), 'utf8')).split('\n', 1)[0]);
+  return Number(
+    (await readFile(join(dataDir, file ?? ''), 'utf8')).split('\n', 1)[0],
+  );
 }
 
 test('a sync ends exactly after Postgres was killed at a commit three times', async () => {
@@ -38,9 +43,11 @@ test('a sync ends exactly after Postgres was killed at a commit three times', as
     {
       deps: {
         failpoint: async (label) => {
-          if (label !== 'committing' || ![5, 11, 20].includes((commits += 1))) return;
+          if (label !== 'committing' || ![5, 11, 20].includes((commits += 1)))
+            return;
           process.kill(await postmasterPid(dataDir), 'SIGKILL');
-          // The sync meets the server's absence first, and its return some hundred milliseconds later.
+          // The sync meets the server's absence first, and its return some hundred
+          // milliseconds later.
           void comeBack();
         },
       },

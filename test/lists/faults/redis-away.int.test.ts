@@ -1,7 +1,7 @@
 /**
- * Redis is away for more than a minute in the middle of a sync: resume points and the shared rate do without it,
- * the sync does not wait for it, and uses it again once it is back. The clock of the state runs ahead, so that
- * the minute passes in less.
+ * Redis is away for more than a minute in the middle of a sync: resume points and the
+ * shared rate do without it, the sync does not wait for it, and uses it again once it is
+ * back. The clock of the state runs ahead, so that the minute passes in less.
  */
 import { afterAll, expect, test } from 'vitest';
 import { startSandbox } from '../../support/sandbox.ts';

@@ -1,14 +1,18 @@
 /**
- * Storms: syncs in processes of their own that are killed with -9 at random, against a source that fails
- * at random and grows, over a Redis that is flushed, set back and away. Whatever happened, the mirror ends
- * with exactly the rows of the truth. A seed that failed is run again with `SEED=… npm run test:faults`.
+ * Storms: syncs in processes of their own that are killed with -9 at random, against a
+ * source that fails at random and grows, over a Redis that is flushed, set back and away.
+ * Whatever happened, the mirror ends with exactly the rows of the truth. A seed that
+ * failed is run again with `SEED=… npm run test:faults`.
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll, describe, expect, test } from 'vitest';
-import type { Misbehaviour, SandboxRequest } from '../../support/sandbox-faults.ts';
+import type {
+  Misbehaviour,
+  SandboxRequest,
+} from '../../support/sandbox-faults.ts';
 import { startSandbox, type Sandbox } from '../../support/sandbox.ts';
 import { openSource } from '../../../src/source/source-client.ts';
 import type { ListName } from '../../../src/lists/ports.ts';
@@ -72,7 +76,10 @@ function rewritten(change: Rewrite): Misbehaviour {
 /** What a request may suffer. None of it changes what is true. */
 const SUFFERINGS: readonly Misbehaviour[] = [
   {
-    answer: { status: 500, body: '{"code":13,"message":"Internal error","details":[]}' },
+    answer: {
+      status: 500,
+      body: '{"code":13,"message":"Internal error","details":[]}',
+    },
   },
   { answer: { status: 502, body: '<html>Bad Gateway</html>' } },
   { answer: { status: 200, body: '<html>maintenance</html>' } },
@@ -94,7 +101,8 @@ const SUFFERINGS: readonly Misbehaviour[] = [
 
 function trouble(sandbox: Sandbox, roll: () => number): void {
   sandbox.faults.add((request: SandboxRequest) => {
-    if (request.route === 'export' || request.query.has('partyId')) return undefined;
+    if (request.route === 'export' || request.query.has('partyId'))
+      return undefined;
     sandbox.advance(Math.floor(roll() * 20_000));
     return roll() < 0.12 ? pick(roll, SUFFERINGS) : { delayMs: 5 };
   });
@@ -103,7 +111,10 @@ function trouble(sandbox: Sandbox, roll: () => number): void {
 async function booked(sandbox: Sandbox, list: ListName): Promise<Set<string>> {
   // The network's own party is listed, too.
   if (list === 'parties')
-    return new Set(['network', ...Array.from(sandbox.truth.parties(), ({ id }) => id)]);
+    return new Set([
+      'network',
+      ...Array.from(sandbox.truth.parties(), ({ id }) => id),
+    ]);
   return new Set(
     Array.from(
       sandbox.truth.checkpoints(),
@@ -112,16 +123,27 @@ async function booked(sandbox: Sandbox, list: ListName): Promise<Set<string>> {
   );
 }
 
-async function expectNothingWrong(sandbox: Sandbox, list: ListName): Promise<void> {
+async function expectNothingWrong(
+  sandbox: Sandbox,
+  list: ListName,
+): Promise<void> {
   const held = await world.held(list);
   const served = await booked(sandbox, list);
   expect(held.filter((key) => !served.has(key))).toEqual([]);
 }
 
-/** Kills a worker where it has read so many pages, or ended before, and does not wait for its lease. */
-async function killLater(child: Child, pages: number, afterMs: number): Promise<void> {
+/**
+ * Kills a worker where it has read so many pages, or ended before, and does not wait for
+ * its lease.
+ */
+async function killLater(
+  child: Child,
+  pages: number,
+  afterMs: number,
+): Promise<void> {
   await waitFor(
-    () => !child.isRunning || (child.stdout.match(/pages$/gm)?.length ?? 0) > pages,
+    () =>
+      !child.isRunning || (child.stdout.match(/pages$/gm)?.length ?? 0) > pages,
     {
       what: 'the worker to get on',
     },
@@ -132,85 +154,96 @@ async function killLater(child: Child, pages: number, afterMs: number): Promise<
   await endListLeases(world.pool);
 }
 
-describe.each(SEEDS)('a sync amid kills, faults and growth, from seed %s,', (seed) => {
-  test.each(['parties', 'checkpoints'] as const)(
-    'never holds a wrong row of %s and ends exactly',
-    async (list) => {
-      await world.reset();
-      const roll = dice(`${seed}/${list}`);
-      await using redis = await startOwnRedis();
-      await using sandbox = await startSandbox({
-        seed,
-        parties: 700,
-        historyMs: 86_400_000,
-        checkpointIntervalMs: 120_000,
-        rateLimit: 'none',
-      });
-      trouble(sandbox, roll);
-      const client = new Redis(redis.url, {
-        maxRetriesPerRequest: 1,
-        retryStrategy: () => 50,
-        lazyConnect: true,
-      });
-      client.on('error', () => undefined);
-      let older = new Map<string, string>();
-      for (let round = 0; round < ROUNDS_MAX; round += 1) {
-        const runId = await newRun(world.pool, list);
-        const pageSize = 5 + Math.floor(roll() * 20);
-        const child = runScript(WORKER, [
-          sandbox.url,
-          database.url,
-          redis.url,
-          list,
-          runId,
-          `${pageSize}`,
-        ]);
-        await killLater(
-          child,
-          Math.floor(roll() * PAGES_MAX),
-          Math.floor(roll() * PAGE_MS),
-        );
-        await expectNothingWrong(sandbox, list);
-        const happens = pick(roll, [
-          'flush',
-          'remember',
-          'set back',
-          'restart',
-          'nothing',
-        ] as const);
-        if (happens === 'flush') await client.flushall().catch(() => undefined);
-        if (happens === 'remember')
-          older = new Map([
-            [KEY + list, (await client.get(KEY + list).catch(() => null)) ?? '{}'],
+describe.each(SEEDS)(
+  'a sync amid kills, faults and growth, from seed %s,',
+  (seed) => {
+    test.each(['parties', 'checkpoints'] as const)(
+      'never holds a wrong row of %s and ends exactly',
+      async (list) => {
+        await world.reset();
+        const roll = dice(`${seed}/${list}`);
+        await using redis = await startOwnRedis();
+        await using sandbox = await startSandbox({
+          seed,
+          parties: 700,
+          historyMs: 86_400_000,
+          checkpointIntervalMs: 120_000,
+          rateLimit: 'none',
+        });
+        trouble(sandbox, roll);
+        const client = new Redis(redis.url, {
+          maxRetriesPerRequest: 1,
+          retryStrategy: () => 50,
+          lazyConnect: true,
+        });
+        client.on('error', () => undefined);
+        let older = new Map<string, string>();
+        for (let round = 0; round < ROUNDS_MAX; round += 1) {
+          const runId = await newRun(world.pool, list);
+          const pageSize = 5 + Math.floor(roll() * 20);
+          const child = runScript(WORKER, [
+            sandbox.url,
+            database.url,
+            redis.url,
+            list,
+            runId,
+            `${pageSize}`,
           ]);
-        if (happens === 'set back')
-          for (const [key, value] of older)
-            await client.set(key, value).catch(() => undefined);
-        if (happens === 'restart') {
-          await redis.kill();
-          await redis.start();
+          await killLater(
+            child,
+            Math.floor(roll() * PAGES_MAX),
+            Math.floor(roll() * PAGE_MS),
+          );
+          await expectNothingWrong(sandbox, list);
+          const happens = pick(roll, [
+            'flush',
+            'remember',
+            'set back',
+            'restart',
+            'nothing',
+          ] as const);
+          if (happens === 'flush')
+            await client.flushall().catch(() => undefined);
+          if (happens === 'remember')
+            older = new Map([
+              [
+                KEY + list,
+                (await client.get(KEY + list).catch(() => null)) ?? '{}',
+              ],
+            ]);
+          if (happens === 'set back')
+            for (const [key, value] of older)
+              await client.set(key, value).catch(() => undefined);
+          if (happens === 'restart') {
+            await redis.kill();
+            await redis.start();
+          }
+          const runs = await recordedRuns(world.pool);
+          if (runs.filter(({ verdict }) => verdict === 'complete').length > 1)
+            break;
         }
-        const runs = await recordedRuns(world.pool);
-        if (runs.filter(({ verdict }) => verdict === 'complete').length > 1) break;
-      }
-      client.disconnect();
-      // Calm again: one audit, and the mirror is the source.
-      sandbox.faults.clear();
-      await using source = openSource(sourceConfig(sandbox.url), localState());
-      await world.sync(source.lists, { list, pageSize: 50 });
-      const { verdict, evidence } = await world.sync(source.lists, {
-        list,
-        isAudit: true,
-        pageSize: 50,
-      });
-      expect(evidence).toMatchObject({
-        missing: [],
-        doubts: [],
-        audit: { missed: '0', gone: '0' },
-      });
-      expect(verdict).toBe('complete');
-      const held = new Set(await world.held(list));
-      expect(held).toEqual(await booked(sandbox, list));
-    },
-  );
-});
+        client.disconnect();
+        // Calm again: one audit, and the mirror is the source.
+        sandbox.faults.clear();
+        await using source = openSource(
+          sourceConfig(sandbox.url),
+          localState(),
+        );
+        await world.sync(source.lists, { list, pageSize: 50 });
+        const { verdict, evidence } = await world.sync(source.lists, {
+          list,
+          isAudit: true,
+          pageSize: 50,
+        });
+        expect(evidence).toMatchObject({
+          missing: [],
+          doubts: [],
+          audit: { missed: '0', gone: '0' },
+        });
+        expect(verdict).toBe('complete');
+        const held = new Set(await world.held(list));
+        expect(held).toEqual(await booked(sandbox, list));
+      },
+    );
+  },
+);

@@ -1,4 +1,7 @@
-/** One sync in a process of its own, to be killed: `sync-worker.ts <source> <database> <redis> <list> <run> <page size>`. */
+/**
+ * One sync in a process of its own, to be killed: `sync-worker.ts <source> <database>
+ * <redis> <list> <run> <page size>`.
+ */
 import { createLog } from '../../../src/logging/log.ts';
 import { openSource } from '../../../src/source/source-client.ts';
 import { openRedisState } from '../../../src/state/redis-state.ts';
@@ -16,10 +19,14 @@ const [
   runId = '',
   pageSize = '10',
 ] = process.argv.slice(2);
-if (list !== 'parties' && list !== 'checkpoints') throw new Error(`no list: ${list}`);
+if (list !== 'parties' && list !== 'checkpoints')
+  throw new Error(`no list: ${list}`);
 const log = createLog('silent');
 await using source = openSource(sourceConfig(sourceUrl), localState());
-await using warehouse = openWarehouse({ url: databaseUrl, onIdleError: () => undefined });
+await using warehouse = openWarehouse({
+  url: databaseUrl,
+  onIdleError: () => undefined,
+});
 const redis = openRedisState(redisUrl, 'worker', () => undefined);
 const { verdict, evidence } = await syncList(
   { list, runId, isAudit: false, pageSize: Number(pageSize) },

@@ -1,4 +1,7 @@
-/** The six kinds of cursor. Their texts hold `+`, `/` and `=`: a client that does not encode them fails. */
+/**
+ * The six kinds of cursor. Their texts hold `+`, `/` and `=`: a client that does not
+ * encode them fails.
+ */
 import type { CursorKind, Dialect } from './dialect.ts';
 import type { Order } from './order.ts';
 import type { Random } from './random.ts';
@@ -33,7 +36,9 @@ export class Cursors {
 
   write(item: Item, at: number, order: Order): string {
     this.ages.set(item.serial, item.age);
-    const filling = '?>'.repeat(2 + Math.floor(this.dialect.cursorCharacters * 0.375));
+    const filling = '?>'.repeat(
+      2 + Math.floor(this.dialect.cursorCharacters * 0.375),
+    );
     const content: Content = [this.name(item, at, order), this.era, filling];
     return Buffer.from(JSON.stringify(content)).toString('base64');
   }
@@ -42,7 +47,8 @@ export class Cursors {
     if (item.age === null) return 'none';
     const names: Record<CursorKind, () => string> = {
       row: () => String(item.serial),
-      offset: () => String(order.isNewestFirst ? order.items.length - 1 - at : at),
+      offset: () =>
+        String(order.isNewestFirst ? order.items.length - 1 - at : at),
       'order-offset': () => String(at),
       fresh: () => this.issueToken(item.serial),
       'age-inclusive': () => String(item.age),
@@ -62,13 +68,16 @@ export class Cursors {
     const content = readContent(cursor);
     if (content === undefined || content[1] !== this.era) return undefined;
     const name = content[0];
-    if (this.dialect.cursor !== 'fresh' && !/^(none|\d+)$/.test(name)) return undefined;
+    if (this.dialect.cursor !== 'fresh' && !/^(none|\d+)$/.test(name))
+      return undefined;
     if (name === 'none') return { behind: order.items.length, inFront: 0 };
     const number = Number(name);
     const places: Record<CursorKind, () => Place | undefined> = {
       row: () => this.findSerial(number, order),
       offset: () =>
-        findIndex(order.isNewestFirst ? order.items.length - 1 - number : number),
+        findIndex(
+          order.isNewestFirst ? order.items.length - 1 - number : number,
+        ),
       'order-offset': () => findIndex(number),
       fresh: () => this.findSerial(this.tokens.get(name), order),
       'age-inclusive': () => {
@@ -80,12 +89,19 @@ export class Cursors {
     return places[this.dialect.cursor]();
   }
 
-  private findSerial(serial: number | undefined, order: Order): Place | undefined {
+  private findSerial(
+    serial: number | undefined,
+    order: Order,
+  ): Place | undefined {
     if (serial === undefined) return undefined;
     const at = order.indexes.get(serial);
     if (at !== undefined) return findIndex(at);
     const age = this.ages.get(serial);
-    if (age === undefined || age === null || this.dialect.goneCursor === 'refused')
+    if (
+      age === undefined ||
+      age === null ||
+      this.dialect.goneCursor === 'refused'
+    )
       return undefined;
     return findAge(age, order);
   }
@@ -96,7 +112,9 @@ function readContent(cursor: string): Content | undefined {
   if (bytes.toString('base64') !== cursor) return undefined;
   try {
     const content = JSON.parse(bytes.toString('utf8')) as Content;
-    return Array.isArray(content) && typeof content[0] === 'string' ? content : undefined;
+    return Array.isArray(content) && typeof content[0] === 'string'
+      ? content
+      : undefined;
   } catch {
     return undefined;
   }

@@ -48,7 +48,10 @@ export interface Dialect {
   readonly goneCursor: 'place' | 'refused';
   readonly defaultPage: number;
   /** More rows than these are cut to it, or refused with a status. */
-  readonly most?: { readonly rows: number; readonly answer: 'clamp' | 400 | 422 | 500 };
+  readonly most?: {
+    readonly rows: number;
+    readonly answer: 'clamp' | 400 | 422 | 500;
+  };
   /** A page ends where its nodes reach this many characters (never before one row). */
   readonly pageCharacters?: number;
   readonly atBlock: 'text' | 'number';

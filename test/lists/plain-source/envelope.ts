@@ -32,7 +32,9 @@ function writeFull(page: Page, dialect: Dialect, random: Random): string {
   );
   return writeObject([
     ['edges', `[${edges.join(',')}]`],
-    ...(dialect.pageInfo === 'never' ? [] : [writePageInfo(page, dialect, random)]),
+    ...(dialect.pageInfo === 'never'
+      ? []
+      : [writePageInfo(page, dialect, random)]),
     ...(dialect.hasUnknownFields ? [['totalCount', 'null'] as const] : []),
   ]);
 }
@@ -62,7 +64,8 @@ function writePageInfo(page: Page, dialect: Dialect, random: Random): Member {
     ['hasNextPage', String(chooseHasNext(page, dialect, random))],
     ['hasPreviousPage', String(page.hasPreviousPage)],
   ];
-  const saysNothing = (json: string): boolean => json === 'false' || json === '""';
+  const saysNothing = (json: string): boolean =>
+    json === 'false' || json === '""';
   return [
     'pageInfo',
     writeObject(

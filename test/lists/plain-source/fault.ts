@@ -1,4 +1,6 @@
-/** One dishonest behaviour: what it does to the lists, to a page, to an answer; and when. */
+/**
+ * One dishonest behaviour: what it does to the lists, to a page, to an answer; and when.
+ */
 import type { ListRequest, Page } from './page.ts';
 import type { Item, ListName } from './rows.ts';
 import type { Dialect } from './dialect.ts';
@@ -48,7 +50,9 @@ export interface Answer {
 }
 
 export interface Behaviour {
-  /** The rows that are served instead, oldest first. Healing brings the true ones back. */
+  /**
+   * The rows that are served instead, oldest first. Healing brings the true ones back.
+   */
   readonly view?: (
     items: readonly Item[],
     list: ListName,
@@ -68,13 +72,16 @@ export interface Fault {
   /** What betrays the fault to a client that looks at nothing but the interface. */
   readonly betrayedBy: string;
   /**
-   * `sync`: no run may say `complete` while a row is missing or foreign. `audit`: nothing that one reading asks
-   * can show it; from the first audit on that begins after healing, no run may.
+   * `sync`: no run may say `complete` while a row is missing or foreign. `audit`: nothing
+   * that one reading asks can show it; from the first audit on that begins after healing,
+   * no run may.
    */
   readonly shownBy: 'sync' | 'audit';
   /** `held`: only a mirror that was complete before can know. */
   readonly since: 'first-sync' | 'held';
-  /** False: rows change places; their order proves nothing until an audit after healing. */
+  /**
+   * False: rows change places; their order proves nothing until an audit after healing.
+   */
   readonly keepsOrder: boolean;
   /** No run that meets this may end `complete`, in lists longer than a page. */
   readonly neverComplete: boolean;
@@ -115,15 +122,23 @@ export function meet(
   seen[list] += 1;
   const isTurn =
     at >= (when.from ?? 0) && (at - (when.from ?? 0)) % (when.every ?? 1) === 0;
-  if (!isTurn || met[list] >= (when.times ?? Number.POSITIVE_INFINITY)) return undefined;
+  if (!isTurn || met[list] >= (when.times ?? Number.POSITIVE_INFINITY))
+    return undefined;
   met[list] += 1;
   return met[list] - 1;
 }
 
-function matches(when: When, request: ListRequest, promisesMore: boolean): boolean {
+function matches(
+  when: When,
+  request: ListRequest,
+  promisesMore: boolean,
+): boolean {
   if (request.partyId !== undefined) return false;
   if (when.list !== undefined && when.list !== request.list) return false;
-  if (when.order !== undefined && (when.order === 'newest-first') !== request.newestFirst)
+  if (
+    when.order !== undefined &&
+    (when.order === 'newest-first') !== request.newestFirst
+  )
     return false;
   return when.page === undefined || isOfKind(when.page, request, promisesMore);
 }
@@ -138,7 +153,10 @@ function isOfKind(
   return kind === 'first' ? !hasCursor : request.after !== undefined;
 }
 
-/** Whether all requests see the same rows, so that what is served is all that anyone can know. */
+/**
+ * Whether all requests see the same rows, so that what is served is all that anyone can
+ * know.
+ */
 export function isConsistent({ when }: Pick<Fault, 'when'>): boolean {
   return [when.order, when.page, when.from, when.times, when.every].every(
     (condition) => condition === undefined,

@@ -27,8 +27,16 @@ const JSON_TYPE = { 'content-type': 'application/json' };
 const NOW_AND_THEN: When = { every: 3 };
 
 function refuse(status: number, headers: Record<string, string> = {}) {
-  const body = JSON.stringify({ code: 13, message: `status ${status}`, details: [] });
-  return (): Answer => ({ status, headers: { ...JSON_TYPE, ...headers }, body });
+  const body = JSON.stringify({
+    code: 13,
+    message: `status ${status}`,
+    details: [],
+  });
+  return (): Answer => ({
+    status,
+    headers: { ...JSON_TYPE, ...headers },
+    body,
+  });
 }
 
 interface AnyPage {
@@ -53,7 +61,11 @@ export const FAULTS_IN_ANSWERS: readonly Fault[] = [
     'answers-html-now-and-then',
     'every third answer is a web page under status 200',
     NOW_AND_THEN,
-    (answer) => ({ ...answer, headers: { 'content-type': 'text/html' }, body: HTML }),
+    (answer) => ({
+      ...answer,
+      headers: { 'content-type': 'text/html' },
+      body: HTML,
+    }),
   ),
   declare(
     'answers-500-now-and-then',

@@ -1,4 +1,7 @@
-/** Faults of whole lists: rows that go, come back, change places or belong to another network. */
+/**
+ * Faults of whole lists: rows that go, come back, change places or belong to another
+ * network.
+ */
 import type { Behaviour, Call, Fault, Surroundings, When } from './fault.ts';
 import { describePage, type Edge } from './page.ts';
 import { Random } from './random.ts';
@@ -40,7 +43,9 @@ function rowLike(
   beside: Item,
   n: number,
 ): Omit<Item, 'serial'> {
-  const random = new Random(world.dialect.seed + n * 31 + (beside.serial % 1000));
+  const random = new Random(
+    world.dialect.seed + n * 31 + (beside.serial % 1000),
+  );
   if (list === 'parties') {
     const id = random.hex(64);
     return { key: id, age: beside.age, fields: { id } };
@@ -86,7 +91,10 @@ function moveToEnd(call: Call): void {
   ]);
 }
 
-/** A list that goes on for ever: behind its last row, and in front of each newest one, are more. */
+/**
+ * A list that goes on for ever: behind its last row, and in front of each newest one, are
+ * more.
+ */
 function endless(): Behaviour {
   let newest = 0;
   const makeUp = (world: Surroundings, list: ListName, at: number): Edge => {
@@ -111,7 +119,11 @@ function endless(): Behaviour {
       const { after, first = 20, newestFirst } = call.request;
       newest += 10_000;
       if (newestFirst)
-        return describePage(pageFrom(call, newest, first).toReversed(), true, false);
+        return describePage(
+          pageFrom(call, newest, first).toReversed(),
+          true,
+          false,
+        );
       const made = /^endless-(\d+)$/.exec(after ?? '')?.[1];
       return made === undefined
         ? undefined
@@ -124,7 +136,10 @@ function endless(): Behaviour {
         page.edges.at(0)?.cursor.startsWith('endless') === true
       )
         return page;
-      const missing = Math.max(1, (call.request.first ?? 20) - page.edges.length);
+      const missing = Math.max(
+        1,
+        (call.request.first ?? 20) - page.edges.length,
+      );
       return describePage(
         [...page.edges, ...pageFrom(call, 0, missing)],
         true,
@@ -143,11 +158,16 @@ const cutNewest =
   (items) =>
     items.length < 3 ? items : items.slice(0, -share(items, part));
 const cutMiddle = (items: readonly Item[]): readonly Item[] =>
-  items.length < 5 ? items : items.filter((_, at) => at !== Math.floor(items.length / 2));
+  items.length < 5
+    ? items
+    : items.filter((_, at) => at !== Math.floor(items.length / 2));
 const otherNetwork: View = (items, list, world) =>
   world.foreign[list].slice(0, Math.max(1, items.length));
 
-/** Serves only what is newer than the rows of the moment in which the fault began, but for the newest three. */
+/**
+ * Serves only what is newer than the rows of the moment in which the fault began, but for
+ * the newest three.
+ */
 function pruneEverythingHeld(): Behaviour {
   const newest = new Map<ListName, number>();
   return {
@@ -360,7 +380,8 @@ function insertNearEnd(call: Call): void {
   const items = call.world.all(list).filter((item) => item.age !== null);
   const beside = items.at(-4);
   const next = items.at(-3);
-  if (beside === undefined || next === undefined || beside.age === next.age) return;
+  if (beside === undefined || next === undefined || beside.age === next.age)
+    return;
   const row = rowLike(call.world, list, beside, call.n);
   call.world.insert(list, [row]);
 }

@@ -1,4 +1,7 @@
-/** Faults of single pages: rows that a page lacks, repeats or shows elsewhere, and envelopes that lie. */
+/**
+ * Faults of single pages: rows that a page lacks, repeats or shows elsewhere, and
+ * envelopes that lie.
+ */
 import type { Behaviour, Call, Fault, When } from './fault.ts';
 import { describePage, type Edge, type Page } from './page.ts';
 import type { Item, ListName } from './rows.ts';
@@ -7,8 +10,14 @@ type PageFault = (page: Page, call: Call) => Page;
 
 const ONCE: When = { times: 1, from: 1 };
 
-/** Edges other than the page's own, under the page's own envelope or under one that fits them. */
-const withEdges = (page: Page, edges: readonly Edge[]): Page => ({ ...page, edges });
+/**
+ * Edges other than the page's own, under the page's own envelope or under one that fits
+ * them.
+ */
+const withEdges = (page: Page, edges: readonly Edge[]): Page => ({
+  ...page,
+  edges,
+});
 const refit = (page: Page, edges: readonly Edge[]): Page =>
   describePage(edges, page.hasNextPage, page.hasPreviousPage);
 const middle = (page: Page): number => Math.floor(page.edges.length / 2);
@@ -63,7 +72,10 @@ function lastPage(call: Call): Page {
 function goOn(page: Page, call: Call): Page {
   if (page.hasNextPage) return page;
   const rows = call.world.foreign[call.request.list].slice(-3);
-  const edges = rows.map((item): Edge => ({ item, cursor: `behind-${item.serial}` }));
+  const edges = rows.map((item): Edge => ({
+    item,
+    cursor: `behind-${item.serial}`,
+  }));
   return refit(page, [...page.edges, ...edges]);
 }
 
@@ -275,7 +287,13 @@ export const FAULTS_IN_PAGES: readonly Fault[] = [
     'one page behind a cursor is empty and promises more',
     'an empty page promises more',
     { ...OLDEST, page: 'behind-a-cursor', times: 2 },
-    (page) => ({ ...page, edges: [], startCursor: '', endCursor: '', hasNextPage: true }),
+    (page) => ({
+      ...page,
+      edges: [],
+      startCursor: '',
+      endCursor: '',
+      hasNextPage: true,
+    }),
   ),
   declare(
     'empty-pages-for-ever',
@@ -388,6 +406,9 @@ export const FAULTS_IN_PAGES: readonly Fault[] = [
     'the page is longer than asked for',
     { ...PROMISING, ...ONCE },
     (page, call) =>
-      withEdges(page, [...toForeign(page, call, 60).edges.slice(0, 3), ...page.edges]),
+      withEdges(page, [
+        ...toForeign(page, call, 60).edges.slice(0, 3),
+        ...page.edges,
+      ]),
   ),
 ];

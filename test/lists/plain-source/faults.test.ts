@@ -1,4 +1,6 @@
-/** The faults of the plain source: each does something that a client can see, and heals. */
+/**
+ * The faults of the plain source: each does something that a client can see, and heals.
+ */
 import { afterEach, describe, expect, test } from 'vitest';
 import { PLAIN } from './dialect.ts';
 import { isConsistent } from './fault.ts';
@@ -14,7 +16,10 @@ const PAGE = 20;
 /** A source of five pages that has grown since a client saw it. */
 async function startGrown(fault?: string): Promise<PlainSource> {
   const maker = new RowMaker();
-  const source = await startPlainSource({ dialect: PLAIN, ...maker.make(83, 83) });
+  const source = await startPlainSource({
+    dialect: PLAIN,
+    ...maker.make(83, 83),
+  });
   open.push(source);
   if (fault !== undefined) source.misbehave(findFault(fault));
   source.append(maker.make(17, 17));
@@ -25,7 +30,10 @@ async function startGrown(fault?: string): Promise<PlainSource> {
 async function look(source: PlainSource): Promise<string[]> {
   const seen: string[] = [];
   for (const list of LISTS) {
-    const rule = { 'pagination.first': String(PAGE), 'pagination.newestFirst': 'false' };
+    const rule = {
+      'pagination.first': String(PAGE),
+      'pagination.newestFirst': 'false',
+    };
     let after: string | undefined;
     for (let request = 0; request < 14; request += 1) {
       const query = {
@@ -41,7 +49,9 @@ async function look(source: PlainSource): Promise<string[]> {
         after = page.endCursor || after;
       }
     }
-    seen.push(...(await readNewest(source.url, list, PAGE).catch(() => ['broken'])));
+    seen.push(
+      ...(await readNewest(source.url, list, PAGE).catch(() => ['broken'])),
+    );
   }
   return seen;
 }
@@ -65,17 +75,22 @@ describe('the faults', () => {
     );
   });
 
-  test.each(FAULTS)('$name leaves nothing behind when it is healed', async ({ name }) => {
-    const source = await startGrown(name);
-    await look(source);
-    source.heal();
-    for (const list of LISTS) {
-      const truth = source.snapshot(list);
-      const held = await readOldestFirst(source.url, list, PAGE);
-      expect(held).toEqual(truth.rows.map(({ key }) => key));
-      expect(isLie(judgeList({ held, atStart: truth, atEnd: truth }))).toBe(false);
-    }
-  });
+  test.each(FAULTS)(
+    '$name leaves nothing behind when it is healed',
+    async ({ name }) => {
+      const source = await startGrown(name);
+      await look(source);
+      source.heal();
+      for (const list of LISTS) {
+        const truth = source.snapshot(list);
+        const held = await readOldestFirst(source.url, list, PAGE);
+        expect(held).toEqual(truth.rows.map(({ key }) => key));
+        expect(isLie(judgeList({ held, atStart: truth, atEnd: truth }))).toBe(
+          false,
+        );
+      }
+    },
+  );
 });
 
 describe('a fault', () => {

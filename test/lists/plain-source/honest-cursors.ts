@@ -8,10 +8,14 @@ const CUT_TIES = 'a page that ends among ties loses the rest of them';
 
 export const HONEST_CURSORS: readonly HonestDialect[] = [
   honest('row-cursors', 'a cursor names its row', { isFirm: true }),
-  honest('row-cursors-of-pairs', 'a cursor names its row; two rows share each age', {
-    recipe: PAIRS,
-    isFirm: true,
-  }),
+  honest(
+    'row-cursors-of-pairs',
+    'a cursor names its row; two rows share each age',
+    {
+      recipe: PAIRS,
+      isFirm: true,
+    },
+  ),
   honest(
     'row-cursors-of-crowds',
     'a cursor names its row; more rows share an age than a page holds',
@@ -21,28 +25,48 @@ export const HONEST_CURSORS: readonly HonestDialect[] = [
       checkpoints: 140,
     },
   ),
-  honest('absolute-offsets', 'a cursor is the row’s number from the oldest one on', {
-    dialect: { cursor: 'offset' },
-    isFirm: true,
-  }),
-  honest('offsets-by-order', 'a cursor is the row’s number in the order asked for', {
-    dialect: { cursor: 'order-offset' },
-    isFirm: true,
-  }),
-  honest('offsets-and-ties-by-id', 'numbers by order; pairs come by id in both orders', {
-    dialect: { cursor: 'order-offset', ties: 'by-id' },
-    recipe: PAIRS,
-    isFirm: true,
-  }),
-  honest('fresh-cursors', 'each answer writes another random cursor for a row', {
-    dialect: { cursor: 'fresh' },
-    isFirm: true,
-  }),
-  honest('fresh-cursors-of-pairs', 'random cursors; pairs come by id in both orders', {
-    dialect: { cursor: 'fresh', ties: 'by-id' },
-    recipe: PAIRS,
-    isFirm: true,
-  }),
+  honest(
+    'absolute-offsets',
+    'a cursor is the row’s number from the oldest one on',
+    {
+      dialect: { cursor: 'offset' },
+      isFirm: true,
+    },
+  ),
+  honest(
+    'offsets-by-order',
+    'a cursor is the row’s number in the order asked for',
+    {
+      dialect: { cursor: 'order-offset' },
+      isFirm: true,
+    },
+  ),
+  honest(
+    'offsets-and-ties-by-id',
+    'numbers by order; pairs come by id in both orders',
+    {
+      dialect: { cursor: 'order-offset', ties: 'by-id' },
+      recipe: PAIRS,
+      isFirm: true,
+    },
+  ),
+  honest(
+    'fresh-cursors',
+    'each answer writes another random cursor for a row',
+    {
+      dialect: { cursor: 'fresh' },
+      isFirm: true,
+    },
+  ),
+  honest(
+    'fresh-cursors-of-pairs',
+    'random cursors; pairs come by id in both orders',
+    {
+      dialect: { cursor: 'fresh', ties: 'by-id' },
+      recipe: PAIRS,
+      isFirm: true,
+    },
+  ),
   honest(
     'inclusive-ages',
     'a cursor is an age: the rest of the rows of that age, less one',
@@ -85,10 +109,14 @@ export const HONEST_CURSORS: readonly HonestDialect[] = [
       unreadable: CUT_TIES,
     },
   ),
-  honest('exclusive-ages', 'a cursor is an age: only rows behind all that share it', {
-    dialect: { cursor: 'age-exclusive' },
-    isFirm: true,
-  }),
+  honest(
+    'exclusive-ages',
+    'a cursor is an age: only rows behind all that share it',
+    {
+      dialect: { cursor: 'age-exclusive' },
+      isFirm: true,
+    },
+  ),
   honest('exclusive-ages-of-pairs', 'the same, with two rows of each age', {
     dialect: { cursor: 'age-exclusive' },
     recipe: PAIRS,
@@ -117,19 +145,27 @@ export const HONEST_CURSORS: readonly HonestDialect[] = [
       unreadable: CUT_TIES,
     },
   ),
-  honest('one-age-for-all', 'all rows share one age and one cursor; they fit two pages', {
-    dialect: { cursor: 'age-inclusive' },
-    recipe: { partiesAtOnce: 500, checkpointsAtOnce: 500 },
-    parties: 35,
-    checkpoints: 38,
-    idleRequests: 4,
-    unreadable: 'the cursor of a crowd leads to the same page for ever',
-  }),
-  honest('ties-by-insertion', 'ties come as they were inserted, in both orders', {
-    dialect: { ties: 'by-insertion' },
-    recipe: TRIPLES,
-    isFirm: true,
-  }),
+  honest(
+    'one-age-for-all',
+    'all rows share one age and one cursor; they fit two pages',
+    {
+      dialect: { cursor: 'age-inclusive' },
+      recipe: { partiesAtOnce: 500, checkpointsAtOnce: 500 },
+      parties: 35,
+      checkpoints: 38,
+      idleRequests: 4,
+      unreadable: 'the cursor of a crowd leads to the same page for ever',
+    },
+  ),
+  honest(
+    'ties-by-insertion',
+    'ties come as they were inserted, in both orders',
+    {
+      dialect: { ties: 'by-insertion' },
+      recipe: TRIPLES,
+      isFirm: true,
+    },
+  ),
   honest('ties-by-id', 'ties come by id in both orders', {
     dialect: { ties: 'by-id' },
     recipe: TRIPLES,
@@ -146,11 +182,15 @@ export const HONEST_CURSORS: readonly HonestDialect[] = [
       isFirm: true,
     },
   ),
-  honest('ties-by-id-mirrored', 'ties come by id, and turned round in the other order', {
-    dialect: { ties: 'by-id-mirrored' },
-    recipe: TRIPLES,
-    isFirm: true,
-  }),
+  honest(
+    'ties-by-id-mirrored',
+    'ties come by id, and turned round in the other order',
+    {
+      dialect: { ties: 'by-id-mirrored' },
+      recipe: TRIPLES,
+      isFirm: true,
+    },
+  ),
   honest(
     'ties-scattered',
     'ties come at random, another way in each order, always the same',
@@ -164,10 +204,14 @@ export const HONEST_CURSORS: readonly HonestDialect[] = [
     dialect: { most: { rows: 10, answer: 'clamp' } },
     isFirm: true,
   }),
-  honest('clamp-5-of-triples', 'a page has at most 5 rows; three share an age', {
-    dialect: { most: { rows: 5, answer: 'clamp' } },
-    recipe: TRIPLES,
-  }),
+  honest(
+    'clamp-5-of-triples',
+    'a page has at most 5 rows; three share an age',
+    {
+      dialect: { most: { rows: 5, answer: 'clamp' } },
+      recipe: TRIPLES,
+    },
+  ),
   honest(
     'clamp-9-of-inclusive-triples',
     'at most 9 rows; three share an age and a cursor',

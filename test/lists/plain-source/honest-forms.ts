@@ -14,10 +14,14 @@ export const HONEST_FORMS: readonly HonestDialect[] = [
     dialect: { atBlock: 'number' },
     isFirm: true,
   }),
-  honest('heights-to-the-last-as-numbers', 'atBlock is a JSON number up to 2^64-1', {
-    dialect: { atBlock: 'number' },
-    recipe: { firstHeight: NEAR_THE_TOP, heightStep: 1n },
-  }),
+  honest(
+    'heights-to-the-last-as-numbers',
+    'atBlock is a JSON number up to 2^64-1',
+    {
+      dialect: { atBlock: 'number' },
+      recipe: { firstHeight: NEAR_THE_TOP, heightStep: 1n },
+    },
+  ),
   honest('heights-to-the-last-as-text', 'atBlock is text up to 2^64-1', {
     recipe: { firstHeight: NEAR_THE_TOP, heightStep: 1n },
   }),
@@ -61,10 +65,14 @@ export const HONEST_FORMS: readonly HonestDialect[] = [
     dialect: { emptyPage: 'null-page' },
     ...EMPTY,
   }),
-  honest('null-edges-behind-the-last-row', 'only pages behind the last row are empty', {
-    dialect: { emptyPage: 'null-edges', hasNextPage: 'true' },
-    idleRequests: 3,
-  }),
+  honest(
+    'null-edges-behind-the-last-row',
+    'only pages behind the last row are empty',
+    {
+      dialect: { emptyPage: 'null-edges', hasNextPage: 'true' },
+      idleRequests: 3,
+    },
+  ),
   honest('no-page-info-at-all', 'cursors come with the edges only', {
     dialect: { pageInfo: 'never' },
     verdicts: {
@@ -85,10 +93,14 @@ export const HONEST_FORMS: readonly HonestDialect[] = [
     dialect: { hasNextPage: 'random' },
     idleRequests: 3,
   }),
-  honest('unknown-fields', 'nodes and pages have more fields, and white space', {
-    dialect: { hasUnknownFields: true },
-    isFirm: true,
-  }),
+  honest(
+    'unknown-fields',
+    'nodes and pages have more fields, and white space',
+    {
+      dialect: { hasUnknownFields: true },
+      isFirm: true,
+    },
+  ),
   honest('gzip', 'every answer is gzip', { dialect: { isGzip: true } }),
   honest('refuses-backward', 'last and before are refused with 400', {
     dialect: { backward: 'refused' },
@@ -110,10 +122,14 @@ export const HONEST_FORMS: readonly HonestDialect[] = [
     dialect: { partyId: 500 },
     network: 'middle',
   }),
-  honest('party-looked-up-ignored', 'partyId is ignored: the whole list comes', {
-    dialect: { partyId: 'ignored' },
-    network: 'middle',
-  }),
+  honest(
+    'party-looked-up-ignored',
+    'partyId is ignored: the whole list comes',
+    {
+      dialect: { partyId: 'ignored' },
+      network: 'middle',
+    },
+  ),
   honest('party-looked-up-empty', 'partyId is answered with an empty page', {
     dialect: { partyId: 'empty' },
     network: 'middle',
@@ -145,16 +161,24 @@ export const HONEST_FORMS: readonly HonestDialect[] = [
       unreadable: 'a row without a place is on no page behind a cursor',
     },
   ),
-  honest('network-without-a-place-in-one-page', 'the same, in a list of one page', {
-    network: 'no-place',
-    parties: 8,
-    idleRequests: 3,
-  }),
-  honest('only-network', '`network` is the only party, without a place; no checkpoints', {
-    network: 'no-place',
-    ...EMPTY,
-    idleRequests: 3,
-  }),
+  honest(
+    'network-without-a-place-in-one-page',
+    'the same, in a list of one page',
+    {
+      network: 'no-place',
+      parties: 8,
+      idleRequests: 3,
+    },
+  ),
+  honest(
+    'only-network',
+    '`network` is the only party, without a place; no checkpoints',
+    {
+      network: 'no-place',
+      ...EMPTY,
+      idleRequests: 3,
+    },
+  ),
   honest('always-oldest-first', 'newestFirst is ignored; last shows the end', {
     dialect: { newestFirst: 'always-oldest' },
     verdicts: {
@@ -223,9 +247,13 @@ export const HONEST_FORMS: readonly HonestDialect[] = [
     recipe: { ids: 'upper-hex' },
   }),
   honest('long-ids', 'ids have 500 characters', { recipe: { ids: 'long' } }),
-  honest('odd-ids', 'ids have spaces, slashes, quotes, percent signs and umlauts', {
-    recipe: { ids: 'odd' },
-  }),
+  honest(
+    'odd-ids',
+    'ids have spaces, slashes, quotes, percent signs and umlauts',
+    {
+      recipe: { ids: 'odd' },
+    },
+  ),
   honest('long-hashes', 'hashes have 600 characters', {
     recipe: { hashCharacters: 600 },
   }),

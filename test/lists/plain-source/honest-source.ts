@@ -26,7 +26,10 @@ export interface HonestDialect {
   readonly verdicts: Readonly<Record<ListName, readonly Verdict[]>>;
   /** The most requests that a second sync of each list needs where nothing is new. */
   readonly idleRequests: Readonly<Record<ListName, number>>;
-  /** Why following the paging rules, from the oldest page on, cannot show every row in its order. */
+  /**
+   * Why following the paging rules, from the oldest page on, cannot show every row in its
+   * order.
+   */
   readonly unreadable?: string;
   /** Plain enough that each fault of the table shows: fit for random scenarios. */
   readonly isFirm: boolean;
@@ -62,7 +65,9 @@ export function honest(
     verdicts: { parties: COMPLETE, checkpoints: COMPLETE, ...choice.verdicts },
     idleRequests: { parties: idle, checkpoints: idle },
     isFirm: choice.isFirm ?? false,
-    ...(choice.unreadable === undefined ? {} : { unreadable: choice.unreadable }),
+    ...(choice.unreadable === undefined
+      ? {}
+      : { unreadable: choice.unreadable }),
   };
 }
 

@@ -1,4 +1,7 @@
-/** A reader that follows the paging rules and nothing else: the measure of what a source shows to anyone. */
+/**
+ * A reader that follows the paging rules and nothing else: the measure of what a source
+ * shows to anyone.
+ */
 import type { ListName } from './rows.ts';
 
 export interface RawEdge {
@@ -38,20 +41,25 @@ export async function ask(
 /** Heights as text, whichever way they were written. */
 function parse(body: string): Record<ListName, RawEnvelope | null> | undefined {
   try {
-    return JSON.parse(body.replaceAll(/"atBlock":(\d+)/g, '"atBlock":"$1"')) as Record<
-      ListName,
-      RawEnvelope | null
-    >;
+    return JSON.parse(
+      body.replaceAll(/"atBlock":(\d+)/g, '"atBlock":"$1"'),
+    ) as Record<ListName, RawEnvelope | null>;
   } catch {
     return undefined;
   }
 }
 
 export function keyOf(node: Readonly<Record<string, string>>): string {
-  return node['id'] ?? `${node['atBlock'] ?? '0'}/${node['hash']}/${node['blockHash']}`;
+  return (
+    node['id'] ??
+    `${node['atBlock'] ?? '0'}/${node['hash']}/${node['blockHash']}`
+  );
 }
 
-/** Keys in the order of their first appearance, oldest first; ends at a page that shows nothing new. */
+/**
+ * Keys in the order of their first appearance, oldest first; ends at a page that shows
+ * nothing new.
+ */
 export async function readOldestFirst(
   url: string,
   list: ListName,

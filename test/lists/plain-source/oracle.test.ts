@@ -3,9 +3,10 @@ import { describeJudgement, isLie, judgeList } from './oracle.ts';
 import type { ListTruth } from './start.ts';
 
 const truth = (keys: string, gone = ''): ListTruth => ({
-  rows: keys
-    .split('')
-    .map((key, at) => ({ key, age: key === '-' ? null : BigInt(Math.floor(at / 2)) })),
+  rows: keys.split('').map((key, at) => ({
+    key,
+    age: key === '-' ? null : BigInt(Math.floor(at / 2)),
+  })),
   ever: new Set((keys + gone).split('')),
 });
 
@@ -13,7 +14,8 @@ const judge = (
   held: string,
   atStart: ListTruth,
   atEnd = atStart,
-): ReturnType<typeof judgeList> => judgeList({ held: held.split(''), atStart, atEnd });
+): ReturnType<typeof judgeList> =>
+  judgeList({ held: held.split(''), atStart, atEnd });
 
 describe('the oracle', () => {
   test('finds no fault where all rows are held in order, ties in any order', () => {

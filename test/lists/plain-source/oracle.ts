@@ -1,10 +1,16 @@
-/** Tells whether `complete` is a lie: what the mirror holds against what the source has. Pure. */
+/**
+ * Tells whether `complete` is a lie: what the mirror holds against what the source has.
+ * Pure.
+ */
 import { checkpointKey, type CheckpointRow } from './rows.ts';
 import type { ListTruth } from './start.ts';
 
 /** What to hold a run against. */
 export interface Evidence {
-  /** Keys in the mirror's own order, oldest first; rows that it marks as gone are not among them. */
+  /**
+   * Keys in the mirror's own order, oldest first; rows that it marks as gone are not
+   * among them.
+   */
   readonly held: readonly string[];
   readonly atStart: ListTruth;
   readonly atEnd: ListTruth;
@@ -28,15 +34,22 @@ export function judgeList({ held, atStart, atEnd }: Evidence): Judgement {
   const ages = new Map(atEnd.rows.map(({ key, age }) => [key, age]));
   const lasting = atStart.rows.filter(({ key }) => ages.has(key));
   return {
-    missing: lasting.filter(({ key }) => !holding.has(key)).map(({ key }) => key),
+    missing: lasting
+      .filter(({ key }) => !holding.has(key))
+      .map(({ key }) => key),
     foreign: [...holding].filter((key) => !atEnd.ever.has(key)),
     repeated: held.filter((key, at) => held.indexOf(key) !== at),
     misplaced: findMisplaced(held, ages),
-    departed: [...holding].filter((key) => atEnd.ever.has(key) && !ages.has(key)),
+    departed: [...holding].filter(
+      (key) => atEnd.ever.has(key) && !ages.has(key),
+    ),
   };
 }
 
-/** `complete` over these rows is a lie. `judgesOrder` false: only what is held counts, not in what order. */
+/**
+ * `complete` over these rows is a lie. `judgesOrder` false: only what is held counts, not
+ * in what order.
+ */
 export function isLie(judgement: Judgement, judgesOrder = true): boolean {
   const { missing, foreign, repeated, misplaced } = judgement;
   const places = judgesOrder ? misplaced : [];
@@ -45,7 +58,10 @@ export function isLie(judgement: Judgement, judgesOrder = true): boolean {
 
 /** One line for a failing test. */
 export function describeJudgement(judgement: Judgement): string {
-  const parts = Object.entries(judgement) as [keyof Judgement, readonly string[]][];
+  const parts = Object.entries(judgement) as [
+    keyof Judgement,
+    readonly string[],
+  ][];
   const said = parts.filter(([, keys]) => keys.length > 0);
   const show = (keys: readonly string[]): string =>
     keys
@@ -53,8 +69,9 @@ export function describeJudgement(judgement: Judgement): string {
       .map((key) => key.slice(0, 24))
       .join(', ');
   return (
-    said.map(([name, keys]) => `${keys.length} ${name} (${show(keys)})`).join('; ') ||
-    'nothing is wrong'
+    said
+      .map(([name, keys]) => `${keys.length} ${name} (${show(keys)})`)
+      .join('; ') || 'nothing is wrong'
   );
 }
 

@@ -10,7 +10,9 @@ export interface Order {
   readonly isNewestFirst: boolean;
 }
 
-/** `items` as they came. `shuffle` changes with each answer of a source that reshuffles. */
+/**
+ * `items` as they came. `shuffle` changes with each answer of a source that reshuffles.
+ */
 export function putInOrder(
   items: readonly Item[],
   isNewestFirst: boolean,
@@ -52,7 +54,8 @@ function chooseTies(
 }
 
 function compareScattered(seed: number): Compare {
-  const place = (item: Item): number => scatter(`${item.serial}:${item.key}`, seed);
+  const place = (item: Item): number =>
+    scatter(`${item.serial}:${item.key}`, seed);
   return (a, b) => place(a) - place(b) || a.serial - b.serial;
 }
 

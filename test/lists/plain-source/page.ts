@@ -1,4 +1,6 @@
-/** What a request asks for, and the page that an honest source of this dialect answers. */
+/**
+ * What a request asks for, and the page that an honest source of this dialect answers.
+ */
 import type { Cursors } from './cursors.ts';
 import type { Dialect } from './dialect.ts';
 import type { Order } from './order.ts';
@@ -38,24 +40,37 @@ export class Refusal extends Error {
 }
 
 /** Throws Refusal where the query breaks the interface document. */
-export function readRequest(list: ListName, query: URLSearchParams): ListRequest {
-  const text = (name: string): string | undefined => query.get(name) ?? undefined;
+export function readRequest(
+  list: ListName,
+  query: URLSearchParams,
+): ListRequest {
+  const text = (name: string): string | undefined =>
+    query.get(name) ?? undefined;
   const count = (name: string): number | undefined => {
     const value = text(`pagination.${name}`);
     if (value === undefined) return undefined;
-    if (!/^\d{1,10}$/.test(value) || Number(value) < 1 || Number(value) > 2 ** 31 - 1)
+    if (
+      !/^\d{1,10}$/.test(value) ||
+      Number(value) < 1 ||
+      Number(value) > 2 ** 31 - 1
+    )
       throw new Refusal(400, `pagination.${name} is no number of rows`);
     return Number(value);
   };
   const newestFirst = text('pagination.newestFirst');
-  if (newestFirst !== undefined && newestFirst !== 'true' && newestFirst !== 'false')
+  if (
+    newestFirst !== undefined &&
+    newestFirst !== 'true' &&
+    newestFirst !== 'false'
+  )
     throw new Refusal(400, 'pagination.newestFirst is no boolean');
   const partyId = list === 'parties' ? text('partyId') : undefined;
   const first = count('first');
   const after = text('pagination.after');
   const last = count('last');
   const before = text('pagination.before');
-  if (after === '' || before === '') throw new Refusal(400, 'a cursor is empty');
+  if (after === '' || before === '')
+    throw new Refusal(400, 'a cursor is empty');
   return {
     list,
     newestFirst: newestFirst !== 'false',
@@ -68,7 +83,10 @@ export function readRequest(list: ListName, query: URLSearchParams): ListRequest
 }
 
 /** The request as a source of this dialect understands it. */
-export function applyDialect(asked: ListRequest, dialect: Dialect): ListRequest {
+export function applyDialect(
+  asked: ListRequest,
+  dialect: Dialect,
+): ListRequest {
   const isBackward = asked.last !== undefined || asked.before !== undefined;
   if (isBackward && dialect.backward === 'refused')
     throw new Refusal(400, 'paging backwards is not served');
@@ -86,15 +104,20 @@ export function cutPage(
   cursors: Cursors,
   dialect: Dialect,
 ): Page {
-  const limit = limitRows(request.first ?? request.last ?? dialect.defaultPage, dialect);
-  const isWithoutCursor = request.after === undefined && request.before === undefined;
+  const limit = limitRows(
+    request.first ?? request.last ?? dialect.defaultPage,
+    dialect,
+  );
+  const isWithoutCursor =
+    request.after === undefined && request.before === undefined;
   const items = isWithoutCursor ? addPlaceless(order, placeless) : order.items;
   const [from, to] = findRange(request, order, items.length, limit, cursors);
   const end = from + fitCharacters(items.slice(from, to), dialect);
   const shift = isWithoutCursor && order.isNewestFirst ? placeless.length : 0;
-  const edges = items
-    .slice(from, end)
-    .map((item, at) => ({ item, cursor: cursors.write(item, from + at - shift, order) }));
+  const edges = items.slice(from, end).map((item, at) => ({
+    item,
+    cursor: cursors.write(item, from + at - shift, order),
+  }));
   return describePage(edges, end < items.length, from > 0);
 }
 
@@ -112,7 +135,10 @@ export function describePage(
   };
 }
 
-function addPlaceless(order: Order, placeless: readonly Item[]): readonly Item[] {
+function addPlaceless(
+  order: Order,
+  placeless: readonly Item[],
+): readonly Item[] {
   return order.isNewestFirst
     ? [...placeless, ...order.items]
     : [...order.items, ...placeless];
@@ -130,7 +156,9 @@ function findRange(
     (request.last === undefined && request.before === undefined);
   if (isForward) {
     const from =
-      request.after === undefined ? 0 : findPlace(request.after, order, cursors).behind;
+      request.after === undefined
+        ? 0
+        : findPlace(request.after, order, cursors).behind;
     return [Math.min(from, length), Math.min(from + limit, length)];
   }
   const to =

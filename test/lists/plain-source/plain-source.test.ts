@@ -1,4 +1,6 @@
-/** The plain source itself: that it is what its tables say. No product code takes part. */
+/**
+ * The plain source itself: that it is what its tables say. No product code takes part.
+ */
 import { afterEach, describe, expect, test } from 'vitest';
 import { PLAIN, type Dialect } from './dialect.ts';
 import { HONEST_DIALECTS } from './honest-dialects.ts';
@@ -10,8 +12,14 @@ import { startPlainSource, type PlainSource } from './start.ts';
 
 const open: PlainSource[] = [];
 
-async function start(dialect: Partial<Dialect>, rows: Rows): Promise<PlainSource> {
-  const source = await startPlainSource({ dialect: { ...PLAIN, ...dialect }, ...rows });
+async function start(
+  dialect: Partial<Dialect>,
+  rows: Rows,
+): Promise<PlainSource> {
+  const source = await startPlainSource({
+    dialect: { ...PLAIN, ...dialect },
+    ...rows,
+  });
   open.push(source);
   return source;
 }
@@ -25,9 +33,9 @@ describe('the honest dialects', () => {
     const names = HONEST_DIALECTS.map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
     expect(names.length).toBeGreaterThanOrEqual(30);
-    expect(HONEST_DIALECTS.filter(({ isFirm }) => isFirm).length).toBeGreaterThanOrEqual(
-      20,
-    );
+    expect(
+      HONEST_DIALECTS.filter(({ isFirm }) => isFirm).length,
+    ).toBeGreaterThanOrEqual(20);
   });
 
   test.each(HONEST_DIALECTS.filter(isReadable))(
@@ -44,7 +52,9 @@ describe('the honest dialects', () => {
     '$name does not show all of them, and says why: $unreadable',
     async (honest) => {
       const source = await start(...split(honest.make()));
-      expect(await judge(source, 'parties', honest)).toMatch(/missing|misplaced/);
+      expect(await judge(source, 'parties', honest)).toMatch(
+        /missing|misplaced/,
+      );
     },
   );
 
@@ -52,19 +62,24 @@ describe('the honest dialects', () => {
     HONEST_DIALECTS.filter(
       ({ name }) => !/^(always.*|clamp-1|uneven-pages|.*twins)$/.test(name),
     ),
-  )('$name shows the newest rows first where no cursor is sent', async (honest) => {
-    const source = await start(...split(honest.make()));
-    for (const list of servedLists(honest)) {
-      const size = honest.make().dialect.most?.rows ?? honest.pageSize;
-      const shown = await readNewest(source.url, list, size);
-      const { rows } = source.snapshot(list);
-      const placeless = rows.filter(({ age }) => age === null);
-      const newest = rows.filter(({ age }) => age !== null).toReversed();
-      const ages = new Map(rows.map(({ key, age }) => [key, age]));
-      const expected = [...placeless, ...newest].slice(0, size).map(({ age }) => age);
-      expect(shown.map((key) => ages.get(key))).toEqual(expected);
-    }
-  });
+  )(
+    '$name shows the newest rows first where no cursor is sent',
+    async (honest) => {
+      const source = await start(...split(honest.make()));
+      for (const list of servedLists(honest)) {
+        const size = honest.make().dialect.most?.rows ?? honest.pageSize;
+        const shown = await readNewest(source.url, list, size);
+        const { rows } = source.snapshot(list);
+        const placeless = rows.filter(({ age }) => age === null);
+        const newest = rows.filter(({ age }) => age !== null).toReversed();
+        const ages = new Map(rows.map(({ key, age }) => [key, age]));
+        const expected = [...placeless, ...newest]
+          .slice(0, size)
+          .map(({ age }) => age);
+        expect(shown.map((key) => ages.get(key))).toEqual(expected);
+      }
+    },
+  );
 });
 
 function isReadable(honest: HonestDialect): boolean {
@@ -82,7 +97,9 @@ async function judge(
 ): Promise<string> {
   const atStart = source.snapshot(list);
   const held = await readOldestFirst(source.url, list, honest.pageSize);
-  return describeJudgement(judgeList({ held, atStart, atEnd: source.snapshot(list) }));
+  return describeJudgement(
+    judgeList({ held, atStart, atEnd: source.snapshot(list) }),
+  );
 }
 
 function split({
@@ -99,7 +116,9 @@ describe('a plain source', () => {
     source: PlainSource,
     query: Record<string, string>,
   ): Promise<string[]> =>
-    (await ask(source.url, 'parties', query)).edges.map(({ node }) => node['id'] ?? '');
+    (await ask(source.url, 'parties', query)).edges.map(
+      ({ node }) => node['id'] ?? '',
+    );
   const ids = rows.parties.map(({ id }) => id);
 
   test('pages backwards before a cursor, and ends lists with `last` alone', async () => {
@@ -110,15 +129,18 @@ describe('a plain source', () => {
     });
     const before = head.edges[4]?.cursor ?? '';
     const query = { 'pagination.last': '2', 'pagination.newestFirst': 'false' };
-    expect(await page(source, { ...query, 'pagination.before': before })).toEqual(
-      ids.slice(2, 4),
-    );
+    expect(
+      await page(source, { ...query, 'pagination.before': before }),
+    ).toEqual(ids.slice(2, 4));
     expect(await page(source, query)).toEqual(ids.slice(5));
   });
 
   test('shows the rest of a shared cursor less one, or nothing of it', async () => {
     const triples = new RowMaker({ partiesAtOnce: 3 }).make(9, 0);
-    const query = { 'pagination.first': '4', 'pagination.newestFirst': 'false' };
+    const query = {
+      'pagination.first': '4',
+      'pagination.newestFirst': 'false',
+    };
     const second = async (cursor: Dialect['cursor']): Promise<string[]> => {
       const source = await start({ cursor }, triples);
       const { endCursor } = await ask(source.url, 'parties', query);
@@ -132,7 +154,10 @@ describe('a plain source', () => {
 
   test('writes other random cursors each time, and takes both', async () => {
     const source = await start({ cursor: 'fresh' }, rows);
-    const query = { 'pagination.first': '2', 'pagination.newestFirst': 'false' };
+    const query = {
+      'pagination.first': '2',
+      'pagination.newestFirst': 'false',
+    };
     const cursors = [
       await ask(source.url, 'parties', query),
       await ask(source.url, 'parties', query),
@@ -155,7 +180,9 @@ describe('a plain source', () => {
     ];
     for (const query of queries)
       expect((await ask(source.url, 'parties', query)).status).toBe(400);
-    expect(source.requests.map(({ status }) => status)).toEqual([400, 400, 400, 400]);
+    expect(source.requests.map(({ status }) => status)).toEqual([
+      400, 400, 400, 400,
+    ]);
   });
 
   test('clamps, refuses, and leaves nothing to the last height', async () => {
@@ -164,14 +191,17 @@ describe('a plain source', () => {
       ids.toReversed().slice(0, 3),
     );
     const refusing = await start({ most: { rows: 3, answer: 422 } }, rows);
-    expect((await ask(refusing.url, 'parties', { 'pagination.first': '4' })).status).toBe(
-      422,
-    );
+    expect(
+      (await ask(refusing.url, 'parties', { 'pagination.first': '4' })).status,
+    ).toBe(422);
     const { checkpoints } = new RowMaker({
       firstHeight: 2n ** 64n - 2n,
       heightStep: 1n,
     }).make(0, 2);
-    const high = await start({ atBlock: 'number' }, { parties: [], checkpoints });
+    const high = await start(
+      { atBlock: 'number' },
+      { parties: [], checkpoints },
+    );
     expect((await ask(high.url, 'checkpoints', {})).body).toContain(
       '"atBlock":18446744073709551615}',
     );
@@ -188,12 +218,17 @@ describe('a plain source', () => {
     ['null-page', '{"parties":null}'],
   ] as const)('writes an empty page as %s', async (emptyPage, begin) => {
     const source = await start({ emptyPage }, { parties: [], checkpoints: [] });
-    expect((await ask(source.url, 'parties', {})).body.startsWith(begin)).toBe(true);
+    expect((await ask(source.url, 'parties', {})).body.startsWith(begin)).toBe(
+      true,
+    );
   });
 
   test('leaves out what is false, empty or zero as proto3 JSON does', async () => {
     const { checkpoints } = new RowMaker({ firstHeight: 0n }).make(0, 1);
-    const source = await start({ json: 'proto3' }, { parties: [], checkpoints });
+    const source = await start(
+      { json: 'proto3' },
+      { parties: [], checkpoints },
+    );
     const { body } = await ask(source.url, 'checkpoints', {});
     expect(body).not.toMatch(/atBlock|hasNextPage|hasPreviousPage/);
     expect((await ask(source.url, 'parties', {})).body).toBe(
@@ -204,9 +239,18 @@ describe('a plain source', () => {
   test('looks a party up as its dialect does', async () => {
     const statuses: number[] = [];
     const counts: number[] = [];
-    for (const partyId of ['served', 'empty', 'ignored', 400, 404, 500] as const) {
+    for (const partyId of [
+      'served',
+      'empty',
+      'ignored',
+      400,
+      404,
+      500,
+    ] as const) {
       const source = await start({ partyId }, rows);
-      const answer = await ask(source.url, 'parties', { partyId: ids[2] ?? '' });
+      const answer = await ask(source.url, 'parties', {
+        partyId: ids[2] ?? '',
+      });
       statuses.push(answer.status);
       counts.push(answer.edges.length);
     }
@@ -223,6 +267,8 @@ describe('a plain source', () => {
       source.truth.parties,
     );
     const heights = checkpointKeys(source.truth.checkpoints);
-    expect(await readOldestFirst(source.url, 'checkpoints', 20)).toEqual(heights);
+    expect(await readOldestFirst(source.url, 'checkpoints', 20)).toEqual(
+      heights,
+    );
   });
 });

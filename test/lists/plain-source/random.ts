@@ -1,4 +1,7 @@
-/** A seeded generator (mulberry32): the same seed draws the same rows, faults and scenarios on every machine. */
+/**
+ * A seeded generator (mulberry32): the same seed draws the same rows, faults and
+ * scenarios on every machine.
+ */
 export class Random {
   private state: number;
 

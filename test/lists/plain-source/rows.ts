@@ -48,7 +48,14 @@ export function checkpointItem(row: CheckpointRow, serial: number): Item {
   };
 }
 
-export type IdForm = 'hex' | 'upper-hex' | '0x-hex' | 'uuid' | 'word' | 'long' | 'odd';
+export type IdForm =
+  | 'hex'
+  | 'upper-hex'
+  | '0x-hex'
+  | 'uuid'
+  | 'word'
+  | 'long'
+  | 'odd';
 
 export interface RowRecipe {
   readonly seed: number;
@@ -75,7 +82,9 @@ export const PLAIN_RECIPE: RowRecipe = {
   twinEvery: 0,
 };
 
-const WRITE_ID: Readonly<Record<IdForm, (random: Random, count: number) => string>> = {
+const WRITE_ID: Readonly<
+  Record<IdForm, (random: Random, count: number) => string>
+> = {
   hex: (random) => random.hex(64),
   'upper-hex': (random) => random.hex(64).toUpperCase(),
   '0x-hex': (random) => `0x${random.hex(40)}`,
@@ -86,7 +95,10 @@ const WRITE_ID: Readonly<Record<IdForm, (random: Random, count: number) => strin
   odd: (random, count) => `Zoë & Söhne/${count} "50%" +${random.hex(4)} #a?b=c`,
 };
 
-/** Makes rows that are newer than all it made before: rows of one age come at once, or not at all. */
+/**
+ * Makes rows that are newer than all it made before: rows of one age come at once, or not
+ * at all.
+ */
 export class RowMaker {
   private readonly recipe: RowRecipe;
   private readonly random: Random;
@@ -101,7 +113,10 @@ export class RowMaker {
   }
 
   make(parties: number, checkpoints: number): Rows {
-    return { parties: this.parties(parties), checkpoints: this.checkpoints(checkpoints) };
+    return {
+      parties: this.parties(parties),
+      checkpoints: this.checkpoints(checkpoints),
+    };
   }
 
   parties(count: number): PartyRow[] {
@@ -109,7 +124,10 @@ export class RowMaker {
     return Array.from({ length: count }, (_, at) => {
       if (at % partiesAtOnce === 0) this.lastAge += 1000n;
       this.madeParties += 1;
-      return { id: WRITE_ID[ids](this.random, this.madeParties), age: this.lastAge };
+      return {
+        id: WRITE_ID[ids](this.random, this.madeParties),
+        age: this.lastAge,
+      };
     });
   }
 
@@ -138,6 +156,10 @@ export class RowMaker {
 }
 
 /** The recipe of a network that has nothing in common with another but its heights. */
-export function makeForeignRows(seed: number, count: number, firstHeight: bigint): Rows {
+export function makeForeignRows(
+  seed: number,
+  count: number,
+  firstHeight: bigint,
+): Rows {
   return new RowMaker({ seed: seed + 0x5eed, firstHeight }).make(count, count);
 }

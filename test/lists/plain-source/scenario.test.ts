@@ -9,7 +9,9 @@ const faultsOf = (steps: readonly Step[]): string[] =>
 
 describe('a drawn scenario', () => {
   test('is the same for the same seed, and another for another', () => {
-    const shapes = SEEDS.slice(0, 50).map((seed) => JSON.stringify(drawScenario(seed)));
+    const shapes = SEEDS.slice(0, 50).map((seed) =>
+      JSON.stringify(drawScenario(seed)),
+    );
     expect(shapes).toEqual(
       SEEDS.slice(0, 50).map((seed) => JSON.stringify(drawScenario(seed))),
     );
@@ -26,9 +28,19 @@ describe('a drawn scenario', () => {
       }
       expect(active).toBe(0);
       expect(steps.slice(-3)).toEqual([
-        { kind: 'sync', isAudit: true, proves: 'rows-and-order', mustBeComplete: true },
+        {
+          kind: 'sync',
+          isAudit: true,
+          proves: 'rows-and-order',
+          mustBeComplete: true,
+        },
         { kind: 'append', parties: 3, checkpoints: 3 },
-        { kind: 'sync', isAudit: false, proves: 'rows-and-order', mustBeComplete: true },
+        {
+          kind: 'sync',
+          isAudit: false,
+          proves: 'rows-and-order',
+          mustBeComplete: true,
+        },
       ]);
     }
   });
@@ -52,11 +64,14 @@ describe('a drawn scenario', () => {
 
   test('begins faults that only a mirror with rows can know after a healthy sync', () => {
     const held = scenarios.filter(({ steps }) =>
-      steps.some((step) => step.kind === 'misbehave' && step.fault.since === 'held'),
+      steps.some(
+        (step) => step.kind === 'misbehave' && step.fault.since === 'held',
+      ),
     );
     const first = held.map(
       ({ steps }) =>
-        steps.find((step) => step.kind === 'sync' || step.kind === 'misbehave')?.kind,
+        steps.find((step) => step.kind === 'sync' || step.kind === 'misbehave')
+          ?.kind,
     );
     expect(new Set(first)).toEqual(new Set(['sync']));
   });

@@ -1,4 +1,7 @@
-/** A plain source of lists on a port of its own. Written from the interface document alone. */
+/**
+ * A plain source of lists on a port of its own. Written from the interface document
+ * alone.
+ */
 import {
   createServer,
   type IncomingMessage,
@@ -34,15 +37,24 @@ export interface Asked {
   readonly status: number;
 }
 
-/** What a list truly is: keys oldest first with their ages, and every key that it ever had. */
+/**
+ * What a list truly is: keys oldest first with their ages, and every key that it ever
+ * had.
+ */
 export interface ListTruth {
-  readonly rows: readonly { readonly key: string; readonly age: bigint | null }[];
+  readonly rows: readonly {
+    readonly key: string;
+    readonly age: bigint | null;
+  }[];
   readonly ever: ReadonlySet<string>;
 }
 
 export interface PlainSource {
   readonly url: string;
-  /** What a healthy source has, oldest first. Rows that are alike in every field count once. */
+  /**
+   * What a healthy source has, oldest first. Rows that are alike in every field count
+   * once.
+   */
   readonly truth: {
     readonly parties: readonly string[];
     readonly checkpoints: readonly CheckpointRow[];
@@ -143,7 +155,10 @@ function growAtFirst(
   const { growth } = dialect;
   if (growth === undefined) return () => undefined;
   const newest = BigInt(checkpoints.at(-1)?.atBlock ?? '0');
-  const maker = new RowMaker({ seed: dialect.seed + 99, firstHeight: newest + 1n });
+  const maker = new RowMaker({
+    seed: dialect.seed + 99,
+    firstHeight: newest + 1n,
+  });
   const oldest = parties.reduce(
     (age, row) => (row.age !== null && row.age > age ? row.age : age),
     0n,
@@ -153,12 +168,19 @@ function growAtFirst(
     const rows = maker.make(growth.rows, growth.rows);
     world.append({
       ...rows,
-      parties: rows.parties.map((row) => ({ ...row, age: (row.age ?? 0n) + oldest })),
+      parties: rows.parties.map((row) => ({
+        ...row,
+        age: (row.age ?? 0n) + oldest,
+      })),
     });
   };
 }
 
-function answerList(world: World, list: ListName, query: URLSearchParams): Answer {
+function answerList(
+  world: World,
+  list: ListName,
+  query: URLSearchParams,
+): Answer {
   const { notServed } = world.dialect;
   if (notServed?.list === list)
     return refuse(notServed.status, 'this list is not served');
@@ -173,7 +195,9 @@ function answerList(world: World, list: ListName, query: URLSearchParams): Answe
 function answerRequest(world: World, request: ListRequest): Answer {
   const { fault } = world;
   const n =
-    fault === undefined ? undefined : meet(fault, request, promisesMore(world, request));
+    fault === undefined
+      ? undefined
+      : meet(fault, request, promisesMore(world, request));
   if (fault === undefined || n === undefined)
     return writeAnswer(world, request, world.honestPage(request));
   const call: Call = { n, request, world };
@@ -199,7 +223,11 @@ function writeAnswer(world: World, request: ListRequest, page: Page): Answer {
 }
 
 function refuse(status: number, message: string): Answer {
-  const body = JSON.stringify({ code: status === 404 ? 5 : 3, message, details: [] });
+  const body = JSON.stringify({
+    code: status === 404 ? 5 : 3,
+    message,
+    details: [],
+  });
   return { status, headers: { 'content-type': JSON_TYPE }, body };
 }
 
@@ -212,8 +240,13 @@ function send(
   request.resume();
   const bytes = isGzip ? gzipSync(answer.body) : Buffer.from(answer.body);
   const encoding = isGzip ? { 'content-encoding': 'gzip' } : {};
-  const length = answer.status === 304 ? {} : { 'content-length': String(bytes.length) };
-  response.writeHead(answer.status, { ...answer.headers, ...encoding, ...length });
+  const length =
+    answer.status === 304 ? {} : { 'content-length': String(bytes.length) };
+  response.writeHead(answer.status, {
+    ...answer.headers,
+    ...encoding,
+    ...length,
+  });
   if (answer.cutAfter === undefined) {
     response.end(bytes);
     return;

@@ -1,4 +1,7 @@
-/** Everything a plain source has: its lists, their cursors, and what it does wrong at present. */
+/**
+ * Everything a plain source has: its lists, their cursors, and what it does wrong at
+ * present.
+ */
 import { Cursors } from './cursors.ts';
 import type { Dialect } from './dialect.ts';
 import { isConsistent, type ActiveFault, type Surroundings } from './fault.ts';
@@ -35,7 +38,10 @@ export class World implements Surroundings {
     checkpoints: new Set(),
   };
   fault: ActiveFault | undefined;
-  private readonly items: Record<ListName, Item[]> = { parties: [], checkpoints: [] };
+  private readonly items: Record<ListName, Item[]> = {
+    parties: [],
+    checkpoints: [],
+  };
   private readonly orders = new Map<string, Order>();
   private nextSerial = 1;
   private answers = 0;
@@ -60,7 +66,8 @@ export class World implements Surroundings {
 
   /** Adds rows at places of their own age, wherever that is. */
   insert(list: ListName, items: readonly Omit<Item, 'serial'>[]): void {
-    for (const item of items) this.add(list, { ...item, serial: this.nextSerial });
+    for (const item of items)
+      this.add(list, { ...item, serial: this.nextSerial });
   }
 
   private add(list: ListName, item: Item): void {
@@ -71,7 +78,9 @@ export class World implements Surroundings {
   }
 
   remove(list: ListName, serials: ReadonlySet<number>): void {
-    this.items[list] = this.items[list].filter((item) => !serials.has(item.serial));
+    this.items[list] = this.items[list].filter(
+      (item) => !serials.has(item.serial),
+    );
     this.orders.clear();
   }
 
@@ -93,27 +102,45 @@ export class World implements Surroundings {
     return [...placed.items, ...items.filter((item) => item.age === null)];
   }
 
-  /** What every request sees at present: the rows of a fault that meets all of them, else the true ones. */
+  /**
+   * What every request sees at present: the rows of a fault that meets all of them, else
+   * the true ones.
+   */
   served(list: ListName): readonly Item[] {
     const { fault } = this;
     const isSeen =
-      fault !== undefined && isConsistent(fault) && (fault.when.list ?? list) === list;
+      fault !== undefined &&
+      isConsistent(fault) &&
+      (fault.when.list ?? list) === list;
     return this.rows(list, isSeen);
   }
 
   private rows(list: ListName, isMet: boolean): readonly Item[] {
     const view = isMet ? this.fault?.behaviour.view : undefined;
-    return view === undefined ? this.all(list) : view(this.all(list), list, this);
+    return view === undefined
+      ? this.all(list)
+      : view(this.all(list), list, this);
   }
 
-  /** The page that an honest source of this dialect answers; `isMet`: with the rows that the fault shows. */
+  /**
+   * The page that an honest source of this dialect answers; `isMet`: with the rows that
+   * the fault shows.
+   */
   honestPage(asked: ListRequest, isMet = false): Page {
     const request = applyDialect(asked, this.dialect);
     if (request.partyId !== undefined)
       return this.lookUp(request, request.partyId, isMet);
-    const placeless = this.rows(request.list, isMet).filter((item) => item.age === null);
+    const placeless = this.rows(request.list, isMet).filter(
+      (item) => item.age === null,
+    );
     const order = this.order(request.list, request.newestFirst, isMet);
-    return cutPage(request, order, placeless, this.cursors[request.list], this.dialect);
+    return cutPage(
+      request,
+      order,
+      placeless,
+      this.cursors[request.list],
+      this.dialect,
+    );
   }
 
   private lookUp(request: ListRequest, partyId: string, isMet: boolean): Page {
@@ -144,7 +171,8 @@ export class World implements Surroundings {
     this.answers += 1;
     const { ties, seed } = this.dialect;
     const isFixed =
-      ties !== 'reshuffled' && !(isMet && this.fault?.behaviour.view !== undefined);
+      ties !== 'reshuffled' &&
+      !(isMet && this.fault?.behaviour.view !== undefined);
     const name = `${list} ${isNewestFirst}`;
     const known = isFixed ? this.orders.get(name) : undefined;
     if (known !== undefined) return known;
@@ -160,11 +188,16 @@ export class World implements Surroundings {
   }
 }
 
-function makeForeignItems(seed: number, rows: Rows): Record<ListName, readonly Item[]> {
+function makeForeignItems(
+  seed: number,
+  rows: Rows,
+): Record<ListName, readonly Item[]> {
   const first = rows.checkpoints.at(0)?.atBlock ?? '100';
   const foreign = makeForeignRows(seed, FOREIGN_ROWS, BigInt(first));
   return {
-    parties: foreign.parties.map((row, at) => partyItem(row, FOREIGN_SERIAL + at)),
+    parties: foreign.parties.map((row, at) =>
+      partyItem(row, FOREIGN_SERIAL + at),
+    ),
     checkpoints: foreign.checkpoints.map((row, at) =>
       checkpointItem(row, 2 * FOREIGN_SERIAL + at),
     ),

@@ -1,4 +1,6 @@
-/** Where what became of ledgers cannot be written down: that is nobody's ledger's fault. */
+/**
+ * Where what became of ledgers cannot be written down: that is nobody's ledger's fault.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { PermanentError } from '../../../src/errors/errors.ts';
@@ -56,7 +58,11 @@ test.each([
     progress: { report: () => undefined },
     log: createLog('silent'),
   } as unknown as JobDeps;
-  const context = { signal: new AbortController().signal, attempt: 1, dueMs: 0 };
+  const context = {
+    signal: new AbortController().signal,
+    attempt: 1,
+    dueMs: 0,
+  };
   await expect(
     exportLedgers({ runId: 'run', partyIds: ids }, deps, context),
   ).rejects.toThrow('Cannot settle');
@@ -96,7 +102,9 @@ test('tries ledgers again that others had taken over, and fails them at its last
       dueMs: 0,
     });
   const failed = () =>
-    written.filter(({ state }) => state === 'failed').map(({ partyId }) => partyId);
+    written
+      .filter(({ state }) => state === 'failed')
+      .map(({ partyId }) => partyId);
   await expect(tryIt(1)).rejects.toMatchObject({ code: 'LEASE_LOST' });
   expect(failed()).toEqual([]);
   await tryIt(4);

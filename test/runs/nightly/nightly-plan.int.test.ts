@@ -3,7 +3,10 @@ import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { everyPartyFits } from '../../../src/runs/nightly/nightly-preview.ts';
-import { countDue, planNightly } from '../../../src/runs/store/nightly/nightly-plan.ts';
+import {
+  countDue,
+  planNightly,
+} from '../../../src/runs/store/nightly/nightly-plan.ts';
 import { NightlyStore } from '../../../src/runs/store/nightly/nightly-store.ts';
 import { freshDatabase } from '../../support/database.ts';
 import {
@@ -45,11 +48,19 @@ describe('the plan of a nightly run', () => {
     await addExports(pool, [
       { ...asked, party_id: id('1'), last_entry_at: daysAgo(1) },
       { ...idle, party_id: id('2'), idle_nights: 5 },
-      { ...idle, party_id: id('3'), last_asked_at: daysAgo(20), idle_nights: 4 },
+      {
+        ...idle,
+        party_id: id('3'),
+        last_asked_at: daysAgo(20),
+        idle_nights: 4,
+      },
       { ...asked, party_id: id('4'), quarantined_at: daysAgo(0) },
     ]);
     await using world = await openWorld();
-    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const run = await world.deps.runs.create({
+      kind: 'nightly',
+      subject: 'now',
+    });
     const request = {
       runId: run.runId,
       partyIds: undefined,
@@ -57,7 +68,10 @@ describe('the plan of a nightly run', () => {
       everyParty: false,
       idleNightsMax: 28,
     };
-    expect(await countDue(world.deps.db, request)).toEqual({ parties: 5, due: 4 });
+    expect(await countDue(world.deps.db, request)).toEqual({
+      parties: 5,
+      due: 4,
+    });
     expect(await world.deps.nightly.counts(run.runId, 0)).toMatchObject({
       due: 0,
       queued: 0,
@@ -103,7 +117,10 @@ describe('the plan of a nightly run', () => {
     ]);
     await using world = await openWorld();
     const order = async (): Promise<unknown> => {
-      const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+      const run = await world.deps.runs.create({
+        kind: 'nightly',
+        subject: 'now',
+      });
       await planNightly(world.deps.db, {
         runId: run.runId,
         partyIds: parties,
@@ -132,7 +149,10 @@ describe('the plan of a nightly run', () => {
       await addParties(pool, ids, 1);
       await using world = await openWorld();
       const plan = async (): Promise<string> => {
-        const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+        const run = await world.deps.runs.create({
+          kind: 'nightly',
+          subject: 'now',
+        });
         const all = {
           partyIds: undefined,
           exportsMax: undefined,
@@ -151,7 +171,10 @@ describe('the plan of a nightly run', () => {
       const before = await counted.buffers();
       const taken = await counted.nightly.take(second, 200);
       const buffers = (await counted.buffers()) - before;
-      expect([taken.length, taken[0]?.partyId]).toEqual([200, '1'.padStart(64, '0')]);
+      expect([taken.length, taken[0]?.partyId]).toEqual([
+        200,
+        '1'.padStart(64, '0'),
+      ]);
       expect(await world.deps.nightly.counts(second, due)).toMatchObject({
         due: due - 200,
         queued: 200,
@@ -163,9 +186,14 @@ describe('the plan of a nightly run', () => {
 
   test('defers the parties beyond its limit to the next nightly run, and counts them', async () => {
     await addParties(pool, ['1', '2', '3', '4', '5'].map(id));
-    await addExports(pool, [{ party_id: id('1'), last_asked_at: '2023-01-01Z' }]);
+    await addExports(pool, [
+      { party_id: id('1'), last_asked_at: '2023-01-01Z' },
+    ]);
     await using world = await openWorld();
-    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const run = await world.deps.runs.create({
+      kind: 'nightly',
+      subject: 'now',
+    });
     const request = {
       runId: run.runId,
       partyIds: undefined,
@@ -187,7 +215,10 @@ describe('the plan of a nightly run', () => {
       ['1', '2'].map((digit) => ({ party_id: id(digit), idle_nights: 3 })),
     );
     await using world = await openWorld();
-    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const run = await world.deps.runs.create({
+      kind: 'nightly',
+      subject: 'now',
+    });
     await planNightly(world.deps.db, {
       runId: run.runId,
       partyIds: [id('1'), id('2')],
@@ -195,15 +226,19 @@ describe('the plan of a nightly run', () => {
       everyParty: true,
       idleNightsMax: 28,
     });
-    const idle = { partyId: id('1'), state: 'done', outcome: { rows: '0' } } as const;
+    const idle = {
+      partyId: id('1'),
+      state: 'done',
+      outcome: { rows: '0' },
+    } as const;
     await world.deps.nightly.settle(run.runId, [idle]);
     await world.deps.nightly.settle(run.runId, [
       idle,
       { ...idle, partyId: id('2'), outcome: { rows: '9' } },
     ]);
-    expect((await recordedExports(pool)).map(({ idleNights }) => idleNights)).toEqual([
-      4, 0,
-    ]);
+    expect(
+      (await recordedExports(pool)).map(({ idleNights }) => idleNights),
+    ).toEqual([4, 0]);
   });
 
   test('asks every party while the window is long enough', () => {

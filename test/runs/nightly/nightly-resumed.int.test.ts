@@ -20,18 +20,26 @@ describe('an interrupted nightly run', () => {
           if (partyId === FIRST) return COMPLETE;
           stopAt.resolve();
           return new Promise((_resolve, reject) =>
-            signal.addEventListener('abort', () => reject(new Error('stopped'))),
+            signal.addEventListener('abort', () =>
+              reject(new Error('stopped')),
+            ),
           );
         },
       });
-      const run = await first.deps.runs.create({ kind: 'nightly', subject: 'now' });
+      const run = await first.deps.runs.create({
+        kind: 'nightly',
+        subject: 'now',
+      });
       runId = run.runId;
       first.work();
       await enqueueRun(run, first.deps);
       await stopAt.promise;
-      await waitFor(async () => (await first.deps.nightly.counts(runId, 3)).done === 1, {
-        what: 'the first party done',
-      });
+      await waitFor(
+        async () => (await first.deps.nightly.counts(runId, 3)).done === 1,
+        {
+          what: 'the first party done',
+        },
+      );
     }
     // Another process, another queue: as after a lost Redis.
     await using second = await openWorld({});
@@ -80,11 +88,22 @@ describe('an interrupted nightly run', () => {
     });
     world.work();
     await world.queues.add('sync', [
-      { name: 'sync-list', data: { audit: 'parties' }, jobId: 'audit', priority: 1 },
+      {
+        name: 'sync-list',
+        data: { audit: 'parties' },
+        jobId: 'audit',
+        priority: 1,
+      },
     ]);
     const audit = await waitFor(
       async () =>
-        (await world.deps.runs.list({ kind: 'sync', states: ['done'], limit: 1 }))[0],
+        (
+          await world.deps.runs.list({
+            kind: 'sync',
+            states: ['done'],
+            limit: 1,
+          })
+        )[0],
       {
         what: 'the audit to end',
       },
@@ -102,11 +121,16 @@ describe('an interrupted nightly run', () => {
       sync: (_request, { signal }) => {
         started.resolve();
         return new Promise((_resolve, reject) =>
-          signal.addEventListener('abort', () => reject(signal.reason as Error)),
+          signal.addEventListener('abort', () =>
+            reject(signal.reason as Error),
+          ),
         );
       },
     });
-    const run = await world.deps.runs.create({ kind: 'sync', subject: 'parties' });
+    const run = await world.deps.runs.create({
+      kind: 'sync',
+      subject: 'parties',
+    });
     world.work();
     await enqueueRun(run, world.deps);
     await started.promise;
@@ -128,7 +152,10 @@ describe('an interrupted nightly run', () => {
         );
       },
     });
-    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const run = await world.deps.runs.create({
+      kind: 'nightly',
+      subject: 'now',
+    });
     world.work();
     await enqueueRun(run, world.deps);
     await started.promise;
@@ -136,7 +163,10 @@ describe('an interrupted nightly run', () => {
     expect((await ended(world, run.runId)).state).toBe('cancelled');
     await waitFor(() => isAborted, { what: 'the export in hand to end' });
     expect(world.asked).not.toContain('load');
-    const open = await world.deps.runs.list({ states: ['queued', 'running'], limit: 10 });
+    const open = await world.deps.runs.list({
+      states: ['queued', 'running'],
+      limit: 10,
+    });
     expect(open).toEqual([]);
   });
 });

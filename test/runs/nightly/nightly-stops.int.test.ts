@@ -1,6 +1,9 @@
 /** When the exports of a nightly run stop early, and when they go on. */
 import { describe, expect, test } from 'vitest';
-import { PermanentError, UnreachableError } from '../../../src/errors/errors.ts';
+import {
+  PermanentError,
+  UnreachableError,
+} from '../../../src/errors/errors.ts';
 import type { JobDeps } from '../../../src/runs/job.ts';
 import { exportDue } from '../../../src/runs/nightly/nightly-exports.ts';
 import type { Run } from '../../../src/runs/store/run-store.ts';
@@ -20,7 +23,10 @@ describe('the export stage of a nightly run', () => {
         return COMPLETE;
       },
     });
-    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const run = await world.deps.runs.create({
+      kind: 'nightly',
+      subject: 'now',
+    });
     await world.deps.runs.start(run.runId);
     world.work();
     const night = (await world.deps.runs.get(run.runId)) as Run;
@@ -70,12 +76,18 @@ describe('the export stage of a nightly run', () => {
     // Two jobs are worked at once: the second may have begun before the first failed.
     const asked = world.asked.filter((one) => one.startsWith('export')).length;
     expect(asked).toBeLessThan(3);
-    expect(run.evidence['exports']).toMatchObject({ failed: asked, unasked: 3 - asked });
+    expect(run.evidence['exports']).toMatchObject({
+      failed: asked,
+      unasked: 3 - asked,
+    });
   });
 
   test('queues again what was lost with its queue, once nothing has moved for a while', async () => {
     await using world = await openWorld({});
-    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const run = await world.deps.runs.create({
+      kind: 'nightly',
+      subject: 'now',
+    });
     await world.deps.runs.start(run.runId);
     world.work();
     let lost = 0;
@@ -122,7 +134,8 @@ describe('the export stage of a nightly run', () => {
       reason:
         'stopped early: 3 ledgers in a row failed of the source: SOURCE_UNAUTHORIZED',
     });
-    // One that failed at that moment may not be written down yet: then it counts as not asked.
+    // One that failed at that moment may not be written down yet: then it counts as not
+    // asked.
     const { failed, unasked } = run.evidence['exports'] as {
       failed: number;
       unasked: number;
@@ -146,11 +159,14 @@ describe('the export stage of a nightly run', () => {
     const { runs } = world.deps;
     const keep = runs.keep.bind(runs);
     runs.keep = async (runId, params) => {
-      if ('stopped' in params) await new Promise((resolve) => setTimeout(resolve, 500));
+      if ('stopped' in params)
+        await new Promise((resolve) => setTimeout(resolve, 500));
       return keep(runId, params);
     };
     await runNight(world);
-    expect(world.asked.filter((one) => one.startsWith('export')).length).toBeLessThan(5);
+    expect(
+      world.asked.filter((one) => one.startsWith('export')).length,
+    ).toBeLessThan(5);
   });
 
   test('goes on where ledgers fail for reasons of their own, however many', async () => {
@@ -167,7 +183,10 @@ describe('the export stage of a nightly run', () => {
 
   test('ends where no worker takes part, and says so', async () => {
     await using world = await openWorld({});
-    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const run = await world.deps.runs.create({
+      kind: 'nightly',
+      subject: 'now',
+    });
     const { signal } = new AbortController();
     const outcome = await exportDue(run, world.deps, {
       signal,
@@ -188,9 +207,15 @@ describe('the export stage of a nightly run', () => {
     [{ lastMs: 1_500, medianMs: 120 }, 'ten times the usual'],
   ])('stops asking a source whose lists take %o: %s', async (latency) => {
     await using world = await openWorld({ sourceLatency: async () => latency });
-    const run = await world.deps.runs.create({ kind: 'nightly', subject: 'now' });
+    const run = await world.deps.runs.create({
+      kind: 'nightly',
+      subject: 'now',
+    });
     const { signal } = new AbortController();
-    const outcome = await exportDue(run, world.deps, { signal, probeEveryMs: 0 });
+    const outcome = await exportDue(run, world.deps, {
+      signal,
+      probeEveryMs: 0,
+    });
     expect(outcome).toMatchObject({
       verdict: 'incomplete',
       evidence: {

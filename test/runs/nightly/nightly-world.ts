@@ -3,7 +3,11 @@ import { beforeEach } from 'vitest';
 import { enqueueRun } from '../../../src/runs/enqueue.ts';
 import type { Run } from '../../../src/runs/store/run-store.ts';
 import { freshDatabase, type FreshDatabase } from '../../support/database.ts';
-import { addParties, emptyLists, emptyRuns } from '../../support/mirror-arrange.ts';
+import {
+  addParties,
+  emptyLists,
+  emptyRuns,
+} from '../../support/mirror-arrange.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { openJobWorld, type JobWorld } from '../stages-double.ts';
 
@@ -11,9 +15,13 @@ export const PARTIES = [1, 2, 3].map((digit) => String(digit).repeat(64));
 export const [FIRST = '', SECOND = '', THIRD = ''] = PARTIES;
 
 type Given =
-  Parameters<typeof openJobWorld> extends [string, string, ...infer Rest] ? Rest : never;
+  Parameters<typeof openJobWorld> extends [string, string, ...infer Rest]
+    ? Rest
+    : never;
 
-/** Call it at the top level of a test file: before each test the parties are listed anew. */
+/**
+ * Call it at the top level of a test file: before each test the parties are listed anew.
+ */
 export async function nightlyWorlds(): Promise<{
   readonly database: FreshDatabase;
   readonly openWorld: (...given: Given) => Promise<JobWorld>;
@@ -43,7 +51,9 @@ export function ended(world: JobWorld, runId: string): Promise<Run> {
   return waitFor(
     async () => {
       const run = await world.deps.runs.get(runId);
-      return run?.state === 'done' || run?.state === 'cancelled' ? run : undefined;
+      return run?.state === 'done' || run?.state === 'cancelled'
+        ? run
+        : undefined;
     },
     { what: 'the nightly run to end' },
   );

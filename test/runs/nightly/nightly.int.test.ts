@@ -1,9 +1,16 @@
-/** What a nightly run asks for, what it concludes and what it tells; over doubles of the stages. */
+/**
+ * What a nightly run asks for, what it concludes and what it tells; over doubles of the
+ * stages.
+ */
 import { describe, expect, test } from 'vitest';
 import { PermanentError, RetryableError } from '../../../src/errors/errors.ts';
 import type { Stages } from '../../../src/runs/job.ts';
 import type { Completeness } from '../../../src/status/store/completeness.ts';
-import { addExports, daysAgo, emptyLedgers } from '../../support/mirror-arrange.ts';
+import {
+  addExports,
+  daysAgo,
+  emptyLedgers,
+} from '../../support/mirror-arrange.ts';
 import { nightlyLedgers } from '../../support/mirror-state.ts';
 import {
   FIRST,
@@ -92,7 +99,10 @@ describe('a nightly run', () => {
   test('asks only the parties that were chosen, and no more than the limit', async () => {
     await using world = await openWorld(
       {},
-      { nightlyParties: { kind: 'list', ids: [FIRST, SECOND] }, nightlyExportsMax: 1 },
+      {
+        nightlyParties: { kind: 'list', ids: [FIRST, SECOND] },
+        nightlyExportsMax: 1,
+      },
     );
     const run = await runNight(world);
     // One of the two was left: that is no complete night, however well the other went.
@@ -114,7 +124,9 @@ describe('a nightly run', () => {
     await using world = await openWorld({
       export: async ({ partyId }) => {
         if (partyId === SECOND)
-          throw new PermanentError('Cannot export: refused', { code: 'EXPORT_REFUSED' });
+          throw new PermanentError('Cannot export: refused', {
+            code: 'EXPORT_REFUSED',
+          });
         return COMPLETE;
       },
     });
@@ -123,7 +135,9 @@ describe('a nightly run', () => {
     expect(run.evidence['exports']).toMatchObject({
       parties: 2,
       failed: 1,
-      failures: [{ partyId: SECOND, outcome: { error: { code: 'EXPORT_REFUSED' } } }],
+      failures: [
+        { partyId: SECOND, outcome: { error: { code: 'EXPORT_REFUSED' } } },
+      ],
     });
     expect(world.asked).toContain('verify');
   });
@@ -138,7 +152,9 @@ describe('a nightly run', () => {
     });
     const run = await runNight(world);
     expect(run.verdict).toBe('complete');
-    expect(run.evidence['untidy']).toMatchObject({ code: 'OBJECT_STORE_REFUSED' });
+    expect(run.evidence['untidy']).toMatchObject({
+      code: 'OBJECT_STORE_REFUSED',
+    });
     expect(run.evidence['verify']).toMatchObject({ verdict: 'complete' });
   });
 
@@ -147,7 +163,10 @@ describe('a nightly run', () => {
     await using world = await openWorld({
       export: async ({ partyId }) => {
         if (partyId === THIRD && (tries += 1) < 3)
-          throw new RetryableError('Cannot yet', { code: 'TEST', retryAfterMs: 20 });
+          throw new RetryableError('Cannot yet', {
+            code: 'TEST',
+            retryAfterMs: 20,
+          });
         return COMPLETE;
       },
     });
@@ -181,7 +200,10 @@ describe('a nightly run', () => {
       coveredTo: null,
       openDoubts: 0,
     };
-    await using world = await openWorld({}, { completeness: async () => covers });
+    await using world = await openWorld(
+      {},
+      { completeness: async () => covers },
+    );
     const run = await runNight(world);
     expect([run.verdict, run.evidence['covers']]).toMatchObject([
       'incomplete',
@@ -211,14 +233,21 @@ describe('a nightly run', () => {
       return outcome;
     };
     await using world = await openWorld({ publishReport }, { completeness });
-    expect([(await runNight(world)).verdict, reported]).toEqual(['complete', [0]]);
+    expect([(await runNight(world)).verdict, reported]).toEqual([
+      'complete',
+      [0],
+    ]);
   });
 
   test('does not wait for ledgers that nobody wants any more, however long ago they were asked', async () => {
-    await addExports(database.pool, [{ party_id: THIRD, last_asked_at: daysAgo(40) }]);
+    await addExports(database.pool, [
+      { party_id: THIRD, last_asked_at: daysAgo(40) },
+    ]);
     try {
       await using all = await openWorld({}, { nightlyExportsMax: 2 });
-      expect((await runNight(all)).evidence['exports']).toMatchObject({ late: 1 });
+      expect((await runNight(all)).evidence['exports']).toMatchObject({
+        late: 1,
+      });
       await using world = await openWorld(
         {},
         { nightlyParties: { kind: 'list', ids: [FIRST, SECOND] } },
@@ -244,7 +273,10 @@ describe('a nightly run', () => {
       verify: async () => {
         verified += 1;
         if (verified === 1)
-          throw new RetryableError('Cannot yet', { code: 'TEST', retryAfterMs: 20 });
+          throw new RetryableError('Cannot yet', {
+            code: 'TEST',
+            retryAfterMs: 20,
+          });
         return COMPLETE;
       },
     });
@@ -261,13 +293,19 @@ describe('a nightly run', () => {
     await using world = await openWorld({
       load: async () => COMPLETE,
       verify: async () => {
-        throw new PermanentError('Cannot verify: the lake is of another mirror', {
-          code: 'LAKE_FOREIGN',
-        });
+        throw new PermanentError(
+          'Cannot verify: the lake is of another mirror',
+          {
+            code: 'LAKE_FOREIGN',
+          },
+        );
       },
       publishReport: async ({ runId }, outcome) => {
         published.push({ runId, ...outcome });
-        return { ...outcome, evidence: { ...outcome.evidence, report: 'runs/x.json' } };
+        return {
+          ...outcome,
+          evidence: { ...outcome.evidence, report: 'runs/x.json' },
+        };
       },
     });
     const run = await runNight(world);
@@ -300,31 +338,47 @@ describe('a nightly run', () => {
         none: undefined,
         odd: [Number.NaN, () => 1],
       },
-      { rows: '1', text: 'x'.repeat(10 ** 6), meta: { huge: Number.MAX_VALUE } },
+      {
+        rows: '1',
+        text: 'x'.repeat(10 ** 6),
+        meta: { huge: Number.MAX_VALUE },
+      },
     ];
     await using world = await openWorld({
-      export: async () => ({ verdict: 'complete', evidence: evidence.shift() ?? {} }),
+      export: async () => ({
+        verdict: 'complete',
+        evidence: evidence.shift() ?? {},
+      }),
     });
     const run = await runNight(world);
     expect(run.evidence['exports']).toMatchObject({ failed: 0, unasked: 0 });
-    const states = (await nightlyLedgers(database.pool)).map(({ state }) => state);
-    expect(states.filter((state) => state === 'due' || state === 'queued')).toEqual([]);
+    const states = (await nightlyLedgers(database.pool)).map(
+      ({ state }) => state,
+    );
+    expect(
+      states.filter((state) => state === 'due' || state === 'queued'),
+    ).toEqual([]);
   });
 
   test.each([
     ['suspicious', { verdict: 'suspicious', evidence: {} }],
     ['incomplete', { verdict: 'incomplete', evidence: {} }],
-  ] as const)('is as %s as the worst of its parts', async (verdict, outcome) => {
-    await using world = await openWorld({
-      sync: async ({ list }) => (list === 'checkpoints' ? outcome : COMPLETE),
-    });
-    expect((await runNight(world)).verdict).toBe(verdict);
-  });
+  ] as const)(
+    'is as %s as the worst of its parts',
+    async (verdict, outcome) => {
+      await using world = await openWorld({
+        sync: async ({ list }) => (list === 'checkpoints' ? outcome : COMPLETE),
+      });
+      expect((await runNight(world)).verdict).toBe(verdict);
+    },
+  );
 
   test('is incomplete where a list could not be read, and exports the parties that are known', async () => {
     await using world = await openWorld({
       sync: async () => {
-        throw new PermanentError('Cannot read the list', { code: 'PAGE_SHAPE' });
+        throw new PermanentError('Cannot read the list', {
+          code: 'PAGE_SHAPE',
+        });
       },
     });
     const run = await runNight(world);
@@ -332,6 +386,8 @@ describe('a nightly run', () => {
     expect(run.evidence['lists']).toMatchObject({
       parties: { error: { code: 'PAGE_SHAPE' } },
     });
-    expect(world.asked.filter((ask) => ask.startsWith('export'))).toHaveLength(3);
+    expect(world.asked.filter((ask) => ask.startsWith('export'))).toHaveLength(
+      3,
+    );
   });
 });

@@ -1,6 +1,12 @@
-/** Scheduled times that were missed or failed: when a run is made up for them, and when not. */
+/**
+ * Scheduled times that were missed or failed: when a run is made up for them, and when
+ * not.
+ */
 import { beforeEach, describe, expect, test } from 'vitest';
-import { findMissedMs, makeUpMissed } from '../../../src/runs/nightly/make-up.ts';
+import {
+  findMissedMs,
+  makeUpMissed,
+} from '../../../src/runs/nightly/make-up.ts';
 import {
   claimScheduled,
   keepSchedules,
@@ -50,10 +56,19 @@ describe('makeUpMissed', () => {
       () => addNight({ verdict: 'complete', finished_at: '2026-11-21T02:30Z' }),
     ],
     ['a run is still going', () => addNight({ state: 'running' })],
-    ['the mirror is younger', () => setMirrorCreatedAt(pool, '2026-11-21T03:00Z')],
+    [
+      'the mirror is younger',
+      () => setMirrorCreatedAt(pool, '2026-11-21T03:00Z'),
+    ],
     [
       'the schedule was set after the time',
-      () => setScheduleSince(pool, 'nightly', SCHEDULES.nightly, '2026-11-21T07:59Z'),
+      () =>
+        setScheduleSince(
+          pool,
+          'nightly',
+          SCHEDULES.nightly,
+          '2026-11-21T07:59Z',
+        ),
     ],
     [
       'another schedule is in force',
@@ -70,9 +85,9 @@ describe('makeUpMissed', () => {
     await using world = await openWorld();
     await makeUp(world);
     expect(await queuedKeys(world)).toEqual([]);
-    expect(await findMissedMs(SCHEDULES.nightly, world.deps.db, MORNING_MS)).toBe(
-      undefined,
-    );
+    expect(
+      await findMissedMs(SCHEDULES.nightly, world.deps.db, MORNING_MS),
+    ).toBe(undefined);
   });
 
   test('makeUpMissed is not silenced by a run or a mirror of the future', async () => {
@@ -95,7 +110,9 @@ describe('makeUpMissed', () => {
       await makeUp(world, dueMs - 1_000);
       expect(await queuedKeys(world)).toEqual([]);
       await makeUp(world, dueMs);
-      expect(await queuedKeys(world)).toEqual([`${DUE_KEY} again ${index + 1}`]);
+      expect(await queuedKeys(world)).toEqual([
+        `${DUE_KEY} again ${index + 1}`,
+      ]);
 
       await removeQueuedRuns(pool);
       failedMs = dueMs + 60_000;
@@ -140,9 +157,9 @@ describe('makeUpMissed', () => {
       states: ['queued'],
       limit: 10,
     });
-    expect(made.map(({ scheduleKey, params }) => [scheduleKey, params['full']])).toEqual([
-      ['audit checkpoints 2026-11-22T04:00:00.000Z', true],
-    ]);
+    expect(
+      made.map(({ scheduleKey, params }) => [scheduleKey, params['full']]),
+    ).toEqual([['audit checkpoints 2026-11-22T04:00:00.000Z', true]]);
   });
 
   test('makeUpMissed leaves a time to the queue for two minutes', async () => {
@@ -156,15 +173,23 @@ describe('keepSchedules', () => {
   test('keepSchedules makes a changed schedule count from now on, and an equal one as before', async () => {
     await using world = await openWorld();
     const { deps, queues } = world;
-    const missed = () => findMissedMs(SCHEDULES.nightly, deps.db, Date.now() + DAY_MS);
+    const missed = () =>
+      findMissedMs(SCHEDULES.nightly, deps.db, Date.now() + DAY_MS);
 
     await keepSchedules({ queues, jobs: deps, schedules: SCHEDULES });
-    expect(await findMissedMs(SCHEDULES.nightly, deps.db, MORNING_MS)).toBeDefined();
+    expect(
+      await findMissedMs(SCHEDULES.nightly, deps.db, MORNING_MS),
+    ).toBeDefined();
 
-    const changed = { ...SCHEDULES, nightly: { pattern: '0 3 * * *', tz: 'UTC' } };
+    const changed = {
+      ...SCHEDULES,
+      nightly: { pattern: '0 3 * * *', tz: 'UTC' },
+    };
     await keepSchedules({ queues, jobs: deps, schedules: changed });
     await keepSchedules({ queues, jobs: deps, schedules: SCHEDULES });
-    expect(await findMissedMs(SCHEDULES.nightly, deps.db, Date.now())).toBe(undefined);
+    expect(await findMissedMs(SCHEDULES.nightly, deps.db, Date.now())).toBe(
+      undefined,
+    );
     expect(await missed()).toBeDefined();
   });
 });
@@ -203,7 +228,9 @@ function makeUp(
   return makeUpMissed(scheduled, SCHEDULES, world.deps, nowMs);
 }
 
-async function queuedKeys(world: JobWorld): Promise<readonly (string | null)[]> {
+async function queuedKeys(
+  world: JobWorld,
+): Promise<readonly (string | null)[]> {
   const queued = await world.deps.runs.list({
     kind: 'nightly',
     states: ['queued'],
@@ -214,5 +241,10 @@ async function queuedKeys(world: JobWorld): Promise<readonly (string | null)[]> 
 
 /** Over, unless the row says otherwise. */
 function addNight(row: Row): Promise<string> {
-  return addRun(pool, { kind: 'nightly', subject: 'now', state: 'done', ...row });
+  return addRun(pool, {
+    kind: 'nightly',
+    subject: 'now',
+    state: 'done',
+    ...row,
+  });
 }

@@ -1,5 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { isSlow, watchSource } from '../../../src/runs/nightly/nightly-exports.ts';
+import {
+  isSlow,
+  watchSource,
+} from '../../../src/runs/nightly/nightly-exports.ts';
 
 const QUICK = { lastMs: 30, medianMs: 25 };
 const SLOW = { lastMs: 1_500, medianMs: 25 };
@@ -30,7 +33,9 @@ describe('the watch on the source’s latency', () => {
   });
 
   test('takes fewer slow answers for a passing delay', async () => {
-    expect(await answers(SLOW, SLOW, QUICK, SLOW, SLOW, QUICK)).not.toContain(true);
+    expect(await answers(SLOW, SLOW, QUICK, SLOW, SLOW, QUICK)).not.toContain(
+      true,
+    );
   });
 
   test('checks only from time to time', async () => {

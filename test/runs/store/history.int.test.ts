@@ -16,7 +16,10 @@ import { countRows } from '../../support/mirror-state.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const { pool } = database;
-const { db } = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const { db } = openWarehouse({
+  url: database.url,
+  onIdleError: () => undefined,
+});
 const runs = new RunStore(db);
 const DAY_MS = 86_400_000;
 const ALL = {
@@ -33,7 +36,10 @@ beforeEach(async () => {
 });
 
 async function night(days: number): Promise<string> {
-  const { runId } = await runs.create({ kind: 'nightly', subject: 'scheduled' });
+  const { runId } = await runs.create({
+    kind: 'nightly',
+    subject: 'scheduled',
+  });
   await planNightly(db, { ...ALL, runId });
   const child = await runs.create({
     kind: 'load',
@@ -73,7 +79,10 @@ describe('the history of runs', () => {
       await countRows(pool, 'runs'),
       await countRows(pool, 'source_costs'),
     ]).toEqual([16, 8]);
-    expect(await forgetHistory(db, 90 * DAY_MS)).toEqual({ runs: 0, nightlyLists: 0 });
+    expect(await forgetHistory(db, 90 * DAY_MS)).toEqual({
+      runs: 0,
+      nightlyLists: 0,
+    });
   });
 
   test('forgets doubts and gaps of lists that were closed as long ago, and no open ones', async () => {

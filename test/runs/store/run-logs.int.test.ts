@@ -1,4 +1,7 @@
-/** What is logged while a run is worked is kept with the run, without slowing or ending it. */
+/**
+ * What is logged while a run is worked is kept with the run, without slowing or ending
+ * it.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { createLog, inRun } from '../../../src/logging/log.ts';
@@ -14,7 +17,10 @@ import { freshDatabase } from '../../support/database.ts';
 import { removeRuns } from '../../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
-const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+const warehouse = openWarehouse({
+  url: database.url,
+  onIdleError: () => undefined,
+});
 const { db } = warehouse;
 
 async function newRun(): Promise<string> {
@@ -30,7 +36,9 @@ describe('the log of a run', () => {
     const runId = await newRun();
     const logs = new RunLogs((lines) => appendLines(db, lines));
     const shown: string[] = [];
-    const log = logs.tee(createLog('warn', { write: (line) => shown.push(line) }));
+    const log = logs.tee(
+      createLog('warn', { write: (line) => shown.push(line) }),
+    );
     log.info('Before the run');
     await inRun(runId, async () => {
       log.info({ rows: 12n, tookMs: 5 }, 'Page committed');
@@ -40,7 +48,11 @@ describe('the log of a run', () => {
     await logs[Symbol.asyncDispose]();
     const { lines, next } = await readLines(db, runId, 10);
     expect(lines).toMatchObject([
-      { level: 'info', message: 'Page committed', fields: { rows: '12', tookMs: 5 } },
+      {
+        level: 'info',
+        message: 'Page committed',
+        fields: { rows: '12', tookMs: 5 },
+      },
       {
         level: 'warn',
         message: 'Retrying',
@@ -67,7 +79,11 @@ describe('the log of a run', () => {
     await appendLines(db, [line(34), line(56)]);
     await appendLines(db, [line(35), line(40)]);
     const first = await readLines(db, runId, 3);
-    expect(first.lines.map(({ message }) => message)).toEqual(['34', '35', '56']);
+    expect(first.lines.map(({ message }) => message)).toEqual([
+      '34',
+      '35',
+      '56',
+    ]);
     const second = await readLines(db, runId, 3, first.next);
     expect(second.lines.map(({ message }) => message)).toEqual(['40']);
   });
@@ -82,7 +98,9 @@ describe('the log of a run', () => {
     await logs[Symbol.asyncDispose]();
     const first = await readLines(db, runId, 60);
     const second = await readLines(db, runId, 61, first.next);
-    const numbers = [...first.lines, ...second.lines].map(({ fields }) => fields['line']);
+    const numbers = [...first.lines, ...second.lines].map(
+      ({ fields }) => fields['line'],
+    );
     expect(numbers).toEqual(Array.from({ length: 120 }, (_, line) => line));
     expect(second.next).toBeUndefined();
   });
@@ -110,7 +128,9 @@ describe('the log of a run', () => {
     isRead.resolve();
     await Promise.all([slow, quick]);
     const second = await readLines(db, runId, 10, first.next);
-    const messages = [...first.lines, ...second.lines].map(({ message }) => message);
+    const messages = [...first.lines, ...second.lines].map(
+      ({ message }) => message,
+    );
     expect(messages).toEqual(['of a slow process', 'of a quick one']);
   });
 
@@ -147,7 +167,13 @@ describe('the log of a run', () => {
   test('is removed with its run', async () => {
     const runId = await newRun();
     await appendLines(db, [
-      { runId, at: new Date().toISOString(), level: 'info', message: 'Said', fields: {} },
+      {
+        runId,
+        at: new Date().toISOString(),
+        level: 'info',
+        message: 'Said',
+        fields: {},
+      },
     ]);
     await removeRuns(database.pool, [runId]);
     expect((await readLines(db, runId, 10)).lines).toEqual([]);

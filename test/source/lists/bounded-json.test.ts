@@ -35,7 +35,12 @@ describe('the bounds of JSON from outside', () => {
   test('count nothing inside a string, however it is escaped', () => {
     expect(
       excessOf(
-        JSON.stringify(['[[[[[[{{{{{{', ',,,,,,,,,,,,,,,,,,,,,,,', '\\"[[[[[', '\\']),
+        JSON.stringify([
+          '[[[[[[{{{{{{',
+          ',,,,,,,,,,,,,,,,,,,,,,,',
+          '\\"[[[[[',
+          '\\',
+        ]),
       ),
     ).toBeUndefined();
     expect(excessOf('["never closed [[[[[[[[[[')).toBeUndefined();
@@ -46,7 +51,8 @@ describe('the bounds of JSON from outside', () => {
     const seen: number[] = [];
     const watched = new Proxy(json, {
       get: (target, name) => {
-        if (typeof name === 'string' && /^\d+$/.test(name)) seen.push(Number(name));
+        if (typeof name === 'string' && /^\d+$/.test(name))
+          seen.push(Number(name));
         return Reflect.get(target, name) as unknown;
       },
     });
@@ -60,8 +66,13 @@ describe('the bounds of JSON from outside', () => {
         const depth = depthOf(value);
         const values = valuesOf(value);
         const json = Buffer.from(JSON.stringify(value));
-        expect(findExcess(json, { depthMax: depth, valuesMax: values })).toBeUndefined();
-        const shallower = findExcess(json, { depthMax: depth - 1, valuesMax: values });
+        expect(
+          findExcess(json, { depthMax: depth, valuesMax: values }),
+        ).toBeUndefined();
+        const shallower = findExcess(json, {
+          depthMax: depth - 1,
+          valuesMax: values,
+        });
         expect(shallower === undefined).toBe(depth === 0);
       }),
     );
@@ -69,7 +80,9 @@ describe('the bounds of JSON from outside', () => {
 });
 
 function membersOf(value: unknown): readonly unknown[] | undefined {
-  return typeof value === 'object' && value !== null ? Object.values(value) : undefined;
+  return typeof value === 'object' && value !== null
+    ? Object.values(value)
+    : undefined;
 }
 
 function depthOf(value: unknown): number {

@@ -16,10 +16,15 @@ const ONE_PARTY = pageJson('parties', [{ id: PARTY }]);
 
 describe('a list request', () => {
   test('always has a size and an order; cursors are percent-encoded', async () => {
-    const server = await serve((_request, response) => send(response, 200, ONE_PARTY));
+    const server = await serve((_request, response) =>
+      send(response, 200, ONE_PARTY),
+    );
     const { lists } = testSource(server.url);
     await lists.page(PARTIES, NEVER);
-    await lists.page({ ...PARTIES, newestFirst: false, after: 'a+/b==' }, NEVER);
+    await lists.page(
+      { ...PARTIES, newestFirst: false, after: 'a+/b==' },
+      NEVER,
+    );
     await lists.page(
       { list: 'parties', newestFirst: false, size: 3, fromEnd: true },
       NEVER,
@@ -32,9 +37,13 @@ describe('a list request', () => {
   });
 
   test('never has an empty cursor', async () => {
-    const server = await serve((_request, response) => send(response, 200, ONE_PARTY));
+    const server = await serve((_request, response) =>
+      send(response, 200, ONE_PARTY),
+    );
     const { lists } = testSource(server.url);
-    await expect(lists.page({ ...PARTIES, after: '' }, NEVER)).rejects.toThrow(TypeError);
+    await expect(lists.page({ ...PARTIES, after: '' }, NEVER)).rejects.toThrow(
+      TypeError,
+    );
     expect(server.asked).toEqual([]);
   });
 
@@ -64,7 +73,10 @@ describe('a list request', () => {
 
   test('needs SOURCE_URL', () => {
     expect(() =>
-      openSource({ ...sourceConfig('http://x'), sourceUrl: undefined }, localState()),
+      openSource(
+        { ...sourceConfig('http://x'), sourceUrl: undefined },
+        localState(),
+      ),
     ).toThrow(UsageError);
   });
 });
@@ -85,7 +97,12 @@ describe('a list answer', () => {
       rows: [{ key: PARTY, cursor: 'c0==' }],
     });
     expect(source.requests).toMatchObject([
-      { route: 'parties', status: 200, attempt: 1, bytes: Buffer.byteLength(ONE_PARTY) },
+      {
+        route: 'parties',
+        status: 200,
+        attempt: 1,
+        bytes: Buffer.byteLength(ONE_PARTY),
+      },
     ]);
     expect(source.tally.take()).toMatchObject({
       requests: { lists: 1, exports: 0 },
@@ -142,11 +159,18 @@ describe('a list answer', () => {
 
 describe('a cursor or a size that is refused', () => {
   /** Answers by what the query holds. */
-  async function refusing(status: number, isBad: (query: URLSearchParams) => boolean) {
+  async function refusing(
+    status: number,
+    isBad: (query: URLSearchParams) => boolean,
+  ) {
     return serve((request, response) => {
       const { searchParams } = new URL(request.url ?? '', 'http://x');
       if (isBad(searchParams))
-        send(response, status, errorJson(status === 400 ? 3 : 13, 'no', 10_028));
+        send(
+          response,
+          status,
+          errorJson(status === 400 ? 3 : 13, 'no', 10_028),
+        );
       else send(response, 200, ONE_PARTY);
     });
   }
@@ -154,7 +178,9 @@ describe('a cursor or a size that is refused', () => {
   test.each([400, 500])(
     'a cursor that alone makes it fail with %i is the reason',
     async (status) => {
-      const server = await refusing(status, (query) => query.has('pagination.after'));
+      const server = await refusing(status, (query) =>
+        query.has('pagination.after'),
+      );
       const error = await failureOf(
         testSource(server.url).lists.page({ ...PARTIES, after: 'x' }, NEVER),
       );
@@ -171,7 +197,10 @@ describe('a cursor or a size that is refused', () => {
         (query) => Number(query.get('pagination.first')) > 5000,
       );
       const error = await failureOf(
-        testSource(server.url).lists.page({ ...PARTIES, size: 6000, ...cursor }, NEVER),
+        testSource(server.url).lists.page(
+          { ...PARTIES, size: 6000, ...cursor },
+          NEVER,
+        ),
       );
       expect(error).toMatchObject({
         code: 'PAGE_TOO_LARGE',
@@ -197,8 +226,12 @@ describe('a cursor or a size that is refused', () => {
       8,
       'grpc: received message larger than max (30000000 vs. 20971520)',
     );
-    const server = await serve((_request, response) => send(response, 429, body));
-    const error = await failureOf(testSource(server.url).lists.page(PARTIES, NEVER));
+    const server = await serve((_request, response) =>
+      send(response, 429, body),
+    );
+    const error = await failureOf(
+      testSource(server.url).lists.page(PARTIES, NEVER),
+    );
     expect(error).toMatchObject({ code: 'PAGE_TOO_LARGE' });
     expect(server.asked).toHaveLength(1);
   });
@@ -209,7 +242,9 @@ describe('a cursor or a size that is refused', () => {
     const server = await serve((_request, response) =>
       response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb),
     );
-    const error = await failureOf(testSource(server.url).lists.page(PARTIES, NEVER));
+    const error = await failureOf(
+      testSource(server.url).lists.page(PARTIES, NEVER),
+    );
     expect(error).toMatchObject({ code: 'PAGE_TOO_LARGE' });
   });
 });
@@ -224,17 +259,23 @@ describe('a source that would exhaust the process', () => {
     const server = await serve((_request, response) =>
       response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb),
     );
-    const error = await failureOf(testSource(server.url).lists.page(PARTIES, NEVER));
+    const error = await failureOf(
+      testSource(server.url).lists.page(PARTIES, NEVER),
+    );
     expect(error).toMatchObject({ code: 'PAGE_SHAPE' });
     expect(server.asked).toHaveLength(1);
   });
 
   test('is refused where it sends more rows than were asked for', async () => {
-    const rows = Array.from({ length: PARTIES.size + 1 }, () => ({ id: PARTY }));
+    const rows = Array.from({ length: PARTIES.size + 1 }, () => ({
+      id: PARTY,
+    }));
     const server = await serve((_request, response) =>
       send(response, 200, pageJson('parties', rows)),
     );
-    const error = await failureOf(testSource(server.url).lists.page(PARTIES, NEVER));
+    const error = await failureOf(
+      testSource(server.url).lists.page(PARTIES, NEVER),
+    );
     expect(error).toMatchObject({
       code: 'PAGE_SHAPE',
       meta: { path: 'parties.edges.length' },
@@ -244,8 +285,13 @@ describe('a source that would exhaust the process', () => {
 
 describe('the lookup of a party', () => {
   test('asks by filter', async () => {
-    const server = await serve((_request, response) => send(response, 200, ONE_PARTY));
-    const row = await testSource(server.url).lists.party(PARTY.toUpperCase(), NEVER);
+    const server = await serve((_request, response) =>
+      send(response, 200, ONE_PARTY),
+    );
+    const row = await testSource(server.url).lists.party(
+      PARTY.toUpperCase(),
+      NEVER,
+    );
     expect(row?.key).toBe(PARTY);
     expect(server.asked).toEqual([`/api/v2/parties?partyId=${PARTY}`]);
   });
@@ -254,21 +300,32 @@ describe('the lookup of a party', () => {
     const server = await serve((_request, response) =>
       send(response, 404, errorJson(5, 'NotFound error', 50_001)),
     );
-    expect(await testSource(server.url).lists.party(PARTY, NEVER)).toBeUndefined();
+    expect(
+      await testSource(server.url).lists.party(PARTY, NEVER),
+    ).toBeUndefined();
   });
 
   test('fails where the path is wrong', async () => {
     const server = await serve((_request, response) =>
       send(response, 404, 'no such page'),
     );
-    const error = await failureOf(testSource(server.url).lists.party(PARTY, NEVER));
-    expect(error).toMatchObject({ code: 'SOURCE_ABSENT', meta: { status: 404 } });
+    const error = await failureOf(
+      testSource(server.url).lists.party(PARTY, NEVER),
+    );
+    expect(error).toMatchObject({
+      code: 'SOURCE_ABSENT',
+      meta: { status: 404 },
+    });
   });
 
   test('fails where the source did not filter', async () => {
     const other = pageJson('parties', [{ id: 'ef'.repeat(32) }]);
-    const server = await serve((_request, response) => send(response, 200, other));
-    await expect(testSource(server.url).lists.party(PARTY, NEVER)).rejects.toMatchObject({
+    const server = await serve((_request, response) =>
+      send(response, 200, other),
+    );
+    await expect(
+      testSource(server.url).lists.party(PARTY, NEVER),
+    ).rejects.toMatchObject({
       code: 'PAGE_SHAPE',
     });
   });
@@ -276,8 +333,12 @@ describe('the lookup of a party', () => {
   test.each(['', ' ', 'a\u0000b', 'x'.repeat(1_025)])(
     '%j is no id and is not sent',
     async (id) => {
-      const server = await serve((_request, response) => send(response, 200, ONE_PARTY));
-      await expect(testSource(server.url).lists.party(id, NEVER)).rejects.toMatchObject({
+      const server = await serve((_request, response) =>
+        send(response, 200, ONE_PARTY),
+      );
+      await expect(
+        testSource(server.url).lists.party(id, NEVER),
+      ).rejects.toMatchObject({
         code: 'PARTY_ID',
       });
       expect(server.asked).toEqual([]);

@@ -1,6 +1,10 @@
 import { fc } from '../../support/properties.ts';
 import { describe, expect, test } from 'vitest';
-import { errorCode, PermanentError, RetryableError } from '../../../src/errors/errors.ts';
+import {
+  errorCode,
+  PermanentError,
+  RetryableError,
+} from '../../../src/errors/errors.ts';
 import { parsePage } from '../../../src/source/lists/page.ts';
 import type { ListName } from '../../../src/lists/ports.ts';
 import { pageJson } from '../wire/wire-server.ts';
@@ -27,7 +31,8 @@ function shapeError(work: () => unknown): PermanentError {
   try {
     work();
   } catch (error) {
-    if (error instanceof PermanentError && error.code === 'PAGE_SHAPE') return error;
+    if (error instanceof PermanentError && error.code === 'PAGE_SHAPE')
+      return error;
     throw error;
   }
   throw new Error('accepted');
@@ -53,11 +58,9 @@ describe('heights of a page', () => {
     ['1029945231787545500', '1029945231787545500'],
     ['7.0', '7'],
   ])('%s is exact', (written, height) => {
-    expect(fieldsOf(`{"hash":"a","blockHash":"b","atBlock":${written}}`)).toEqual([
-      height,
-      'a',
-      'b',
-    ]);
+    expect(
+      fieldsOf(`{"hash":"a","blockHash":"b","atBlock":${written}}`),
+    ).toEqual([height, 'a', 'b']);
   });
 
   test.each([
@@ -78,7 +81,9 @@ describe('heights of a page', () => {
     const error = shapeError(() =>
       fieldsOf(`{"hash":"a","blockHash":"b","atBlock":${written}}`),
     );
-    expect(error.meta).toMatchObject({ path: 'checkpoints.edges[0].node.atBlock' });
+    expect(error.meta).toMatchObject({
+      path: 'checkpoints.edges[0].node.atBlock',
+    });
   });
 
   test('are read the same beside a longer number', () => {
@@ -90,14 +95,16 @@ describe('heights of a page', () => {
 
   test('are kept exactly for every uint64, as text and as number', () => {
     fc.assert(
-      fc.property(fc.bigInt(0n, 2n ** 64n - 1n), fc.boolean(), (height, isText) => {
-        const written = isText ? `"${height}"` : String(height);
-        expect(fieldsOf(`{"atBlock":${written},"hash":"a","blockHash":""}`)).toEqual([
-          String(height),
-          'a',
-          '',
-        ]);
-      }),
+      fc.property(
+        fc.bigInt(0n, 2n ** 64n - 1n),
+        fc.boolean(),
+        (height, isText) => {
+          const written = isText ? `"${height}"` : String(height);
+          expect(
+            fieldsOf(`{"atBlock":${written},"hash":"a","blockHash":""}`),
+          ).toEqual([String(height), 'a', '']);
+        },
+      ),
     );
   });
 });
@@ -111,15 +118,21 @@ describe('ids and hashes of a page', () => {
     expect(page.rows.map((row) => row.key)).toEqual([ID, 'network']);
   });
 
-  test.each(['', ' x', 'a\u0000b', 'a\u200bb', 'x'.repeat(1_025), 5, null, undefined])(
-    '%j is no id',
-    (id) => {
-      const error = shapeError(() =>
-        parse('parties', pageJson('parties', [{ id: ID }, { id }])),
-      );
-      expect(error.meta).toMatchObject({ path: 'parties.edges[1].node.id' });
-    },
-  );
+  test.each([
+    '',
+    ' x',
+    'a\u0000b',
+    'a\u200bb',
+    'x'.repeat(1_025),
+    5,
+    null,
+    undefined,
+  ])('%j is no id', (id) => {
+    const error = shapeError(() =>
+      parse('parties', pageJson('parties', [{ id: ID }, { id }])),
+    );
+    expect(error.meta).toMatchObject({ path: 'parties.edges[1].node.id' });
+  });
 
   test('are kept as they came where they can be printed', () => {
     expect(fieldsOf(JSON.stringify({ ...NODE, hash: 'BH=/é' }))).toEqual([
@@ -127,7 +140,14 @@ describe('ids and hashes of a page', () => {
       'BH=%2Fé',
       'b2',
     ]);
-    for (const hash of ['a\u0000', 'a\n', '\ud800', 'x'.repeat(1_025), 5, null]) {
+    for (const hash of [
+      'a\u0000',
+      'a\n',
+      '\ud800',
+      'x'.repeat(1_025),
+      5,
+      null,
+    ]) {
       shapeError(() => fieldsOf(JSON.stringify({ ...NODE, hash })));
     }
   });
@@ -192,10 +212,14 @@ describe('an answer that is no page', () => {
       const { meta } = shapeError(() =>
         parse('parties', pageJson('parties', [{ id: ID }], { [name]: 1 })),
       );
-      expect(meta).toMatchObject({ path: `parties.pageInfo.${name}`, value: '1' });
+      expect(meta).toMatchObject({
+        path: `parties.pageInfo.${name}`,
+        value: '1',
+      });
       for (const value of [undefined, null]) {
         expect(
-          parse('parties', pageJson('parties', [{ id: ID }], { [name]: value })).rows,
+          parse('parties', pageJson('parties', [{ id: ID }], { [name]: value }))
+            .rows,
         ).toHaveLength(1);
       }
     },
@@ -223,17 +247,24 @@ describe('an answer that is no page', () => {
       Buffer.from(''),
       Buffer.from([0x22, 0xff, 0x22]),
     ]) {
-      expect(() => parsePage('parties', body, ROWS_MAX)).toThrow(RetryableError);
+      expect(() => parsePage('parties', body, ROWS_MAX)).toThrow(
+        RetryableError,
+      );
     }
   });
 
-  const rows = JSON.parse(pageJson('parties', [{ id: ID }])) as { parties: object };
+  const rows = JSON.parse(pageJson('parties', [{ id: ID }])) as {
+    parties: object;
+  };
   const long = 'x'.repeat(5_000);
 
   test.each([
     [
       'an error beside its rows',
-      { ...rows, error: { code: 13, message: `shard 3 of 3 timed out ${long}` } },
+      {
+        ...rows,
+        error: { code: 13, message: `shard 3 of 3 timed out ${long}` },
+      },
     ],
     [
       'an error of another form beside its rows',
@@ -243,8 +274,14 @@ describe('an answer that is no page', () => {
       'errors beside an empty page',
       { parties: { edges: [] }, errors: [{ message: 'partial' }] },
     ],
-    ['an error instead of a page', { parties: null, error: { code: 13, message: long } }],
-    ['an error within the page', { parties: { ...rows.parties, error: 'partial' } }],
+    [
+      'an error instead of a page',
+      { parties: null, error: { code: 13, message: long } },
+    ],
+    [
+      'an error within the page',
+      { parties: { ...rows.parties, error: 'partial' } },
+    ],
     ['a bare error', { code: 13, message: long, details: [] }],
   ])('is retryable where it tells %s', (_what, answer) => {
     expect(() =>
@@ -255,7 +292,10 @@ describe('an answer that is no page', () => {
   test.each([
     ['no error', { error: null, errors: [] }],
     ['an empty error', { error: {}, errors: null }],
-    ['a code of success', { code: 0, message: 'ok', error: { code: 0, message: '' } }],
+    [
+      'a code of success',
+      { code: 0, message: 'ok', error: { code: 0, message: '' } },
+    ],
   ])('is read where its envelope tells %s', (_what, beside) => {
     const answer = Buffer.from(JSON.stringify({ ...beside, ...rows }));
     expect(parsePage('parties', answer, ROWS_MAX).rows).toHaveLength(1);
@@ -312,8 +352,13 @@ describe('a page that would exhaust the process', () => {
 
   test('with more rows than were asked for is refused', () => {
     const rows = Array.from({ length: ROWS_MAX + 1 }, () => NODE);
-    const error = shapeError(() => parse('checkpoints', pageJson('checkpoints', rows)));
-    expect(error.meta).toMatchObject({ path: 'checkpoints.edges.length', value: '11' });
+    const error = shapeError(() =>
+      parse('checkpoints', pageJson('checkpoints', rows)),
+    );
+    expect(error.meta).toMatchObject({
+      path: 'checkpoints.edges.length',
+      value: '11',
+    });
     expect(
       parse('checkpoints', pageJson('checkpoints', rows.slice(1))).rows,
     ).toHaveLength(ROWS_MAX);
@@ -324,7 +369,9 @@ describe('a hash', () => {
   test.each(['\u202e', '\u200b', '\u2066', '\ufeff', '\u2028', '\u0007'])(
     'with the invisible character %j is refused, for it would show as another',
     (character) => {
-      const page = pageJson('checkpoints', [{ ...NODE, hash: `ab${character}cd` }]);
+      const page = pageJson('checkpoints', [
+        { ...NODE, hash: `ab${character}cd` },
+      ]);
       const { meta } = shapeError(() => parse('checkpoints', page));
       expect(meta).toMatchObject({ path: 'checkpoints.edges[0].node.hash' });
     },

@@ -1,8 +1,18 @@
 import { describe, expect, test } from 'vitest';
 import { PermanentError, RetryableError } from '../../../src/errors/errors.ts';
 import { RETRY_RULES } from '../../../src/source/retry/failure.ts';
-import { delayMs, LIST_RETRIES, withRetries } from '../../../src/source/retry/retry.ts';
-import { failureOf, InstantClock, NEVER, PARTY, testSource } from '../test-source.ts';
+import {
+  delayMs,
+  LIST_RETRIES,
+  withRetries,
+} from '../../../src/source/retry/retry.ts';
+import {
+  failureOf,
+  InstantClock,
+  NEVER,
+  PARTY,
+  testSource,
+} from '../test-source.ts';
 import { errorJson, pageJson, send, serve } from '../wire/wire-server.ts';
 
 const PAGE = { list: 'parties', newestFirst: true, size: 10 } as const;
@@ -34,7 +44,9 @@ describe('the retry of a request', () => {
     const server = await failing(2, status, body);
     const source = testSource(server.url);
     expect((await source.lists.page(PAGE, NEVER)).rows).toHaveLength(1);
-    expect(source.requests.map((report) => [report.status, report.attempt])).toEqual([
+    expect(
+      source.requests.map((report) => [report.status, report.attempt]),
+    ).toEqual([
       [status, 1],
       [status, 2],
       [200, 3],
@@ -91,7 +103,9 @@ describe('the retry of a request', () => {
       nowMs: () => 0,
       sleep: (_ms: number, signal: AbortSignal) =>
         new Promise<void>((_resolve, reject) => {
-          signal.addEventListener('abort', () => reject(signal.reason as Error));
+          signal.addEventListener('abort', () =>
+            reject(signal.reason as Error),
+          );
           stop.abort(reason);
         }),
     };
@@ -102,9 +116,9 @@ describe('the retry of a request', () => {
       ),
     ).toBe(reason);
     expect(server.asked).toHaveLength(1);
-    expect(await failureOf(testSource(server.url).lists.page(PAGE, stop.signal))).toBe(
-      reason,
-    );
+    expect(
+      await failureOf(testSource(server.url).lists.page(PAGE, stop.signal)),
+    ).toBe(reason);
     expect(server.asked).toHaveLength(1);
   });
 
@@ -147,7 +161,9 @@ describe('the retry of a request', () => {
       return Promise.reject(new TypeError('bug'));
     };
     const deps = { clock: new InstantClock(), onRetry: () => undefined };
-    await expect(withRetries(LIST_RETRIES, deps, NEVER, work)).rejects.toThrow('bug');
+    await expect(withRetries(LIST_RETRIES, deps, NEVER, work)).rejects.toThrow(
+      'bug',
+    );
     expect(attempts).toBe(1);
   });
 });
@@ -155,12 +171,12 @@ describe('the retry of a request', () => {
 describe('the wait between tries', () => {
   test('doubles each time up to the maximum, with a random share of half', () => {
     const rule = { minMs: 100, maxMs: 500, isCheap: true };
-    expect([1, 2, 3, 4, 9].map((failed) => delayMs(rule, failed, () => 1))).toEqual([
-      100, 200, 400, 500, 500,
-    ]);
-    expect([1, 2, 3, 4, 9].map((failed) => delayMs(rule, failed, () => 0))).toEqual([
-      50, 100, 200, 250, 250,
-    ]);
+    expect(
+      [1, 2, 3, 4, 9].map((failed) => delayMs(rule, failed, () => 1)),
+    ).toEqual([100, 200, 400, 500, 500]);
+    expect(
+      [1, 2, 3, 4, 9].map((failed) => delayMs(rule, failed, () => 0)),
+    ).toEqual([50, 100, 200, 250, 250]);
     for (const known of Object.values(RETRY_RULES))
       expect(known?.minMs).toBeLessThanOrEqual(known?.maxMs ?? 0);
   });
@@ -216,15 +232,22 @@ describe('a ban by the source', () => {
   );
 
   test('is waited out where it is short', async () => {
-    const server = await failing(1, 403, banned, { 'RateLimit-Retry-After': '200' });
+    const server = await failing(1, 403, banned, {
+      'RateLimit-Retry-After': '200',
+    });
     const source = testSource(server.url);
     await source.lists.page(PAGE, NEVER);
     expect(source.clock.slept[0]).toBe(200_000);
-    expect(source.requests[0]).toMatchObject({ status: 403, errorCode: 'SOURCE_BANNED' });
+    expect(source.requests[0]).toMatchObject({
+      status: 403,
+      errorCode: 'SOURCE_BANNED',
+    });
   });
 
   test('is known to every worker where it is long, and no worker asks meanwhile', async () => {
-    const server = await failing(1, 403, banned, { 'RateLimit-Retry-After': '600' });
+    const server = await failing(1, 403, banned, {
+      'RateLimit-Retry-After': '600',
+    });
     const stored: bigint[] = [];
     const bans = {
       get: () => Promise.resolve(stored.at(-1)),
@@ -233,7 +256,10 @@ describe('a ban by the source', () => {
     const one = testSource(server.url, {}, { bans });
     const other = testSource(server.url, {}, { bans });
     const error = await failureOf(one.lists.page(PAGE, NEVER));
-    expect(error).toMatchObject({ code: 'SOURCE_BANNED', retryAfterMs: 600_000 });
+    expect(error).toMatchObject({
+      code: 'SOURCE_BANNED',
+      retryAfterMs: 600_000,
+    });
     const untilMs = Number((stored[0] ?? 0n) / 1000n) - Date.now();
     expect(untilMs).toBeGreaterThan(500_000);
     expect(untilMs).toBeLessThanOrEqual(600_000);

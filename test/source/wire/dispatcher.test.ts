@@ -1,7 +1,10 @@
 /** Proxies and certificates, with a real proxy and a real authority. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
-import { createServer as createHttpServer, type RequestListener } from 'node:http';
+import {
+  createServer as createHttpServer,
+  type RequestListener,
+} from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { connect, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -14,9 +17,13 @@ import { pageJson, send, serve } from './wire-server.ts';
 
 const PAGE = { list: 'parties', newestFirst: true, size: 10 } as const;
 const GOOD = pageJson('parties', [{ id: PARTY }]);
-const answerGood: RequestListener = (_request, response) => send(response, 200, GOOD);
+const answerGood: RequestListener = (_request, response) =>
+  send(response, 200, GOOD);
 
-/** Passes CONNECT tunnels and absolute-form requests on, and remembers what it was asked for. */
+/**
+ * Passes CONNECT tunnels and absolute-form requests on, and remembers what it was asked
+ * for.
+ */
 async function startProxy(): Promise<{ url: string; asked: string[] }> {
   const asked: string[] = [];
   const proxy = createHttpServer((request, response) => {
@@ -31,13 +38,17 @@ async function startProxy(): Promise<{ url: string; asked: string[] }> {
       upstream.write(head);
       upstream.pipe(client).pipe(upstream);
     });
-    for (const socket of [upstream, client]) socket.on('error', () => upstream.destroy());
+    for (const socket of [upstream, client])
+      socket.on('error', () => upstream.destroy());
     client.on('close', () => upstream.destroy());
   });
   proxy.listen(0, '127.0.0.1');
   await once(proxy, 'listening');
   onTestFinished(() => void proxy.close());
-  return { url: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`, asked };
+  return {
+    url: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`,
+    asked,
+  };
 }
 
 const certificates = makeCertificates();
@@ -136,7 +147,9 @@ describe('proxies', () => {
 
   test('without a valid URL are a configuration error', () => {
     expect(() =>
-      testSource(new URL('https://x'), { ambient: { HTTPS_PROXY: 'socks5://x' } }),
+      testSource(new URL('https://x'), {
+        ambient: { HTTPS_PROXY: 'socks5://x' },
+      }),
     ).toThrow('HTTPS_PROXY');
   });
 });

@@ -1,4 +1,6 @@
-/** What a network does to an answer: on real sockets, with limits short enough for a test. */
+/**
+ * What a network does to an answer: on real sockets, with limits short enough for a test.
+ */
 import { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
@@ -7,8 +9,21 @@ import { RetryableError } from '../../../src/errors/errors.ts';
 import { DripGuard } from '../../../src/source/wire/body.ts';
 import type { HttpLimits } from '../../../src/source/wire/http.ts';
 import { LIST_RETRIES } from '../../../src/source/retry/retry.ts';
-import { failureOf, NEVER, PARTY, PATIENT, testSource, textOf } from '../test-source.ts';
-import { pageJson, send, serve, serveBytes, type WireServer } from './wire-server.ts';
+import {
+  failureOf,
+  NEVER,
+  PARTY,
+  PATIENT,
+  testSource,
+  textOf,
+} from '../test-source.ts';
+import {
+  pageJson,
+  send,
+  serve,
+  serveBytes,
+  type WireServer,
+} from './wire-server.ts';
 
 /** undici's timers tick every half second; a shorter limit ends with the next tick. */
 const SHORT_MS = 400;
@@ -49,7 +64,10 @@ async function exportFailure(
   return error;
 }
 
-function pageFailure(server: WireServer, limits?: Partial<HttpLimits>): Promise<unknown> {
+function pageFailure(
+  server: WireServer,
+  limits?: Partial<HttpLimits>,
+): Promise<unknown> {
   return failureOf(limited(server, limits).lists.page(PAGE, NEVER));
 }
 
@@ -64,7 +82,9 @@ describe('a silent source', () => {
   test('is given up amid a body over a half-open connection', async () => {
     const server = await serveBytes(
       (socket) =>
-        void socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n${CSV}`),
+        void socket.write(
+          `HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n${CSV}`,
+        ),
     );
     expect(await exportFailure(server, { idleMs: SHORT_MS })).toMatchObject({
       code: 'SOURCE_STALLED',
@@ -89,7 +109,9 @@ describe('a silent source', () => {
       response.once('close', () => clearInterval(timer));
     });
     const drip = { bytesPerSecondMin: 1024, windowMs: SHORT_MS };
-    expect(await exportFailure(server, { drip })).toMatchObject({ code: 'SOURCE_DRIP' });
+    expect(await exportFailure(server, { drip })).toMatchObject({
+      code: 'SOURCE_DRIP',
+    });
   });
 
   test('is not blamed for a reader that takes its time', async () => {
@@ -98,10 +120,10 @@ describe('a silent source', () => {
       response.writeHead(200).end(`a,b\n${rows}`),
     );
     const drip = { bytesPerSecondMin: 200_000, windowMs: 1_000 };
-    await using answer = await limited(server, { drip, idleMs: IDLE_MS }).ledger.ask(
-      { partyId: PARTY },
-      NEVER,
-    );
+    await using answer = await limited(server, {
+      drip,
+      idleMs: IDLE_MS,
+    }).ledger.ask({ partyId: PARTY }, NEVER);
     let bytes = 0;
     for await (const chunk of answer.chunks) {
       if (bytes === 0) await delay(2 * IDLE_MS);
@@ -121,7 +143,9 @@ describe('a silent source', () => {
 describe('a body that breaks its announcement', () => {
   test('is an error where its chunks are cut', async () => {
     const head = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n8\r\n';
-    const server = await serveBytes((socket) => void socket.end(head + CSV + '\r\n'));
+    const server = await serveBytes(
+      (socket) => void socket.end(head + CSV + '\r\n'),
+    );
     expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
   });
 
@@ -136,7 +160,8 @@ describe('a body that breaks its announcement', () => {
 
   test('is an error where it is shorter than its Content-Length', async () => {
     const server = await serveBytes(
-      (socket) => void socket.end(`HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n${CSV}`),
+      (socket) =>
+        void socket.end(`HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n${CSV}`),
     );
     expect(await exportFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
     expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_BROKE' });
@@ -146,9 +171,13 @@ describe('a body that breaks its announcement', () => {
     const length = Buffer.byteLength(GOOD) - 5;
     const server = await serveBytes(
       (socket) =>
-        void socket.end(`HTTP/1.1 200 OK\r\ncontent-length: ${length}\r\n\r\n${GOOD}`),
+        void socket.end(
+          `HTTP/1.1 200 OK\r\ncontent-length: ${length}\r\n\r\n${GOOD}`,
+        ),
     );
-    expect(await pageFailure(server)).toMatchObject({ code: 'ANSWER_NOT_UNDERSTOOD' });
+    expect(await pageFailure(server)).toMatchObject({
+      code: 'ANSWER_NOT_UNDERSTOOD',
+    });
   });
 
   test('is an error where it is not HTTP', async () => {
@@ -190,7 +219,9 @@ describe('a body that breaks its announcement', () => {
 
   test('is an error where bytes follow its gzip in later pieces', async () => {
     const server = await serve((_request, response) => {
-      response.writeHead(200, { 'content-encoding': 'gzip' }).write(gzipSync(CSV));
+      response
+        .writeHead(200, { 'content-encoding': 'gzip' })
+        .write(gzipSync(CSV));
       setTimeout(() => response.write(Buffer.alloc(1)), 50);
       setTimeout(() => response.end(gzipSync(CSV)), 100);
     });
@@ -205,9 +236,14 @@ describe('a body that breaks its announcement', () => {
     ]);
     const server = await serve((_request, response) => {
       response.writeHead(200, { 'content-encoding': 'gzip' });
-      Readable.from([...members].map((byte) => Buffer.from([byte]))).pipe(response);
+      Readable.from([...members].map((byte) => Buffer.from([byte]))).pipe(
+        response,
+      );
     });
-    await using answer = await limited(server).ledger.ask({ partyId: PARTY }, NEVER);
+    await using answer = await limited(server).ledger.ask(
+      { partyId: PARTY },
+      NEVER,
+    );
     expect(await textOf(answer.chunks)).toBe(`${CSV}${'3,4\n'.repeat(9)}`);
   });
 
@@ -215,7 +251,9 @@ describe('a body that breaks its announcement', () => {
     const server = await serve((_request, response) =>
       response.writeHead(200, { 'content-encoding': 'br' }).end(CSV),
     );
-    expect(await exportFailure(server)).toMatchObject({ code: 'ANSWER_NOT_UNDERSTOOD' });
+    expect(await exportFailure(server)).toMatchObject({
+      code: 'ANSWER_NOT_UNDERSTOOD',
+    });
   });
 
   test('is cut where it is an endless error body, and its status counts', async () => {
@@ -243,7 +281,9 @@ describe('redirects', () => {
           location: nth < 3 ? `${request.url}x` : '/v3/parties',
         });
     });
-    expect((await limited(server).lists.page(PAGE, NEVER)).rows).toHaveLength(1);
+    expect((await limited(server).lists.page(PAGE, NEVER)).rows).toHaveLength(
+      1,
+    );
     expect(server.asked.at(-1)).toBe('/v3/parties');
   });
 
@@ -251,20 +291,28 @@ describe('redirects', () => {
     const server = await serve((_request, response) =>
       send(response, 302, '', { location: '/again' }),
     );
-    expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_REDIRECT' });
+    expect(await pageFailure(server)).toMatchObject({
+      code: 'SOURCE_REDIRECT',
+    });
     expect(server.asked).toHaveLength(4);
   });
 
   test('to nowhere are an error', async () => {
     const server = await serve((_request, response) => send(response, 301, ''));
-    expect(await pageFailure(server)).toMatchObject({ code: 'SOURCE_REDIRECT' });
+    expect(await pageFailure(server)).toMatchObject({
+      code: 'SOURCE_REDIRECT',
+    });
   });
 
   test('to another origin are not followed: the credentials are not for it', async () => {
-    const other = await serve((_request, response) => send(response, 200, GOOD));
+    const other = await serve((_request, response) =>
+      send(response, 200, GOOD),
+    );
     const target = `${other.url.origin}/api?secret=1&ticket=ST-123`;
     const server = await serve((_request, response) =>
-      send(response, 308, `<a href="${target}">Moved</a>`, { location: target }),
+      send(response, 308, `<a href="${target}">Moved</a>`, {
+        location: target,
+      }),
     );
     const error = await pageFailure(server);
     expect(error).toMatchObject({

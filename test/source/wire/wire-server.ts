@@ -37,7 +37,9 @@ export async function serve(handler: Handler): Promise<WireServer> {
 }
 
 /** Speaks below HTTP: `handler` gets the socket once the request's head has come. */
-export async function serveBytes(handler: (socket: Socket) => void): Promise<WireServer> {
+export async function serveBytes(
+  handler: (socket: Socket) => void,
+): Promise<WireServer> {
   const sockets = new Set<Socket>();
   const asked: string[] = [];
   const server = createTcpServer((socket) => {
@@ -62,7 +64,8 @@ async function listening(
     if ('closeAllConnections' in server) server.closeAllConnections();
   });
   const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const port =
+    typeof address === 'object' && address !== null ? address.port : 0;
   return { url: new URL(`http://127.0.0.1:${port}`), port };
 }
 
@@ -95,7 +98,11 @@ export function send(
 }
 
 /** `{code, message, details}` as the lists send it. */
-export function errorJson(code: number, message: string, detailCode?: number): string {
+export function errorJson(
+  code: number,
+  message: string,
+  detailCode?: number,
+): string {
   const details =
     detailCode === undefined
       ? []

@@ -1,4 +1,6 @@
-/** Counts what this process sends to Postgres, through every pool and connection of it. */
+/**
+ * Counts what this process sends to Postgres, through every pool and connection of it.
+ */
 import { Client } from 'pg';
 
 export interface StatementCounts {
@@ -11,14 +13,24 @@ export interface StatementCounts {
 const BEGIN = /^\s*(?:begin|start transaction)/i;
 const END = /^\s*(?:commit|rollback(?! to)|end)\b/i;
 
-/** From now on, until it is disposed. A statement outside of a transaction is one of its own. */
+/**
+ * From now on, until it is disposed. A statement outside of a transaction is one of its
+ * own.
+ */
 export function countStatements(): StatementCounts & Disposable {
-  const counts = { statements: 0, transactions: 0, texts: new Map<string, number>() };
+  const counts = {
+    statements: 0,
+    transactions: 0,
+    texts: new Map<string, number>(),
+  };
   const inside = new WeakSet<object>();
   const { prototype } = Client;
   // eslint-disable-next-line typescript/unbound-method
   const query = prototype.query as (...given: unknown[]) => unknown;
-  prototype.query = function counted(this: object, ...given: unknown[]): unknown {
+  prototype.query = function counted(
+    this: object,
+    ...given: unknown[]
+  ): unknown {
     const [first] = given;
     const text =
       typeof first === 'string'

@@ -1,4 +1,7 @@
-/** How Postgres answers what is asked: the plans of statements as they were sent, with what they read. */
+/**
+ * How Postgres answers what is asked: the plans of statements as they were sent, with
+ * what they read.
+ */
 import { Client, type Pool } from 'pg';
 
 export interface Explained {
@@ -31,7 +34,9 @@ export async function explainStatements(
   prototype.query = function noted(this: object, ...given: unknown[]): unknown {
     const [first, second] = given;
     const { text, values } =
-      typeof first === 'string' ? { text: first, values: second } : (first as never);
+      typeof first === 'string'
+        ? { text: first, values: second }
+        : (first as never);
     if (/^\s*(?:with|select)\b/i.test(text))
       asked.push({ text, values: Array.isArray(values) ? values : [] });
     return query.apply(this, given);
@@ -43,15 +48,15 @@ export async function explainStatements(
   }
   const explained: Explained[] = [];
   for (const { text, values } of asked) {
-    const { rows } = await pool.query<{ 'QUERY PLAN': readonly [{ Plan: PlanNode }] }>(
-      `explain (analyze, buffers, format json) ${text}`,
-      values,
-    );
+    const { rows } = await pool.query<{
+      'QUERY PLAN': readonly [{ Plan: PlanNode }];
+    }>(`explain (analyze, buffers, format json) ${text}`, values);
     const [found] = rows[0]?.['QUERY PLAN'] ?? [];
     if (found === undefined) throw new Error(`no plan of ${text}`);
     explained.push({
       text: text.trim().replaceAll(/\s+/g, ' ').slice(0, 70),
-      buffers: found.Plan['Shared Hit Blocks'] + found.Plan['Shared Read Blocks'],
+      buffers:
+        found.Plan['Shared Hit Blocks'] + found.Plan['Shared Read Blocks'],
       scanned: scannedBy(found.Plan),
     });
   }

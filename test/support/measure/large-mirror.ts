@@ -1,6 +1,7 @@
 /**
- * A mirror as years of nights leave it, made by statements alone: for questions whose cost could grow with it. A fifth
- * of the parties have entries, the first one a twentieth of all; a nightly run is half way.
+ * A mirror as years of nights leave it, made by statements alone: for questions whose
+ * cost could grow with it. A fifth of the parties have entries, the first one a twentieth
+ * of all; a nightly run is half way.
  */
 import type { Pool } from 'pg';
 import { ensurePartitions } from '../../../src/warehouse/store/copy-sink.ts';
@@ -73,8 +74,14 @@ async function fillLists(pool: Pool, parties: number): Promise<void> {
   }
 }
 
-async function fillSegments(pool: Pool, active: number, entries: number): Promise<void> {
-  const large = Math.ceil(entries / 20 / MONTHS.length / LARGE_SEGMENTS_A_MONTH);
+async function fillSegments(
+  pool: Pool,
+  active: number,
+  entries: number,
+): Promise<void> {
+  const large = Math.ceil(
+    entries / 20 / MONTHS.length / LARGE_SEGMENTS_A_MONTH,
+  );
   const small = Math.ceil((entries * 0.95) / MONTHS.length / (active - 1));
   await pool.query(
     `with months as (
@@ -122,7 +129,10 @@ async function fillEntries(pool: Pool): Promise<void> {
   );
 }
 
-/** A year of nights with what they began, the last of them half way. @returns the run that is going on */
+/**
+ * A year of nights with what they began, the last of them half way. @returns the run that
+ * is going on
+ */
 async function fillRuns(pool: Pool): Promise<string> {
   await pool.query(
     `with nights as (
@@ -143,7 +153,9 @@ async function fillRuns(pool: Pool): Promise<string> {
   );
   const runId = rows[0]?.run_id ?? '';
   const partition = `mirror.nightly_units_${runId.replaceAll('-', '')}`;
-  await pool.query(`create table ${partition} (like mirror.nightly_units including all)`);
+  await pool.query(
+    `create table ${partition} (like mirror.nightly_units including all)`,
+  );
   await pool.query(
     `insert into ${partition} (run_id, party_id, priority, is_idle, state, outcome)
      select $1, party_id, n, true, case when n % 2 = 0 then 'done' else 'due' end,

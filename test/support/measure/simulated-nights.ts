@@ -1,4 +1,7 @@
-/** Nights of a whole mirror by a simulated clock: the network moves ahead, and everything the mirror remembers grows older. */
+/**
+ * Nights of a whole mirror by a simulated clock: the network moves ahead, and everything
+ * the mirror remembers grows older.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { App } from '../../../src/app/app.ts';
 import { enqueueRun } from '../../../src/runs/enqueue.ts';
@@ -18,7 +21,10 @@ const AGED: Readonly<Record<string, readonly string[]>> = {
   run_keys: ['made_at'],
 };
 
-/** All of its parties are there from the first night on, and make an entry or more nearly every day. */
+/**
+ * All of its parties are there from the first night on, and make an entry or more nearly
+ * every day.
+ */
 export function startBusyNetwork(parties: number): Promise<Sandbox> {
   return startSandbox({
     parties,
@@ -32,7 +38,11 @@ export function startBusyNetwork(parties: number): Promise<Sandbox> {
   });
 }
 
-export async function passNight(app: App, sandbox: Sandbox, days: number): Promise<Run> {
+export async function passNight(
+  app: App,
+  sandbox: Sandbox,
+  days: number,
+): Promise<Run> {
   sandbox.advance(days * DAY_MS);
   for (const [table, columns] of Object.entries(AGED)) {
     const sets = columns.map(
@@ -42,7 +52,10 @@ export async function passNight(app: App, sandbox: Sandbox, days: number): Promi
       `update mirror.${table} set ${sets.join(', ')}${table === 'runs' ? ` where state in ('done', 'cancelled')` : ''}`,
     );
   }
-  const { runId } = await app.jobs.runs.create({ kind: 'nightly', subject: 'now' });
+  const { runId } = await app.jobs.runs.create({
+    kind: 'nightly',
+    subject: 'now',
+  });
   const created = await app.jobs.runs.get(runId);
   if (created === undefined) throw new Error('the run is gone');
   await enqueueRun(created, app.jobs);
@@ -86,7 +99,11 @@ export interface Kept {
 export async function closedSegments({
   warehouse: { pool },
 }: App): Promise<readonly Kept[]> {
-  const { rows } = await pool.query<{ party_id: string; year: number; segments: number }>(
+  const { rows } = await pool.query<{
+    party_id: string;
+    year: number;
+    segments: number;
+  }>(
     `select party_id, extract(year from to_time - interval '1 microsecond')::int as year, count(*)::int as segments
      from mirror.segments where status = 'current' and not open group by 1, 2 order by 1, 2`,
   );

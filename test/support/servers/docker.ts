@@ -1,8 +1,14 @@
-/** Whether a Docker daemon answers, asked in at most half a second, before its library is loaded. */
+/**
+ * Whether a Docker daemon answers, asked in at most half a second, before its library is
+ * loaded.
+ */
 import { existsSync } from 'node:fs';
 import { request } from 'node:http';
 
-/** In Docker where a daemon answers and has the image, or can get it; otherwise without, which is said. */
+/**
+ * In Docker where a daemon answers and has the image, or can get it; otherwise without,
+ * which is said.
+ */
 export async function inDockerOr<Service>(
   what: string,
   inDocker: () => Promise<Service>,
@@ -25,7 +31,8 @@ export async function isDockerUp(): Promise<boolean> {
   const host = process.env['DOCKER_HOST'] ?? 'unix:///var/run/docker.sock';
   if (!URL.canParse(host)) return false;
   const { protocol, hostname, port, pathname } = new URL(host);
-  if (protocol === 'unix:') return existsSync(pathname) && ping({ socketPath: pathname });
+  if (protocol === 'unix:')
+    return existsSync(pathname) && ping({ socketPath: pathname });
   return protocol === 'tcp:' ? ping({ host: hostname, port }) : false;
 }
 

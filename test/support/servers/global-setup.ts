@@ -1,4 +1,7 @@
-/** Keeps the servers of one run of tests: each started when a test file first asks, all stopped at the end. */
+/**
+ * Keeps the servers of one run of tests: each started when a test file first asks, all
+ * stopped at the end.
+ */
 import { once } from 'node:events';
 import { type Server, createServer } from 'node:http';
 import type { TestProject } from 'vitest/node';
@@ -11,7 +14,10 @@ const started = new Map<ServiceName, Promise<Service>>();
 let command: Promise<RedisCommand> | undefined;
 let keeper: Server | undefined;
 
-const ANSWERS: Record<ServiceName | typeof REDIS_COMMAND, () => Promise<string>> = {
+const ANSWERS: Record<
+  ServiceName | typeof REDIS_COMMAND,
+  () => Promise<string>
+> = {
   postgres: () => urlOf('postgres', startPostgresService),
   redis: () => urlOf('redis', () => startRedisService(redisCommand)),
   [REDIS_COMMAND]: async () => JSON.stringify(await redisCommand()),
@@ -27,7 +33,9 @@ export async function setup(project: TestProject): Promise<void> {
     ANSWERS[asked]().then(
       (answer) => response.end(answer),
       (error: unknown) =>
-        response.writeHead(500).end(error instanceof Error ? error.stack : String(error)),
+        response
+          .writeHead(500)
+          .end(error instanceof Error ? error.stack : String(error)),
     );
   });
   keeper.listen(0, '127.0.0.1');
@@ -42,12 +50,16 @@ export async function teardown(): Promise<void> {
   keeper?.closeAllConnections();
   keeper?.close();
   for (const result of await Promise.allSettled(started.values())) {
-    if (result.status === 'fulfilled') await result.value[Symbol.asyncDispose]();
+    if (result.status === 'fulfilled')
+      await result.value[Symbol.asyncDispose]();
   }
   started.clear();
 }
 
-async function urlOf(name: ServiceName, start: () => Promise<Service>): Promise<string> {
+async function urlOf(
+  name: ServiceName,
+  start: () => Promise<Service>,
+): Promise<string> {
   const service = started.get(name) ?? start();
   started.set(name, service);
   return (await service).url;

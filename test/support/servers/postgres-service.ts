@@ -1,4 +1,6 @@
-/** One Postgres for a whole run of tests: TEST_DATABASE_URL, Docker, or the embedded one. */
+/**
+ * One Postgres for a whole run of tests: TEST_DATABASE_URL, Docker, or the embedded one.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -38,7 +40,11 @@ async function startInDocker(): Promise<Service> {
 
 async function startEmbedded(): Promise<Service> {
   const dataDir = await mkdtemp(join(tmpdir(), 'ledger-mirror-test-'));
-  const server = await startEmbeddedPostgres({ dataDir, log: SILENT, durable: false });
+  const server = await startEmbeddedPostgres({
+    dataDir,
+    log: SILENT,
+    durable: false,
+  });
   return {
     url: server.connectionString,
     [Symbol.asyncDispose]: async () => {

@@ -1,6 +1,7 @@
 /**
- * Which Redis the tests can start here: `redis-server` of this machine, Debian's package unpacked
- * into a cache folder (no rights needed), or, as the last resort, a stand-in in JavaScript.
+ * Which Redis the tests can start here: `redis-server` of this machine, Debian's package
+ * unpacked into a cache folder (no rights needed), or, as the last resort, a stand-in in
+ * JavaScript.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -11,7 +12,10 @@ import { unpackDebian, unpackedEnv } from '../stores/debian-packages.ts';
 
 export interface RedisCommand {
   readonly command: string;
-  /** Come before the options of redis-server, which the stand-in understands as far as it needs. */
+  /**
+   * Come before the options of redis-server, which the stand-in understands as far as it
+   * needs.
+   */
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   /** false for the stand-in: in memory only, no dump. */
@@ -21,7 +25,9 @@ export interface RedisCommand {
 const run = promisify(execFile);
 const PROBE_TIMEOUT_MS = 5_000;
 
-/** Looks once through what there is; the keeper of servers asks and tells the test files. */
+/**
+ * Looks once through what there is; the keeper of servers asks and tells the test files.
+ */
 export async function chooseRedis(): Promise<RedisCommand> {
   let reason = 'none on the PATH, and the unpacked one does not start';
   try {
@@ -31,7 +37,9 @@ export async function chooseRedis(): Promise<RedisCommand> {
     }
   } catch (error) {
     reason =
-      error instanceof Error ? (error.message.split('\n', 1)[0] ?? '') : String(error);
+      error instanceof Error
+        ? (error.message.split('\n', 1)[0] ?? '')
+        : String(error);
   }
   process.stderr.write(
     `Tests use a Redis stand-in in JavaScript: no redis-server here (${reason})\n`,
@@ -47,7 +55,9 @@ function onPath(): RedisCommand | undefined {
   const command = folders
     .map((folder) => join(folder, 'redis-server'))
     .find((path) => existsSync(path));
-  return command === undefined ? undefined : { command, args: [], env: {}, isReal: true };
+  return command === undefined
+    ? undefined
+    : { command, args: [], env: {}, isReal: true };
 }
 
 async function works({ command, env }: RedisCommand): Promise<boolean> {

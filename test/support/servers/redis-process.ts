@@ -1,4 +1,6 @@
-/** A redis-server of our own, to be stopped, killed and started again on the same port. */
+/**
+ * A redis-server of our own, to be stopped, killed and started again on the same port.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
@@ -40,7 +42,10 @@ export class RedisProcess implements AsyncDisposable {
     return this.#command.isReal;
   }
 
-  /** What SAVE and `stop` write and `start` reads; a test may put an older copy in its place. */
+  /**
+   * What SAVE and `stop` write and `start` reads; a test may put an older copy in its
+   * place.
+   */
   get dumpFile(): string {
     return join(this.#dir, 'dump.rdb');
   }
@@ -92,7 +97,10 @@ export class RedisProcess implements AsyncDisposable {
       save: '3600 1',
       appendonly: 'no',
     };
-    const args = Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]);
+    const args = Object.entries(options).flatMap(([name, value]) => [
+      `--${name}`,
+      value,
+    ]);
     const { command, env } = this.#command;
     const child = new Child(command, [...this.#command.args, ...args], {
       env,
@@ -114,6 +122,7 @@ async function freePort(): Promise<number> {
   const address = server.address();
   server.close();
   await once(server, 'close');
-  if (typeof address !== 'object' || address === null) throw new Error('no port');
+  if (typeof address !== 'object' || address === null)
+    throw new Error('no port');
   return address.port;
 }

@@ -1,4 +1,7 @@
-/** One Redis for a whole run of tests: TEST_REDIS_URL, Docker, or a process of the command given. */
+/**
+ * One Redis for a whole run of tests: TEST_REDIS_URL, Docker, or a process of the command
+ * given.
+ */
 import { inDockerOr } from './docker.ts';
 import type { Service } from './postgres-service.ts';
 import type { RedisCommand } from './redis-binary.ts';
@@ -19,7 +22,9 @@ export async function startRedisService(
 
 async function startInDocker(): Promise<Service> {
   const { GenericContainer } = await import('testcontainers');
-  const container = await new GenericContainer(IMAGE).withExposedPorts(6379).start();
+  const container = await new GenericContainer(IMAGE)
+    .withExposedPorts(6379)
+    .start();
   return {
     url: `redis://${container.getHost()}:${container.getMappedPort(6379)}`,
     [Symbol.asyncDispose]: async () => {

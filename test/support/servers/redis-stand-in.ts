@@ -1,7 +1,13 @@
-/** Speaks redis-server's `--port` and its line of readiness, so that both are started alike. */
+/**
+ * Speaks redis-server's `--port` and its line of readiness, so that both are started
+ * alike.
+ */
 import { parseArgs } from 'node:util';
 import { createRedisServer } from 'js-redis-server';
 
-const { values } = parseArgs({ options: { port: { type: 'string' } }, strict: false });
+const { values } = parseArgs({
+  options: { port: { type: 'string' } },
+  strict: false,
+});
 await createRedisServer({ port: Number(values['port'] ?? 0) });
 process.stdout.write('Ready to accept connections\n');

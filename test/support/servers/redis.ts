@@ -22,16 +22,22 @@ export async function freshRedis(): Promise<FreshRedis> {
   return { url, prefix };
 }
 
-/** A private server that the test may stop, kill, flush and start again: `await using redis = …`. */
+/**
+ * A private server that the test may stop, kill, flush and start again: `await using
+ * redis = …`.
+ */
 export async function startOwnRedis(): Promise<RedisProcess> {
   return RedisProcess.start(await redisCommand());
 }
 
 /**
  * Remembers what a server of one's own holds.
- * @returns puts it back, whatever was written since: what a failover to an older copy does
+ * @returns puts it back, whatever was written since: what a failover to an older copy
+ *   does
  */
-export async function olderCopy(server: RedisProcess): Promise<() => Promise<void>> {
+export async function olderCopy(
+  server: RedisProcess,
+): Promise<() => Promise<void>> {
   return server.isReal ? olderDump(server) : olderKeys(server);
 }
 
@@ -49,7 +55,10 @@ async function olderDump(server: RedisProcess): Promise<() => Promise<void>> {
   };
 }
 
-/** The stand-in keeps no dump: its texts, which is what resume state is, are put back one by one. */
+/**
+ * The stand-in keeps no dump: its texts, which is what resume state is, are put back one
+ * by one.
+ */
 async function olderKeys(server: RedisProcess): Promise<() => Promise<void>> {
   const texts = await withClient(server.url, async (redis) => {
     const keys = await redis.keys('*');

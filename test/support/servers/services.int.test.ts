@@ -14,7 +14,9 @@ const redis = await freshRedis();
 test('databases are apart from each other', async () => {
   await database.pool.query('create table here (a int)');
   await using other = await openFreshDatabase();
-  const { rows } = await other.pool.query(`select to_regclass('here') as found`);
+  const { rows } = await other.pool.query(
+    `select to_regclass('here') as found`,
+  );
   expect(rows).toEqual([{ found: null }]);
 });
 
@@ -56,7 +58,10 @@ test('a Docker that answers and has no image is done without', async () => {
     vi.unstubAllEnvs();
     engine.close();
   });
-  vi.stubEnv('DOCKER_HOST', `tcp://127.0.0.1:${(engine.address() as AddressInfo).port}`);
+  vi.stubEnv(
+    'DOCKER_HOST',
+    `tcp://127.0.0.1:${(engine.address() as AddressInfo).port}`,
+  );
   vi.stubEnv('TEST_DATABASE_URL', '');
   await using service = await startPostgresService();
   expect(service.url).toContain('127.0.0.1');

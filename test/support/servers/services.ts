@@ -1,4 +1,7 @@
-/** How a test file asks the run's one keeper of servers (global-setup.ts) for the one it needs. */
+/**
+ * How a test file asks the run's one keeper of servers (global-setup.ts) for the one it
+ * needs.
+ */
 import { inject } from 'vitest';
 import type { RedisCommand } from './redis-binary.ts';
 
@@ -31,6 +34,7 @@ async function askKeeper(what: string): Promise<string> {
     signal: AbortSignal.timeout(START_TIMEOUT_MS),
   });
   const text = await response.text();
-  if (!response.ok) throw new Error(`Cannot start ${what} for the tests: ${text}`);
+  if (!response.ok)
+    throw new Error(`Cannot start ${what} for the tests: ${text}`);
   return text;
 }

@@ -1,6 +1,6 @@
 /**
- * A proxy whose open lines can go dead as a lost route leaves them: nothing gets through, and neither end is told. Or the
- * service is away as a whole.
+ * A proxy whose open lines can go dead as a lost route leaves them: nothing gets through,
+ * and neither end is told. Or the service is away as a whole.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
@@ -45,7 +45,9 @@ export class SilentProxy implements AsyncDisposable {
     for (const line of this.#lines) line.isDead = true;
   }
 
-  /** As a service that has ended: lines break, and nobody takes new ones until `comeBack`. */
+  /**
+   * As a service that has ended: lines break, and nobody takes new ones until `comeBack`.
+   */
   async goAway(): Promise<void> {
     const closed = once(this.#server, 'close');
     this.#server.close();

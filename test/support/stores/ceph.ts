@@ -1,14 +1,23 @@
 /**
- * Ceph, as small as it gets: a monitor, one OSD in memory and a RADOS gateway, on loopback, in a folder of
- * its own, by any user. What is written is lost when the OSD ends.
+ * Ceph, as small as it gets: a monitor, one OSD in memory and a RADOS gateway, on
+ * loopback, in a folder of its own, by any user. What is written is lost when the OSD
+ * ends.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CreateBucketCommand, PutBucketPolicyCommand } from '@aws-sdk/client-s3';
+import {
+  CreateBucketCommand,
+  PutBucketPolicyCommand,
+} from '@aws-sdk/client-s3';
 import { libraryFolder } from './debian-packages.ts';
 import type { Child } from '../process.ts';
-import { freePorts, type Keys, rawClient, type RealStore } from './real-store.ts';
+import {
+  freePorts,
+  type Keys,
+  rawClient,
+  type RealStore,
+} from './real-store.ts';
 import { startUnpacked, UnpackedStore } from './unpacked-store.ts';
 
 const PACKAGES = ['ceph-mon', 'ceph-osd', 'radosgw', 'ceph-common'];
@@ -53,7 +62,10 @@ class Ceph extends UnpackedStore {
     const client = rawClient(this);
     await client.send(new CreateBucketCommand({ Bucket: this.bucket }));
     await client.send(
-      new PutBucketPolicyCommand({ Bucket: this.bucket, Policy: readOnly(this.bucket) }),
+      new PutBucketPolicyCommand({
+        Bucket: this.bucket,
+        Policy: readOnly(this.bucket),
+      }),
     );
     client.destroy();
   }
@@ -80,9 +92,33 @@ class Ceph extends UnpackedStore {
       'mon',
       'allow *',
     ]);
-    await key('client.admin', '--cap', 'mon', 'allow *', '--cap', 'osd', 'allow *');
-    await key('osd.0', '--cap', 'mon', 'allow profile osd', '--cap', 'osd', 'allow *');
-    await key('client.rgw', '--cap', 'mon', 'allow *', '--cap', 'osd', 'allow *');
+    await key(
+      'client.admin',
+      '--cap',
+      'mon',
+      'allow *',
+      '--cap',
+      'osd',
+      'allow *',
+    );
+    await key(
+      'osd.0',
+      '--cap',
+      'mon',
+      'allow profile osd',
+      '--cap',
+      'osd',
+      'allow *',
+    );
+    await key(
+      'client.rgw',
+      '--cap',
+      'mon',
+      'allow *',
+      '--cap',
+      'osd',
+      'allow *',
+    );
     const map = join(this.dir, 'monmap');
     const address = `[v2:127.0.0.1:${port}]`;
     await this.tool('monmaptool', [
@@ -114,7 +150,10 @@ class Ceph extends UnpackedStore {
     this.#run('ceph-osd', ['-i', '0', '-f']);
   }
 
-  async #addUser(uid: string, { accessKeyId, secretAccessKey }: Keys): Promise<void> {
+  async #addUser(
+    uid: string,
+    { accessKeyId, secretAccessKey }: Keys,
+  ): Promise<void> {
     const keys = ['--access-key', accessKeyId, '--secret-key', secretAccessKey];
     await this.tool('radosgw-admin', [
       '-n',

@@ -1,6 +1,6 @@
 /**
- * Programs from Debian's packages, with what they need that this machine lacks, unpacked into a cache folder:
- * no rights are needed, and nothing of the machine is changed.
+ * Programs from Debian's packages, with what they need that this machine lacks, unpacked
+ * into a cache folder: no rights are needed, and nothing of the machine is changed.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -37,7 +37,10 @@ export async function unpackDebian(
   return root;
 }
 
-/** apt finds out what is lacking from this machine's own list, and keeps its state in our folder. */
+/**
+ * apt finds out what is lacking from this machine's own list, and keeps its state in our
+ * folder.
+ */
 async function download(
   packages: readonly string[],
   work: string,
@@ -67,7 +70,9 @@ async function download(
     ...packages,
   ];
   await run('apt-get', [...options, ...install], limits);
-  const files = (await readdir(archives)).filter((file) => file.endsWith('.deb'));
+  const files = (await readdir(archives)).filter((file) =>
+    file.endsWith('.deb'),
+  );
   return files.map((file) => join(archives, file));
 }
 
@@ -87,17 +92,23 @@ export function libraryFolder(): string {
 }
 
 /** What a program from an unpacked package needs to find its libraries and modules. */
-export async function unpackedEnv(root: string): Promise<Record<string, string>> {
+export async function unpackedEnv(
+  root: string,
+): Promise<Record<string, string>> {
   const libraries = join(root, 'usr', 'lib', libraryFolder());
-  const nested = await readdir(libraries, { withFileTypes: true }).catch(() => []);
+  const nested = await readdir(libraries, { withFileTypes: true }).catch(
+    () => [],
+  );
   const folders = nested
     .filter((entry) => entry.isDirectory())
     .map((entry) => join(libraries, entry.name));
   return {
     PATH: `${join(root, 'usr', 'bin')}${delimiter}${process.env['PATH'] ?? ''}`,
-    LD_LIBRARY_PATH: [libraries, join(root, 'lib', libraryFolder()), ...folders].join(
-      delimiter,
-    ),
+    LD_LIBRARY_PATH: [
+      libraries,
+      join(root, 'lib', libraryFolder()),
+      ...folders,
+    ].join(delimiter),
     PYTHONPATH: join(root, 'usr', 'lib', 'python3', 'dist-packages'),
   };
 }

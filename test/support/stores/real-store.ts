@@ -47,7 +47,10 @@ export function awsVariables({
   accessKeyId,
   secretAccessKey,
 }: Keys): Record<string, string> {
-  return { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
+  return {
+    AWS_ACCESS_KEY_ID: accessKeyId,
+    AWS_SECRET_ACCESS_KEY: secretAccessKey,
+  };
 }
 
 /** The SDK alone, for what a test does behind the mirror's back. */
@@ -66,7 +69,10 @@ export function rawClient({
   return new S3Client(config);
 }
 
-/** Below the ports that the system hands out, so that a killed server finds its own free again. */
+/**
+ * Below the ports that the system hands out, so that a killed server finds its own free
+ * again.
+ */
 export async function freePorts(count: number): Promise<number[]> {
   const ports: number[] = [];
   while (ports.length < count) {

@@ -1,13 +1,21 @@
 /**
- * A double of the S3 protocol, not an S3 server: objects in memory, as much of the interface as the
- * mirror uses, and strict about what real servers are strict about (signatures, checksums, conditions).
+ * A double of the S3 protocol, not an S3 server: objects in memory, as much of the
+ * interface as the mirror uses, and strict about what real servers are strict about
+ * (signatures, checksums, conditions).
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import type { ConditionSupport, ObjectStore } from '../../../src/storage/object-store.ts';
+import type {
+  ConditionSupport,
+  ObjectStore,
+} from '../../../src/storage/object-store.ts';
 import { openS3Store } from '../../../src/storage/s3/s3-store.ts';
 import { checkSignature, type Credentials } from './s3-signature.ts';
 
@@ -17,7 +25,10 @@ export const CREDENTIALS: Credentials = {
 };
 
 /** A store in the double behind `endpoint`. */
-export function openDoubleStore(endpoint: string, spoolDir: string): ObjectStore {
+export function openDoubleStore(
+  endpoint: string,
+  spoolDir: string,
+): ObjectStore {
   const url = new URL('s3://bucket/mirror?region=eu-test-1');
   url.searchParams.set('endpoint', endpoint);
   const { accessKeyId, secretAccessKey } = CREDENTIALS;
@@ -56,11 +67,15 @@ interface Call {
 }
 
 /**
- * Judges a call before or after it is done: an S3 error code is answered instead, with status 200 where it begins
- * so (as the last call of a large file may fail); `lose` breaks the connection, `cut` does so in the middle
- * of an answer, `hang` says nothing any more.
+ * Judges a call before or after it is done: an S3 error code is answered instead, with
+ * status 200 where it begins so (as the last call of a large file may fail); `lose`
+ * breaks the connection, `cut` does so in the middle of an answer, `hang` says nothing
+ * any more.
  */
-export type S3Fault = (call: Call, stage: 'before' | 'after') => string | undefined;
+export type S3Fault = (
+  call: Call,
+  stage: 'before' | 'after',
+) => string | undefined;
 
 class Refused extends Error {
   readonly status: number;
@@ -92,7 +107,10 @@ export class S3Double implements AsyncDisposable {
   fault: S3Fault | undefined;
   /** What it makes of If-None-Match: stores of all three kinds exist. */
   conditions: ConditionSupport = 'honoured';
-  /** Whether it knows x-amz-checksum-sha256, as AWS does, and Ceph 16 and Swift 2.30 do not. */
+  /**
+   * Whether it knows x-amz-checksum-sha256, as AWS does, and Ceph 16 and Swift 2.30 do
+   * not.
+   */
   knowsChecksums = true;
   readonly #server = createServer(
     (request, response) => void this.#serve(request, response),
@@ -121,11 +139,16 @@ export class S3Double implements AsyncDisposable {
     await once(this.#server, 'close');
   }
 
-  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #serve(
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
     try {
       const body = await buffer(request);
       const url = new URL(request.url ?? '/', 'http://double');
-      const [, bucket, ...parts] = url.pathname.split('/').map(decodeURIComponent);
+      const [, bucket, ...parts] = url.pathname
+        .split('/')
+        .map(decodeURIComponent);
       const method = request.method ?? '';
       const call = {
         method,
@@ -152,8 +175,9 @@ export class S3Double implements AsyncDisposable {
         ...answer.headers,
       });
       if (isCut) {
-        response.write(answer.body?.slice(0, answer.body.length / 2) ?? '', () =>
-          request.socket.destroy(),
+        response.write(
+          answer.body?.slice(0, answer.body.length / 2) ?? '',
+          () => request.socket.destroy(),
         );
         return;
       }
@@ -167,7 +191,9 @@ export class S3Double implements AsyncDisposable {
         'content-type': 'application/xml',
         'x-amz-request-id': '1',
       });
-      response.end(`<Error><Code>${code}</Code><Message>${code}</Message></Error>`);
+      response.end(
+        `<Error><Code>${code}</Code><Message>${code}</Message></Error>`,
+      );
     }
   }
 
@@ -178,9 +204,11 @@ export class S3Double implements AsyncDisposable {
   } {
     const { method, query, key } = call;
     if (method === 'GET' && query.has('list-type')) return this.#list(query);
-    if (method === 'GET' && query.has('uploads')) return this.#listUploads(query);
+    if (method === 'GET' && query.has('uploads'))
+      return this.#listUploads(query);
     if (method === 'GET') return this.#get(call);
-    if (method === 'POST' && query.has('uploads')) return this.#createUpload(call);
+    if (method === 'POST' && query.has('uploads'))
+      return this.#createUpload(call);
     if (method === 'PUT' && query.has('partNumber')) return this.#putPart(call);
     if (method === 'POST' && query.has('uploadId')) return this.#complete(call);
     if (method === 'DELETE' && query.has('uploadId')) {
@@ -206,9 +234,14 @@ export class S3Double implements AsyncDisposable {
     const { content, metadata, modified } = stored;
     const range = /^bytes=(\d+)-(\d+)$/.exec(headers.range ?? '');
     const body =
-      range === null ? content : content.subarray(Number(range[1]), Number(range[2]) + 1);
+      range === null
+        ? content
+        : content.subarray(Number(range[1]), Number(range[2]) + 1);
     const described = Object.fromEntries(
-      Object.entries(metadata).map(([name, value]) => [`x-amz-meta-${name}`, value]),
+      Object.entries(metadata).map(([name, value]) => [
+        `x-amz-meta-${name}`,
+        value,
+      ]),
     );
     const status = range === null ? 200 : 206;
     const length = String(body.length);
@@ -218,7 +251,9 @@ export class S3Double implements AsyncDisposable {
         'content-length': length,
         ...(range === null
           ? {}
-          : { 'content-range': `bytes ${range[1]}-${range[2]}/${content.length}` }),
+          : {
+              'content-range': `bytes ${range[1]}-${range[2]}/${content.length}`,
+            }),
         'last-modified': modified.toUTCString(),
         etag: etagOf(content),
         ...described,
@@ -267,7 +302,9 @@ export class S3Double implements AsyncDisposable {
     return {
       headers: {
         etag,
-        ...(checksum === undefined ? {} : { 'x-amz-checksum-sha256': checksum }),
+        ...(checksum === undefined
+          ? {}
+          : { 'x-amz-checksum-sha256': checksum }),
       },
     };
   }
@@ -283,7 +320,10 @@ export class S3Double implements AsyncDisposable {
       }),
     );
     // Swift validates, and its schema has no checksums.
-    if (!this.knowsChecksums && named.some(({ checksum }) => checksum !== undefined))
+    if (
+      !this.knowsChecksums &&
+      named.some(({ checksum }) => checksum !== undefined)
+    )
       throw new Refused(400, 'MalformedXML');
     const contents = named.map(({ number, etag, checksum }, index) => {
       const part = upload.parts.get(number);
@@ -378,7 +418,10 @@ function metadataOf({ headers }: Call): Record<string, string> {
   return Object.fromEntries(
     Object.entries(headers)
       .filter(([name]) => name.startsWith('x-amz-meta-'))
-      .map(([name, value]) => [name.slice('x-amz-meta-'.length), String(value)]),
+      .map(([name, value]) => [
+        name.slice('x-amz-meta-'.length),
+        String(value),
+      ]),
   );
 }
 

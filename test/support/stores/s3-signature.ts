@@ -1,4 +1,7 @@
-/** AWS Signature Version 4, verified from the outside: the server's half, for the S3 double. */
+/**
+ * AWS Signature Version 4, verified from the outside: the server's half, for the S3
+ * double.
+ */
 import { createHash, createHmac } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 
@@ -10,7 +13,10 @@ export interface Credentials {
 const AUTHORIZATION =
   /^AWS4-HMAC-SHA256 Credential=([^/]+)\/(\d{8})\/([^/]+)\/s3\/aws4_request, ?SignedHeaders=([^,]+), ?Signature=([0-9a-f]{64})$/;
 
-/** @returns the S3 error code, or undefined where the signature and the body's hash are right */
+/**
+ * @returns the S3 error code, or undefined where the signature and the body's hash are
+ *   right
+ */
 export function checkSignature(
   request: IncomingMessage,
   body: Buffer,
@@ -18,7 +24,8 @@ export function checkSignature(
 ): string | undefined {
   const match = AUTHORIZATION.exec(request.headers.authorization ?? '');
   if (match === null) return 'AccessDenied';
-  const [, accessKeyId, day = '', region = '', signedHeaders = '', signature] = match;
+  const [, accessKeyId, day = '', region = '', signedHeaders = '', signature] =
+    match;
   if (accessKeyId !== credentials.accessKeyId) return 'InvalidAccessKeyId';
   const payload = String(request.headers['x-amz-content-sha256'] ?? '');
   if (payload !== 'UNSIGNED-PAYLOAD' && payload !== sha256(body))
@@ -42,9 +49,12 @@ export function checkSignature(
   ].join('\n');
   const scope = `${day}/${region}/s3/aws4_request`;
   const date = String(request.headers['x-amz-date']);
-  const toSign = ['AWS4-HMAC-SHA256', date, scope, sha256(Buffer.from(canonical))].join(
-    '\n',
-  );
+  const toSign = [
+    'AWS4-HMAC-SHA256',
+    date,
+    scope,
+    sha256(Buffer.from(canonical)),
+  ].join('\n');
   const key = [day, region, 's3', 'aws4_request'].reduce<string | Buffer>(
     (secret, part) => createHmac('sha256', secret).update(part).digest(),
     `AWS4${credentials.secretAccessKey}`,

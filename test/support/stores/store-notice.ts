@@ -11,6 +11,7 @@ export class StoreNotice implements Reporter {
     );
     const isReal = modules.some(({ project }) => project.name === 'stores');
     // After all that the other reporters say.
-    if (isDouble && !isReal) process.once('exit', () => process.stdout.write(NOTICE));
+    if (isDouble && !isReal)
+      process.once('exit', () => process.stdout.write(NOTICE));
   }
 }

@@ -1,4 +1,7 @@
-/** A proxy before a store that speaks HTTP: loses answers, flips bits on the way, may serve TLS. */
+/**
+ * A proxy before a store that speaks HTTP: loses answers, flips bits on the way, may
+ * serve TLS.
+ */
 import { once } from 'node:events';
 import {
   createServer,
@@ -11,7 +14,9 @@ import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 
-/** What befalls a call: its answer is lost, or comes half; one bit of what is sent flips. */
+/**
+ * What befalls a call: its answer is lost, or comes half; one bit of what is sent flips.
+ */
 export type Mishap = 'lose' | 'cut' | 'flip' | undefined;
 
 export interface Passing {
@@ -25,12 +30,18 @@ export class StoreProxy implements AsyncDisposable {
   readonly #server: Server;
   readonly #isTls: boolean;
 
-  private constructor(target: URL, tls: { key: string; cert: string } | undefined) {
+  private constructor(
+    target: URL,
+    tls: { key: string; cert: string } | undefined,
+  ) {
     const serve = (asked: IncomingMessage, answer: ServerResponse): void => {
-      void this.#pass(target, asked, answer).catch(() => asked.socket.destroy());
+      void this.#pass(target, asked, answer).catch(() =>
+        asked.socket.destroy(),
+      );
     };
     this.#isTls = tls !== undefined;
-    this.#server = tls === undefined ? createServer(serve) : createTlsServer(tls, serve);
+    this.#server =
+      tls === undefined ? createServer(serve) : createTlsServer(tls, serve);
   }
 
   static async before(
@@ -73,7 +84,8 @@ export class StoreProxy implements AsyncDisposable {
       path,
       headers: { ...headers, 'content-length': body.length },
     });
-    // An error before the answer ends the call below. After it, it is no news: Swift sends a body behind HEAD.
+    // An error before the answer ends the call below. After it, it is no news: Swift
+    // sends a body behind HEAD.
     sent.on('error', () => undefined);
     sent.end(body);
     const [answered] = (await once(sent, 'response')) as [IncomingMessage];

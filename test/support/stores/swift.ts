@@ -1,6 +1,6 @@
 /**
- * OpenStack Swift with its S3 interface: proxy, account, container and object server, one replica, on
- * loopback, in a folder of its own, by any user.
+ * OpenStack Swift with its S3 interface: proxy, account, container and object server, one
+ * replica, on loopback, in a folder of its own, by any user.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
@@ -76,7 +76,10 @@ class Swift extends UnpackedStore {
     return answer.ok;
   }
 
-  async #makeServer(name: (typeof SERVERS)[number], port: number): Promise<void> {
+  async #makeServer(
+    name: (typeof SERVERS)[number],
+    port: number,
+  ): Promise<void> {
     const builder = join(this.dir, `${name}.builder`);
     const ring = (...args: string[]): Promise<void> =>
       this.tool('swift-ring-builder', [builder, ...args]);
@@ -140,7 +143,13 @@ ${PLAIN_FILTERS.map((name) => `[filter:${name}]\nuse = egg:swift#${name}\n`).joi
   #server(name: (typeof SERVERS)[number] | 'proxy'): Child {
     const config = join(this.dir, `${name}-server.conf`);
     const script = this.program(`swift-${name}-server`);
-    return this.daemon('/usr/bin/python3', ['-c', LAUNCHER, this.dir, script, config]);
+    return this.daemon('/usr/bin/python3', [
+      '-c',
+      LAUNCHER,
+      this.dir,
+      script,
+      config,
+    ]);
   }
 }
 
@@ -170,5 +179,8 @@ const PLAIN_FILTERS = [
 ];
 
 function ofUser({ secretAccessKey, accessKeyId }: Keys): Keys {
-  return { accessKeyId: accessKeyId.replace('test-', USER_PREFIX), secretAccessKey };
+  return {
+    accessKeyId: accessKeyId.replace('test-', USER_PREFIX),
+    secretAccessKey,
+  };
 }

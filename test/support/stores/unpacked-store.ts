@@ -1,4 +1,7 @@
-/** What Ceph and Swift share: programs unpacked from Debian's packages, run in a folder of their own. */
+/**
+ * What Ceph and Swift share: programs unpacked from Debian's packages, run in a folder of
+ * their own.
+ */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -19,7 +22,10 @@ export async function startUnpacked<Store extends UnpackedStore>(
   make: (root: string, dir: string) => Store,
 ): Promise<Store> {
   const root = await unpackDebian(packages.name, packages.all);
-  const store = make(root, await mkdtemp(join(tmpdir(), `lm-${packages.name}-`)));
+  const store = make(
+    root,
+    await mkdtemp(join(tmpdir(), `lm-${packages.name}-`)),
+  );
   try {
     store.env = await unpackedEnv(root);
     await store.start();
@@ -68,7 +74,9 @@ export abstract class UnpackedStore implements RealStore {
     await waitFor(
       async () => {
         if (!gateway.isRunning)
-          throw new Error(`the gateway has ended:\n${gateway.stdout}\n${gateway.stderr}`);
+          throw new Error(
+            `the gateway has ended:\n${gateway.stdout}\n${gateway.stderr}`,
+          );
         const answer = await fetch(`${this.endpoint}${this.healthPath}`).catch(
           () => undefined,
         );
@@ -88,7 +96,8 @@ export abstract class UnpackedStore implements RealStore {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const child of this.#children.toReversed()) await child[Symbol.asyncDispose]();
+    for (const child of this.#children.toReversed())
+      await child[Symbol.asyncDispose]();
     await rm(this.dir, { recursive: true, force: true });
   }
 

@@ -28,7 +28,10 @@ function flipping(
     if (key !== objectKey) return Readable.from([content]);
     readings += 1;
     if (readings <= times)
-      content.writeUInt8(content.readUInt8(content.length >> 1) ^ 4, content.length >> 1);
+      content.writeUInt8(
+        content.readUInt8(content.length >> 1) ^ 4,
+        content.length >> 1,
+      );
     return Readable.from([content]);
   };
   const flipped = new Proxy(objects, {
@@ -46,8 +49,8 @@ describe.each(['none', 'zstd'] as const)(
   'a bit flipped on the way, %s',
   (compression) => {
     async function published(): Promise<string> {
-      const rows = ['2023-05-01 12:00:00.1+00', '2023-05-02 12:00:00.1+00'].map((time) =>
-        row12({ time, from: PARTY_A, to: 'network' }),
+      const rows = ['2023-05-01 12:00:00.1+00', '2023-05-02 12:00:00.1+00'].map(
+        (time) => row12({ time, from: PARTY_A, to: 'network' }),
       );
       await publish(database.pool, world.objects, {
         party: PARTY_A,

@@ -1,4 +1,7 @@
-/** Loads, or builds the lake, and kills itself with -9 at the n-th step: run as a child by the test beside it. */
+/**
+ * Loads, or builds the lake, and kills itself with -9 at the n-th step: run as a child by
+ * the test beside it.
+ */
 import { join } from 'node:path';
 import { buildLake } from '../../../src/lake/build/build.ts';
 import { loadAll } from '../../../src/warehouse/load-all.ts';
@@ -24,7 +27,11 @@ const countedObjects = new Proxy(objects, {
     const own: unknown = Reflect.get(store, name);
     if (typeof own !== 'function') return own;
     return (...given: readonly unknown[]): unknown => {
-      if (['publishFile', 'publishBytes', 'putIfAbsent', 'remove'].includes(String(name)))
+      if (
+        ['publishFile', 'publishBytes', 'putIfAbsent', 'remove'].includes(
+          String(name),
+        )
+      )
         step();
       return Reflect.apply(own, store, given);
     };
@@ -55,7 +62,12 @@ if (stage === 'load') {
   const scratchDir = join(folder, 'scratch');
   const repository = new LakeStore(warehouse.pool);
   await buildLake(
-    { repository, objects: countedObjects, scratchDir, retentionMs: 7 * 86_400_000 },
+    {
+      repository,
+      objects: countedObjects,
+      scratchDir,
+      retentionMs: 7 * 86_400_000,
+    },
     signal,
   );
 }

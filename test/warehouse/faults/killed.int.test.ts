@@ -1,4 +1,7 @@
-/** kill -9 of the process that loads, or builds the lake; what comes after ends with exactly the rows. */
+/**
+ * kill -9 of the process that loads, or builds the lake; what comes after ends with
+ * exactly the rows.
+ */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -16,7 +19,13 @@ import { VerifyStore } from '../../../src/warehouse/store/verify-store.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { runScript } from '../../support/process.ts';
 import { HEADER_13 } from '../../ledger/csv.ts';
-import { PARTY_A, PARTY_B, publish, row13, temporaryStore } from '../published.ts';
+import {
+  PARTY_A,
+  PARTY_B,
+  publish,
+  row13,
+  temporaryStore,
+} from '../published.ts';
 import { loadedRows } from '../../support/mirror-state.ts';
 
 const WORKER = join(import.meta.dirname, 'killed-worker.ts');
@@ -30,7 +39,12 @@ async function killAt(
   folder: string,
   nth: number,
 ): Promise<void> {
-  await using child = runScript(WORKER, [stage, database.url, folder, `${nth}`]);
+  await using child = runScript(WORKER, [
+    stage,
+    database.url,
+    folder,
+    `${nth}`,
+  ]);
   expect(await child.end()).toEqual({ code: null, signal: 'SIGKILL' });
 }
 
@@ -59,8 +73,15 @@ test('a process killed amid COPY or a build leaves nothing half visible, and the
     header: HEADER_13,
   };
   for (const party of [PARTY_A, PARTY_B])
-    await publish(database.pool, objects, { ...range, party, rows: rowsOf(party) });
-  const warehouse = openWarehouse({ url: database.url, onIdleError: () => undefined });
+    await publish(database.pool, objects, {
+      ...range,
+      party,
+      rows: rowsOf(party),
+    });
+  const warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
   const lake: LakeDeps = {
     repository: new LakeStore(warehouse.pool),
     objects,
@@ -81,7 +102,10 @@ test('a process killed amid COPY or a build leaves nothing half visible, and the
     for (const nth of [1, 13, 33]) {
       await killAt('load', folder, nth);
       expect((await countRows()) % ROWS).toBe(0);
-      expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
+      expect(await verifyAll()).toMatchObject({
+        verdict: 'complete',
+        problems: [],
+      });
     }
     const loaded = await loadAll(
       { repository: new LoadStore(warehouse), objects },
@@ -90,15 +114,24 @@ test('a process killed amid COPY or a build leaves nothing half visible, and the
     expect(loaded.verdict).toBe('complete');
     expect(await countRows()).toBe(2 * ROWS);
 
-    // Before the first file, the first commit, the commit of entries, and summaries: each goes on from the last.
+    // Before the first file, the first commit, the commit of entries, and summaries: each
+    // goes on from the last.
     for (const nth of [1, 2, 11, 12, 18, 11]) {
       await killAt('lake', folder, nth);
       expect(await readSnapshot({ objects, signal })).toBeUndefined();
-      expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
+      expect(await verifyAll()).toMatchObject({
+        verdict: 'complete',
+        problems: [],
+      });
     }
     await buildLake(lake, signal);
-    expect(await verifyAll()).toMatchObject({ checked: { lakeSegmentsBehind: 0 } });
-    expect(await verifyAll()).toMatchObject({ verdict: 'complete', problems: [] });
+    expect(await verifyAll()).toMatchObject({
+      checked: { lakeSegmentsBehind: 0 },
+    });
+    expect(await verifyAll()).toMatchObject({
+      verdict: 'complete',
+      problems: [],
+    });
     expect(await readdir(join(folder, '.spool')).catch(() => [])).toEqual([]);
     const { tables } = await describeLake(lake, signal);
     expect(tables).toContainEqual(

@@ -17,7 +17,11 @@ import { openWarehouse } from '../../../src/postgres/database.ts';
 import type { ReleaseName } from '../../../src/sandbox/options.ts';
 import { signal, World } from '../../exports/export-world.ts';
 import { clockAt } from '../../exports/ledger-double.ts';
-import { expectTruth, type Night, openNights } from '../../exports/sandbox-nightly.ts';
+import {
+  expectTruth,
+  type Night,
+  openNights,
+} from '../../exports/sandbox-nightly.ts';
 import { testSource } from '../../source/test-source.ts';
 import { freshDatabase, openFreshDatabase } from '../../support/database.ts';
 import {
@@ -25,7 +29,10 @@ import {
   currentSegments,
   publicationSeq,
 } from '../../support/mirror-state.ts';
-import { emptyLedgers, setPublicationSeq } from '../../support/mirror-arrange.ts';
+import {
+  emptyLedgers,
+  setPublicationSeq,
+} from '../../support/mirror-arrange.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const DAY_MS = 86_400_000;
@@ -43,7 +50,11 @@ interface Scene extends Night {
 
 async function openScene(release: ReleaseName): Promise<Scene> {
   await setPublicationSeq(database.pool, 0n);
-  const night = await openNights(database, { release, parties: 6, whaleEntries: 800 });
+  const night = await openNights(database, {
+    release,
+    parties: 6,
+    whaleEntries: 800,
+  });
   const { sandbox, world } = night;
   const asked: string[] = [];
   sandbox.faults.add(({ route, queryText }) => {
@@ -94,7 +105,9 @@ async function openScene(release: ReleaseName): Promise<Scene> {
 }
 
 async function keysOf({ pool }: World): Promise<string[]> {
-  return (await currentSegments(pool)).map(({ objectKey }) => objectKey).toSorted();
+  return (await currentSegments(pool))
+    .map(({ objectKey }) => objectKey)
+    .toSorted();
 }
 
 /** Of each party, from when until when it is closed without a gap. */
@@ -135,7 +148,9 @@ describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
 /** @returns what puts it back as it is now */
 async function backUp({ pool }: World): Promise<() => Promise<void>> {
   const tables = ['exports', 'segments', 'coverage'];
-  await pool.query('drop schema if exists backup cascade; create schema backup');
+  await pool.query(
+    'drop schema if exists backup cascade; create schema backup',
+  );
   for (const name of tables)
     await pool.query(`create table backup.${name} as table mirror.${name}`);
   const seq = await publicationSeq(pool);
@@ -168,11 +183,18 @@ test('a database that went back to a backup takes over what was published since,
     onIdleError: () => undefined,
   });
   const deps = { db: warehouse.db, objects: world.objects };
-  expect(await adoptUnknownManifests(deps, signal)).toMatchObject({ problemCount: 0 });
+  expect(await adoptUnknownManifests(deps, signal)).toMatchObject({
+    problemCount: 0,
+  });
   expect(await keysOf(world)).toEqual(before);
   const archive = new ExportArchiveStore(warehouse.db);
   await collectGarbage(
-    { objects: world.objects, archive, log: createLog('silent'), graceMs: -1000 },
+    {
+      objects: world.objects,
+      archive,
+      log: createLog('silent'),
+      graceMs: -1000,
+    },
     signal,
   );
   expect(await world.keys()).toEqual(expect.arrayContaining(before));
@@ -206,12 +228,15 @@ test('an order of a party learns first what was published of it after the backup
   const now = await currentSegments(world.pool);
   const ofParty = (isMeant: boolean, segments: typeof now): string[] =>
     segments
-      .flatMap((one) => ((one.partyId === party) === isMeant ? one.objectKey : []))
+      .flatMap((one) =>
+        (one.partyId === party) === isMeant ? one.objectKey : [],
+      )
       .toSorted();
   expect(ofParty(true, now)).toEqual(ofParty(true, published));
   expect(ofParty(false, now)).toEqual(ofParty(false, before));
   expect(ofParty(false, now)).not.toEqual(ofParty(false, published));
-  // What is learned of the others later is not taken for older than what was published meanwhile.
+  // What is learned of the others later is not taken for older than what was published
+  // meanwhile.
   await scene.run(party);
   await adoptUnknownManifests(deps, signal);
   expect(ofParty(false, await currentSegments(world.pool))).toEqual(

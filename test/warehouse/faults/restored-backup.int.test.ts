@@ -1,4 +1,7 @@
-/** A database put back from a backup, through the real commands: what was published since is taken over, nothing is deleted. */
+/**
+ * A database put back from a backup, through the real commands: what was published since
+ * is taken over, nothing is deleted.
+ */
 import { execFileSync } from 'node:child_process';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -23,7 +26,9 @@ function copy(from: string, to: string): void {
 }
 
 /** What there is at a night of so many hours before the end. */
-function phase(clock: number): Pick<Phase, 'clock' | 'truth' | 'answer' | 'expected'> {
+function phase(
+  clock: number,
+): Pick<Phase, 'clock' | 'truth' | 'answer' | 'expected'> {
   const truth = (now: bigint, party: string): Entry[] =>
     makeLedger(now, { seed: 'backup', party, fromHours: 240 }).filter(
       ({ time }) => time < now + BigInt(clock) * HOUR,
@@ -38,7 +43,10 @@ test('a database restored from a backup knows after the next nightly run what wa
     followedBy: others,
   };
   const host = await startHostileSource({ cases: [one] });
-  await using home = await openHome({ SOURCE_URL: host.url, DATABASE_URL: undefined });
+  await using home = await openHome({
+    SOURCE_URL: host.url,
+    DATABASE_URL: undefined,
+  });
   const cluster = join(home.dataDir, 'postgres');
   const stopped = (): Promise<unknown> =>
     waitFor(() => !existsSync(join(cluster, 'cluster', 'postmaster.pid')), {
@@ -70,9 +78,9 @@ test('a database restored from a backup knows after the next nightly run what wa
     const asked = host.requests.length;
     await night();
     // What the lost night had published is neither asked for again, nor removed.
-    expect(host.requests.slice(asked).map(({ from }) => from !== undefined)).toEqual([
-      true,
-    ]);
+    expect(
+      host.requests.slice(asked).map(({ from }) => from !== undefined),
+    ).toEqual([true]);
     expect(await objects()).toEqual(expect.arrayContaining(published));
     const counted = await home.json([
       'query',

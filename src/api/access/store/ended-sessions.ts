@@ -1,4 +1,7 @@
-/** Sessions that were logged out before their end, and the secret that no other mirror has. */
+/**
+ * Sessions that were logged out before their end, and the secret that no other mirror
+ * has.
+ */
 import { onlyRow, type Rows } from '../../../postgres/rows.ts';
 
 export const END_SESSION = `
@@ -6,11 +9,18 @@ export const END_SESSION = `
   insert into mirror.ended_sessions (session_id, until)
   values ($1, to_timestamp($2::numeric / 1000)) on conflict do nothing`;
 
-export const ENDED_SESSION = 'select from mirror.ended_sessions where session_id = $1';
+export const ENDED_SESSION =
+  'select from mirror.ended_sessions where session_id = $1';
 
-/** 32 bytes that no client knows, the same for every process of this mirror and for no other. */
+/**
+ * 32 bytes that no client knows, the same for every process of this mirror and for no
+ * other.
+ */
 export async function readSessionSecret(rows: Rows): Promise<Buffer> {
   const statement = `select sha256('sessions'::bytea || cursor_secret) as secret from mirror.identity`;
-  return (await onlyRow(rows<{ secret: Buffer }>("read the mirror's secret", statement)))
-    .secret;
+  return (
+    await onlyRow(
+      rows<{ secret: Buffer }>("read the mirror's secret", statement),
+    )
+  ).secret;
 }

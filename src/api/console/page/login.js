@@ -1,5 +1,5 @@
-// The login form. It sends along where the reader wanted to go, fragment included: browsers send
-// no fragment by themselves.
+// The login form. It sends along where the reader wanted to go, fragment included:
+// browsers send no fragment by themselves.
 
 const WRONG = '#wrong';
 

@@ -1,4 +1,5 @@
-// The console: one event stream moves what moves; the rest is asked for when something has changed.
+// The console: one event stream moves what moves; the rest is asked for when something
+// has changed.
 import { loadQuarantine, startQuarantine } from './runs/quarantine.js';
 import { redrawCharts } from './common/charts.js';
 import { startDialog } from './common/dialog.js';
@@ -20,9 +21,14 @@ import { loadTables } from './data/tables.js';
 import { onZone, setMirrorTime, startClock } from './common/time.js';
 
 const THEME = 'ledger-mirror theme';
-/** However much is published, what the stream does not bring is asked for no more often; longer than any answer is kept. */
+/**
+ * However much is published, what the stream does not bring is asked for no more often;
+ * longer than any answer is kept.
+ */
 const RELOAD_MS = 2_000;
-/** What each view shows: at its start, with each snapshot, and when something has changed. */
+/**
+ * What each view shows: at its start, with each snapshot, and when something has changed.
+ */
 const VIEWS = {
   '': {
     name: 'status',
@@ -53,7 +59,8 @@ const VIEWS = {
         void loadLines();
       });
     },
-    load: () => Promise.all([loadRuns(), loadHistory(), loadLines(), loadQuarantine()]),
+    load: () =>
+      Promise.all([loadRuns(), loadHistory(), loadLines(), loadQuarantine()]),
   },
   settings: { name: 'settings', start: startSettings, load: loadSettings },
 };
@@ -108,7 +115,10 @@ function startTheme() {
     localStorage.setItem(THEME, choice.value);
     use(choice.value);
   });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawCharts);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener(
+    'change',
+    redrawCharts,
+  );
 }
 
 const LINKED = { party: openParty, run: openRun };
@@ -116,9 +126,12 @@ const LINKED = { party: openParty, run: openRun };
 /** A link to a party or a run opens it; closing it leaves the page where it was. */
 function startLinks() {
   const go = () => {
-    const [, kind, id] = /^#(party|run)\/(.+)$/.exec(decoded(location.hash)) ?? [];
+    const [, kind, id] =
+      /^#(party|run)\/(.+)$/.exec(decoded(location.hash)) ?? [];
     if (kind === undefined) return;
-    void LINKED[kind](id, () => history.replaceState(undefined, '', location.pathname));
+    void LINKED[kind](id, () =>
+      history.replaceState(undefined, '', location.pathname),
+    );
   };
   addEventListener('hashchange', go);
   go();
@@ -146,7 +159,10 @@ function start() {
   onZone(redrawCharts);
   // The first screen goes first; what lies below it follows.
   setTimeout(
-    () => void Promise.resolve(view.load?.()).catch((error) => announce(error.message)),
+    () =>
+      void Promise.resolve(view.load?.()).catch((error) =>
+        announce(error.message),
+      ),
     0,
   );
 }

@@ -1,6 +1,7 @@
 /**
- * The console's questions about parties and their ledgers. Pages go by key, never by offset; sizes are
- * summed for the rows of a page only, so that a million parties cost what fifty do.
+ * The console's questions about parties and their ledgers. Pages go by key, never by
+ * offset; sizes are summed for the rows of a page only, so that a million parties cost
+ * what fifty do.
  */
 
 export const ENTRIES_PAGE = 50;
@@ -21,7 +22,10 @@ const SUMMARY = `
   left join lateral (
     select max(to_time) as known_to from mirror.coverage where party_id = page.party_id) c on true`;
 
-/** What follows a prefix sorts below the last letter in every collation, where it is hex or a word. */
+/**
+ * What follows a prefix sorts below the last letter in every collation, where it is hex
+ * or a word.
+ */
 const BY_ID = `
   with page as materialized (
     select party_id, party_id as key from mirror.parties
@@ -57,7 +61,10 @@ export const PARTY = `
   from (${SUMMARY}) summary left join mirror.parties pa on pa.party_id = summary."partyId"
   where pa.party_id is not null or summary."knownTo" is not null`;
 
-/** A party may have millions of entries: accounts and charts are of its newest ones, which an index finds. */
+/**
+ * A party may have millions of entries: accounts and charts are of its newest ones, which
+ * an index finds.
+ */
 export const SUMMED_MAX = 20_000;
 const NEWEST = `newest as (
     select * from mirror.ledger_entries where party_id = $1 order by vega_time desc limit ${SUMMED_MAX})`;
@@ -76,8 +83,8 @@ export const ACCOUNTS = `
 export const TYPES = `with ${NEWEST} select distinct transfer_type as type from newest order by 1 limit 200`;
 
 /**
- * Movements between two of its own accounts are neither received nor sent. The first day of what is read may lack
- * entries, where the ledger began before it.
+ * Movements between two of its own accounts are neither received nor sent. The first day
+ * of what is read may lack entries, where the ledger began before it.
  */
 export const FLOWS = `
   with ${NEWEST}
@@ -107,7 +114,10 @@ export const BALANCE = `
     from moved, bounds where balance is not null) parts
   order by part, at desc`;
 
-/** What is equal is told apart by nothing: within an instant a page goes on after so many rows. */
+/**
+ * What is equal is told apart by nothing: within an instant a page goes on after so many
+ * rows.
+ */
 export const ENTRIES = `
   select to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, transfer_type as "transferType",
     asset_id as "assetId", quantity::text as quantity,

@@ -1,9 +1,15 @@
-/** The console's questions about the mirror's work: what runs, what was published, what was quarantined. */
+/**
+ * The console's questions about the mirror's work: what runs, what was published, what
+ * was quarantined.
+ */
 import { onlyRow, type PlainRow, type Rows } from '../../../postgres/rows.ts';
 
 const LINES_MAX = 16;
 
-/** What is going on now, in one consistent reading that costs the same however large the mirror is. */
+/**
+ * What is going on now, in one consistent reading that costs the same however large the
+ * mirror is.
+ */
 export interface LiveFacts extends PlainRow {
   /** Processes that work jobs and were heard of lately. */
   readonly workers: number;
@@ -14,7 +20,10 @@ export interface LiveFacts extends PlainRow {
   readonly inFlight: readonly (PlainRow & { readonly partyId: string })[];
 }
 
-/** One statement, so that all of it is of one instant. Every part of it is found by an index. */
+/**
+ * One statement, so that all of it is of one instant. Every part of it is found by an
+ * index.
+ */
 const LIVE = `
   with open_runs as (
     select * from mirror.runs where state in ('queued', 'running') order by queued_at, run_id limit 24),
@@ -72,7 +81,10 @@ export const LINES = `
         order by c.from_time desc limit 60) known) as covered
   from shown order by rank, at desc`;
 
-/** Parts of the time that there is, so that a first nightly run shows as well as a year of them. */
+/**
+ * Parts of the time that there is, so that a first nightly run shows as well as a year of
+ * them.
+ */
 export const GROWTH = `
   with bounds as (
     select min(published_at) as first, greatest(extract(epoch from max(published_at) - min(published_at)) / 120, 1) as step
@@ -92,9 +104,15 @@ export const QUARANTINED = `
   from mirror.exports
   where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
 
-/** What the statement below tells of a run, itself first, then those below it; counts are decimal text. */
+/**
+ * What the statement below tells of a run, itself first, then those below it; counts are
+ * decimal text.
+ */
 type CostRow = Readonly<
-  Record<'kind' | 'subject' | 'requests' | 'listRequests' | 'retries' | 'bytes', string>
+  Record<
+    'kind' | 'subject' | 'requests' | 'listRequests' | 'retries' | 'bytes',
+    string
+  >
 > & { readonly startedMs: number | null; readonly endedMs: number };
 
 const COSTS = `
@@ -109,12 +127,22 @@ const COSTS = `
   group by r.run_id order by r.run_id <> $1, r.queued_at`;
 
 export async function readLive(rows: Rows): Promise<LiveFacts> {
-  return (await onlyRow(rows<{ found: LiveFacts }>('read what is going on', LIVE))).found;
+  return (
+    await onlyRow(rows<{ found: LiveFacts }>('read what is going on', LIVE))
+  ).found;
 }
 
-/** What each stage of a run asked the source, and how long it took, in their order; none of an unknown run. */
-export async function readCosts(rows: Rows, runId: string): Promise<readonly PlainRow[]> {
-  const [own, ...found] = await rows<CostRow>('read what a run cost', COSTS, [runId]);
+/**
+ * What each stage of a run asked the source, and how long it took, in their order; none
+ * of an unknown run.
+ */
+export async function readCosts(
+  rows: Rows,
+  runId: string,
+): Promise<readonly PlainRow[]> {
+  const [own, ...found] = await rows<CostRow>('read what a run cost', COSTS, [
+    runId,
+  ]);
   if (own === undefined) return [];
   if (own.kind !== 'nightly') return [costOf(own, own.kind)];
   const syncs = ['parties', 'checkpoints'].flatMap((list) =>
@@ -126,13 +154,20 @@ export async function readCosts(rows: Rows, runId: string): Promise<readonly Pla
     own.startedMs ?? own.endedMs,
   );
   const extra =
-    own.listRequests === '0' ? '' : `, and ${own.listRequests} for the source’s time`;
+    own.listRequests === '0'
+      ? ''
+      : `, and ${own.listRequests} for the source’s time`;
   const none = { requests: '0', retries: '0', bytes: '0' };
   return [
     ...syncs.map((row) => costOf(row, row.subject)),
-    // What a nightly run asks itself are its exports; they lie between its lists and its load.
+    // What a nightly run asks itself are its exports; they lie between its lists and its
+    // load.
     costOf(
-      { ...own, startedMs: listsEndedMs, endedMs: load?.startedMs ?? own.endedMs },
+      {
+        ...own,
+        startedMs: listsEndedMs,
+        endedMs: load?.startedMs ?? own.endedMs,
+      },
       `exports${extra}`,
     ),
     ...(load === undefined
@@ -149,6 +184,8 @@ function costOf(
   stage: string,
 ) {
   const seconds =
-    startedMs === null ? 0 : Math.max(0, Math.round(endedMs - startedMs) / 1_000);
+    startedMs === null
+      ? 0
+      : Math.max(0, Math.round(endedMs - startedMs) / 1_000);
   return { stage, requests, retries, bytes, seconds };
 }

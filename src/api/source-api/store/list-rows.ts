@@ -1,17 +1,22 @@
 /**
- * The mirrored lists for the read API. Every slice is one range of one index, so that a page
- * costs the same at any depth.
+ * The mirrored lists for the read API. Every slice is one range of one index, so that a
+ * page costs the same at any depth.
  */
 import { NETWORK_PARTY } from '../../../ledger/ids.ts';
 import { onlyRow, type Rows } from '../../../postgres/rows.ts';
 import type { PageRequest } from '../paging.ts';
 
-/** Fields of a listed row that the mirror does not know; the source shows them, and so do we. */
+/**
+ * Fields of a listed row that the mirror does not know; the source shows them, and so do
+ * we.
+ */
 type ExtraFields = Readonly<Record<string, unknown>>;
 
 export interface PartyRow {
   readonly id: string;
-  /** Its place in the source's order; null for the network's own party, which has none. */
+  /**
+   * Its place in the source's order; null for the network's own party, which has none.
+   */
   readonly pos: string | null;
   readonly extra: ExtraFields | null;
 }
@@ -21,8 +26,8 @@ export interface CheckpointRow {
   readonly hash: string;
   readonly blockHash: string;
   /**
-   * Counts the equal rows that the source lists, so that every row of the list has a position of
-   * its own.
+   * Counts the equal rows that the source lists, so that every row of the list has a
+   * position of its own.
    */
   readonly copy: string;
   readonly extra: ExtraFields | null;
@@ -43,7 +48,8 @@ export interface ListState {
   /** The time of that block, in nanoseconds since 1970; 0 before the first sync. */
   readonly headNanos: string;
   /**
-   * Whether the list was ever read to its end. A first reading is served as far as it has come.
+   * Whether the list was ever read to its end. A first reading is served as far as it has
+   * come.
    */
   readonly isComplete: boolean;
   /** Whether the network's own party is listed. */
@@ -59,10 +65,15 @@ const STATE = `
   left join mirror.generations g
     on g.epoch = n.epoch and g.list = $1 and g.kind = 'current'`;
 
-/** A party's spelling by the source lies among its unknown fields; ids are served in one form. */
+/**
+ * A party's spelling by the source lies among its unknown fields; ids are served in one
+ * form.
+ */
 const PARTY_COLUMNS = `party_id as id, pos::text, extra - 'id' as extra`;
 
-/** A party that only an earlier life of the chain had is not in the list that is served. */
+/**
+ * A party that only an earlier life of the chain had is not in the list that is served.
+ */
 const PARTY = `
   select ${PARTY_COLUMNS} from mirror.parties
   where party_id = $2
@@ -75,13 +86,16 @@ interface SliceText {
   readonly order: 'asc' | 'desc';
 }
 
-/** In both statements $1 is the epoch, $2 the number of rows, and the position follows. */
+/**
+ * In both statements $1 is the epoch, $2 the number of rows, and the position follows.
+ */
 const SLICES: Readonly<Record<ListName, (slice: SliceText) => string>> = {
   parties: ({ isBeyond, side, order }) => `
     select ${PARTY_COLUMNS} from mirror.parties
     where epoch = $1 and ${isBeyond ? `pos ${side} $3::bigint` : 'pos is not null'}
     order by parties.pos ${order} limit $2::int`,
-  // Reads one row more than wanted: the row that the slice starts from may have no copy left.
+  // Reads one row more than wanted: the row that the slice starts from may have no copy
+  // left.
   checkpoints: ({ isBeyond, side, order }) => `
     select at_block::text as "atBlock", hash, block_hash as "blockHash",
       nth::text as copy, extra
@@ -113,9 +127,18 @@ export function readSlice<List extends ListName>(
 ): Promise<readonly ListRows[List][]> {
   const isBeyond = beyond.length > 0;
   const order = ascending ? 'asc' : 'desc';
-  const statement = SLICES[list]({ isBeyond, side: ascending ? '>' : '<', order });
+  const statement = SLICES[list]({
+    isBeyond,
+    side: ascending ? '>' : '<',
+    order,
+  });
   const name = `${list} ${order} ${isBeyond}`;
-  return rows(`read a page of ${list}`, statement, [epoch, rowsMax, ...beyond], name);
+  return rows(
+    `read a page of ${list}`,
+    statement,
+    [epoch, rowsMax, ...beyond],
+    name,
+  );
 }
 
 /** @returns undefined if no such party is in the list that is served */
@@ -129,8 +152,8 @@ export async function readParty(
 }
 
 /**
- * Reads 32 bytes that no client knows, the same for every process of this mirror: without them
- * nobody can forge a cursor.
+ * Reads 32 bytes that no client knows, the same for every process of this mirror: without
+ * them nobody can forge a cursor.
  */
 export async function readCursorSecret(rows: Rows): Promise<Buffer> {
   const statement = 'select cursor_secret as secret from mirror.identity';

@@ -1,4 +1,7 @@
-/** Whose ledger a nightly run asks for: the rule of who is due, and by it the plan, the preview and the estimate. */
+/**
+ * Whose ledger a nightly run asks for: the rule of who is due, and by it the plan, the
+ * preview and the estimate.
+ */
 import { sql } from 'kysely';
 import { NETWORK_PARTY } from '../../../ledger/ids.ts';
 import type { Database } from '../../../postgres/database.ts';
@@ -19,8 +22,9 @@ export interface NightlyScope {
 }
 
 /**
- * Of exports, those that say something of their party: the one of all assets, or, where the source demands an
- * asset, each. Otherwise one asset asked for on demand says nothing of the rest.
+ * Of exports, those that say something of their party: the one of all assets, or, where
+ * the source demands an asset, each. Otherwise one asset asked for on demand says nothing
+ * of the rest.
  */
 const SAYS_OF_ALL = sql`(asset_id is null
   or exists (select from mirror.source_state where profile @> '{"assetRequired": true}'))`;
@@ -33,11 +37,17 @@ const ASKED = sql`
   where ${SAYS_OF_ALL}
   group by party_id`;
 
-/** Ledgers that fail again and again get one turn in so many, those never asked for one in so many: neither keeps the active ones waiting. */
+/**
+ * Ledgers that fail again and again get one turn in so many, those never asked for one in
+ * so many: neither keeps the active ones waiting.
+ */
 const QUARANTINED_EVERY = 10;
 const NEW_EVERY = 3;
 
-/** Common table expression: `ids`, whom a nightly run may be about; each once, and without reading them twice to be sure. */
+/**
+ * Common table expression: `ids`, whom a nightly run may be about; each once, and without
+ * reading them twice to be sure.
+ */
 function selectPartyIds(partyIds: NightlyScope['partyIds']) {
   const chosen = partyIds === undefined ? null : [...partyIds];
   return sql`ids as not materialized (
@@ -45,8 +55,15 @@ function selectPartyIds(partyIds: NightlyScope['partyIds']) {
       union all select distinct party_id from unnest(${chosen}::text[]) party_id where party_id <> ${NETWORK_PARTY})`;
 }
 
-/** Common table expressions: `ids`; `considered`, the same with who is due, and how urgently. */
-function consideredParties({ partyIds, everyParty, idleNightsMax }: NightlyScope) {
+/**
+ * Common table expressions: `ids`; `considered`, the same with who is due, and how
+ * urgently.
+ */
+function consideredParties({
+  partyIds,
+  everyParty,
+  idleNightsMax,
+}: NightlyScope) {
   return sql`${selectPartyIds(partyIds)},
     known as (
       select ids.party_id, asked.last_asked_at,
@@ -99,7 +116,9 @@ interface Plan {
 
 /** How far back the ledgers reach that were asked the longest ago. */
 interface Lateness {
-  /** Parties of the run's scope that were not asked for longer than an idle one may wait. */
+  /**
+   * Parties of the run's scope that were not asked for longer than an idle one may wait.
+   */
   readonly late: number;
   /** Of all ledgers, the earliest end of what is known; RFC 3339. */
   readonly oldestFrontier: string | null;
@@ -116,9 +135,10 @@ export interface Estimate {
 }
 
 /**
- * Writes once whom the run asks, in a partition of its own, with what it leaves out; a resumed run finds both.
- * The order is `dueParties`'; those beyond `exportsMax` wait for another night. Leaving out an idle party loses
- * nothing: its next question starts where the last ended.
+ * Writes once whom the run asks, in a partition of its own, with what it leaves out; a
+ * resumed run finds both. The order is `dueParties`'; those beyond `exportsMax` wait for
+ * another night. Leaving out an idle party loses nothing: its next question starts where
+ * the last ended.
  */
 export async function planNightly(
   db: Database,
@@ -135,7 +155,11 @@ export async function planNightly(
     const lock = statement({ lock: 'void' })`
         select pg_advisory_xact_lock(mirror.lock_key('nightly plan')) as lock`;
     await execute(tx, action, lock);
-    await execute(tx, action, statement()`do ${sql.lit(attachStatement(runId))}`);
+    await execute(
+      tx,
+      action,
+      statement()`do ${sql.lit(attachStatement(runId))}`,
+    );
     const planning = statement({
       parties: 'int',
       notDue: 'int',
@@ -165,7 +189,8 @@ export async function planNightly(
     await recordScope(tx, partyIds);
     return planned;
   });
-  // A table that has just been filled has no statistics: plans made without them read all of it for each row.
+  // A table that has just been filled has no statistics: plans made without them read all
+  // of it for each row.
   const analyze = statement()`analyze ${sql.id('mirror', namePartition(runId))}`;
   await execute(db, action, analyze);
   return plan;
@@ -222,7 +247,10 @@ export function namePartition(runId: string): string {
   return `nightly_units_${runId.replaceAll('-', '')}`;
 }
 
-/** Attached, not created in place: that would wait for whoever reads the table, a backup for hours. */
+/**
+ * Attached, not created in place: that would wait for whoever reads the table, a backup
+ * for hours.
+ */
 function attachStatement(runId: string): string {
   const name = namePartition(runId);
   return `begin

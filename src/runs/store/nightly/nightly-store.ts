@@ -1,4 +1,7 @@
-/** The ledgers of a nightly run, and what became of them. The verdict is computed from here. */
+/**
+ * The ledgers of a nightly run, and what became of them. The verdict is computed from
+ * here.
+ */
 import { type RawBuilder, sql } from 'kysely';
 import { PermanentError } from '../../../errors/errors.ts';
 import { evidenceJson } from '../../../json/json-value.ts';
@@ -14,7 +17,10 @@ export type NightlyCounts = Readonly<
 
 export interface DueLedger {
   readonly partyId: string;
-  /** Most likely it brings nothing, as with all that are idle, and most that were never asked: many go into one job. */
+  /**
+   * Most likely it brings nothing, as with all that are idle, and most that were never
+   * asked: many go into one job.
+   */
   readonly isIdle: boolean;
 }
 
@@ -27,7 +33,9 @@ export interface SettledLedger {
 /** What the exports of a run brought, as evidence. */
 interface Summary extends Readonly<Record<string, unknown>> {
   readonly suspicious: number;
-  /** Exports that ended without an error, and without having proven their ledger complete. */
+  /**
+   * Exports that ended without an error, and without having proven their ledger complete.
+   */
   readonly incomplete: number;
 }
 
@@ -57,7 +65,10 @@ export class NightlyStore {
     this.#db = db;
   }
 
-  /** Hands out the next ledgers to queue, marking them; those marked earlier and lost are handed out again by `requeue`. */
+  /**
+   * Hands out the next ledgers to queue, marking them; those marked earlier and lost are
+   * handed out again by `requeue`.
+   */
   take(runId: string, ledgersMax: number): Promise<readonly DueLedger[]> {
     const taken = statement({ partyId: 'text', isIdle: 'boolean' })`
       with picked as materialized (
@@ -80,11 +91,18 @@ export class NightlyStore {
       select party_id as "partyId" from mirror.nightly_units
       where run_id = ${runId} and party_id = any(${[...partyIds]})
         and state in ('due', 'queued') order by priority`;
-    const ledgers = await readRows(this.#db, 'read which ledgers are due', unsettled);
+    const ledgers = await readRows(
+      this.#db,
+      'read which ledgers are due',
+      unsettled,
+    );
     return ledgers.map(({ partyId }) => partyId);
   }
 
-  /** After a crash or a flushed queue nobody knows which jobs still exist: queueing one twice is harmless. */
+  /**
+   * After a crash or a flushed queue nobody knows which jobs still exist: queueing one
+   * twice is harmless.
+   */
   async requeue(runId: string): Promise<void> {
     const requeued = builder
       .updateTable('mirror.nightly_units')
@@ -95,10 +113,14 @@ export class NightlyStore {
   }
 
   /**
-   * Records what became of ledgers, and which of their parties were idle once more; one statement for all of them.
-   * What of an outcome cannot be written down is left out: a night must not wait for ever for what it says.
+   * Records what became of ledgers, and which of their parties were idle once more; one
+   * statement for all of them. What of an outcome cannot be written down is left out: a
+   * night must not wait for ever for what it says.
    */
-  async settle(runId: string, ledgers: readonly SettledLedger[]): Promise<void> {
+  async settle(
+    runId: string,
+    ledgers: readonly SettledLedger[],
+  ): Promise<void> {
     try {
       await this.#settle(runId, ledgers);
     } catch (error) {
@@ -112,7 +134,10 @@ export class NightlyStore {
     }
   }
 
-  async #settle(runId: string, ledgers: readonly SettledLedger[]): Promise<void> {
+  async #settle(
+    runId: string,
+    ledgers: readonly SettledLedger[],
+  ): Promise<void> {
     // Each by itself: one that cannot be read spoils no other.
     const given = ledgers.map(
       ({ partyId, state, outcome }) =>
@@ -132,14 +157,23 @@ export class NightlyStore {
     await execute(this.#db, 'record what became of ledgers', settlement);
   }
 
-  /** @param asked how many were planned: those that are neither open nor failed are done */
+  /**
+   * @param asked how many were planned: those that are neither open nor failed are done
+   */
   async counts(runId: string, asked: number): Promise<NightlyCounts> {
     const count = (state: string) =>
       sql`(select count(*) from mirror.nightly_units where run_id = ${runId} and state = ${sql.lit(state)})::int`;
     const counted = statement({ due: 'int', queued: 'int', failed: 'int' })`
       select ${count('due')} as due, ${count('queued')} as queued, ${count('failed')} as failed`;
-    const open = await readRow(this.#db, 'count the ledgers of the nightly run', counted);
-    return { ...open, done: Math.max(0, asked - open.due - open.queued - open.failed) };
+    const open = await readRow(
+      this.#db,
+      'count the ledgers of the nightly run',
+      counted,
+    );
+    return {
+      ...open,
+      done: Math.max(0, asked - open.due - open.queued - open.failed),
+    };
   }
 
   /** Whether somebody exports a ledger now. */
@@ -152,8 +186,8 @@ export class NightlyStore {
   }
 
   /**
-   * Added up, and the first of those that failed, that ended without an error and not `complete`, or that were not
-   * asked: undefined where there are none.
+   * Added up, and the first of those that failed, that ended without an error and not
+   * `complete`, or that were not asked: undefined where there are none.
    */
   async summary(runId: string): Promise<Summary> {
     const count = (condition: RawBuilder<unknown>) =>

@@ -22,11 +22,20 @@ export interface ExportRequest {
 export interface Expected {
   /** The right verdicts of `export`, the best one first. */
   readonly verdicts: readonly Verdict[];
-  /** What the ledger may hold under another verdict: rows of the truth, none twice too often, or none at all. */
+  /**
+   * What the ledger may hold under another verdict: rows of the truth, none twice too
+   * often, or none at all.
+   */
   readonly published: 'exactly' | 'at-most' | 'nothing';
   /** Rows that have to be published whatever the verdict is. */
-  readonly mustHold?: (truth: readonly Entry[], now: bigint) => readonly Entry[];
-  /** Nothing that the run asks can show what is missing: `complete` over less than the truth is no lie. */
+  readonly mustHold?: (
+    truth: readonly Entry[],
+    now: bigint,
+  ) => readonly Entry[];
+  /**
+   * Nothing that the run asks can show what is missing: `complete` over less than the
+   * truth is no lie.
+   */
   readonly cannotKnow: boolean;
   /** The most requests that one run may make for this party. */
   readonly maxRequests: number;
@@ -50,7 +59,10 @@ export interface Phase {
   readonly isAgain?: boolean;
 }
 
-/** What a person has to set for a layout that is not known; the wiring gives these the settings' names. */
+/**
+ * What a person has to set for a layout that is not known; the wiring gives these the
+ * settings' names.
+ */
 export interface AnswerSettings {
   readonly delimiter?: string;
   readonly timeColumn?: string;
@@ -72,7 +84,10 @@ export interface HostileCase extends Phase {
   readonly settings?: AnswerSettings;
   /** The assets that a person knows, where the source demands one. */
   readonly assets?: readonly string[];
-  /** What the case shows of its source a mirror believes of all parties: it shares a source with its like alone. */
+  /**
+   * What the case shows of its source a mirror believes of all parties: it shares a
+   * source with its like alone.
+   */
   readonly apart?: string;
   /** Ends only by the client's patience, which a test should shorten. */
   readonly isSlow: boolean;
@@ -118,7 +133,10 @@ export const telling = (expected: Expected, tells: string): Expected => ({
   tells,
 });
 
-/** Rows in the window and of the asset that were asked for: half-open, by whole seconds as the source has them. */
+/**
+ * Rows in the window and of the asset that were asked for: half-open, by whole seconds as
+ * the source has them.
+ */
 export function select(
   request: ExportRequest,
   truth: readonly Entry[],

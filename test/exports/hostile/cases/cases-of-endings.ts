@@ -36,7 +36,8 @@ export const CASES_OF_ENDINGS: readonly HostileCase[] = [
   declare(
     'no-final-line-end-with-length',
     'the last line has no end, the length fits',
-    (request, truth) => reply(csvFor(request, truth).trimEnd(), { framing: 'length' }),
+    (request, truth) =>
+      reply(csvFor(request, truth).trimEnd(), { framing: 'length' }),
     WHOLE,
   ),
   textCase(
@@ -53,7 +54,9 @@ export const CASES_OF_ENDINGS: readonly HostileCase[] = [
     WHOLE,
     {
       answer: (request, truth) =>
-        reply(csvFor(request, truth, { ...THIRTEEN, lineEnd: '\r\n' }).trimEnd()),
+        reply(
+          csvFor(request, truth, { ...THIRTEEN, lineEnd: '\r\n' }).trimEnd(),
+        ),
     },
   ),
   textCase(
@@ -66,7 +69,8 @@ export const CASES_OF_ENDINGS: readonly HostileCase[] = [
   declare(
     'no-final-line-end-in-messages',
     'messages; the last line of the CSV in them has no end',
-    (request, truth) => messages(cut(csvFor(request, truth).trimEnd(), 700), 'base64'),
+    (request, truth) =>
+      messages(cut(csvFor(request, truth).trimEnd(), 700), 'base64'),
     WHOLE,
   ),
   declare(
@@ -81,7 +85,8 @@ export const CASES_OF_ENDINGS: readonly HostileCase[] = [
   declare(
     'no-final-line-end-and-no-length',
     'the last line has no end, and the end of the connection ends the body',
-    (request, truth) => reply(csvFor(request, truth).trimEnd(), { framing: 'close' }),
+    (request, truth) =>
+      reply(csvFor(request, truth).trimEnd(), { framing: 'close' }),
     WHOLE,
   ),
   textCase(
@@ -107,13 +112,15 @@ export const CASES_OF_ENDINGS: readonly HostileCase[] = [
   declare(
     'cut-in-a-number-with-length',
     'the answer ends in the middle of the last number; the length is that of what is left',
-    (request, truth) => reply(csvFor(request, truth).slice(0, -3), { framing: 'length' }),
+    (request, truth) =>
+      reply(csvFor(request, truth).slice(0, -3), { framing: 'length' }),
     PARTLY,
   ),
   declare(
     'cut-in-a-number-in-messages',
     'the CSV in the messages ends in the middle of the last number',
-    (request, truth) => messages(cut(csvFor(request, truth).slice(0, -3), 700), 'base64'),
+    (request, truth) =>
+      messages(cut(csvFor(request, truth).slice(0, -3), 700), 'base64'),
     PARTLY,
   ),
   declare(

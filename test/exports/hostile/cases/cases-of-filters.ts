@@ -1,4 +1,7 @@
-/** Filters that the source ignores or bends: rows of other times, assets and parties that nobody asked for. */
+/**
+ * Filters that the source ignores or bends: rows of other times, assets and parties that
+ * nobody asked for.
+ */
 import { DAY, HOUR, SECOND, type Entry } from '../ledger.ts';
 import {
   csvFor,
@@ -20,7 +23,8 @@ import { refusal, reply } from '../reply.ts';
 const rows = (
   entries: readonly Entry[],
   request: ExportRequest,
-): ReturnType<typeof reply> => reply(writeCsv(THIRTEEN, entries, request.party));
+): ReturnType<typeof reply> =>
+  reply(writeCsv(THIRTEEN, entries, request.party));
 
 /** The request as a source understands it that bends its bounds. */
 const bounded =
@@ -55,11 +59,15 @@ const wider = (request: ExportRequest, by: bigint): ExportRequest => ({
   ...(request.to === undefined ? {} : { to: request.to + by }),
 });
 
-/** Incoming rows ignore every filter; with both bounds no outgoing row comes at all; an end alone breaks the source. */
+/**
+ * Incoming rows ignore every filter; with both bounds no outgoing row comes at all; an
+ * end alone breaks the source.
+ */
 const brokenRelease: Phase['answer'] = (request, truth) => {
   if (request.from === undefined && request.to !== undefined)
     return reply([], { protocol: 'none', framing: 'close' });
-  const isIncoming = (entry: Entry): boolean => entry.to.party === request.party;
+  const isIncoming = (entry: Entry): boolean =>
+    entry.to.party === request.party;
   const outgoing =
     request.to === undefined
       ? select(request, truth).filter((entry) => !isIncoming(entry))
@@ -83,14 +91,21 @@ const padded =
     const own = chosen.map((entry) => writeRow(THIRTEEN, entry, request.party));
     return reply([
       writeHeader(THIRTEEN),
-      ...own.flatMap((row, at) => [row, ...pads.slice(at * count, (at + 1) * count)]),
+      ...own.flatMap((row, at) => [
+        row,
+        ...pads.slice(at * count, (at + 1) * count),
+      ]),
     ]);
   };
 
-/** An instant that was not asked for; without bounds there is none, and the rows are not padded. */
+/**
+ * An instant that was not asked for; without bounds there is none, and the rows are not
+ * padded.
+ */
 function outside(request: ExportRequest, at: number): bigint | undefined {
   const away = HOUR + BigInt(at) * SECOND;
-  if (request.from !== undefined && request.from > DAY) return request.from - away;
+  if (request.from !== undefined && request.from > DAY)
+    return request.from - away;
   return request.to === undefined ? undefined : request.to + away;
 }
 
@@ -101,7 +116,12 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
     bounded(withoutBounds),
     WHOLE,
   ),
-  declare('asset-ignored', 'every answer has all assets', bounded(withoutAsset), WHOLE),
+  declare(
+    'asset-ignored',
+    'every answer has all assets',
+    bounded(withoutAsset),
+    WHOLE,
+  ),
   declare(
     'all-filters-ignored',
     'every answer is the same',
@@ -114,7 +134,9 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
     (request, truth) =>
       rows(
         select(
-          request.to === undefined ? request : { ...request, to: request.to + 1n },
+          request.to === undefined
+            ? request
+            : { ...request, to: request.to + 1n },
           truth,
         ),
         request,
@@ -147,8 +169,18 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
     },
     WHOLE,
   ),
-  declare('start-ignored', 'only the end is honoured', bounded(withoutStart), WHOLE),
-  declare('end-ignored', 'only the start is honoured', bounded(withoutEnd), WHOLE),
+  declare(
+    'start-ignored',
+    'only the end is honoured',
+    bounded(withoutStart),
+    WHOLE,
+  ),
+  declare(
+    'end-ignored',
+    'only the start is honoured',
+    bounded(withoutEnd),
+    WHOLE,
+  ),
   declare(
     'release-that-mixes-filters',
     'incoming rows ignore all filters, two bounds hide outgoing rows, an end alone is not answered',
@@ -205,7 +237,10 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
         from: { ...entry.from, party: other },
         to: { ...entry.to, party: 'network' },
       });
-      return rows(select(request, truth).map(turn), { ...request, party: other });
+      return rows(select(request, truth).map(turn), {
+        ...request,
+        party: other,
+      });
     },
     telling({ ...PARTLY, published: 'nothing' }, 'rows of other parties'),
   ),
@@ -223,12 +258,16 @@ export const CASES_OF_FILTERS: readonly HostileCase[] = [
             request,
           )
         : honestAnswer(request, truth, now),
-    { ...SUSPICIOUS, verdicts: ['suspicious', 'complete', 'incomplete', 'failed'] },
+    {
+      ...SUSPICIOUS,
+      verdicts: ['suspicious', 'complete', 'incomplete', 'failed'],
+    },
   ),
   declare(
     'misspelt-parameters-ignored',
     'parameters of other names are ignored: nothing is filtered',
-    (request, truth) => reply(csvFor(withoutBounds(withoutAsset(request)), truth)),
+    (request, truth) =>
+      reply(csvFor(withoutBounds(withoutAsset(request)), truth)),
     WHOLE,
   ),
 ];

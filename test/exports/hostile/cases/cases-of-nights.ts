@@ -1,4 +1,7 @@
-/** What follows an export that went well: growth, late rows, lag, loss, another chain. Each phase is one more run. */
+/**
+ * What follows an export that went well: growth, late rows, lag, loss, another chain.
+ * Each phase is one more run.
+ */
 import { DAY, HOUR, makeLedger, type Entry } from '../ledger.ts';
 import {
   declare,
@@ -21,9 +24,13 @@ type MakeLedger = Phase['truth'];
 const until =
   (hours: number, seed = 'nights'): MakeLedger =>
   (now, party) =>
-    makeLedger(now, { seed, party, fromHours: 720, toHours: 1, rows: 240 }).filter(
-      ({ time }) => time < now - BigInt(hours) * HOUR,
-    );
+    makeLedger(now, {
+      seed,
+      party,
+      fromHours: 720,
+      toHours: 1,
+      rows: 240,
+    }).filter(({ time }) => time < now - BigInt(hours) * HOUR);
 const since =
   (truth: MakeLedger, hours: number): MakeLedger =>
   (now, party) =>
@@ -31,7 +38,9 @@ const since =
 const both =
   (a: MakeLedger, b: MakeLedger): MakeLedger =>
   (now, party) =>
-    [...a(now, party), ...b(now, party)].toSorted((x, y) => (x.time < y.time ? -1 : 1));
+    [...a(now, party), ...b(now, party)].toSorted((x, y) =>
+      x.time < y.time ? -1 : 1,
+    );
 const newer =
   (hours: number) =>
   (truth: readonly Entry[], now: bigint): readonly Entry[] =>
@@ -71,7 +80,11 @@ function lost(
   return phase(clock, truth, expected, {
     answer: (request, _, now) =>
       reply(
-        writeCsv(THIRTEEN, select(request, served(now, request.party)), request.party),
+        writeCsv(
+          THIRTEEN,
+          select(request, served(now, request.party)),
+          request.party,
+        ),
       ),
   });
 }
@@ -82,7 +95,10 @@ const DOUBT: Expected = { ...NO_LIE, verdicts: ['suspicious', 'incomplete'] };
 const BLIND: Expected = { ...NO_LIE, cannotKnow: true };
 const AGAIN: Partial<Phase> = { isAgain: true };
 const EITHER: Expected = { ...WHOLE, verdicts: ['complete', 'incomplete'] };
-const STILL_DOUBTED: Expected = { ...WHOLE, verdicts: ['complete', 'suspicious'] };
+const STILL_DOUBTED: Expected = {
+  ...WHOLE,
+  verdicts: ['complete', 'suspicious'],
+};
 
 const oneLate: MakeLedger = (now, party) =>
   makeLedger(now, { seed: 'late', party, rows: 1, fromHours: 400 });
@@ -90,7 +106,9 @@ const dropThree =
   (truth: MakeLedger): MakeLedger =>
   (now, party) => {
     const all = truth(now, party);
-    const gone = all.filter(({ time }) => time < now - 2n * DAY - HOUR).slice(-3);
+    const gone = all
+      .filter(({ time }) => time < now - 2n * DAY - HOUR)
+      .slice(-3);
     return all.filter((entry) => !gone.includes(entry));
   };
 /** The last row that the first run closed has another quantity. */
@@ -130,7 +148,9 @@ const otherRelease: Phase['answer'] = (request, truth) => {
 
 export const CASES_OF_NIGHTS: readonly HostileCase[] = [
   nights('growth', 'two days of rows more', [phase(0, until(2), WHOLE)]),
-  nights('nothing-new', 'the same rows, two days later', [phase(0, until(48), WHOLE)]),
+  nights('nothing-new', 'the same rows, two days later', [
+    phase(0, until(48), WHOLE),
+  ]),
   nights('growth-in-three-nights', 'a day more, and another one', [
     phase(-24, until(24), WHOLE),
     phase(0, until(1), WHOLE),
@@ -144,18 +164,27 @@ export const CASES_OF_NIGHTS: readonly HostileCase[] = [
     ],
     { truth: until(53) },
   ),
-  nights('row-late-by-weeks', 'one row is booked two weeks back, between two runs', [
-    phase(0, both(until(2), oneLate), { ...BLIND, mustHold: newer(40) }),
-    phase(0, both(until(2), oneLate), WHOLE, AGAIN),
-  ]),
+  nights(
+    'row-late-by-weeks',
+    'one row is booked two weeks back, between two runs',
+    [
+      phase(0, both(until(2), oneLate), { ...BLIND, mustHold: newer(40) }),
+      phase(0, both(until(2), oneLate), WHOLE, AGAIN),
+    ],
+  ),
   nights(
     'clock-and-rows-lag',
     'the second run meets a replica a day behind, the third one does not',
-    [lost(-72, until(48), until(72), NO_LIE), phase(0, until(2), STILL_DOUBTED)],
+    [
+      lost(-72, until(48), until(72), NO_LIE),
+      phase(0, until(2), STILL_DOUBTED),
+    ],
   ),
-  nights('clock-goes-back', 'the source’s clock is an hour earlier than before', [
-    phase(-49, until(48), NO_LIE),
-  ]),
+  nights(
+    'clock-goes-back',
+    'the source’s clock is an hour earlier than before',
+    [phase(-49, until(48), NO_LIE)],
+  ),
   nights(
     'no-clock',
     'the source tells no time in either run',
@@ -171,7 +200,12 @@ export const CASES_OF_NIGHTS: readonly HostileCase[] = [
   nights(
     'retention-shorter-than-the-rest',
     'nothing that is held is served any longer; what is new is',
-    [lost(0, until(2), since(until(2), 30), { ...NEW_ROWS, mustHold: newer(30) })],
+    [
+      lost(0, until(2), since(until(2), 30), {
+        ...NEW_ROWS,
+        mustHold: newer(30),
+      }),
+    ],
   ),
   nights(
     'pause-longer-than-retention',
@@ -184,9 +218,11 @@ export const CASES_OF_NIGHTS: readonly HostileCase[] = [
     ],
     { clock: -500, truth: until(500) },
   ),
-  nights('all-rows-lost', 'the source has no rows any longer, and no new ones', [
-    lost(0, until(48), () => [], NO_LIE),
-  ]),
+  nights(
+    'all-rows-lost',
+    'the source has no rows any longer, and no new ones',
+    [lost(0, until(48), () => [], NO_LIE)],
+  ),
   nights('another-chain', 'nothing of before, and rows of a new chain', [
     lost(
       0,
@@ -232,7 +268,9 @@ export const CASES_OF_NIGHTS: readonly HostileCase[] = [
     'fails-then-heals',
     'every answer of the second run is a 500; the third run is right',
     [
-      phase(-24, until(48), PARTLY, { answer: () => refusal(500, 'Internal error') }),
+      phase(-24, until(48), PARTLY, {
+        answer: () => refusal(500, 'Internal error'),
+      }),
       phase(0, until(2), WHOLE),
     ],
   ),

@@ -63,8 +63,10 @@ export const CASES_OF_REFUSALS: readonly HostileCase[] = [
   always('status-500', 'every answer is a 500 with an error body', () =>
     refusal(500, 'Internal error'),
   ),
-  always('status-500-in-an-error-frame', 'a 500 whose body is `{"error":…}`', () =>
-    json({ error: errorBody(13, 'Internal error') }, 500),
+  always(
+    'status-500-in-an-error-frame',
+    'a 500 whose body is `{"error":…}`',
+    () => json({ error: errorBody(13, 'Internal error') }, 500),
   ),
   always('status-500-without-a-body', 'a 500 with nothing', () =>
     reply('', { status: 500, headers: [], framing: 'length' }),
@@ -99,7 +101,9 @@ export const CASES_OF_REFUSALS: readonly HostileCase[] = [
   always('status-405', 'the method is not served', () =>
     refusal(405, 'Method Not Allowed'),
   ),
-  always('status-413', 'the answer would be too large', () => refusal(413, 'too large')),
+  always('status-413', 'the answer would be too large', () =>
+    refusal(413, 'too large'),
+  ),
   always('status-501', 'the operation is not served', () =>
     refusal(501, 'Unimplemented'),
   ),
@@ -121,8 +125,10 @@ export const CASES_OF_REFUSALS: readonly HostileCase[] = [
   once('status-429-once', 'the first answer is a 429 with Retry-After', () =>
     refusal(429, 'slow down', [['Retry-After', '1']]),
   ),
-  once('status-429-without-a-time', 'the first answer is a 429 that names no time', () =>
-    refusal(429, 'api request rate limit exceeded'),
+  once(
+    'status-429-without-a-time',
+    'the first answer is a 429 that names no time',
+    () => refusal(429, 'api request rate limit exceeded'),
   ),
   declare(
     'status-429-always',
@@ -147,7 +153,9 @@ export const CASES_OF_REFUSALS: readonly HostileCase[] = [
   once('html-once', 'the first answer is a web page under status 200', () =>
     reply(HTML, { headers: [HTML_TYPE] }),
   ),
-  always('status-ok', '`{"status":"ok"}` under status 200', () => json({ status: 'ok' })),
+  always('status-ok', '`{"status":"ok"}` under status 200', () =>
+    json({ status: 'ok' }),
+  ),
   always('error-body-under-200', 'an error body under status 200', () =>
     json(errorBody(13, 'Internal error')),
   ),
@@ -155,7 +163,9 @@ export const CASES_OF_REFUSALS: readonly HostileCase[] = [
     json({ error: errorBody(13, 'Internal error') }),
   ),
   always('null-under-200', '`null` under status 200', () => json(null)),
-  always('empty-body', '200 and not one byte', () => reply('', { framing: 'length' })),
+  always('empty-body', '200 and not one byte', () =>
+    reply('', { framing: 'length' }),
+  ),
   always('one-line-end', '200 and one line end', () => reply('\n')),
   declare(
     'header-only',
@@ -177,7 +187,9 @@ export const CASES_OF_REFUSALS: readonly HostileCase[] = [
     'redirect-to-itself',
     'a redirect to the same address, for ever',
     (request) =>
-      redirect(`${request.url}/api/v2/ledgerentry/export?partyId=${request.party}`),
+      redirect(
+        `${request.url}/api/v2/ledgerentry/export?partyId=${request.party}`,
+      ),
     REFUSED,
   ),
   declare(

@@ -1,4 +1,7 @@
-/** Forms of the stream: raw CSV, and messages in all the ways the interface document leaves open. */
+/**
+ * Forms of the stream: raw CSV, and messages in all the ways the interface document
+ * leaves open.
+ */
 import {
   csvFor,
   declare,
@@ -23,8 +26,9 @@ import {
 
 type Write = (csv: string, request: ExportRequest) => Reply;
 
-const sends = (write: Write) => (request: ExportRequest, truth: readonly Entry[]) =>
-  write(csvFor(request, truth), request);
+const sends =
+  (write: Write) => (request: ExportRequest, truth: readonly Entry[]) =>
+    write(csvFor(request, truth), request);
 
 const good = (name: string, meaning: string, write: Write): HostileCase =>
   declare(name, meaning, sends(write), WHOLE);
@@ -50,9 +54,13 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
   good('raw-csv-byte-by-byte', 'each byte in a chunk of its own', (csv) =>
     reply(cut(csv.slice(0, 4000), 1).concat(csv.slice(4000))),
   ),
-  good('raw-csv-cut-anywhere', 'chunks of 777 bytes', (csv) => reply(cut(csv, 777))),
-  good('messages-of-base64', 'a message a line, ten rows each, data as base64', (csv) =>
-    messages(cutLines(csv, 10), 'base64'),
+  good('raw-csv-cut-anywhere', 'chunks of 777 bytes', (csv) =>
+    reply(cut(csv, 777)),
+  ),
+  good(
+    'messages-of-base64',
+    'a message a line, ten rows each, data as base64',
+    (csv) => messages(cutLines(csv, 10), 'base64'),
   ),
   good(
     'messages-of-plain-text',
@@ -70,8 +78,10 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
   good('messages-cut-in-rows', 'base64 messages end anywhere in a row', (csv) =>
     messages(cut(csv, 333), 'base64'),
   ),
-  good('plain-messages-cut-in-rows', 'plain messages end anywhere in a row', (csv) =>
-    messages(cut(csv, 333), 'plain'),
+  good(
+    'plain-messages-cut-in-rows',
+    'plain messages end anywhere in a row',
+    (csv) => messages(cut(csv, 333), 'plain'),
   ),
   good('messages-of-one-byte', 'each message carries one byte', (csv) =>
     messages(cut(csv, 1), 'base64'),
@@ -87,25 +97,31 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
   good('messages-with-blank-lines', 'blank lines between messages', (csv) =>
     messages(cutLines(csv, 10), 'base64', '\n\n\n'),
   ),
-  good('messages-split-across-chunks', 'HTTP chunks cut messages anywhere', (csv) =>
-    reply(cut([...messages(cutLines(csv, 7), 'base64').body].join(''), 97), {
-      headers: [JSON_TYPE],
-    }),
+  good(
+    'messages-split-across-chunks',
+    'HTTP chunks cut messages anywhere',
+    (csv) =>
+      reply(cut([...messages(cutLines(csv, 7), 'base64').body].join(''), 97), {
+        headers: [JSON_TYPE],
+      }),
   ),
-  good('messages-without-data', 'some messages have empty data, or none', (csv) =>
-    reply(
-      [
-        text({ result: { contentType: 'text/csv', extensions: [] } }),
-        '\n',
-        ...cutLines(csv, 30).flatMap((piece) => [
-          text(message(piece, 'base64')),
+  good(
+    'messages-without-data',
+    'some messages have empty data, or none',
+    (csv) =>
+      reply(
+        [
+          text({ result: { contentType: 'text/csv', extensions: [] } }),
           '\n',
-          text(message('', 'base64')),
-          '\n',
-        ]),
-      ],
-      { headers: [JSON_TYPE] },
-    ),
+          ...cutLines(csv, 30).flatMap((piece) => [
+            text(message(piece, 'base64')),
+            '\n',
+            text(message('', 'base64')),
+            '\n',
+          ]),
+        ],
+        { headers: [JSON_TYPE] },
+      ),
   ),
   good(
     'messages-with-null-error',
@@ -149,8 +165,10 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
         ),
       ),
   ),
-  good('messages-as-text-csv', 'messages under the content type of a CSV file', (csv) =>
-    reply([...messages(cutLines(csv, 10), 'base64').body], {}),
+  good(
+    'messages-as-text-csv',
+    'messages under the content type of a CSV file',
+    (csv) => reply([...messages(cutLines(csv, 10), 'base64').body], {}),
   ),
   good(
     'messages-of-types-that-change',
@@ -178,7 +196,10 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
   ),
   bad('messages-cut-in-json', 'the last message lacks its second half', (csv) =>
     reply(
-      cut([...messages(cutLines(csv, 20), 'base64').body].join('').slice(0, -60), 500),
+      cut(
+        [...messages(cutLines(csv, 20), 'base64').body].join('').slice(0, -60),
+        500,
+      ),
       {
         headers: [JSON_TYPE],
       },
@@ -197,7 +218,13 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
   bad(
     'message-without-result',
     'a message with neither result nor error follows the rows',
-    (csv) => inOne([text(message(csv, 'base64')), '\n', text({ status: 'done' }), '\n']),
+    (csv) =>
+      inOne([
+        text(message(csv, 'base64')),
+        '\n',
+        text({ status: 'done' }),
+        '\n',
+      ]),
   ),
   bad('data-that-is-no-base64', 'data is neither CSV nor base64 of it', () =>
     messages(['%%%%', '????'], 'plain'),
@@ -235,7 +262,8 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
   declare(
     'twelve-columns-in-messages',
     'the older release in messages',
-    (request, truth) => messages(cut(csvFor(request, truth, TWELVE), 500), 'base64'),
+    (request, truth) =>
+      messages(cut(csvFor(request, truth, TWELVE), 500), 'base64'),
     WHOLE,
     { hasEffect: false, ledger: { side: 'from' } },
   ),
@@ -245,11 +273,14 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
     () => inOne([`${text({ error: errorBody(13, 'the query failed') })}\n`]),
     REFUSED,
   ),
-  bad('error-as-the-last-message', 'an error follows messages that are whole', (csv) =>
-    inOne([
-      `${text(message(csv, 'base64'))}\n`,
-      `${text({ error: errorBody(13, 'the query failed') })}\n`,
-    ]),
+  bad(
+    'error-as-the-last-message',
+    'an error follows messages that are whole',
+    (csv) =>
+      inOne([
+        `${text(message(csv, 'base64'))}\n`,
+        `${text({ error: errorBody(13, 'the query failed') })}\n`,
+      ]),
   ),
   bad('result-and-error', 'the last message has rows and an error', (csv) =>
     inOne([
@@ -282,11 +313,19 @@ export const CASES_OF_STREAMS: readonly HostileCase[] = [
     'an error follows the last line end of the CSV',
     (csv) => reply([csv, text({ error: errorBody(13, 'copying to stdout') })]),
   ),
-  bad('error-glued-over-chunks', 'the error behind the rows comes in pieces', (csv) =>
-    reply([csv, ...cut(text({ error: errorBody(13, 'copying to stdout') }), 5)]),
+  bad(
+    'error-glued-over-chunks',
+    'the error behind the rows comes in pieces',
+    (csv) =>
+      reply([
+        csv,
+        ...cut(text({ error: errorBody(13, 'copying to stdout') }), 5),
+      ]),
   ),
-  bad('bare-error-behind-rows', 'an error body without a frame follows the rows', (csv) =>
-    reply([csv, text(errorBody(13, 'copying to stdout'))]),
+  bad(
+    'bare-error-behind-rows',
+    'an error body without a frame follows the rows',
+    (csv) => reply([csv, text(errorBody(13, 'copying to stdout'))]),
   ),
   declare(
     'error-glued-once',

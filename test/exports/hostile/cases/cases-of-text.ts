@@ -37,13 +37,17 @@ const only = (columns: readonly string[]): Layout => ({ ...THIRTEEN, columns });
 const without = (column: string): Layout =>
   only(THIRTEEN.columns.filter((name) => name !== column));
 const SETTING = (setting: string): Expected =>
-  telling(PARTLY, `what was expected in the header line, and that ${setting} can be set`);
+  telling(
+    PARTLY,
+    `what was expected in the header line, and that ${setting} can be set`,
+  );
 const ONE_MEGABYTE = 1024 * 1024;
 const HALF_WITHOUT_TIMES: Phase = {
   clock: 0,
   truth: (now, party) =>
     makeLedger(now, { seed: 'no-time-and-fewer-rows', party }).slice(50),
-  answer: (request, truth) => reply(csvFor(request, truth, without('vega_time'))),
+  answer: (request, truth) =>
+    reply(csvFor(request, truth, without('vega_time'))),
   expected: { ...SUSPICIOUS, published: 'exactly' },
 };
 
@@ -55,7 +59,9 @@ const bendMiddle =
     const at = Math.floor(lines.length / 2);
     return lines.length < 4
       ? csv
-      : lines.map((line, index) => (index === at ? bend(line) : line)).join('\n');
+      : lines
+          .map((line, index) => (index === at ? bend(line) : line))
+          .join('\n');
   };
 
 export const CASES_OF_TEXT: readonly HostileCase[] = [
@@ -65,8 +71,18 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
     (csv) => `\uFEFF${csv}`,
     WHOLE,
   ),
-  layoutCase('crlf', 'lines end with CRLF', { ...THIRTEEN, lineEnd: '\r\n' }, WHOLE),
-  layoutCase('quoted', 'every field is quoted', { ...THIRTEEN, isQuoted: true }, WHOLE),
+  layoutCase(
+    'crlf',
+    'lines end with CRLF',
+    { ...THIRTEEN, lineEnd: '\r\n' },
+    WHOLE,
+  ),
+  layoutCase(
+    'quoted',
+    'every field is quoted',
+    { ...THIRTEEN, isQuoted: true },
+    WHOLE,
+  ),
   declare(
     'mark-quotes-and-crlf',
     'a byte order mark, quotes and CRLF',
@@ -141,7 +157,12 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
     only(THIRTEEN.columns.toReversed()),
     WHOLE,
   ),
-  layoutCase('upper-case-names', 'column names in upper case', upperCase(), NO_LIE),
+  layoutCase(
+    'upper-case-names',
+    'column names in upper case',
+    upperCase(),
+    NO_LIE,
+  ),
   layoutCase(
     'unknown-column',
     'a column that nobody knows',
@@ -178,9 +199,15 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
     only([...THIRTEEN.columns, 'quantity']),
     PARTLY,
   ),
-  layoutCase('no-quantity', 'a known column is missing', without('quantity'), NO_LIE, {
-    lacks: ['quantity'],
-  }),
+  layoutCase(
+    'no-quantity',
+    'a known column is missing',
+    without('quantity'),
+    NO_LIE,
+    {
+      lacks: ['quantity'],
+    },
+  ),
   layoutCase(
     'no-time',
     'there is no time column; nothing is set',
@@ -211,7 +238,8 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
   textCase(
     'header-twice',
     'the header line comes again in the middle',
-    (csv) => csv.replace(/\n([^\n]*)\n/, (line) => `${line}${writeHeader(THIRTEEN)}`),
+    (csv) =>
+      csv.replace(/\n([^\n]*)\n/, (line) => `${line}${writeHeader(THIRTEEN)}`),
     PARTLY,
   ),
   textCase(
@@ -293,7 +321,9 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
   layoutCase(
     'row-of-5-megabytes',
     'a field of 5 MB in a column that nobody knows',
-    withColumn('note', (_, __, at) => (at === 3 ? 'x'.repeat(5 * ONE_MEGABYTE) : 'x')),
+    withColumn('note', (_, __, at) =>
+      at === 3 ? 'x'.repeat(5 * ONE_MEGABYTE) : 'x',
+    ),
     WHOLE,
     { ledger: { rows: 10 } },
   ),
@@ -318,7 +348,8 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
   declare(
     'endless-row',
     'a row that never ends',
-    (request, truth) => reply(endless(csvFor(request, truth), () => 'x'.repeat(60_000))),
+    (request, truth) =>
+      reply(endless(csvFor(request, truth), () => 'x'.repeat(60_000))),
     PARTLY,
     { isHeavy: true, isSlow: true },
   ),
@@ -332,7 +363,12 @@ export const CASES_OF_TEXT: readonly HostileCase[] = [
       isSlow: true,
     },
   ),
-  textCase('whole-answer-twice', 'the whole CSV comes twice', (csv) => csv + csv, PARTLY),
+  textCase(
+    'whole-answer-twice',
+    'the whole CSV comes twice',
+    (csv) => csv + csv,
+    PARTLY,
+  ),
 ];
 
 function upperCase(): Layout {
@@ -371,9 +407,13 @@ function endlessOutside(
 ): ReturnType<typeof reply> {
   const [first] = select(request, truth);
   const isBounded = request.from !== undefined && request.from > DAY;
-  const time = isBounded ? (request.from ?? 0n) - DAY : (request.to ?? -2n * DAY) + DAY;
+  const time = isBounded
+    ? (request.from ?? 0n) - DAY
+    : (request.to ?? -2n * DAY) + DAY;
   const row =
-    first === undefined ? '' : writeRow(THIRTEEN, { ...first, time }, request.party);
+    first === undefined
+      ? ''
+      : writeRow(THIRTEEN, { ...first, time }, request.party);
   return reply(
     endless(
       writeCsv(THIRTEEN, select(request, truth), request.party),

@@ -44,7 +44,10 @@ function framed(
   );
 }
 
-/** The rows of the window but for some of the last; each request loses another number of them. */
+/**
+ * The rows of the window but for some of the last; each request loses another number of
+ * them.
+ */
 function cutAtRowEnd(request: ExportRequest, truth: readonly Entry[]): string {
   const rows = select(request, truth);
   return writeCsv(
@@ -68,7 +71,8 @@ const firstHalf = (csv: string): string => {
   const lines = csv.split(/(?<=\n)/);
   return lines.slice(0, Math.ceil(lines.length / 2)).join('');
 };
-const half = (bytes: Buffer): Buffer => bytes.subarray(0, Math.floor(bytes.length / 2));
+const half = (bytes: Buffer): Buffer =>
+  bytes.subarray(0, Math.floor(bytes.length / 2));
 
 export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
   framed(
@@ -87,17 +91,24 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
     'http-1.0-cut-at-a-row-end',
     'HTTP/1.0 without length; each answer ends at another row',
     (request, truth) =>
-      reply(cutAtRowEnd(request, truth), { protocol: 'HTTP/1.0', framing: 'close' }),
+      reply(cutAtRowEnd(request, truth), {
+        protocol: 'HTTP/1.0',
+        framing: 'close',
+      }),
     UNPROVEN,
   ),
   declare(
     'closed-and-cut-at-a-row-end',
     'HTTP/1.1 without length; each answer ends at another row',
-    (request, truth) => reply(cutAtRowEnd(request, truth), { framing: 'close' }),
+    (request, truth) =>
+      reply(cutAtRowEnd(request, truth), { framing: 'close' }),
     UNPROVEN,
   ),
-  framed('http-1.0-with-length', 'HTTP/1.0 with a length that fits', WHOLE, (csv) =>
-    reply(csv, { protocol: 'HTTP/1.0', framing: 'length' }),
+  framed(
+    'http-1.0-with-length',
+    'HTTP/1.0 with a length that fits',
+    WHOLE,
+    (csv) => reply(csv, { protocol: 'HTTP/1.0', framing: 'length' }),
   ),
   framed(
     'messages-without-length',
@@ -111,8 +122,11 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
     PARTLY,
     (csv) => reply(csv, { framing: csv.length + 500 }),
   ),
-  framed('length-too-small', 'the length ends in the middle of a row', PARTLY, (csv) =>
-    reply(csv, { framing: Math.max(10, csv.length - 60) }),
+  framed(
+    'length-too-small',
+    'the length ends in the middle of a row',
+    PARTLY,
+    (csv) => reply(csv, { framing: Math.max(10, csv.length - 60) }),
   ),
   framed(
     'chunked-without-an-end',
@@ -126,8 +140,11 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
     PARTLY,
     (csv) => reply([csv.slice(0, -30)], { ending: 'cut' }),
   ),
-  framed('connection-reset', 'the connection breaks after half the rows', PARTLY, (csv) =>
-    reply([csv.slice(0, csv.length / 2), 5], { ending: 'reset' }),
+  framed(
+    'connection-reset',
+    'the connection breaks after half the rows',
+    PARTLY,
+    (csv) => reply([csv.slice(0, csv.length / 2), 5], { ending: 'reset' }),
   ),
   framed(
     'reset-once',
@@ -144,7 +161,9 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
     PARTLY,
     (csv) =>
       reply(
-        [`${Buffer.byteLength(csv).toString(16)}\r\n${csv}\r\nZZ\r\nmore\r\n0\r\n\r\n`],
+        [
+          `${Buffer.byteLength(csv).toString(16)}\r\n${csv}\r\nZZ\r\nmore\r\n0\r\n\r\n`,
+        ],
         {
           framing: 'close',
           headers: [CSV_TYPE, ['Transfer-Encoding', 'chunked']],
@@ -163,13 +182,17 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
         ],
       }),
   ),
-  framed('trailer-tells-success', 'a trailer says Grpc-Status 0', WHOLE, (csv) =>
-    reply(csv, {
-      trailers: [
-        ['Grpc-Status', '0'],
-        ['X-Rows', '7'],
-      ],
-    }),
+  framed(
+    'trailer-tells-success',
+    'a trailer says Grpc-Status 0',
+    WHOLE,
+    (csv) =>
+      reply(csv, {
+        trailers: [
+          ['Grpc-Status', '0'],
+          ['X-Rows', '7'],
+        ],
+      }),
   ),
   framed(
     'trailer-tells-an-error-in-messages',
@@ -180,9 +203,15 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
       trailers: [['grpc-status', '8']],
     }),
   ),
-  framed('gzip', 'the CSV as gzip', WHOLE, (csv) => reply([gzipSync(csv)], gzip)),
-  framed('gzip-of-two-members', 'two gzip members, one behind the other', WHOLE, (csv) =>
-    reply([gzipSync(csv.slice(0, 900)), gzipSync(csv.slice(900))], gzip),
+  framed('gzip', 'the CSV as gzip', WHOLE, (csv) =>
+    reply([gzipSync(csv)], gzip),
+  ),
+  framed(
+    'gzip-of-two-members',
+    'two gzip members, one behind the other',
+    WHOLE,
+    (csv) =>
+      reply([gzipSync(csv.slice(0, 900)), gzipSync(csv.slice(900))], gzip),
   ),
   framed(
     'gzip-of-many-members-without-length',
@@ -194,14 +223,18 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
     'gzip-cut-at-a-member-without-length',
     'a gzip member for every row, no length; each answer ends behind another member',
     (request, truth) =>
-      reply(gzipMembers(cutAtRowEnd(request, truth), 1), { ...gzip, framing: 'close' }),
+      reply(gzipMembers(cutAtRowEnd(request, truth), 1), {
+        ...gzip,
+        framing: 'close',
+      }),
     UNPROVEN,
   ),
   framed(
     'gzip-with-zeros-behind',
     'zero bytes and an error in plain text follow half the rows',
     PARTLY,
-    (csv) => reply([gzipSync(firstHalf(csv)), '\0\0{"error":{"code":13}}'], gzip),
+    (csv) =>
+      reply([gzipSync(firstHalf(csv)), '\0\0{"error":{"code":13}}'], gzip),
   ),
   framed(
     'gzip-with-zeros-and-a-length',
@@ -225,8 +258,11 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
     PARTLY,
     (csv) => reply([gzipSync(csv).subarray(0, -8)], gzip),
   ),
-  framed('gzip-that-is-none', 'plain text that says it is gzip', PARTLY, (csv) =>
-    reply(csv, gzip),
+  framed(
+    'gzip-that-is-none',
+    'plain text that says it is gzip',
+    PARTLY,
+    (csv) => reply(csv, gzip),
   ),
   framed(
     'gzip-with-an-error-behind',
@@ -235,12 +271,15 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
     (csv) => reply([gzipSync(csv), '{"error":{"code":13}}'], gzip),
   ),
   framed('deflate-that-nobody-asked-for', 'the CSV as deflate', NO_LIE, (csv) =>
-    reply([deflateSync(csv)], { headers: [CSV_TYPE, ['Content-Encoding', 'deflate']] }),
+    reply([deflateSync(csv)], {
+      headers: [CSV_TYPE, ['Content-Encoding', 'deflate']],
+    }),
   ),
   declare(
     'gzip-bomb',
     'half a megabyte of gzip that is one row of 500 megabytes',
-    (request, truth) => reply([gzipSync(csvFor(request, truth)), ...bomb()], gzip),
+    (request, truth) =>
+      reply([gzipSync(csvFor(request, truth)), ...bomb()], gzip),
     PARTLY,
     { isHeavy: true },
   ),
@@ -248,13 +287,21 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
     'content-type-twice',
     'a good answer has two Content-Type headers',
     WHOLE,
-    (csv) => reply(csv, { headers: [CSV_TYPE, ['Content-Type', 'application/grpc']] }),
+    (csv) =>
+      reply(csv, { headers: [CSV_TYPE, ['Content-Type', 'application/grpc']] }),
   ),
-  framed('content-type-missing', 'a good answer has no Content-Type', WHOLE, (csv) =>
-    reply(csv, { headers: [] }),
+  framed(
+    'content-type-missing',
+    'a good answer has no Content-Type',
+    WHOLE,
+    (csv) => reply(csv, { headers: [] }),
   ),
-  framed('content-type-of-bytes', 'CSV as application/octet-stream', WHOLE, (csv) =>
-    reply(csv, { headers: [['Content-Type', 'application/octet-stream']] }),
+  framed(
+    'content-type-of-bytes',
+    'CSV as application/octet-stream',
+    WHOLE,
+    (csv) =>
+      reply(csv, { headers: [['Content-Type', 'application/octet-stream']] }),
   ),
   framed('content-type-of-json', 'CSV that says it is JSON', WHOLE, (csv) =>
     reply(csv, { headers: [JSON_TYPE] }),
@@ -263,7 +310,8 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
     'early-hints',
     'an informational answer comes before the real one',
     WHOLE,
-    (csv) => reply(csv, { prelude: 'HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n' }),
+    (csv) =>
+      reply(csv, { prelude: 'HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n' }),
   ),
   framed('many-headers', 'fifty headers, two of them cookies', WHOLE, (csv) =>
     reply(csv, {
@@ -275,11 +323,17 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
       ],
     }),
   ),
-  framed('no-answer-at-all', 'the connection ends without a byte', REFUSED, () =>
-    reply([], { protocol: 'none', framing: 'close' }),
+  framed(
+    'no-answer-at-all',
+    'the connection ends without a byte',
+    REFUSED,
+    () => reply([], { protocol: 'none', framing: 'close' }),
   ),
   framed('not-http', 'the answer is not HTTP', REFUSED, () =>
-    reply('SSH-2.0-OpenSSH_9.6\r\n\r\n', { protocol: 'none', framing: 'close' }),
+    reply('SSH-2.0-OpenSSH_9.6\r\n\r\n', {
+      protocol: 'none',
+      framing: 'close',
+    }),
   ),
   framed('slow-but-steady', 'some rows every few milliseconds', WHOLE, (csv) =>
     reply(paced(cutLines(csv, 10), 20)),
@@ -310,7 +364,10 @@ export const CASES_OF_TRANSPORT: readonly HostileCase[] = [
     'drip-of-empty-messages',
     'empty messages for ever',
     REFUSED,
-    () => reply(endless('', `{"result":{}}\n`.repeat(8), 20), { headers: [JSON_TYPE] }),
+    () =>
+      reply(endless('', `{"result":{}}\n`.repeat(8), 20), {
+        headers: [JSON_TYPE],
+      }),
     { isSlow: true },
   ),
   framed(
@@ -352,7 +409,11 @@ function* paced(pieces: readonly string[], pauseMs: number): Iterable<Part> {
   }
 }
 
-function* endless(begin: string, piece: string, pauseMs: number): Iterable<Part> {
+function* endless(
+  begin: string,
+  piece: string,
+  pauseMs: number,
+): Iterable<Part> {
   yield begin;
   for (;;) {
     yield piece;
@@ -361,6 +422,8 @@ function* endless(begin: string, piece: string, pauseMs: number): Iterable<Part>
 }
 
 function bomb(): Buffer[] {
-  const tenMegabytes = gzipSync(Buffer.alloc(10 * 1024 * 1024, '0'), { level: 9 });
+  const tenMegabytes = gzipSync(Buffer.alloc(10 * 1024 * 1024, '0'), {
+    level: 9,
+  });
   return Array.from({ length: 50 }, () => tenMegabytes);
 }

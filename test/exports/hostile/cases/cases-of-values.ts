@@ -1,5 +1,11 @@
 /** Times, ids and numbers, as they come and as they should not. */
-import { DAY, makeLedger, SECOND, writeInstant, type Entry } from '../ledger.ts';
+import {
+  DAY,
+  makeLedger,
+  SECOND,
+  writeInstant,
+  type Entry,
+} from '../ledger.ts';
 import {
   csvFor,
   declare,
@@ -65,7 +71,8 @@ const spelled = (
     name,
     meaning,
     change(THIRTEEN, {
-      quantity: (entry) => (entry.quantity === booked ? written : entry.quantity),
+      quantity: (entry) =>
+        entry.quantity === booked ? written : entry.quantity,
     }),
     expected,
     { truth: quantity(booked) },
@@ -126,8 +133,12 @@ const withTime =
   };
 
 export const CASES_OF_VALUES: readonly HostileCase[] = [
-  clock('times-of-rfc-3339', 'T, six digits and Z', (time) => writeInstant(time)),
-  clock('times-with-z', 'a space, six digits and Z', (time) => writeZoned(time, 0, 'Z')),
+  clock('times-of-rfc-3339', 'T, six digits and Z', (time) =>
+    writeInstant(time),
+  ),
+  clock('times-with-z', 'a space, six digits and Z', (time) =>
+    writeZoned(time, 0, 'Z'),
+  ),
   clock('times-of-india', 'another zone with half an hour', (time) =>
     writeZoned(time, 330, '+05:30'),
   ),
@@ -146,11 +157,15 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     (time) => writeZoned(time, 120, '+0200'),
     NO_LIE,
   ),
-  clock('times-of-nine-digits', 'nine digits of a second, the last three zero', (time) =>
-    writeZoned(time, 0, '+00', 9),
+  clock(
+    'times-of-nine-digits',
+    'nine digits of a second, the last three zero',
+    (time) => writeZoned(time, 0, '+00', 9),
   ),
-  clock('times-of-seven-digits', 'seven digits of a second, the last one zero', (time) =>
-    writeZoned(time, 0, '+00', 7),
+  clock(
+    'times-of-seven-digits',
+    'seven digits of a second, the last one zero',
+    (time) => writeZoned(time, 0, '+00', 7),
   ),
   clock(
     'times-with-nanoseconds',
@@ -166,7 +181,9 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
   clock(
     'times-in-words',
     'Mon, 01 May 2023',
-    odd((time) => new Date(Number(time / 1000n)).toUTCString().replace(',', '')),
+    odd((time) =>
+      new Date(Number(time / 1000n)).toUTCString().replace(',', ''),
+    ),
     PARTLY,
   ),
   clock(
@@ -174,7 +191,12 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     'a number of seconds; nothing is set',
     (time) => String(time / SECOND),
     telling(NO_LIE, 'the spelling of times can be set'),
-    { truth: booked((entry) => ({ ...entry, time: (entry.time / SECOND) * SECOND })) },
+    {
+      truth: booked((entry) => ({
+        ...entry,
+        time: (entry.time / SECOND) * SECOND,
+      })),
+    },
   ),
   clock(
     'times-as-unix-seconds-that-are-set',
@@ -183,7 +205,10 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     WHOLE,
     {
       settings: { timeForm: 's' },
-      truth: booked((entry) => ({ ...entry, time: (entry.time / SECOND) * SECOND })),
+      truth: booked((entry) => ({
+        ...entry,
+        time: (entry.time / SECOND) * SECOND,
+      })),
     },
   ),
   clock(
@@ -315,18 +340,42 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
       ),
     telling({ ...PARTLY, published: 'nothing' }, 'rows of other parties'),
   ),
-  layoutCase('quantity-beyond-doubles', 'a quantity of 2^53+1', THIRTEEN, WHOLE, {
-    truth: quantity('9007199254740993'),
-  }),
-  layoutCase('quantity-of-60-digits', 'a quantity of 60 digits', THIRTEEN, WHOLE, {
-    truth: quantity('123456789'.repeat(7).slice(0, 60)),
-  }),
-  layoutCase('quantity-of-1000-digits', 'a quantity of 1,000 digits', THIRTEEN, WHOLE, {
-    truth: quantity('7'.repeat(1000)),
-  }),
-  layoutCase('quantity-of-1001-digits', 'a quantity of 1,001 digits', THIRTEEN, NO_LIE, {
-    truth: quantity('7'.repeat(1001)),
-  }),
+  layoutCase(
+    'quantity-beyond-doubles',
+    'a quantity of 2^53+1',
+    THIRTEEN,
+    WHOLE,
+    {
+      truth: quantity('9007199254740993'),
+    },
+  ),
+  layoutCase(
+    'quantity-of-60-digits',
+    'a quantity of 60 digits',
+    THIRTEEN,
+    WHOLE,
+    {
+      truth: quantity('123456789'.repeat(7).slice(0, 60)),
+    },
+  ),
+  layoutCase(
+    'quantity-of-1000-digits',
+    'a quantity of 1,000 digits',
+    THIRTEEN,
+    WHOLE,
+    {
+      truth: quantity('7'.repeat(1000)),
+    },
+  ),
+  layoutCase(
+    'quantity-of-1001-digits',
+    'a quantity of 1,001 digits',
+    THIRTEEN,
+    NO_LIE,
+    {
+      truth: quantity('7'.repeat(1001)),
+    },
+  ),
   layoutCase('quantity-of-zero', 'entries of nothing', THIRTEEN, WHOLE, {
     truth: quantity('0'),
   }),
@@ -337,9 +386,21 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     '+0005',
     WHOLE,
   ),
-  spelled('quantity-with-an-exponent', 'a quantity of 1.1e1', '11', '1.1e1', NO_LIE),
+  spelled(
+    'quantity-with-an-exponent',
+    'a quantity of 1.1e1',
+    '11',
+    '1.1e1',
+    NO_LIE,
+  ),
   spelled('quantity-of-decimals', 'a quantity of 1.5', '1.5', '1.5', NO_LIE),
-  field('quantity-that-is-empty', 'a quantity is missing', 'quantity', () => '', PARTLY),
+  field(
+    'quantity-that-is-empty',
+    'a quantity is missing',
+    'quantity',
+    () => '',
+    PARTLY,
+  ),
   field(
     'quantity-that-is-no-number',
     'a quantity of NaN',
@@ -347,7 +408,13 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     () => 'NaN',
     PARTLY,
   ),
-  field('quantity-of-hex', 'a quantity of 0x10', 'quantity', () => '0x10', PARTLY),
+  field(
+    'quantity-of-hex',
+    'a quantity of 0x10',
+    'quantity',
+    () => '0x10',
+    PARTLY,
+  ),
   field(
     'quantity-with-thousands',
     'a quantity of "1,000"',
@@ -366,7 +433,9 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     THIRTEEN,
     NO_LIE,
     {
-      truth: booked((entry, at) => (at === 5 ? { ...entry, asset: 'doubloons' } : entry)),
+      truth: booked((entry, at) =>
+        at === 5 ? { ...entry, asset: 'doubloons' } : entry,
+      ),
     },
   ),
   layoutCase('asset-that-is-empty', 'an asset is missing', THIRTEEN, NO_LIE, {
@@ -382,12 +451,27 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     ),
     WHOLE,
   ),
-  layoutCase('rows-of-one-second', 'all rows are of one second', THIRTEEN, WHOLE, {
-    truth: booked((entry, at, now) => ({ ...entry, time: now - 10n * DAY + BigInt(at) })),
-  }),
-  layoutCase('rows-of-one-instant', 'all rows are of one microsecond', THIRTEEN, WHOLE, {
-    truth: booked((entry, _, now) => ({ ...entry, time: now - 10n * DAY })),
-  }),
+  layoutCase(
+    'rows-of-one-second',
+    'all rows are of one second',
+    THIRTEEN,
+    WHOLE,
+    {
+      truth: booked((entry, at, now) => ({
+        ...entry,
+        time: now - 10n * DAY + BigInt(at),
+      })),
+    },
+  ),
+  layoutCase(
+    'rows-of-one-instant',
+    'all rows are of one microsecond',
+    THIRTEEN,
+    WHOLE,
+    {
+      truth: booked((entry, _, now) => ({ ...entry, time: now - 10n * DAY })),
+    },
+  ),
   layoutCase(
     'rows-at-midnights',
     'rows lie exactly on borders of days, and a microsecond before them',
@@ -421,7 +505,11 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     'rows come in no order, another one each time',
     (request, truth) =>
       reply(
-        writeCsv(THIRTEEN, shuffle(select(request, truth), request.n), request.party),
+        writeCsv(
+          THIRTEEN,
+          shuffle(select(request, truth), request.n),
+          request.party,
+        ),
       ),
     WHOLE,
   ),
@@ -429,7 +517,9 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
     'newest-first',
     'rows come newest first',
     (request, truth) =>
-      reply(writeCsv(THIRTEEN, select(request, truth).toReversed(), request.party)),
+      reply(
+        writeCsv(THIRTEEN, select(request, truth).toReversed(), request.party),
+      ),
     WHOLE,
   ),
 ];

@@ -1,4 +1,5 @@
-// Charts by uPlot, in the page's colours. What a chart shows is also said in words beside it.
+// Charts by uPlot, in the page's colours. What a chart shows is also said in words beside
+// it.
 /* global uPlot */
 import { byId, el, show } from './dom.js';
 import { count, rough } from './format.js';
@@ -12,7 +13,10 @@ const DAYS_BETWEEN_MARKS = [1, 2, 7, 14, 28, 91, 182, 364].map(
 /** By the element that each stands in. */
 const charts = new Map();
 
-/** Canvas knows neither variables nor `light-dark()`: an element's computed colour is a plain one. */
+/**
+ * Canvas knows neither variables nor `light-dark()`: an element's computed colour is a
+ * plain one.
+ */
 function colour(name) {
   const probe = byId('announce');
   probe.style.color = `var(--${name})`;
@@ -25,8 +29,15 @@ export function redrawCharts() {
 }
 
 /** A line, or bars, of amounts: numbers place them, texts are exact. */
-export function amounts(label, tone, exact, { bars = false, isBelow = false } = {}) {
-  const values = exact.map((amount) => (isBelow ? -Number(amount) : Number(amount)));
+export function amounts(
+  label,
+  tone,
+  exact,
+  { bars = false, isBelow = false } = {},
+) {
+  const values = exact.map((amount) =>
+    isBelow ? -Number(amount) : Number(amount),
+  );
   return { label, tone, bars, values, texts: exact.map(count) };
 }
 
@@ -41,9 +52,15 @@ export function chart(target, { label, times, series, form, said }) {
   target.setAttribute('role', 'group');
   target.setAttribute('aria-label', label);
   const power = powerOf(series);
-  const lines = series.map(({ values }) => values.map((value) => value / 10 ** power));
+  const lines = series.map(({ values }) =>
+    values.map((value) => value / 10 ** power),
+  );
   const paint = () =>
-    new uPlot(optionsOf(target, times, series, form, power), [times, ...lines], target);
+    new uPlot(
+      optionsOf(target, times, series, form, power),
+      [times, ...lines],
+      target,
+    );
   let plot = paint();
   const end = () => {
     watcher.disconnect();
@@ -57,7 +74,8 @@ export function chart(target, { label, times, series, form, said }) {
   const watcher = new ResizeObserver(
     whileShown(() => {
       const width = target.clientWidth;
-      if (width > 0 && width !== plot.width) plot.setSize({ width, height: HEIGHT });
+      if (width > 0 && width !== plot.width)
+        plot.setSize({ width, height: HEIGHT });
     }),
   );
   const redraw = whileShown(() => {
@@ -68,7 +86,10 @@ export function chart(target, { label, times, series, form, said }) {
   watcher.observe(target);
 }
 
-/** The library's marks end long before a ledger's amounts do: it is given numbers near one. */
+/**
+ * The library's marks end long before a ledger's amounts do: it is given numbers near
+ * one.
+ */
 function powerOf(series) {
   const most = series
     .flatMap(({ values }) => values)
@@ -98,7 +119,8 @@ function optionsOf(target, times, series, form, power) {
       {
         label: 'Time',
         // Where nothing is pointed at, the legend tells the latest values.
-        value: (_plot, seconds) => formatTime((seconds ?? times.at(-1)) * 1_000, form),
+        value: (_plot, seconds) =>
+          formatTime((seconds ?? times.at(-1)) * 1_000, form),
       },
       ...series.map((one) => seriesOf(one)),
     ],
@@ -113,7 +135,8 @@ function optionsOf(target, times, series, form, power) {
       },
       {
         ...axis,
-        values: (_plot, marks) => marks.map((mark) => rough(mark * 10 ** power)),
+        values: (_plot, marks) =>
+          marks.map((mark) => rough(mark * 10 ** power)),
       },
     ],
   };
@@ -129,7 +152,10 @@ function tick(seconds, stepSeconds) {
 function xRange(times, form) {
   const first = times[0] ?? 0;
   const last = times.at(-1) ?? 0;
-  const spare = Math.max((last - first) * 0.02, form === 'day' ? DAY_SECONDS / 2 : 1);
+  const spare = Math.max(
+    (last - first) * 0.02,
+    form === 'day' ? DAY_SECONDS / 2 : 1,
+  );
   return [first - spare, last + spare];
 }
 
@@ -146,11 +172,14 @@ function seriesOf({ label, tone, texts, bars }) {
     label,
     stroke,
     width: 2,
-    ...(bars ? { fill: `color-mix(in srgb, ${stroke} 40%, transparent)`, width: 1 } : {}),
+    ...(bars
+      ? { fill: `color-mix(in srgb, ${stroke} 40%, transparent)`, width: 1 }
+      : {}),
     points: { show: false },
     paths: bars
       ? uPlot.paths.bars({ size: [0.7, 40], align: 0 })
       : uPlot.paths.stepped({ align: 1 }),
-    value: (_plot, _value, _series, index) => texts[index ?? texts.length - 1] ?? '–',
+    value: (_plot, _value, _series, index) =>
+      texts[index ?? texts.length - 1] ?? '–',
   };
 }

@@ -1,14 +1,18 @@
-// The one dialog: a run's evidence, or a party's ledger. The browser keeps the focus inside, and gives it back.
+// The one dialog: a run's evidence, or a party's ledger. The browser keeps the focus
+// inside, and gives it back.
 import { byId, el, fill, show } from './dom.js';
 
 let onClose;
 
 /**
- * @param read gives what to show, and a title where it is known only then: `{ title, parts }`
+ * @param read gives what to show, and a title where it is known only then: `{ title,
+ *   parts }`
  * @param closed called when the dialog is closed
  */
 export function openDialog(title, read, closed) {
-  const [dialog, heading, body] = ['dialog', 'dialog-title', 'dialog-body'].map(byId);
+  const [dialog, heading, body] = ['dialog', 'dialog-title', 'dialog-body'].map(
+    byId,
+  );
   onClose = closed;
   heading.textContent = title;
   show(body, el('p.loading', 'Loading…'));

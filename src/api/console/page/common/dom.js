@@ -20,8 +20,8 @@ function build(made, classes, [first, ...rest]) {
 }
 
 /**
- * `el('p.hint.wide', { title: 'why' }, content)`: attributes may be left out. A function among them listens to the
- * event of its name.
+ * `el('p.hint.wide', { title: 'why' }, content)`: attributes may be left out. A function
+ * among them listens to the event of its name.
  */
 export function el(selector, ...parts) {
   const [tag, ...classes] = selector.split('.');
@@ -38,7 +38,10 @@ export function byId(id) {
   return found;
 }
 
-/** Shows content where "Loading…", an error or older content stood. What had the focus has it again. */
+/**
+ * Shows content where "Loading…", an error or older content stood. What had the focus has
+ * it again.
+ */
 export function show(target, ...content) {
   const focused = target.contains(document.activeElement)
     ? document.activeElement
@@ -48,7 +51,9 @@ export function show(target, ...content) {
   target.replaceChildren(...content);
   if (focused === undefined) return;
   const again = Array.from(target.querySelectorAll(focused.localName));
-  again.find((one) => nameOf(one) === nameOf(focused))?.focus({ preventScroll: true });
+  again
+    .find((one) => nameOf(one) === nameOf(focused))
+    ?.focus({ preventScroll: true });
 }
 
 function nameOf(node) {
@@ -56,8 +61,8 @@ function nameOf(node) {
 }
 
 /**
- * Draws what `read` brings; an error stands in its place, with a way to try again. An answer that was overtaken by that
- * to a newer question is left out.
+ * Draws what `read` brings; an error stands in its place, with a way to try again. An
+ * answer that was overtaken by that to a newer question is left out.
  */
 export async function fill(target, read, draw, wrap = (problem) => problem) {
   const question = {};
@@ -67,7 +72,10 @@ export async function fill(target, read, draw, wrap = (problem) => problem) {
     if (target.question === question) draw(found, target);
   } catch (error) {
     if (target.question !== question) return;
-    show(target, wrap(failed(error, () => void fill(target, read, draw, wrap))));
+    show(
+      target,
+      wrap(failed(error, () => void fill(target, read, draw, wrap))),
+    );
   }
 }
 
@@ -76,7 +84,10 @@ export function loader(id, read, draw, wrap) {
   return () => fill(byId(id), read, draw, wrap);
 }
 
-/** Changes a text only where it differs, so that nothing that stays is spoken or drawn again. */
+/**
+ * Changes a text only where it differs, so that nothing that stays is spoken or drawn
+ * again.
+ */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -119,14 +130,22 @@ export function keyed(target, items, keyOf, make) {
 /** The head of a table; `isNumber` tells which columns hold figures. */
 export function tableHead(names, isNumber = () => false) {
   const cells = names.map((name, index) =>
-    el('th', { scope: 'col', class: isNumber(name, index) ? 'number' : undefined }, name),
+    el(
+      'th',
+      { scope: 'col', class: isNumber(name, index) ? 'number' : undefined },
+      name,
+    ),
   );
   return el('thead', el('tr', cells));
 }
 
 /** What is too wide or too long for its room scrolls by itself, by keyboard too. */
 export function scrolling(label, content) {
-  return el('div.scroll', { tabindex: 0, role: 'region', 'aria-label': label }, content);
+  return el(
+    'div.scroll',
+    { tabindex: 0, role: 'region', 'aria-label': label },
+    content,
+  );
 }
 
 /** Says something to those who cannot see what changed. */

@@ -1,4 +1,5 @@
-// The line to the mirror: every snapshot as it comes. A line that is lost shows, and heals by itself.
+// The line to the mirror: every snapshot as it comes. A line that is lost shows, and
+// heals by itself.
 import { ask } from './ask.js';
 import { byId, setText } from './dom.js';
 import { formatTime } from './time.js';
@@ -32,7 +33,8 @@ export function follow(take) {
     );
     retry = setTimeout(open, retryMs);
     retryMs = Math.min(retryMs * 2, RETRY_MS_MAX);
-    // A session that is over looks to an event stream like any other error: this one goes to the login.
+    // A session that is over looks to an event stream like any other error: this one goes
+    // to the login.
     ask('mirror/status').catch(() => undefined);
   };
   const open = () => {

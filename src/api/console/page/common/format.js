@@ -34,7 +34,10 @@ export function plural(amount, one, many = `${one}s`) {
   return `${count(amount)} ${String(amount) === '1' ? one : many}`;
 }
 
-/** As the command line writes it: the two largest units, or tenths of a second below ten; cut, never rounded up. */
+/**
+ * As the command line writes it: the two largest units, or tenths of a second below ten;
+ * cut, never rounded up.
+ */
 export function duration(ms) {
   if (ms < SECOND_MS) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 10 * SECOND_MS) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;

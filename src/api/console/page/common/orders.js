@@ -1,4 +1,5 @@
-// Exports on demand, from the click to the file. One order a ledger; every button of it shows how it stands.
+// Exports on demand, from the click to the file. One order a ledger; every button of it
+// shows how it stands.
 import { ask, post } from './ask.js';
 import { announce, el, redraw } from './dom.js';
 import { bytes, shortId } from './format.js';
@@ -50,9 +51,13 @@ function draw(state, button, told) {
   );
 }
 
-/** What the order brought is new bytes; the file holds the whole range, and its size is told when it is fetched. */
+/**
+ * What the order brought is new bytes; the file holds the whole range, and its size is
+ * told when it is fetched.
+ */
 function fileOf({ verdict, bytes: size, file }) {
-  const name = size === '0' ? 'Download (nothing new)' : `Download (${bytes(size)} new)`;
+  const name =
+    size === '0' ? 'Download (nothing new)' : `Download (${bytes(size)} new)`;
   return [
     el('strong', { class: verdict }, verdict),
     ' ',
@@ -96,7 +101,10 @@ function endOf({ id, state, verdict, evidence }) {
   if (state === 'cancelled') return { isOver: true, text: 'cancelled' };
   announce(`The export ended: ${verdict}`);
   if (verdict === 'failed')
-    return { isOver: true, text: `failed: ${evidence.error?.message ?? 'see its run'}` };
+    return {
+      isOver: true,
+      text: `failed: ${evidence.error?.message ?? 'see its run'}`,
+    };
   return {
     isOver: true,
     verdict,

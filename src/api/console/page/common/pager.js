@@ -19,7 +19,11 @@ export function pager({ body, more, read, told, nothing }) {
     try {
       const { rows, next } = await read(after);
       if (mine !== question) return;
-      put(rows.length > 0 ? rows : [el('tr', el('td.none', { colspan: 6 }, nothing()))]);
+      put(
+        rows.length > 0
+          ? rows
+          : [el('tr', el('td.none', { colspan: 6 }, nothing()))],
+      );
       more.hidden = next === null;
       following = next;
       told(rows.length === 0 ? 0 : body.childElementCount);

@@ -36,7 +36,10 @@ function openStart() {
 }
 
 function choicesOf(preview, pageSize) {
-  const pages = lists.reduce((sum, { rows }) => sum + BigInt(rows) / pageSize + 1n, 0n);
+  const pages = lists.reduce(
+    (sum, { rows }) => sum + BigInt(rows) / pageSize + 1n,
+    0n,
+  );
   const audit = Math.ceil(Number(pages) / preview.ratePerSecond) * 1_000;
   const nothing = 'Asks the source nothing.';
   return [
@@ -87,7 +90,9 @@ function nightAsks({ isFirst, exports, requests, seconds, ratePerSecond }) {
     return `Asks for every page of both lists, then each party’s ledger: how much that is, nobody knows yet. At most ${ratePerSecond} requests a second.`;
   const waiting = exports.deferred + exports.notDue;
   const left =
-    waiting === 0 ? '' : ` ${plural(waiting, 'ledger')} wait for another nightly run.`;
+    waiting === 0
+      ? ''
+      : ` ${plural(waiting, 'ledger')} wait for another nightly run.`;
   return `${asks(requests, seconds * 1_000)} ${count(exports.asked)} of them ${exports.asked === 1 ? 'is an export' : 'are exports'}.${left}`;
 }
 
@@ -98,7 +103,12 @@ function form(choices) {
     choices.map(([name, does, cost], index) =>
       el(
         'label',
-        el('input', { type: 'radio', name: 'run', value: name, checked: index === 0 }),
+        el('input', {
+          type: 'radio',
+          name: 'run',
+          value: name,
+          checked: index === 0,
+        }),
         el('span', el('strong', name), ' ', does, el('span.quiet', cost)),
       ),
     ),

@@ -27,7 +27,11 @@ function formatter(options) {
   if (!forms.has(key))
     forms.set(
       key,
-      new Intl.DateTimeFormat('sv-SE', { timeZone: zone, hourCycle: 'h23', ...options }),
+      new Intl.DateTimeFormat('sv-SE', {
+        timeZone: zone,
+        hourCycle: 'h23',
+        ...options,
+      }),
     );
   return forms.get(key);
 }
@@ -46,7 +50,9 @@ const FORMS = {
   day: (ms) =>
     formatter({ year: 'numeric', month: '2-digit', day: '2-digit' }).format(ms),
   clock: (ms) =>
-    formatter({ hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(ms),
+    formatter({ hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(
+      ms,
+    ),
   ago: (ms) => ago(ms),
 };
 
@@ -68,7 +74,10 @@ export function formatTime(at, form = 'full') {
   return FORMS[form](typeof at === 'number' ? at : Date.parse(at));
 }
 
-/** A `time` element that follows the choice of zone, and the clock where it says how long ago. */
+/**
+ * A `time` element that follows the choice of zone, and the clock where it says how long
+ * ago.
+ */
 export function time(iso, form = 'minute') {
   if (iso === null || iso === undefined) return el('span.quiet', '–');
   const made = el('time', { datetime: iso, 'data-form': form });
@@ -103,6 +112,7 @@ export function startClock() {
     for (const listener of listeners) listener();
   });
   setInterval(() => {
-    for (const node of document.querySelectorAll('time[data-form=ago]')) draw(node);
+    for (const node of document.querySelectorAll('time[data-form=ago]'))
+      draw(node);
   }, 1_000);
 }

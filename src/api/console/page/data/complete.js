@@ -1,4 +1,5 @@
-// Completes names of tables and columns in a text area, by Ctrl+Space or while a word is typed.
+// Completes names of tables and columns in a text area, by Ctrl+Space or while a word is
+// typed.
 import { ask } from '../common/ask.js';
 import { el } from '../common/dom.js';
 
@@ -31,8 +32,16 @@ export function completeNames(area) {
   const load = async () => {
     try {
       const { tables } = await ask('console/tables');
-      const columns = tables.flatMap((table) => table.columns.map(({ name }) => name));
-      names = [...new Set([...tables.map(({ name }) => name), ...columns, ...KEYWORDS])];
+      const columns = tables.flatMap((table) =>
+        table.columns.map(({ name }) => name),
+      );
+      names = [
+        ...new Set([
+          ...tables.map(({ name }) => name),
+          ...columns,
+          ...KEYWORDS,
+        ]),
+      ];
     } catch {
       // Keywords alone, then.
     }
@@ -54,7 +63,8 @@ export function completeNames(area) {
     const found = names
       .filter((name) => name.startsWith(typed) && name !== typed)
       .slice(0, SHOWN_MAX);
-    list.hidden = found.length === 0 || (!isAsked && typed.length < CHARACTERS_MIN);
+    list.hidden =
+      found.length === 0 || (!isAsked && typed.length < CHARACTERS_MIN);
     chosen = 0;
     list.replaceChildren(
       ...found.map((name, index) =>

@@ -30,7 +30,9 @@ export function entryList(party) {
     told: (shown) => {
       setText(
         told,
-        shown === 0 ? '' : `${plural(shown, 'entry', 'entries')} shown, newest first.`,
+        shown === 0
+          ? ''
+          : `${plural(shown, 'entry', 'entries')} shown, newest first.`,
       );
       if (shown === 0) announce(NOTHING);
     },
@@ -39,7 +41,12 @@ export function entryList(party) {
   form.addEventListener('submit', (event) => event.preventDefault());
   form.addEventListener('change', load);
   void load();
-  const table = el('table.cards.entries', el('caption.hidden', 'Entries'), head, body);
+  const table = el(
+    'table.cards.entries',
+    el('caption.hidden', 'Entries'),
+    head,
+    body,
+  );
   return [el('h3', 'Entries'), form, told, scrolling('Entries', table), more];
 }
 
@@ -76,14 +83,20 @@ function row({ at, transferType, quantity, assetId, ...entry }, partyId) {
     el(
       'span',
       account === null ? '–' : words(account),
-      ...(party !== null && party !== partyId ? [' of ', partyName(party)] : []),
+      ...(party !== null && party !== partyId
+        ? [' of ', partyName(party)]
+        : []),
     );
   return el(
     'tr',
     el('th', { scope: 'row' }, time(at, 'full')),
     el('td', { 'data-label': 'Type' }, words(transferType)),
     el('td.number', { 'data-label': 'Amount' }, count(quantity)),
-    el('td', { 'data-label': 'From' }, side(entry.fromParty, entry.fromAccount)),
+    el(
+      'td',
+      { 'data-label': 'From' },
+      side(entry.fromParty, entry.fromAccount),
+    ),
     el('td', { 'data-label': 'To' }, side(entry.toParty, entry.toAccount)),
     el(
       'td',

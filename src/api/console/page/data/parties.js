@@ -57,7 +57,10 @@ export function loadParties() {
   return load();
 }
 
-/** After an export or a nightly run, unless somebody has gone further, or is at work there. */
+/**
+ * After an export or a nightly run, unless somebody has gone further, or is at work
+ * there.
+ */
 export function refreshParties() {
   const target = byId('parties');
   const isBusy =
@@ -83,7 +86,11 @@ function row(party) {
       party.quarantinedAt !== null &&
         el('span.badge', { 'data-is': 'incomplete' }, 'in quarantine'),
     ),
-    el('td.number', { 'data-label': 'Entries' }, known ? count(party.rows) : '–'),
+    el(
+      'td.number',
+      { 'data-label': 'Entries' },
+      known ? count(party.rows) : '–',
+    ),
     el('td.number', { 'data-label': 'Size' }, known ? bytes(party.bytes) : '–'),
     el('td', { 'data-label': 'Last entry' }, time(party.lastEntryAt)),
     el('td', { 'data-label': 'Known to' }, time(party.knownTo)),

@@ -1,4 +1,5 @@
-// A party's ledger: what is known of it, what flowed each day, and how an account's balance went.
+// A party's ledger: what is known of it, what flowed each day, and how an account's
+// balance went.
 import { ask } from '../common/ask.js';
 import { amounts, chart } from '../common/charts.js';
 import { openDialog } from '../common/dialog.js';
@@ -36,7 +37,8 @@ function content(party) {
     ),
     el(
       'p.deal',
-      exportable(party.partyId) && orderButton({ partyId: party.partyId }, 'Export now'),
+      exportable(party.partyId) &&
+        orderButton({ partyId: party.partyId }, 'Export now'),
       party.knownTo !== null && download(party),
     ),
   ];
@@ -59,9 +61,12 @@ function charts(party) {
     assets.map((id) => el('option', { value: id, title: id }, shortId(id))),
   );
   const account = el('select');
-  const accountsOf = (id) => party.accounts.filter(({ assetId }) => assetId === id);
+  const accountsOf = (id) =>
+    party.accounts.filter(({ assetId }) => assetId === id);
   const showBalance = () => {
-    const { accountType, marketId } = accountsOf(asset.value)[Number(account.value)];
+    const { accountType, marketId } = accountsOf(asset.value)[
+      Number(account.value)
+    ];
     const query = new URLSearchParams({
       asset: asset.value,
       type: accountType,
@@ -116,7 +121,9 @@ function charts(party) {
 
 function accountName({ accountType, marketId, entries }) {
   const market =
-    marketId === null || marketId === '' ? '' : ` · market ${shortId(marketId)}`;
+    marketId === null || marketId === ''
+      ? ''
+      : ` · market ${shortId(marketId)}`;
   return `${words(accountType)}${market} (${plural(entries, 'entry', 'entries')})`;
 }
 
@@ -134,13 +141,18 @@ function drawFlows({ days }, target, isSentOnly) {
     times: days.map(({ day }) => dayStart(day)),
     form: 'day',
     series: [
-      ...(isSentOnly ? [] : [amounts('Received', 'good', received, { bars: true })]),
+      ...(isSentOnly
+        ? []
+        : [amounts('Received', 'good', received, { bars: true })]),
       amounts('Sent', 'warn', sent, { bars: true, isBelow: true }),
     ],
   });
 }
 
-/** Noon of a day in the chosen zone is near enough for a bar, whatever the zone does to its clocks. */
+/**
+ * Noon of a day in the chosen zone is near enough for a bar, whatever the zone does to
+ * its clocks.
+ */
 function dayStart(day) {
   const noon = Date.parse(`${day}T12:00:00Z`);
   for (const hours of [0, -12, 12]) {
@@ -152,7 +164,10 @@ function dayStart(day) {
 
 function drawBalance({ points }, target) {
   if (points.length === 0) {
-    show(target, el('p.none', 'The source’s release gave no balances for this account.'));
+    show(
+      target,
+      el('p.none', 'The source’s release gave no balances for this account.'),
+    );
     return;
   }
   const head = points[0];

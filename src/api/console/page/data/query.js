@@ -1,4 +1,5 @@
-// SQL over the lake and the ready questions: the result as a table, a chart where it makes sense, a file.
+// SQL over the lake and the ready questions: the result as a table, a chart where it
+// makes sense, a file.
 import { asJson, ask, post, send } from '../common/ask.js';
 import { completeNames } from './complete.js';
 import { action, announce, byId, el, show } from '../common/dom.js';
@@ -66,7 +67,9 @@ export function startQuery() {
 async function loadQuestions(question, { options, sql, keys, result }) {
   try {
     const { questions } = await ask('console/questions');
-    question.append(...questions.map(({ name }) => el('option', { value: name }, name)));
+    question.append(
+      ...questions.map(({ name }) => el('option', { value: name }, name)),
+    );
     question.addEventListener('change', () => {
       const chosen = questions.find(({ name }) => name === question.value);
       sql.hidden = chosen !== undefined;
@@ -105,7 +108,9 @@ function assetList(id) {
   const list = el('datalist', { id });
   const load = async () => {
     const { rows } = await post('console/query', { sql: ASSETS });
-    list.replaceChildren(...rows.map(({ asset_id: value }) => el('option', { value })));
+    list.replaceChildren(
+      ...rows.map(({ asset_id: value }) => el('option', { value })),
+    );
   };
   // An id can be typed without it.
   void load().catch(() => undefined);
@@ -115,7 +120,9 @@ function assetList(id) {
 function askedFor(sql, question, options) {
   if (question.value === '') {
     if (sql.value.trim() === '')
-      throw new Error('Nothing was asked yet: write SQL, or choose a question.');
+      throw new Error(
+        'Nothing was asked yet: write SQL, or choose a question.',
+      );
     sessionStorage.setItem(LAST, sql.value);
     return { sql: sql.value };
   }
@@ -124,7 +131,9 @@ function askedFor(sql, question, options) {
   );
   return {
     question: question.value,
-    options: Object.fromEntries(given.map(({ name, value }) => [name, value.trim()])),
+    options: Object.fromEntries(
+      given.map(({ name, value }) => [name, value.trim()]),
+    ),
   };
 }
 
@@ -167,7 +176,9 @@ function fileButton(label, format, asked) {
       timeoutMs: TIMEOUT_MS,
     });
     const url = URL.createObjectURL(await response.blob());
-    const [, name] = /filename="(.+)"/.exec(response.headers.get('content-disposition'));
+    const [, name] = /filename="(.+)"/.exec(
+      response.headers.get('content-disposition'),
+    );
     el('a', { href: url, download: name }).click();
     URL.revokeObjectURL(url);
     return `${label} saved`;

@@ -1,4 +1,5 @@
-// A result over time: a line of its first figures, or a line for each kind where they are told by day or month.
+// A result over time: a line of its first figures, or a line for each kind where they are
+// told by day or month.
 import { chart } from '../common/charts.js';
 import { el } from '../common/dom.js';
 import { count, shortId } from '../common/format.js';
@@ -24,9 +25,9 @@ export function resultChart(columns, rows) {
   const kind = fewest(kinds, rows);
   if (kinds.length > 0 && kind === undefined) return [];
   const lines = linesOf(rows, { time, figure, kind });
-  const times = [...new Set(lines.flatMap(({ at }) => [...at.keys()]))].toSorted(
-    (a, b) => a - b,
-  );
+  const times = [
+    ...new Set(lines.flatMap(({ at }) => [...at.keys()])),
+  ].toSorted((a, b) => a - b);
   if (times.length < 2 || times.some(Number.isNaN)) return [];
   const target = el('div.chart');
   const name = columns[figure].name;
@@ -49,11 +50,15 @@ export function resultChart(columns, rows) {
   return [el('p.hint', label), target];
 }
 
-/** The column of text with the fewest values, where these are few enough to tell apart. */
+/**
+ * The column of text with the fewest values, where these are few enough to tell apart.
+ */
 function fewest(kinds, rows) {
   const valuesOf = (index) => new Set(rows.map((row) => row[index])).size;
   const [least] = kinds.toSorted((a, b) => valuesOf(a) - valuesOf(b));
-  return least !== undefined && valuesOf(least) <= LINES_MAX ? least : undefined;
+  return least !== undefined && valuesOf(least) <= LINES_MAX
+    ? least
+    : undefined;
 }
 
 /** Whole figures of one time and kind are added up; others stand alone. */

@@ -10,7 +10,10 @@ const NAMED =
 const CODED = /^-?0\d/;
 const TIME = /^\d{4}-\d\d(?:-\d\d(?:[ T]|$)|$)/;
 
-/** Rows as objects → `{ columns: [{ name, kind, isAmount }], rows: [[value]] }`; a column is what all its values are. */
+/**
+ * Rows as objects → `{ columns: [{ name, kind, isAmount }], rows: [[value]] }`; a column
+ * is what all its values are.
+ */
 export function tabled(found) {
   const names = Object.keys(found[0] ?? {});
   const columns = names.map((name) => {
@@ -36,7 +39,10 @@ function kindOf(values) {
 /** @param rows arrays of JSON values; amounts are text, so that no digit is lost */
 export function resultTable(columns, rows) {
   const names = columns.map(({ name }) => name);
-  const head = tableHead(names, (_name, index) => columns[index].kind === 'number');
+  const head = tableHead(
+    names,
+    (_name, index) => columns[index].kind === 'number',
+  );
   const body = el('tbody');
   const region = scrolling('Result', el('table.cards', head, body));
   region.classList.add('result');
@@ -69,7 +75,8 @@ export function isLonger(region) {
 function cell(value, column) {
   const label = { 'data-label': column.name };
   if (value === null) return el('td.quiet', { ...label }, '–');
-  const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
+  const text =
+    typeof value === 'object' ? JSON.stringify(value) : String(value);
   const isId = /^[0-9a-f]{64}$/.test(text);
   const grouped = column.isAmount ? text.replace(/^-?\d+/, count) : text;
   const shown = isId ? shortId(text) : grouped;

@@ -1,4 +1,5 @@
-// What tables there are: columns with their meaning, rows, size, age, and how to read each from elsewhere.
+// What tables there are: columns with their meaning, rows, size, age, and how to read
+// each from elsewhere.
 import { ask } from '../common/ask.js';
 import {
   action,
@@ -21,7 +22,10 @@ export const loadTables = loader(
     else
       show(
         target,
-        el('p.none', 'The lake has no tables yet: the first nightly run makes them.'),
+        el(
+          'p.none',
+          'The lake has no tables yet: the first nightly run makes them.',
+        ),
       );
   },
 );
@@ -43,7 +47,11 @@ function makeTable() {
           time(committedAt, 'ago'),
         ),
       ]);
-      redraw(body, '', () => [el('p', comment), columns(table), ...lines(table)]);
+      redraw(body, '', () => [
+        el('p', comment),
+        columns(table),
+        ...lines(table),
+      ]);
     },
   };
 }
@@ -59,7 +67,11 @@ function columns({ columns: all }) {
   );
   return scrolling(
     'Columns',
-    el('table.cards', tableHead(['Column', 'Type', 'Meaning']), el('tbody', rows)),
+    el(
+      'table.cards',
+      tableHead(['Column', 'Type', 'Meaning']),
+      el('tbody', rows),
+    ),
   );
 }
 

@@ -1,7 +1,15 @@
-// Evidence as people read it: a sentence first, then what there is, then the names of what there is none of.
+// Evidence as people read it: a sentence first, then what there is, then the names of
+// what there is none of.
 import { ask } from '../common/ask.js';
 import { el, tableHead } from '../common/dom.js';
-import { bytes, count, duration, plural, shortId, words } from '../common/format.js';
+import {
+  bytes,
+  count,
+  duration,
+  plural,
+  shortId,
+  words,
+} from '../common/format.js';
 import { time } from '../common/time.js';
 
 const SHOWN_MAX = 12;
@@ -23,10 +31,14 @@ export function evidence({ runId, kind, state, evidence: found }) {
         el('strong', found.error.code ?? 'error'),
         ` ${found.error.message ?? ''}`,
       ),
-    sentence !== undefined && found.error === undefined && el('p.said', sentence),
+    sentence !== undefined &&
+      found.error === undefined &&
+      el('p.said', sentence),
     tree(found, 0),
     folded('Cost by stage', el('div', 'Loading…'), () => costTable(runId)),
-    folded('Log lines', el('pre', { tabindex: 0 }, 'Loading…'), () => logLines(runId)),
+    folded('Log lines', el('pre', { tabindex: 0 }, 'Loading…'), () =>
+      logLines(runId),
+    ),
     el(
       'details',
       el('summary', 'As JSON'),
@@ -52,7 +64,8 @@ function folded(title, body, load) {
 /** What it asked of the source, and how long it took, by stage. */
 async function costTable(runId) {
   const { stages } = await ask(`console/runs/${runId}/costs`);
-  const sum = (name) => stages.reduce((all, stage) => all + BigInt(stage[name]), 0n);
+  const sum = (name) =>
+    stages.reduce((all, stage) => all + BigInt(stage[name]), 0n);
   const row = (head, { requests, retries, bytes: size, seconds }) =>
     el(
       'tr',
@@ -60,7 +73,8 @@ async function costTable(runId) {
       el(
         'td.number',
         count(requests),
-        retries > 0 && el('span.quiet', ` (${plural(retries, 'retry', 'retries')})`),
+        retries > 0 &&
+          el('span.quiet', ` (${plural(retries, 'retry', 'retries')})`),
       ),
       el('td.number', bytes(size)),
       el('td.number', seconds === undefined ? '' : duration(seconds * 1_000)),
@@ -68,7 +82,10 @@ async function costTable(runId) {
   return el(
     'table.costs',
     el('caption.hidden', 'Cost by stage'),
-    tableHead(['Stage', 'Requests', 'Received', 'Took'], (name) => name !== 'Stage'),
+    tableHead(
+      ['Stage', 'Requests', 'Received', 'Took'],
+      (name) => name !== 'Stage',
+    ),
     el(
       'tbody',
       stages.map((stage) => row(stage.stage, stage)),
@@ -101,16 +118,23 @@ async function logLines(runId) {
 
 function said([name, value]) {
   const text =
-    typeof value === 'string' ? value : (value?.message ?? JSON.stringify(value));
+    typeof value === 'string'
+      ? value
+      : (value?.message ?? JSON.stringify(value));
   return `${name}=${text}`;
 }
 
-/** The source lists checkpoints twice, each held once, and `network` beside the parties. */
+/**
+ * The source lists checkpoints twice, each held once, and `network` beside the parties.
+ */
 function listed({ rows, network, list }) {
   return `${plural(rows, 'row')}${network === 'stored' ? ' and network' : ''} listed${list === 'checkpoints' ? ' (repeats included)' : ''}`;
 }
 
-/** An open segment is published again with what came since: its earlier rows are no new entries. */
+/**
+ * An open segment is published again with what came since: its earlier rows are no new
+ * entries.
+ */
 function published(rows = 0, replaced = 0) {
   const grown = BigInt(rows) - BigInt(replaced);
   const told = plural(grown < 0n ? 0n : grown, 'new entry', 'new entries');
@@ -167,11 +191,15 @@ function branch(key, value, depth) {
     entries.every(([, inner]) => !isBranch(inner));
   if (isSmall) {
     const text = entries.flatMap(([name, inner]) =>
-      isNothing(inner) ? [] : [', ', `${words(name)} `, leaf(name, inner, depth)],
+      isNothing(inner)
+        ? []
+        : [', ', `${words(name)} `, leaf(name, inner, depth)],
     );
     return el('dl.facts', fact(key, text.slice(1)));
   }
-  const content = Array.isArray(value) ? leaf(key, value, depth) : tree(value, depth + 1);
+  const content = Array.isArray(value)
+    ? leaf(key, value, depth)
+    : tree(value, depth + 1);
   if (depth > 0) return el('div.branch', el('p.quiet', words(key)), content);
   const { verdict } = value;
   return el(
@@ -180,14 +208,21 @@ function branch(key, value, depth) {
       'summary',
       el('strong', words(key)),
       ' ',
-      verdict !== undefined && el('span.badge', { 'data-is': verdict }, verdict),
+      verdict !== undefined &&
+        el('span.badge', { 'data-is': verdict }, verdict),
     ),
     content,
   );
 }
 
 function isNothing(value) {
-  if (value === null || value === '' || value === 0 || value === '0' || value === false)
+  if (
+    value === null ||
+    value === '' ||
+    value === 0 ||
+    value === '0' ||
+    value === false
+  )
     return true;
   if (Array.isArray(value)) return value.length === 0;
   return typeof value === 'object' && Object.keys(value).length === 0;
@@ -204,7 +239,11 @@ function leaf(key, value, depth) {
       .slice(0, SHOWN_MAX)
       .map((item) => el('li', leaf(key, item, depth + 1)));
     const more = value.length - SHOWN_MAX;
-    return el('ul.plain', items, more > 0 && el('li.quiet', `and ${count(more)} more`));
+    return el(
+      'ul.plain',
+      items,
+      more > 0 && el('li.quiet', `and ${count(more)} more`),
+    );
   }
   if (isBranch(value)) return tree(value, depth + 1);
   const text = String(value);
@@ -213,7 +252,8 @@ function leaf(key, value, depth) {
     return time(text, 'full');
   if (/^\d+$/.test(text)) return numeral(key, text);
   if (typeof value === 'number') return value.toPrecision(3);
-  if (/^[0-9a-f]{40,}$/.test(text)) return el('span.id', { title: text }, shortId(text));
+  if (/^[0-9a-f]{40,}$/.test(text))
+    return el('span.id', { title: text }, shortId(text));
   return typeof value === 'boolean' ? 'yes' : el('span.any', text);
 }
 

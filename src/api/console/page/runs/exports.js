@@ -1,4 +1,5 @@
-// Ledgers as lines in time: what is closed, what is open, what is being asked for, what was quarantined.
+// Ledgers as lines in time: what is closed, what is open, what is being asked for, what
+// was quarantined.
 import { ask } from '../common/ask.js';
 import { el, loader, show, svg } from '../common/dom.js';
 import { plural } from '../common/format.js';
@@ -17,19 +18,27 @@ export const loadLines = loader(
   'lines',
   () => ask('console/lines'),
   ({ lines }, target) =>
-    show(target, ...(lines.length === 0 ? [el('p.none', NOTHING)] : told(lines))),
+    show(
+      target,
+      ...(lines.length === 0 ? [el('p.none', NOTHING)] : told(lines)),
+    ),
 );
 
 /** All is well in a sentence; what is under way or in quarantine is drawn at once. */
 function told(lines) {
-  if (lines.some(({ state }) => state !== 'published')) return [legend(), ...draw(lines)];
+  if (lines.some(({ state }) => state !== 'published'))
+    return [legend(), ...draw(lines)];
   const drawn = el(
     'details',
     el('summary', 'Show what is known of the latest over time'),
   );
-  drawn.addEventListener('toggle', () => drawn.append(legend(), ...draw(lines)), {
-    once: true,
-  });
+  drawn.addEventListener(
+    'toggle',
+    () => drawn.append(legend(), ...draw(lines)),
+    {
+      once: true,
+    },
+  );
   const latest = lines
     .map(({ covered }) => covered.at(-1)?.to)
     .filter(Boolean)
@@ -62,7 +71,10 @@ function legend() {
   );
 }
 
-/** Ledgers are known from the beginning of time; the picture begins where their entries do. */
+/**
+ * Ledgers are known from the beginning of time; the picture begins where their entries
+ * do.
+ */
 function domainOf(lines) {
   const nowMs = mirrorNowMs();
   const starts = lines
@@ -74,7 +86,9 @@ function domainOf(lines) {
     .map((at) => Date.parse(at));
   // Before the first load nobody knows where they do.
   const fromMs =
-    starts.length === 0 ? nowMs - 7 * DAY_MS : Math.min(...starts, nowMs - DAY_MS / 24);
+    starts.length === 0
+      ? nowMs - 7 * DAY_MS
+      : Math.min(...starts, nowMs - DAY_MS / 24);
   const spare = (nowMs - fromMs) * 0.02;
   return { fromMs: fromMs - spare, toMs: nowMs + spare, nowMs };
 }
@@ -119,7 +133,8 @@ function row(line, domain) {
   const parts = line.covered.map(({ from, to, open, rows }) =>
     block(Date.parse(from), Date.parse(to), stateOfRange(open, rows)),
   );
-  if (line.state === 'in flight') parts.push(block(knownToMs, domain.nowMs, 'flight'));
+  if (line.state === 'in flight')
+    parts.push(block(knownToMs, domain.nowMs, 'flight'));
   if (line.state === 'quarantined')
     parts.push(block(knownToMs, domain.nowMs, 'quarantined'));
   const said = sayLine(line);

@@ -24,9 +24,16 @@ export const loadQuarantine = loader(
   'quarantine',
   () => ask(`console/quarantined?limit=${shown + 1}`),
   ({ exports }, target) => {
-    byId('quarantine-more').hidden = exports.length <= shown || shown === SHOWN_MAX - 1;
+    byId('quarantine-more').hidden =
+      exports.length <= shown || shown === SHOWN_MAX - 1;
     if (exports.length === 0) show(target, el('li.none', NOTHING));
-    else keyed(target, exports.slice(0, shown), ({ exportId }) => exportId, makeItem);
+    else
+      keyed(
+        target,
+        exports.slice(0, shown),
+        ({ exportId }) => exportId,
+        makeItem,
+      );
   },
   (problem) => {
     byId('quarantine-more').hidden = true;

@@ -39,15 +39,21 @@ export const loadRuns = loader(
   (problem) => el('li', problem),
 );
 
-/** The parts of a run follow it, in the order in which they began; those of a run on the next page come with it. */
+/**
+ * The parts of a run follow it, in the order in which they began; those of a run on the
+ * next page come with it.
+ */
 function familiesOf(runs, isCut) {
   const known = new Set(runs.map(({ runId }) => runId));
   const heads = runs.filter(
-    ({ parentRunId }) => !(isCut && parentRunId !== null) && !known.has(parentRunId),
+    ({ parentRunId }) =>
+      !(isCut && parentRunId !== null) && !known.has(parentRunId),
   );
   return heads.flatMap((head) => [
     head,
-    ...runs.filter(({ parentRunId }) => parentRunId === head.runId).toReversed(),
+    ...runs
+      .filter(({ parentRunId }) => parentRunId === head.runId)
+      .toReversed(),
   ]);
 }
 
@@ -92,7 +98,10 @@ function headOf(run) {
   return [
     el(
       'span.badge',
-      { 'data-is': run.verdict ?? (run.state === 'running' ? 'live' : 'waiting') },
+      {
+        'data-is':
+          run.verdict ?? (run.state === 'running' ? 'live' : 'waiting'),
+      },
       run.verdict ?? run.state,
     ),
     el(
@@ -120,7 +129,9 @@ export function openRun(runId, closed) {
 export async function showLastRun(kind, subject) {
   const { runs } = await ask(`mirror/runs?limit=100&kind=${kind}`);
   const found = runs.find(
-    (run) => run.verdict !== null && (subject === undefined || run.subject === subject),
+    (run) =>
+      run.verdict !== null &&
+      (subject === undefined || run.subject === subject),
   );
   if (found !== undefined) await openRun(found.runId);
 }

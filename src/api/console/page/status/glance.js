@@ -68,7 +68,9 @@ export function showGlance(snapshot) {
 function showSentence(text) {
   const parts = text.split(/(\d{4}-\d\d-\d\d)/);
   redraw(byId('sentence'), text, () =>
-    parts.map((part, index) => (index % 2 === 0 ? part : el('span.unbroken', part))),
+    parts.map((part, index) =>
+      index % 2 === 0 ? part : el('span.unbroken', part),
+    ),
   );
 }
 
@@ -80,7 +82,13 @@ function showFreshness(status, nextNightlyRun) {
   redraw(byId('fresh'), `${oldest} ${nextNightlyRun}`, () => [
     ...(oldest === null
       ? []
-      : ['Proven up to ', time(oldest, 'full'), ', ', time(oldest, 'ago'), '. ']),
+      : [
+          'Proven up to ',
+          time(oldest, 'full'),
+          ', ',
+          time(oldest, 'ago'),
+          '. ',
+        ]),
     ...(nextNightlyRun === null ? ['No nightly run is scheduled.'] : []),
   ]);
 }
@@ -146,7 +154,10 @@ function showQuarantined(target) {
     quarantined,
     ({ exportId }) => exportId,
     (found) => {
-      const reason = el('span.quiet', found.reason?.message ?? 'no reason was kept');
+      const reason = el(
+        'span.quiet',
+        found.reason?.message ?? 'no reason was kept',
+      );
       const who = el('div', partyName(found.partyId), ' ', reason);
       return {
         node: el('li', who, orderButton(found, 'Ask again')),

@@ -1,6 +1,13 @@
 // What runs now, and how far it is.
 import { byId, el, keyed, redraw, setText } from '../common/dom.js';
-import { bytes, count, duration, kindName, plural, shortId } from '../common/format.js';
+import {
+  bytes,
+  count,
+  duration,
+  kindName,
+  plural,
+  shortId,
+} from '../common/format.js';
 import { mirrorNowMs, time } from '../common/time.js';
 import { partyName } from '../common/orders.js';
 import { cancelButton } from '../common/start.js';
@@ -18,7 +25,12 @@ export function showNow({ live, nightly, inFlight, nextNightlyRun, workers }) {
     ...flights(live, nightly, inFlight),
   ];
   const idle = { key: 'idle', nextNightlyRun, workers };
-  keyed(byId('now'), items.length > 0 ? items : [idle], ({ key }) => key, makeItem);
+  keyed(
+    byId('now'),
+    items.length > 0 ? items : [idle],
+    ({ key }) => key,
+    makeItem,
+  );
 }
 
 function makeItem({ key, run }) {
@@ -38,13 +50,18 @@ function idleItem() {
   return { node, update };
 }
 
-/** Exports of a nightly run come and go: one line holds them all, so that nothing below it moves. */
+/**
+ * Exports of a nightly run come and go: one line holds them all, so that nothing below it
+ * moves.
+ */
 function flights(live, nightly, inFlight) {
   const exports = inFlight.filter(
     ({ partyId }) =>
       !live.some((run) => run.kind === 'export' && run.subject === partyId),
   );
-  return nightly === null && exports.length === 0 ? [] : [{ key: 'in flight', exports }];
+  return nightly === null && exports.length === 0
+    ? []
+    : [{ key: 'in flight', exports }];
 }
 
 function flightsItem() {
@@ -52,7 +69,12 @@ function flightsItem() {
   return {
     node: el('article', el('p.quiet', 'Exports in flight'), list),
     update: ({ exports }) =>
-      keyed(list, exports, ({ partyId, assetId }) => `${partyId} ${assetId}`, makeFlight),
+      keyed(
+        list,
+        exports,
+        ({ partyId, assetId }) => `${partyId} ${assetId}`,
+        makeFlight,
+      ),
   };
 }
 
@@ -77,7 +99,12 @@ function runItem() {
   return {
     node: el(
       'article',
-      el('div.head', el('p.name', kind, ' ', subject, ' ', state), spent, cancel),
+      el(
+        'div.head',
+        el('p.name', kind, ' ', subject, ' ', state),
+        spent,
+        cancel,
+      ),
       lines,
     ),
     update: ({ run, nightly }) => {
@@ -87,12 +114,17 @@ function runItem() {
       state.dataset.is = run.state === 'running' ? 'live' : 'waiting';
       setText(
         spent,
-        run.startedAt === null ? '' : duration(mirrorNowMs() - Date.parse(run.startedAt)),
+        run.startedAt === null
+          ? ''
+          : duration(mirrorNowMs() - Date.parse(run.startedAt)),
       );
       // A part of a run ends with the run; it can be cancelled by itself under Runs.
       if (run.parentRunId === null && cancel.childElementCount === 0) {
         cancel.append(
-          cancelButton(run.runId, `${kindName(run.kind)} ${shortId(run.subject)}`),
+          cancelButton(
+            run.runId,
+            `${kindName(run.kind)} ${shortId(run.subject)}`,
+          ),
         );
       }
       showLines(
@@ -107,7 +139,9 @@ function runItem() {
 
 /** Its ledgers are counted above, and its exports are told below: once is enough. */
 function besides(lines) {
-  return lines.filter(({ label }) => label !== 'exports' && label !== 'exporting');
+  return lines.filter(
+    ({ label }) => label !== 'exports' && label !== 'exporting',
+  );
 }
 
 /** How many ledgers of a nightly run are done, and how long the rest may take. */
@@ -152,7 +186,11 @@ function makeLine({ label }) {
     bar,
   );
   return {
-    node: el('div.line', el('p', el('span', label), ' ', figure, ' ', note), meter),
+    node: el(
+      'div.line',
+      el('p', el('span', label), ' ', figure, ' ', note),
+      meter,
+    ),
     update: (line) => {
       const isKnown = line.total !== undefined;
       const shown = line.unit === 'bytes' ? bytes : count;
@@ -165,7 +203,8 @@ function makeLine({ label }) {
       const percent = isKnown
         ? (Number(line.done) / Math.max(Number(line.total), 1)) * 100
         : 100;
-      if (isKnown) meter.setAttribute('aria-valuenow', String(Math.round(percent)));
+      if (isKnown)
+        meter.setAttribute('aria-valuenow', String(Math.round(percent)));
       else meter.removeAttribute('aria-valuenow');
       meter.dataset.is = isKnown ? 'known' : 'unknown';
       bar.style.width = `${percent}%`;

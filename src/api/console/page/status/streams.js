@@ -23,7 +23,8 @@ export function showStreams({ status }) {
 
 /** `network` has no ledger; a checkpoint that the source lists twice is held once. */
 function heldOf({ name, rows }, { hasNetwork, coverage }) {
-  if (name === 'parties' && hasNetwork) return `${count(coverage.listed)} and network`;
+  if (name === 'parties' && hasNetwork)
+    return `${count(coverage.listed)} and network`;
   return count(rows);
 }
 
@@ -62,7 +63,10 @@ function makeStream({ name }) {
       redraw(checked, checkedAt, () =>
         checkedAt === null
           ? ['never']
-          : [time(checkedAt, 'full'), el('span.quiet', ' ', time(checkedAt, 'ago'))],
+          : [
+              time(checkedAt, 'full'),
+              el('span.quiet', ' ', time(checkedAt, 'ago')),
+            ],
       );
     },
   };
