@@ -128,7 +128,7 @@ function reasons(
   const is = covered === 1 ? 'is' : 'are';
   const found = [
     ...(covered < wanted ? [`${ledgers} ${is} covered`] : []),
-    ...(unproven.length > 0 ? [`${labels} ${are} not proven`] : []),
+    ...(unprovenStreams.length > 0 ? [`${labels} ${are} not proven`] : []),
   ];
   return found.join('; ') || 'what is in doubt or missing is named below';
 }
