@@ -1,7 +1,6 @@
 /**
- * Row types of the schema `mirror` for the query builder: int8 is bigint, timestamptz is
- * RFC 3339 text, and numeric is text. Written by 'npm run schema' from a migrated
- * database; compared by a test.
+ * Row types of the schema `mirror` for the query builder: int8 is bigint, timestamptz is RFC 3339 text,
+ * and numeric is text. Written by 'npm run schema' from a migrated database; compared by a test.
  */
 import type { ColumnType, GeneratedAlways } from 'kysely';
 
