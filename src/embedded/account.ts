@@ -52,8 +52,7 @@ export function serverAccount(
   if (standIn !== undefined) return { uid: standIn.uid, gid: standIn.gid };
   throw new PermanentError(
     'Cannot start the embedded Postgres as root: /etc/passwd has none of ' +
-      `${STAND_INS.join(', ')} to run it as; add one, run as another user, or set ` +
-      'DATABASE_URL',
+      `${STAND_INS.join(', ')} to run it as; add one, run as another user, or set DATABASE_URL`,
     { code: 'EMBEDDED_ACCOUNT', meta: { uid: ownUid } },
   );
 }

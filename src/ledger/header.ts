@@ -131,8 +131,7 @@ function refused(
   meta: Record<string, unknown>,
 ): PermanentError {
   return new PermanentError(
-    `Cannot read the ledger export: ${state}; a source with another CSV needs ` +
-      'EXPORT_COLUMNS',
+    `Cannot read the ledger export: ${state}; a source with another CSV needs EXPORT_COLUMNS`,
     { code, meta },
   );
 }

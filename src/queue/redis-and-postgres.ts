@@ -155,9 +155,7 @@ async function migrateQueues(url: string): Promise<void> {
   try {
     await client.connect();
   } catch (error) {
-    const message =
-      `Cannot reach the database for the queues: ${errorCode(error)}; check ` +
-      'DATABASE_URL';
+    const message = `Cannot reach the database for the queues: ${errorCode(error)}; check DATABASE_URL`;
     throw new UnreachableError(message, {
       code: 'DATABASE_UNREACHABLE',
       cause: error,

@@ -218,9 +218,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     if (response.ok) return;
 
     const meta = { host: target.host, status: response.status };
-    const message =
-      `Cannot post the notice to ${meta.host}: status ${meta.status}; check ` +
-      'NOTIFY_URL';
+    const message = `Cannot post the notice to ${meta.host}: status ${meta.status}; check NOTIFY_URL`;
     if (NEVER_ACCEPTED.has(response.status))
       throw new PermanentError(message, { code: 'NOTIFY_REFUSED', meta });
     throw new RetryableError(message, { code: 'NOTIFY_FAILED', meta });

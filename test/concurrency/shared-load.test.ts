@@ -12,6 +12,7 @@ describe('a shared value', () => {
     let loads = 0;
     const value = sharedLoad(async () => {
       loads += 1;
+      return loads;
     }, 100);
     expect(await Promise.all([value(), value()])).toEqual([1, 1]);
     vi.advanceTimersByTime(100);
@@ -23,6 +24,7 @@ describe('a shared value', () => {
     const value = sharedLoad(
       async () => {
         loads += 1;
+        return loads;
       },
       100,
       200,
@@ -40,6 +42,7 @@ describe('a shared value', () => {
     let loads = 0;
     const value = sharedLoad(async () => {
       loads += 1;
+      return loads;
       if (loads === 1) throw new Error('away');
       return loads;
     }, 100);
