@@ -42,7 +42,6 @@ describe('a shared value', () => {
     let loads = 0;
     const value = sharedLoad(async () => {
       loads += 1;
-      return loads;
       if (loads === 1) throw new Error('away');
       return loads;
     }, 100);
