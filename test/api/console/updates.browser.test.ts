@@ -99,6 +99,23 @@ test('draws one chart in its place, however often it is brought up to date and w
   expect(await listening()).toBeLessThanOrEqual(0);
 });
 
+test('the chart of growth shows the sum of all entries so far', async () => {
+  const { page } = await open('/runs', {
+    'read how the mirror grew': () =>
+      [1, 2, 3].map((day) => ({
+        at: `2026-02-0${day}T00:00:00Z`,
+        rows: '10',
+        bytes: '1000',
+      })),
+    'read the nightly runs': () => [],
+  });
+  // While nothing is pointed at, the legend shows the latest values.
+  const legend = page.locator('#growth .u-legend .u-series', {
+    hasText: 'Entries',
+  });
+  await expect.poll(() => legend.locator('.u-value').innerText()).toBe('30');
+});
+
 test('shows the flows of the asset that is chosen, also where those of another come later', async () => {
   const slow =
     Promise.withResolvers<readonly Readonly<Record<string, string>>[]>();

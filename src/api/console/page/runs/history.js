@@ -54,6 +54,7 @@ function drawGrowth(target, points) {
     0n,
     ...points.map((point) => {
       rows += BigInt(point.rows);
+      return rows;
     }),
   ];
   const [first, ...times] = points.map(({ at }) => Date.parse(at) / 1_000);
