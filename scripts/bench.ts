@@ -1,7 +1,7 @@
 /**
  * Runs benchmarks by name, or all of them: `npm run bench [-- lists load api …]
- * [--quick]`. What is no name goes to each. A benchmark is a file of `bench/`; its parts
- * lie in the folders.
+ * [--quick]`. Arguments that are not names are passed to each benchmark. A benchmark is
+ * a file of `bench/`; its parts lie in the folders.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

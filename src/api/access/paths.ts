@@ -2,7 +2,7 @@
 import type { FastifyRequest } from 'fastify';
 
 /**
- * Whoever watches the process needs no token and no name for them, and they reveal
+ * Monitors request these without a token and under any host name; the answers reveal
  * nothing.
  */
 const HEALTH_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);

@@ -115,8 +115,8 @@ export const BALANCE = `
   order by part, at desc`;
 
 /**
- * What is equal is told apart by nothing: within an instant a page goes on after so many
- * rows.
+ * Entries of one instant may be equal, so no key tells them apart: a page resumes after a
+ * number of rows of that instant.
  */
 export const ENTRIES = `
   select to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, transfer_type as "transferType",

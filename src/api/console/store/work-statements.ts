@@ -105,8 +105,8 @@ export const QUARANTINED = `
   where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
 
 /**
- * What the statement below tells of a run, itself first, then those below it; counts are
- * decimal text.
+ * A row of the statement below: the costs of a run itself come first, then those of the
+ * runs below it. Counts are decimal text.
  */
 type CostRow = Readonly<
   Record<

@@ -132,8 +132,8 @@ function listed({ rows, network, list }) {
 }
 
 /**
- * An open segment is published again with what came since: its earlier rows are no new
- * entries.
+ * An open segment is published again with what came since: so not all of its rows are
+ * new entries.
  */
 function published(rows = 0, replaced = 0) {
   const grown = BigInt(rows) - BigInt(replaced);
