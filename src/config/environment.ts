@@ -1,7 +1,5 @@
-/**
- * Reads the environment and `.env`, the only place that does, and reports every problem
- * at once.
- */
+/** Reads the environment and `.env`, the only place that does, and reports every problem at once. */
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
@@ -46,14 +44,12 @@ export interface EnvironmentInput {
 const GUARDED = /^(?:SOURCE|EXPORT|NIGHTLY)_/;
 /** Names that are not ours but that users expect to work from `.env` too. */
 const AMBIENT =
-  /^(?:AWS_[A-Z0-9_]+|OTEL_[A-Z0-9_]+|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY|NODE_EXTRA_CA_CERTS|TEST_(?:DATABASE|REDIS|S3)_URL)$/;
-/**
- * What a compose file reads from the same `.env`: its own passwords and images, and
- * Compose's settings.
- */
+  /^(?:AWS_[A-Z0-9_]+|OTEL_[A-Z0-9_]+|(?:https?|all|no)_proxy|(?:HTTPS?|ALL|NO)_PROXY|NODE_EXTRA_CA_CERTS|TEST_(?:DATABASE|REDIS|S3)_URL)$/;
+/** What a compose file reads from the same `.env`: its own passwords and images, and Compose's settings. */
 const COMPOSE =
   /^(?:COMPOSE_[A-Z_]+|TZ|POSTGRES_PASSWORD|POSTGRES_PORT|READER_PASSWORD|S3_ACCESS_KEY|S3_SECRET_KEY|MIRROR_(?:ENV_FILE|VERSION)|PROXY_(?:HOST|PORT|TLS_PORT)|(?:NODE|POSTGRES|REDIS|S3|PROXY)_IMAGE)$/;
 const SHOWN_MAX = 80;
+
 /** The real one; tests make their own. */
 export function processEnvironment(): EnvironmentInput {
   return { env: process.env, cwd: process.cwd() };
@@ -203,27 +199,49 @@ export function requireSource({ sourceUrl }: Config): void {
     throw sourceMissing('this command asks the source');
 }
 
-/** What each setting accepts, and together they do not. */
+/** Finds settings that are valid alone and contradict each other. */
 function findContradictions(
-  { apiToken, apiReadToken, exportColumns, sourceAssets }: Settings,
+  settings: Settings,
   origins: Config['origins'],
 ): readonly string[] {
-  const isAlone = apiReadToken !== undefined && origins.apiToken === 'unset';
-  const isSame = apiReadToken !== undefined && apiReadToken === apiToken;
-  // Whose the rows of a CSV without assets are has to be said.
-  const isOfUnknownAsset =
-    exportColumns?.get('asset_id') === null && sourceAssets?.length !== 1;
-  return [
-    isAlone &&
-      'API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; ' +
-        'set API_TOKEN too',
-    isSame &&
-      'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read ' +
-        'everything, and start or cancel nothing',
-    isOfUnknownAsset &&
-      'EXPORT_COLUMNS: asset_id=none leaves open which asset the rows are of; set ' +
-        'SOURCE_ASSETS to that one',
-  ].filter((problem) => problem !== false);
+  const { apiToken, apiReadToken, exportColumns, sourceAssets } = settings;
+  const problems: string[] = [];
+  if (apiReadToken !== undefined && origins.apiToken === 'unset') {
+    problems.push(
+      'API_READ_TOKEN: given without API_TOKEN, so nobody could order anything; set API_TOKEN too',
+    );
+  }
+  if (apiReadToken !== undefined && apiReadToken === apiToken) {
+    problems.push(
+      'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read everything, and start or cancel nothing',
+    );
+  }
+  // A CSV without an asset column needs SOURCE_ASSETS to name the asset that its rows belong to.
+  if (exportColumns?.get('asset_id') === null && sourceAssets?.length !== 1) {
+    problems.push(
+      'EXPORT_COLUMNS: asset_id=none leaves open which asset the rows are of; set SOURCE_ASSETS to that one',
+    );
+  }
+  const keyProblem = findKeyProblem(settings);
+  if (keyProblem !== undefined) problems.push(keyProblem);
+  return problems;
+}
+
+function findKeyProblem({
+  sourceClientCert: cert,
+  sourceClientKey: key,
+}: Settings): string | undefined {
+  if (cert === undefined && key === undefined) return undefined;
+  if (cert === undefined)
+    return 'SOURCE_CLIENT_KEY: given without SOURCE_CLIENT_CERT; give both or neither';
+  if (key === undefined)
+    return 'SOURCE_CLIENT_CERT: given without SOURCE_CLIENT_KEY; give both or neither';
+  const isPair = new X509Certificate(cert).checkPrivateKey(
+    createPrivateKey(key),
+  );
+  return isPair
+    ? undefined
+    : 'SOURCE_CLIENT_KEY: is not the key of SOURCE_CLIENT_CERT; give the one that belongs to it';
 }
 
 function findUnknownNames(

@@ -6,6 +6,7 @@ import { decodeUrl } from '../logging/secret-masking.ts';
 import type { Config } from './environment.ts';
 import { SETTINGS, type Setting } from './settings.ts';
 
+const PROXY_NAME = /^(?:https?|all)_proxy$/i;
 const AMBIENT_SECRET = /(?:SECRET|TOKEN|PASSWORD|_HEADERS)/;
 /**
  * Of the path of NOTIFY_URL, which is the secret of most chat services, and of
@@ -26,12 +27,14 @@ export function secretsOf(config: Config): readonly string[] {
       if (value instanceof URL) return secretsOfUrl(value);
       return secret === true && typeof value === 'string' ? value : [];
     }),
+    ...Object.values(config.sourceHeaders ?? {}),
     ...[path, ...path.split('/'), ...parameters].filter(
       (part) => part.length >= PART_CHARACTERS_MIN,
     ),
     ...Object.entries(ambient).flatMap(([name, value]) => [
       ...(AMBIENT_SECRET.test(name) ? [value, ...headerValues(value)] : []),
       ...(URL.canParse(value) ? secretsOfUrl(new URL(value)) : []),
+      ...(PROXY_NAME.test(name) ? secretsOfProxy(value) : []),
     ]),
   ];
   return secrets.filter((secret) => secret !== '');
@@ -58,6 +61,12 @@ export function secretsOfUrl(url: URL): readonly string[] {
   ];
   if (password === '' || beside.includes(password)) return nested;
   return [password, url.password, `${user}:${password}`, ...nested];
+}
+
+/** A proxy may be written without its scheme: `user:password@proxy:3128`. */
+function secretsOfProxy(text: string): readonly string[] {
+  const url = URL.parse(text.includes('://') ? text : `http://${text}`);
+  return url === null ? [] : secretsOfUrl(url);
 }
 
 /** `api-key=…,other=…`, as OpenTelemetry writes headers. */

@@ -39,6 +39,18 @@ const TABLE = {
     form.text('an Authorization header value', /^[\x20-\x7e]+$/),
     'sent as the Authorization header of every request to the source',
   ),
+  SOURCE_HEADERS: secret(
+    form.httpHeaders,
+    'further headers of every request to the source, as a gateway before it may want them',
+  ),
+  SOURCE_CLIENT_CERT: secret(
+    form.certificate,
+    'the certificate by which this client shows the source who it is',
+  ),
+  SOURCE_CLIENT_KEY: secret(
+    form.privateKey,
+    'the private key of that certificate',
+  ),
   SOURCE_PAGE_SIZE: preset(
     '1000',
     form.integer(2, 50_000),
@@ -115,7 +127,7 @@ const TABLE = {
   AUDIT_SCHEDULE: preset(
     '0 4 * * 0',
     form.cron,
-    'when both lists are audited: every page again',
+    'when both lists are audited, however long they are: every page again',
   ),
   NIGHTLY_PARTIES: preset(
     'all',
@@ -132,11 +144,22 @@ const TABLE = {
     'how long the source keeps ledger entries for certain: what is older is not ' +
       'audited, and proves nothing',
   ),
-  NIGHTLY_AUDIT_SHARE: preset(
-    '1%',
+  NIGHTLY_AUDIT_WITHIN: preset(
+    '30d',
+    form.duration('1d', '36500d'),
+    'how long a closed segment of a ledger goes without being asked for once more ' +
+      'and compared; each nightly run asks for its share, the oldest check first',
+  ),
+  NIGHTLY_AUDIT_SHARE: optional(
     form.percentage,
-    'closed segments of ledgers that a nightly run asks for once more, the oldest ' +
-      'check first, and compares',
+    'the share of them that each nightly run asks for, instead of the one that ' +
+      'follows from NIGHTLY_AUDIT_WITHIN',
+  ),
+  NIGHTLY_LIST_ROWS: preset(
+    '1000000',
+    form.integer(0, 2 ** 31, 'a whole number from 0'),
+    'a list of at most so many rows is read whole each night; a longer one at ' +
+      'AUDIT_SCHEDULE, and each night from where it ended',
   ),
   NIGHTLY_WINDOW: optional(
     {
@@ -186,6 +209,17 @@ const TABLE = {
     '7d',
     form.duration('1s', '3650d'),
     'how long replaced files of the lake are kept',
+  ),
+  PROOF_KEY: secret(
+    form.text(
+      'PRIVATE+KEY+<name>+<hash>+<key>, as a signed note has it',
+      /^PRIVATE\+KEY\+[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/]+={0,2}$/,
+    ),
+    'signs the log of nights; unset: a key is made at first use',
+  ),
+  PROOF_NAME: optional(
+    form.text('a name without spaces and without +', /^[^\s+]{1,200}$/),
+    'names the log of nights when its key is made; unset: ledger-mirror/ and an id',
   ),
   NOTIFY_URL: secret(
     form.httpUrl,

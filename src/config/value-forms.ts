@@ -1,4 +1,5 @@
 /** How the values of settings are written: what is accepted, and how it is read. */
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { parseCron } from '../time/cron.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from '../ledger/header.ts';
@@ -60,6 +61,56 @@ export const serviceUrl = form(
   `${httpUrl.accepted}, without a query or fragment; a key goes into ` +
     'SOURCE_AUTHORIZATION',
   (given) => (/[?#]/.test(given) ? undefined : httpUrl.parse(given)),
+);
+
+/** Headers that HTTP itself, or a setting of its own, decides. */
+const RESERVED_HEADERS =
+  /^(?:host|connection|content-length|transfer-encoding|te|upgrade|expect|accept|accept-encoding|user-agent|authorization|proxy-.*)$/;
+
+/** Values by the lower-case names of their headers. */
+export const httpHeaders = form(
+  'one "Name: value" a line; the Authorization header goes into SOURCE_AUTHORIZATION',
+  (given): Readonly<Record<string, string>> | undefined => {
+    const headers: Record<string, string> = {};
+    for (const line of given.split(/\r?\n/)) {
+      if (line.trim() === '' || line.startsWith('#')) continue;
+      const [, name, value] =
+        /^([\w!#$%&'*+.^`|~-]+):[ \t]*([\x21-\x7e][\x20-\x7e]*?)[ \t]*$/.exec(
+          line,
+        ) ?? [];
+      if (name === undefined || value === undefined) return undefined;
+      const key = name.toLowerCase();
+      if (RESERVED_HEADERS.test(key) || key in headers) return undefined;
+      headers[key] = value;
+    }
+    return Object.keys(headers).length === 0 ? undefined : headers;
+  },
+);
+
+/** A PEM text, whose line ends may be written `\n` where a value has one line. */
+function pemReadBy(
+  accepted: string,
+  read: (pem: string) => unknown,
+): Form<string> {
+  return form(accepted, (given) => {
+    const pem = given.replaceAll(String.raw`\n`, '\n');
+    try {
+      read(pem);
+      return pem;
+    } catch {
+      return undefined;
+    }
+  });
+}
+
+export const certificate = pemReadBy(
+  'a certificate in PEM',
+  (pem) => new X509Certificate(pem),
+);
+
+export const privateKey = pemReadBy(
+  'a private key in PEM, without a passphrase',
+  (pem) => createPrivateKey(pem),
 );
 
 const storeUrl = url('', 'file:', 's3:');

@@ -43,6 +43,11 @@ const LOOKED_AT_MAX = 50;
 const WARN_EVERY_MS = 10_000;
 /** A scheduled job that is not taken this long after it was due counts as lost. */
 const SCHEDULE_LATE_MS = 60_000;
+/** Workers that start together may try to set the same schedule so often. */
+const SCHEDULE_ATTEMPTS_MAX = 8;
+const SCHEDULE_PAUSE_MS = 25;
+/** BullMQ's codes of a schedule whose next job, or the one behind it, is there already. */
+const MADE_ELSEWHERE: readonly unknown[] = [-10, -11];
 const OPEN = ['waiting', 'active', 'delayed', 'prioritized'] as const;
 const COUNTED = [
   'waiting',
@@ -122,10 +127,29 @@ export class Queues {
   }
 
   /**
-   * Makes a schedule if it is missing or differs.
-   * @returns whether it was made
+   * Makes a schedule if it is missing or differs. Workers that start at the same moment
+   * may all try: one makes it, and the others find it.
+   * @returns whether this call made it
    */
   async keepSchedule(
+    queue: QueueName,
+    id: string,
+    when: Schedule,
+    job: { name: string; data: JobData },
+  ): Promise<boolean> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.#keepSchedule(queue, id, when, job);
+      } catch (error) {
+        const mayPass =
+          isMadeElsewhere(error) && attempt < SCHEDULE_ATTEMPTS_MAX;
+        if (!mayPass) throw error;
+        await sleep(SCHEDULE_PAUSE_MS * attempt);
+      }
+    }
+  }
+
+  async #keepSchedule(
     queue: QueueName,
     id: string,
     when: Schedule,
@@ -326,6 +350,15 @@ function isWork({ name }: BullJob): boolean {
 }
 
 /** Limits a wait for the store: BullMQ itself waits without a limit. */
+/** Another worker has put the schedule's next job into the queue at this moment. */
+function isMadeElsewhere(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    'code' in error &&
+    MADE_ELSEWHERE.includes(error.code)
+  );
+}
+
 function bounded<Result>(
   action: string,
   work: () => Promise<Result>,

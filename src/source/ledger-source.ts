@@ -1,7 +1,4 @@
-/**
- * The export over HTTP: a request with the source's parameters, an answer as plain CSV
- * bytes.
- */
+/** The export over HTTP: a request with the source's parameters, and an answer as plain CSV bytes. */
 import type { Config } from '../config/environment.ts';
 import { errorCode, PermanentError } from '../errors/errors.ts';
 import { canonicalId, isExportableParty } from '../ledger/ids.ts';
@@ -13,73 +10,82 @@ import type {
 } from '../exports/ports.ts';
 import { AnswerReader } from '../ledger/answer/answer-reader.ts';
 import { type CsvDialect, hasTimes, translated } from '../ledger/dialect.ts';
-import type { OpenAnswer, Question, SourceAccess } from './caller.ts';
+import {
+  EXPORT_RETRIES,
+  type OpenAnswer,
+  type SourceAccess,
+  type SourceRequest,
+} from './requester.ts';
+import { readAnswerHead } from './wire/answer-headers.ts';
 import { EXPORT_LIMITS } from './wire/http.ts';
-import { EXPORT_RETRIES } from './retry/retry.ts';
 
 /** The service's detail code for "missing asset ID". */
 const DETAIL_ASSET_REQUIRED = 10_017;
 
 const UNITS_PER_SECOND = { ns: 1_000_000_000n, ms: 1000n, s: 1n } as const;
 
-/** How the source names its export and what it is asked by. */
-type ExportNames = Pick<
-  Config,
-  | 'sourceExportPath'
-  | 'sourceExportTime'
-  | `sourceExportParam${'Party' | 'Asset' | 'From' | 'To'}`
->;
-export type ExportConfig = ExportNames &
-  Partial<
-    Pick<
-      Config,
-      | 'sourceAssets'
-      | `export${'Columns' | 'Delimiter' | 'TimeFormat' | 'IdFormat'}`
-    >
-  >;
+/** The path and the parameters of the source's export. */
+export interface ExportNames {
+  readonly sourceExportPath: string;
+  readonly sourceExportParamParty: string;
+  readonly sourceExportParamAsset: string;
+  readonly sourceExportParamFrom: string;
+  readonly sourceExportParamTo: string;
+  /** How the two times are written. */
+  readonly sourceExportTime: Config['sourceExportTime'];
+}
+
+/** The settings of the export; those of another CSV are unset for the public service. */
+export interface ExportConfig extends ExportNames {
+  readonly sourceAssets?: Config['sourceAssets'];
+  readonly exportColumns?: Config['exportColumns'];
+  readonly exportDelimiter?: Config['exportDelimiter'];
+  readonly exportTimeFormat?: Config['exportTimeFormat'];
+  readonly exportIdFormat?: Config['exportIdFormat'];
+}
 
 export function openLedgerSource(
-  { caller, limits, baseUrl }: SourceAccess,
+  { requester, limits, baseUrl }: SourceAccess,
   config: ExportConfig,
 ): LedgerSource {
   const dialect = exportDialect(config);
 
   async function ask(
-    question: WindowRequest,
+    window: WindowRequest,
     signal: AbortSignal,
   ): Promise<ExportAnswer> {
     let reader: AnswerReader | undefined;
-    const request: Question = {
+    const request: SourceRequest = {
       route: 'export',
       action: 'export from',
-      url: exportUrl(baseUrl, config, question),
+      url: exportUrl(baseUrl, config, window),
       limits: limits?.export ?? EXPORT_LIMITS,
       retries: limits?.exportRetries ?? EXPORT_RETRIES,
-      // Without blank lines.
+      // Blank lines keep a connection alive and are not progress.
       usefulBytes: () => reader?.csvBytes ?? 0,
     };
+    let answer: OpenAnswer;
     try {
-      const answer = await caller.open(request, signal);
-      const csv = new AnswerReader(answer.body, undefined, dialect?.delimiter);
-      reader = csv;
-      return {
-        chunks: untilDone(
-          answer,
-          dialect === undefined ? csv : translated(csv, dialect, question),
-        ),
-        isFramed: answer.isFramed,
-        form: () => csv.form,
-        [Symbol.asyncDispose]: () => answer.done(),
-      };
+      answer = await requester.open(request, signal);
     } catch (error) {
-      throw refusal(error, question);
+      throw refusal(error, window);
     }
+    const csv = new AnswerReader(answer.body, undefined, dialect?.delimiter);
+    reader = csv;
+    const rows = dialect === undefined ? csv : translated(csv, dialect, window);
+    return {
+      chunks: untilDone(answer, rows),
+      isFramed: answer.isFramed,
+      head: readAnswerHead(answer.headers),
+      form: () => csv.form,
+      [Symbol.asyncDispose]: () => answer.done(),
+    };
   }
 
   return { baseUrl, ask, hasTimes: dialect === undefined || hasTimes(dialect) };
 }
 
-/** @returns undefined where the settings describe the public service's CSV */
+/** @returns undefined if the settings describe the public service's CSV */
 function exportDialect(config: ExportConfig): CsvDialect | undefined {
   const {
     exportColumns,
@@ -98,10 +104,12 @@ function exportDialect(config: ExportConfig): CsvDialect | undefined {
     delimiter: exportDelimiter,
     times: exportTimeFormat,
     ids: exportIdFormat,
+    // A CSV without an asset column belongs to the one asset that is configured.
     assetId: others.length === 0 ? assetId : undefined,
   };
 }
 
+/** Passes the rows on and closes the answer at their end, or with their error. */
 async function* untilDone(
   answer: OpenAnswer,
   csv: AsyncIterable<Buffer>,
@@ -116,24 +124,31 @@ async function* untilDone(
 }
 
 /**
- * @throws PermanentError `EXPORT_QUESTION` for an invalid id or a fraction of a second,
- *   and for an end without a beginning, which has crashed nodes of the public service
+ * The URL of one export.
+ * @throws PermanentError `EXPORT_QUESTION` for an invalid id or a fraction of a second, and for an end
+ *   without a beginning, which has crashed nodes of the public service
  */
 export function exportUrl(
   baseUrl: string,
   names: ExportNames,
-  question: WindowRequest,
+  window: WindowRequest,
 ): URL {
-  const { partyId, listedAs = partyId, assetId, from, to } = question;
+  const { partyId, listedAs = partyId, assetId, from, to } = window;
   if (!isExportableParty(partyId))
-    throw badQuestion(`${shown(partyId)} is no party that can be exported`);
+    throw invalidWindow(
+      `${quote(partyId)} is not a party that can be exported`,
+    );
   if (assetId !== undefined && canonicalId(assetId) !== assetId)
-    throw badQuestion(`${shown(assetId)} is no asset id`);
-  if (to !== undefined && (from === undefined || to <= from)) {
-    throw badQuestion('an end needs a beginning before it');
+    throw invalidWindow(`${quote(assetId)} is not an asset id`);
+  if (to !== undefined && (from === undefined || to <= from))
+    throw invalidWindow('an end needs a beginning before it');
+
+  function instant(at: Micros | undefined): string | undefined {
+    return at === undefined
+      ? undefined
+      : instantText(at, names.sourceExportTime);
   }
-  const instant = (at: Micros | undefined): string | undefined =>
-    at === undefined ? undefined : instantText(at, names.sourceExportTime);
+
   const url = new URL(`${baseUrl}${names.sourceExportPath}`);
   const parameters = [
     [names.sourceExportParamParty, listedAs],
@@ -151,29 +166,27 @@ function instantText(
   unit: ExportNames['sourceExportTime'],
 ): string {
   if (instant % SECOND_MICROS !== 0n)
-    throw badQuestion(`${instant} µs is not a whole second`);
+    throw invalidWindow(`${instant} µs is not a whole second`);
   if (unit === 'rfc3339') return `${formatInstant(instant).slice(0, 19)}Z`;
   return String((instant / SECOND_MICROS) * UNITS_PER_SECOND[unit]);
 }
 
-/** A refused request concerns one export; a refused client concerns all of them. */
-function refusal(error: unknown, question: WindowRequest): unknown {
+/** A request that is refused concerns one export; a client that is refused concerns all of them. */
+function refusal(error: unknown, window: WindowRequest): unknown {
   if (!(error instanceof PermanentError)) return error;
   const { meta, message } = error;
   if (
-    question.assetId === undefined &&
+    window.assetId === undefined &&
     meta['detailCode'] === DETAIL_ASSET_REQUIRED
   ) {
-    return new PermanentError(
-      `${message}; name the assets to ask for in SOURCE_ASSETS`,
-      {
-        code: 'ASSET_REQUIRED',
-        meta,
-        cause: error,
-      },
-    );
+    const advice = 'name the assets to ask for in SOURCE_ASSETS';
+    return new PermanentError(`${message}; ${advice}`, {
+      code: 'ASSET_REQUIRED',
+      meta,
+      cause: error,
+    });
   }
-  // A 404 without the service's own code means a wrong path, which is no party's fault.
+  // A 404 without the service's own code means a wrong path, which concerns every party.
   const isAbsent =
     errorCode(error) === 'SOURCE_ABSENT' && meta['detailCode'] !== undefined;
   if (errorCode(error) !== 'SOURCE_REFUSED' && !isAbsent) return error;
@@ -184,12 +197,12 @@ function refusal(error: unknown, question: WindowRequest): unknown {
   });
 }
 
-function badQuestion(state: string): PermanentError {
+function invalidWindow(state: string): PermanentError {
   return new PermanentError(`Cannot export: ${state}`, {
     code: 'EXPORT_QUESTION',
   });
 }
 
-function shown(text: string): string {
+function quote(text: string): string {
   return JSON.stringify(text.slice(0, 80));
 }

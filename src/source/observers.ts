@@ -1,7 +1,4 @@
-/**
- * Who looks on while the source is asked: what each job costs it, and how fast it
- * answers.
- */
+/** Observers of the source's requests: what each run costs the source, and how fast it answers. */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type {
   RequestReport,
@@ -11,7 +8,7 @@ import type {
   WaitReport,
 } from './ports.ts';
 
-const NOTHING = {
+const NO_COST = {
   lists: 0,
   exports: 0,
   retries: 0,
@@ -20,9 +17,9 @@ const NOTHING = {
   waitedMs: 0,
 };
 
-/** Counts up while its work runs. */
-export class CostTally {
-  #cost = { ...NOTHING };
+/** Adds up the cost of some work. */
+export class CostTally implements SourceObserver {
+  #cost = { ...NO_COST };
 
   onRequest({ route, status, errorCode, attempt, bytes }: RequestReport): void {
     this.#cost[route === 'export' ? 'exports' : 'lists'] += 1;
@@ -35,11 +32,11 @@ export class CostTally {
     this.#cost.waitedMs += waitMs;
   }
 
-  /** What was counted since the last call; undefined where nothing was. */
+  /** @returns what was counted since the last call; undefined if nothing was */
   take(): SourceCost | undefined {
     const { lists, exports, ...cost } = this.#cost;
     if (lists + exports + cost.waitedMs === 0) return undefined;
-    this.#cost = { ...NOTHING };
+    this.#cost = { ...NO_COST };
     return {
       requests: { lists, exports },
       ...cost,
@@ -49,15 +46,15 @@ export class CostTally {
 }
 
 /**
- * Jobs share one client, and a request belongs to the run in whose asynchronous context
- * it was sent.
+ * Attributes requests to runs. Jobs share one client, so a request belongs to the run in whose
+ * asynchronous context it was sent.
  */
 export class CostMeter implements SourceObserver, RunMeter {
   readonly #next: SourceObserver;
   readonly #runs = new AsyncLocalStorage<string>();
   readonly #tallies = new Map<string, CostTally>();
 
-  /** @param next is told as well, for metrics */
+  /** @param next receives every report too, for metrics */
   constructor(next: SourceObserver) {
     this.#next = next;
   }
@@ -77,13 +74,13 @@ export class CostMeter implements SourceObserver, RunMeter {
   }
 
   take(): readonly (readonly [runId: string, cost: SourceCost])[] {
-    const taken = [...this.#tallies].map(
-      ([runId, tally]) => [runId, tally.take()] as const,
-    );
+    const taken: [string, SourceCost][] = [];
+    for (const [runId, tally] of this.#tallies) {
+      const cost = tally.take();
+      if (cost !== undefined) taken.push([runId, cost]);
+    }
     this.#tallies.clear();
-    return taken.flatMap(([runId, cost]) =>
-      cost === undefined ? [] : [[runId, cost] as const],
-    );
+    return taken;
   }
 
   #tally(): CostTally | undefined {
@@ -95,41 +92,46 @@ export class CostMeter implements SourceObserver, RunMeter {
   }
 }
 
-/** Answers that the median is taken over. */
+/** How many answers the median is taken over. */
 const LATENCIES_KEPT = 64;
 
 /**
- * Of the last good list answers, to tell a passing delay from an overloaded source.
- * Rising far above the median: leave the source alone.
+ * The latency of good list answers. One that rises far above the median shows an overloaded source,
+ * and not just a passing delay: leave the source alone then.
  */
 export interface ListLatency {
   readonly lastMs: number;
   readonly medianMs: number;
 }
 
-/** @param next is told of everything, for metrics and costs */
-export function observeLatency(next?: SourceObserver): SourceObserver & {
-  /** Undefined before the first good answer. */
-  listLatency(): ListLatency | undefined;
-} {
-  const latencies: number[] = [];
-  return {
-    onRequest(report) {
-      const isGood = report.status === 200 && report.errorCode === undefined;
-      if (isGood && report.route !== 'export')
-        latencies.push(report.durationMs);
-      if (latencies.length > LATENCIES_KEPT) latencies.shift();
-      next?.onRequest(report);
-    },
-    onWait: (report) => next?.onWait(report),
-    listLatency() {
-      const medianMs = latencies.toSorted((a, b) => a - b)[
-        Math.floor(latencies.length / 2)
-      ];
-      const lastMs = latencies.at(-1);
-      return lastMs === undefined || medianMs === undefined
-        ? undefined
-        : { lastMs, medianMs };
-    },
-  };
+/** Remembers the latency of the last good list answers. */
+export class LatencyObserver implements SourceObserver {
+  readonly #next: SourceObserver | undefined;
+  readonly #latencies: number[] = [];
+
+  /** @param next receives every report too, for metrics and costs */
+  constructor(next?: SourceObserver) {
+    this.#next = next;
+  }
+
+  onRequest(report: RequestReport): void {
+    const isGood = report.status === 200 && report.errorCode === undefined;
+    if (isGood && report.route !== 'export')
+      this.#latencies.push(report.durationMs);
+    if (this.#latencies.length > LATENCIES_KEPT) this.#latencies.shift();
+    this.#next?.onRequest(report);
+  }
+
+  onWait(report: WaitReport): void {
+    this.#next?.onWait(report);
+  }
+
+  /** @returns undefined before the first good answer */
+  listLatency(): ListLatency | undefined {
+    const sorted = this.#latencies.toSorted((a, b) => a - b);
+    const medianMs = sorted[Math.floor(sorted.length / 2)];
+    const lastMs = this.#latencies.at(-1);
+    if (lastMs === undefined || medianMs === undefined) return undefined;
+    return { lastMs, medianMs };
+  }
 }

@@ -1,11 +1,11 @@
-/** The state that the source client shares with all workers, and its observers. */
+/** The state that the source client shares with all workers, and what observes its requests. */
 import type { Micros } from '../time/time.ts';
 
 /** One budget of requests for all workers. */
 export interface RateState {
   /**
    * Reserves the next request of the rate limit.
-   * @returns how long to wait until that moment
+   * @returns how long to wait until that request may be sent
    */
   reserve(
     budget: string,
@@ -13,10 +13,7 @@ export interface RateState {
   ): Promise<{ readonly waitMs: number }>;
 }
 
-/**
- * Until when the source has banned us. Asking during a ban lengthens it, so every worker
- * must know.
- */
+/** The end of the source's ban. A request during a ban lengthens it, so every worker must know it. */
 export interface BanStore {
   get(): Promise<Micros | undefined>;
   /** Never moves a stored end to an earlier time. */
@@ -28,19 +25,20 @@ export type Route = 'parties' | 'checkpoints' | 'export';
 /** One request that was sent, answered or not. */
 export interface RequestReport {
   readonly route: Route;
-  /** Undefined where no answer came. */
+  /** Undefined if no answer arrived. */
   readonly status: number | undefined;
-  /** Of an export: until its stream ended or was closed. */
+  /** For an export, until its stream ended or was closed. */
   readonly durationMs: number;
-  /** Of the body, as it came over the wire. */
+  /** Bytes of the body, as they came over the wire. */
   readonly bytes: number;
-  /** 1 for the first. */
+  /** 1 for the first attempt. */
   readonly attempt: number;
   readonly errorCode: string | undefined;
 }
 
 export type WaitReason = 'rate' | 'ban' | 'retry';
 
+/** One wait before a request. */
 export interface WaitReport {
   readonly route: Route;
   readonly reason: WaitReason;
@@ -55,20 +53,21 @@ export interface SourceObserver {
 /** What some work cost the source. */
 export interface SourceCost {
   readonly requests: { readonly lists: number; readonly exports: number };
-  /** Of them sent again, and not answered well. */
+  /** Requests that repeated an earlier one. */
   readonly retries: number;
+  /** Requests without a good answer. */
   readonly failures: number;
-  /** Of the bodies, over the wire. */
+  /** Bytes of the bodies, over the wire. */
   readonly bytes: number;
-  /** For the rate, for bans, between retries. */
+  /** Time spent waiting for the rate, for bans and between retries. */
   readonly waitedMs: number;
 }
 
-/** What is asked of the source, for each run that it is asked for. */
+/** Measures what each run costs the source. */
 export interface RunMeter {
-  /** Whatever `work` asks is counted for the run. */
+  /** Counts every request that `work` makes for the run. */
   during<Result>(runId: string, work: () => Promise<Result>): Promise<Result>;
-  /** What was counted since the last call. */
+  /** @returns what was counted since the last call */
   take(): readonly (readonly [runId: string, cost: SourceCost])[];
 }
 

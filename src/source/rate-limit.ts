@@ -1,10 +1,7 @@
-/**
- * The gate before every request: the rate limit of all workers, a ban, and the budget
- * that the source reports.
- */
+/** The gate before every request: the rate limit of all workers, a ban, and the source's own budget. */
 import { setTimeout as delay } from 'node:timers/promises';
-import { RetryableError } from '../errors/errors.ts';
 import { sharedLoad } from '../concurrency/shared-load.ts';
+import { RetryableError } from '../errors/errors.ts';
 import { nowMicros, type Micros } from '../time/time.ts';
 import type {
   BanStore,
@@ -15,15 +12,12 @@ import type {
   WaitReason,
 } from './ports.ts';
 
-/** For a longer wait the job goes back to the queue with its resume point. */
+/** A longer wait is not slept through: the job goes back to the queue with its resume point. */
 export const WAIT_MAX_MS = 5 * 60_000;
 const BAN_CACHE_MS = 1_000;
 const BUDGET = 'source';
-/**
- * While requests follow one upon another, the turns of so much time are reserved
- * together.
- */
-const TOGETHER_MS = 250;
+/** The longest stretch of slots that one reservation takes, and how late a slot may be used. */
+const BATCH_MS = 250;
 
 export const SYSTEM_CLOCK: Clock = {
   nowMs: () => performance.now(),
@@ -41,117 +35,134 @@ export interface RateDeps {
   readonly observer: SourceObserver;
 }
 
-export interface RateLimiter {
+export class RateLimiter {
+  readonly #deps: RateDeps;
+  readonly #slots: RequestSlots;
+  /** The ban that any worker stored; read at most once a second. */
+  readonly #readStoredBan: () => Promise<Micros | undefined>;
+  /** The ban that this process met itself. */
+  #bannedUntil: Micros = 0n;
+  /** Until when the source reports its own budget as spent. */
+  #pausedUntilMs = 0;
+
+  /** @param ratePerSecond SOURCE_RATE: requests a second, over all workers */
+  constructor(ratePerSecond: number, deps: RateDeps) {
+    this.#deps = deps;
+    this.#slots = new RequestSlots(ratePerSecond, deps);
+    this.#readStoredBan = sharedLoad(() => deps.bans.get(), BAN_CACHE_MS);
+  }
+
   /**
    * Waits until one request may be sent.
-   * @throws RetryableError `SOURCE_BANNED` or `SOURCE_RATE_LIMITED` with `retryAfterMs`,
-   *   where that would take longer than five minutes
+   * @throws RetryableError `SOURCE_BANNED` or `SOURCE_RATE_LIMITED` with `retryAfterMs`, if that would
+   *   take longer than five minutes
    */
-  pass(route: Route, signal: AbortSignal): Promise<void>;
-  /** The source says that its own budget is spent for so long. */
-  quiet(forMs: number): void;
-  /** All workers wait for its end: a request during a ban lengthens it. */
-  ban(forMs: number): Promise<void>;
-}
+  async pass(route: Route, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    await this.#wait(route, 'ban', await this.#banMs(), signal);
+    const pausedMs = this.#pausedUntilMs - this.#deps.clock.nowMs();
+    await this.#wait(route, 'rate', pausedMs, signal);
+    await this.#wait(route, 'rate', await this.#slots.take(), signal);
+  }
 
-export function openRateLimiter(
-  ratePerSecond: number,
-  deps: RateDeps,
-): RateLimiter {
-  const { bans, clock, observer } = deps;
-  const storedBan = sharedLoad(() => bans.get(), BAN_CACHE_MS);
-  const nextTurn = openTurns(ratePerSecond, deps);
-  let bannedUntil: Micros = 0n;
-  let quietUntilMs = 0;
+  /** Holds this process back while the source's own budget is spent. */
+  pauseFor(forMs: number): void {
+    const untilMs = this.#deps.clock.nowMs() + forMs;
+    this.#pausedUntilMs = Math.max(this.#pausedUntilMs, untilMs);
+  }
 
-  async function wait(
+  /** Holds all workers back: a request during a ban lengthens it. */
+  async ban(forMs: number): Promise<void> {
+    this.#bannedUntil = nowMicros() + BigInt(Math.ceil(forMs)) * 1000n;
+    await this.#deps.bans.set(this.#bannedUntil);
+  }
+
+  async #banMs(): Promise<number> {
+    const stored = (await this.#readStoredBan()) ?? 0n;
+    const until = stored > this.#bannedUntil ? stored : this.#bannedUntil;
+    return Number(until - nowMicros()) / 1000;
+  }
+
+  async #wait(
     route: Route,
     reason: WaitReason,
     waitMs: number,
     signal: AbortSignal,
   ): Promise<void> {
     if (waitMs <= 0) return;
-    if (waitMs > WAIT_MAX_MS) throw tooLong(reason, waitMs);
+    if (waitMs > WAIT_MAX_MS) throw waitTooLong(reason, waitMs);
+    const { clock, observer } = this.#deps;
     observer.onWait({ route, reason, waitMs });
     await clock.sleep(waitMs, signal);
   }
-
-  async function banMs(): Promise<number> {
-    const stored = (await storedBan()) ?? 0n;
-    return (
-      Number((stored > bannedUntil ? stored : bannedUntil) - nowMicros()) / 1000
-    );
-  }
-
-  return {
-    async pass(route, signal) {
-      signal.throwIfAborted();
-      await wait(route, 'ban', await banMs(), signal);
-      await wait(route, 'rate', quietUntilMs - clock.nowMs(), signal);
-      await wait(route, 'rate', await nextTurn(), signal);
-    },
-    quiet(forMs) {
-      quietUntilMs = Math.max(quietUntilMs, clock.nowMs() + forMs);
-    },
-    async ban(forMs) {
-      bannedUntil = nowMicros() + BigInt(Math.ceil(forMs)) * 1000n;
-      await bans.set(bannedUntil);
-    },
-  };
 }
 
 /**
- * The turns of this process in the budget of all. Asked for one by one; while each is
- * used in time, for twice as many at once, so that a fast night does not ask the store as
- * often as the source. One that is not used is lost.
- * @returns asks how long to wait until the next
+ * This process's slots in the budget of all workers. A slot is the instant from which on one request
+ * may be sent; slots lie one interval (a second by the rate) apart.
+ *
+ * Each reservation is a round trip to the shared store. As long as the reserved slots are used in
+ * time, the next reservation takes twice as many, up to those of 250 ms, so that a fast night does
+ * not ask the store as often as the source. After a pause it begins again with one. A slot that is
+ * not used within 250 ms is lost: the budget is never overdrawn, only left in part.
  */
-function openTurns(
-  ratePerSecond: number,
-  { rate, clock }: RateDeps,
-): () => Promise<number> {
-  const intervalMs = 1_000 / ratePerSecond;
-  const togetherMax = Math.max(1, Math.floor(TOGETHER_MS / intervalMs));
-  let left = 0;
-  let nextMs = 0;
-  let together = 0;
-  let reserving: Promise<void> | undefined;
+class RequestSlots {
+  readonly #deps: RateDeps;
+  readonly #ratePerSecond: number;
+  readonly #intervalMs: number;
+  readonly #batchMax: number;
+  #batchSize = 0;
+  /** Reserved slots that no request has taken. */
+  #left = 0;
+  /** The instant of the next of them. */
+  #nextMs = 0;
+  #reserving: Promise<void> | undefined;
 
-  async function reserve(nowMs: number): Promise<void> {
-    const wasUsed = left === 0 && nowMs - nextMs <= TOGETHER_MS;
-    together = wasUsed ? Math.min(Math.max(1, together * 2), togetherMax) : 1;
-    // One turn of a slower budget is as many of this one.
-    const { waitMs } = await rate.reserve(BUDGET, ratePerSecond / together);
-    nextMs = clock.nowMs() + waitMs;
-    left = together;
+  constructor(ratePerSecond: number, deps: RateDeps) {
+    this.#deps = deps;
+    this.#ratePerSecond = ratePerSecond;
+    this.#intervalMs = 1_000 / ratePerSecond;
+    this.#batchMax = Math.max(1, Math.floor(BATCH_MS / this.#intervalMs));
   }
 
-  return async () => {
+  /** @returns how long to wait until the slot that this call takes */
+  async take(): Promise<number> {
     for (;;) {
-      const nowMs = clock.nowMs();
-      if (left > 0 && nowMs - nextMs <= TOGETHER_MS) {
-        const waitMs = Math.max(0, nextMs - nowMs);
-        left -= 1;
-        nextMs += intervalMs;
+      const nowMs = this.#deps.clock.nowMs();
+      if (this.#left > 0 && nowMs - this.#nextMs <= BATCH_MS) {
+        const waitMs = Math.max(0, this.#nextMs - nowMs);
+        this.#left -= 1;
+        this.#nextMs += this.#intervalMs;
         return waitMs;
       }
-      // Requests that arrive while more slots are reserved share them, if they suffice.
-      reserving ??= reserve(nowMs).finally(() => {
-        reserving = undefined;
+      // Concurrent callers share one reservation; those that it does not serve reserve the next.
+      this.#reserving ??= this.#reserve(nowMs).finally(() => {
+        this.#reserving = undefined;
       });
-      await reserving;
+      await this.#reserving;
     }
-  };
+  }
+
+  async #reserve(nowMs: number): Promise<void> {
+    const isUsedInTime = this.#left === 0 && nowMs - this.#nextMs <= BATCH_MS;
+    const doubled = Math.min(Math.max(1, this.#batchSize * 2), this.#batchMax);
+    this.#batchSize = isUsedInTime ? doubled : 1;
+    // The store spaces reservations by their rate: one slot of half the rate is two of the rate.
+    const rate = this.#ratePerSecond / this.#batchSize;
+    const { waitMs } = await this.#deps.rate.reserve(BUDGET, rate);
+    this.#nextMs = this.#deps.clock.nowMs() + waitMs;
+    this.#left = this.#batchSize;
+  }
 }
 
-function tooLong(reason: WaitReason, waitMs: number): RetryableError {
+function waitTooLong(reason: WaitReason, waitMs: number): RetryableError {
   const isBan = reason === 'ban';
   const state = isBan
     ? 'the source has banned this client'
     : 'the request budget (SOURCE_RATE) is spent';
+  const seconds = Math.ceil(waitMs / 1000);
   return new RetryableError(
-    `Cannot ask the source: ${state} for another ${Math.ceil(waitMs / 1000)} s; ` +
-      'the work goes on by itself then',
+    `Cannot ask the source: ${state} for another ${seconds} s; the work goes on by itself then`,
     {
       code: isBan ? 'SOURCE_BANNED' : 'SOURCE_RATE_LIMITED',
       retryAfterMs: Math.ceil(waitMs),

@@ -1,34 +1,45 @@
-/** Opens the source: one client for the lists and the export, behind one gate. */
+/** Opens the source: one client for the lists and the export, behind one rate limit. */
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../errors/errors.ts';
-import type { Log } from '../logging/log.ts';
-import { version } from '../version.ts';
 import type { LedgerSource } from '../exports/ports.ts';
 import type { ListSource } from '../lists/ports.ts';
-import { openCaller, type SourceLimits } from './caller.ts';
-import { openDispatcher } from './wire/dispatcher.ts';
-import { CONNECT_MS, openHttp } from './wire/http.ts';
+import type { Log } from '../logging/log.ts';
+import { openWayOut, type ClientCertificate } from '../network/way-out.ts';
+import { version } from '../version.ts';
 import { openLedgerSource, type ExportConfig } from './ledger-source.ts';
-import { observeLatency, type ListLatency } from './observers.ts';
 import { openListSource } from './lists/list-source.ts';
+import { LatencyObserver, type ListLatency } from './observers.ts';
 import type { BanStore, Clock, RateState, SourceObserver } from './ports.ts';
-import { openRateLimiter, SYSTEM_CLOCK } from './rate-limit.ts';
+import { RateLimiter, SYSTEM_CLOCK } from './rate-limit.ts';
+import { SourceRequester, type SourceLimits } from './requester.ts';
+import { openHttp } from './wire/http.ts';
 
-/** The settings that concern the source. */
-export type SourceConfig = ExportConfig &
-  Pick<Config, 'sourceUrl' | 'sourceRate' | 'ambient'> &
-  Partial<Pick<Config, 'sourceAuthorization'>>;
+/** The settings that concern the source; `Config` has all of them. */
+export interface SourceConfig extends ExportConfig {
+  readonly sourceUrl: URL | undefined;
+  /** Requests a second, over all workers. */
+  readonly sourceRate: number;
+  /** The Authorization header; otherwise user and password of the URL are sent. */
+  readonly sourceAuthorization?: string | undefined;
+  /** Further headers of each request, by their lower-case names. */
+  readonly sourceHeaders?: Config['sourceHeaders'];
+  /** The certificate, in PEM, by which this client shows who it is, and its key. */
+  readonly sourceClientCert?: string | undefined;
+  readonly sourceClientKey?: string | undefined;
+  /** The proxy variables and `NODE_EXTRA_CA_CERTS`. */
+  readonly ambient: Readonly<Record<string, string>>;
+}
 
 export interface SourceDeps {
-  /** Shared by all workers. */
+  /** The request budget that all workers share. */
   readonly rate: RateState;
   readonly bans: BanStore;
-  /** Told of every request and wait, for metrics. */
+  /** Receives a report of every request and wait, for metrics. */
   readonly observer?: SourceObserver;
   /** Logs each retry and its reason. */
   readonly log?: Pick<Log, 'warn'>;
   readonly clock?: Clock;
-  /** Saves bandwidth for little CPU at the source; off where both are on one machine. */
+  /** Saves bandwidth for little CPU at the source. Tests switch it off. */
   readonly acceptGzip?: boolean;
   readonly limits?: SourceLimits | undefined;
 }
@@ -36,7 +47,7 @@ export interface SourceDeps {
 export interface Source extends AsyncDisposable {
   readonly lists: ListSource;
   readonly ledger: LedgerSource;
-  /** Undefined before the first good answer of a list. */
+  /** @returns undefined before the first good answer of a list */
   listLatency(): ListLatency | undefined;
   /** Aborts requests in flight. */
   close(): Promise<void>;
@@ -44,8 +55,7 @@ export interface Source extends AsyncDisposable {
 
 /**
  * Opens no connection; the first request does.
- * @throws UsageError where SOURCE_URL is missing, or a proxy's URL or the file of CAs is
- *   invalid
+ * @throws UsageError if SOURCE_URL is missing, or a proxy's URL or the file of CAs cannot be used
  */
 export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   if (config.sourceUrl === undefined) {
@@ -56,32 +66,38 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   }
   const { baseUrl, authorization } = splitUrl(config.sourceUrl);
   const { limits, clock = SYSTEM_CLOCK, acceptGzip = true, log } = deps;
-  const dispatcher = openDispatcher(
-    config.ambient,
-    limits?.connectMs ?? CONNECT_MS,
-  );
-  const observer = observeLatency(deps.observer);
-  const rate = openRateLimiter(config.sourceRate, { ...deps, clock, observer });
-  const secret = config.sourceAuthorization ?? authorization;
-  const get = openHttp(dispatcher, {
+  const wayOut = openWayOut(config.ambient, {
+    connectMs: limits?.connectMs,
+    clientCertificate: clientCertificate(config),
+  });
+  const observer = new LatencyObserver(deps.observer);
+  const rate = new RateLimiter(config.sourceRate, { ...deps, clock, observer });
+  const credentials = config.sourceAuthorization ?? authorization;
+  const get = openHttp(wayOut, {
+    ...(credentials === undefined ? {} : { authorization: credentials }),
+    ...config.sourceHeaders,
     accept: 'application/json',
+    // A cache between would answer with the rows of another hour.
+    'cache-control': 'no-cache',
     'accept-encoding': acceptGzip ? 'gzip' : 'identity',
     'user-agent': `ledger-mirror/${version()}`,
-    ...(secret === undefined ? {} : { authorization: secret }),
   });
-  const access = {
-    caller: openCaller({ get, rate, clock, observer, log }),
-    baseUrl,
-    limits,
-  };
-  const close = (): Promise<void> => dispatcher.destroy();
+  const requester = new SourceRequester({ get, rate, clock, observer, log });
+  const access = { requester, baseUrl, limits };
   return {
     lists: openListSource(access),
     ledger: openLedgerSource(access, config),
     listLatency: () => observer.listLatency(),
-    close,
-    [Symbol.asyncDispose]: close,
+    close: () => wayOut.close(),
+    [Symbol.asyncDispose]: () => wayOut.close(),
   };
+}
+
+function clientCertificate({
+  sourceClientCert: cert,
+  sourceClientKey: key,
+}: SourceConfig): ClientCertificate | undefined {
+  return cert === undefined || key === undefined ? undefined : { cert, key };
 }
 
 /** Credentials in the URL are sent as a header, and appear nowhere else. */

@@ -20,6 +20,9 @@ const COMMANDS = [
   'nightly',
   'load',
   'verify',
+  'prove',
+  'check-proof',
+  'compare',
   'lake',
   'query',
   'status',
@@ -84,7 +87,7 @@ describe('--help', () => {
 
   test('lists every command, and no other', () => {
     const section = help.split('Commands:\n')[1]?.split('\n\n')[0] ?? '';
-    const named = [...section.matchAll(/^ {2}([a-z]+)/gm)]
+    const named = [...section.matchAll(/^ {2}([a-z]+(?:-[a-z]+)*)/gm)]
       .map(([, name]) => name)
       .filter((name) => name !== 'help');
     expect(new Set(named)).toEqual(new Set(COMMANDS));
@@ -140,7 +143,7 @@ describe('the docs', () => {
 
   test('explain every command, and no other', () => {
     const named = tableOf('commands.md', 'Command').map(
-      ([cell]) => /^`([a-z]+)/.exec(cell ?? '')?.[1],
+      ([cell]) => /^`([a-z]+(?:-[a-z]+)*)/.exec(cell ?? '')?.[1],
     );
     expect(new Set(named)).toEqual(new Set(COMMANDS));
   });

@@ -17,6 +17,13 @@ describe('the secrets of a configuration', () => {
     );
   });
 
+  test('are the value of each header of SOURCE_HEADERS', () => {
+    const given = { SOURCE_HEADERS: 'x-api-key: abcdefgh\nX-Tenant: blue' };
+    expect(secrets(given)).toEqual(
+      expect.arrayContaining(['abcdefgh', 'blue']),
+    );
+  });
+
   test.each([
     ['SOURCE_URL', 'https://me:p%40ssw0rd@ledger.example/'],
     ['DATABASE_URL', 'postgres://me:p%40ssw0rd@db/mirror'],
@@ -27,6 +34,8 @@ describe('the secrets of a configuration', () => {
       's3://b/p?endpoint=http%3A%2F%2Fme%3Ap%2540ssw0rd%40store%3A9000',
     ],
     ['HTTPS_PROXY', 'http://me:p%40ssw0rd@proxy:3128'],
+    ['https_proxy', 'me:p%40ssw0rd@proxy:3128'],
+    ['ALL_PROXY', 'me:p%40ssw0rd@proxy:3128'],
   ])(
     'are the password of %s, as it is written and as it is meant',
     (name, url) => {

@@ -46,7 +46,8 @@ class Desk implements AsyncDisposable {
 
   /** A job is added and worked. */
   async works(timeoutMs: number): Promise<void> {
-    const jobId = `job-${(this.#jobs += 1)}`;
+    this.#jobs += 1;
+    const jobId = `job-${this.#jobs}`;
     const deadlineMs = performance.now() + timeoutMs;
     for (;;) {
       try {

@@ -13,6 +13,7 @@ import type { WorkedJob } from '../../src/queue/queue-worker.ts';
 import { freshDatabase } from '../support/database.ts';
 import { freshRedis } from '../support/servers/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
+import { numberedNames } from '../support/numbered-names.ts';
 
 const database = await freshDatabase();
 const redis = await freshRedis();
@@ -39,12 +40,10 @@ function job(jobId: string, priority = 1): NewJob {
 
 describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
   const openedQueues: Queues[] = [];
-  let mirrors = 0;
+  const nextPrefix = numberedNames('test');
 
   /** Each test has queues of its own: a prefix is a mirror. */
-  async function openQueues(
-    prefix = `test-${(mirrors += 1)}`,
-  ): Promise<Queues> {
+  async function openQueues(prefix = nextPrefix()): Promise<Queues> {
     const queues = new Queues({ backend: await openBackend(), prefix, log });
     openedQueues.push(queues);
     return queues;
@@ -183,20 +182,37 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect(new Set(due).size).toBe(due.length);
   });
 
+  test('lets workers that start at the same moment set the same schedule', async () => {
+    const prefix = nextPrefix();
+    const workers = await Promise.all(
+      Array.from({ length: 6 }, () => openQueues(prefix)),
+    );
+    const tick = { name: 'tick', data: {} };
+    for (let round = 0; round < 12; round += 1) {
+      const pattern = `${round} 2 * * *`;
+      const made = await Promise.all(
+        workers.map((queues) =>
+          queues.keepSchedule('nightly', 'tick', { pattern, tz: 'UTC' }, tick),
+        ),
+      );
+      expect(made).toContain(true);
+    }
+  });
+
   test('sets a schedule anew whose next time is later than the pattern’s own', async () => {
     const queues = await openQueues();
     const nightly = { pattern: '0 2 * * *', tz: 'UTC' };
-    const job = { name: 'tick', data: {} };
+    const tick = { name: 'tick', data: {} };
     const clock = vi
       .spyOn(Date, 'now')
       .mockReturnValue(Date.now() + 400 * 86_400_000);
-    await queues.keepSchedule('nightly', 'tick', nightly, job);
+    await queues.keepSchedule('nightly', 'tick', nightly, tick);
     clock.mockRestore();
 
-    expect(await queues.keepSchedule('nightly', 'tick', nightly, job)).toBe(
+    expect(await queues.keepSchedule('nightly', 'tick', nightly, tick)).toBe(
       true,
     );
-    expect(await queues.keepSchedule('nightly', 'tick', nightly, job)).toBe(
+    expect(await queues.keepSchedule('nightly', 'tick', nightly, tick)).toBe(
       false,
     );
   });
@@ -285,7 +301,7 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
   });
 
   test('keeps the last thousand events or so, whichever store they lie in', async () => {
-    const prefix = `test-${(mirrors += 1)}`;
+    const prefix = nextPrefix();
     const queues = await openQueues(prefix);
     const ids = Array.from({ length: 900 }, (_, index) => `job-${index}`);
     let worked = 0;

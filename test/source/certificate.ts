@@ -120,11 +120,12 @@ function sequence(...parts: Buffer[]): Buffer {
 
 function der(tag: number, content: Buffer): Buffer {
   const { length } = content;
-  const head =
-    length < 0x80
-      ? [tag, length]
-      : length < 0x100
-        ? [tag, 0x81, length]
-        : [tag, 0x82, length >> 8, length & 0xff];
-  return Buffer.concat([Buffer.from(head), content]);
+  return Buffer.concat([Buffer.from([tag, ...derLength(length)]), content]);
+}
+
+/** The length in DER: one octet below 128, otherwise a count of octets before them. */
+function derLength(length: number): readonly number[] {
+  if (length < 0x80) return [length];
+  if (length < 0x100) return [0x81, length];
+  return [0x82, length >> 8, length & 0xff];
 }

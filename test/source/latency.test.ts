@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { observeLatency } from '../../src/source/observers.ts';
+import { LatencyObserver } from '../../src/source/observers.ts';
 import type { RequestReport } from '../../src/source/ports.ts';
 
 function report(
@@ -19,7 +19,7 @@ function report(
 
 test('the latency of the source is measured by good answers of lists only', () => {
   const told: number[] = [];
-  const observer = observeLatency({
+  const observer = new LatencyObserver({
     onRequest: ({ durationMs }) => told.push(durationMs),
     onWait: ({ waitMs }) => told.push(waitMs),
   });
@@ -34,7 +34,7 @@ test('the latency of the source is measured by good answers of lists only', () =
 });
 
 test('the latency of the source forgets old answers', () => {
-  const observer = observeLatency();
+  const observer = new LatencyObserver();
   for (let nth = 0; nth < 1_000; nth += 1)
     observer.onRequest(report(nth < 900 ? 5_000 : 5));
   expect(observer.listLatency()).toEqual({ lastMs: 5, medianMs: 5 });

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { PermanentError } from '../../src/errors/errors.ts';
 import { parseInstant } from '../../src/time/time.ts';
 import type { WindowRequest } from '../../src/exports/ports.ts';
-import type { Question, SourceCaller } from '../../src/source/caller.ts';
+import type { HttpRequest } from '../../src/source/wire/http.ts';
 import {
   exportUrl,
   type ExportConfig,
@@ -15,6 +15,7 @@ import {
   failureOf,
   NEVER,
   PARTY,
+  testRequester,
   testSource,
   textOf,
 } from './test-source.ts';
@@ -33,17 +34,15 @@ function queryOf(
 }
 
 test('an export is waited for as long as a query of the source may take, and not as long for its next byte', async () => {
-  const asked: Question[] = [];
-  const open = (question: Question): Promise<never> => {
-    asked.push(question);
+  const sent: HttpRequest[] = [];
+  const requester = testRequester((request) => {
+    sent.push(request);
     return Promise.reject(new Error('heard'));
-  };
-  const caller: SourceCaller = { open, read: open };
-  const ledger = openLedgerSource({ caller, baseUrl: 'http://x' }, NAMES);
+  });
+  const ledger = openLedgerSource({ requester, baseUrl: 'http://x' }, NAMES);
   await expect(ledger.ask({ partyId: PARTY }, NEVER)).rejects.toThrow('heard');
-  const { headersMs = 0, idleMs = 0, callMs = 0 } = asked[0]?.limits ?? {};
-  // Nothing is sent before the query has ended; then something comes all the time, for
-  // hours.
+  const { headersMs = 0, idleMs = 0, callMs = 0 } = sent[0]?.limits ?? {};
+  // Nothing is sent before the query has ended; then something comes all the time, for hours.
   expect(headersMs).toBeGreaterThanOrEqual(10 * 60_000);
   expect(idleMs).toBeLessThan(headersMs);
   expect(callMs).toBeGreaterThanOrEqual(12 * 3_600_000);

@@ -1,14 +1,22 @@
+/** The gate before every request: the shared rate, bans, and the source's own budget. */
+import { errorCode } from '../../src/errors/errors.ts';
 import { describe, expect, test } from 'vitest';
+import { fc } from '../support/properties.ts';
 import { nowMicros } from '../../src/time/time.ts';
 import type { WaitReport } from '../../src/source/ports.ts';
 import {
-  openRateLimiter,
+  RateLimiter,
   SYSTEM_CLOCK,
   WAIT_MAX_MS,
 } from '../../src/source/rate-limit.ts';
 import { localBans, localRate } from '../support/source-config.ts';
 import { InstantClock, NEVER, PARTY, testSource } from './test-source.ts';
 import { pageJson, send, serve } from './wire/wire-server.ts';
+
+/** How late a slot may be used, and the longest batch. */
+const BATCH_MS = 250;
+/** Between two calls: a fast night, a pause, or anything in between. */
+const GAP_MS = fc.oneof(fc.constant(0), fc.nat(20), fc.nat(900));
 
 function limiter(given: { waitMs?: number; banForMs?: number } = {}) {
   const clock = new InstantClock();
@@ -25,7 +33,7 @@ function limiter(given: { waitMs?: number; banForMs?: number } = {}) {
     onRequest: () => undefined,
     onWait: (report: WaitReport) => void waits.push(report),
   };
-  const rate = openRateLimiter(7, { rate: state, bans, clock, observer });
+  const rate = new RateLimiter(7, { rate: state, bans, clock, observer });
   return { rate, clock, waits, bans, asked };
 }
 
@@ -110,3 +118,72 @@ test('a wait of the system clock ends with an abort', async () => {
   stop.abort(new Error('stop'));
   await expect(sleeping).rejects.toThrow('stop');
 });
+
+test('no window holds more requests than the rate, its burst and one more allow', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 200 }),
+      fc.integer({ min: 1, max: 3 }),
+      fc.array(fc.tuple(fc.nat(2), GAP_MS), {
+        minLength: 1,
+        maxLength: 400,
+        size: 'max',
+      }),
+      async (ratePerSecond, workers, calls) => {
+        const sent = await sendTimes(ratePerSecond, workers, calls);
+        // A slot may be used up to 250 ms late: these count as the burst.
+        const burst = (BATCH_MS * ratePerSecond) / 1_000;
+        let excessMax = 0;
+        for (const [first, fromMs] of sent.entries()) {
+          for (let last = first; last < sent.length; last += 1) {
+            const windowMs = (sent[last] ?? fromMs) - fromMs;
+            const allowed = (windowMs * ratePerSecond) / 1_000 + burst + 1;
+            excessMax = Math.max(excessMax, last - first + 1 - allowed);
+          }
+        }
+        expect(excessMax).toBeLessThan(1e-6);
+      },
+    ),
+  );
+});
+
+/** A call that would wait for more than five minutes is refused, and sends nothing. */
+function refusedForTooLong(error: unknown): true {
+  if (errorCode(error) === 'SOURCE_RATE_LIMITED') return true;
+  throw error;
+}
+
+/** When requests are sent by workers that share one budget: each call follows after its gap. */
+async function sendTimes(
+  ratePerSecond: number,
+  workers: number,
+  calls: readonly (readonly [number, number])[],
+): Promise<readonly number[]> {
+  const shared = { nowMs: 0 };
+  const budget = localRate({
+    nowMs: () => shared.nowMs,
+    sleep: () => Promise.resolve(),
+  });
+  const sent: number[] = [];
+  const limiters = Array.from({ length: workers }, () => {
+    const clock = {
+      nowMs: () => shared.nowMs,
+      sleep: (delayMs: number) => {
+        sent.push(shared.nowMs + delayMs);
+        return Promise.resolve();
+      },
+    };
+    const observer = { onRequest: () => undefined, onWait: () => undefined };
+    const deps = { rate: budget, bans: localBans(), clock, observer };
+    return new RateLimiter(ratePerSecond, deps);
+  });
+  for (const [worker, gapMs] of calls) {
+    shared.nowMs += gapMs;
+    const before = sent.length;
+    const isRefused = await limiters[worker % workers]
+      ?.pass('parties', NEVER)
+      .then(() => false, refusedForTooLong);
+    if (isRefused !== true && sent.length === before) sent.push(shared.nowMs);
+  }
+  return sent.toSorted((a, b) => a - b);
+}

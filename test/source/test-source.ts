@@ -7,8 +7,11 @@ import { CostTally } from '../../src/source/observers.ts';
 import {
   EXPORT_LIMITS,
   LIST_LIMITS,
+  type HttpGet,
   type HttpLimits,
 } from '../../src/source/wire/http.ts';
+import { RateLimiter } from '../../src/source/rate-limit.ts';
+import { SourceRequester } from '../../src/source/requester.ts';
 import type {
   Clock,
   RequestReport,
@@ -20,11 +23,12 @@ import {
   type SourceConfig,
   type SourceDeps,
 } from '../../src/source/source-client.ts';
+import { hexId, NEVER_ABORTED } from '../support/samples.ts';
 import { localState, sourceConfig } from '../support/source-config.ts';
 
-export const PARTY = 'ab'.repeat(32);
-export const ASSET = 'cd'.repeat(32);
-export const NEVER = new AbortController().signal;
+export const PARTY = hexId('ab');
+export const ASSET = hexId('cd');
+export const NEVER = NEVER_ABORTED;
 
 /** Far beyond what a busy machine needs. A test shortens the one it is about. */
 export const PATIENT: HttpLimits = {
@@ -94,6 +98,20 @@ export function testSource(
   );
   onTestFinished(() => source.close());
   return { ...source, clock, requests, waits, tally };
+}
+
+/** A requester whose requests `get` answers, at no rate limit that is felt. */
+export function testRequester(
+  get: HttpGet,
+  clock = new InstantClock(),
+): SourceRequester {
+  const observer = { onRequest: () => undefined, onWait: () => undefined };
+  const rate = new RateLimiter(1_000, {
+    ...localState(clock),
+    clock,
+    observer,
+  });
+  return new SourceRequester({ get, rate, clock, observer, log: undefined });
 }
 
 /** The error that a promise must end with. */

@@ -12,155 +12,168 @@ import type {
 } from '../../lists/ports.ts';
 import { readSourceClock } from '../wire/answer-headers.ts';
 import { readWhole } from '../wire/body.ts';
-import type { OpenAnswer, SourceAccess } from '../caller.ts';
-import { answerError, errorBodyOf } from '../retry/failure.ts';
+import {
+  LIST_RETRIES,
+  type OpenAnswer,
+  type SourceAccess,
+  type SourceRequest,
+} from '../requester.ts';
+import { answerError, errorBodyOf } from '../failure.ts';
 import { LIST_LIMITS, whereOf } from '../wire/http.ts';
 import { parsePage } from './page.ts';
-import { LIST_RETRIES } from '../retry/retry.ts';
 
-/** The service itself ends at 20 MiB, before its answer is written as JSON. */
+/** The service itself stops at 20 MiB, measured before its answer is written as JSON. */
 export const PAGE_BYTES_MAX = 32 * 2 ** 20;
 /** A source that does not know the filter of a look-up sends a page of its own size. */
 const LOOK_UP_ROWS_MAX = 5_000;
 /** The page size that no release refuses. */
 const PROBE_ROWS = 1;
 const GRPC_NOT_FOUND = 5;
+const SHOWN_MAX = 80;
 
 /**
- * Failures that a cursor or a page size may cause: the public service answers a forged
- * cursor with 500.
+ * Failures that a cursor or a page size may cause: the public service answers a forged cursor with
+ * 500.
  */
-const DOUBTFUL: ReadonlySet<string> = new Set([
+const AMBIGUOUS: ReadonlySet<string> = new Set([
   'SOURCE_REFUSED',
   'SOURCE_STATUS',
 ]);
 
-export function openListSource({
-  caller,
-  baseUrl,
-  limits: given,
-}: SourceAccess): ListSource {
-  const { list: limits = LIST_LIMITS, listRetries: retries = LIST_RETRIES } =
-    given ?? {};
-
-  function ask(
-    list: ListName,
-    parameters: Record<string, string>,
-    rowsMax: number,
-    signal: AbortSignal,
-  ) {
-    // Percent-encodes: the `+` of a raw base64 cursor would arrive as a space.
-    const url = new URL(
-      `${baseUrl}/api/v2/${list}?${new URLSearchParams(parameters).toString()}`,
-    );
-    const question = {
-      route: list,
-      action: `read the list of ${list} from`,
-      url,
-      limits,
-      retries,
-    };
-    return caller.read(question, signal, (answer) =>
-      readPage(list, url, answer, rowsMax),
-    );
-  }
-
-  /** A size is always sent: without one, some releases send the whole list. */
-  function askPage(
-    { list, after, size, newestFirst, fromEnd = false }: PageRequest,
-    signal: AbortSignal,
-  ) {
-    if (after === '')
-      throw new TypeError('an empty cursor asks for something else');
-    const parameters = {
-      [fromEnd ? 'pagination.last' : 'pagination.first']: String(size),
-      'pagination.newestFirst': String(newestFirst),
-      ...(after === undefined ? {} : { 'pagination.after': after }),
-    };
-    return ask(list, parameters, size, signal);
-  }
-
-  /**
-   * The source refuses a cursor, a size and a broken table with the same codes. One more
-   * question that differs in the suspect alone tells them apart.
-   */
-  async function diagnose(
-    question: PageRequest,
-    error: unknown,
-    signal: AbortSignal,
-  ) {
-    const { list, newestFirst, size, after, fromEnd } = question;
-    // The failure's code, or undefined where the page came.
-    const probe = (rows: number) =>
-      askPage({ list, newestFirst, size: rows }, signal).then(
-        () => undefined,
-        (failed: unknown) => {
-          signal.throwIfAborted();
-          return errorCode(failed);
-        },
-      );
-    if (after !== undefined) {
-      const code = await probe(size);
-      if (code === undefined) {
-        return recoded(
-          error,
-          'CURSOR_REFUSED',
-          'the source answers without the cursor, and refuses it',
-        );
-      }
-      if (!DOUBTFUL.has(code)) return error;
-    }
-    if (
-      size <= PROBE_ROWS ||
-      fromEnd === true ||
-      (await probe(PROBE_ROWS)) !== undefined
-    )
-      return error;
-    return recoded(
-      error,
-      'PAGE_TOO_LARGE',
-      `the source refuses ${size} rows a page; lower SOURCE_PAGE_SIZE`,
-    );
-  }
-
+export function openListSource(access: SourceAccess): ListSource {
+  const { baseUrl } = access;
   return {
-    async page(question, signal) {
+    async page(request, signal) {
       try {
-        return await askPage(question, signal);
+        return await requestPage(access, request, signal);
       } catch (error) {
-        if (signal.aborted || !DOUBTFUL.has(errorCode(error))) throw error;
-        throw await diagnose(question, error, signal);
+        if (signal.aborted || !AMBIGUOUS.has(errorCode(error))) throw error;
+        throw await diagnose(access, request, error, signal);
       }
     },
+
     async party(id, signal) {
-      const asked = canonicalPartyId(id);
-      if (asked === undefined) {
-        const shown = id.slice(0, 80);
-        const message = `Cannot look up a party: ${JSON.stringify(shown)} is no party id`;
-        throw new PermanentError(message, {
-          code: 'PARTY_ID',
-          meta: { id: shown },
-        });
+      const partyId = canonicalPartyId(id);
+      if (partyId === undefined) {
+        const shown = id.slice(0, SHOWN_MAX);
+        const state = `${JSON.stringify(shown)} is not a party id`;
+        const details = { code: 'PARTY_ID', meta: { id: shown } };
+        throw new PermanentError(`Cannot look up a party: ${state}`, details);
       }
-      const { rows } = await ask(
-        'parties',
-        { partyId: asked },
-        LOOK_UP_ROWS_MAX,
-        signal,
-      ).catch(noneOfThatId);
+      const rows = await lookUp(access, partyId, signal);
       const [row] = rows;
-      // A source that does not know the filter ignores it, and sends any party, or all of
-      // them.
-      if (rows.length > 1 || (row !== undefined && row.key !== asked)) {
+      // A source that does not know the filter ignores it, and sends any party, or all of them.
+      if (rows.length > 1 || (row !== undefined && row.key !== partyId)) {
+        const answer = `${row?.key ?? 'nothing'} and ${rows.length} rows`;
         throw new PermanentError(
-          `Cannot look up party ${asked} at ${baseUrl}: the source answers with ` +
-            `${row?.key ?? 'nothing'} and ${rows.length} rows, so it did not filter`,
-          { code: 'PAGE_SHAPE', meta: { asked, rows: rows.length } },
+          `Cannot look up party ${partyId} at ${baseUrl}: the source answers with ${answer}, so it did not filter`,
+          { code: 'PAGE_SHAPE', meta: { asked: partyId, rows: rows.length } },
         );
       }
       return row;
     },
   };
+}
+
+/** Always sends a size: without one, some releases send the whole list. */
+function requestPage(
+  access: SourceAccess,
+  { list, after, size, newestFirst, fromEnd = false }: PageRequest,
+  signal: AbortSignal,
+): Promise<Page> {
+  if (after === '')
+    throw new TypeError('an empty cursor asks for something else');
+  const parameters = {
+    [fromEnd ? 'pagination.last' : 'pagination.first']: String(size),
+    'pagination.newestFirst': String(newestFirst),
+    ...(after === undefined ? {} : { 'pagination.after': after }),
+  };
+  return requestRows(access, { list, parameters, rowsMax: size }, signal);
+}
+
+async function lookUp(
+  access: SourceAccess,
+  partyId: string,
+  signal: AbortSignal,
+): Promise<Page['rows']> {
+  const query: ListQuery = {
+    list: 'parties',
+    parameters: { partyId },
+    rowsMax: LOOK_UP_ROWS_MAX,
+  };
+  try {
+    const { rows } = await requestRows(access, query, signal);
+    return rows;
+  } catch (error) {
+    if (isUnknownId(error)) return [];
+    throw error;
+  }
+}
+
+interface ListQuery {
+  readonly list: ListName;
+  readonly parameters: Readonly<Record<string, string>>;
+  /** An answer with more rows is refused. */
+  readonly rowsMax: number;
+}
+
+function requestRows(
+  { requester, baseUrl, limits }: SourceAccess,
+  { list, parameters, rowsMax }: ListQuery,
+  signal: AbortSignal,
+): Promise<Page> {
+  // Percent-encodes: the `+` of a raw base64 cursor would arrive as a space.
+  const query = new URLSearchParams(parameters).toString();
+  const url = new URL(`${baseUrl}/api/v2/${list}?${query}`);
+  const request: SourceRequest = {
+    route: list,
+    action: `read the list of ${list} from`,
+    url,
+    limits: limits?.list ?? LIST_LIMITS,
+    retries: limits?.listRetries ?? LIST_RETRIES,
+  };
+  return requester.read(request, signal, (answer) =>
+    readPage(list, url, answer, rowsMax),
+  );
+}
+
+/**
+ * Finds out what the source refused. It refuses a cursor, a size and a broken table with the same
+ * codes; one more request that differs in the suspect alone distinguishes them.
+ * @returns the error to report
+ */
+async function diagnose(
+  access: SourceAccess,
+  request: PageRequest,
+  error: unknown,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const { list, newestFirst, size, after, fromEnd = false } = request;
+
+  /** @returns the code of the failure; undefined if a page came */
+  async function probe(rows: number): Promise<string | undefined> {
+    try {
+      await requestPage(access, { list, newestFirst, size: rows }, signal);
+      return undefined;
+    } catch (failed) {
+      signal.throwIfAborted();
+      return errorCode(failed);
+    }
+  }
+
+  if (after !== undefined) {
+    const code = await probe(size);
+    if (code === undefined) {
+      const state = 'the source answers without the cursor, and refuses it';
+      return recoded(error, 'CURSOR_REFUSED', state);
+    }
+    if (!AMBIGUOUS.has(code)) return error;
+  }
+  if (size <= PROBE_ROWS || fromEnd) return error;
+  const smallPageCode = await probe(PROBE_ROWS);
+  if (smallPageCode !== undefined) return error;
+  const state = `the source refuses ${size} rows a page; lower SOURCE_PAGE_SIZE`;
+  return recoded(error, 'PAGE_TOO_LARGE', state);
 }
 
 async function readPage(
@@ -176,12 +189,9 @@ async function readPage(
       ...readSourceClock(answer.headers),
     };
   } catch (error) {
+    const isNotAPage = errorCode(error) === 'ANSWER_NOT_UNDERSTOOD';
+    if (!isNotAPage || errorBodyOf(body) === undefined) throw error;
     // Proxies send the service's error bodies with 200.
-    if (
-      errorCode(error) !== 'ANSWER_NOT_UNDERSTOOD' ||
-      errorBodyOf(body) === undefined
-    )
-      throw error;
     throw answerError(`list ${list}`, whereOf(url), {
       status: 200,
       headers: answer.headers,
@@ -190,16 +200,19 @@ async function readPage(
   }
 }
 
-/** A 404 of the service has its own code; one without it means that the path is wrong. */
-function noneOfThatId(error: unknown): Pick<Page, 'rows'> {
+/** A 404 of the service has its own code. One without it means that the path is wrong. */
+function isUnknownId(error: unknown): boolean {
   const isAbsent =
     error instanceof PermanentError && error.code === 'SOURCE_ABSENT';
-  if (isAbsent && error.meta['code'] === GRPC_NOT_FOUND) return { rows: [] };
-  throw error;
+  return isAbsent && error.meta['code'] === GRPC_NOT_FOUND;
 }
 
 function recoded(error: unknown, code: string, state: string): PermanentError {
-  const said = error instanceof Error ? error.message : String(error);
+  const message = error instanceof Error ? error.message : String(error);
   const meta = error instanceof PermanentError ? error.meta : {};
-  return new PermanentError(`${said}; ${state}`, { code, meta, cause: error });
+  return new PermanentError(`${message}; ${state}`, {
+    code,
+    meta,
+    cause: error,
+  });
 }

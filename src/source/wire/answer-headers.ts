@@ -1,19 +1,16 @@
-/**
- * What the headers of an answer say: how long to wait, how much is left, and how far the
- * source is.
- */
+/** Reads an answer's headers: how long to wait, how much budget is left, and how far the source is. */
 import type { IncomingHttpHeaders } from 'node:http';
+import type { AnswerHead } from '../../exports/ports.ts';
 import type { Page } from '../../lists/ports.ts';
 
 const SECONDS = /^\d{1,9}(?:\.\d+)?$/;
 const UINT64_MAX = 2n ** 64n - 1n;
-/** A date far ahead is the sender's mistake; no wait is longer than a day. */
+/** A date far ahead is the sender's mistake: no wait is longer than a day. */
 const WAIT_MAX_MS = 86_400_000;
+/** The wait for a budget that is empty without a stated end. */
+const RESET_MS = 1_000;
 
-/**
- * `RateLimit-Retry-After` (a ban's own header) before `Retry-After`: seconds or an HTTP
- * date.
- */
+/** Prefers `RateLimit-Retry-After`, a ban's own header, to `Retry-After`. Both hold seconds or an HTTP date. */
 export function retryAfterMs(
   headers: IncomingHttpHeaders,
   nowMs: number,
@@ -29,12 +26,12 @@ export function retryAfterMs(
     : Math.min(Math.max(at - nowMs, 0), WAIT_MAX_MS);
 }
 
-/** Whether the answer is a ban: it alone has this header. */
+/** Whether the answer is a ban, which alone has this header. */
 export function isLimitedInTime(headers: IncomingHttpHeaders): boolean {
   return single(headers['ratelimit-retry-after']) !== undefined;
 }
 
-/** How long the source's own budget stays empty, where it says that it is. */
+/** @returns how long the source's own budget stays empty; undefined unless it reports that it is */
 export function exhaustedForMs(
   headers: IncomingHttpHeaders,
 ): number | undefined {
@@ -46,15 +43,22 @@ export function exhaustedForMs(
     Number(remaining) > 0
   )
     return undefined;
-  return reset !== undefined && SECONDS.test(reset)
-    ? Math.min(Math.ceil(Number(reset) * 1000), WAIT_MAX_MS)
-    : 1000;
+  if (reset === undefined || !SECONDS.test(reset)) return RESET_MS;
+  return Math.min(Math.ceil(Number(reset) * 1000), WAIT_MAX_MS);
 }
 
-/**
- * The source's last block, where it sends one other than 0, and when it answered, by its
- * own clock.
- */
+/** How far the node was that made an answer, and when it did: a cache says its `Age`. */
+export function readAnswerHead(headers: IncomingHttpHeaders): AnswerHead {
+  const { blockHeight, blockTime, answeredAt } = readSourceClock(headers);
+  const age = single(headers.age);
+  const isAge = age !== undefined && /^\d{1,9}$/.test(age);
+  const ageMicros = isAge ? BigInt(age) * 1_000_000n : 0n;
+  const producedAt =
+    answeredAt === undefined ? undefined : answeredAt - ageMicros;
+  return { blockHeight, blockTime, producedAt };
+}
+
+/** The source's last block, if it sends one other than 0, and when it answered by its own clock. */
 export function readSourceClock(
   headers: IncomingHttpHeaders,
 ): Pick<Page, 'blockHeight' | 'blockTime' | 'answeredAt'> {

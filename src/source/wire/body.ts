@@ -4,6 +4,7 @@ import { createGunzip } from 'node:zlib';
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
 
 const GUNZIP_CHUNK_BYTES = 256 * 1024;
+const ENCODING_SHOWN_MAX = 40;
 
 export interface DripLimit {
   /** A slower average counts as stalled. */
@@ -19,13 +20,13 @@ export interface DripLimit {
 export class DripGuard {
   readonly #limit: DripLimit;
   /**
-   * Until the first byte: a slow query may be kept alive by blank lines for as long as
-   * its headers may take.
+   * Until the first byte the window is as long as the headers may take: a slow query may be kept
+   * alive by blank lines.
    */
   #windowMs: number;
   #waitedMs = 0;
   #bytes = 0;
-  /** All that came over the wire. */
+  /** All bytes that came over the wire. */
   wireBytes = 0;
 
   constructor(limit: DripLimit, beginMs = limit.windowMs) {
@@ -42,9 +43,10 @@ export class DripGuard {
     if (this.#waitedMs < this.#windowMs) return;
     const bytesPerSecond = (this.#bytes * 1000) / this.#waitedMs;
     if (bytesPerSecond < bytesPerSecondMin) {
+      const seconds = Math.round(this.#waitedMs / 1000);
+      const pace = `${Math.floor(bytesPerSecond)} bytes a second`;
       throw new RetryableError(
-        `Cannot read the answer: only ${Math.floor(bytesPerSecond)} bytes a ` +
-          `second came for ${Math.round(this.#waitedMs / 1000)} s`,
+        `Cannot read the answer: only ${pace} came for ${seconds} s`,
         { code: 'SOURCE_DRIP', meta: { bytesPerSecond, windowMs } },
       );
     }
@@ -53,9 +55,8 @@ export class DripGuard {
   }
 
   /**
-   * Passes the wire's bytes on, judged and counted.
-   * @param usefulBytes how many bytes of what was asked for have come; absent: all that
-   *   come count
+   * Passes the wire's bytes on, counts them and checks their pace.
+   * @param usefulBytes how many bytes of the requested content have arrived; by default all count
    */
   async *pass(
     body: AsyncIterable<Buffer>,
@@ -75,9 +76,8 @@ export class DripGuard {
 }
 
 /**
- * Decompresses by what `Content-Encoding` names. An error of the source comes out of the
- * result.
- * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` for an encoding that nobody asked for
+ * Decompresses as `Content-Encoding` says. The result throws the errors of the body.
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` for an encoding that was not requested
  */
 export function decoded(
   body: AsyncIterable<Buffer>,
@@ -86,29 +86,31 @@ export function decoded(
   const name = encoding.trim().toLowerCase();
   if (name === '' || name === 'identity') return body;
   if (name === 'gzip' || name === 'x-gzip') return gunzipped(body);
+  const shown = name.slice(0, ENCODING_SHOWN_MAX);
   throw new RetryableError(
-    'Cannot read the answer: it is encoded as ' +
-      `${JSON.stringify(name.slice(0, 40))}, which was not asked for`,
-    { code: 'ANSWER_NOT_UNDERSTOOD', meta: { encoding: name.slice(0, 40) } },
+    `Cannot read the answer: it is encoded as ${JSON.stringify(shown)}, which was not requested`,
+    { code: 'ANSWER_NOT_UNDERSTOOD', meta: { encoding: shown } },
   );
 }
 
 /**
- * Every member to its end. Node's gunzip ignores all that follows a zero byte behind a
- * member.
- * @throws RetryableError `SOURCE_BROKE` for bytes behind the last member
+ * Decompresses every gzip member to its end. Node's gunzip ignores whatever follows a zero byte after
+ * a member, so the bytes that it read are compared with those that arrived.
+ * @throws RetryableError `SOURCE_BROKE` for bytes after the last member
  */
 async function* gunzipped(
   body: AsyncIterable<Buffer>,
 ): AsyncGenerator<Buffer, void, undefined> {
   const gunzip = createGunzip({ chunkSize: GUNZIP_CHUNK_BYTES });
   let received = 0;
-  const counted = async function* (): AsyncGenerator<Buffer, void, undefined> {
+
+  async function* counted(): AsyncGenerator<Buffer, void, undefined> {
     for await (const chunk of body) {
       received += chunk.length;
       yield chunk;
     }
-  };
+  }
+
   // The reader of gunzip gets the error; the callback keeps it from being thrown twice.
   const ended = new Promise<Error | null | undefined>((resolve) =>
     pipeline(counted, gunzip, resolve),
@@ -118,16 +120,14 @@ async function* gunzipped(
   if (gunzip.bytesWritten < received) {
     throw new RetryableError(
       'Cannot read the answer: other bytes follow its last gzip member; ask again',
-      {
-        code: 'SOURCE_BROKE',
-      },
+      { code: 'SOURCE_BROKE' },
     );
   }
   if (failed instanceof Error) throw failed;
 }
 
 /**
- * The whole body, up to a limit that also stops a decompression bomb.
+ * Reads the whole body, up to a limit that also stops a decompression bomb.
  * @throws PermanentError `PAGE_TOO_LARGE`
  */
 export async function readWhole(
@@ -144,8 +144,8 @@ export async function readWhole(
 }
 
 /**
- * The beginning of an error's body. Its status has decided already, so of a broken or
- * huge body the part that came is shown.
+ * Reads the beginning of an error's body. The status has decided already, so the part that arrived is
+ * enough if the body breaks or is huge.
  */
 export async function readStart(
   body: AsyncIterable<Buffer>,
@@ -156,7 +156,7 @@ export async function readStart(
   return Buffer.concat(chunks);
 }
 
-/** @returns whether that was all */
+/** @returns whether the body ended within `bytesMax` */
 async function collect(
   body: AsyncIterable<Buffer>,
   bytesMax: number,

@@ -3,13 +3,13 @@
  * closed.
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Dispatcher } from 'undici';
 import { RetryableError } from '../../errors/errors.ts';
+import type { Answer, WayOut } from '../../network/way-out.ts';
 import { decoded, DripGuard, type DripLimit } from './body.ts';
-import { trailerError, transportError } from '../retry/failure.ts';
+import { trailerError, transportError } from '../failure.ts';
 
 export interface HttpLimits {
-  /** Until the status line: an export sends nothing before its query ends. */
+  /** Until the status line. An export sends nothing before its query ends. */
   readonly headersMs: number;
   /** Between two pieces of the body. */
   readonly idleMs: number;
@@ -18,7 +18,6 @@ export interface HttpLimits {
   readonly drip: DripLimit;
 }
 
-export const CONNECT_MS = 10_000;
 const DRIP: DripLimit = { bytesPerSecondMin: 1024, windowMs: 120_000 };
 export const LIST_LIMITS: HttpLimits = {
   headersMs: 30_000,
@@ -35,19 +34,22 @@ export const EXPORT_LIMITS: HttpLimits = {
 
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 const REDIRECTS_MAX = 3;
+const REDIRECT_BYTES_MAX = 65_536;
 
 export interface HttpAnswer extends AsyncDisposable {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** Decompressed; iterate once. Its errors are classified. */
+  /** Decompressed; can be iterated once. Its errors are classified. */
   readonly body: AsyncIterable<Buffer>;
-  /** Of the body, as they came over the wire so far. */
-  wireBytes(): number;
   /**
-   * The transport itself says where the body ends: otherwise it ends with the connection,
-   * and its end is unproven.
+   * Whether the transport itself marks the end of the body. Otherwise the body ends with the
+   * connection, and its end is unproven.
    */
   readonly isFramed: boolean;
+  /** The address of the proxy that passed the answer on, or wrote it itself. */
+  readonly proxy: string | undefined;
+  /** Bytes of the body so far, as they came over the wire. */
+  wireBytes(): number;
 }
 
 export interface HttpRequest {
@@ -55,23 +57,23 @@ export interface HttpRequest {
   readonly action: string;
   readonly url: URL;
   readonly limits: HttpLimits;
-  /** How many bytes of what was asked for have come; absent: all that come count. */
+  /** How many bytes of the requested content have arrived; without it, all bytes count. */
   readonly usefulBytes?: () => number;
 }
 
 /**
- * Resolves with the answer's headers, whatever its status. The caller disposes of the
- * answer, which ends the request at the source where it is not over.
- * @throws RetryableError | PermanentError as the retry policy classes the failure
+ * Resolves with the answer's headers, whatever its status. The caller disposes of the answer, which
+ * ends the request at the source if it is still running.
+ * @throws RetryableError | PermanentError as the retry policy classifies the failure
  */
 export type HttpGet = (
   request: HttpRequest,
   caller: AbortSignal,
 ) => Promise<HttpAnswer>;
 
-/** @param headers of each request */
+/** @param headers sent with each request */
 export function openHttp(
-  dispatcher: Dispatcher,
+  wayOut: WayOut,
   headers: Readonly<Record<string, string>>,
 ): HttpGet {
   return async (request, caller) => {
@@ -80,45 +82,13 @@ export function openHttp(
     const signal = AbortSignal.any([caller, limit]);
     const guard = new DripGuard(limits.drip, limits.headersMs);
 
-    function classify(error: unknown) {
-      if (caller.aborted) return caller.reason as unknown;
-      return limit.aborted
-        ? tooLong(request, error)
-        : transportError(action, whereOf(url), error);
+    function classify(error: unknown): unknown {
+      if (caller.aborted) return caller.reason;
+      if (limit.aborted) return tooLong(request, error);
+      return transportError(action, whereOf(url), error);
     }
 
-    /**
-     * Redirects are followed within the origin only: elsewhere, the Authorization header
-     * would be given to a stranger.
-     */
-    async function send(
-      at: URL,
-      redirects = 0,
-    ): Promise<Dispatcher.ResponseData> {
-      const answer = await dispatcher.request({
-        origin: at.origin,
-        path: `${at.pathname}${at.search}`,
-        method: 'GET',
-        headers,
-        headersTimeout: limits.headersMs,
-        bodyTimeout: limits.idleMs,
-        signal,
-      });
-      // The body may fail before it is read; its reader gets the error all the same.
-      answer.body.on('error', () => undefined);
-      const { location } = answer.headers;
-      if (!REDIRECTS.has(answer.statusCode) || typeof location !== 'string')
-        return answer;
-      const target = URL.canParse(location, at.href)
-        ? new URL(location, at)
-        : undefined;
-      if (target?.origin !== at.origin || redirects >= REDIRECTS_MAX)
-        return answer;
-      await answer.body.dump({ limit: 65_536, signal });
-      return send(target, redirects + 1);
-    }
-
-    async function* readBody(answer: Dispatcher.ResponseData) {
+    async function* readBody(answer: Answer): AsyncGenerator<Buffer, void> {
       const encoding = [answer.headers['content-encoding'] ?? []]
         .flat()
         .join(',');
@@ -132,16 +102,18 @@ export function openHttp(
     }
 
     try {
-      const answer = await send(url);
+      const answer = await follow(wayOut, url, { headers, limits, signal });
       return {
         status: answer.statusCode,
         headers: answer.headers,
+        proxy: answer.proxy,
         body: readBody(answer),
         wireBytes: () => guard.wireBytes,
         isFramed: isFramed(answer.headers),
-        // Closes the connection of an unfinished answer, which cancels the request at the
-        // source.
-        [Symbol.asyncDispose]: async () => void answer.body.destroy(),
+        // Closes the connection of an unfinished answer, which cancels the request at the source.
+        [Symbol.asyncDispose]: async () => {
+          answer.body.destroy();
+        },
       };
     } catch (error) {
       throw classify(error);
@@ -149,10 +121,49 @@ export function openHttp(
   };
 }
 
+interface Sending {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly limits: HttpLimits;
+  readonly signal: AbortSignal;
+}
+
 /**
- * The origin and the path: a query holds cursors and ids, which are too long for a
- * message.
+ * Sends a GET and follows redirects within the origin. Any other origin would be sent the
+ * Authorization header, so a redirect there is the answer.
  */
+async function follow(
+  wayOut: WayOut,
+  url: URL,
+  { headers, limits, signal }: Sending,
+): Promise<Answer> {
+  let target = url;
+  for (let redirects = 0; ; redirects += 1) {
+    const answer = await wayOut.request(target, {
+      method: 'GET',
+      headers,
+      headersTimeout: limits.headersMs,
+      bodyTimeout: limits.idleMs,
+      signal,
+    });
+    // The body may fail before it is read. Its reader gets the error all the same.
+    answer.body.on('error', () => undefined);
+    const next = REDIRECTS.has(answer.statusCode)
+      ? redirectWithin(target, answer.headers['location'])
+      : undefined;
+    if (next === undefined || redirects >= REDIRECTS_MAX) return answer;
+    await answer.body.dump({ limit: REDIRECT_BYTES_MAX, signal });
+    target = next;
+  }
+}
+
+/** @returns undefined if the location is not one of the same origin */
+function redirectWithin(from: URL, location: unknown): URL | undefined {
+  if (typeof location !== 'string') return undefined;
+  const target = URL.parse(location, from.href);
+  return target?.origin === from.origin ? target : undefined;
+}
+
+/** The origin and the path. A query holds cursors and ids, which are too long for a message. */
 export function whereOf(url: URL): string {
   return `${url.origin}${url.pathname}`;
 }
@@ -161,7 +172,8 @@ function tooLong(
   { action, url, limits: { callMs } }: HttpRequest,
   cause: unknown,
 ): RetryableError {
-  const message = `Cannot ${action} ${whereOf(url)}: the call took longer than ${callMs / 1000} s`;
+  const limit = `the call took longer than ${callMs / 1000} s`;
+  const message = `Cannot ${action} ${whereOf(url)}: ${limit}`;
   return new RetryableError(message, {
     code: 'SOURCE_TIMEOUT',
     meta: { callMs },

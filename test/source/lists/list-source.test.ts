@@ -61,6 +61,7 @@ describe('a list request', () => {
     expect(seen[0]).toMatchObject({
       accept: 'application/json',
       'accept-encoding': 'gzip',
+      'cache-control': 'no-cache',
       'user-agent': `ledger-mirror/${version()}`,
       authorization: `Basic ${Buffer.from('me:p@ss').toString('base64')}`,
     });

@@ -8,7 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { RetryableError } from '../../../src/errors/errors.ts';
 import { DripGuard } from '../../../src/source/wire/body.ts';
 import type { HttpLimits } from '../../../src/source/wire/http.ts';
-import { LIST_RETRIES } from '../../../src/source/retry/retry.ts';
+import { LIST_RETRIES } from '../../../src/source/requester.ts';
 import {
   failureOf,
   NEVER,

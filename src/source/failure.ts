@@ -1,7 +1,7 @@
 /**
- * Turns what went wrong on the wire into errors that carry the retry decision. The policy
- * is data: what a status, a gRPC code or an errno means, and how long each is waited for.
- * The text of a message decides nothing, with the one exception named below.
+ * Turns what went wrong on the wire into errors that carry the retry decision. The policy is data: the
+ * meaning of each status, gRPC code and errno, and how long each failure is waited for. The text of a
+ * message decides nothing, with the one exception named below.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import {
@@ -9,19 +9,20 @@ import {
   PermanentError,
   RetryableError,
   UnreachableError,
-} from '../../errors/errors.ts';
-import { classifyErrno } from '../../errors/faults.ts';
+} from '../errors/errors.ts';
+import { classifyErrno } from '../errors/faults.ts';
 import {
   errorBodyLine,
   readErrorBody,
   sampleOf,
   type SourceErrorBody,
-} from '../../ledger/answer/error-body.ts';
-import { parseJson } from '../../ledger/json-fields.ts';
-import { isLimitedInTime, retryAfterMs } from '../wire/answer-headers.ts';
+} from '../ledger/answer/error-body.ts';
+import { parseJson } from '../ledger/json-fields.ts';
+import { ProxyError } from '../network/tunnel.ts';
+import { isLimitedInTime, retryAfterMs } from './wire/answer-headers.ts';
 
 export interface RetryRule {
-  /** First delay; each further one is twice as long, with jitter. */
+  /** The first delay. Each further one is twice as long, with jitter. */
   readonly minMs: number;
   readonly maxMs: number;
   /**
@@ -31,13 +32,11 @@ export interface RetryRule {
   readonly isCheap: boolean;
 }
 
-/**
- * How long each retryable failure is waited for. A code that is not here is permanent.
- */
+/** How long each retryable failure is waited for. A code that is not listed is permanent. */
 const RULES = {
   SOURCE_UNREACHABLE: { minMs: 500, maxMs: 5_000, isCheap: true },
   SOURCE_BUSY: { minMs: 2_000, maxMs: 60_000, isCheap: true },
-  // No hint comes with a 429, and the bucket refills within seconds.
+  // A 429 comes without a hint, and the bucket refills within seconds.
   SOURCE_RATE_LIMITED: { minMs: 2_000, maxMs: 60_000, isCheap: true },
   SOURCE_BANNED: { minMs: 60_000, maxMs: 600_000, isCheap: true },
   SOURCE_BROKE: { minMs: 250, maxMs: 15_000, isCheap: false },
@@ -51,6 +50,7 @@ export const RETRY_RULES: Readonly<Partial<Record<string, RetryRule>>> = RULES;
 
 type FailureCode =
   | keyof typeof RULES
+  | 'PROXY_REFUSED'
   | 'SOURCE_CLOSED'
   | 'SOURCE_CERTIFICATE'
   | 'SOURCE_UNAUTHORIZED'
@@ -64,6 +64,7 @@ const BY_STATUS: Readonly<Partial<Record<number, FailureCode>>> = {
   401: 'SOURCE_UNAUTHORIZED',
   403: 'SOURCE_FORBIDDEN',
   404: 'SOURCE_ABSENT',
+  // Without a proxy of ours, a 407 comes from a front of the source.
   407: 'SOURCE_UNAUTHORIZED',
   408: 'SOURCE_BUSY',
   425: 'SOURCE_BUSY',
@@ -75,7 +76,7 @@ const BY_STATUS: Readonly<Partial<Record<number, FailureCode>>> = {
   504: 'SOURCE_STATUS',
 };
 
-/** Consulted where the status says nothing (200 or 500): proxies flatten statuses. */
+/** Decides if the status is vague (200 or 500): gateways flatten statuses. */
 const BY_GRPC_CODE: Readonly<Partial<Record<number, FailureCode>>> = {
   3: 'SOURCE_REFUSED',
   5: 'SOURCE_ABSENT',
@@ -85,11 +86,9 @@ const BY_GRPC_CODE: Readonly<Partial<Record<number, FailureCode>>> = {
   16: 'SOURCE_UNAUTHORIZED',
 };
 
-/** undici's own; the network's are in `classifyErrno`. */
+/** The codes of undici. Those of the network are in `classifyErrno`. */
 const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   UND_ERR_CONNECT_TIMEOUT: 'SOURCE_UNREACHABLE',
-  UND_ERR_PRX_CONN: 'SOURCE_UNREACHABLE',
-  UND_ERR_PRX_TLS: 'SOURCE_UNREACHABLE',
   UND_ERR_HEADERS_TIMEOUT: 'SOURCE_STALLED',
   UND_ERR_BODY_TIMEOUT: 'SOURCE_STALLED',
   // The client was closed during the request.
@@ -97,37 +96,49 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   UND_ERR_DESTROYED: 'SOURCE_CLOSED',
 };
 
-type Answer = Readonly<{
-  status: number;
-  headers: IncomingHttpHeaders;
-  body: Buffer;
-}>;
+/** An answer with another status than 200, or an error body with 200. */
+export interface FailedAnswer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  /** The beginning of the body. */
+  readonly body: Buffer;
+  /** The address of the proxy that passed the answer on, or wrote it itself. */
+  readonly proxy?: string | undefined;
+}
 
-/**
- * What an HTTP answer other than a good 200 means. A 403 that says for how long is a ban.
- */
-function codeOfStatus(
-  { status, headers }: Answer,
+function codeOfAnswer(
+  { status, headers, proxy }: FailedAnswer,
   body: SourceErrorBody | undefined,
 ): FailureCode {
+  // The ban of the service is the only 403 that states how long it lasts.
   if (status === 403 && isLimitedInTime(headers)) return 'SOURCE_BANNED';
+  const byProxy = proxy === undefined ? undefined : codeOfForwarded(status);
+  // The service's own answers have its error body, whoever passed them on.
+  if (byProxy !== undefined && (status === 407 || body === undefined))
+    return byProxy;
   if (status === 429 && body !== undefined && isAnswerTooLarge(body))
     return 'PAGE_TOO_LARGE';
   if (status >= 300 && status < 400) return 'SOURCE_REDIRECT';
   const isVague = status === 200 || status === 500;
   const byBody =
     isVague && body !== undefined ? BY_GRPC_CODE[body.code] : undefined;
-  return (
-    byBody ??
-    BY_STATUS[status] ??
-    (status >= 400 && status < 500 ? 'SOURCE_REFUSED' : 'SOURCE_STATUS')
-  );
+  const byStatus = byBody ?? BY_STATUS[status];
+  if (byStatus !== undefined) return byStatus;
+  return status >= 400 && status < 500 ? 'SOURCE_REFUSED' : 'SOURCE_STATUS';
 }
 
 /**
- * What an error of the transport means: an unknown errno counts as a broken connection,
- * and is retried.
+ * A 504 of a proxy may be a query that takes long, which must not be sent again at once.
+ * @returns undefined for a status that a proxy only passes on
  */
+function codeOfForwarded(
+  status: number,
+): 'SOURCE_UNREACHABLE' | 'PROXY_REFUSED' | undefined {
+  if (status === 407 || status === 403) return 'PROXY_REFUSED';
+  return status === 502 || status === 503 ? 'SOURCE_UNREACHABLE' : undefined;
+}
+
+/** An unknown errno counts as a broken connection, and is retried. */
 function codeOfErrno(errno: string): FailureCode {
   const fault = classifyErrno(errno);
   if (fault !== undefined)
@@ -138,23 +149,28 @@ function codeOfErrno(errno: string): FailureCode {
 }
 
 /**
- * The gateway's own cap on an answer has the same status (429) and code (8) as the rate
- * limit, and no header of its own: here the text is the only signal, and retrying would
- * never help.
+ * The gateway's own cap on an answer has the same status (429) and code (8) as the rate limit, and no
+ * header of its own. Only the text distinguishes them, and retrying would never help.
  */
 function isAnswerTooLarge(body: SourceErrorBody): boolean {
   return body.code === 8 && /larger than max/.test(body.message);
 }
 
 const ADVICE: Readonly<Partial<Record<FailureCode, string>>> = {
+  PROXY_REFUSED:
+    'check the user and password in the proxy variables (HTTPS_PROXY, HTTP_PROXY), what the proxy lets through, and NO_PROXY',
   SOURCE_UNREACHABLE: 'check SOURCE_URL, the network and the proxy',
   SOURCE_CERTIFICATE: 'give its certificate authority in NODE_EXTRA_CA_CERTS',
   SOURCE_UNAUTHORIZED: 'check SOURCE_AUTHORIZATION',
   SOURCE_ABSENT: 'check SOURCE_URL and SOURCE_EXPORT_PATH',
-  SOURCE_FORBIDDEN: 'check SOURCE_AUTHORIZATION and what this client may ask',
+  SOURCE_FORBIDDEN:
+    'check SOURCE_AUTHORIZATION, the headers that a gateway before it wants (SOURCE_HEADERS), and what this client may ask',
 };
 
-/** Our own errors pass unchanged; any other is a failure of the transport. */
+/** Refusals to open a tunnel that concern the moment: too slow, too many. */
+const PASSING: ReadonlySet<number> = new Set([408, 429]);
+
+/** Our own errors pass unchanged. Any other is a failure of the transport. */
 export function transportError(
   action: string,
   where: string,
@@ -162,6 +178,7 @@ export function transportError(
 ): Error {
   if (error instanceof RetryableError || error instanceof PermanentError)
     return error;
+  if (error instanceof ProxyError) return tunnelError(action, where, error);
   const errno = errnoOf(error);
   const code = codeOfErrno(errno);
   const state =
@@ -172,27 +189,47 @@ export function transportError(
   });
 }
 
-/** An answer with another status than 200, or an error body with 200. */
+/** A proxy that is away, or cannot reach the source, may do so later; one that refuses will not. */
+function tunnelError(action: string, where: string, error: ProxyError): Error {
+  const { proxy, status } = error;
+  const mayPass = status === undefined || status >= 500 || PASSING.has(status);
+  const code = mayPass ? 'SOURCE_UNREACHABLE' : 'PROXY_REFUSED';
+  return failure(code, `Cannot ${action} ${where}: ${error.message}`, {
+    meta: { where, proxy, status },
+    cause: error,
+  });
+}
+
+/** @returns the error that an answer other than a good 200 means */
 export function answerError(
   action: string,
   where: string,
-  answer: Answer,
+  answer: FailedAnswer,
 ): Error {
-  const { status, headers } = answer;
+  const { status, headers, proxy } = answer;
   const body = errorBodyOf(answer.body);
-  const code = codeOfStatus(answer, body);
+  const code = codeOfAnswer(answer, body);
   // The page of a redirect repeats its target, with the query.
   const shown = code === 'SOURCE_REDIRECT' ? Buffer.alloc(0) : answer.body;
-  const said = body === undefined ? sampleOf(shown) : errorBodyLine(body);
+  const detail = body === undefined ? sampleOf(shown) : errorBodyLine(body);
   const to =
     code === 'SOURCE_REDIRECT' ? `, to ${redirectTarget(headers, where)}` : '';
-  const state = `the source answers ${status}${to}${said === '' ? '' : ` (${said})`}`;
-  const meta = { where, status, ...(body ?? { sample: said }) };
+  const isOfProxy = proxy !== undefined && body === undefined;
+  const who = isOfProxy
+    ? `the proxy ${proxy}, or what it reaches,`
+    : 'the source';
+  const state = `${who} answers ${status}${to}${detail === '' ? '' : ` (${detail})`}`;
+  const meta = {
+    where,
+    status,
+    ...(isOfProxy ? { proxy } : {}),
+    ...(body ?? { sample: detail }),
+  };
   const details = { meta, retryAfterMs: retryAfterMs(headers, Date.now()) };
   return failure(code, `Cannot ${action} ${where}: ${state}`, details);
 }
 
-/** A trailer's error: the server failed while it sent the body. */
+/** @returns the error that a trailer reports: the server failed while it sent the body */
 export function trailerError(
   action: string,
   where: string,
@@ -200,27 +237,30 @@ export function trailerError(
 ): RetryableError | undefined {
   const status = trailers['grpc-status'] ?? '0';
   if (status === '0' || status === '') return undefined;
-  const said = sampleOf(Buffer.from(trailers['grpc-message'] ?? ''));
+  const shownStatus = sampleOf(Buffer.from(status));
+  const detail = sampleOf(Buffer.from(trailers['grpc-message'] ?? ''));
   return new RetryableError(
-    `Cannot ${action} ${where}: the source broke off and said so behind the ` +
-      `answer (status ${sampleOf(Buffer.from(status))}, ${said})`,
+    `Cannot ${action} ${where}: the source reports after its answer that it broke off (status ${shownStatus}, ${detail})`,
     { code: 'SOURCE_ERROR_IN_STREAM', meta: { where, status } },
   );
 }
 
-/** @returns undefined for a proxy's page, for example: the caller shows a sample of it */
+/** @returns undefined if it is not the service's, as a proxy's page; callers show a sample of that */
 export function errorBodyOf(bytes: Buffer): SourceErrorBody | undefined {
   return readErrorBody(parseJson(bytes.toString('utf8')));
 }
 
+interface FailureDetails {
+  readonly meta: Readonly<Record<string, unknown>>;
+  readonly cause?: unknown;
+  readonly retryAfterMs?: number | undefined;
+}
+
+/** The class of the error is the retry decision. */
 function failure(
   code: FailureCode,
   state: string,
-  details: {
-    meta: Record<string, unknown>;
-    cause?: unknown;
-    retryAfterMs?: number | undefined;
-  },
+  details: FailureDetails,
 ): Error {
   const advice = ADVICE[code];
   const message = advice === undefined ? state : `${state}; ${advice}`;
@@ -235,9 +275,7 @@ function failure(
   });
 }
 
-/**
- * undici wraps some errors of the socket, and several addresses tried make an aggregate.
- */
+/** undici wraps some errors of the socket; attempts at several addresses make an aggregate. */
 function errnoOf(error: unknown): string {
   const code = errorCode(error);
   if (code !== 'UNKNOWN' && code !== 'UND_ERR_SOCKET') return code;
@@ -248,7 +286,7 @@ function errnoOf(error: unknown): string {
   return code;
 }
 
-/** The origin alone: a proxy may have put secrets into the query. */
+/** Shows the origin alone: a proxy may have put secrets into the query. */
 function redirectTarget(
   { location = '' }: IncomingHttpHeaders,
   where: string,

@@ -1,22 +1,31 @@
 import { describe, expect, test } from 'vitest';
-import { PermanentError, RetryableError } from '../../../src/errors/errors.ts';
-import { RETRY_RULES } from '../../../src/source/retry/failure.ts';
+import { PermanentError, RetryableError } from '../../src/errors/errors.ts';
+import { RETRY_RULES } from '../../src/source/failure.ts';
 import {
   delayMs,
   LIST_RETRIES,
-  withRetries,
-} from '../../../src/source/retry/retry.ts';
+  type SourceRequest,
+} from '../../src/source/requester.ts';
 import {
   failureOf,
   InstantClock,
   NEVER,
   PARTY,
+  PATIENT,
+  testRequester,
   testSource,
-} from '../test-source.ts';
-import { errorJson, pageJson, send, serve } from '../wire/wire-server.ts';
+} from './test-source.ts';
+import { errorJson, pageJson, send, serve } from './wire/wire-server.ts';
 
 const PAGE = { list: 'parties', newestFirst: true, size: 10 } as const;
 const GOOD = pageJson('parties', [{ id: PARTY }]);
+const REQUEST: SourceRequest = {
+  route: 'parties',
+  action: 'list',
+  url: new URL('http://ledger.invalid'),
+  limits: PATIENT,
+  retries: LIST_RETRIES,
+};
 
 /** Fails so often with this answer, then sends a page. */
 async function failing(
@@ -125,18 +134,16 @@ describe('the retry of a request', () => {
   test('ends by elapsed time before its attempts are used up', async () => {
     const clock = new InstantClock();
     let attempts = 0;
-    const work = () => {
+    const requester = testRequester(async () => {
       attempts += 1;
-      return clock.sleep(60_000, NEVER).then(() => {
-        throw new RetryableError('slow', { code: 'SOURCE_STATUS' });
-      });
-    };
-    const limits = { ...LIST_RETRIES, elapsedMaxMs: 100_000, attemptsMax: 50 };
-    await expect(
-      withRetries(limits, { clock, onRetry: () => undefined }, NEVER, work),
-    ).rejects.toMatchObject({
-      meta: { attempts: 2 },
-    });
+      await clock.sleep(60_000, NEVER);
+      throw new RetryableError('slow', { code: 'SOURCE_STATUS' });
+    }, clock);
+    const retries = { ...LIST_RETRIES, elapsedMaxMs: 100_000, attemptsMax: 50 };
+    const error = await failureOf(
+      requester.open({ ...REQUEST, retries }, NEVER),
+    );
+    expect(error).toMatchObject({ meta: { attempts: 2 } });
     expect(attempts).toBe(2);
   });
 
@@ -156,14 +163,11 @@ describe('the retry of a request', () => {
 
   test('does not repeat our own programming errors', async () => {
     let attempts = 0;
-    const work = () => {
+    const requester = testRequester(() => {
       attempts += 1;
       return Promise.reject(new TypeError('bug'));
-    };
-    const deps = { clock: new InstantClock(), onRetry: () => undefined };
-    await expect(withRetries(LIST_RETRIES, deps, NEVER, work)).rejects.toThrow(
-      'bug',
-    );
+    });
+    await expect(requester.open(REQUEST, NEVER)).rejects.toThrow('bug');
     expect(attempts).toBe(1);
   });
 });

@@ -1,0 +1,55 @@
+/** The certificate authorities that this process trusts, and how it connects: the same for every client. */
+import { readFileSync } from 'node:fs';
+import { setDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
+import { getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { UsageError } from '../errors/errors.ts';
+import type { Ambient } from './proxy-rules.ts';
+
+/**
+ * How long one address of a host is tried before the next. Node's 250 ms never reach a host that is
+ * farther away than that and has a second, dead family of addresses.
+ */
+const ADDRESS_ATTEMPT_MS = 2_500;
+
+/**
+ * Sets what Node's clients use by default (the source, S3, Postgres, Redis, notices, traces). Node
+ * itself reads NODE_EXTRA_CA_CERTS at its start, from the environment alone and not from `.env`.
+ * @returns why the file of NODE_EXTRA_CA_CERTS is not used, or undefined. It is not an error yet: a
+ *   command may need no authority of it
+ */
+export function applyNetworkDefaults(ambient: Ambient): string | undefined {
+  setDefaultAutoSelectFamilyAttemptTimeout(ADDRESS_ATTEMPT_MS);
+  try {
+    const authorities = readAuthorities(ambient);
+    if (authorities !== undefined) setDefaultCACertificates(authorities);
+    return undefined;
+  } catch (error) {
+    return unusable(error).message;
+  }
+}
+
+/**
+ * @returns all trusted authorities in PEM, or undefined if NODE_EXTRA_CA_CERTS adds none
+ * @throws UsageError if its file cannot be read, or holds no certificate
+ */
+export function readAuthorities(ambient: Ambient): string[] | undefined {
+  const path = ambient['NODE_EXTRA_CA_CERTS'] ?? '';
+  if (path === '') return undefined;
+  let pem: string;
+  try {
+    pem = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw unusable(error);
+  }
+  if (!pem.includes('-----BEGIN'))
+    throw unusable(new Error('it holds no certificate'));
+  return [...new Set([...getCACertificates('default'), pem])];
+}
+
+function unusable(error: unknown): UsageError {
+  if (error instanceof UsageError) return error;
+  const state = error instanceof Error ? error.message : String(error);
+  return new UsageError([
+    `NODE_EXTRA_CA_CERTS: cannot be used (${state}); give a readable PEM file`,
+  ]);
+}

@@ -1,0 +1,156 @@
+/**
+ * The one way out of the process: the proxies and the certificate authorities of every HTTP request
+ * that is sent by it. The object store's and the traces' clients do not take it yet.
+ */
+import type { Socket } from 'node:net';
+import { Agent, buildConnector, type Dispatcher } from 'undici';
+import {
+  checkProxies,
+  readProxyRules,
+  type Ambient,
+  type Proxy,
+} from './proxy-rules.ts';
+import { readAuthorities } from './trust.ts';
+import { openTunnel } from './tunnel.ts';
+
+/** Few at once: one page of each list, the exports, and a probe. */
+const CONNECTIONS_MAX = 128;
+const CONNECT_MS = 10_000;
+
+/** A certificate by which a client shows who it is, in PEM. */
+export interface ClientCertificate {
+  readonly cert: string;
+  readonly key: string;
+}
+
+export interface WayOutOptions {
+  /** Until a connection stands, tunnel and TLS included each. */
+  readonly connectMs?: number | undefined;
+  readonly clientCertificate?: ClientCertificate | undefined;
+}
+
+export interface OutgoingRequest extends Omit<
+  Dispatcher.RequestOptions,
+  'origin' | 'path' | 'headers'
+> {
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export interface Answer extends Dispatcher.ResponseData {
+  /**
+   * The address of the proxy that passed the answer on, or wrote it itself. Undefined for a direct
+   * connection and for a tunnel, in which the proxy cannot write.
+   */
+  readonly proxy: string | undefined;
+}
+
+export interface WayOut extends AsyncDisposable {
+  /**
+   * Sends one request and resolves with the headers of its answer.
+   * @throws ProxyError if a proxy opens no tunnel
+   */
+  request(url: URL, options: OutgoingRequest): Promise<Answer>;
+  /** Aborts requests in flight. */
+  close(): Promise<void>;
+}
+
+/**
+ * Opens no connection; the first request does.
+ * @param ambient the proxy variables and `NODE_EXTRA_CA_CERTS`, from the environment or `.env`
+ * @throws UsageError if a proxy's URL or the file of authorities cannot be used
+ */
+export function openWayOut(
+  ambient: Ambient,
+  options: WayOutOptions = {},
+): WayOut {
+  const { connectMs = CONNECT_MS, clientCertificate } = options;
+  checkProxies(ambient);
+  const rules = readProxyRules(ambient);
+  const ca = readAuthorities(ambient);
+  const tls = {
+    timeout: connectMs,
+    allowH2: false,
+    ...(ca === undefined ? {} : { ca }),
+  };
+  const toService = { ...tls, ...clientCertificate };
+  const pool = { connections: CONNECTIONS_MAX, allowH2: false };
+  const direct = new Agent({ ...pool, connect: toService });
+  // The proxy itself is not shown the client's certificate.
+  const forward = new Agent({ ...pool, connect: tls });
+  const tunnels = new Map<string, Agent>();
+
+  function tunnelThrough(proxy: Proxy): Agent {
+    const existing = tunnels.get(proxy.href);
+    if (existing !== undefined) return existing;
+    const connectTls = buildConnector(toService);
+
+    async function dial(
+      target: buildConnector.Options,
+      callback: buildConnector.Callback,
+    ): Promise<void> {
+      const port = target.port === '' ? '443' : target.port;
+      const address = `${target.hostname}:${port}`;
+      let httpSocket: Socket;
+      try {
+        httpSocket = await openTunnel(proxy, address, {
+          timeoutMs: connectMs,
+          ca,
+        });
+      } catch (error) {
+        callback(error as Error, null);
+        return;
+      }
+      connectTls({ ...target, httpSocket }, callback);
+    }
+
+    const tunnel = new Agent({
+      ...pool,
+      connect: (target, callback) => void dial(target, callback),
+    });
+    tunnels.set(proxy.href, tunnel);
+    return tunnel;
+  }
+
+  async function request(url: URL, given: OutgoingRequest): Promise<Answer> {
+    const path = `${url.pathname}${url.search}`;
+    const proxy = rules.proxyOf(url);
+    if (proxy === undefined) {
+      const answer = await direct.request({
+        ...given,
+        origin: url.origin,
+        path,
+      });
+      return { ...answer, proxy: undefined };
+    }
+    if (url.protocol === 'https:') {
+      const tunnel = tunnelThrough(proxy);
+      const answer = await tunnel.request({
+        ...given,
+        origin: url.origin,
+        path,
+      });
+      return { ...answer, proxy: undefined };
+    }
+    // Plain http is not tunnelled: most proxies allow CONNECT to port 443 alone.
+    const headers: Record<string, string> = {
+      ...given.headers,
+      host: url.host,
+    };
+    if (proxy.authorization !== undefined)
+      headers['proxy-authorization'] = proxy.authorization;
+    const answer = await forward.request({
+      ...given,
+      headers,
+      origin: proxy.origin,
+      path: `${url.origin}${path}`,
+    });
+    return { ...answer, proxy: proxy.origin };
+  }
+
+  async function close(): Promise<void> {
+    const agents = [direct, forward, ...tunnels.values()];
+    await Promise.all(agents.map((agent) => agent.destroy()));
+  }
+
+  return { request, close, [Symbol.asyncDispose]: close };
+}

@@ -1,0 +1,279 @@
+/** One request to the source: the rate limit, HTTP, its status, and the retries. */
+import {
+  errorCode,
+  errorLine,
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../errors/errors.ts';
+import type { Log } from '../logging/log.ts';
+import { answerError, RETRY_RULES, type RetryRule } from './failure.ts';
+import type { Clock, Route, SourceObserver } from './ports.ts';
+import { WAIT_MAX_MS, type RateLimiter } from './rate-limit.ts';
+import { exhaustedForMs } from './wire/answer-headers.ts';
+import { readStart } from './wire/body.ts';
+import {
+  whereOf,
+  type HttpAnswer,
+  type HttpGet,
+  type HttpLimits,
+  type HttpRequest,
+} from './wire/http.ts';
+
+const ERROR_BODY_BYTES_MAX = 64 * 1024;
+/** The length of a ban whose answer does not state one: the service's default. */
+const BAN_MS = 10 * 60_000;
+
+/** How long a request is retried. */
+export interface RetryLimits {
+  readonly attemptsMax: number;
+  /** From the first attempt on; a wait that the source demands counts too. */
+  readonly elapsedMaxMs: number;
+  /** While no connection can be opened, however many attempts that takes. */
+  readonly unreachableMaxMs: number;
+  /**
+   * Retries only failures that cost the source nothing. A query that ran once must not run again
+   * unless the caller decides so.
+   */
+  readonly onlyCheap: boolean;
+}
+
+export const LIST_RETRIES: RetryLimits = {
+  attemptsMax: 5,
+  elapsedMaxMs: 10 * 60_000,
+  unreachableMaxMs: 60_000,
+  onlyCheap: false,
+};
+export const EXPORT_RETRIES: RetryLimits = { ...LIST_RETRIES, onlyCheap: true };
+
+/** The limits of each kind of request; tests shorten them. */
+export interface SourceLimits {
+  readonly connectMs?: number;
+  readonly list?: HttpLimits;
+  readonly export?: HttpLimits;
+  readonly listRetries?: RetryLimits;
+  readonly exportRetries?: RetryLimits;
+}
+
+/** What the clients of the lists and of the export share. */
+export interface SourceAccess {
+  readonly requester: SourceRequester;
+  readonly baseUrl: string;
+  readonly limits?: SourceLimits | undefined;
+}
+
+export interface SourceRequest extends HttpRequest {
+  readonly route: Route;
+  readonly retries: RetryLimits;
+}
+
+/** An answer with status 200 whose body has not been read. */
+export interface OpenAnswer {
+  readonly headers: HttpAnswer['headers'];
+  /** Decompressed; can be iterated once. Its errors are classified. */
+  readonly body: AsyncIterable<Buffer>;
+  /** Whether the transport marks the end of the body, which proves it. */
+  readonly isFramed: boolean;
+  /** Closes the answer and reports the request, however it ended. Only the first call counts. */
+  done(error?: unknown): Promise<void>;
+}
+
+export interface RequesterDeps {
+  readonly get: HttpGet;
+  readonly rate: RateLimiter;
+  readonly clock: Clock;
+  readonly observer: SourceObserver;
+  readonly log: Pick<Log, 'warn'> | undefined;
+}
+
+/** Sends requests, at the rate that all workers share, and retries those whose failure may pass. */
+export class SourceRequester {
+  readonly #deps: RequesterDeps;
+
+  constructor(deps: RequesterDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Sends the request and resolves with its answer as soon as the headers have arrived.
+   * @throws the last attempt's error, with the number of attempts and the first failure in `meta`. A
+   *   RetryableError keeps `retryAfterMs`, so that the job can be put off if the wait is too long
+   */
+  open(request: SourceRequest, signal: AbortSignal): Promise<OpenAnswer> {
+    return this.#retry(request, signal, (answer) => Promise.resolve(answer));
+  }
+
+  /**
+   * Sends the request and reads the whole answer with `read`; a failure amid the body is retried too.
+   * @throws as `open` does
+   */
+  read<Result>(
+    request: SourceRequest,
+    signal: AbortSignal,
+    read: (answer: OpenAnswer) => Promise<Result>,
+  ): Promise<Result> {
+    return this.#retry(request, signal, async (answer) => {
+      try {
+        const result = await read(answer);
+        await answer.done();
+        return result;
+      } catch (error) {
+        await answer.done(error);
+        throw error;
+      }
+    });
+  }
+
+  async #retry<Result>(
+    request: SourceRequest,
+    signal: AbortSignal,
+    use: (answer: OpenAnswer) => Promise<Result>,
+  ): Promise<Result> {
+    const { clock, observer, log } = this.#deps;
+    const { route, retries } = request;
+    const startMs = clock.nowMs();
+    let firstError: unknown;
+    for (let attempt = 1; ; attempt += 1) {
+      signal.throwIfAborted();
+      try {
+        return await use(await this.#send(request, attempt, signal));
+      } catch (error) {
+        if (signal.aborted) throw error;
+        firstError ??= error;
+        const elapsedMs = clock.nowMs() - startMs;
+        const waitMs = chooseWaitMs(error, attempt, elapsedMs, retries);
+        if (waitMs === undefined) throw withHistory(error, attempt, firstError);
+        observer.onWait({ route, reason: 'retry', waitMs });
+        log?.warn(
+          { route, attempt, waitMs, err: error },
+          'The source is asked again',
+        );
+        await clock.sleep(waitMs, signal);
+      }
+    }
+  }
+
+  /** One attempt. Every attempt that passed the rate limit is reported once. */
+  async #send(
+    request: SourceRequest,
+    attempt: number,
+    signal: AbortSignal,
+  ): Promise<OpenAnswer> {
+    const { get, rate, clock, observer } = this.#deps;
+    const { route } = request;
+    await rate.pass(route, signal);
+    const startMs = clock.nowMs();
+    let answer: HttpAnswer | undefined;
+    let isDone = false;
+
+    async function done(error?: unknown): Promise<void> {
+      if (isDone) return;
+      isDone = true;
+      await answer?.[Symbol.asyncDispose]();
+      observer.onRequest({
+        route,
+        status: answer?.status,
+        durationMs: clock.nowMs() - startMs,
+        bytes: answer?.wireBytes() ?? 0,
+        attempt,
+        errorCode: error === undefined ? undefined : errorCode(error),
+      });
+    }
+
+    try {
+      answer = await get(request, signal);
+      const emptyMs = exhaustedForMs(answer.headers);
+      if (emptyMs !== undefined) rate.pauseFor(emptyMs);
+      if (answer.status === 200) {
+        const { headers, body, isFramed } = answer;
+        return { headers, body, isFramed, done };
+      }
+      throw await this.#refusal(request, answer, signal);
+    } catch (error) {
+      await done(error);
+      throw error;
+    }
+  }
+
+  /** The error that an answer other than 200 means. A ban is stored for all workers. */
+  async #refusal(
+    request: SourceRequest,
+    answer: HttpAnswer,
+    signal: AbortSignal,
+  ): Promise<Error> {
+    const { status, headers, proxy } = answer;
+    const body = await readStart(answer.body, ERROR_BODY_BYTES_MAX);
+    signal.throwIfAborted();
+    const where = whereOf(request.url);
+    const error = answerError(request.action, where, {
+      status,
+      headers,
+      body,
+      proxy,
+    });
+    if (error instanceof RetryableError && error.code === 'SOURCE_BANNED')
+      await this.#deps.rate.ban(error.retryAfterMs ?? BAN_MS);
+    return error;
+  }
+}
+
+/**
+ * @param attempt the number of the attempt that failed, from 1
+ * @returns how long to wait for the next attempt; undefined if there is none
+ */
+function chooseWaitMs(
+  error: unknown,
+  attempt: number,
+  elapsedMs: number,
+  limits: RetryLimits,
+): number | undefined {
+  if (!(error instanceof RetryableError)) return undefined;
+  const rule = RETRY_RULES[error.code];
+  if (rule === undefined) return undefined;
+  if (limits.onlyCheap && !rule.isCheap) return undefined;
+  const isUnreachable = error instanceof UnreachableError;
+  if (!isUnreachable && attempt >= limits.attemptsMax) return undefined;
+  const waitMs = Math.max(error.retryAfterMs ?? 0, delayMs(rule, attempt));
+  const totalMaxMs = isUnreachable
+    ? limits.unreachableMaxMs
+    : limits.elapsedMaxMs;
+  const leftMs = Math.min(totalMaxMs - elapsedMs, WAIT_MAX_MS);
+  return waitMs > leftMs ? undefined : waitMs;
+}
+
+/**
+ * The delay after so many failed attempts: it doubles from the rule's minimum, less a random part of
+ * up to half, so that workers do not retry together.
+ */
+export function delayMs(
+  rule: RetryRule,
+  failed: number,
+  random: () => number = Math.random,
+): number {
+  const fullMs = Math.min(rule.minMs * 2 ** (failed - 1), rule.maxMs);
+  return Math.round(fullMs * (0.5 + random() / 2));
+}
+
+/** Adds the attempts and the first failure: that one is usually the one to act on. */
+function withHistory(last: unknown, attempts: number, first: unknown): unknown {
+  if (attempts < 2) return last;
+  if (!(last instanceof RetryableError) && !(last instanceof PermanentError))
+    return last;
+  const firstFailure = errorLine(first);
+  const isSame = first === last || firstFailure === errorLine(last);
+  const history = isSame ? '' : `; the first time: ${firstFailure}`;
+  const message = `${last.message} (tried ${attempts} times${history})`;
+  const details = {
+    code: last.code,
+    meta: { ...last.meta, attempts, firstFailure },
+    cause: last,
+  };
+  if (last instanceof PermanentError)
+    return new PermanentError(message, details);
+  const SameError =
+    last instanceof UnreachableError ? UnreachableError : RetryableError;
+  return new SameError(message, {
+    ...details,
+    retryAfterMs: last.retryAfterMs,
+  });
+}
