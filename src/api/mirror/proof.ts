@@ -1,0 +1,64 @@
+/**
+ * `/mirror/proof/…`: the log of nights as it lies in the object store, so that others can
+ * check what this mirror says and compare themselves with it.
+ */
+import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
+import { openRoutes } from '../kit/routes.ts';
+import { StatusError } from '../kit/status-error.ts';
+import type { MirrorDeps } from './ports.ts';
+
+/** As the log names its files: nothing else of the store can be named. */
+const PATH =
+  /^(?:checkpoint|statements\/\d{9}|(?:ledgers|pages)\/\d{1,9}-[0-9a-f]{8}|tile\/(?:\d{1,2}|entries)\/(?:x\d{3}\/){0,4}\d{3}(?:\.p\/\d{1,3})?)$/;
+const RANGE = /^bytes=(?<start>\d{1,15})-(?<last>\d{1,15})$/;
+
+const FILE = {
+  summary: 'A file of the log of nights',
+  description:
+    'What docs/proof.md describes: `checkpoint`, `statements/…`, `tile/…`, `pages/…`, `ledgers/…`. ' +
+    'A range of bytes can be asked for.',
+  params: z.object({ '*': z.string().max(200) }),
+  produces: ['application/octet-stream'],
+};
+
+/** Adds the route. */
+export function addProof(server: FastifyInstance, { jobs }: MirrorDeps): void {
+  const add = openRoutes(server, 'mirror');
+  add(
+    'GET /mirror/proof/*',
+    FILE,
+    async ({ params, headers, signal }, reply) => {
+      const path = params['*'];
+      const range = readRange(headers.range);
+      const content = PATH.test(path)
+        ? await jobs.stages.readProofFile(path, range, signal)
+        : undefined;
+      if (content === undefined)
+        throw new StatusError('notFound', 'the log of nights has no such file');
+      reply
+        .header('content-type', 'application/octet-stream')
+        // Only the checkpoint ever changes.
+        .header(
+          'cache-control',
+          path === 'checkpoint'
+            ? 'no-cache'
+            : 'private, max-age=31536000, immutable',
+        );
+      if (range === undefined) return reply.send(content);
+      const end = range.start + content.length;
+      return reply
+        .code(206)
+        .header('content-range', `bytes ${range.start}-${end - 1}/*`)
+        .send(content);
+    },
+  );
+}
+
+/** @returns undefined if no range, or none that is understood, is asked for */
+function readRange(header: string | undefined) {
+  const { start, last } = RANGE.exec(header ?? '')?.groups ?? {};
+  if (start === undefined || last === undefined) return undefined;
+  const range = { start: Number(start), end: Number(last) + 1 };
+  return range.start < range.end ? range : undefined;
+}

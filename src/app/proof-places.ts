@@ -1,0 +1,178 @@
+/**
+ * Where the log of nights of a mirror can be read: this mirror's own store, another
+ * store, a folder that was published, or the address of a mirror or of a web server.
+ */
+import { existsSync, statSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import type { Config } from '../config/environment.ts';
+import { objectStoreUrl } from '../config/value-forms.ts';
+import {
+  errorCode,
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+  UsageError,
+} from '../errors/errors.ts';
+import type { ComparedSide } from '../proof/compare.ts';
+import { PROOF_PREFIX, storedFiles } from '../proof/log.ts';
+import {
+  CHECKPOINT_PATH,
+  type ProofFiles,
+  readLastStatement,
+} from '../proof/proof-files.ts';
+import { decodeStatement } from '../proof/statement.ts';
+import { openStore, openStoreAt } from './data-dir.ts';
+
+const ANSWER_MAX_MS = 30_000;
+const ANSWER_BYTES_MAX = 256 * 2 ** 20;
+/** Where a log lies below an address: published as it is, with its folder, by a mirror. */
+const WEB_FOLDERS = ['', 'proof/', 'mirror/proof/'];
+
+/** Of this mirror's own store. The stack closes it. */
+export async function openOwnProofFiles(
+  context: { readonly config: Config; readonly signal: AbortSignal },
+  stack: AsyncDisposableStack,
+): Promise<ProofFiles> {
+  const objects = stack.use(await openStore(context));
+  return storedFiles(objects, context.signal);
+}
+
+/**
+ * @param place an address, a store, a folder, or a file with a statement
+ * @throws UsageError if there is no log of nights, and no statement
+ */
+export async function openComparedSide(
+  place: string,
+  context: { readonly config: Config; readonly signal: AbortSignal },
+  stack: AsyncDisposableStack,
+): Promise<ComparedSide> {
+  const path = resolve(place);
+  const isFile =
+    !isAddress(place) && existsSync(path) && statSync(path).isFile();
+  if (isFile) {
+    const statement = decodeStatement(await readFile(path, 'utf8'), place);
+    return { name: place, statement, files: undefined };
+  }
+  const files = await openProofFiles(place, context, stack);
+  const last = await readLastStatement(files);
+  if (last === undefined) throw noLog(place);
+  return { name: place, statement: last.statement, files };
+}
+
+async function openProofFiles(
+  place: string,
+  context: { readonly config: Config; readonly signal: AbortSignal },
+  stack: AsyncDisposableStack,
+): Promise<ProofFiles> {
+  if (/^https?:\/\//.test(place)) return findWebFiles(place, context.signal);
+  const url = isAddress(place)
+    ? objectStoreUrl.parse(place)
+    : pathToFileURL(folderOf(place));
+  if (url === undefined) {
+    throw new UsageError([
+      `${place}: is no mirror; give the address of one, ${objectStoreUrl.accepted}, a folder, or a statement`,
+    ]);
+  }
+  const objects = stack.use(await openStoreAt(url, context));
+  return storedFiles(objects, context.signal);
+}
+
+/** A data folder has its objects in `objects`; a published folder is a store itself. */
+function folderOf(place: string): string {
+  const path = resolve(place);
+  const inDataDir = join(path, 'objects');
+  if (existsSync(join(inDataDir, PROOF_PREFIX, CHECKPOINT_PATH)))
+    return inDataDir;
+  // The folder `proof` itself.
+  if (existsSync(join(path, CHECKPOINT_PATH))) return join(path, '..');
+  return path;
+}
+
+async function findWebFiles(
+  place: string,
+  signal: AbortSignal,
+): Promise<ProofFiles> {
+  const base = place.endsWith('/') ? place : `${place}/`;
+  for (const folder of WEB_FOLDERS) {
+    const files = webFiles(base + folder, signal);
+    if ((await files.read(CHECKPOINT_PATH)) !== undefined) return files;
+  }
+  throw noLog(place);
+}
+
+/** @param base ends with a slash */
+function webFiles(base: string, signal: AbortSignal): ProofFiles {
+  return {
+    where: base,
+    async read(path, range) {
+      const url = new URL(path, base);
+      const bounded = AbortSignal.any([
+        signal,
+        AbortSignal.timeout(ANSWER_MAX_MS),
+      ]);
+      const headers =
+        range === undefined
+          ? undefined
+          : { range: `bytes=${range.start}-${range.end - 1}` };
+      try {
+        const answer = await fetch(url, {
+          signal: bounded,
+          headers: headers ?? {},
+        });
+        if (answer.status === 404) {
+          await answer.body?.cancel();
+          return undefined;
+        }
+        if (!answer.ok) throw refusedBy(url, answer.status);
+        const content = await readWithin(answer, url);
+        // A server that knows no ranges sends the whole file.
+        const isPart = answer.status === 206 || range === undefined;
+        return isPart ? content : content.subarray(range.start, range.end);
+      } catch (error) {
+        signal.throwIfAborted();
+        if (error instanceof PermanentError || error instanceof RetryableError)
+          throw error;
+        const code = errorCode(error instanceof Error ? error.cause : error);
+        throw new UnreachableError(
+          `Cannot reach ${url.host}: ${code}; check the address and the network`,
+          { code: 'PROOF_UNREACHABLE', cause: error },
+        );
+      }
+    },
+  };
+}
+
+async function readWithin(answer: Response, url: URL): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of answer.body ?? []) {
+    bytes += chunk.length;
+    if (bytes > ANSWER_BYTES_MAX) {
+      throw new PermanentError(
+        `Cannot read ${url.href}: it is larger than ${ANSWER_BYTES_MAX} bytes; check the address`,
+        { code: 'PROOF_LOG_DAMAGED' },
+      );
+    }
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+function refusedBy(url: URL, status: number): PermanentError {
+  return new PermanentError(
+    `Cannot read ${url.origin}${url.pathname}: ${url.host} answered ${status}; check the address and the rights`,
+    { code: 'PROOF_REFUSED', meta: { status } },
+  );
+}
+
+function isAddress(place: string): boolean {
+  return /^[a-z][a-z0-9+.-]+:\/\//i.test(place);
+}
+
+function noLog(place: string): UsageError {
+  return new UsageError([
+    `${place}: has no log of nights; it appears below proof/ when the first nightly run ends`,
+  ]);
+}

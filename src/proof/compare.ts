@@ -1,0 +1,165 @@
+/**
+ * Whether two mirrors hold the same, and where they differ: from the statements down to
+ * the months of ledgers. Pages that are the same on both sides are not read, so the
+ * number of requests grows with the difference and not with the mirrors.
+ */
+import { differingMonths, type MonthDifference } from './csv-sums.ts';
+import type { LedgerRecord } from './ledger-record.ts';
+import { ledgerKey, type PageEntry } from './pages.ts';
+import { type ProofFiles, readPages, readRecord } from './proof-files.ts';
+import type { ListSum, Statement } from './statement.ts';
+
+/** More ledgers are counted, and not looked at. */
+const SHOWN_MAX = 100;
+
+/** One side: a statement, and the files that it leads to, if they can be reached. */
+export interface ComparedSide {
+  readonly name: string;
+  readonly statement: Statement;
+  readonly files: ProofFiles | undefined;
+}
+
+export interface LedgerDifference {
+  readonly party: string;
+  readonly asset: string | null;
+  /** Which side has a record of it, or both. */
+  readonly heldBy: 'left' | 'right' | 'both';
+  readonly months: readonly MonthDifference[];
+  /** The covered ranges of each side, if they differ. */
+  readonly covered?: {
+    readonly left: LedgerRecord['covered'];
+    readonly right: LedgerRecord['covered'];
+  };
+}
+
+export interface MirrorDifference {
+  readonly isSame: boolean;
+  readonly lists: readonly {
+    readonly list: keyof Statement['lists'];
+    readonly left: ListSum;
+    readonly right: ListSum;
+  }[];
+  /**
+   * How many ledgers differ; null: they do, and the records of a side cannot be reached.
+   */
+  readonly ledgerCount: number | null;
+  /** The first of them. */
+  readonly ledgers: readonly LedgerDifference[];
+}
+
+/** @throws PermanentError if a page or a record is not what its statement names */
+export async function compareMirrors(
+  left: ComparedSide,
+  right: ComparedSide,
+): Promise<MirrorDifference> {
+  const lists = (['parties', 'checkpoints'] as const)
+    .map((list) => ({
+      list,
+      left: left.statement.lists[list],
+      right: right.statement.lists[list],
+    }))
+    .filter(
+      ({ left: one, right: other }) =>
+        one.rows !== other.rows || one.digest !== other.digest,
+    );
+  if (left.statement.ledgers.root === right.statement.ledgers.root)
+    return { isSame: lists.length === 0, lists, ledgerCount: 0, ledgers: [] };
+  if (left.files === undefined || right.files === undefined)
+    return { isSame: false, lists, ledgerCount: null, ledgers: [] };
+
+  const pairs = await differingRecords(
+    { ...left, files: left.files },
+    { ...right, files: right.files },
+  );
+  const shown = pairs.slice(0, SHOWN_MAX);
+  const ledgers: LedgerDifference[] = [];
+  for (const pair of shown)
+    ledgers.push(await describePair(pair, left.files, right.files));
+  return { isSame: false, lists, ledgerCount: pairs.length, ledgers };
+}
+
+/** The entries of one ledger on both sides, of which at least one is there. */
+interface RecordPair {
+  readonly left: PageEntry | undefined;
+  readonly right: PageEntry | undefined;
+}
+
+type ReachableSide = ComparedSide & { readonly files: ProofFiles };
+
+async function differingRecords(
+  left: ReachableSide,
+  right: ReachableSide,
+): Promise<RecordPair[]> {
+  let leftLevel = levelOf(left);
+  let rightLevel = levelOf(right);
+  while (leftLevel.height > 0 || rightLevel.height > 0) {
+    if (leftLevel.height === rightLevel.height)
+      dropCommon(leftLevel.entries, rightLevel.entries);
+    const isLeftHigher = leftLevel.height >= rightLevel.height;
+    const isRightHigher = rightLevel.height >= leftLevel.height;
+    if (isLeftHigher) leftLevel = await levelBelow(left.files, leftLevel);
+    if (isRightHigher) rightLevel = await levelBelow(right.files, rightLevel);
+  }
+  dropCommon(leftLevel.entries, rightLevel.entries);
+  const keys = new Set([
+    ...leftLevel.entries.keys(),
+    ...rightLevel.entries.keys(),
+  ]);
+  return [...keys].toSorted().map((key) => ({
+    left: leftLevel.entries.get(key),
+    right: rightLevel.entries.get(key),
+  }));
+}
+
+/** Entries of one level, by the ledger that each begins with. */
+interface Level {
+  /** How many levels lie below; 0: the entries are of records. */
+  readonly height: number;
+  readonly entries: Map<string, PageEntry>;
+}
+
+function levelOf({ statement: { ledgers } }: ComparedSide): Level {
+  const { top, levels } = ledgers;
+  const entries = top === null ? [] : [top];
+  return { height: levels, entries: byLedger(entries) };
+}
+
+async function levelBelow(files: ProofFiles, level: Level): Promise<Level> {
+  const pages = await readPages(files, [...level.entries.values()]);
+  return { height: level.height - 1, entries: byLedger(pages.flat()) };
+}
+
+function byLedger(entries: readonly PageEntry[]): Map<string, PageEntry> {
+  return new Map(entries.map((entry) => [ledgerKey(entry), entry]));
+}
+
+/** Takes away what both sides have: below equal hashes everything is equal. */
+function dropCommon(
+  left: Map<string, PageEntry>,
+  right: Map<string, PageEntry>,
+): void {
+  for (const [key, [, , hash]] of left) {
+    if (right.get(key)?.[2] !== hash) continue;
+    left.delete(key);
+    right.delete(key);
+  }
+}
+
+async function describePair(
+  { left, right }: RecordPair,
+  leftFiles: ProofFiles,
+  rightFiles: ProofFiles,
+): Promise<LedgerDifference> {
+  const one = left && (await readRecord(leftFiles, left)).record;
+  const other = right && (await readRecord(rightFiles, right)).record;
+  const [party, asset] = left ?? right ?? ['', null];
+  const months = differingMonths(one?.months ?? [], other?.months ?? []);
+  const difference = { party, asset, months };
+  if (one === undefined) return { ...difference, heldBy: 'right' };
+  if (other === undefined) return { ...difference, heldBy: 'left' };
+  const isCoveredAlike =
+    JSON.stringify(one.covered) === JSON.stringify(other.covered);
+  if (isCoveredAlike) return { ...difference, heldBy: 'both' };
+  const covered = { left: one.covered, right: other.covered };
+  return { ...difference, heldBy: 'both', covered };
+}

@@ -1,0 +1,264 @@
+/**
+ * The proof that a mirror held certain rows of one ledger on one night: a small file,
+ * which is checked with the mirror's public key alone, without the mirror.
+ */
+import { z } from 'zod';
+import { PermanentError } from '../errors/errors.ts';
+import { formatInstant, parseInstant } from '../time/time.ts';
+import {
+  type Checkpoint,
+  decodeCheckpoint,
+  openCheckpoint,
+} from './checkpoint.ts';
+import {
+  decodeRecord,
+  type LedgerRecord,
+  recordHash,
+} from './ledger-record.ts';
+import { inclusionPath, leafHash, rootFromInclusion } from './merkle.ts';
+import type { PageEntry } from './pages.ts';
+import {
+  type ProofFiles,
+  readCheckpointNote,
+  readLog,
+  readRecord,
+  readRecordEntries,
+  readStatement,
+} from './proof-files.ts';
+import type { VerifierKey } from './signed-note.ts';
+import {
+  decodeStatement,
+  type Statement,
+  statementEntry,
+} from './statement.ts';
+
+const PROOF_FORMAT = 'ledger-mirror proof v1';
+
+const path = z.array(z.string().regex(/^[0-9a-f]{64}$/)).max(64);
+const schema = z.strictObject({
+  format: z.literal(PROOF_FORMAT),
+  /** The signed checkpoint of the log. */
+  checkpoint: z.string(),
+  /** The statement of the night, byte for byte. */
+  statement: z.string(),
+  /** Leads from the statement's SHA-256 to the checkpoint's hash. */
+  statementPath: path,
+  /** What the statement says of the ledger, byte for byte. */
+  record: z.string(),
+  /** The record's place among all records. */
+  recordIndex: z.int().nonnegative(),
+  /** Leads from the record to the statement's hash of all ledgers. */
+  recordPath: path,
+});
+
+export type LedgerProof = Readonly<z.output<typeof schema>>;
+
+/** What a proof that holds has proven. */
+export interface ProvenLedger {
+  readonly checkpoint: Checkpoint;
+  readonly statement: Statement;
+  readonly record: LedgerRecord;
+}
+
+/** Which ledger of which night is to be proven. */
+export interface ProofQuestion {
+  /** A whole id, or a beginning that only one ledger has. */
+  readonly party: string;
+  /** undefined: every asset in one ledger. */
+  readonly asset?: string | undefined;
+  /**
+   * The number of a night, or a day or instant: the last night up to it. undefined: the
+   * last one.
+   */
+  readonly at?: string | undefined;
+}
+
+/** @throws PermanentError `PROOF_NOT_FOUND` if there is no such night or ledger */
+export async function proveLedger(
+  files: ProofFiles,
+  question: ProofQuestion,
+): Promise<LedgerProof> {
+  const note = await readCheckpointNote(files);
+  if (note === undefined)
+    throw notFound(`${files.where} has no log of nights`, 'run a night first');
+  const checkpoint = decodeCheckpoint(note);
+  const { entries, leaves } = await readLog(files, checkpoint);
+  const night = await findNight(files, entries, question.at);
+  const { text, statement } = await readStatement(files, night, entries[night]);
+
+  const { entry, index, hashes } = await findRecord(files, statement, question);
+  const { text: record } = await readRecord(files, entry);
+  const proof: LedgerProof = {
+    format: PROOF_FORMAT,
+    checkpoint: note,
+    statement: text,
+    statementPath: inclusionPath(night, leaves).map(toHex),
+    record,
+    recordIndex: index,
+    recordPath: inclusionPath(index, hashes).map(toHex),
+  };
+  checkPaths(
+    proof,
+    checkpoint,
+    `${files.where} does not prove its own statement`,
+  );
+  return proof;
+}
+
+export function encodeProof(proof: LedgerProof): string {
+  return `${JSON.stringify(proof, undefined, 2)}\n`;
+}
+
+/**
+ * @param text of the file
+ * @throws PermanentError `PROOF_INVALID` naming what does not hold, or
+ *   `PROOF_SIGNATURE_INVALID`
+ */
+export function checkProof(text: string, key: VerifierKey): ProvenLedger {
+  let proof: LedgerProof;
+  try {
+    proof = schema.parse(JSON.parse(text));
+  } catch (error) {
+    throw invalid('it is not a proof that `ledger-mirror prove` wrote', error);
+  }
+  const checkpoint = openCheckpoint(proof.checkpoint, key);
+  return checkPaths(proof, checkpoint, 'it does not hold');
+}
+
+function checkPaths(
+  proof: LedgerProof,
+  checkpoint: Checkpoint,
+  state: string,
+): ProvenLedger {
+  const statement = decodeStatement(proof.statement, 'of the proof');
+  const logged = rootFromInclusion(
+    statement.night,
+    checkpoint.size,
+    leafHash(statementEntry(proof.statement)),
+    proof.statementPath.map(fromHex),
+  );
+  if (logged?.equals(checkpoint.root) !== true)
+    throw invalid(
+      `${state}: the statement is not in the log of the checkpoint`,
+    );
+  if (statement.mirror !== checkpoint.origin)
+    throw invalid(`${state}: the statement is of another mirror`);
+
+  const held = rootFromInclusion(
+    proof.recordIndex,
+    statement.ledgers.count,
+    recordHash(proof.record),
+    proof.recordPath.map(fromHex),
+  );
+  if (held?.toString('hex') !== statement.ledgers.root)
+    throw invalid(`${state}: the ledger's record is not in the statement`);
+  const record = decodeRecord(proof.record, 'of the proof');
+  return { checkpoint, statement, record };
+}
+
+/** @returns the place of the night in the log */
+async function findNight(
+  files: ProofFiles,
+  entries: readonly Buffer[],
+  at: string | undefined,
+): Promise<number> {
+  const last = entries.length - 1;
+  if (last < 0)
+    throw notFound(`${files.where} has no night yet`, 'run a night first');
+  if (at === undefined) return last;
+  if (/^\d{1,9}$/.test(at)) {
+    const night = Number(at);
+    if (night <= last) return night;
+    throw notFound(`there is no night ${at}`, `the last one is ${last}`);
+  }
+
+  const end = endOf(at);
+  if (end === undefined) {
+    throw notFound(
+      `${JSON.stringify(at)} names no night`,
+      'give its number, a day such as 2026-03-31, or an instant (RFC 3339)',
+    );
+  }
+  // The nights are in the order of time.
+  let low = 0;
+  let high = last;
+  let found: number | undefined;
+  while (low <= high) {
+    const middle = (low + high) >> 1;
+    const { statement } = await readStatement(files, middle, entries[middle]);
+    if (statement.heldAt <= end) {
+      found = middle;
+      low = middle + 1;
+    } else {
+      high = middle - 1;
+    }
+  }
+  if (found !== undefined) return found;
+  throw notFound(`no night ended before ${end}`, 'give a later day');
+}
+
+/** The last instant that a day or an instant covers, in the form of `heldAt`. */
+function endOf(at: string): string | undefined {
+  const isDay = /^\d{4}-\d{2}-\d{2}$/.test(at);
+  const instant = parseInstant(isDay ? `${at}T23:59:59.999999Z` : at);
+  return instant === undefined ? undefined : formatInstant(instant);
+}
+
+interface FoundRecord {
+  readonly entry: PageEntry;
+  readonly index: number;
+  /** Leaf hashes of all records, in their order. */
+  readonly hashes: readonly Buffer[];
+}
+
+async function findRecord(
+  files: ProofFiles,
+  statement: Statement,
+  { party, asset }: ProofQuestion,
+): Promise<FoundRecord> {
+  const hashes: Buffer[] = [];
+  const found: { entry: PageEntry; index: number }[] = [];
+  for await (const entry of readRecordEntries(files, statement)) {
+    const isAsked =
+      entry[0].startsWith(party) && (asset === undefined || entry[1] === asset);
+    if (isAsked) found.push({ entry, index: hashes.length });
+    hashes.push(Buffer.from(entry[2], 'hex'));
+  }
+  const exact = found.filter(({ entry }) => entry[0] === party);
+  const [record, another] = exact.length > 0 ? exact : found;
+  const night = `night ${statement.night}`;
+  if (record === undefined) {
+    throw notFound(
+      `${night} has no ledger of ${JSON.stringify(party)}`,
+      'give an id as the source lists it',
+    );
+  }
+  if (another !== undefined) {
+    throw notFound(
+      `${night} has several ledgers of ${JSON.stringify(party)}`,
+      'give the whole id, and the asset if each asset has a ledger',
+    );
+  }
+  return { ...record, hashes };
+}
+
+function fromHex(hex: string): Buffer {
+  return Buffer.from(hex, 'hex');
+}
+
+function toHex(hash: Buffer): string {
+  return hash.toString('hex');
+}
+
+function invalid(state: string, cause?: unknown): PermanentError {
+  return new PermanentError(
+    `Cannot believe the proof: ${state}; ask for it again`,
+    { code: 'PROOF_INVALID', cause },
+  );
+}
+
+function notFound(state: string, advice: string): PermanentError {
+  return new PermanentError(`Cannot prove a ledger: ${state}; ${advice}`, {
+    code: 'PROOF_NOT_FOUND',
+  });
+}

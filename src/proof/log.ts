@@ -1,0 +1,237 @@
+/**
+ * The log of nights in the object store: it is read, compared with what the database
+ * remembers of it, and continued. A log never forks: of two histories with one name,
+ * somebody would have to believe the wrong one.
+ */
+import { errorCode, PermanentError } from '../errors/errors.ts';
+import type { ObjectStore } from '../storage/object-store.ts';
+import { openCheckpoint, signCheckpoint } from './checkpoint.ts';
+import { leafHash, rootHash } from './merkle.ts';
+import {
+  type ByteRange,
+  CHECKPOINT_PATH,
+  damaged,
+  type ProofFiles,
+  readCheckpointNote,
+  type LogEntries,
+  readLog,
+  readStatement,
+} from './proof-files.ts';
+import type { SignerKey } from './signed-note.ts';
+import { type Statement, statementEntry, statementPath } from './statement.ts';
+import { grownTiles } from './tiles.ts';
+
+export const PROOF_PREFIX = 'proof/';
+const FILE_BYTES_MAX = 256 * 2 ** 20;
+
+/** What a database remembers of the log that it wrote. */
+export interface RememberedLog {
+  /** The name of the key that signed it. */
+  readonly keyName: string;
+  readonly size: number;
+  /** Of that many nights; 64 hex digits. */
+  readonly root: string;
+}
+
+/** A log that is not forked, and that this key may continue. */
+export interface ProofLog extends LogEntries {
+  readonly key: SignerKey;
+  /** How many nights the published checkpoint covers. */
+  readonly signedSize: number;
+  /** The last statement; undefined in an empty log. */
+  readonly last: LoggedStatement | undefined;
+}
+
+export interface LoggedStatement {
+  readonly text: string;
+  readonly statement: Statement;
+}
+
+/** The log's files in the object store. */
+export function storedFiles(
+  objects: ObjectStore,
+  signal: AbortSignal,
+): ProofFiles {
+  return {
+    where: objects.url,
+    async read(path, range) {
+      const key = PROOF_PREFIX + path;
+      try {
+        const bytes = await objects.read(key, signal, storedRange(range));
+        return await readWithin(bytes, key);
+      } catch (error) {
+        if (errorCode(error) === 'OBJECT_MISSING') return undefined;
+        throw error;
+      }
+    },
+  };
+}
+
+/**
+ * Reads the log before it is continued.
+ * @param remembered undefined: the database knows of no log
+ * @throws PermanentError `PROOF_LOG_FORKED` if it was not continued from what is
+ *   remembered, `PROOF_SIGNATURE_INVALID` if another key signed it, or
+ *   `PROOF_LOG_DAMAGED`
+ */
+export async function openLog(
+  files: ProofFiles,
+  key: SignerKey,
+  remembered: RememberedLog | undefined,
+): Promise<ProofLog> {
+  const note = await readCheckpointNote(files);
+  const checkpoint = note === undefined ? undefined : openCheckpoint(note, key);
+  const signed =
+    checkpoint === undefined
+      ? { entries: [], leaves: [] }
+      : await readLog(files, checkpoint);
+  const log = await withUnsigned(files, {
+    ...signed,
+    key,
+    signedSize: signed.entries.length,
+    last: undefined,
+  });
+  if (remembered?.keyName === key.name)
+    requireContinued(remembered, log, files.where);
+  return log;
+}
+
+/** @throws PermanentError `PROOF_LOG_FORKED` */
+function requireContinued(
+  { keyName, size, root }: RememberedLog,
+  { leaves }: ProofLog,
+  where: string,
+): void {
+  if (leaves.length < size) {
+    throw forked(
+      `${where} has ${leaves.length} nights of ${keyName}, and this database has written ${size}`,
+    );
+  }
+  if (rootHash(leaves.slice(0, size)).toString('hex') !== root) {
+    throw forked(
+      `the first ${size} nights of ${keyName} in ${where} are not those that this database has written`,
+    );
+  }
+}
+
+/**
+ * A writer that was killed behind its statement had no time to sign it: the statement
+ * counts, and the next checkpoint covers it.
+ */
+async function withUnsigned(
+  files: ProofFiles,
+  log: ProofLog,
+): Promise<ProofLog> {
+  const size = log.entries.length;
+  const bytes = await files.read(statementPath(size));
+  if (bytes !== undefined) {
+    const entry = statementEntry(bytes);
+    const last = await readStatement(files, size);
+    if (last.statement.mirror !== log.key.name || last.statement.night !== size)
+      throw damaged(`${files.where}: ${statementPath(size)} is of another log`);
+    return {
+      ...log,
+      entries: [...log.entries, entry],
+      leaves: [...log.leaves, leafHash(entry)],
+      last,
+    };
+  }
+  if (size === 0) return log;
+  const last = await readStatement(files, size - 1, log.entries.at(-1));
+  return { ...log, last };
+}
+
+/**
+ * Adds a statement. It is in the log as soon as its object is there.
+ * @throws PermanentError `PROOF_LOG_FORKED` if another writer added one at the same time
+ */
+export async function addStatement(
+  log: ProofLog,
+  text: string,
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<ProofLog> {
+  const night = log.entries.length;
+  const key = PROOF_PREFIX + statementPath(night);
+  const outcome = await objects.putIfAbsent(key, Buffer.from(text), signal);
+  if (outcome === 'present') {
+    throw forked(
+      `another writer has added night ${night} to the log in ${objects.url} meanwhile`,
+    );
+  }
+  const entry = statementEntry(text);
+  return {
+    ...log,
+    entries: [...log.entries, entry],
+    leaves: [...log.leaves, leafHash(entry)],
+  };
+}
+
+/**
+ * Publishes the tiles of the whole log, and then the checkpoint that signs them.
+ * @returns the checkpoint
+ */
+export async function publishCheckpoint(
+  { key, entries, leaves, signedSize }: ProofLog,
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<string> {
+  const firstOfTile = signedSize - (signedSize % 256);
+  const files = grownTiles(signedSize, entries.slice(firstOfTile), leaves);
+  for (const { path, content } of files)
+    await objects.publishBytes(PROOF_PREFIX + path, content, signal);
+  const root = rootHash(leaves);
+  const note = signCheckpoint({ size: leaves.length, root }, key);
+  const checkpoint = PROOF_PREFIX + CHECKPOINT_PATH;
+  await objects.replaceBytes(checkpoint, Buffer.from(note), signal);
+  return note;
+}
+
+/**
+ * Compares a checkpoint that somebody kept with the log as it is now.
+ * @throws PermanentError `PROOF_LOG_FORKED` if the log does not continue it
+ */
+export function checkContinues(
+  kept: { readonly size: number; readonly root: Buffer },
+  leaves: readonly Buffer[],
+  where: string,
+): void {
+  if (kept.size > leaves.length) {
+    throw forked(
+      `the kept checkpoint has ${kept.size} nights, the log in ${where} has ${leaves.length}`,
+    );
+  }
+  if (!rootHash(leaves.slice(0, kept.size)).equals(kept.root)) {
+    throw forked(
+      `the first ${kept.size} nights in ${where} are not those of the kept checkpoint`,
+    );
+  }
+}
+
+function storedRange(range: ByteRange | undefined) {
+  if (range === undefined) return undefined;
+  return { start: BigInt(range.start), end: BigInt(range.end) };
+}
+
+async function readWithin(
+  bytes: AsyncIterable<Buffer>,
+  key: string,
+): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of bytes) {
+    length += chunk.length;
+    if (length > FILE_BYTES_MAX)
+      throw damaged(`${key} is larger than ${FILE_BYTES_MAX} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks, length);
+}
+
+function forked(state: string): PermanentError {
+  return new PermanentError(
+    `Cannot continue the log of nights: ${state}; ` +
+      'bring back the files below proof/ that are missing, or begin another log (docs/proof.md)',
+    { code: 'PROOF_LOG_FORKED' },
+  );
+}

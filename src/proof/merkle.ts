@@ -1,0 +1,124 @@
+/**
+ * Merkle trees as RFC 9162 defines them (section 2.1): the hash of a list, the proof that
+ * an item is in it, and the proof that a list continues a shorter one. Other people's
+ * tools check what is made here, so nothing may differ from the standard.
+ */
+import { createHash } from 'node:crypto';
+
+export const HASH_BYTES = 32;
+const LEAF_PREFIX = Buffer.of(0);
+const NODE_PREFIX = Buffer.of(1);
+
+/** The hash of one item of a list. */
+export function leafHash(item: Buffer | string): Buffer {
+  return createHash('sha256').update(LEAF_PREFIX).update(item).digest();
+}
+
+function nodeHash(left: Buffer, right: Buffer): Buffer {
+  return createHash('sha256')
+    .update(NODE_PREFIX)
+    .update(left)
+    .update(right)
+    .digest();
+}
+
+/** Computes the hash of a list while its leaf hashes pass by, in memory of a few hashes. */
+export class RootHasher {
+  size = 0;
+  /** Whole subtrees from left to right; each is larger than the next. */
+  readonly #subtrees: { readonly hash: Buffer; readonly size: number }[] = [];
+
+  add(leaf: Buffer): void {
+    this.size += 1;
+    let subtree = { hash: leaf, size: 1 };
+    let last = this.#subtrees.at(-1);
+    while (last?.size === subtree.size) {
+      this.#subtrees.pop();
+      const hash = nodeHash(last.hash, subtree.hash);
+      subtree = { hash, size: 2 * subtree.size };
+      last = this.#subtrees.at(-1);
+    }
+    this.#subtrees.push(subtree);
+  }
+
+  root(): Buffer {
+    const hashes = this.#subtrees.map(({ hash }) => hash);
+    const smallest = hashes.pop();
+    if (smallest === undefined) return createHash('sha256').digest();
+    return hashes.reduceRight((right, left) => nodeHash(left, right), smallest);
+  }
+}
+
+/** The hash of the whole list. */
+export function rootHash(leaves: readonly Buffer[]): Buffer {
+  const hasher = new RootHasher();
+  for (const leaf of leaves) hasher.add(leaf);
+  return hasher.root();
+}
+
+/**
+ * The hashes with which `rootFromInclusion` computes the list's hash from one item, from
+ * the item upwards.
+ * @throws RangeError if the list has no item at `index`
+ */
+export function inclusionPath(
+  index: number,
+  leaves: readonly Buffer[],
+): Buffer[] {
+  if (index < 0 || index >= leaves.length)
+    throw new RangeError(`a list of ${leaves.length} has no item ${index}`);
+  const path: Buffer[] = [];
+  let start = 0;
+  let end = leaves.length;
+  while (end - start > 1) {
+    const middle = start + leftSize(end - start);
+    if (index < middle) {
+      path.push(rootHash(leaves.slice(middle, end)));
+      end = middle;
+    } else {
+      path.push(rootHash(leaves.slice(start, middle)));
+      start = middle;
+    }
+  }
+  return path.toReversed();
+}
+
+/**
+ * Computes the hash of a list of `size` items from one item's hash and its path (RFC
+ * 9162, 2.1.3.2).
+ * @returns undefined if the path has not the length that the place demands
+ */
+export function rootFromInclusion(
+  index: number,
+  size: number,
+  leaf: Buffer,
+  path: readonly Buffer[],
+): Buffer | undefined {
+  if (index < 0 || index >= size) return undefined;
+  let place = index;
+  let last = size - 1;
+  let hash = leaf;
+  for (const other of path) {
+    if (last === 0) return undefined;
+    const isRightmost = place === last;
+    if (place % 2 === 1 || isRightmost) {
+      hash = nodeHash(other, hash);
+      while (place % 2 === 0 && place !== 0) {
+        place /= 2;
+        last = Math.floor(last / 2);
+      }
+    } else {
+      hash = nodeHash(hash, other);
+    }
+    place = Math.floor(place / 2);
+    last = Math.floor(last / 2);
+  }
+  return last === 0 ? hash : undefined;
+}
+
+/** How many items of a list lie in its left subtree: the largest power of two below. */
+function leftSize(size: number): number {
+  let left = 1;
+  while (left * 2 < size) left *= 2;
+  return left;
+}

@@ -1,0 +1,88 @@
+/**
+ * The two files of one night: the records that changed, and the pages that changed with
+ * them. Each grows in the spool, and is published whole under a name that no other night
+ * has.
+ */
+import { randomBytes } from 'node:crypto';
+import { open, unlink } from 'node:fs/promises';
+import { ByteCounter, undefinedIfMissing } from '../files/byte-counter.ts';
+import type { ObjectStore } from '../storage/object-store.ts';
+import { PROOF_PREFIX } from './log.ts';
+import { type Place, placePath } from './pages.ts';
+
+const BUFFER_BYTES = 2 ** 20;
+
+/** Names the files of a night; a killed night that is tried again gets another name. */
+export function nightFileName(night: number): string {
+  return `${night}-${randomBytes(4).toString('hex')}`;
+}
+
+/** A file that grows in the spool. */
+export class NightFile implements AsyncDisposable {
+  readonly #name: string;
+  readonly #isRecords: boolean;
+  readonly #path: string;
+  readonly #handle: Awaited<ReturnType<typeof open>>;
+  readonly #sums = new ByteCounter();
+  #pending: Buffer[] = [];
+  #pendingBytes = 0;
+  #bytes = 0;
+
+  private constructor(
+    name: string,
+    isRecords: boolean,
+    path: string,
+    handle: Awaited<ReturnType<typeof open>>,
+  ) {
+    this.#name = name;
+    this.#isRecords = isRecords;
+    this.#path = path;
+    this.#handle = handle;
+  }
+
+  /** @param name see `nightFileName` */
+  static async open(
+    name: string,
+    isRecords: boolean,
+    objects: ObjectStore,
+  ): Promise<NightFile> {
+    const kind = isRecords ? 'ledgers' : 'pages';
+    const path = await objects.spoolPath(`proof.${kind}.${name}`);
+    return new NightFile(name, isRecords, path, await open(path, 'wx'));
+  }
+
+  /**
+   * Adds a text, and a line end behind it for people who read the file.
+   * @returns where the text lies in the published file, without the line end
+   */
+  async add(text: string): Promise<Place> {
+    const content = Buffer.from(`${text}\n`);
+    const at = this.#bytes;
+    this.#bytes += content.length;
+    this.#sums.add(content);
+    this.#pending.push(content);
+    this.#pendingBytes += content.length;
+    if (this.#pendingBytes >= BUFFER_BYTES) await this.#flush();
+    return [this.#name, at, content.length - 1];
+  }
+
+  /** Publishes the file, unless nothing was added to it. */
+  async publish(objects: ObjectStore, signal: AbortSignal): Promise<void> {
+    if (this.#bytes === 0) return;
+    await this.#flush();
+    const key = PROOF_PREFIX + placePath([this.#name, 0, 0], this.#isRecords);
+    await objects.publishFile(key, this.#path, this.#sums.facts(), signal);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#handle.close();
+    await unlink(this.#path).catch(undefinedIfMissing);
+  }
+
+  async #flush(): Promise<void> {
+    const content = Buffer.concat(this.#pending);
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    await this.#handle.writeFile(content);
+  }
+}

@@ -1,0 +1,195 @@
+/**
+ * How a reader finds a ledger's record, and two readers the records that differ, in
+ * requests that grow with the difference: the records' hashes lie in pages, the pages'
+ * hashes in pages above them, up to one.
+ *
+ * Where a page ends depends on the ledgers alone, not on their number: a ledger that is
+ * new changes one page of each level, and two mirrors with the same records have the same
+ * pages. Pages are written once; one that is the same as an earlier one is not written
+ * again, so an entry says in which file the bytes lie.
+ */
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import { PermanentError } from '../errors/errors.ts';
+import { rootHash } from './merkle.ts';
+
+/** A page has 64 entries on average. */
+const BOUNDARY_BITS = 6;
+const ENTRIES_MAX = 1024;
+
+/** Where bytes lie: a file of one night, and their place in it. */
+const place = z.tuple([
+  z.string().regex(/^\d+-[0-9a-f]{8}$/),
+  z.int().nonnegative(),
+  z.int().nonnegative(),
+]);
+export type Place = Readonly<z.output<typeof place>>;
+
+/**
+ * Party and asset (the first ones below, in a page of pages), hash, and place. The hash
+ * is a record's leaf hash, or the RFC 9162 hash of the hashes of a page's entries.
+ */
+export const pageEntry = z.tuple([
+  z.string(),
+  z.string().nullable(),
+  z.string().regex(/^[0-9a-f]{64}$/),
+  ...place.def.items,
+]);
+export type PageEntry = z.output<typeof pageEntry>;
+
+export function entryOf(
+  party: string,
+  asset: string | null,
+  hash: string,
+  [file, at, bytes]: Place,
+): PageEntry {
+  return [party, asset, hash, file, at, bytes];
+}
+
+export function placeOf([, , , file, at, bytes]: PageEntry): Place {
+  return [file, at, bytes];
+}
+
+/** Names a ledger in maps. */
+export function ledgerKey([party, asset]: PageEntry): string {
+  return JSON.stringify([party, asset]);
+}
+
+/** Records lie in files of their own. */
+export function placePath([file]: Place, isRecord: boolean): string {
+  return `${isRecord ? 'ledgers' : 'pages'}/${file}`;
+}
+
+/** One entry a line. */
+export function encodePage(entries: readonly PageEntry[]): string {
+  return entries.map((entry) => JSON.stringify(entry)).join('\n');
+}
+
+/** The hash of a page: of what it lists, wherever that lies. */
+export function pageHash(entries: readonly PageEntry[]): string {
+  const hashes = entries.map(([, , hash]) => Buffer.from(hash, 'hex'));
+  return rootHash(hashes).toString('hex');
+}
+
+/**
+ * @param entry of the page in the page above it
+ * @throws PermanentError `PROOF_PAGE_INVALID` if it is not the page that the entry names
+ */
+export function decodePage(text: string, entry: PageEntry): PageEntry[] {
+  let entries: PageEntry[];
+  try {
+    const lines = text.split('\n');
+    entries = z
+      .array(pageEntry)
+      .parse(lines.map((line) => JSON.parse(line) as unknown));
+  } catch (error) {
+    throw invalid(entry, 'it is not a page', error);
+  }
+  if (pageHash(entries) !== entry[2])
+    throw invalid(
+      entry,
+      'its contents have another hash than the page above says',
+    );
+  return entries;
+}
+
+/** Keeps a page. @returns where it lies */
+export type KeepPage = (hash: string, text: string) => Promise<Place>;
+
+/** What `PageBuilder` made: the page above all others. */
+export interface BuiltPages {
+  readonly top: PageEntry | null;
+  /** How many levels of pages there are: 1 if the top lists records. */
+  readonly levels: number;
+}
+
+/** Builds pages while the entries of records pass by in their order. */
+export class PageBuilder {
+  readonly #keep: KeepPage;
+  readonly #levels: Level[] = [];
+
+  constructor(keep: KeepPage) {
+    this.#keep = keep;
+  }
+
+  async add(entry: PageEntry): Promise<void> {
+    await this.#addTo(0, entry);
+  }
+
+  async finish(): Promise<BuiltPages> {
+    for (let level = 0; level < this.#levels.length; level += 1) {
+      const { pending, last } = this.#level(level);
+      if (pending.length > 0) await this.#endPage(level);
+      const { pages, last: top } = this.#level(level);
+      if (pages === 1) return { top: top ?? last ?? null, levels: level + 1 };
+    }
+    return { top: null, levels: 0 };
+  }
+
+  async #addTo(level: number, entry: PageEntry): Promise<void> {
+    const { pending } = this.#level(level);
+    pending.push(entry);
+    if (pending.length >= ENTRIES_MAX || isLastOfPage(entry, level))
+      await this.#endPage(level);
+  }
+
+  async #endPage(at: number): Promise<void> {
+    const level = this.#level(at);
+    const entries = level.pending;
+    const [first] = entries;
+    if (first === undefined) return;
+    level.pending = [];
+    level.pages += 1;
+    const hash = pageHash(entries);
+    const [party, asset] = first;
+    const kept = await this.#keep(hash, encodePage(entries));
+    level.last = entryOf(party, asset, hash, kept);
+    await this.#addTo(at + 1, level.last);
+  }
+
+  #level(at: number): Level {
+    const level = this.#levels[at] ?? {
+      pending: [],
+      pages: 0,
+      last: undefined,
+    };
+    this.#levels[at] = level;
+    return level;
+  }
+}
+
+interface Level {
+  /** The entries of the page that has not ended. */
+  pending: PageEntry[];
+  /** How many pages have ended. */
+  pages: number;
+  /** The entry of the last of them. */
+  last: PageEntry | undefined;
+}
+
+/** By the ledger's name alone: one in 64 ends a page, one in 64 of those the page above. */
+function isLastOfPage([party, asset]: PageEntry, level: number): boolean {
+  const name = createHash('sha256')
+    .update(JSON.stringify([party, asset]))
+    .digest();
+  const bits = BOUNDARY_BITS * (level + 1);
+  return leadingZeroBits(name) >= bits;
+}
+
+function leadingZeroBits(bytes: Buffer): number {
+  const first = bytes.findIndex((byte) => byte !== 0);
+  if (first === -1) return bytes.length * 8;
+  return first * 8 + Math.clz32(bytes[first] ?? 0) - 24;
+}
+
+function invalid(
+  entry: PageEntry,
+  state: string,
+  cause?: unknown,
+): PermanentError {
+  const where = `${placePath(placeOf(entry), false)} at byte ${entry[4]}`;
+  return new PermanentError(
+    `Cannot use the page ${where}: ${state}; restore the file from a copy`,
+    { code: 'PROOF_PAGE_INVALID', meta: { where }, cause },
+  );
+}

@@ -1,0 +1,236 @@
+/**
+ * The files of a log, wherever they lie: in the object store, on a web server, in a
+ * folder. Everything that proves and compares reads through this.
+ */
+import { PermanentError } from '../errors/errors.ts';
+import { type Checkpoint, decodeCheckpoint } from './checkpoint.ts';
+import {
+  decodeRecord,
+  type LedgerRecord,
+  recordHash,
+} from './ledger-record.ts';
+import { leafHash, rootHash } from './merkle.ts';
+import {
+  decodePage,
+  type PageEntry,
+  placeOf,
+  placePath,
+  type Place,
+} from './pages.ts';
+import {
+  decodeStatement,
+  type Statement,
+  statementEntry,
+  statementPath,
+} from './statement.ts';
+import { decodeEntries, entriesPath, lowestTiles, tilePath } from './tiles.ts';
+
+export const CHECKPOINT_PATH = 'checkpoint';
+/** Of pages that are read at once. */
+const READS_AT_ONCE = 8;
+
+/** A part of a file, in bytes. */
+export interface ByteRange {
+  readonly start: number;
+  /** Exclusive. */
+  readonly end: number;
+}
+
+export interface ProofFiles {
+  /** For messages; without credentials. */
+  readonly where: string;
+
+  /**
+   * @returns undefined if there is no such file
+   * @throws PermanentError or RetryableError if it cannot be read
+   */
+  read(path: string, range?: ByteRange): Promise<Buffer | undefined>;
+}
+
+/** What a log has of its statements, in their order. */
+export interface LogEntries {
+  /** The SHA-256 of each statement. */
+  readonly entries: readonly Buffer[];
+  /** The leaf hashes of the entries (RFC 9162). */
+  readonly leaves: readonly Buffer[];
+}
+
+/** The last checkpoint, with its signatures. @returns undefined if there is no log */
+export async function readCheckpointNote(
+  files: ProofFiles,
+): Promise<string | undefined> {
+  return (await files.read(CHECKPOINT_PATH))?.toString('utf8');
+}
+
+/**
+ * Reads the entries of a log, and compares them with its tiles and with its checkpoint.
+ * @throws PermanentError `PROOF_LOG_DAMAGED`
+ */
+export async function readLog(
+  files: ProofFiles,
+  { size, root }: Pick<Checkpoint, 'size' | 'root'>,
+): Promise<LogEntries> {
+  const entries = await readEntries(files, size);
+  const leaves = entries.map(leafHash);
+  for (const { index, width } of lowestTiles(size)) {
+    const path = tilePath(0, index, width);
+    const tile = await needFile(files, path);
+    const hashes = leaves.slice(index * 256, index * 256 + width);
+    if (!tile.equals(Buffer.concat(hashes)))
+      throw damaged(
+        `${files.where}: ${path} has other hashes than its entries`,
+      );
+  }
+  if (!rootHash(leaves).equals(root)) {
+    throw damaged(
+      `${files.where}: its ${size} nights have another hash than its checkpoint says`,
+    );
+  }
+  return { entries, leaves };
+}
+
+/** The SHA-256 of each statement in a log of this size. */
+async function readEntries(files: ProofFiles, size: number): Promise<Buffer[]> {
+  const entries: Buffer[] = [];
+  for (const { index, width } of lowestTiles(size)) {
+    const path = entriesPath(index, width);
+    entries.push(...decodeEntries(await needFile(files, path)));
+  }
+  if (entries.length !== size)
+    throw damaged(
+      `${files.where}: it has ${entries.length} entries, not ${size}`,
+    );
+  return entries;
+}
+
+/**
+ * A statement's bytes, compared with the log's entry.
+ * @throws PermanentError `PROOF_LOG_DAMAGED` or `PROOF_STATEMENT_INVALID`
+ */
+export async function readStatement(
+  files: ProofFiles,
+  night: number,
+  entry?: Buffer,
+): Promise<{ readonly text: string; readonly statement: Statement }> {
+  const path = statementPath(night);
+  const bytes = await needFile(files, path);
+  if (entry !== undefined && !statementEntry(bytes).equals(entry))
+    throw damaged(
+      `${files.where}: ${path} is not the statement that the log has`,
+    );
+  const text = bytes.toString('utf8');
+  return { text, statement: decodeStatement(text, `${files.where}: ${path}`) };
+}
+
+/** The last statement of a log, if it has any night. */
+export async function readLastStatement(
+  files: ProofFiles,
+): Promise<
+  { readonly text: string; readonly statement: Statement } | undefined
+> {
+  const note = await readCheckpointNote(files);
+  if (note === undefined) return undefined;
+  const { size } = decodeCheckpoint(note);
+  return size === 0 ? undefined : readStatement(files, size - 1);
+}
+
+/** @throws PermanentError `PROOF_PAGE_INVALID` or `PROOF_LOG_DAMAGED` */
+export async function readPage(
+  files: ProofFiles,
+  entry: PageEntry,
+): Promise<PageEntry[]> {
+  const text = await readPlace(files, placeOf(entry), false);
+  return decodePage(text, entry);
+}
+
+/** Several pages, some at once, in the order of the entries. */
+export async function readPages(
+  files: ProofFiles,
+  entries: readonly PageEntry[],
+): Promise<PageEntry[][]> {
+  const pages: PageEntry[][] = [];
+  for (let from = 0; from < entries.length; from += READS_AT_ONCE) {
+    const some = entries.slice(from, from + READS_AT_ONCE);
+    pages.push(
+      ...(await Promise.all(some.map((entry) => readPage(files, entry)))),
+    );
+  }
+  return pages;
+}
+
+/** The entries of all records of a statement, in their order. */
+export async function* readRecordEntries(
+  files: ProofFiles,
+  { ledgers }: Statement,
+): AsyncGenerator<PageEntry> {
+  if (ledgers.top !== null)
+    yield* recordsBelow(files, ledgers.top, ledgers.levels);
+}
+
+async function* recordsBelow(
+  files: ProofFiles,
+  entry: PageEntry,
+  levels: number,
+): AsyncGenerator<PageEntry> {
+  const entries = await readPage(files, entry);
+  if (levels <= 1) {
+    yield* entries;
+    return;
+  }
+  if (levels > 2) {
+    for (const below of entries) yield* recordsBelow(files, below, levels - 1);
+    return;
+  }
+  for (let from = 0; from < entries.length; from += READS_AT_ONCE) {
+    const some = entries.slice(from, from + READS_AT_ONCE);
+    for (const page of await readPages(files, some)) yield* page;
+  }
+}
+
+/**
+ * What a statement says of one ledger, as it is written.
+ * @throws PermanentError `PROOF_LOG_DAMAGED` if it is not what the entry says
+ */
+export async function readRecord(
+  files: ProofFiles,
+  entry: PageEntry,
+): Promise<{ readonly text: string; readonly record: LedgerRecord }> {
+  const place = placeOf(entry);
+  const text = await readPlace(files, place, true);
+  const where = `${files.where}: ${placePath(place, true)} at byte ${place[1]}`;
+  if (recordHash(text).toString('hex') !== entry[2])
+    throw damaged(`${where} is not the record that its page has`);
+  const record = decodeRecord(text, where);
+  if (record.party !== entry[0] || record.asset !== entry[1])
+    throw damaged(`${where} is of another ledger than its page says`);
+  return { text, record };
+}
+
+async function readPlace(
+  files: ProofFiles,
+  place: Place,
+  isRecord: boolean,
+): Promise<string> {
+  const [, start, bytes] = place;
+  const path = placePath(place, isRecord);
+  const part = await needFile(files, path, { start, end: start + bytes });
+  return part.toString('utf8');
+}
+
+async function needFile(
+  files: ProofFiles,
+  path: string,
+  range?: ByteRange,
+): Promise<Buffer> {
+  const content = await files.read(path, range);
+  if (content === undefined)
+    throw damaged(`${files.where} has no file ${path}`);
+  return content;
+}
+
+export function damaged(state: string, cause?: unknown): PermanentError {
+  return new PermanentError(
+    `Cannot believe the log of nights: ${state}; restore the files below proof/ from a copy`,
+    { code: 'PROOF_LOG_DAMAGED', cause },
+  );
+}

@@ -1,0 +1,83 @@
+/**
+ * The key that signs the log of nights. It is given, or made at first use. A
+ * key that was made is kept in two places, so that neither a lost database nor a lost
+ * data folder ends the log: its history cannot be continued with another key.
+ */
+import { readFile, writeFile } from 'node:fs/promises';
+import { errorCode, PermanentError } from '../errors/errors.ts';
+import {
+  decodeSignerKey,
+  encodeSignerKey,
+  generateKey,
+  type SignerKey,
+} from './signed-note.ts';
+
+/** Where a made key is kept beside the file. */
+export interface KeyKeeper {
+  readKey(): Promise<{
+    readonly mirrorId: string;
+    readonly signingKey: string | null;
+  }>;
+  keepKey(signingKey: string): Promise<string>;
+}
+
+export interface KeyPlaces {
+  /** PROOF_KEY: the only place, if it is set. */
+  readonly given: string | undefined;
+  /** In the data folder. */
+  readonly ownFile: string;
+  /** PROOF_NAME: names the log when its key is made. */
+  readonly name: string | undefined;
+}
+
+/**
+ * @throws PermanentError `PROOF_KEY_INVALID`, or `PROOF_KEY_UNREADABLE` if the file cannot
+ *   be read
+ */
+export async function openKey(
+  { given, ownFile, name }: KeyPlaces,
+  keeper: KeyKeeper,
+): Promise<SignerKey> {
+  if (given !== undefined) return decodeSignerKey(given);
+  const filed = await readKeyFile(ownFile);
+  const { mirrorId, signingKey } = await keeper.readKey();
+  const kept = signingKey ?? (await keeper.keepKey(filed ?? makeKey()));
+  if (filed === undefined) await writeKeyFile(ownFile, kept);
+  return decodeSignerKey(kept);
+
+  function makeKey(): string {
+    return encodeSignerKey(generateKey(name ?? `ledger-mirror/${mirrorId}`));
+  }
+}
+
+async function readKeyFile(path: string): Promise<string | undefined> {
+  try {
+    return (await readFile(path, 'utf8')).trim();
+  } catch (error) {
+    const code = errorCode(error);
+    if (code === 'ENOENT') return undefined;
+    throw unreadable(path, code, error);
+  }
+}
+
+/** A data folder that cannot be written to leaves the database as the only place. */
+async function writeKeyFile(path: string, key: string): Promise<void> {
+  try {
+    await writeFile(path, `${key}\n`, { mode: 0o600, flag: 'wx' });
+  } catch (error) {
+    const isTolerated = ['EEXIST', 'EROFS', 'EACCES', 'ENOENT', 'EPERM'];
+    if (!isTolerated.includes(errorCode(error)))
+      throw unreadable(path, errorCode(error), error);
+  }
+}
+
+function unreadable(
+  path: string,
+  state: string,
+  cause: unknown,
+): PermanentError {
+  return new PermanentError(
+    `Cannot use the key of proofs in ${path}: ${state}; check the file and its rights`,
+    { code: 'PROOF_KEY_UNREADABLE', meta: { path }, cause },
+  );
+}

@@ -1,0 +1,95 @@
+/**
+ * The statement of a night: what the mirror said of itself when the night ended, in one
+ * form of bytes for the same contents. docs/proof.md explains each field to an auditor.
+ */
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import { PermanentError } from '../errors/errors.ts';
+import { canonicalJson } from './canonical-json.ts';
+import { pageEntry } from './pages.ts';
+
+export const STATEMENT_FORMAT = 'ledger-mirror statement v1';
+
+const hex64 = z.string().regex(/^[0-9a-f]{64}$/);
+const count = z.string().regex(/^\d+$/);
+const listSum = z.object({
+  /** How often the list's chain had started again. */
+  epoch: z.int().nullable(),
+  rows: count,
+  /** The additive digest of the rows: docs/proof.md has their form. */
+  digest: hex64,
+});
+
+const schema = z.object({
+  format: z.literal(STATEMENT_FORMAT),
+  /** The name of the mirror, which is the name of its key and of its log. */
+  mirror: z.string(),
+  /** The place of the statement in the log; the first is 0. */
+  night: z.int().nonnegative(),
+  runId: z.uuid(),
+  /** The report of the same night: its key in the store, and the SHA-256 of its bytes. */
+  report: z.object({ key: z.string(), sha256: hex64 }),
+  /** URL of the source, without credentials. */
+  source: z.string().nullable(),
+  /** The network: how often it had started again, and its height when it was last read. */
+  network: z.object({ epoch: z.int().nullable(), height: count.nullable() }),
+  /** The instant that the statement is of; RFC 3339. */
+  heldAt: z.string(),
+  verdict: z.enum(['complete', 'incomplete', 'suspicious', 'failed']),
+  /** What was wanted, and what of it was covered. */
+  covers: z.record(z.string(), z.json()),
+  /** Every open reason not to believe the source's lists. */
+  doubts: z.array(z.record(z.string(), z.json())),
+  /** Every known gap of the lists. */
+  gaps: z.array(z.record(z.string(), z.json())),
+  lists: z.object({ parties: listSum, checkpoints: listSum }),
+  ledgers: z.object({
+    /** How many ledgers are leaves of the tree. */
+    count: z.int().nonnegative(),
+    rows: count,
+    /** The instant up to which a ledger is covered whose record names none. */
+    coveredTo: z.string().nullable(),
+    /** The form in which rows are summed. */
+    rowForm: z.literal('values-v1'),
+    /** The RFC 9162 hash of all records, in the order of party and asset. */
+    root: hex64,
+    /** The page from which all records are found; null if there is none. */
+    top: pageEntry.nullable(),
+    /** How many levels of pages lie below it. */
+    levels: z.int().nonnegative(),
+  }),
+});
+
+export type Statement = Readonly<z.output<typeof schema>>;
+
+/** A list as a statement sums it. */
+export type ListSum = Statement['lists']['parties'];
+
+export function encodeStatement(statement: Statement): string {
+  return canonicalJson(statement);
+}
+
+/**
+ * @param where names the statement in messages
+ * @throws PermanentError `PROOF_STATEMENT_INVALID`
+ */
+export function decodeStatement(text: string, where: string): Statement {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (error) {
+    throw new PermanentError(
+      `Cannot read the statement ${where}: it is not a statement of a night; restore it from a copy`,
+      { code: 'PROOF_STATEMENT_INVALID', meta: { where }, cause: error },
+    );
+  }
+}
+
+/** What the log has of a statement: the SHA-256 of its bytes. */
+export function statementEntry(text: string | Buffer): Buffer {
+  return createHash('sha256').update(text).digest();
+}
+
+/** `statements/000000012`, below the folder of the log. */
+export function statementPath(night: number): string {
+  return `statements/${String(night).padStart(9, '0')}`;
+}

@@ -1,0 +1,429 @@
+/**
+ * What the database knows for the statements of nights: the key, the log as it was
+ * written last, each ledger's record, and where records and pages lie. All of it but the
+ * key can be rebuilt from the log's files.
+ */
+import { sql } from 'kysely';
+import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
+import { builder } from '../../postgres/builder.ts';
+import { copyLines } from '../../postgres/copy.ts';
+import type { Warehouse } from '../../postgres/database.ts';
+import {
+  execute,
+  findRow,
+  readRow,
+  readRows,
+} from '../../postgres/run-statement.ts';
+import { statement, typed } from '../../postgres/statement.ts';
+import type { LedgerRecord } from '../ledger-record.ts';
+import type { RememberedLog } from '../log.ts';
+import { entryOf, type PageEntry, type Place } from '../pages.ts';
+import type { ListSum, Statement } from '../statement.ts';
+
+const ACTION = 'write the statement of the night';
+const LEDGERS_AT_ONCE = 500;
+
+/** What is remembered of the log. */
+export interface LogRow extends RememberedLog {
+  /** SHA-256 of the statement that records and pages here belong to; null: none. */
+  readonly statementSha256: string | null;
+  /** Whatever a transaction had not committed by then has changed since; null: all. */
+  readonly settledAt: string | null;
+}
+
+/** A ledger whose record may have changed. */
+export interface LedgerName {
+  readonly partyId: string;
+  readonly assetId: string | null;
+}
+
+/** What is remembered of a ledger's record. */
+export interface RecordRow extends LedgerName {
+  /** Leaf hash, 64 hex digits. */
+  readonly leaf: string;
+  readonly rows: string;
+  readonly covered: LedgerRecord['covered'];
+  readonly place: Place;
+}
+
+export class ProofStore {
+  readonly #warehouse: Warehouse;
+
+  constructor(warehouse: Warehouse) {
+    this.#warehouse = warehouse;
+  }
+
+  get #db() {
+    return this.#warehouse.db;
+  }
+
+  /** The mirror's id, and the private key that this mirror made, if it has made one. */
+  async readKey(): Promise<{
+    readonly mirrorId: string;
+    readonly signingKey: string | null;
+  }> {
+    const key = statement({ mirrorId: 'uuid', signingKey: 'text?' })`
+      select i.mirror_id as "mirrorId", l.signing_key as "signingKey"
+      from mirror.identity i left join mirror.proof_log l on true`;
+    return readRow(this.#db, 'read the key of proofs', key);
+  }
+
+  /** Keeps a key unless there is one. @returns the one that is kept now */
+  async keepKey(signingKey: string): Promise<string> {
+    const keep = statement({ signingKey: 'text!' })`
+      insert into mirror.proof_log (signing_key) values (${signingKey})
+      on conflict (only_row) do update
+        set signing_key = coalesce(proof_log.signing_key, excluded.signing_key)
+      returning signing_key as "signingKey"`;
+    const { signingKey: kept } = await readRow(
+      this.#db,
+      'keep the key of proofs',
+      keep,
+    );
+    return kept;
+  }
+
+  /** @returns undefined if this database has written no log */
+  async readLog(): Promise<LogRow | undefined> {
+    const log = statement({
+      keyName: 'text!',
+      size: 'int',
+      root: 'text!',
+      statementSha256: 'text?',
+      settledAt: 'instant?',
+    })`
+      select key_name as "keyName", size, root, statement_sha256 as "statementSha256",
+        settled_at as "settledAt"
+      from mirror.proof_log where key_name is not null and root is not null`;
+    return findRow(this.#db, ACTION, log);
+  }
+
+  async writeLog(row: LogRow): Promise<void> {
+    const { keyName, size, root, statementSha256, settledAt } = row;
+    const write = statement()`
+      insert into mirror.proof_log (key_name, size, root, statement_sha256, settled_at)
+      values (${keyName}, ${size}, ${root}, ${statementSha256}, ${settledAt}::timestamptz)
+      on conflict (only_row) do update set key_name = excluded.key_name, size = excluded.size,
+        root = excluded.root, statement_sha256 = excluded.statement_sha256,
+        settled_at = excluded.settled_at`;
+    await execute(this.#db, ACTION, write);
+  }
+
+  /** From now on, what is remembered of records and pages belongs to no statement. */
+  async beginChange(): Promise<void> {
+    const begin = builder
+      .updateTable('mirror.proof_log')
+      .set({ statement_sha256: null });
+    await execute(this.#db, ACTION, begin);
+  }
+
+  /** Forgets records and pages; they are read from the log's files again. */
+  async forgetRecords(): Promise<void> {
+    await execute(this.#db, ACTION, builder.deleteFrom('mirror.proof_ledgers'));
+    await execute(this.#db, ACTION, builder.deleteFrom('mirror.proof_pages'));
+  }
+
+  /** @returns the instant before which all transactions have ended by now */
+  async readSettledAt(): Promise<string> {
+    const settled = statement({ settledAt: 'instant' })`
+      select least(min(xact_start), clock_timestamp()) as "settledAt" from pg_stat_activity
+      where datname = current_database() and backend_type = 'client backend'`;
+    return (await readRow(this.#db, ACTION, settled)).settledAt;
+  }
+
+  /**
+   * Ledgers whose rows or covered ranges may differ from what their record says.
+   * @param since null: all of them
+   * @param coveredTo the statement's: a range that reaches it has no end
+   */
+  async readChangedLedgers(
+    since: string | null,
+    coveredTo: string | null,
+  ): Promise<readonly LedgerName[]> {
+    const changed = statement({ partyId: 'text!', assetId: 'text?' })`
+      with ${RANGES}, ${coveredLedgers(coveredTo)}
+      select c.party_id as "partyId", c.asset_id as "assetId"
+      from covered_ledgers c left join mirror.proof_ledgers p
+        on p.party_id = c.party_id and p.asset_id is not distinct from c.asset_id
+      where p.party_id is null or p.covered is distinct from c.covered
+      union
+      select party_id, asset_id from mirror.segments
+      where ${since}::timestamptz is null or loaded_at > ${since}::timestamptz
+        or superseded_at > ${since}::timestamptz
+        or (status = 'current' and loaded_at is null)
+      union
+      select p.party_id, p.asset_id from mirror.proof_ledgers p
+      where not exists (select from mirror.coverage c
+        where c.party_id = p.party_id and c.asset_id is not distinct from p.asset_id)`;
+    return readRows(this.#db, ACTION, changed);
+  }
+
+  /**
+   * What is held of some ledgers now, some at a time. A ledger of which nothing is known
+   * any more is left out.
+   */
+  async *readRecords(
+    ledgers: readonly LedgerName[],
+    coveredTo: string | null,
+  ): AsyncGenerator<readonly LedgerRecord[]> {
+    for (let from = 0; from < ledgers.length; from += LEDGERS_AT_ONCE) {
+      const some = ledgers.slice(from, from + LEDGERS_AT_ONCE);
+      yield await this.#readRecords(some, coveredTo);
+    }
+  }
+
+  async #readRecords(
+    ledgers: readonly LedgerName[],
+    coveredTo: string | null,
+  ): Promise<readonly LedgerRecord[]> {
+    const records = statement({
+      party: 'text',
+      asset: 'text?',
+      covered: typed<LedgerRecord['covered']>('json'),
+      rows: 'text',
+      notLoaded: 'text',
+      months: typed<readonly MonthParts[]>('json'),
+    })`
+      with asked as (
+        select "partyId" as party_id, "assetId" as asset_id
+        from jsonb_to_recordset(${JSON.stringify(ledgers)}::jsonb) as given("partyId" text, "assetId" text)),
+      ranges as (
+        select c.party_id, c.asset_id,
+          range_agg(tstzrange(c.from_time, c.to_time)) filter (where not c.open) as covered
+        from mirror.coverage c
+        join asked a on a.party_id = c.party_id and a.asset_id is not distinct from c.asset_id
+        group by c.party_id, c.asset_id),
+      ${coveredLedgers(coveredTo)},
+      held as (
+        select s.* from asked a
+        join mirror.segments s on s.party_id = a.party_id and s.asset_id is not distinct from a.asset_id
+        where s.status = 'current'),
+      parts as (
+        select h.party_id, h.asset_id, m.month, sum(m.rows) as rows, jsonb_agg(m.values_digest) as digests
+        from held h join mirror.segment_months m using (segment_id)
+        where h.loaded_at is not null group by h.party_id, h.asset_id, m.month),
+      summed as (
+        select party_id, asset_id, sum(rows) as rows,
+          jsonb_agg(jsonb_build_array(to_char(month, 'YYYY-MM'), rows::text, digests) order by month) as months
+        from parts group by party_id, asset_id),
+      unloaded as (
+        select party_id, asset_id, sum(rows) as rows from held
+        where loaded_at is null group by party_id, asset_id)
+      select c.party_id as party, c.asset_id as asset, c.covered,
+        coalesce(s.rows, 0)::text as rows, coalesce(u.rows, 0)::text as "notLoaded",
+        coalesce(s.months, '[]') as months
+      from covered_ledgers c
+      left join summed s on s.party_id = c.party_id and s.asset_id is not distinct from c.asset_id
+      left join unloaded u on u.party_id = c.party_id and u.asset_id is not distinct from c.asset_id`;
+    const rows = await readRows(this.#db, ACTION, records);
+    return rows.map(({ months, ...record }) => ({
+      ...record,
+      months: months.map(([month, count, digests]) => [
+        month,
+        count,
+        addDigests(digests),
+      ]),
+    }));
+  }
+
+  /** Leaf hash and place of those among the ledgers that have a record. */
+  async readPlaces(
+    ledgers: readonly LedgerName[],
+  ): Promise<ReadonlyMap<string, Pick<RecordRow, 'leaf' | 'place'>>> {
+    const leaves = statement({
+      partyId: 'text',
+      assetId: 'text?',
+      leaf: 'text',
+      file: 'text',
+      at: 'bigint',
+      bytes: 'bigint',
+    })`
+      select p.party_id as "partyId", p.asset_id as "assetId", leaf, file, at, bytes
+      from jsonb_to_recordset(${JSON.stringify(ledgers)}::jsonb) as given("partyId" text, "assetId" text)
+      join mirror.proof_ledgers p
+        on p.party_id = given."partyId" and p.asset_id is not distinct from given."assetId"`;
+    const rows = await readRows(this.#db, ACTION, leaves);
+    return new Map(
+      rows.map(({ leaf, file, at, bytes, ...ledger }) => [
+        nameKey(ledger),
+        { leaf, place: [file, Number(at), Number(bytes)] },
+      ]),
+    );
+  }
+
+  async writeRecords(rows: readonly RecordRow[]): Promise<void> {
+    for (let from = 0; from < rows.length; from += LEDGERS_AT_ONCE) {
+      const some = rows.slice(from, from + LEDGERS_AT_ONCE);
+      const json = JSON.stringify(
+        some.map(({ place: [file, at, bytes], ...row }) => ({
+          ...row,
+          file,
+          at,
+          bytes,
+        })),
+      );
+      const write = statement()`
+        insert into mirror.proof_ledgers (party_id, asset_id, leaf, rows, covered, file, at, bytes)
+        select "partyId", "assetId", leaf, rows, covered, file, at, bytes
+        from jsonb_to_recordset(${json}::jsonb) as given("partyId" text, "assetId" text,
+          leaf text, rows bigint, covered jsonb, file text, at bigint, bytes bigint)
+        on conflict (party_id, asset_id) do update set leaf = excluded.leaf, rows = excluded.rows,
+          covered = excluded.covered, file = excluded.file, at = excluded.at, bytes = excluded.bytes`;
+      await execute(this.#db, ACTION, write);
+    }
+  }
+
+  async removeRecords(ledgers: readonly LedgerName[]): Promise<void> {
+    const remove = statement()`
+      delete from mirror.proof_ledgers p
+      using jsonb_to_recordset(${JSON.stringify(ledgers)}::jsonb) as given("partyId" text, "assetId" text)
+      where p.party_id = given."partyId" and p.asset_id is not distinct from given."assetId"`;
+    await execute(this.#db, ACTION, remove);
+  }
+
+  /** How many rows the records have together. */
+  async sumRows(): Promise<string> {
+    const sum = statement({ rows: 'text' })`
+      select coalesce(sum(rows), 0)::text as rows from mirror.proof_ledgers`;
+    return (await readRow(this.#db, ACTION, sum)).rows;
+  }
+
+  /** The entries of all records, sorted by the bytes of party and asset. */
+  async *recordEntries(signal: AbortSignal): AsyncGenerator<PageEntry> {
+    const copy = {
+      statement: `copy (select jsonb_build_array(party_id, asset_id, leaf, file, at, bytes)
+        from mirror.proof_ledgers
+        order by party_id collate "C", asset_id collate "C" nulls first) to stdout`,
+      action: ACTION,
+      signal,
+    };
+    for await (const lines of copyLines(this.#warehouse.pool, copy)) {
+      for (const line of lines) {
+        const [party, asset, leaf, file, at, bytes] = JSON.parse(
+          unescapeCopy(line),
+        ) as PageEntry;
+        yield entryOf(party, asset, leaf, [file, at, bytes]);
+      }
+    }
+  }
+
+  /** Where the pages of the last statement lie, by their hashes. */
+  async readPages(): Promise<Map<string, Place>> {
+    const pages = statement({
+      hash: 'text',
+      file: 'text',
+      at: 'bigint',
+      bytes: 'bigint',
+    })`select hash, file, at, bytes from mirror.proof_pages`;
+    const rows = await readRows(this.#db, ACTION, pages);
+    return new Map(
+      rows.map(({ hash, file, at, bytes }): [string, Place] => [
+        hash,
+        [file, Number(at), Number(bytes)],
+      ]),
+    );
+  }
+
+  /** Replaces all pages. */
+  async writePages(pages: ReadonlyMap<string, Place>): Promise<void> {
+    const json = JSON.stringify(
+      [...pages].map(([hash, [file, at, bytes]]) => ({
+        hash,
+        file,
+        at,
+        bytes,
+      })),
+    );
+    const write = statement()`
+      with given as materialized (
+        select hash, file, at, bytes
+        from jsonb_to_recordset(${json}::jsonb) as g(hash text, file text, at bigint, bytes bigint)),
+      removed as (
+        delete from mirror.proof_pages p
+        where not exists (select from given where given.hash = p.hash))
+      insert into mirror.proof_pages (hash, file, at, bytes)
+      select hash, file, at, bytes from given
+      on conflict (hash) do update set file = excluded.file, at = excluded.at, bytes = excluded.bytes`;
+    await execute(this.#db, ACTION, write);
+  }
+
+  /** Both lists as the source shows them: what it removed is not in them. */
+  async sumLists(signal: AbortSignal): Promise<Statement['lists']> {
+    const { epoch } = await this.readNetwork();
+    const sumOf = async (rows: string): Promise<ListSum> => {
+      const digest = new RowDigest();
+      const copy = {
+        statement: `copy (${rows} and gone_since is null) to stdout`,
+        action: ACTION,
+        signal,
+      };
+      for await (const lines of copyLines(this.#warehouse.pool, copy))
+        for (const line of lines) digest.add(hashText(line));
+      return { epoch, rows: String(digest.rows), digest: digest.hex() };
+    };
+    const network = 'epoch = (select max(epoch) from mirror.networks)';
+    return {
+      parties: await sumOf(
+        `select party_id from mirror.parties where ${network}`,
+      ),
+      checkpoints: await sumOf(
+        `select at_block, hash, block_hash from mirror.checkpoints where ${network}`,
+      ),
+    };
+  }
+
+  /** The network as it was read last. */
+  async readNetwork(): Promise<{
+    readonly epoch: number | null;
+    readonly height: string | null;
+  }> {
+    const network = statement({ epoch: 'int?', height: 'text?' })`
+      select max(n.epoch) as epoch,
+        (select max(g.head_height)::text from mirror.generations g
+          where g.claimed_at is not null and g.epoch = (select max(epoch) from mirror.networks)) as height
+      from mirror.networks n`;
+    return readRow(this.#db, ACTION, network);
+  }
+}
+
+/** Month, rows, and the digests of its segments. */
+type MonthParts = readonly [
+  month: string,
+  rows: string,
+  digests: readonly string[],
+];
+
+/** Names a ledger in maps, as `ledgerKey` of its entry does. */
+export function nameKey({ partyId, assetId }: LedgerName): string {
+  return JSON.stringify([partyId, assetId]);
+}
+
+/** What touches is one range. */
+const RANGES = sql`
+  ranges as (
+    select party_id, asset_id,
+      range_agg(tstzrange(from_time, to_time)) filter (where not open) as covered
+    from mirror.coverage group by party_id, asset_id)`;
+
+/**
+ * The ranges of each ledger as its record has them: null in place of the beginning of
+ * time, and of an end that the statement's `coveredTo` does not exceed.
+ */
+function coveredLedgers(coveredTo: string | null) {
+  return sql`
+    covered_ledgers as (
+      select party_id, asset_id, coalesce((
+          select jsonb_agg(jsonb_build_array(
+              case when lower(r) > 'epoch'
+                then to_char(lower(r) at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') end,
+              case when ${coveredTo}::timestamptz is null or upper(r) < ${coveredTo}::timestamptz
+                then to_char(upper(r) at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') end)
+            order by r)
+          from unnest(ranges.covered) r), '[]'::jsonb) as covered
+      from ranges)`;
+}
+
+/** COPY's text format doubles each backslash of a JSON text. */
+function unescapeCopy(line: string): string {
+  return line.includes('\\') ? line.replaceAll('\\\\', '\\') : line;
+}

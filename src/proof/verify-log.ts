@@ -1,0 +1,211 @@
+/**
+ * Is the log of nights what this mirror wrote, and does the last statement say what the
+ * database holds? Whatever somebody changed afterwards, with or without care, differs
+ * from a hash that the key has signed.
+ */
+import { createHash } from 'node:crypto';
+import { errorLine, PermanentError } from '../errors/errors.ts';
+import type { ObjectStore } from '../storage/object-store.ts';
+import { decodeCheckpoint } from './checkpoint.ts';
+import { encodeRecord, recordHash } from './ledger-record.ts';
+import {
+  checkContinues,
+  type LoggedStatement,
+  openLog,
+  type ProofLog,
+  storedFiles,
+} from './log.ts';
+import { type PageEntry, ledgerKey } from './pages.ts';
+import {
+  type ProofFiles,
+  readRecord,
+  readRecordEntries,
+  readStatement,
+} from './proof-files.ts';
+import type { SignerKey } from './signed-note.ts';
+import { nameKey, type ProofStore } from './store/proof-store.ts';
+
+const PROBLEMS_MAX = 100;
+const LEDGERS_AT_ONCE = 500;
+
+/** Something that does not agree with the log. */
+export interface LogProblem {
+  readonly code: string;
+  /** The file, the ledger or the list concerned. */
+  readonly subject: string;
+  readonly message: string;
+}
+
+export interface LogFindings {
+  /** How many nights are in the log. */
+  readonly nights: number;
+  /** How many statements were read, each with its report. */
+  readonly statements: number;
+  /** How many ledgers were compared with the last statement. */
+  readonly ledgers: number;
+  readonly problemCount: number;
+  readonly problems: readonly LogProblem[];
+}
+
+export interface LogChecks {
+  readonly store: ProofStore;
+  readonly objects: ObjectStore;
+  readonly key: SignerKey;
+  readonly signal: AbortSignal;
+  /** Also every statement with its report, and each ledger of the last one. */
+  readonly isDeep: boolean;
+  /** A checkpoint that somebody kept, with its signatures or without. */
+  readonly kept?: string | undefined;
+}
+
+/** @throws RetryableError if the store or the database does not answer */
+export async function verifyLog(checks: LogChecks): Promise<LogFindings> {
+  const { store, objects, key, signal, isDeep, kept } = checks;
+  const problems = new Problems();
+  const files = storedFiles(objects, signal);
+  const log = await problems.of('proof/checkpoint', async () =>
+    openLog(files, key, await store.readLog()),
+  );
+  if (log === undefined)
+    return problems.findings({ nights: 0, statements: 0, ledgers: 0 });
+
+  const nights = log.entries.length;
+  if (kept !== undefined) {
+    await problems.of('the kept checkpoint', async () =>
+      checkContinues(decodeCheckpoint(kept), log.leaves, files.where),
+    );
+  }
+  const first = isDeep ? 0 : Math.max(0, nights - 1);
+  for (let night = first; night < nights; night += 1)
+    await checkNight(night, log, { files, objects, signal, problems });
+  const ledgers =
+    isDeep && log.last !== undefined
+      ? await checkLedgers(log.last, { files, store, signal, problems })
+      : 0;
+  return problems.findings({ nights, statements: nights - first, ledgers });
+}
+
+/** Collects what does not agree; what passes by itself is thrown on. */
+class Problems {
+  readonly #found: LogProblem[] = [];
+  #count = 0;
+
+  add(problem: LogProblem): void {
+    this.#count += 1;
+    if (this.#found.length < PROBLEMS_MAX) this.#found.push(problem);
+  }
+
+  /** @returns undefined if the check found a problem */
+  async of<Result>(
+    subject: string,
+    check: () => Promise<Result>,
+  ): Promise<Result | undefined> {
+    try {
+      return await check();
+    } catch (error) {
+      if (!(error instanceof PermanentError)) throw error;
+      const { code } = error;
+      this.add({ code, subject, message: errorLine(error) });
+      return undefined;
+    }
+  }
+
+  findings(
+    counts: Pick<LogFindings, 'nights' | 'statements' | 'ledgers'>,
+  ): LogFindings {
+    return { ...counts, problemCount: this.#count, problems: this.#found };
+  }
+}
+
+interface Checking {
+  readonly files: ProofFiles;
+  readonly signal: AbortSignal;
+  readonly problems: Problems;
+}
+
+/** The statement is the log's, and its report is the one that it names. */
+async function checkNight(
+  night: number,
+  log: ProofLog,
+  {
+    files,
+    objects,
+    signal,
+    problems,
+  }: Checking & { readonly objects: ObjectStore },
+): Promise<void> {
+  signal.throwIfAborted();
+  const read = await problems.of(`night ${night}`, () =>
+    readStatement(files, night, log.entries[night]),
+  );
+  if (read === undefined) return;
+  const { key, sha256 } = read.statement.report;
+  await problems.of(key, async () => {
+    const hash = createHash('sha256');
+    for await (const chunk of await objects.read(key, signal))
+      hash.update(chunk as Buffer);
+    if (hash.digest('hex') === sha256) return;
+    problems.add({
+      code: 'PROOF_REPORT_DIFFERS',
+      subject: key,
+      message: `it is not the report that the statement of night ${night} names`,
+    });
+  });
+}
+
+/**
+ * Every ledger that nothing has changed since: what the tables say of it now is what the
+ * statement says. @returns how many were compared
+ */
+async function checkLedgers(
+  last: LoggedStatement,
+  { files, store, signal, problems }: Checking & { readonly store: ProofStore },
+): Promise<number> {
+  const known = await store.readLog();
+  const { coveredTo } = last.statement.ledgers;
+  const changed = await store.readChangedLedgers(
+    known?.settledAt ?? null,
+    coveredTo,
+  );
+  const mayDiffer = new Set(changed.map(nameKey));
+  let compared = 0;
+  let batch: PageEntry[] = [];
+  const entries = readRecordEntries(files, last.statement);
+  await problems.of('the pages of the last statement', async () => {
+    for await (const entry of entries) {
+      signal.throwIfAborted();
+      batch.push(entry);
+      if (batch.length < LEDGERS_AT_ONCE) continue;
+      compared += await compareBatch(batch);
+      batch = [];
+    }
+    compared += await compareBatch(batch);
+  });
+  return compared;
+
+  async function compareBatch(some: readonly PageEntry[]): Promise<number> {
+    const settled = some.filter((entry) => !mayDiffer.has(ledgerKey(entry)));
+    const names = settled.map(([partyId, assetId]) => ({ partyId, assetId }));
+    const leaves = new Map<string, string>();
+    for await (const records of store.readRecords(names, coveredTo)) {
+      for (const record of records) {
+        const key = nameKey({ partyId: record.party, assetId: record.asset });
+        leaves.set(key, recordHash(encodeRecord(record)).toString('hex'));
+      }
+    }
+    for (const entry of some) {
+      const read = await problems.of(entry[0], () => readRecord(files, entry));
+      const isSettled = settled.includes(entry);
+      if (read === undefined || !isSettled) continue;
+      if (leaves.get(ledgerKey(entry)) === entry[2]) continue;
+      problems.add({
+        code: 'PROOF_LEDGER_DIFFERS',
+        subject: entry[0],
+        message:
+          'the database holds other sums of this ledger than the last statement, ' +
+          'and nothing has changed it since',
+      });
+    }
+    return settled.length;
+  }
+}

@@ -1,0 +1,285 @@
+/**
+ * The statement of a night is written: the records of the ledgers that changed, the pages
+ * that find them, the statement, and the checkpoint that signs it with all nights before
+ * it. Whatever of it was done before a kill is found, and not done again.
+ */
+import { createHash } from 'node:crypto';
+import type { ObjectStore } from '../storage/object-store.ts';
+import { encodeRecord, recordHash } from './ledger-record.ts';
+import {
+  addStatement,
+  openLog,
+  type ProofLog,
+  publishCheckpoint,
+  storedFiles,
+} from './log.ts';
+import { RootHasher, rootHash } from './merkle.ts';
+import { NightFile, nightFileName } from './night-files.ts';
+import { type BuiltPages, PageBuilder, placeOf, type Place } from './pages.ts';
+import { readRecordEntries } from './proof-files.ts';
+import type { SignerKey } from './signed-note.ts';
+import {
+  encodeStatement,
+  type Statement,
+  STATEMENT_FORMAT,
+  statementPath,
+} from './statement.ts';
+import {
+  type LedgerName,
+  type LogRow,
+  nameKey,
+  type ProofStore,
+  type RecordRow,
+} from './store/proof-store.ts';
+
+/** What the night's report says, for the statement beside it. */
+export type NightFacts = Pick<
+  Statement,
+  | 'runId'
+  | 'report'
+  | 'source'
+  | 'heldAt'
+  | 'verdict'
+  | 'covers'
+  | 'doubts'
+  | 'gaps'
+>;
+
+export interface ProofDeps {
+  readonly store: ProofStore;
+  readonly objects: ObjectStore;
+  readonly key: SignerKey;
+  readonly signal: AbortSignal;
+}
+
+/** What the run's evidence has of its statement. */
+export interface WrittenStatement {
+  /** Its place in the log. */
+  readonly night: number;
+  readonly statement: string;
+  /** Of the whole log; 64 hex digits. */
+  readonly root: string;
+  /** Ledgers whose record changed. */
+  readonly changed: number;
+}
+
+/**
+ * Reads the log, and proves that it may be continued.
+ * @throws PermanentError as `openLog`
+ */
+export async function openNightLog(deps: ProofDeps): Promise<ProofLog> {
+  const { store, objects, key, signal } = deps;
+  const remembered = await store.readLog();
+  return openLog(storedFiles(objects, signal), key, remembered);
+}
+
+/**
+ * Writes the statement of a night whose report is published.
+ * @throws PermanentError as `addStatement`
+ */
+export async function writeNight(
+  facts: NightFacts,
+  log: ProofLog,
+  deps: ProofDeps,
+): Promise<WrittenStatement> {
+  const { store, objects, signal } = deps;
+  const isWritten = log.last?.statement.report.key === facts.report.key;
+  if (isWritten) return signLog(log, 0, deps);
+
+  const known = await store.readLog();
+  const settledAt = await store.readSettledAt();
+  const since = await synchronizeRecords(log, known, deps);
+  const coveredTo = readCoveredTo(facts);
+  const changed = await store.readChangedLedgers(since, coveredTo);
+  await store.beginChange();
+
+  const night = log.entries.length;
+  const name = nightFileName(night);
+  const written = await writeRecords(changed, coveredTo, name, deps);
+  const tree = await writePages(name, deps);
+  const statement: Statement = {
+    format: STATEMENT_FORMAT,
+    mirror: log.key.name,
+    night,
+    ...facts,
+    network: await store.readNetwork(),
+    lists: await store.sumLists(signal),
+    ledgers: {
+      count: tree.count,
+      rows: await store.sumRows(),
+      coveredTo,
+      rowForm: 'values-v1',
+      root: tree.root,
+      top: tree.top,
+      levels: tree.levels,
+    },
+  };
+  const text = encodeStatement(statement);
+  const grown = await addStatement(log, text, objects, signal);
+  await store.writePages(tree.pages);
+  await store.writeLog(logRow(grown, text, settledAt));
+  return signLog(grown, written, deps);
+}
+
+/** Signs a log whose last statement is written, and remembers it. */
+async function signLog(
+  log: ProofLog,
+  changed: number,
+  { store, objects, signal }: ProofDeps,
+): Promise<WrittenStatement> {
+  const night = log.entries.length - 1;
+  await publishCheckpoint(log, objects, signal);
+  const known = await store.readLog();
+  const { size, root } = sizeAndRoot(log);
+  if (known?.size !== size || known.root !== root) {
+    await store.writeLog({
+      keyName: log.key.name,
+      size,
+      root,
+      statementSha256: null,
+      settledAt: null,
+    });
+  }
+  return { night, statement: `proof/${statementPath(night)}`, root, changed };
+}
+
+/**
+ * What the database remembers of records belongs to the log's last statement afterwards.
+ * It did not if the database was restored, or if a night was killed.
+ * @returns since when records may have changed; null: each may have
+ */
+async function synchronizeRecords(
+  log: ProofLog,
+  known: LogRow | undefined,
+  { store, objects, signal }: ProofDeps,
+): Promise<string | null> {
+  const wanted =
+    log.last === undefined ? null : sha256(log.last.text).toString('hex');
+  if (known !== undefined && known.statementSha256 === wanted)
+    return known.settledAt;
+
+  await store.forgetRecords();
+  if (log.last === undefined) return null;
+  const files = storedFiles(objects, signal);
+  let rows: RecordRow[] = [];
+  for await (const entry of readRecordEntries(files, log.last.statement)) {
+    const [partyId, assetId, leaf] = entry;
+    // Rows and ranges are not known from here: the record is read from the tables anew.
+    rows.push({
+      partyId,
+      assetId,
+      leaf,
+      rows: '0',
+      covered: [],
+      place: placeOf(entry),
+    });
+    if (rows.length < 1000) continue;
+    await store.writeRecords(rows);
+    rows = [];
+  }
+  await store.writeRecords(rows);
+  return null;
+}
+
+/** @returns how many records are new or different */
+async function writeRecords(
+  changed: readonly LedgerName[],
+  coveredTo: string | null,
+  name: string,
+  { store, objects, signal }: ProofDeps,
+): Promise<number> {
+  await using file = await NightFile.open(name, true, objects);
+  const held = new Set<string>();
+  const rows: RecordRow[][] = [];
+  let written = 0;
+  for await (const records of store.readRecords(changed, coveredTo)) {
+    signal.throwIfAborted();
+    const names = records.map(({ party, asset }) => ({
+      partyId: party,
+      assetId: asset,
+    }));
+    const known = await store.readPlaces(names);
+    const batch: RecordRow[] = [];
+    for (const record of records) {
+      const ledger = { partyId: record.party, assetId: record.asset };
+      const key = nameKey(ledger);
+      held.add(key);
+      const text = encodeRecord(record);
+      const leaf = recordHash(text).toString('hex');
+      const before = known.get(key);
+      const isSame = before?.leaf === leaf;
+      if (!isSame) written += 1;
+      const place = isSame ? before.place : await file.add(text);
+      batch.push({
+        ...ledger,
+        leaf,
+        rows: record.rows,
+        covered: record.covered,
+        place,
+      });
+    }
+    rows.push(batch);
+  }
+  await file.publish(objects, signal);
+  for (const batch of rows) await store.writeRecords(batch);
+  const gone = changed.filter((ledger) => !held.has(nameKey(ledger)));
+  await store.removeRecords(gone);
+  return written;
+}
+
+interface WrittenTree extends BuiltPages {
+  readonly count: number;
+  /** The hash of all records; 64 hex digits. */
+  readonly root: string;
+  /** Where each page lies, by its hash. */
+  readonly pages: ReadonlyMap<string, Place>;
+}
+
+async function writePages(
+  name: string,
+  { store, objects, signal }: ProofDeps,
+): Promise<WrittenTree> {
+  const known = await store.readPages();
+  const pages = new Map<string, Place>();
+  await using file = await NightFile.open(name, false, objects);
+  const builder = new PageBuilder(async (hash, text) => {
+    const place = known.get(hash) ?? (await file.add(text));
+    pages.set(hash, place);
+    return place;
+  });
+  const root = new RootHasher();
+  for await (const entry of store.recordEntries(signal)) {
+    root.add(Buffer.from(entry[2], 'hex'));
+    await builder.add(entry);
+  }
+  const built = await builder.finish();
+  await file.publish(objects, signal);
+  return {
+    ...built,
+    count: root.size,
+    root: root.root().toString('hex'),
+    pages,
+  };
+}
+
+function logRow(log: ProofLog, text: string, settledAt: string): LogRow {
+  return {
+    keyName: log.key.name,
+    ...sizeAndRoot(log),
+    statementSha256: sha256(text).toString('hex'),
+    settledAt,
+  };
+}
+
+function sizeAndRoot({ leaves }: ProofLog) {
+  return { size: leaves.length, root: rootHash(leaves).toString('hex') };
+}
+
+function readCoveredTo({ covers }: NightFacts): string | null {
+  const { coveredTo } = covers;
+  return typeof coveredTo === 'string' ? coveredTo : null;
+}
+
+function sha256(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}
