@@ -15,6 +15,7 @@ const payload = z.union([
 const flag = z.boolean().default(false);
 const params = z.object({
   full: flag,
+  wholeUpToRows: z.int().nonnegative().optional(),
   acceptNewNetwork: flag,
   acceptShrunk: flag,
 });

@@ -115,6 +115,27 @@ export function isSameRows(
 }
 
 /**
+ * Whether two pages behind one cursor show the same groups. Of a group that a border of
+ * the page cuts, another part may come the second time, because ties come in any order.
+ */
+export function isSameGroups(
+  left: readonly ListedRow[],
+  right: readonly ListedRow[],
+): boolean {
+  if (isSameRows(left, right)) return true;
+  const groups = groupRows(left);
+  const again = groupRows(right);
+  if (groups.length !== again.length) return false;
+  return groups.every(({ cursor, keys: shown }, at) => {
+    const other = again[at];
+    if (other === undefined || other.keys.length !== shown.length) return false;
+    if (subtract(shown, other.keys).length === 0) return true;
+    const isCut = at === 0 || at === groups.length - 1;
+    return isCut && cursor === other.cursor;
+  });
+}
+
+/**
  * What a page behind a cursor whose own group may have been cut says of that group: with
  * `ask` the source was asked behind the last group that is held, because no page is large
  * enough to show it again.

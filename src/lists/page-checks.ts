@@ -14,6 +14,53 @@ export class DoubtError extends PermanentError {}
 /** The source cannot be read to its end, although nothing that it shows is wrong. */
 export class EndNotShown extends PermanentError {}
 
+/**
+ * The node that answers has not come as far as an earlier claim of this network: what it
+ * lacks says nothing. The next run asks again.
+ */
+export class SourceBehind extends EndNotShown {
+  constructor(list: ListName, claimed: bigint, now: bigint) {
+    super(
+      `Cannot call ${list} complete: the source is behind (block ${now}, and an ` +
+        `earlier answer was of ${claimed}); the next run asks again`,
+      {
+        code: 'SOURCE_BEHIND',
+        meta: { list, claimed: `${claimed}`, now: `${now}` },
+      },
+    );
+  }
+}
+
+/**
+ * Each reading found rows between those of the one before it. The list is mirrored as it
+ * was shown last, and nothing says yet that this is all of it.
+ */
+export function readingsDiffer(
+  list: ListName,
+  { readings }: { readonly readings: number },
+): EndNotShown {
+  return new EndNotShown(
+    `Cannot call ${list} complete: ${readings} readings in a row each found rows ` +
+      'between those of the one before; the next sync reads the list again',
+    { code: 'READINGS_DIFFER', meta: { list, readings } },
+  );
+}
+
+/**
+ * Everything that is held is older than everything that an audit found: a gap, if the
+ * source is of the same network, which is not proven yet.
+ */
+export class NetworkUnproven extends DoubtError {
+  constructor(list: ListName) {
+    const state = 'the source shows no row of those that are held';
+    super(
+      `Cannot call ${list} complete: ${state}, and no party that is held; if that is ` +
+        'right, sync with --accept-new-network',
+      { code: 'OTHER_NETWORK', meta: { list } },
+    );
+  }
+}
+
 /** The source does not show again what is held. */
 export class OverlapMissing extends DoubtError {
   readonly state: string;
@@ -43,6 +90,15 @@ function describeDoubt(list: ListName, state: string): string {
   return (
     `Cannot call ${list} complete: ${state}; the next sync reads the whole list ` +
     'again'
+  );
+}
+
+/** The source shows no row of those that are held. */
+export function otherNetwork(list: ListName, seen: object = {}): DoubtError {
+  return new DoubtError(
+    `Cannot call ${list} complete: the source shows no row of those that are held; ` +
+      'where that is right, sync with --accept-new-network',
+    { code: 'OTHER_NETWORK', meta: { list, ...seen } },
   );
 }
 
@@ -128,6 +184,8 @@ export interface AuditTotals {
   readonly gone: bigint;
   /** Of them, those older than everything that it serves. */
   readonly pruned: bigint;
+  /** Of those gone, the ones that are newer than every row that is common. */
+  readonly goneNewest: bigint;
   /** Rows that no claimed reading ever held, and that the audit does not show either. */
   readonly unconfirmed: bigint;
   readonly isAllNewer: boolean;
@@ -138,6 +196,22 @@ const SHRUNK_ROWS_MAX = 2n;
 const SHRUNK_SHARE = 10n;
 
 export type Accepted = Pick<SyncRequest, 'acceptNewNetwork' | 'acceptShrunk'>;
+
+/** What else is known when an audit is judged. */
+export interface AuditContext {
+  /** Rows of the largest list that was ever claimed, and not accepted as shrunk since. */
+  readonly largestClaimed: bigint;
+  /**
+   * An earlier audit lacked the newest rows too, and the source has shown a later block
+   * since: they are gone, and the source does not lag.
+   */
+  readonly isMissingConfirmed: boolean;
+  /** The block that the audit is as of, if the source shows it. */
+  readonly height: string | null;
+}
+
+/** The code of the doubt that a second audit at a later block confirms. */
+export const NEWEST_ROWS_MISSING = 'NEWEST_ROWS_MISSING';
 
 /**
  * - `gap`: everything held is older than everything served
@@ -150,6 +224,7 @@ export function decideAudit(
   list: ListName,
   found: AuditTotals,
   accepted: Accepted,
+  { largestClaimed, isMissingConfirmed, height }: AuditContext,
 ): AuditFinding {
   const { served, confirmed, common } = found;
   const refuse = (code: string, state: string, flag: string): DoubtError =>
@@ -185,11 +260,22 @@ export function decideAudit(
       '--accept-new-network',
     );
   }
+  // Nodes that lag lack exactly the newest rows, however few.
+  const isUnconfirmed = found.goneNewest > 0n && !isMissingConfirmed;
+  if (isUnconfirmed && accepted.acceptShrunk !== true) {
+    return doubt(
+      list,
+      NEWEST_ROWS_MISSING,
+      `the newest ${found.goneNewest} rows that are held are not shown`,
+      { rows: `${found.goneNewest}`, height },
+    );
+  }
   // Old checkpoints fall out of the source's retention; parties do not.
-  const gone = list === 'parties' ? found.gone + found.pruned : found.gone;
-  if (gone <= SHRUNK_ROWS_MAX || gone * SHRUNK_SHARE <= confirmed)
-    return 'same';
-  return refuseShrunk(
-    `the source serves ${gone} of ${confirmed} rows no longer`,
-  );
+  const goneNow = list === 'parties' ? found.gone + found.pruned : found.gone;
+  // A tenth at each audit would be everything in the end: the largest list counts.
+  const eroded = list === 'parties' ? largestClaimed - served : 0n;
+  const gone = goneNow > eroded ? goneNow : eroded;
+  const base = largestClaimed > confirmed ? largestClaimed : confirmed;
+  if (gone <= SHRUNK_ROWS_MAX || gone * SHRUNK_SHARE <= base) return 'same';
+  return refuseShrunk(`the source serves ${gone} of ${base} rows no longer`);
 }

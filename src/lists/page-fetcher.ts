@@ -14,6 +14,7 @@ import {
   classifyOverlap,
   classifyRest,
   groupRows,
+  isSameGroups,
   isSameRows,
   type Group,
 } from './overlap.ts';
@@ -359,7 +360,7 @@ export class ListReader {
     )
       return;
     const again = await this.#ask(short.after, length);
-    if (!isSameRows(short.page.rows, again.page.rows)) {
+    if (!isSameGroups(short.page.rows, again.page.rows)) {
       const seen = { rows: length, again: again.page.rows.length };
       throw doubt(
         this.context.list,

@@ -44,8 +44,15 @@ export async function readToEnd(
     const { fresh, promisesMore } = await reader.step(false);
     dropReached(early, fresh);
     if (!promisesMore) break;
-    if (early?.unheld.size === 0) return proveEnd(reader, early);
-    if (reader.pages >= lookAt) {
+    if (early?.unheld.size === 0) {
+      // More is promised behind the rows that were the newest ones. If a whole page of new
+      // rows has come meanwhile, the list grows as fast as it is read. Otherwise it has an
+      // end, which need not show all rows that tie for the newest place.
+      const now = await lookForNewest(reader);
+      if (now.unheld.size === now.keys.length) return proveEnd(reader, now);
+      early = undefined;
+      lookAt = reader.pages * LOOK_AGAIN_FACTOR;
+    } else if (reader.pages >= lookAt) {
       early = await lookForNewest(reader);
       lookAt = reader.pages * LOOK_AGAIN_FACTOR;
     }

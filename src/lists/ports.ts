@@ -12,6 +12,8 @@ export interface SyncRequest {
   readonly runId: string;
   /** Reads everything again. */
   readonly isAudit: boolean;
+  /** Reads everything again if no more rows are held: each night does. */
+  readonly wholeUpToRows?: number | undefined;
   readonly pageSize: number;
   /**
    * A person has confirmed that the source shows a new network, of which no row is held.

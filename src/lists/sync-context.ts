@@ -2,11 +2,12 @@
  * What every step of one sync shares: its session, its source, its limits, what it has
  * seen, and the evidence of that.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { PermanentError } from '../errors/errors.ts';
 import { toStorableJson } from '../json/json-value.ts';
 import { formatInstant } from '../time/time.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
-import { checkPage, doubt, DoubtError } from './page-checks.ts';
+import { checkPage, doubt, DoubtError, SourceBehind } from './page-checks.ts';
 import type {
   ListName,
   ListSource,
@@ -67,13 +68,37 @@ export class Tally {
   resumedFrom: ResumedFrom | undefined;
   requests = 0;
   pages = 0;
+  /** Of the reading that is going on. */
   newRows = 0;
+  /** Of the readings before it, in this sync. */
+  #newRowsBefore = 0n;
+  /** How often the list was read, the reading that is going on among them. */
+  readings = 1;
   head: SourceHead = { blockHeight: undefined, blockTime: undefined };
+  /** The highest block that any claim of this network was as of. */
+  claimedHeight: bigint | undefined;
+  /** The highest block that an answer of this sync was of. */
+  seenHeight: bigint | undefined;
   readonly warnings: string[] = [];
   network: 'stored' | undefined;
   /** First the list is read; then the source has to show that it ends there. */
   phase: 'reading' | 'proving the end' = 'reading';
   readonly startedMs = performance.now();
+
+  /** @param audit what the last reading was, unless it was the first one of all */
+  beginNextReading(audit: AuditReport | undefined): void {
+    this.#newRowsBefore = this.countNew(audit);
+    this.newRows = 0;
+    this.readings += 1;
+    this.phase = 'reading';
+  }
+
+  /** Rows that were not held when the sync began. */
+  countNew(audit: AuditReport | undefined): bigint {
+    const inThisReading =
+      audit === undefined ? BigInt(this.newRows) : audit.served - audit.common;
+    return this.#newRowsBefore + inThisReading;
+  }
 
   warn(text: string): void {
     if (!this.warnings.includes(text) && this.warnings.length < 20)
@@ -91,13 +116,21 @@ export async function askPage(
   question: Omit<PageRequest, 'list'>,
 ): Promise<Page> {
   const { source, list, tally, signal, failpoint } = context;
-  for (let isAgain = false; ; isAgain = true) {
+  let isAgain = false;
+  let behind = 0;
+  for (;;) {
     checkCeiling(context, 'requests', tally.requests + 1);
     tally.requests += 1;
     await failpoint?.('asking');
     try {
       const page = await source.page({ list, ...question }, signal);
       await failpoint?.('received');
+      const claimed = heightAhead(page, question, tally);
+      if (claimed !== undefined) {
+        behind += 1;
+        await waitForNextNode(context, page, claimed, behind);
+        continue;
+      }
       const { blockHeight, blockTime } = page;
       if (blockHeight !== undefined && question.newestFirst)
         tally.head = { blockHeight, blockTime };
@@ -106,9 +139,48 @@ export async function askPage(
     } catch (error) {
       const fault = asDoubt(error);
       if (fault === undefined || isAgain) throw fault ?? error;
+      isAgain = true;
       tally.warn(`${fault.code}: the page was asked for again`);
     }
   }
+}
+
+/** How often a page is asked for again of a fleet in which a node is behind. */
+const BEHIND_ATTEMPTS_MAX = 6;
+const BEHIND_PAUSE_MS = 500;
+
+/**
+ * Behind one address may stand several nodes. An answer below the highest claim lacks
+ * rows that are held; the newest page must also be no older than the pages before it.
+ * @returns the block that the answer should have reached; undefined if it has, or if the
+ *   source shows no blocks
+ */
+function heightAhead(
+  { blockHeight }: Page,
+  { newestFirst, fromEnd }: Omit<PageRequest, 'list'>,
+  tally: Tally,
+): bigint | undefined {
+  if (blockHeight === undefined) return undefined;
+  const seen = tally.seenHeight ?? blockHeight;
+  tally.seenHeight = seen > blockHeight ? seen : blockHeight;
+  const isOfEnd = newestFirst || fromEnd === true;
+  const floors = [tally.claimedHeight, isOfEnd ? seen : undefined];
+  return floors.find((floor) => floor !== undefined && blockHeight < floor);
+}
+
+/** @throws SourceBehind if no node has come so far after several attempts */
+async function waitForNextNode(
+  { list, tally, signal, pauseMs = BEHIND_PAUSE_MS }: SyncContext,
+  { blockHeight = 0n }: Page,
+  claimed: bigint,
+  attempt: number,
+): Promise<void> {
+  if (attempt >= BEHIND_ATTEMPTS_MAX)
+    throw new SourceBehind(list, claimed, blockHeight);
+  tally.warn(
+    'SOURCE_BEHIND: a node that is behind answered, and was asked again',
+  );
+  await sleep(pauseMs * attempt, undefined, { signal });
 }
 
 function asDoubt(error: unknown): DoubtError | undefined {
@@ -175,8 +247,8 @@ export function describeSync(
     asOfHeight: blockHeight,
     asOfTime: blockTime === undefined ? undefined : formatInstant(blockTime),
     rows: current?.rows ?? 0n,
-    newRows:
-      audit === undefined ? BigInt(tally.newRows) : audit.served - audit.common,
+    newRows: tally.countNew(audit),
+    ...(tally.readings > 1 && { readings: tally.readings }),
     requests: tally.requests,
     pages: tally.pages,
     pageSize,
@@ -202,6 +274,7 @@ function describeAudit(audit: AuditReport) {
     missed,
     gone,
     pruned,
+    goneNewest,
     unconfirmed,
     finding,
     removed,
@@ -212,6 +285,7 @@ function describeAudit(audit: AuditReport) {
     missed,
     gone,
     ...(pruned > 0n && { pruned }),
+    ...(goneNewest > 0n && { goneNewest }),
     ...(unconfirmed > 0n && { removed: unconfirmed, firstRemoved: removed }),
     ...(finding !== 'same' && { finding }),
   };

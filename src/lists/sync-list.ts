@@ -3,6 +3,7 @@
  * read on, oldest first, until the newest page shows that its end is reached, and then
  * claimed.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { heightOf } from '../ledger/ids.ts';
 import { RetryableError } from '../errors/errors.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
@@ -16,10 +17,13 @@ import {
 } from './sync-context.ts';
 import { readToEnd } from './page-loop.ts';
 import {
-  doubt,
   DoubtError,
   EndNotShown,
+  NetworkUnproven,
+  otherNetwork,
   OverlapMissing,
+  readingsDiffer,
+  SourceBehind,
 } from './page-checks.ts';
 import type { ListName, SyncRequest } from './ports.ts';
 import { ListReader } from './page-fetcher.ts';
@@ -29,12 +33,18 @@ import {
   StaleResumePoint,
 } from './resume-point.ts';
 import type { AuditReport } from './store/audit.ts';
+import type { Claim } from './store/claim.ts';
 import type { Generation } from './store/generations.ts';
 import type { ListSituation } from './store/list-state.ts';
 import type { ListSession } from './store/list-store.ts';
 
 /** An outdated resume point costs one page; the second attempt takes Postgres's. */
 const STALE_MAX = 3;
+/** How often what is held is asked for again before the whole list is. */
+const NOT_SHOWN_MAX = 3;
+const NOT_SHOWN_PAUSE_MS = 500;
+/** How often a list is read whole in one sync until two readings in a row agree. */
+const READINGS_MAX = 4;
 /** Longer than the lease of a dead worker lasts. */
 const WAIT_FOR_LEASE_MS = 13_000;
 
@@ -98,12 +108,27 @@ export function openSession(
 async function run(context: SyncContext): Promise<VerdictWithEvidence> {
   const { session, tally, list } = context;
   const found = await session.situation();
-  tally.mode = await chooseMode(context, found);
+  // Another network's blocks are not counted from ours.
+  if (found.claimedHeight !== null && context.acceptNewNetwork !== true)
+    tally.claimedHeight = BigInt(found.claimedHeight);
+  try {
+    tally.mode = await chooseMode(context, found);
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    return refuse(context, found.epoch, error);
+  }
   const kind = tally.mode.kind === 'audit' ? 'audit' : 'current';
   let generation = found[kind] ?? (await session.begin(kind, found.epoch));
+  let notShown = 0;
   for (let stale = 0; ;) {
     try {
-      return await readAndClaim(context, generation, stale > 0);
+      const ended = await readAndClaim(context, generation, stale > 0);
+      if (ended !== undefined) return ended;
+      if (tally.readings >= READINGS_MAX)
+        return refuse(context, generation.epoch, readingsDiffer(list, tally));
+      const { epoch } = await session.situation();
+      generation = await session.begin('audit', epoch);
+      stale = 0;
     } catch (error) {
       if (error instanceof StaleResumePoint) {
         stale += 1;
@@ -124,6 +149,17 @@ async function run(context: SyncContext): Promise<VerdictWithEvidence> {
         generation = await session.begin('audit', generation.epoch);
       } else if (
         error instanceof OverlapMissing &&
+        generation.kind === 'current' &&
+        notShown < NOT_SHOWN_MAX
+      ) {
+        // A node that lags may have answered, and the next one may not.
+        notShown += 1;
+        const { pauseMs = NOT_SHOWN_PAUSE_MS, signal } = context;
+        await sleep(pauseMs * notShown, undefined, { signal });
+        const now = await session.situation();
+        generation = now.current ?? generation;
+      } else if (
+        error instanceof OverlapMissing &&
         generation.kind === 'current'
       ) {
         // What is held cannot be read on: the list is read again from its oldest row.
@@ -131,11 +167,50 @@ async function run(context: SyncContext): Promise<VerdictWithEvidence> {
         tally.warn(error.state);
         generation = await session.begin('audit', generation.epoch);
         stale = 0;
-      } else if (error instanceof DoubtError || error instanceof EndNotShown) {
+      } else if (error instanceof SourceBehind) {
+        const isOther = await showsNothingHeld(context, found.current);
+        const refusal = isOther ? otherNetwork(list) : error;
+        return refuse(context, generation.epoch, refusal);
+      } else if (isRefusal(error)) {
         return refuse(context, generation.epoch, error);
       } else throw error;
     }
   }
+}
+
+function isRefusal(error: unknown): error is DoubtError | EndNotShown {
+  return error instanceof DoubtError || error instanceof EndNotShown;
+}
+
+/**
+ * A source whose blocks lie below an earlier claim may lag, or be another network: then
+ * its first page shows no row that is held.
+ */
+async function showsNothingHeld(
+  { source, session, list, pageSize: size, signal }: SyncContext,
+  current: Generation | undefined,
+): Promise<boolean> {
+  if (current === undefined || !current.isClaimed) return false;
+  const question = { list, newestFirst: false, size };
+  const { rows } = await source.page(question, signal);
+  const keys = rows.map(({ key }) => key);
+  const { held } = await session.locate(current, keys);
+  return rows.length > 0 && held.length === 0;
+}
+
+/**
+ * Whether the source shows a party that is held: checkpoints fall out of its retention,
+ * parties do not.
+ */
+async function showsHeldParty({
+  source,
+  session,
+  pageSize: size,
+  signal,
+}: SyncContext): Promise<boolean> {
+  const question = { list: 'parties', newestFirst: false, size } as const;
+  const { rows } = await source.page(question, signal);
+  return session.holdsParty(rows.map(({ key }) => key));
 }
 
 /** Whether everything is to be read again, and why. */
@@ -155,6 +230,11 @@ async function chooseMode(
     return { kind, because: 'the source puts rows between others' };
   if (audit !== undefined) return { kind, because: 'one was begun' };
   if (!current.isClaimed) return { kind: 'first reading' };
+  if (!current.isConfirmed)
+    return { kind, because: 'no second reading has confirmed the last one' };
+  const { wholeUpToRows } = context;
+  if (wholeUpToRows !== undefined && current.rows <= BigInt(wholeUpToRows))
+    return { kind, because: 'each night reads the whole list' };
   const [gap] = gaps;
   if (gap === undefined) return { kind: 'increment' };
   const [oldest] = (await askPage(context, { newestFirst: false, size: 1 }))
@@ -166,39 +246,46 @@ async function chooseMode(
     : { kind: 'increment' };
 }
 
-/** @throws DoubtSeen, EndNotShown, StaleResumePoint */
+/**
+ * @returns undefined where the list is claimed, and has to be read once more: the next
+ *   reading shows whether rows are inserted, and whether another node shows the same
+ * @throws DoubtSeen, EndNotShown, StaleResumePoint
+ */
 async function readAndClaim(
   context: SyncContext,
   generation: Generation,
   byPostgres: boolean,
-) {
-  const { session, failpoint, tally, list, resumePoints } = context;
+): Promise<VerdictWithEvidence | undefined> {
+  const { session, failpoint, tally, resumePoints } = context;
   const remembered = byPostgres ? undefined : await resumePoints.read();
   const { point, from } = chooseResumePoint(generation, remembered);
   tally.resumedFrom ??= from;
   const reader = new ListReader(context, generation, point);
   const newestKeys = await readToEnd(reader);
-  const before = generation.headHeight;
-  const now = tally.head.blockHeight;
-  if (before !== null && now !== undefined && now < BigInt(before)) {
-    const state = "the source's last block lies below an earlier one";
-    throw doubt(list, 'HEIGHT_WENT_DOWN', state, { before, now: `${now}` });
-  }
   await failpoint?.('claiming');
-  const claimed = await session.claim({
+  const claim: Claim = {
     ...tally.head,
     generation,
     sequence: BigInt(reader.point.sequence),
     newestKeys,
     accepted: context,
     evidence: (standing, audit) => describeSync(context, standing, [], audit),
-  });
+  };
+  let claimed = await session.claim(claim);
+  const isUnproven =
+    claimed.kind === 'doubt' && claimed.doubt instanceof NetworkUnproven;
+  if (isUnproven && (await showsHeldParty(context)))
+    claimed = await session.claim({ ...claim, isSameNetwork: true });
   await failpoint?.('claimed');
   if (claimed.kind === 'stale') throw new StaleResumePoint();
   if (claimed.kind === 'doubt')
     return refuse(context, generation.epoch, claimed.doubt);
   if (claimed.kind === 'refused')
     return refuse(context, generation.epoch, undefined, claimed.audit);
+  if (claimed.kind === 'unconfirmed') {
+    tally.beginNextReading(claimed.audit);
+    return undefined;
+  }
   return { verdict: 'complete' as const, evidence: { ...claimed.evidence } };
 }
 
@@ -218,6 +305,11 @@ async function refuse(
   const found = await session.situation();
   const gap = found.gaps.find(({ isConfirmed }) => !isConfirmed);
   let missing: object = { code: 'NOT_PROVEN' };
+  if (found.isOtherNetwork)
+    missing = {
+      code: 'OTHER_NETWORK',
+      message: 'one of the lists was found to be of another network',
+    };
   if (gap !== undefined)
     missing = {
       code: 'KNOWN_GAP',

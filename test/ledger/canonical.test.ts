@@ -86,7 +86,8 @@ describe('values of every release', () => {
         (value, zeros, plus) => {
           const digits =
             '0'.repeat(zeros) + (value < 0n ? -value : value).toString();
-          const sign = value < 0n ? '-' : plus ? '+' : '';
+          const signOfOthers = plus ? '+' : '';
+          const sign = value < 0n ? '-' : signOfOthers;
           expect(decodeInteger(sign + digits)).toBe(value.toString());
         },
       ),

@@ -6,6 +6,7 @@ import {
   classifyOverlap,
   classifyRest,
   groupRows,
+  isSameGroups,
   isSameRows,
   subtract,
   withoutKeys,
@@ -76,6 +77,34 @@ describe('cursor groups of a page', () => {
         ).toBe(isSame);
       }),
     );
+  });
+});
+
+describe('two pages of the same size behind one cursor', () => {
+  const page = (...rows: readonly string[]): ListedRow[] =>
+    rows.map((name) => row(`cursor ${name[0]}`, `key ${name}`));
+
+  test.each([
+    ['the same rows', page('a1', 'b1', 'c1'), page('a1', 'b1', 'c1'), true],
+    ['another part of a cut group', page('a1', 'b1'), page('a1', 'b2'), true],
+    [
+      'another rest of the first group',
+      page('a1', 'b1'),
+      page('a2', 'b1'),
+      true,
+    ],
+    [
+      'another row of a whole group',
+      page('a1', 'b1', 'c1'),
+      page('a1', 'b2', 'c1'),
+      false,
+    ],
+    ['another group', page('a1', 'b1'), page('a1', 'c1'), false],
+    ['fewer rows', page('a1', 'b1'), page('a1'), false],
+    ['more of a group', page('a1', 'b1', 'b2'), page('a1', 'a2', 'b1'), false],
+  ] as const)('show %s', (_, left, right, expected) => {
+    expect(isSameGroups(left, right)).toBe(expected);
+    expect(isSameGroups(right, left)).toBe(expected);
   });
 });
 

@@ -5,6 +5,7 @@ import {
   checkPage,
   DoubtError,
   decideAudit,
+  type AuditContext,
   type AuditTotals,
 } from '../../src/lists/page-checks.ts';
 import type { ListedRow } from '../../src/lists/ports.ts';
@@ -95,22 +96,66 @@ describe('the guard of page envelopes', () => {
           const isOwn =
             (startCursor === undefined || startCursor === rows[0]?.cursor) &&
             (endCursor === undefined || endCursor === rows.at(-1)?.cursor);
-          const expected =
-            rows.length === 0
-              ? hasNextPage
-                ? 'EMPTY_PAGE_PROMISES_MORE'
-                : undefined
-              : isOwn
-                ? undefined
-                : 'ENVELOPE_CONTRADICTS';
-          expect(doubtOf(() => checkPage('checkpoints', page))).toBe(expected);
+          const doubtOfEmpty = hasNextPage
+            ? 'EMPTY_PAGE_PROMISES_MORE'
+            : undefined;
+          const doubtOfFull = isOwn ? undefined : 'ENVELOPE_CONTRADICTS';
+          expect(doubtOf(() => checkPage('checkpoints', page))).toBe(
+            rows.length === 0 ? doubtOfEmpty : doubtOfFull,
+          );
         },
       ),
     );
   });
 });
 
+/** No larger list was ever claimed, and no earlier audit lacked the newest rows. */
+const LAST_CLAIM: AuditContext = {
+  largestClaimed: 0n,
+  isMissingConfirmed: false,
+  height: null,
+};
+
 describe('the guard of audits', () => {
+  const shown: AuditTotals = {
+    served: 99n,
+    confirmed: 100n,
+    common: 99n,
+    missed: 0n,
+    gone: 1n,
+    pruned: 0n,
+    goneNewest: 0n,
+    unconfirmed: 0n,
+    isAllNewer: false,
+  };
+
+  test.each(['parties', 'checkpoints'] as const)(
+    'doubts %s whose newest row is missing, however few are',
+    (list) => {
+      const found = { ...shown, goneNewest: 1n };
+      expect(decideAudit(list, found, {}, LAST_CLAIM)).toMatchObject({
+        code: 'NEWEST_ROWS_MISSING',
+        meta: { rows: '1' },
+      });
+      const confirmed = { ...LAST_CLAIM, isMissingConfirmed: true };
+      expect(decideAudit(list, found, {}, confirmed)).toBe('same');
+      const accepted = { acceptShrunk: true };
+      expect(decideAudit(list, found, accepted, LAST_CLAIM)).toBe('same');
+      expect(decideAudit(list, shown, {}, LAST_CLAIM)).toBe('same');
+    },
+  );
+
+  test('measures erosion of parties against the largest list ever claimed', () => {
+    const found = { ...shown, served: 91n, common: 91n, gone: 9n };
+    expect(decideAudit('parties', found, {}, LAST_CLAIM)).toBe('same');
+    const larger = { ...LAST_CLAIM, largestClaimed: 110n };
+    expect(decideAudit('parties', found, {}, larger)).toMatchObject({
+      code: 'LIST_SHRANK',
+    });
+    // Old checkpoints fall out of the source's retention.
+    expect(decideAudit('checkpoints', found, {}, larger)).toBe('same');
+  });
+
   const few = fc.bigInt({ min: 0n, max: 50n });
   /** Counts that can be: what was confirmed is common, gone or pruned. */
   const totals = fc
@@ -130,6 +175,7 @@ describe('the guard of audits', () => {
         missed: 0n,
         gone,
         pruned,
+        goneNewest: 0n,
         unconfirmed: 0n,
         isAllNewer: isAllNewer && common === 0n,
       };
@@ -141,7 +187,7 @@ describe('the guard of audits', () => {
         fc.constantFrom('parties' as const, 'checkpoints' as const),
         totals,
         (list, found) => {
-          const finding = decideAudit(list, found, {});
+          const finding = decideAudit(list, found, {}, LAST_CLAIM);
           // Old checkpoints fall out of the source's retention.
           const lost =
             list === 'parties' ? found.gone + found.pruned : found.gone;
@@ -163,10 +209,11 @@ describe('the guard of audits', () => {
         fc.boolean(),
         (found, newNetwork, shrunk) => {
           for (const list of ['parties', 'checkpoints'] as const) {
-            const finding = decideAudit(list, found, {
+            const accepted = {
               acceptNewNetwork: newNetwork,
               acceptShrunk: shrunk,
-            });
+            };
+            const finding = decideAudit(list, found, accepted, LAST_CLAIM);
             const code =
               finding instanceof DoubtError ? finding.code : undefined;
             const kind = finding instanceof DoubtError ? 'doubt' : finding;

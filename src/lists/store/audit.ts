@@ -8,6 +8,8 @@ import {
   type Accepted,
   type AuditFinding,
   type AuditTotals,
+  NetworkUnproven,
+  NEWEST_ROWS_MISSING,
 } from '../page-checks.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow } from '../../postgres/transaction.ts';
@@ -29,7 +31,7 @@ export async function replaceCurrent(
   tx: Database,
   runId: string,
   found: ListSituation,
-  accepted: Accepted,
+  { accepted, isSameNetwork = false }: JudgedBy,
 ): Promise<
   DoubtError | { readonly epoch: number; readonly audit: AuditReport }
 > {
@@ -42,8 +44,13 @@ export async function replaceCurrent(
     current,
     audit,
   );
-  const finding = decideAudit(list, totals, accepted);
+  const finding = decideAudit(list, totals, accepted, {
+    largestClaimed: current.largestRows,
+    isMissingConfirmed: isMissingConfirmed(doubts, audit),
+    height: audit.headHeight,
+  });
   if (finding instanceof DoubtError) return finding;
+  if (finding === 'gap' && !isSameNetwork) return new NetworkUnproven(list);
   let removed: readonly string[] = [];
   const isNewNetwork = finding === 'new network';
   if (isNewNetwork) {
@@ -88,6 +95,26 @@ export async function replaceCurrent(
   };
 }
 
+/** What a person has said, and what the source has shown of its network. */
+interface JudgedBy {
+  readonly accepted: Accepted;
+  readonly isSameNetwork?: boolean;
+}
+
+/**
+ * An earlier audit lacked the newest rows, and the source has shown a later block since: a
+ * node that lags would have caught up.
+ */
+function isMissingConfirmed(
+  doubts: ListSituation['doubts'],
+  { headHeight }: Generation,
+): boolean {
+  const before = doubts.find(({ code }) => code === NEWEST_ROWS_MISSING);
+  const height = before?.seen['height'];
+  if (typeof height !== 'string' || headHeight === null) return false;
+  return BigInt(headHeight) > BigInt(height);
+}
+
 /** Rows with a place that are served, as far as is known. */
 function held({ list, epoch }: Generation): RawBuilder<unknown> {
   const { table, key } = LISTS[list];
@@ -115,13 +142,15 @@ async function compareAudit(
     both_sides as (select held.pos as held_pos, served.pos as served_pos, ${height} as block, held.key is not null as is_held, served.key is not null as is_served,
         coalesce(held.pos <= ${current.claimedPos}, false) as is_confirmed
       from held full join served using (key)),
-    ends as (select max(served_pos) filter (where is_held) as last_common, min(held_pos) filter (where is_served) as first_common
+    ends as (select max(served_pos) filter (where is_held) as last_common, min(held_pos) filter (where is_served) as first_common,
+        max(held_pos) filter (where is_served) as last_common_held
       from both_sides)
     select count(*) filter (where is_served) as served, count(*) filter (where is_confirmed) as confirmed,
       count(*) filter (where is_confirmed and is_served) as common,
       count(*) filter (where is_served and not is_held and served_pos < last_common) as missed,
       count(*) filter (where is_confirmed and not is_served and held_pos >= first_common) as gone,
       count(*) filter (where is_confirmed and not is_served and held_pos < first_common) as pruned,
+      count(*) filter (where is_confirmed and not is_served and held_pos > last_common_held) as "goneNewest",
       count(*) filter (where is_held and not is_served and not is_confirmed) as unconfirmed,
       coalesce(min(block) filter (where is_served) > max(block) filter (where is_confirmed), false) as "isAllNewer",
       (select key from held where pos <= ${current.claimedPos} order by pos desc limit 1) as "lastConfirmed",
@@ -147,27 +176,36 @@ async function replaceWithAudit(
   await sql`set constraints all deferred`.execute(tx);
   const { rows: shifts } = await sql<{ shift: bigint; older: bigint }>`
     with held as (${held(current)})
-    select held.pos - served.pos as shift, served.pos - 1 as older from mirror.audit_rows served join held using (key)
+    select greatest(held.pos - served.pos, 0) as shift, served.pos - 1 as older from mirror.audit_rows served join held using (key)
     where generation_id = ${audit.generationId} order by served.pos limit 1`.execute(
     tx,
   );
+  // Rows may be served that are older than the oldest held one. They begin at place 1 all
+  // the same, because a claim counts no row below that.
   // Where nothing is in common, the new rows follow the held ones.
   const [{ shift, older } = { shift: current.lastPos, older: 0n }] = shifts;
   const isServed = sql`exists (select from mirror.audit_rows served where generation_id = ${audit.generationId} and key = ${key})`;
   const removed = await sql<{ key: string }>`
     delete from ${table} where epoch = ${epoch} and pos > ${current.claimedPos} and gone_since is null and not ${isServed}
     returning ${key} as key`.execute(tx);
-  // Rows older than everything served keep their places below it, if there is room.
+  // Checkpoints older than everything served fell out of the source's retention: they keep
+  // their places below it, if there is room, and are served on. A party that is listed no
+  // longer has been removed.
+  const keepsPlace =
+    list === 'checkpoints' && older === 0n ? sql`pos <= ${shift}` : sql`false`;
   await sql`update ${table} set gone_since = coalesce(gone_since, clock_timestamp()),
-      pos = case when pos <= ${shift} and ${older}::bigint = 0 then pos end
+      pos = case when ${keepsPlace} then pos end
     where epoch = ${epoch} and pos is not null and not ${isServed}
-      and (gone_since is null or pos > ${shift} or ${older}::bigint > 0)`.execute(
-    tx,
-  );
+      and (gone_since is null or not ${keepsPlace})`.execute(tx);
   await sql`delete from mirror.generations where generation_id = ${current.generationId}`.execute(
     tx,
   );
   await makeCurrent(tx, audit, epoch, shift, isAppendOnly);
+  // What was claimed before counts on: of a node that is behind, and of a list that shrank.
+  await sql`update mirror.generations
+    set head_height = greatest(head_height, ${current.headHeight}::numeric),
+      largest_rows = greatest(largest_rows, ${current.largestRows}::bigint)
+    where generation_id = ${audit.generationId}`.execute(tx);
   return removed.rows.slice(0, REMOVED_SHOWN).map((row) => row.key);
 }
 

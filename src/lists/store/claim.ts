@@ -5,7 +5,9 @@
 import { sql } from 'kysely';
 import { evidenceJson } from '../../json/json-value.ts';
 import { DoubtError, type Accepted } from '../page-checks.ts';
+import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
+import { execute } from '../../postgres/run-statement.ts';
 import { replaceCurrent, type AuditReport } from './audit.ts';
 import {
   LISTS,
@@ -13,6 +15,7 @@ import {
   type Generation,
   type SourceHead,
 } from './generations.ts';
+import { forgetUnlisted } from './restore-lists.ts';
 import { readOpen, readSituation, type ListSituation } from './list-state.ts';
 
 /**
@@ -24,6 +27,11 @@ export interface Claim extends SourceHead {
   /** From the newest-first page of this run. */
   readonly newestKeys: readonly string[];
   readonly accepted: Accepted;
+  /**
+   * Whether the source shows parties that are held: a list of checkpoints in which nothing
+   * is in common is then of the same network.
+   */
+  readonly isSameNetwork?: boolean;
   readonly evidence: (
     standing: Omit<ListSituation, 'audit'>,
     audit: AuditReport | undefined,
@@ -32,6 +40,8 @@ export interface Claim extends SourceHead {
 
 export type Claimed =
   | { readonly kind: 'complete'; readonly evidence: object }
+  /** The list was read to its end, which no second reading in a row has confirmed. */
+  | { readonly kind: 'unconfirmed'; readonly audit: AuditReport | undefined }
   /** The generation has gone on since: the resume point was an old one. */
   | { readonly kind: 'stale' }
   | { readonly kind: 'doubt'; readonly doubt: DoubtError }
@@ -51,26 +61,30 @@ export async function claimList(
   if (generation?.sequence !== claim.sequence) return { kind: 'stale' };
   await sql`savepoint unclaimed`.execute(tx);
   const isAudit = generation.kind === 'audit';
-  const replaced =
-    isAudit && (await replaceCurrent(tx, runId, found, claim.accepted));
+  const replaced = isAudit && (await replaceCurrent(tx, runId, found, claim));
   if (replaced instanceof DoubtError) return { kind: 'doubt', doubt: replaced };
   const { epoch, audit } = replaced || { epoch: epochRead, audit: undefined };
   const open = audit === undefined ? found : await readOpen(tx, list, epoch);
-  const evidence = claim.evidence(
-    { ...open, epoch, current: generation },
-    audit,
-  );
+  const standing = { ...found, ...open, epoch, current: generation };
+  const evidence = claim.evidence(standing, audit);
+  const agrees = audit !== undefined && isAgreeing(audit);
+  // An increment leaves the standing of the rest as it was.
+  const confirmedAt = isAudit
+    ? sql`case when ${agrees} then clock_timestamp() end`
+    : sql`confirmed_at`;
   const { table, isAsked } = LISTS[list];
   // The one statement that says `complete`: it can only succeed where it is true.
-  const { rows } = await sql`
+  const { rows } = await sql<{ isConfirmed: boolean; isEnded: boolean }>`
     with claimed as (
       update mirror.generations g
       set claimed_at = clock_timestamp(), claimed_pos = last_pos, claimed_rows = rows, run_id = ${runId},
-        audited_at = case when ${isAudit || !generation.isClaimed} then started_at else audited_at end, ${setHead(claim)}
+        largest_rows = case when ${claim.accepted.acceptShrunk === true} then rows else greatest(largest_rows, rows) end,
+        audited_at = case when ${isAudit || !generation.isClaimed} then started_at else audited_at end,
+        confirmed_at = ${confirmedAt}, ${setHead(claim)}
       where generation_id = ${generationId} and kind = 'current' and sequence = ${claim.sequence}
         and epoch = (select max(epoch) from mirror.networks)
         and not exists (select from mirror.doubts d
-          where d.subject = ${list} and d.epoch = g.epoch and d.closed_at is null)
+          where (d.subject = ${list} or d.code = 'OTHER_NETWORK') and d.epoch = g.epoch and d.closed_at is null)
         and not exists (select from mirror.list_gaps gap
           where gap.list = ${list} and gap.epoch = g.epoch and gap.closed_at is null and gap.confirmed_by_run is null)
         and not exists (select from unnest(${[...claim.newestKeys]}::text[]) as asked (key)
@@ -79,19 +93,55 @@ export async function claimList(
           where r.epoch = g.epoch and r.pos > g.claimed_pos and r.pos <= g.last_pos and r.gone_since is null)
           ${list === 'parties' ? sql`=` : sql`<=`} g.rows - g.claimed_rows
         and not exists (select from ${table} r where r.epoch = g.epoch and r.pos > g.last_pos)
-      returning generation_id),
+      returning generation_id, confirmed_at is not null as is_confirmed),
     ended as (
       update mirror.runs set state = 'done', verdict = 'complete', finished_at = clock_timestamp(),
         evidence = ${evidenceJson(evidence)}::jsonb
-      where run_id = ${runId} and state in ('queued', 'running') and exists (select from claimed)
+      where run_id = ${runId} and state in ('queued', 'running') and exists (select from claimed where is_confirmed)
       returning run_id, source_url),
     proven as (
       update mirror.identity i set source_url = ended.source_url from ended
       where ended.source_url is not null and i.source_url is distinct from ended.source_url)
-    select run_id from ended`.execute(tx);
-  if (rows.length === 1) return { kind: 'complete', evidence };
+    select is_confirmed as "isConfirmed", exists (select from ended) as "isEnded" from claimed
+    where exists (select from mirror.runs where run_id = ${runId} and state in ('queued', 'running'))`.execute(
+    tx,
+  );
+  const [claimed] = rows;
+  if (claimed?.isEnded === true) {
+    await forgetUnlisted(tx, { ...generation, epoch });
+    return { kind: 'complete', evidence };
+  }
+  if (claimed?.isConfirmed === false) return { kind: 'unconfirmed', audit };
   // An audit that is right but unfinished keeps its rows.
   const isKept = open.gaps.some(({ isConfirmed }) => !isConfirmed);
-  if (!isKept) await sql`rollback to savepoint unclaimed`.execute(tx);
+  if (!isKept) {
+    await sql`rollback to savepoint unclaimed`.execute(tx);
+    if (audit !== undefined && audit.common > 0n)
+      await settleNetwork(tx, runId, claim.generation);
+  }
   return { kind: 'refused', audit };
+}
+
+/** Whether a whole reading lacks nothing of the one before it, and found nothing between. */
+function isAgreeing({ finding, missed, common, served }: AuditReport): boolean {
+  return finding === 'same' && missed === 0n && (common > 0n || served === 0n);
+}
+
+/**
+ * A whole reading with rows that are held is of our network. The other list's doubt may
+ * still forbid the claim; this list's own is settled, or the two would wait for each other.
+ */
+async function settleNetwork(
+  tx: Database,
+  runId: string,
+  { list, epoch }: Generation,
+): Promise<void> {
+  const settle = builder
+    .updateTable('mirror.doubts')
+    .set({ closed_at: sql`clock_timestamp()`, closed_by_run: runId })
+    .where('subject', '=', list)
+    .where('epoch', '=', epoch)
+    .where('code', '=', 'OTHER_NETWORK')
+    .where('closed_at', 'is', null);
+  await execute(tx, 'settle which network it is', settle);
 }

@@ -17,8 +17,12 @@ export interface Generation {
   readonly rows: bigint;
   readonly claimedPos: bigint;
   readonly headHeight: string | null;
+  /** Rows of the largest list that was claimed, and not accepted as shrunk since. */
+  readonly largestRows: bigint;
   readonly isAppendOnly: boolean;
   readonly isClaimed: boolean;
+  /** Whether two readings in a row agreed on what is claimed. */
+  readonly isConfirmed: boolean;
   /** RFC 3339. */
   readonly auditedAt: string | null;
 }
@@ -28,7 +32,7 @@ export type SourceHead = Pick<Page, 'blockHeight' | 'blockTime'>;
 
 export const COLUMNS = sql`generation_id as "generationId", list, epoch, kind, sequence, resume_point as "resumePoint",
   last_pos as "lastPos", rows, claimed_pos as "claimedPos", head_height as "headHeight",
-  is_append_only as "isAppendOnly", claimed_at is not null as "isClaimed", audited_at as "auditedAt"`;
+  largest_rows as "largestRows", is_append_only as "isAppendOnly", claimed_at is not null as "isClaimed", confirmed_at is not null as "isConfirmed", audited_at as "auditedAt"`;
 
 export function setHead({
   blockHeight,
@@ -76,9 +80,10 @@ export function placeRows(
   shown: RawBuilder<unknown>,
   isAppended = false,
 ): RawBuilder<unknown> {
-  const kept = sql`gone_since = null, extra = coalesce(excluded.extra, held.extra)`;
+  // A row is what the source shows now: a field that it took away is taken away.
+  const kept = sql`gone_since = null, extra = excluded.extra`;
   const hasChanged = sql`held.pos is distinct from excluded.pos or held.gone_since is not null
-    or (excluded.extra is not null and held.extra is distinct from excluded.extra)`;
+    or held.extra is distinct from excluded.extra`;
   if (list === 'parties') {
     return sql`insert into mirror.parties as held (party_id, first_epoch, epoch, pos, extra)
       select key, ${epoch}::int, ${epoch}::int, pos, extra from (${shown}) shown

@@ -7,7 +7,8 @@ import {
   splitCutId,
 } from '../../ledger/ids.ts';
 import type { Database } from '../../postgres/database.ts';
-import { readRow, readRows } from '../../postgres/transaction.ts';
+import { readRow, readRows } from '../../postgres/run-statement.ts';
+import { statement } from '../../postgres/statement.ts';
 import type { ListName } from '../ports.ts';
 import { COLUMNS, type Generation } from './generations.ts';
 
@@ -35,6 +36,10 @@ export interface ListSituation extends Readonly<
   Record<Generation['kind'], Generation | undefined>
 > {
   readonly epoch: number;
+  /** The highest block that any claim of this network was as of, of either list. */
+  readonly claimedHeight: string | null;
+  /** Whether either list was found to be another network's. */
+  readonly isOtherNetwork: boolean;
   /** What no audit has closed. */
   readonly doubts: readonly OpenDoubt[];
   readonly gaps: readonly KnownGap[];
@@ -60,10 +65,11 @@ export async function readOpen(
 }
 
 export async function readEpoch(db: Database): Promise<number> {
-  const statement = sql<{
-    epoch: number;
-  }>`select max(epoch) as epoch from mirror.networks`;
-  return (await readRow(db, 'read which network is mirrored', statement)).epoch;
+  const newest = statement({
+    epoch: 'int!',
+  })`select max(epoch) as epoch from mirror.networks`;
+  const { epoch } = await readRow(db, 'read which network is mirrored', newest);
+  return epoch;
 }
 
 /** @param of absent: the epoch of the current network */
@@ -79,7 +85,47 @@ export async function readSituation(
   const [current, audit] = ['current', 'audit'].map((kind) =>
     rows.find((row) => row.kind === kind),
   );
-  return { epoch, current, audit, ...(await readOpen(db, list, epoch)) };
+  const network = await readNetwork(db, epoch);
+  return {
+    epoch,
+    current,
+    audit,
+    ...network,
+    ...(await readOpen(db, list, epoch)),
+  };
+}
+
+/** Whether one of the lists was found to be of another network than the present one. */
+export async function isOtherNetwork(db: Database): Promise<boolean> {
+  const network = await readNetwork(db, await readEpoch(db));
+  return network.isOtherNetwork;
+}
+
+/**
+ * The highest block that any claim of the present network was as of.
+ * @returns undefined if no claim had one
+ */
+export async function readClaimedHeight(
+  db: Database,
+): Promise<bigint | undefined> {
+  const { claimedHeight } = await readNetwork(db, await readEpoch(db));
+  return claimedHeight === null ? undefined : BigInt(claimedHeight);
+}
+
+/** What both lists together say of a network. */
+function readNetwork(
+  db: Database,
+  epoch: number,
+): Promise<Pick<ListSituation, 'claimedHeight' | 'isOtherNetwork'>> {
+  const network = statement({
+    claimedHeight: 'numeric?',
+    isOtherNetwork: 'boolean',
+  })`
+    select (select max(head_height) from mirror.generations
+        where epoch = ${epoch} and claimed_at is not null) as "claimedHeight",
+      exists (select from mirror.doubts
+        where epoch = ${epoch} and code = 'OTHER_NETWORK' and closed_at is null) as "isOtherNetwork"`;
+  return readRow(db, 'read which network is mirrored', network);
 }
 
 /**
@@ -91,12 +137,11 @@ export async function findListedParties(
   given: string,
 ): Promise<readonly string[]> {
   const { prefix, suffix } = splitCutId(given);
-  const statement = sql<{ party_id: string }>`
-    select party_id from mirror.parties
+  const found = statement({ partyId: 'text' })`
+    select party_id as "partyId" from mirror.parties
      where party_id = ${given} or (${isCutId(given)} and party_id <> ${NETWORK_PARTY}
        and starts_with(party_id, ${prefix}) and right(party_id, length(${suffix})) = ${suffix})
      order by party_id <> ${given}, party_id limit ${CANDIDATES_MAX}`;
-  return (await readRows(db, 'look a party up', statement)).map(
-    (row) => row.party_id,
-  );
+  const rows = await readRows(db, 'look a party up', found);
+  return rows.map(({ partyId }) => partyId);
 }

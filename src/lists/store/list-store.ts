@@ -14,6 +14,8 @@ import {
   readRow,
   retryWhileUnavailable,
 } from '../../postgres/transaction.ts';
+import { readRow as readStatementRow } from '../../postgres/run-statement.ts';
+import { statement } from '../../postgres/statement.ts';
 import { seenRowTwice, type DoubtError } from '../page-checks.ts';
 import type { ListedRow, ListName } from '../ports.ts';
 import type { ResumePoint } from '../resume-point.ts';
@@ -117,11 +119,11 @@ function openPages(
   const begin = (kind: Generation['kind'], epoch: number) =>
     write('begin a generation', async (tx) => {
       if (kind === 'audit') await dropAudit(tx, list);
-      const statement = sql<Generation>`
+      const query = sql<Generation>`
         insert into mirror.generations as held (list, epoch, kind, run_id) values (${list}, ${epoch}, ${kind}, ${runId})
         on conflict (list, epoch, kind) do update set run_id = excluded.run_id where held.sequence = 0
         returning ${COLUMNS}`;
-      return readRow(tx, 'begin a generation', statement);
+      return readRow(tx, 'begin a generation', query);
     });
 
   /**
@@ -176,7 +178,7 @@ function openPages(
     countingTo?: bigint,
   ) {
     const { table, copies, isAsked, isHeld } = rowsOf(generation);
-    const statement = sql<{
+    const query = sql<{
       held: readonly string[];
       highestPos: bigint | null;
       rowsUpTo: bigint;
@@ -189,7 +191,7 @@ function openPages(
           and pos <= greatest(top.pos, ${countingTo ?? 0n}::bigint)) as "rowsUpTo" from top`;
     const action = 'compare a page';
     return retryWhileUnavailable({ action, signal }, () =>
-      readRow(db, action, statement),
+      readRow(db, action, query),
     );
   }
 
@@ -206,6 +208,26 @@ function openVerdicts(
       retryWhileUnavailable({ action: 'read how a list stands', signal }, () =>
         readSituation(db, list),
       ),
+
+    /**
+     * Whether one of these parties is held of the present network. While no party is held
+     * at all, the address that a list was claimed from says so.
+     */
+    holdsParty: async (partyIds: readonly string[]) => {
+      const held = statement({ isHeld: 'boolean' })`
+        with parties as (
+          select party_id from mirror.parties
+          where gone_since is null and epoch = (select max(epoch) from mirror.networks))
+        select exists (select from parties where party_id = any(${[...partyIds]}::text[]))
+          or (not exists (select from parties) and exists (
+            select from mirror.runs r, mirror.identity i
+            where r.run_id = ${runId} and r.source_url is not distinct from i.source_url)) as "isHeld"`;
+      const action = 'compare parties';
+      const { isHeld } = await retryWhileUnavailable({ action, signal }, () =>
+        readStatementRow(db, action, held),
+      );
+      return isHeld;
+    },
 
     keepUnplaced: (epoch: number, row: ListedRow) =>
       write('keep a party without a place', (tx) =>
@@ -275,13 +297,13 @@ export class ListStore {
     const token = randomUUID();
     const takenAtMs = performance.now();
     // Safe to repeat: a lease that is ours already is taken again.
-    const statement = sql`update mirror.list_leases
+    const query = sql`update mirror.list_leases
       set token = ${token}, lease_until = ${LEASE_UNTIL}, lease_holder = ${this.#holder ?? null}::int
       where list = ${list} and (token = ${token} or mirror.is_leased(lease_until, lease_holder) is not true)
       returning list`;
     const action = `open the sync of ${list}`;
     const { rows } = await retryWhileUnavailable({ action, signal }, () =>
-      statement.execute(db),
+      query.execute(db),
     );
     return rows.length === 0
       ? undefined
@@ -304,12 +326,12 @@ async function dropAudit(tx: Database, list: ListName) {
 
 /** Keeps a party without a place: `network`, or one that was looked up. */
 function keepUnplaced(tx: Database, epoch: number, { key, extra }: ListedRow) {
-  const statement = sql<{ wasKnown: boolean }>`
+  const query = sql<{ wasKnown: boolean }>`
     insert into mirror.parties as held (party_id, first_epoch, epoch, extra)
     values (${key}, ${epoch}, ${epoch}, ${extra === undefined ? null : JSON.stringify(extra)}::jsonb)
     on conflict (party_id) do update set epoch = excluded.epoch, last_seen_at = clock_timestamp(),
       pos = case when held.epoch = excluded.epoch then held.pos end,
-      gone_since = null, extra = coalesce(excluded.extra, held.extra)
+      gone_since = null, extra = excluded.extra
     returning xmax <> 0 as "wasKnown"`;
-  return readRow(tx, 'store a party', statement);
+  return readRow(tx, 'store a party', query);
 }

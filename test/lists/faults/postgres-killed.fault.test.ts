@@ -43,8 +43,9 @@ test('a sync ends exactly after Postgres was killed at a commit three times', as
     {
       deps: {
         failpoint: async (label) => {
-          if (label !== 'committing' || ![5, 11, 20].includes((commits += 1)))
-            return;
+          if (label !== 'committing') return;
+          commits += 1;
+          if (![5, 11, 20].includes(commits)) return;
           process.kill(await postmasterPid(dataDir), 'SIGKILL');
           // The sync meets the server's absence first, and its return some hundred
           // milliseconds later.

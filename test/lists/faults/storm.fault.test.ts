@@ -51,7 +51,8 @@ function dice(seed: string): () => number {
     state =
       Math.imul(state ^ (state >>> 15), 2_246_822_507) ^
       Math.imul(state ^ (state >>> 13), 3_266_489_909);
-    return ((state ^= state >>> 16) >>> 0) / 2 ** 32;
+    state ^= state >>> 16;
+    return (state >>> 0) / 2 ** 32;
   };
 }
 

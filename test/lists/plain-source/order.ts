@@ -24,7 +24,8 @@ export function putInOrder(
   const compareTies = chooseTies(ties, isNewestFirst, seed, shuffle);
   const sorted = placed.toSorted((a, b) => {
     const byAge = compareAges(a, b);
-    return byAge === 0 ? compareTies(a, b) : isNewestFirst ? -byAge : byAge;
+    if (byAge === 0) return compareTies(a, b);
+    return isNewestFirst ? -byAge : byAge;
   });
   return {
     items: sorted,
@@ -60,11 +61,13 @@ function compareScattered(seed: number): Compare {
 }
 
 function compareKeys(a: Item, b: Item): number {
-  return a.key < b.key ? -1 : a.key > b.key ? 1 : a.serial - b.serial;
+  if (a.key === b.key) return a.serial - b.serial;
+  return a.key < b.key ? -1 : 1;
 }
 
 function compareAges(a: Item, b: Item): number {
   const left = a.age ?? 0n;
   const right = b.age ?? 0n;
-  return left < right ? -1 : left > right ? 1 : 0;
+  if (left === right) return 0;
+  return left < right ? -1 : 1;
 }

@@ -189,8 +189,9 @@ function fitCharacters(items: readonly Item[], dialect: Dialect): number {
   const { pageCharacters } = dialect;
   if (pageCharacters === undefined) return items.length;
   let characters = 0;
-  const count = items.findIndex(
-    (item) => (characters += item.key.length) > pageCharacters,
-  );
+  const count = items.findIndex((item) => {
+    characters += item.key.length;
+    return characters > pageCharacters;
+  });
   return count === -1 ? items.length : Math.max(1, count);
 }

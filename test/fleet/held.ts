@@ -1,0 +1,70 @@
+/** What a mirror holds, in the words of the oracle. */
+import type { Pool } from 'pg';
+import { parseInstant, type Micros } from '../../src/time/time.ts';
+
+interface HeldList {
+  /** Keys of the present rows of the current epoch. */
+  readonly keys: ReadonlySet<string>;
+  /** The block that the list is called proven up to; -1 before that. */
+  readonly asOfBlock: bigint;
+}
+
+export interface HeldByMirror {
+  readonly parties: HeldList;
+  readonly checkpoints: HeldList;
+  /** How far the ledger of each party is covered from the beginning. */
+  readonly closedTo: ReadonlyMap<string, Micros>;
+  /** Numbers of the loaded entries by party. */
+  readonly entries: ReadonlyMap<string, ReadonlySet<string>>;
+}
+
+const EPOCH = '(select max(epoch) from mirror.networks)';
+
+export async function readHeld(pool: Pool): Promise<HeldByMirror> {
+  const { rows: heads } = await pool.query<{ list: string; height: string }>(
+    `select list, head_height::text as height from mirror.generations
+     where kind = 'current' and claimed_at is not null and epoch = ${EPOCH}`,
+  );
+  const headOf = (list: string): bigint =>
+    BigInt(heads.find((head) => head.list === list)?.height ?? -1);
+  const parties = await column(
+    pool,
+    `select party_id from mirror.parties
+     where epoch = ${EPOCH} and pos is not null and party_id <> 'network'`,
+  );
+  // What fell out of the source's retention keeps its place, and is served on.
+  const checkpoints = await column(
+    pool,
+    `select at_block || '/' || hash from mirror.checkpoints
+     where epoch = ${EPOCH} and pos is not null`,
+  );
+  const { rows: covered } = await pool.query<{ party: string; until: string }>(
+    `select party_id as party, to_char(max(to_time) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as until
+     from mirror.coverage where not open group by party_id
+     having min(from_time) <= 'epoch'`,
+  );
+  const { rows: entries } = await pool.query<{ party: string; number: string }>(
+    'select party_id as party, quantity::text as number from mirror.ledger_entries',
+  );
+  const numbers = new Map<string, Set<string>>();
+  for (const { party, number } of entries) {
+    const known = numbers.get(party) ?? new Set();
+    numbers.set(party, known.add(number));
+  }
+  return {
+    parties: { keys: new Set(parties), asOfBlock: headOf('parties') },
+    checkpoints: {
+      keys: new Set(checkpoints),
+      asOfBlock: headOf('checkpoints'),
+    },
+    closedTo: new Map(
+      covered.map(({ party, until }) => [party, parseInstant(until) ?? 0n]),
+    ),
+    entries: numbers,
+  };
+}
+
+async function column(pool: Pool, text: string): Promise<string[]> {
+  const { rows } = await pool.query<string[]>({ text, rowMode: 'array' });
+  return rows.map(([value = '']) => value);
+}
