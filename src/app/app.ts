@@ -34,6 +34,7 @@ import {
 } from '../observability/metrics.ts';
 import { WorkerRegistry } from '../observability/store/worker-registry.ts';
 import { openTracing } from '../observability/tracing.ts';
+import { OwnedStore } from '../storage/owned-store.ts';
 import {
   type BaseOptions,
   openBase,
@@ -41,6 +42,7 @@ import {
   untilReachable,
 } from './base.ts';
 import { openStore, scratchDirOf } from './data-dir.ts';
+import { openOwnership } from './ownership.ts';
 import { composeStages } from './stages.ts';
 
 export interface AppOptions extends BaseOptions {
@@ -133,14 +135,17 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
   const log = stack
     .use(new RunLogs((lines) => appendLines(warehouse.db, lines)))
     .tee(options.log);
-  const store = stack.use(await openStore(options));
+  const anyStore = stack.use(await openStore({ ...options, mirror: prefix }));
+  const catalog = { objects: anyStore, db: warehouse.db };
+  const ownership = openOwnership(catalog);
+  const store = new OwnedStore(anyStore, (signal) => ownership.require(signal));
   const lake = {
     repository: new LakeStore(warehouse.pool),
     objects: store,
     scratchDir: scratchDirOf(config),
     retentionMs: config.lakeRetention,
   };
-  return { ...base, config, log, store, lake, queues, work };
+  return { ...base, config, log, store, ownership, lake, queues, work };
 }
 
 function openJobDeps(
@@ -150,12 +155,14 @@ function openJobDeps(
 ): JobDeps {
   const { config, log, warehouse, state, queues, work } = services;
   const { db } = warehouse;
-  const { sourceUrl, sourceExportConcurrency } = config;
+  const { sourceUrl, sourceAssets, sourceExportConcurrency } = config;
   const {
     nightlyParties,
     nightlyExportsMax,
     nightlyAuditShare,
+    nightlyAuditWithin,
     nightlyWindow,
+    nightlyListRows,
   } = config;
   const meter = new CostMeter(work);
   const sourceDeps = {
@@ -199,7 +206,10 @@ function openJobDeps(
     nightlyParties,
     nightlyExportsMax,
     nightlyAuditShare,
+    nightlyAuditWithin,
     nightlyWindow,
+    nightlyListRows,
+    sourceAssets,
     sourceExportConcurrency,
     schedule: { pattern: config.schedule, tz: config.scheduleTz },
     log,

@@ -136,7 +136,7 @@ async function openSchema({ db }: Warehouse, { databaseUrl, dataDir }: Config) {
       const message =
         `Cannot use the database in ${home}: an earlier version made it, before ` +
         'the first release; move this folder away ' +
-        'and run `ledger-mirror load --all`, which rebuilds the database from the ' +
+        'and run `ledger-mirror load --all --take-over`, which rebuilds the database from the ' +
         'objects';
       throw new PermanentError(message, {
         code: 'DATABASE_OLDER',

@@ -12,21 +12,34 @@ export function objectsAt({ objectStoreUrl, dataDir }: Config): URL {
   return objectStoreUrl ?? pathToFileURL(join(dataDir, 'objects'));
 }
 
-/**
- * Where objects and the lake are; nothing else has to run for them to be read.
- * @param given `reachableMaxMs`: how long a service may stay away
- */
-export async function openStore(given: {
-  config: Config;
-  reachableMaxMs?: number;
-}): Promise<ObjectStore> {
-  const { config, reachableMaxMs } = given;
+/** How to open an object store. */
+interface StoreOpening {
+  readonly config: Config;
+  /** How long the store may stay away, in milliseconds; a minute by default. */
+  readonly reachableMaxMs?: number;
+  /**
+   * Names the mirror that writes. Its spool is a folder of its own, so that two mirrors
+   * with one DATA_DIR never remove each other's files. Absent: nothing is spooled.
+   */
+  readonly mirror?: string;
+}
+
+/** Opens the configured store. Nothing else needs to run for it to be read. */
+export async function openStore(opening: StoreOpening): Promise<ObjectStore> {
+  return openStoreAt(objectsAt(opening.config), opening);
+}
+
+/** Opens another store than the configured one, with the same credentials. */
+export async function openStoreAt(
+  url: URL,
+  { config, reachableMaxMs, mirror = 'reader' }: StoreOpening,
+): Promise<ObjectStore> {
   const { openObjectStore } = await import('../storage/open-store.ts');
   return openObjectStore({
-    // Half of it: whoever waits shorter than a minute wants to hear why.
+    // A command that waits less than a minute reports why, so the store gives up earlier.
     patienceMs: reachableMaxMs && reachableMaxMs / 2,
-    url: objectsAt(config),
-    spoolDir: join(config.dataDir, 'spool'),
+    url,
+    spoolDir: join(config.dataDir, 'spool', mirror),
     ambient: config.ambient,
   });
 }

@@ -13,8 +13,11 @@ import { isWrittenOnce } from '../storage/object-store.ts';
 import { describeStore } from './describe-store.ts';
 import { readRow } from '../postgres/run-statement.ts';
 import { statement } from '../postgres/statement.ts';
-import { LIST_RETRIES } from '../source/retry/retry.ts';
+import { encodeVerifierKey } from '../proof/signed-note.ts';
+import { ProofStore } from '../proof/store/proof-store.ts';
+import { LIST_RETRIES } from '../source/requester.ts';
 import { openApp, type App, type AppOptions } from './app.ts';
+import { openProofKey } from './night-proof.ts';
 import { passwordFileOf, requireWritable } from './data-dir.ts';
 
 export interface Finding {
@@ -164,6 +167,19 @@ function checksOf(
       const found = await store.probe(limit, REACHABLE_MAX_MS);
       return (isWrittenOnce(found) ? pass : warn)(
         describeStore(store.url, found),
+      );
+    },
+    proof: async () => {
+      const log = await new ProofStore(app.warehouse).readLog();
+      if (log === undefined && config.proofKey === undefined) {
+        const detail =
+          'the first nightly run makes the key that signs its nights';
+        return pass(detail);
+      }
+      const key = await openProofKey(config, app.warehouse);
+      const nights = log === undefined ? 'no night' : `${log.size} nights`;
+      return pass(
+        `${nights} signed; the public key is ${encodeVerifierKey(key)}`,
       );
     },
     source: async () => {

@@ -5,7 +5,12 @@ import { type Config, sourceMissing } from '../config/environment.ts';
 import { toStorableJson } from '../json/json-value.ts';
 import type { Log } from '../logging/log.ts';
 import { nowMicros } from '../time/time.ts';
-import { worst } from '../errors/verdict.ts';
+import {
+  PermanentError,
+  RetryableError,
+  UnreachableError,
+} from '../errors/errors.ts';
+import { type VerdictWithEvidence, worst } from '../errors/verdict.ts';
 import { exportParty } from '../exports/export-party.ts';
 import type { RowPool } from '../exports/download/row-pool.ts';
 import { mergeAll } from '../exports/merging/merge-all.ts';
@@ -21,19 +26,31 @@ import {
   adoptUnknownManifests,
   rebuildIfEmpty,
 } from '../warehouse/store/rebuild.ts';
+import { publishRanges } from '../warehouse/store/range-records.ts';
+import {
+  forgetMark,
+  isStoreAhead,
+  renewMark,
+} from '../warehouse/store/store-mark.ts';
 import type { LakeCheck } from '../warehouse/ports.ts';
+import type { Database } from '../postgres/database.ts';
 import { verify, type VerifyCounts } from '../warehouse/verify.ts';
 import { isWrittenOnce, type ObjectStore } from '../storage/object-store.ts';
 import type { Source } from '../source/source-client.ts';
-import { findListedParties } from '../lists/store/list-state.ts';
+import {
+  findListedParties,
+  isOtherNetwork,
+  readClaimedHeight,
+} from '../lists/store/list-state.ts';
 import { lookUpParty, syncList } from '../lists/sync-list.ts';
 import { ExportArchiveStore } from '../exports/store/export-archive.ts';
 import type { ExportRepository } from '../exports/store/export-repository.ts';
 import { BatchStore } from '../exports/store/batch-store.ts';
 import { ExportStore } from '../exports/store/export-store.ts';
+import { storedFiles } from '../proof/log.ts';
 import { decodeReport } from '../runs/report-form.ts';
 import { compareWithReport } from '../runs/store/compare-report.ts';
-import { publishReport, restoreReports } from '../runs/store/publish-report.ts';
+import { restoreReports } from '../runs/store/publish-report.ts';
 import { LoadStore } from '../warehouse/store/load-store.ts';
 import { VerifyStore } from '../warehouse/store/verify-store.ts';
 import { ListStore } from '../lists/store/list-store.ts';
@@ -46,14 +63,19 @@ import {
 } from '../runs/progress.ts';
 import type { Base } from './base.ts';
 import { describeStore } from './describe-store.ts';
+import type { Ownership } from './ownership.ts';
+import { restoreLists } from './restore-lists.ts';
+import { isCheckpoint, publishNight, verifyNights } from './night-proof.ts';
 
 /** Asked for its time alone; as small as the source serves pages safely. */
-const CLOCK_QUESTION = { list: 'parties', newestFirst: true, size: 2 } as const;
+const CLOCK_QUESTION = { newestFirst: true, size: 2 } as const;
 
 interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
   readonly config: Config;
   readonly log: Log;
+  /** Checks at each write that it belongs to this mirror. */
   readonly store: ObjectStore;
+  readonly ownership: Ownership;
   readonly lake: LakeDeps;
   /** Absent where no SOURCE_URL is set: what asks the source then refuses. */
   readonly source: Source | undefined;
@@ -62,15 +84,21 @@ interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
   readonly holder: number;
 }
 
+/** What the beginning of a night tells its end: all keys are listed once at most. */
+interface NightListing {
+  isListed: boolean;
+}
+
 export function composeStages(parts: StageParts): Stages {
+  const nights = { isListed: false };
   return {
     ...stagesOfSource(parts),
-    ...stagesOfLoads(parts),
-    ...stagesOfStore(parts),
+    ...stagesOfLoads(parts, nights),
+    ...stagesOfStore(parts, nights),
   };
 }
 
-/** @throws UsageError from whatever asks the source where there is none */
+/** @throws UsageError from whatever asks the source if there is none */
 function stagesOfSource(parts: StageParts) {
   const { config, warehouse, state, source, holder } = parts;
   const asked = (): Source => {
@@ -123,9 +151,10 @@ function stagesOfSource(parts: StageParts) {
         signal,
       ),
     lookUpParty: (id, signal) => lookUpParty(id, listDeps(), signal),
-    clock: openClock(asked),
+    isOtherNetwork: () => isOtherNetwork(warehouse.db),
+    clock: openClock(asked, warehouse.db),
     sourceLatency: async (signal) => {
-      await asked().lists.page(CLOCK_QUESTION, signal);
+      await asked().lists.page({ list: 'parties', ...CLOCK_QUESTION }, signal);
       return asked().listLatency() ?? { lastMs: 0, medianMs: 0 };
     },
     export: (request, call) =>
@@ -143,25 +172,56 @@ function stagesOfSource(parts: StageParts) {
 }
 
 /** The source's time, as this process read it last. */
-function openClock(asked: () => Source): Stages['clock'] {
+function openClock(asked: () => Source, db: Database): Stages['clock'] {
   let last: { readonly clock: SourceClock; readonly atMs: number } | undefined;
   return async ({ signal, maxAgeMs = 0 }) => {
     const atMs = performance.now();
     if (last !== undefined && atMs - last.atMs < maxAgeMs) return last.clock;
-    const { blockTime, answeredAt } = await asked().lists.page(
-      CLOCK_QUESTION,
-      signal,
-    );
-    const clock = sourceClock(blockTime, nowMicros(), answeredAt);
+    const claimed = await readClaimedHeight(db);
+    const clock = await askClock(asked().lists, claimed, signal);
     last = { clock, atMs };
     return clock;
   };
 }
 
 /**
+ * Either list tells the time. A source that serves neither is closed no further than its
+ * own entries reach.
+ * @throws UnreachableError if nobody answers
+ */
+async function askClock(
+  lists: Source['lists'],
+  claimedHeight: bigint | undefined,
+  signal: AbortSignal,
+): Promise<SourceClock> {
+  for (const list of ['parties', 'checkpoints'] as const) {
+    try {
+      const { blockTime, blockHeight, answeredAt } = await lists.page(
+        { list, ...CLOCK_QUESTION },
+        signal,
+      );
+      // A node that lags must not lower the mark for the exports behind it.
+      const height =
+        blockHeight === undefined || (claimedHeight ?? 0n) < blockHeight
+          ? blockHeight
+          : claimedHeight;
+      return sourceClock({ blockTime, answeredAt, height }, nowMicros());
+    } catch (error) {
+      signal.throwIfAborted();
+      const isRefused =
+        !(error instanceof UnreachableError) &&
+        (error instanceof PermanentError || error instanceof RetryableError);
+      if (!isRefused) throw error;
+    }
+  }
+  return sourceClock({ blockTime: undefined }, nowMicros());
+}
+
+/**
  * From published objects into the warehouse and the lake, and whether all of it agrees.
  */
-function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
+function stagesOfLoads(parts: StageParts, nights: NightListing) {
+  const { config, log, warehouse, store, ownership, lake } = parts;
   const reportsBy = (signal: AbortSignal) => ({
     warehouse,
     objects: store,
@@ -176,6 +236,7 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
     lake: lakeCheck,
   };
   const loading = { repository: new LoadStore(warehouse), objects: store };
+  const { scratchDir } = lake;
   const loadPublished = async (
     runId: string,
     { signal, onProgress }: StageCall,
@@ -201,30 +262,15 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
   };
   return {
     load: async ({ runId, rebuild }, call) => {
+      await ownership.require(call.signal, rebuild);
       const rebuilt = rebuild
-        ? ((await rebuildIfEmpty(rebuilding, call.signal)) ??
-          (await adoptUnknownManifests(rebuilding, call.signal)))
+        ? await rebuildFromStore(parts, call.signal)
         : undefined;
-      if (rebuilt === undefined) return loadPublished(runId, call);
-      log.info(
-        { ...rebuilt, problems: rebuilt.problemCount },
-        'Manifest rebuilt from the objects',
-      );
-      const restoredReports = await restoreReports(
-        reportsBy(call.signal),
-        (key, error) =>
-          log.warn(
-            { key, reason: error.message },
-            'A report could not be read',
-          ),
-      );
       const { verdict, evidence } = await loadPublished(runId, call);
+      if (rebuilt === undefined) return { verdict, evidence };
       return {
-        verdict: worst([
-          verdict,
-          rebuilt.problemCount > 0 ? 'incomplete' : 'complete',
-        ]),
-        evidence: toStorableJson({ ...evidence, rebuilt, restoredReports }),
+        verdict: worst([verdict, rebuilt.verdict]),
+        evidence: toStorableJson({ ...evidence, ...rebuilt.evidence }),
       };
     },
     verify: async ({ deep, scope, against }, { signal, onProgress }) => {
@@ -233,9 +279,27 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
         scope,
         onProgress: (counts: VerifyCounts) => onProgress([verifyLine(counts)]),
       };
-      const { verdict, ...evidence } = await verify(verifying, signal, options);
-      if (against === undefined)
-        return { verdict, evidence: toStorableJson(evidence) };
+      const standing = await ownership.examine(signal);
+      const { verdict, ...checked } = await verify(verifying, signal, {
+        ...options,
+        mayDistrust: standing !== 'reader',
+      });
+      const kept = isCheckpoint(against?.text) ? against?.text : undefined;
+      const proof =
+        scope === 'whole'
+          ? await verifyNights(
+              { config, warehouse, objects: store },
+              { isDeep: deep, kept, signal },
+            )
+          : undefined;
+      const evidence = proof === undefined ? checked : { ...checked, proof };
+      const isLogRight = proof === undefined || proof.problemCount === 0;
+      if (against === undefined || kept !== undefined) {
+        return {
+          verdict: isLogRight ? verdict : 'failed',
+          evidence: toStorableJson(evidence),
+        };
+      }
       const report = decodeReport(against.text, against.where);
       const compared = await compareWithReport(
         report,
@@ -243,39 +307,82 @@ function stagesOfLoads({ log, warehouse, store, lake }: StageParts) {
         reportsBy(signal),
       );
       return {
-        verdict: compared.problemCount === 0 ? verdict : 'failed',
+        verdict: compared.problemCount === 0 && isLogRight ? verdict : 'failed',
         evidence: toStorableJson({ ...evidence, against: compared }),
       };
     },
     publishReport: (run, ended, signal) =>
-      publishReport(run, ended, reportsBy(signal)),
+      publishNight(run, ended, { config, warehouse, objects: store }, signal),
     catchUpWithStore: async (signal, partyId) => {
-      const found = await adoptUnknownManifests(rebuilding, signal, partyId);
-      if (found === undefined) return;
-      const { problemCount: problems } = found;
-      log.warn(
-        { ...found, problems },
-        'Learned from the store what the database had forgotten',
-      );
+      await ownership.require(signal);
+      const isWhole = partyId === undefined;
+      if (await isStoreAhead(rebuilding, signal)) {
+        if (isWhole) nights.isListed = true;
+        const found = await adoptUnknownManifests(rebuilding, signal, partyId);
+        if (found !== undefined) {
+          const lists = isWhole
+            ? await restoreLists({ ...rebuilding, scratchDir }, signal)
+            : undefined;
+          log.warn(
+            { ...found, problems: found.problemCount, lists },
+            'Learned from the store what the database had forgotten',
+          );
+        }
+      }
+      if (isWhole) await renewMark(rebuilding, signal);
     },
   } satisfies Partial<Stages>;
 }
 
+/**
+ * Takes over what the store holds and the database does not know: manifests, ranges,
+ * lists and the reports of nights.
+ * @returns undefined if the database knew all of it
+ */
+async function rebuildFromStore(
+  { log, warehouse, store: objects, lake }: StageParts,
+  signal: AbortSignal,
+): Promise<VerdictWithEvidence | undefined> {
+  const { db } = warehouse;
+  const rebuilt =
+    (await rebuildIfEmpty({ db, objects }, signal)) ??
+    (await adoptUnknownManifests({ db, objects }, signal));
+  if (rebuilt === undefined) return undefined;
+  log.info(
+    { ...rebuilt, problems: rebuilt.problemCount },
+    'Manifest rebuilt from the objects',
+  );
+  const { scratchDir } = lake;
+  const restoredLists = await restoreLists({ db, objects, scratchDir }, signal);
+  const restoredReports = await restoreReports(
+    { warehouse, objects, signal },
+    (key, error) =>
+      log.warn({ key, reason: error.message }, 'A report could not be read'),
+  );
+  await renewMark({ db, objects }, signal);
+  const isWhole =
+    rebuilt.problemCount === 0 && restoredLists.problem === undefined;
+  return {
+    verdict: isWhole ? 'complete' : 'incomplete',
+    evidence: toStorableJson({ rebuilt, restoredLists, restoredReports }),
+  };
+}
+
 /** What is published, and the store that it lies in. */
-function stagesOfStore({
-  config,
-  log,
-  warehouse,
-  store: objects,
-  holder,
-}: StageParts) {
+function stagesOfStore(
+  { config, log, warehouse, store: objects, ownership, holder }: StageParts,
+  nights: NightListing,
+) {
   const archive = new ExportArchiveStore(warehouse.db);
   const repository = new ExportStore(warehouse.db, holder);
   return {
     readLedger: (question, signal) =>
       readLedger({ exports: repository, objects }, question, signal),
+    readProofFile: (path, range, signal) =>
+      storedFiles(objects, signal).read(path, range),
     listedParties: (given) => findListedParties(warehouse.db, given),
     tryStore: async (signal) => {
+      await ownership.require(signal);
       const found = await objects.probe(signal);
       return {
         isWrittenOnce: isWrittenOnce(found),
@@ -298,7 +405,14 @@ function stagesOfStore({
       };
       return toStorableJson(await mergeAll(deps, signal));
     },
-    tidy: async (signal) =>
-      void (await collectGarbage({ objects, archive, log }, signal)),
+    tidy: async (signal) => {
+      await publishRanges({ warehouse, objects }, signal);
+      const { isListed } = nights;
+      nights.isListed = false;
+      const deps = { objects, archive, log, isListed };
+      const { keptObjects } = await collectGarbage(deps, signal);
+      // Such objects may be newer than the database: the next night looks.
+      if (keptObjects > 0) await forgetMark({ db: warehouse.db });
+    },
   } satisfies Partial<Stages>;
 }

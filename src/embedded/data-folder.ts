@@ -157,7 +157,7 @@ export function damaged(
   return new PermanentError(
     `Cannot start the embedded Postgres in ${home}: its data is damaged ` +
       `(${state}); end every command, move that folder away, then rebuild it from ` +
-      'the objects with: ledger-mirror load --all, ledger-mirror nightly ' +
+      'the objects with: ledger-mirror load --all --take-over, ledger-mirror nightly ' +
       '(docs/guides/restore.md)',
     { code: 'EMBEDDED_DAMAGED', meta: { home, state }, cause },
   );

@@ -229,7 +229,7 @@ function startError(
   return new RetryableError(
     `Cannot start the embedded Postgres on ${dir}: ${fatal ?? state}; see ` +
       `${serverLogFile(home)}; if no start succeeds any more, ` +
-      'docs/guides/restore.md has the way back (load --all)',
+      'docs/guides/restore.md has the way back (load --all --take-over)',
     { code: 'EMBEDDED_START', meta: { dir, state, log }, cause },
   );
 }

@@ -109,6 +109,19 @@ class FileStore implements StoreKind {
     return await this.putFile(key, file.path, contentFacts(content), signal);
   }
 
+  async replaceBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const target = this.#pathOf(key);
+    await makeDurableFolders(dirname(target));
+    await using file = await this.#spool(content, '', signal);
+    await syncPath(file.path);
+    await rename(file.path, target);
+    await syncPath(dirname(target));
+  }
+
   /**
    * Without hard links the condition is ignored: of several writers the last one wins.
    */

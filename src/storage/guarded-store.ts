@@ -40,6 +40,11 @@ export interface StoreKind extends StoreProbe, AsyncDisposable {
     signal: AbortSignal,
     spoolPrefix?: string,
   ): Promise<Outcome>;
+  replaceBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+  ): Promise<void>;
   head(key: string, signal: AbortSignal): Promise<ObjectFacts | undefined>;
   /** @returns undefined if nothing lies under the key */
   read(
@@ -114,6 +119,16 @@ class GuardedStore implements ObjectStore {
   ): Promise<Outcome> {
     return this.#guard(`publish ${key}`, () =>
       this.#kind.putBytes(checkKey(key), content, signal, spoolPrefix),
+    );
+  }
+
+  replaceBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+  ): Promise<void> {
+    return this.#guard(`replace ${key}`, () =>
+      this.#kind.replaceBytes(checkKey(key), content, signal),
     );
   }
 

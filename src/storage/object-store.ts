@@ -113,6 +113,17 @@ export interface ObjectStore extends AsyncDisposable {
     spoolPrefix?: string,
   ): Promise<Outcome>;
 
+  /**
+   * Writes small content, whatever lies under the key: for the few objects that say what
+   * is newest. A reader sees the old bytes or the new ones, never a part. Nothing keeps
+   * two writers apart: hold a lease.
+   */
+  replaceBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+  ): Promise<void>;
+
   /** @returns undefined if nothing lies under the key */
   head(key: string, signal: AbortSignal): Promise<ObjectFacts | undefined>;
 

@@ -203,6 +203,8 @@ function addSums(a: LoadSums, b: LoadSums): LoadSums {
  * superseded ones in the transaction that brings their replacement. A segment that cannot
  * be read is quarantined with its reason, and the next load tries it again; the other
  * segments go on. Repeating the load, or running it twice at once, changes nothing.
+ * @throws PermanentError `OBJECT_STORE_…` if the store refuses an object: no segment is
+ *   quarantined, and the next load tries it again
  * @throws RetryableError if the warehouse or the store failed; what was committed stays
  */
 export async function loadParty(

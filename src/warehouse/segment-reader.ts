@@ -11,6 +11,7 @@ import {
   PermanentError,
   RetryableError,
 } from '../errors/errors.ts';
+import { isStoreFault } from '../errors/faults.ts';
 import { hashRow, RowDigest } from '../ledger/digest.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
 import { RowSplitter, type RowVisitor } from '../ledger/row-splitter.ts';
@@ -46,6 +47,7 @@ export class SegmentFault extends PermanentError {
  *   every row; a row's buffer is valid only during the call
  * @throws SegmentFault `OBJECT_CORRUPT` naming what differs, `OBJECT_MISSING`, or the
  *   code of a header or row that cannot be read
+ * @throws PermanentError `OBJECT_STORE_…` if the store refuses the reading
  * @throws RetryableError if the store failed
  */
 export async function* readSegment(
@@ -131,13 +133,15 @@ function corruptObject(
 }
 
 /**
- * A damaged archive is the object's own fault and stays. Everything else is the store's
- * and may pass.
+ * A missing object, a damaged archive and unreadable rows are faults of the segment. A
+ * store that refuses the call keeps its own error, which says what to do. Everything else
+ * may pass.
  */
 function classifyReadingError(segment: SegmentRecord, error: unknown): Error {
   if (error instanceof RetryableError || error instanceof SegmentFault)
     return error;
   if (error instanceof PermanentError) {
+    if (isStoreFault(error)) return error;
     const { message, code, meta } = error;
     return new SegmentFault(segment, message, { code, meta, cause: error });
   }

@@ -3,6 +3,7 @@
  * sums. What was never fetched is listed, and does not fail the verification.
  */
 import { errorCode, errorLine, PermanentError } from '../errors/errors.ts';
+import { isStoreFault } from '../errors/faults.ts';
 import { formatInstant } from '../time/time.ts';
 import { type Manifest, readManifest } from '../ledger/manifest.ts';
 import { manifestKey } from '../ledger/object-keys.ts';
@@ -21,6 +22,20 @@ const LISTED_MAX = 100;
  */
 const NIGHTLY_PARTS = 28;
 
+/**
+ * After so many refusals in succession the store refuses everything, and the verification
+ * ends.
+ */
+const REFUSALS_MAX = 20;
+/**
+ * Losing single objects is a fault of these objects. If at least this many are missing and
+ * more than one in `MANY_MISSING_SHARE`, or if at least `ALL_MISSING_MIN` were read and
+ * none is there, then the store is another one or has lost its content.
+ */
+const MANY_MISSING_MIN = 10;
+const MANY_MISSING_SHARE = 10;
+const ALL_MISSING_MIN = 3;
+
 export interface VerifyDeps {
   readonly repository: VerifyStore;
   readonly objects: ObjectStore;
@@ -36,6 +51,11 @@ export interface VerifyOptions {
   readonly scope?: 'nightly' | 'whole';
   /** Recomputes the sums of the values of the rows in the warehouse and the lake. */
   readonly deep?: boolean;
+  /**
+   * false: another database owns the store, so what is missing or damaged is reported,
+   * and no segment is distrusted. Default: true.
+   */
+  readonly mayDistrust?: boolean;
   readonly onProgress?: (checked: VerifyCounts) => void;
 }
 
@@ -81,18 +101,23 @@ const NOTHING_CHECKED: VerifyCounts = {
 };
 
 /**
+ * Only an object that is proven missing, damaged or different makes its segment
+ * distrusted. What the store refuses is a problem of the report, and so is a store that
+ * lacks many objects at once: no segment is distrusted because of them.
+ * @throws PermanentError `OBJECT_STORE_…` if the store refuses everything
  * @throws RetryableError if the warehouse or the store could not be read: then nothing is
  *   proven
  */
 export async function verify(
   deps: VerifyDeps,
   signal: AbortSignal,
-  { scope = 'whole', deep = false, onProgress }: VerifyOptions = {},
+  options: VerifyOptions = {},
 ): Promise<VerifyReport> {
   const { repository, objects } = deps;
+  const { scope = 'whole', deep = false } = options;
   const isWhole = scope === 'whole';
   const parts = isWhole ? 1 : NIGHTLY_PARTS;
-  const verification = new Verification(deps, signal, onProgress);
+  const verification = new Verification(deps, signal, options);
   await verification.checkSegments(
     await repository.segmentsToProve(parts),
     deep,
@@ -118,6 +143,12 @@ export async function verify(
   };
 }
 
+/** A segment with what speaks against its object. */
+interface ObjectFault {
+  readonly segment: SegmentRecord;
+  readonly reason: Reason;
+}
+
 /** One verification: what it has checked so far, and the problems that it found. */
 class Verification {
   readonly #deps: VerifyDeps;
@@ -126,14 +157,19 @@ class Verification {
   #checked = NOTHING_CHECKED;
   #problemCount = 0;
   readonly #problems: Problem[] = [];
+  /** Distrusted at the end, unless they are too many. */
+  readonly #missing: ObjectFault[] = [];
+  readonly #mayDistrust: boolean;
+  #refusalsInSuccession = 0;
 
   constructor(
     deps: VerifyDeps,
     signal: AbortSignal,
-    onProgress: VerifyOptions['onProgress'],
+    { mayDistrust = true, onProgress }: VerifyOptions,
   ) {
     this.#deps = deps;
     this.#signal = signal;
+    this.#mayDistrust = mayDistrust;
     this.#onProgress = onProgress;
   }
 
@@ -165,6 +201,29 @@ class Verification {
       const ids = segmentIds.slice(start, start + PAGE_SEGMENTS);
       await this.#checkPage(await repository.segmentsById(ids), isDeep);
     }
+    await this.#settleMissing(this.#checked.segments);
+  }
+
+  /** Distrusts the segments that lost their objects, unless the store lost them. */
+  async #settleMissing(segments: number): Promise<void> {
+    const missing = this.#missing.length;
+    if (isLossOfStore(missing, segments)) {
+      const { url } = this.#deps.objects;
+      const message =
+        `${missing} of ${segments} objects are missing in ${url}; no segment is ` +
+        'distrusted: check OBJECT_STORE_URL, or restore the objects from a backup; ' +
+        "'ledger-mirror export --again' requests a lost ledger anew";
+      this.add([{ code: 'OBJECTS_MISSING', message, subject: url }]);
+      return;
+    }
+    for (const { segment, reason } of this.#missing) {
+      await this.#distrust(segment, reason);
+    }
+  }
+
+  async #distrust({ segmentId }: SegmentRecord, reason: Reason): Promise<void> {
+    if (!this.#mayDistrust) return;
+    await this.#deps.repository.distrust(segmentId, reason);
   }
 
   async #checkPage(
@@ -175,12 +234,8 @@ class Verification {
     const doubtful = new Set<bigint>();
     for (const segment of page) {
       this.#signal.throwIfAborted();
-      const fault = await this.#findObjectFault(segment);
-      if (fault !== undefined) {
-        doubtful.add(segment.segmentId);
-        await this.#addIfCurrent(segment, fault);
-        await repository.distrust(segment.segmentId, fault);
-      }
+      const isIntact = await this.#checkObject(segment);
+      if (!isIntact) doubtful.add(segment.segmentId);
       this.#count({ segments: 1, objectBytes: segment.objectBytes });
       this.#onProgress?.(this.#checked);
     }
@@ -209,8 +264,36 @@ class Verification {
     this.add([{ ...reason, subject: segment.objectKey }]);
   }
 
+  /** @returns whether the object and its manifest are what the database records */
+  async #checkObject(segment: SegmentRecord): Promise<boolean> {
+    const error = await this.#findObjectFault(segment);
+    if (error === undefined) {
+      this.#refusalsInSuccession = 0;
+      return true;
+    }
+
+    const reason = { code: errorCode(error), message: errorLine(error) };
+    if (isStoreFault(error)) {
+      this.#refusalsInSuccession += 1;
+      if (this.#refusalsInSuccession >= REFUSALS_MAX) throw error;
+      await this.#addIfCurrent(segment, reason);
+      return false;
+    }
+
+    this.#refusalsInSuccession = 0;
+    await this.#addIfCurrent(segment, reason);
+    if (error.code === 'OBJECT_MISSING') {
+      this.#missing.push({ segment, reason });
+    } else {
+      await this.#distrust(segment, reason);
+    }
+    return false;
+  }
+
   /** @returns undefined if the object and its manifest are what the database records */
-  async #findObjectFault(segment: SegmentRecord): Promise<Reason | undefined> {
+  async #findObjectFault(
+    segment: SegmentRecord,
+  ): Promise<PermanentError | undefined> {
     const { objects } = this.#deps;
     try {
       await this.#proveObject(segment);
@@ -220,7 +303,7 @@ class Verification {
       return undefined;
     } catch (error) {
       if (!(error instanceof PermanentError)) throw error;
-      return { code: errorCode(error), message: errorLine(error) };
+      return error;
     }
   }
 
@@ -231,7 +314,9 @@ class Verification {
       // A bit that flipped on the way is not in the object, so what reads as damaged is
       // read again.
       const isDamaged =
-        error instanceof PermanentError && error.code !== 'OBJECT_MISSING';
+        error instanceof PermanentError &&
+        error.code !== 'OBJECT_MISSING' &&
+        !isStoreFault(error);
       if (!isDamaged) throw error;
       await this.#readWhole(segment);
     }
@@ -273,6 +358,14 @@ class Verification {
       warehouseRows: checked.warehouseRows + warehouseRows,
     };
   }
+}
+
+/** Whether so many missing objects are a fault of the store, not of the segments. */
+function isLossOfStore(missing: number, segments: number): boolean {
+  const isAll = missing === segments && segments >= ALL_MISSING_MIN;
+  const areMany =
+    missing >= MANY_MISSING_MIN && missing * MANY_MISSING_SHARE > segments;
+  return isAll || areMany;
 }
 
 /** What a manifest and its segment's row record alike. */

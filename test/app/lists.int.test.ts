@@ -210,4 +210,74 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
       },
     ]);
   });
+
+  test('exports go on where parties are not served, and the clock is that of checkpoints', async () => {
+    await using sandbox = await startSandbox({
+      parties: 6,
+      entriesMean: 10,
+      rateLimit: 'none',
+      seed: 'no parties',
+    });
+    await using mirror = await startRealApp({
+      ...env,
+      SOURCE_URL: sandbox.url,
+    });
+    await ended(mirror, { kind: 'nightly', subject: 'now' });
+    sandbox.advance(600_000);
+    const answer = {
+      status: 404,
+      body: '{"code":5,"message":"Not Found","details":[]}',
+    };
+    sandbox.faults.add(({ route }) =>
+      route === 'parties' ? { answer } : undefined,
+    );
+    const asked = sandbox.requests.of('export');
+    const night = await ended(mirror, { kind: 'nightly', subject: 'now' });
+    expect(night.verdict).toBe('incomplete');
+    expect(night.evidence['exports']).toMatchObject({ verdict: 'complete' });
+    expect(sandbox.requests.of('export')).toBeGreaterThan(asked);
+  });
+
+  test('no ledger is asked for while a list is of another network, and the next night at the right address is complete', async () => {
+    await using sandbox = await startSandbox({
+      parties: 6,
+      entriesMean: 10,
+      rateLimit: 'none',
+      seed: 'another network',
+    });
+    await using mirror = await startRealApp({
+      ...env,
+      SOURCE_URL: sandbox.url,
+    });
+    await ended(mirror, { kind: 'nightly', subject: 'now' });
+    const foreign = {
+      node: { id: 'ee'.repeat(32) },
+      cursor: 'foreign',
+    };
+    const body = JSON.stringify({
+      parties: { edges: [foreign], pageInfo: { hasNextPage: false } },
+    });
+    sandbox.faults.add(({ route }) =>
+      route === 'parties' ? { answer: { status: 200, body } } : undefined,
+    );
+    const asked = sandbox.requests.of('export');
+    for (let count = 0; count < 2; count += 1) {
+      const night = await ended(mirror, { kind: 'nightly', subject: 'now' });
+      expect(night.verdict).toBe('suspicious');
+      expect(night.evidence['exports']).toMatchObject({
+        code: 'OTHER_NETWORK',
+      });
+    }
+    expect(sandbox.requests.of('export')).toBe(asked);
+    const order = await ended(mirror, {
+      kind: 'export',
+      subject: (await presentParties(mirror.app.warehouse.pool))[0] ?? '',
+    });
+    expect(order.verdict).toBe('failed');
+
+    sandbox.faults.clear();
+    sandbox.advance(600_000);
+    const right = await ended(mirror, { kind: 'nightly', subject: 'now' });
+    expect(right.evidence['exports']).toMatchObject({ verdict: 'complete' });
+  });
 });

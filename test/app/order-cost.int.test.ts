@@ -44,6 +44,8 @@ async function costOf(
   await using real = await startRealApp(env, { isWorking: false });
   const ids = Array.from({ length: parties }, (_, index) => idle(index));
   await addIdleLedgers(real.app.warehouse.pool, ids);
+  // As a nightly run begins: from then on the store is not ahead of the database.
+  await real.app.jobs.stages.catchUpWithStore(signal);
   expect(await order(real, idle(0))).toBe('complete');
   store.calls.length = 0;
   using counted = countStatements();
@@ -53,10 +55,10 @@ async function costOf(
   return { statements: counted.statements, lists };
 }
 
-test('an order needs as many statements among 1,000 parties as among 10, and lists the store once', async () => {
+test('an order needs as many statements among 1,000 parties as among 10, and never lists the store', async () => {
   const few = await costOf(10);
   const many = await costOf(1_000);
-  expect([few.lists, many.lists]).toEqual([ORDERS, ORDERS]);
+  expect([few.lists, many.lists]).toEqual([0, 0]);
   // What the rate limit and the clock share among orders depends on how close together
   // they come.
   expect(Math.abs(many.statements - few.statements)).toBeLessThan(ORDERS);

@@ -228,14 +228,14 @@ describe('an ordered export', () => {
 
   test('is refused while as many as may be open are open, and taken when one of them has ended', async () => {
     const { pool } = mirror.app.warehouse;
-    const order = {
+    const openOrder = {
       kind: 'export',
       state: 'queued',
       params: { isOrdered: true },
     };
     const ids = await Promise.all(
       Array.from({ length: 200 }, (_, index) =>
-        addRun(pool, { ...order, subject: `party ${index}` }),
+        addRun(pool, { ...openOrder, subject: `party ${index}` }),
       ),
     );
     const body = JSON.stringify({ partyId: parties[6], to: TO });

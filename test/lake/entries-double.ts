@@ -21,7 +21,7 @@ export type EntryRow = Readonly<Record<EntryColumn, string>> & {
   readonly effect?: string;
 };
 
-/** Whose ledger is loaded, from and to. */
+/** A range of a loaded ledger, from and to. */
 export type CoveredRange = readonly [
   party: string,
   asset: string,
@@ -42,6 +42,7 @@ export class WarehouseDouble implements LakeRepository {
   segments: readonly SegmentRows[] = [];
   covered: readonly CoveredRange[] = [];
   parties: readonly string[] = [];
+  areListsProven = true;
   mirrorId = '00000000-0000-4000-8000-000000000001';
   #build = 0;
   #recorded = new Map<string, RecordedTable>();
@@ -58,6 +59,11 @@ export class WarehouseDouble implements LakeRepository {
       mirrorId,
       lastBuild: this.#build,
       segmentMonths: () => Promise.resolve(months),
+      listState: (table) =>
+        Promise.resolve({
+          rows: table === 'parties' ? BigInt(this.parties.length) : 0n,
+          isProven: this.areListsProven,
+        }),
       rows: async function* (month, ids) {
         await Promise.resolve();
         for (const segment of segments.filter(({ segmentId }) =>

@@ -53,6 +53,20 @@ export function describeObjectStore(
   ) => Promise<void> = publishAll,
 ): void {
   describe(`object store: ${name}`, () => {
+    test('replaceBytes writes a new object, and replaces one that is there', async () => {
+      await using store = await open();
+      const key = 'contract/replaced';
+      for (const content of ['first', 'the second, which is longer', '3']) {
+        await store.replaceBytes(key, Buffer.from(content), signal);
+        const bytes = await buffer(await store.read(key, signal));
+        expect(bytes.toString()).toBe(content);
+        expect((await store.head(key, signal))?.bytes).toBe(
+          BigInt(content.length),
+        );
+      }
+      expect(await keysOf(store, 'contract/')).toEqual([key]);
+    });
+
     test('publishes a complete file and reads it back, in ranges too', async () => {
       await using store = await open();
       const content = Buffer.from('0123456789'.repeat(1000));

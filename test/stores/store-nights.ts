@@ -150,7 +150,7 @@ export function describeNights(running: StoreUnderTest): void {
       ]);
       await using empty = await openFreshDatabase();
       const again = { DATABASE_URL: empty.url, SOURCE_URL: undefined };
-      const rebuilt = await home.json(['load', '--all'], again);
+      const rebuilt = await home.json(['load', '--all', '--take-over'], again);
       expectComplete(rebuilt);
       await expectWhole(server, world, empty);
       expect(await home.spooled()).toEqual([]);

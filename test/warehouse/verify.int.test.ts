@@ -11,6 +11,7 @@ import { verify, type VerifyReport } from '../../src/warehouse/verify.ts';
 import { LoadStore } from '../../src/warehouse/store/load-store.ts';
 import { VerifyStore } from '../../src/warehouse/store/verify-store.ts';
 import type { ObjectStore } from '../../src/storage/object-store.ts';
+import { PermanentError } from '../../src/errors/errors.ts';
 import { readIdentity } from '../../src/postgres/identity.ts';
 import { loadWorld } from './load-world.ts';
 import { HEADER_12, HEADER_13 } from '../ledger/csv.ts';
@@ -78,6 +79,47 @@ function check(deep = false): Promise<VerifyReport> {
   return verify({ repository: new VerifyStore(warehouse), objects }, signal, {
     deep,
   });
+}
+
+function checkIn(store: ObjectStore): Promise<VerifyReport> {
+  const repository = new VerifyStore(warehouse);
+  return verify({ repository, objects: store }, signal);
+}
+
+/** A store that lists its objects and refuses to read any, as an archive does. */
+function refusingStore(): ObjectStore {
+  return withOverrides(objects, {
+    read: (key) =>
+      Promise.reject(
+        new PermanentError(`Cannot read ${key}: 403 InvalidObjectState`, {
+          code: 'OBJECT_STORE_ARCHIVED',
+        }),
+      ),
+  });
+}
+
+async function distrusted(): Promise<number> {
+  const { rows } = await database.pool.query(
+    'select from mirror.segments where quarantine_reason is not null',
+  );
+  return rows.length;
+}
+
+/** Publishes one segment for each of so many parties. */
+async function publishMany(count: number): Promise<readonly string[]> {
+  const keys: string[] = [];
+  for (let number = 1; number <= count; number += 1) {
+    const party = number.toString(16).padStart(2, '0').repeat(32);
+    const time = '2023-04-30 23:59:59.5+00';
+    const { key } = await publish(database.pool, objects, {
+      party,
+      ...APRIL_TO_JUNE,
+      header: HEADER_13,
+      rows: [row13({ time, from: party, to: 'network' }, party)],
+    });
+    keys.push(key);
+  }
+  return keys;
 }
 
 function pathOf(key: string): string {
@@ -159,6 +201,60 @@ describe('verify', () => {
       verdict: 'failed',
       problems: [{ code: 'OBJECT_MISSING' }],
     });
+  });
+
+  test('verify distrusts nothing that the store refuses, and names the refusal', async () => {
+    await publishBoth();
+    await loadAll(deps, signal);
+    const report = await checkIn(refusingStore());
+    expect(report.verdict).toBe('failed');
+    expect(report.problems.map(({ code }) => code)).toEqual([
+      'OBJECT_STORE_ARCHIVED',
+      'OBJECT_STORE_ARCHIVED',
+    ]);
+    expect(await distrusted()).toBe(0);
+  });
+
+  test('verify ends when the store refuses one object after the other', async () => {
+    await publishMany(25);
+    await expect(checkIn(refusingStore())).rejects.toMatchObject({
+      code: 'OBJECT_STORE_ARCHIVED',
+    });
+    expect(await distrusted()).toBe(0);
+  });
+
+  test('verify distrusts nothing when the store lacks every object', async () => {
+    const keys = await publishMany(3);
+    for (const key of keys) await unlink(pathOf(key));
+    const report = await check();
+    expect(report.verdict).toBe('failed');
+    expect(report.problems.map(({ code }) => code)).toContain(
+      'OBJECTS_MISSING',
+    );
+    expect(await distrusted()).toBe(0);
+  });
+
+  test('verify distrusts a few missing objects among many', async () => {
+    const keys = await publishMany(5);
+    for (const key of keys.slice(0, 2)) await unlink(pathOf(key));
+    expect((await check()).problemCount).toBe(2);
+    expect(await distrusted()).toBe(2);
+  });
+
+  test('load quarantines nothing that the store refuses', async () => {
+    await publishBoth();
+    const refused = await loadAll(
+      { ...deps, objects: refusingStore() },
+      signal,
+    );
+    expect(refused).toMatchObject({
+      verdict: 'incomplete',
+      quarantinedCount: 0,
+      failedCount: 2,
+    });
+    expect(refused.failed[0]?.code).toBe('OBJECT_STORE_ARCHIVED');
+    expect(await distrusted()).toBe(0);
+    expect(await loadAll(deps, signal)).toMatchObject({ verdict: 'complete' });
   });
 
   test('names objects of another mirror, and a store that the database knows nothing of', async () => {
@@ -287,6 +383,7 @@ describe('rebuildIfEmpty', () => {
     expect(rebuilt).toEqual({
       current: 2,
       superseded: 1,
+      ranges: 0,
       problemCount: 0,
       problems: [],
     });
@@ -382,5 +479,16 @@ describe('rebuildIfEmpty', () => {
       problemCount: 1,
       problems: [{ key: `${key}.manifest.json` }],
     });
+  });
+
+  test('a rebuild ends when the store refuses a manifest', async () => {
+    await publishBoth();
+    await emptyLedgers(database.pool);
+    const refusing = { db: warehouse.db, objects: refusingStore() };
+    await expect(rebuildIfEmpty(refusing, signal)).rejects.toMatchObject({
+      code: 'OBJECT_STORE_ARCHIVED',
+    });
+    const whole = { db: warehouse.db, objects };
+    expect(await rebuildIfEmpty(whole, signal)).toMatchObject({ current: 2 });
   });
 });

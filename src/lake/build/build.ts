@@ -18,7 +18,7 @@ import {
   SUMMARY_TABLES,
   type SummaryTable,
 } from '../tables/columns.ts';
-import type { WholeTable } from '../store/lake-store.ts';
+import type { ListTable, WholeTable } from '../store/lake-store.ts';
 import { SUMMARIES, SUMMARY_FORM, summaryOf } from '../tables/summaries.ts';
 import { countedEntries, rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
 import { buildEntries, type EntriesFile } from './build-entries.ts';
@@ -90,8 +90,8 @@ async function runBuild(
     opened.map((writer) => [writer.table, writer]),
   ) as Build['writers'];
   const build: Build = { ...session, writers, onProgress };
-  await buildWhole(build, 'parties');
-  await buildWhole(build, 'checkpoints');
+  await buildList(build, 'parties');
+  await buildList(build, 'checkpoints');
   const coveragePath = await buildWhole(build, 'coverage');
   const entries = await buildEntries(build);
   await buildSummaries(build, entries, coveragePath);
@@ -105,6 +105,20 @@ async function runBuild(
     removedFiles: await removeUnnamed(session, states),
     commitsDecidedBy: session.decidedBy,
   };
+}
+
+/**
+ * Writes a list, unless the lake has more of it than a warehouse that has never read it
+ * whole. Such a warehouse was lost and is being rebuilt, and the lake may have the last
+ * copy of rows that the source has dropped.
+ */
+async function buildList(build: Build, table: ListTable): Promise<void> {
+  const inLake = totalOfFiles(build.writers[table].files).rows;
+  if (inLake > 0n) {
+    const { rows, isProven } = await build.warehouse.listState(table);
+    if (!isProven && rows < inLake) return;
+  }
+  await buildWhole(build, table);
 }
 
 /**

@@ -246,6 +246,17 @@ export interface WarehouseReader {
    * empty. The chunks are cut anywhere.
    */
   whole(table: WholeTable, signal: AbortSignal): AsyncIterable<Buffer>;
+  /** How a list stands in the warehouse. */
+  listState(table: ListTable): Promise<ListState>;
+}
+
+/** The lists among the whole tables. */
+export type ListTable = Exclude<WholeTable, 'coverage'>;
+
+export interface ListState {
+  readonly rows: bigint;
+  /** Whether a sync has ever found the list complete. */
+  readonly isProven: boolean;
 }
 
 /**
@@ -271,6 +282,17 @@ const IDENTITY = statement({
 })`select warehouse_id as "mirrorId",
     (select case when is_called then last_value else 0 end from mirror.lake_builds)::int as "lastBuild"
   from mirror.identity`;
+
+const LIST_STATES = {
+  parties: statement({ rows: 'bigint', isProven: 'boolean' })`
+    select (select count(*) from mirror.parties) as rows,
+      exists (select from mirror.generations
+        where list = 'parties' and claimed_at is not null) as "isProven"`,
+  checkpoints: statement({ rows: 'bigint', isProven: 'boolean' })`
+    select (select count(*) from mirror.checkpoints) as rows,
+      exists (select from mirror.generations
+        where list = 'checkpoints' and claimed_at is not null) as "isProven"`,
+} as const;
 
 const utc = (column: string): string => `${column} at time zone 'UTC'`;
 
@@ -307,6 +329,7 @@ async function openSnapshotReader(session: Session): Promise<WarehouseReader> {
         action: ACTION,
         signal,
       }),
+    listState: (table) => readRow(session, ACTION, LIST_STATES[table]),
     whole: (table, signal) => {
       const text = `copy (${WHOLE[table]}) to stdout (format csv)`;
       return copyOut(session, { statement: text, action: ACTION, signal });

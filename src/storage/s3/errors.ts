@@ -63,6 +63,11 @@ const REFUSED = never(
   'check the bucket, its region and the rights; docs/objects.md lists those that ' +
     'are needed',
 );
+const ARCHIVED = never(
+  'OBJECT_STORE_ARCHIVED',
+  'a lifecycle rule moved the object to an archive; restore it, and exclude this ' +
+    'prefix from the rule',
+);
 const PROTOCOL = never(
   'OBJECT_STORE_CONFIGURATION',
   'what answers there does not speak this protocol; check whether the endpoint is ' +
@@ -83,6 +88,7 @@ const MEANINGS: readonly (readonly [RegExp, Meaning])[] = [
     /^(?:SignatureDoesNotMatch|InvalidAccessKeyId|ExpiredToken|InvalidToken|TokenRefreshRequired)$/,
     CREDENTIALS,
   ],
+  [/^InvalidObjectState$/, ARCHIVED],
   [/^(?:RequestTimeTooSkewed|RequestExpired)$/, CLOCK],
   [
     /^(?:XAmzContentSHA256Mismatch|XAmzContentChecksumMismatch|BadDigest|IncompleteBody)$/,

@@ -123,6 +123,14 @@ class S3Store implements StoreKind {
     return this.#putOnce(key, content, contentFacts(content), signal);
   }
 
+  async replaceBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#sendPut(key, content, contentFacts(content), signal)({});
+  }
+
   tryPut(
     key: string,
     content: Buffer,

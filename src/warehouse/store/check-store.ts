@@ -1,5 +1,6 @@
 /** Reports published objects that the database does not record, for `verify`. */
 import { PermanentError } from '../../errors/errors.ts';
+import { isStoreFault } from '../../errors/faults.ts';
 import { type Manifest, readManifest } from '../../ledger/manifest.ts';
 import { readIdentity } from '../../postgres/identity.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
@@ -47,7 +48,7 @@ export async function checkStore(
   if (!isAnyKnown && problems.length === 0 && notRecorded > 0) {
     const message =
       `the store holds ${notRecorded} objects and this database knows none of them; ` +
-      '`ledger-mirror load --all` rebuilds it from them';
+      '`ledger-mirror load --all --take-over` rebuilds it from them';
     problems.push({
       code: 'OBJECTS_NOT_RECORDED',
       subject: LEDGER_PREFIX,
@@ -69,7 +70,9 @@ async function findManifest(
   try {
     return await readManifest(objects, key, signal);
   } catch (error) {
-    if (error instanceof PermanentError) return undefined;
+    if (error instanceof PermanentError && !isStoreFault(error)) {
+      return undefined;
+    }
     throw error;
   }
 }

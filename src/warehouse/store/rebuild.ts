@@ -1,10 +1,12 @@
 /**
  * Takes over published objects that the database does not know. A lost database comes
- * back from their manifests alone; a database that was restored from a backup learns what
- * was published since. What no manifest records is requested from the source again.
+ * back from their manifests and from the record of what no manifest says
+ * (range-records.ts); a database that was restored from a backup learns what was
+ * published since. What neither records is requested from the source again.
  */
 import { sql } from 'kysely';
-import { errorLine, PermanentError } from '../../errors/errors.ts';
+import { errorCode, errorLine, PermanentError } from '../../errors/errors.ts';
+import { isStoreFault } from '../../errors/faults.ts';
 import {
   coverageRow,
   insertCoverage,
@@ -13,8 +15,9 @@ import {
 } from '../../catalog/coverage-rows.ts';
 import { lockEach } from '../../catalog/leases.ts';
 import { insertSegments, segmentRow } from '../../catalog/segment-rows.ts';
-import type { Manifest } from '../../ledger/manifest.ts';
+import { type Manifest, manifestJson } from '../../ledger/manifest.ts';
 import { partyPrefix } from '../../ledger/object-keys.ts';
+import { RANGES_KEY } from '../../ledger/range-record.ts';
 import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readIdentity } from '../../postgres/identity.ts';
@@ -22,15 +25,23 @@ import { execute } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
 import { chooseNewest } from '../load-plan.ts';
+import { adoptRanges } from './range-records.ts';
 import {
   listUnknownObjects,
   readKnownObjects,
   readUnknownManifest,
   type StoreAndCatalog,
+  type UnknownObject,
+  type UnknownPage,
 } from './unknown-objects.ts';
 
 /** How many manifests that cannot be used the evidence lists. All of them are counted. */
 const LISTED_MAX = 100;
+
+/** How many manifests are read at once. */
+const READ_AT_ONCE = 16;
+/** How many manifests of other mirrors are read before the comparison is given up. */
+const FOREIGN_READ_MAX = 1_000;
 
 /** A manifest that cannot be used. */
 export interface ManifestProblem {
@@ -44,6 +55,8 @@ export interface RebuildResult {
   readonly current: number;
   /** Segments that newer ones replace. */
   readonly superseded: number;
+  /** Ranges that no manifest names, or that one names otherwise, and that changed. */
+  readonly ranges: number;
   readonly problemCount: number;
   readonly problems: readonly ManifestProblem[];
 }
@@ -52,8 +65,8 @@ export interface RebuildResult {
 interface AdoptionLimits {
   /** Only those that this lineage published; absent: those of any mirror. */
   readonly warehouseId?: string;
-  /** Only those below this prefix; absent: all. */
-  readonly prefix?: string | undefined;
+  /** Only those of this party; absent: all. */
+  readonly partyId?: string | undefined;
 }
 
 /**
@@ -88,9 +101,12 @@ export async function adoptUnknownManifests(
 ): Promise<RebuildResult | undefined> {
   const { warehouseId, isRebuilding } = await readIdentity(catalog.db);
   if (isRebuilding) return adoptManifests(catalog, signal);
-  const prefix = partyId === undefined ? undefined : partyPrefix(partyId);
-  const result = await adoptManifests(catalog, signal, { warehouseId, prefix });
-  const changes = result.current + result.superseded + result.problemCount;
+  const result = await adoptManifests(catalog, signal, {
+    warehouseId,
+    partyId,
+  });
+  const { current, superseded, ranges, problemCount } = result;
+  const changes = current + superseded + ranges + problemCount;
   return changes === 0 ? undefined : result;
 }
 
@@ -105,25 +121,85 @@ async function adoptManifests(
 ): Promise<RebuildResult> {
   const { db, objects } = catalog;
   const adoption = new Adoption(db);
-  for await (const page of listUnknownObjects(catalog, signal, limits.prefix)) {
-    for (const unknown of page.unknown) {
-      try {
-        const manifest = await readUnknownManifest(unknown, objects, signal);
-        const isForeign =
-          limits.warehouseId !== undefined &&
-          manifest.warehouseId !== limits.warehouseId;
-        if (!isForeign) await adoption.add(manifest);
-      } catch (error) {
-        if (!(error instanceof PermanentError)) throw error;
-        adoption.addProblem(unknown.key, error);
+  const { partyId } = limits;
+  const prefix = partyId === undefined ? undefined : partyPrefix(partyId);
+  let foreign = 0;
+  const found = listUnknownObjects(catalog, signal, prefix);
+  for await (const { key, read } of readManifests(found, objects, signal)) {
+    if (read instanceof PermanentError) {
+      adoption.addProblem(key, read);
+      continue;
+    }
+    const { warehouseId = read.warehouseId } = limits;
+    if (read.warehouseId === warehouseId) {
+      await adoption.add(read);
+      continue;
+    }
+    foreign += 1;
+    if (foreign < FOREIGN_READ_MAX) continue;
+    adoption.addProblem(key, tooManyForeign(read));
+    break;
+  }
+  await adoption.writeParty();
+  const ranges = await adoptRanges(catalog, signal, limits).catch(
+    (error: unknown) => {
+      const isDamaged = errorCode(error) === 'RANGES_INVALID';
+      if (!isDamaged || !(error instanceof PermanentError)) throw error;
+      adoption.addProblem(RANGES_KEY, error);
+      return 0;
+    },
+  );
+
+  // The manifests of one party do not show how far the others were numbered.
+  if (partyId === undefined) await finishRebuild(db, adoption.newest);
+  return { ...adoption.result(), ranges };
+}
+
+/** A manifest that was read, or why it cannot be used. */
+interface ReadManifest {
+  readonly key: string;
+  readonly read: Manifest | PermanentError;
+}
+
+/**
+ * Reads manifests some at a time, and yields them in the order of their keys.
+ * @throws what the store refuses: a rebuild that skipped it would end as if it were whole
+ */
+async function* readManifests(
+  pages: AsyncIterable<UnknownPage>,
+  objects: StoreAndCatalog['objects'],
+  signal: AbortSignal,
+): AsyncGenerator<ReadManifest> {
+  const readOne = async (unknown: UnknownObject): Promise<ReadManifest> => {
+    const { key } = unknown;
+    try {
+      return { key, read: await readUnknownManifest(unknown, objects, signal) };
+    } catch (error) {
+      const isOfManifest =
+        error instanceof PermanentError && !isStoreFault(error);
+      if (!isOfManifest) throw error;
+      return { key, read: error };
+    }
+  };
+  for await (const { unknown } of pages) {
+    for (let at = 0; at < unknown.length; at += READ_AT_ONCE) {
+      const some = unknown.slice(at, at + READ_AT_ONCE);
+      // What was read before a failure is taken over before it ends the rebuild.
+      for (const one of await Promise.allSettled(some.map(readOne))) {
+        if (one.status === 'rejected') throw one.reason;
+        yield one.value;
       }
     }
   }
-  await adoption.writeParty();
+}
 
-  // The manifests of one party do not show how far the others were numbered.
-  if (limits.prefix === undefined) await finishRebuild(db, adoption.newest);
-  return adoption.result();
+/** Somebody else publishes below the same prefix, or did: that is for a person to solve. */
+function tooManyForeign({ warehouseId }: Manifest): PermanentError {
+  return new PermanentError(
+    `Cannot compare the store with the database: ${FOREIGN_READ_MAX} objects are of ` +
+      `other mirrors, such as ${warehouseId}; remove those, or set OBJECT_STORE_URL`,
+    { code: 'OBJECT_FOREIGN', meta: { warehouseId } },
+  );
 }
 
 /**
@@ -177,7 +253,7 @@ class Adoption {
     this.#superseded += superseded;
   }
 
-  result(): RebuildResult {
+  result(): Omit<RebuildResult, 'ranges'> {
     return {
       current: this.#current,
       superseded: this.#superseded,
@@ -241,7 +317,9 @@ function adoptParty(
 
 /**
  * Ends a rebuild, and continues the lineage of the newest manifest: what is published
- * next gets a higher number.
+ * next gets a higher number, in the epoch of the source's chain that was the last one. A
+ * database that knows nothing of the source's release starts with what that manifest
+ * shows of it.
  */
 function finishRebuild(
   db: Database,
@@ -255,7 +333,15 @@ function finishRebuild(
       .where('is_rebuilding', '=', true);
     await execute(tx, action, end);
     if (newest === undefined) return;
-    const { warehouseId, seq } = newest;
+    const { warehouseId, seq, epoch = 1 } = newest;
+    const { release = {} } = manifestJson(newest);
+    const learn = statement()`
+      update mirror.source_state set profile = ${JSON.stringify(release)}::jsonb
+      where profile = '{}'`;
+    await execute(tx, action, learn);
+    const networks = statement()`
+      insert into mirror.networks (epoch) values (${epoch}) on conflict do nothing`;
+    await execute(tx, action, networks);
     const continueLineage = builder
       .updateTable('mirror.identity')
       .set({ warehouse_id: warehouseId, publication_seq: sql`${seq}::bigint` })

@@ -329,7 +329,7 @@ export class VerifyStore {
           where closed_at is null and epoch = (select max(epoch) from mirror.networks)
           union
           select list from mirror.generations
-          where kind = 'current' and claimed_at is null
+          where kind = 'current' and confirmed_at is null
             and epoch = (select max(epoch) from mirror.networks)) gaps) as "listsWithGaps",
         (select count(*) from mirror.segments
           where status = 'current' and open) as "openSegments",

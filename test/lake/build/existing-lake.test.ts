@@ -10,9 +10,10 @@ import {
 import { LAKE_TABLES } from '../../../src/lake/tables/columns.ts';
 import { verifyLake } from '../../../src/lake/verify/verify-lake.ts';
 import { checkpointTable, commitTable } from '../commit-table.ts';
-import { type LakeWorld } from '../lake-world.ts';
+import { type LakeWorld, lakeWorld } from '../lake-world.ts';
 import {
   A,
+  B,
   built,
   codes,
   ENTRIES,
@@ -356,4 +357,18 @@ describe('a lake that exists', () => {
     });
     expect(await readdir(log)).toEqual(['00000000000000000000.json']);
   });
+});
+
+test('a build keeps a list of the lake that the warehouse has lost, until the warehouse has read it whole', async () => {
+  const world = await lakeWorld();
+  world.warehouse.parties = [A, B];
+  await buildLake(world.deps, signal);
+  world.warehouse.parties = [A];
+  world.warehouse.areListsProven = false;
+  await buildLake(world.deps, signal);
+  expect(await world.rows('select count(*) from parties')).toEqual([['2']]);
+
+  world.warehouse.areListsProven = true;
+  await buildLake(world.deps, signal);
+  expect(await world.rows('select count(*) from parties')).toEqual([['1']]);
 });

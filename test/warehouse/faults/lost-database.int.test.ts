@@ -12,7 +12,9 @@ import {
   rebuildIfEmpty,
   type RebuildResult,
 } from '../../../src/warehouse/store/rebuild.ts';
+import { publishRanges } from '../../../src/warehouse/store/range-records.ts';
 import { ExportArchiveStore } from '../../../src/exports/store/export-archive.ts';
+import { RANGES_KEY } from '../../../src/ledger/range-record.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import type { ReleaseName } from '../../../src/sandbox/options.ts';
 import { signal, World } from '../../exports/export-world.ts';
@@ -41,7 +43,7 @@ interface Scene extends Night {
   /** Every party's export. @returns what the source was asked meanwhile */
   night(): Promise<readonly string[]>;
   /** A second mirror: an empty database, and a copy of the store. */
-  rebuilt(): Promise<{
+  rebuilt(options?: { readonly keepsRanges: boolean }): Promise<{
     world: World;
     result: RebuildResult | undefined;
     night: Scene['night'];
@@ -79,7 +81,8 @@ async function openScene(release: ReleaseName): Promise<Scene> {
   return {
     ...night,
     night: () => nightOf(world),
-    rebuilt: async () => {
+    rebuilt: async ({ keepsRanges } = { keepsRanges: true }) => {
+      if (keepsRanges) await keepRanges(world);
       const empty = await openFreshDatabase({ isMigrated: true });
       const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-lost-'));
       await cp(join(world.folder, 'objects'), join(folder, 'objects'), {
@@ -104,6 +107,15 @@ async function openScene(release: ReleaseName): Promise<Scene> {
   };
 }
 
+/** As the end of a nightly run does. */
+async function keepRanges({ objects }: World): Promise<void> {
+  await using warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
+  await publishRanges({ warehouse, objects }, signal);
+}
+
 async function keysOf({ pool }: World): Promise<string[]> {
   return (await currentSegments(pool))
     .map(({ objectKey }) => objectKey)
@@ -119,8 +131,19 @@ async function closedOf({ pool }: World): Promise<unknown[]> {
   return rows;
 }
 
+/** All that is known of closed ranges, but when and by whom. */
+async function coverageOf({ pool }: World): Promise<unknown[]> {
+  const { rows } = await pool.query(
+    `select c.party_id, c.asset_id, c.from_time, c.to_time, c.sides, c.tail, c.epoch, c.open,
+       c.run_id, object_key, s.open as is_growing
+     from mirror.coverage c left join mirror.segments s using (segment_id)
+     where not c.open or c.segment_id is not null order by c.party_id, c.from_time`,
+  );
+  return rows;
+}
+
 describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
-  test('a lost database comes back with the same segments, and the next night asks for what no manifest says', async () => {
+  test('a lost database comes back with the same segments, ranges and tails, and its next night asks what the lost one would have asked', async () => {
     const scene = await openScene(release);
     // The third night finds the present as it was: what was open is closed as it stands.
     for (const passed of [0, 3_600_000, 600_000, DAY_MS]) {
@@ -133,13 +156,11 @@ describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
     const lost = await scene.rebuilt();
     expect(lost.result).toMatchObject({ problemCount: 0 });
     expect(await keysOf(lost.world)).toEqual(await keysOf(scene.world));
-    expect(
-      (await coveredRanges(lost.world.pool)).filter(({ isEmpty }) => isEmpty),
-    ).toEqual([]);
+    expect(await coverageOf(lost.world)).toEqual(await coverageOf(scene.world));
 
     scene.sandbox.advance(7_200_000);
-    await scene.night();
-    await lost.night();
+    const asked = await scene.night();
+    expect(await lost.night()).toEqual(asked);
     expect(await closedOf(lost.world)).toEqual(await closedOf(scene.world));
     await expectTruth({ ...scene, world: lost.world });
   });
@@ -244,4 +265,42 @@ test('an order of a party learns first what was published of it after the backup
   );
   await scene.night();
   await expectTruth(scene);
+});
+
+test('a database that went back to a backup learns the ranges without entries that it had forgotten', async () => {
+  const scene = await openScene('0.73');
+  const { world, sandbox } = scene;
+  await scene.night();
+  const restore = await backUp(world);
+  for (const passed of [600_000, DAY_MS]) {
+    sandbox.advance(passed);
+    await scene.night();
+  }
+  await keepRanges(world);
+  const before = await coverageOf(world);
+  await restore();
+  await using warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
+  const deps = { db: warehouse.db, objects: world.objects };
+  expect(await adoptUnknownManifests(deps, signal)).toMatchObject({
+    ranges: expect.toSatisfy((count: number) => count > 0),
+    problemCount: 0,
+  });
+  expect(await coverageOf(world)).toEqual(before);
+  expect(await adoptUnknownManifests(deps, signal)).toBeUndefined();
+});
+
+test('a damaged record of ranges is a problem of the rebuild, which takes over every manifest', async () => {
+  const scene = await openScene('0.73');
+  await scene.night();
+  const { objects } = scene.world;
+  await objects.replaceBytes(RANGES_KEY, Buffer.from('no archive'), signal);
+  const lost = await scene.rebuilt({ keepsRanges: false });
+  expect(lost.result).toMatchObject({
+    ranges: 0,
+    problems: [{ key: RANGES_KEY }],
+  });
+  expect(await keysOf(lost.world)).toEqual(await keysOf(scene.world));
 });

@@ -1,0 +1,48 @@
+/** The ownership of the object store, as stages and commands ask for it. */
+import {
+  examineStore,
+  isStoreStrange,
+  requireOwnership,
+  type StoreStanding,
+  takeOverStore,
+} from '../warehouse/store/store-ownership.ts';
+import type { StoreAndCatalog } from '../warehouse/store/unknown-objects.ts';
+
+export interface Ownership {
+  /**
+   * To be called before anything is written, removed or requested from the source.
+   * @throws PermanentError `OBJECT_STORE_FOREIGN`, `OBJECT_STORE_OWNED_ELSEWHERE` or
+   *   `OBJECT_STORE_EMPTY` if this database may not write
+   */
+  require(signal: AbortSignal, isRebuilding?: boolean): Promise<void>;
+  /**
+   * As `require`, for a command before its run begins: an outage is left to the run, and
+   * to its record.
+   */
+  refuseStrange(signal: AbortSignal, isRebuilding?: boolean): Promise<void>;
+  /** Looks, and writes nothing. @throws as `require`, but not for a reader */
+  examine(signal: AbortSignal): Promise<StoreStanding>;
+  /** Makes this database the owner. A person has decided that. */
+  takeOver(signal: AbortSignal): Promise<void>;
+}
+
+/** @param catalog with the store itself, not with one that checks its ownership */
+export function openOwnership(catalog: StoreAndCatalog): Ownership {
+  const refuseStrange = async (
+    signal: AbortSignal,
+    isRebuilding?: boolean,
+  ): Promise<void> => {
+    try {
+      await requireOwnership(catalog, signal, isRebuilding);
+    } catch (error) {
+      if (isStoreStrange(error)) throw error;
+    }
+  };
+  return {
+    refuseStrange,
+    require: (signal, isRebuilding) =>
+      requireOwnership(catalog, signal, isRebuilding),
+    examine: (signal) => examineStore(catalog, signal),
+    takeOver: (signal) => takeOverStore(catalog, signal),
+  };
+}

@@ -1,0 +1,49 @@
+/** Brings the lists back from the lake into a database that was lost, or went back. */
+import { errorCode, errorLine } from '../errors/errors.ts';
+import { type ListsReader, readLists } from '../lake/query/read-lists.ts';
+import {
+  restoreCheckpoints,
+  restoreParties,
+} from '../lists/store/restore-lists.ts';
+import type { Database } from '../postgres/database.ts';
+import type { ObjectStore } from '../storage/object-store.ts';
+
+export interface RestoreListsDeps {
+  readonly db: Database;
+  readonly objects: ObjectStore;
+  readonly scratchDir: string;
+}
+
+/** How many rows the database lacked, or why the lake could not be read. */
+export interface RestoredLists {
+  readonly checkpoints: number;
+  readonly parties: number;
+  readonly problem?: string;
+}
+
+/**
+ * A damaged lake is a problem, not an error: it keeps what it has of the lists until the
+ * source's are proven.
+ */
+export async function restoreLists(
+  { db, objects, scratchDir }: RestoreListsDeps,
+  signal: AbortSignal,
+): Promise<RestoredLists> {
+  let checkpoints = 0;
+  let parties = 0;
+  const reader: ListsReader = {
+    checkpoints: async (rows) => {
+      checkpoints += await restoreCheckpoints(db, rows);
+    },
+    parties: async (rows) => {
+      parties += await restoreParties(db, rows);
+    },
+  };
+  try {
+    await readLists({ objects, scratchDir }, reader, signal);
+    return { checkpoints, parties };
+  } catch (error) {
+    if (!errorCode(error).startsWith('LAKE_')) throw error;
+    return { checkpoints, parties, problem: errorLine(error) };
+  }
+}

@@ -1,0 +1,96 @@
+/**
+ * Reads the lists back from the lake, for a database that was lost or went back to a
+ * backup. The source keeps checkpoints for days only: the lake may have the last copy of
+ * older ones.
+ */
+import { errorCode } from '../../errors/errors.ts';
+import type { ObjectStore } from '../../storage/object-store.ts';
+import { openLake } from './lake.ts';
+
+/** A party as the lake has it. */
+export interface LakeParty {
+  readonly partyId: string;
+  /** RFC 3339. */
+  readonly firstSeenAt: string;
+  /** JSON; null if the list had no other fields. */
+  readonly extra: string | null;
+}
+
+/** A checkpoint as the lake has it. */
+export interface LakeCheckpoint {
+  readonly epoch: number;
+  /** Decimal text. */
+  readonly atBlock: string;
+  readonly hash: string;
+  readonly blockHash: string;
+  /** RFC 3339. */
+  readonly firstSeenAt: string;
+  /** JSON; null if the list had no other fields. */
+  readonly extra: string | null;
+}
+
+/** Takes the rows of the lists, some at a time; checkpoints come first. */
+export interface ListsReader {
+  checkpoints(rows: readonly LakeCheckpoint[]): Promise<void>;
+  parties(rows: readonly LakeParty[]): Promise<void>;
+}
+
+export interface LakeListsOptions {
+  readonly objects: ObjectStore;
+  readonly scratchDir: string;
+}
+
+const SEEN = `strftime(first_seen_at at time zone 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ')`;
+const CHECKPOINTS = `select epoch, at_block::varchar, hash, block_hash, ${SEEN}, extra
+  from checkpoints`;
+const PARTIES = `select party_id, ${SEEN}, extra from parties`;
+
+/**
+ * Hands over the rows of the newest snapshot.
+ * @returns false if there is no lake
+ * @throws PermanentError `LAKE_…` if the lake is damaged
+ */
+export async function readLists(
+  options: LakeListsOptions,
+  reader: ListsReader,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    const sql = `${CHECKPOINTS}; ${PARTIES}`;
+    await using lake = await openLake({ ...options, sql }, signal);
+    const { connection } = lake;
+    const checkpoints = await connection.stream(CHECKPOINTS);
+    for await (const rows of checkpoints.yieldRowsJson()) {
+      await reader.checkpoints(
+        rows.map(([epoch, atBlock, hash, blockHash, firstSeenAt, extra]) => ({
+          epoch: Number(epoch),
+          atBlock: textOf(atBlock) ?? '',
+          hash: textOf(hash) ?? '',
+          blockHash: textOf(blockHash) ?? '',
+          firstSeenAt: textOf(firstSeenAt) ?? '',
+          extra: textOf(extra),
+        })),
+      );
+      signal.throwIfAborted();
+    }
+    const parties = await connection.stream(PARTIES);
+    for await (const rows of parties.yieldRowsJson()) {
+      await reader.parties(
+        rows.map(([partyId, firstSeenAt, extra]) => ({
+          partyId: textOf(partyId) ?? '',
+          firstSeenAt: textOf(firstSeenAt) ?? '',
+          extra: textOf(extra),
+        })),
+      );
+      signal.throwIfAborted();
+    }
+    return true;
+  } catch (error) {
+    if (errorCode(error) === 'LAKE_MISSING') return false;
+    throw error;
+  }
+}
+
+function textOf(value: unknown): string | null {
+  return typeof value === 'string' ? value : null;
+}

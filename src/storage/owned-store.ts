@@ -1,0 +1,140 @@
+/**
+ * An object store that only its owner writes. Ownership is checked before a write or a
+ * removal, and again from time to time: a mirror that another one took over from stops
+ * within half a minute, in the middle of a night if need be.
+ */
+import type { Readable } from 'node:stream';
+import type { FileFacts } from '../files/byte-counter.ts';
+import type {
+  ListedObject,
+  ObjectFacts,
+  ObjectStore,
+  Outcome,
+  StoreCapabilities,
+  StoredRange,
+} from './object-store.ts';
+
+/** How long an answer of the check counts. */
+const CHECKED_FOR_MS = 30_000;
+
+/** @throws the error that says why this process must not write */
+export type OwnershipCheck = (signal: AbortSignal) => Promise<void>;
+
+/** Reads pass through; every other call checks the ownership first. */
+export class OwnedStore implements ObjectStore {
+  readonly #store: ObjectStore;
+  readonly #check: OwnershipCheck;
+  #checkedAtMs = Number.NEGATIVE_INFINITY;
+  #checking: Promise<void> | undefined;
+
+  constructor(store: ObjectStore, check: OwnershipCheck) {
+    this.#store = store;
+    this.#check = check;
+  }
+
+  get url(): string {
+    return this.#store.url;
+  }
+
+  spoolPath(name: string): Promise<string> {
+    return this.#store.spoolPath(name);
+  }
+
+  clearSpool(prefix: string): Promise<number> {
+    return this.#store.clearSpool(prefix);
+  }
+
+  async publishFile(
+    key: string,
+    path: string,
+    facts: FileFacts,
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#requireOwnership(signal);
+    await this.#store.publishFile(key, path, facts, signal);
+  }
+
+  async publishBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+    spoolPrefix?: string,
+  ): Promise<void> {
+    await this.#requireOwnership(signal);
+    await this.#store.publishBytes(key, content, signal, spoolPrefix);
+  }
+
+  async putIfAbsent(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+    spoolPrefix?: string,
+  ): Promise<Outcome> {
+    await this.#requireOwnership(signal);
+    return this.#store.putIfAbsent(key, content, signal, spoolPrefix);
+  }
+
+  async replaceBytes(
+    key: string,
+    content: Buffer,
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#requireOwnership(signal);
+    await this.#store.replaceBytes(key, content, signal);
+  }
+
+  head(key: string, signal: AbortSignal): Promise<ObjectFacts | undefined> {
+    return this.#store.head(key, signal);
+  }
+
+  read(
+    key: string,
+    signal: AbortSignal,
+    range?: StoredRange,
+  ): Promise<Readable> {
+    return this.#store.read(key, signal, range);
+  }
+
+  list(prefix: string, signal: AbortSignal): AsyncIterable<ListedObject> {
+    return this.#store.list(prefix, signal);
+  }
+
+  async remove(key: string, signal: AbortSignal): Promise<void> {
+    await this.#requireOwnership(signal);
+    await this.#store.remove(key, signal);
+  }
+
+  async removeAbandoned(
+    olderThanMs: number,
+    signal: AbortSignal,
+  ): Promise<number> {
+    await this.#requireOwnership(signal);
+    return this.#store.removeAbandoned(olderThanMs, signal);
+  }
+
+  capabilities(signal: AbortSignal): Promise<StoreCapabilities> {
+    return this.#store.capabilities(signal);
+  }
+
+  probe(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities> {
+    return this.#store.probe(signal, stepMaxMs);
+  }
+
+  [Symbol.asyncDispose](): PromiseLike<void> {
+    return this.#store[Symbol.asyncDispose]();
+  }
+
+  /** Checks once for all calls that come in meanwhile. A refusal is never remembered. */
+  async #requireOwnership(signal: AbortSignal): Promise<void> {
+    if (performance.now() - this.#checkedAtMs < CHECKED_FOR_MS) return;
+    this.#checking ??= this.#runCheck(signal).finally(() => {
+      this.#checking = undefined;
+    });
+    await this.#checking;
+  }
+
+  async #runCheck(signal: AbortSignal): Promise<void> {
+    await this.#check(signal);
+    this.#checkedAtMs = performance.now();
+  }
+}

@@ -1,0 +1,287 @@
+/**
+ * Writes what no manifest says of ledgers into the store, and takes it over from there
+ * into a database that was lost or went back to a backup. The manifests come first: a
+ * range without entries never replaces one that has some.
+ */
+import { pipeline } from 'node:stream/promises';
+import { Readable } from 'node:stream';
+import { createZstdCompress } from 'node:zlib';
+import {
+  type Coverage,
+  coverageRow,
+  insertCoverage,
+  readCoverages,
+  supersede,
+} from '../../catalog/coverage-rows.ts';
+import { lockEach } from '../../catalog/leases.ts';
+import { errorCode } from '../../errors/errors.ts';
+import { isArchiveDamage, plainStream } from '../../ledger/object-keys.ts';
+import {
+  decodeHead,
+  decodeRange,
+  encodeHead,
+  linesOf,
+  type RangeRecord,
+  RANGES_KEY,
+  rangesInvalid,
+} from '../../ledger/range-record.ts';
+import { subtract } from '../../ledger/ranges.ts';
+import { copyLines } from '../../postgres/copy.ts';
+import type { Database, Warehouse } from '../../postgres/database.ts';
+import { readIdentity } from '../../postgres/identity.ts';
+import { execute } from '../../postgres/run-statement.ts';
+import { statement } from '../../postgres/statement.ts';
+import { inTransaction } from '../../postgres/transaction.ts';
+import type { ObjectStore } from '../../storage/object-store.ts';
+import { formatInstant } from '../../time/time.ts';
+import type { StoreAndCatalog } from './unknown-objects.ts';
+
+/** How many ranges are taken over in one transaction. */
+const RANGES_AT_ONCE = 500;
+
+const utc = (column: string): string =>
+  `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
+
+const RANGES = `select json_strip_nulls(json_build_object(
+    'partyId', c.party_id, 'from', ${utc('c.from_time')}, 'to', ${utc('c.to_time')},
+    'sides', sides, 'objectKey', object_key, 'tail', tail, 'epoch', epoch,
+    'runId', c.run_id, 'checkedAt', ${utc('checked_at')}))::text, c.asset_id
+  from mirror.coverage c left join mirror.segments s using (segment_id)
+  where not c.open and (c.segment_id is null or differs_from_manifest)
+  order by c.party_id, c.from_time`;
+
+/** What is needed to write the record. */
+export interface RangeRecordDeps {
+  readonly warehouse: Warehouse;
+  readonly objects: ObjectStore;
+}
+
+/** Replaces the store's record by what is known now. */
+export async function publishRanges(
+  deps: RangeRecordDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const compress = createZstdCompress();
+  const chunks: Buffer[] = [];
+  await pipeline(
+    Readable.from(rangeLines(deps, signal)),
+    compress,
+    async (compressed: AsyncIterable<Buffer>) => {
+      for await (const chunk of compressed) chunks.push(chunk);
+    },
+    { signal },
+  );
+  await deps.objects.replaceBytes(RANGES_KEY, Buffer.concat(chunks), signal);
+}
+
+async function* rangeLines(
+  { warehouse }: RangeRecordDeps,
+  signal: AbortSignal,
+): AsyncGenerator<string> {
+  const { warehouseId } = await readIdentity(warehouse.db);
+  const writtenAt = new Date().toISOString();
+  yield `${encodeHead({ version: 1, warehouseId, writtenAt })}\n`;
+  const copy = {
+    statement: `copy (${RANGES}) to stdout`,
+    action: 'record the ranges that no manifest names',
+    signal,
+  };
+  for await (const lines of copyLines(warehouse.pool, copy)) {
+    yield lines.map((line) => `${rangeLine(line)}\n`).join('');
+  }
+}
+
+/**
+ * COPY doubles the backslashes of JSON. The asset stands in a column of its own, because
+ * its null means every asset, and is not to be left out.
+ */
+function rangeLine(line: string): string {
+  const [json = '', asset = ''] = line.replaceAll('\\\\', '\\').split('\t');
+  const assetId = asset === '\\N' ? null : asset;
+  return `${json.slice(0, -1)},"assetId":${JSON.stringify(assetId)}}`;
+}
+
+/** Which lines of the record are taken over. */
+interface RangeLimits {
+  /** Only a record of this lineage counts; absent: of any. */
+  readonly warehouseId?: string | undefined;
+  /** Only ranges of this party; absent: of all. */
+  readonly partyId?: string | undefined;
+}
+
+/**
+ * Takes over the store's record. Ranges that the database knows stay as they are.
+ * @returns how many ranges changed
+ * @throws PermanentError `RANGES_INVALID` if the record is damaged
+ */
+export async function adoptRanges(
+  { objects, db }: StoreAndCatalog,
+  signal: AbortSignal,
+  limits: RangeLimits = {},
+): Promise<number> {
+  let changed = 0;
+  let batch: RangeRecord[] = [];
+  for await (const record of readRanges(objects, signal, limits)) {
+    const isWanted =
+      limits.partyId === undefined || record.partyId === limits.partyId;
+    // A party is never divided among two transactions.
+    if (
+      batch.length >= RANGES_AT_ONCE &&
+      batch.at(-1)?.partyId !== record.partyId
+    ) {
+      changed += await adoptBatch(db, batch);
+      batch = [];
+    }
+    if (isWanted) batch.push(record);
+  }
+  return changed + (await adoptBatch(db, batch));
+}
+
+/** Yields nothing if there is no record, as in stores of earlier versions. */
+async function* readRanges(
+  objects: ObjectStore,
+  signal: AbortSignal,
+  { warehouseId }: RangeLimits,
+): AsyncGenerator<RangeRecord> {
+  let isHeadRead = false;
+  try {
+    const stored = await objects.read(RANGES_KEY, signal);
+    for await (const line of linesOf(plainStream(stored, 'zstd'))) {
+      if (isHeadRead) {
+        yield decodeRange(line);
+        continue;
+      }
+      isHeadRead = true;
+      const head = decodeHead(line);
+      if (warehouseId !== undefined && head.warehouseId !== warehouseId) return;
+    }
+  } catch (error) {
+    if (errorCode(error) === 'OBJECT_MISSING') return;
+    if (isArchiveDamage(error)) throw rangesInvalid('it is damaged', error);
+    throw error;
+  }
+}
+
+async function adoptBatch(
+  db: Database,
+  records: readonly RangeRecord[],
+): Promise<number> {
+  if (records.length === 0) return 0;
+  const byParty = Map.groupBy(records, ({ partyId }) => partyId);
+  const partyIds = [...byParty.keys()];
+  const action = 'take over ranges that no manifest names';
+  return inTransaction(db, { action }, async (tx) => {
+    // The lock keeps exports of the parties out until the COMMIT.
+    await lockEach(tx, 'export', partyIds);
+    const corrected = await correctSegments(
+      tx,
+      records.filter(({ objectKey }) => objectKey !== undefined),
+    );
+    const known = await readCoverages(tx, partyIds);
+    const empty = [...byParty].map(([partyId, ranges]) =>
+      emptyRanges(
+        ranges.filter(({ objectKey }) => objectKey === undefined),
+        known.get(partyId) ?? [],
+      ),
+    );
+    await supersede(
+      tx,
+      empty.flatMap(({ replaced }) => replaced),
+    );
+    const rows = empty.flatMap(({ added }) =>
+      added.map((range) => coverageRow(range.partyId, originOf(range), range)),
+    );
+    await insertCoverage(tx, rows);
+    return corrected + rows.length;
+  });
+}
+
+/** What becomes of the coverage of one party. */
+interface EmptyRanges {
+  readonly added: readonly NewEmptyRange[];
+  /** Ids of coverage that an added range holds whole. */
+  readonly replaced: readonly bigint[];
+}
+
+/** A range without entries, as it is added to the coverage. */
+type NewEmptyRange = RangeRecord & { readonly open: false };
+
+/**
+ * Cuts recorded ranges without entries by what is known. Rows always win; a shorter known
+ * range without entries is replaced by the longer one.
+ */
+function emptyRanges(
+  records: readonly RangeRecord[],
+  known: readonly Coverage[],
+): EmptyRanges {
+  const added: NewEmptyRange[] = [];
+  const replaced: bigint[] = [];
+  for (const record of records) {
+    const { assetId, from, to, sides } = record;
+    const rivals = known.filter(
+      (row) =>
+        (assetId === null ||
+          row.assetId === undefined ||
+          row.assetId === assetId) &&
+        row.from < to &&
+        from < row.to,
+    );
+    const isShorter = (row: Coverage): boolean =>
+      row.objectKey === undefined &&
+      !row.open &&
+      (row.assetId ?? null) === assetId &&
+      row.sides === sides &&
+      row.from >= from &&
+      row.to <= to &&
+      (row.from > from || row.to < to);
+    const shorter = rivals.filter(isShorter);
+    const excluded = rivals.filter((row) => !shorter.includes(row));
+    const rest = subtract(record, excluded);
+    if (rest.length === 0) continue;
+    replaced.push(...shorter.map(({ coverageId }) => coverageId));
+    // The sum is of rows before the end, which something newer may have changed.
+    const tail = excluded.length === 0 ? record.tail : undefined;
+    for (const range of rest) {
+      added.push({ ...record, ...range, tail, open: false });
+    }
+  }
+  return { added, replaced };
+}
+
+function originOf({ runId, epoch }: RangeRecord): {
+  readonly runId: string | null;
+  readonly epoch: number | undefined;
+} {
+  return { runId: runId ?? null, epoch };
+}
+
+/**
+ * Corrects what manifests say of segments. A segment that was checked since stays.
+ * @returns how many changed
+ */
+async function correctSegments(
+  tx: Database,
+  records: readonly RangeRecord[],
+): Promise<number> {
+  if (records.length === 0) return 0;
+  const given = records.map(({ objectKey, tail, epoch, runId, checkedAt }) => ({
+    objectKey,
+    epoch,
+    runId,
+    tail: tail && { ...tail, from: formatInstant(tail.from) },
+    checkedAt: formatInstant(checkedAt),
+  }));
+  const correct = statement()`
+    with given as (
+      select s.segment_id, g.* from jsonb_to_recordset(${JSON.stringify(given)}::jsonb)
+          as g("objectKey" text, tail jsonb, epoch int, "runId" uuid, "checkedAt" timestamptz)
+        join mirror.segments s on s.object_key = g."objectKey" and s.status = 'current'),
+    closed as (
+      update mirror.segments s set open = false from given
+      where s.segment_id = given.segment_id and s.open)
+    update mirror.coverage c set open = false, tail = given.tail, epoch = given.epoch,
+      run_id = given."runId", checked_at = given."checkedAt", differs_from_manifest = true
+    from given where c.segment_id = given.segment_id
+      and (c.open or c.checked_at < given."checkedAt")`;
+  return Number(await execute(tx, 'correct what manifests say', correct));
+}

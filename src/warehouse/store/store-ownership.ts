@@ -1,0 +1,328 @@
+/**
+ * Whose store it is. The object `mirror.json` names the mirror that a store belongs to and
+ * the one database that may write there. A wrong OBJECT_STORE_URL, a copy of the database
+ * and a second mirror on the same prefix are recognised by it, before objects that belong
+ * to somebody else are removed, replaced or believed missing.
+ *
+ * The owner is recognised by two things together: the claim, an id that both the object
+ * and the database hold, and the database's own system identifier and oid. A copy of the
+ * database has the claim, and another identifier or oid. A former owner has the
+ * identifiers, and an older claim.
+ */
+import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import { errorCode, PermanentError } from '../../errors/errors.ts';
+import { parseJson } from '../../ledger/json-fields.ts';
+import { readManifest } from '../../ledger/manifest.ts';
+import { isManifestKey } from '../../ledger/object-keys.ts';
+import { builder } from '../../postgres/builder.ts';
+import { execute, readRow, readRows } from '../../postgres/run-statement.ts';
+import { statement } from '../../postgres/statement.ts';
+import type { ObjectStore } from '../../storage/object-store.ts';
+import { LEDGER_PREFIX, type StoreAndCatalog } from './unknown-objects.ts';
+
+const OWNER_KEY = 'mirror.json';
+const OWNER_BYTES_MAX = 64 * 1024;
+/** How many segments are looked up to see whether a store holds this mirror's objects. */
+const SAMPLE_SEGMENTS = 5;
+
+/** The codes of errors that say that a store is not this database's to write. */
+const STORE_STRANGE = [
+  'OBJECT_STORE_FOREIGN',
+  'OBJECT_STORE_OWNED_ELSEWHERE',
+  'OBJECT_STORE_EMPTY',
+] as const;
+type StoreStrange = (typeof STORE_STRANGE)[number];
+
+const ownerSchema = z.object({
+  version: z.literal(1),
+  /** Identifies the owner, together with `database`. */
+  claim: z.uuid(),
+  mirrorId: z.uuid(),
+  /** The lineage of the mirror's publications. */
+  warehouseId: z.uuid(),
+  database: z.object({
+    /** Decimal text; null if the database does not allow to read it. */
+    systemIdentifier: z.string().nullable(),
+    oid: z.string(),
+  }),
+  claimedAt: z.string(),
+});
+type StoreOwner = z.output<typeof ownerSchema>;
+
+/** What identifies this database as an owner. */
+interface OwnIdentity {
+  readonly mirrorId: string;
+  readonly warehouseId: string;
+  /** null if this database has never claimed a store. */
+  readonly claim: string | null;
+  readonly systemIdentifier: string | null;
+  readonly oid: string;
+}
+
+/**
+ * 'owner': this database may write. 'reader': the store belongs to the same mirror, and
+ * another database owns it. 'unclaimed': no database has claimed the store yet, and
+ * nothing speaks against its being this mirror's.
+ */
+export type StoreStanding = 'owner' | 'reader' | 'unclaimed';
+
+/**
+ * Looks whose store it is, and writes nothing.
+ * @throws PermanentError `OBJECT_STORE_FOREIGN` if it is another mirror's,
+ *   `OBJECT_STORE_EMPTY` if it lacks what this mirror has published
+ */
+export async function examineStore(
+  catalog: StoreAndCatalog,
+  signal: AbortSignal,
+): Promise<StoreStanding> {
+  const own = await readOwnIdentity(catalog);
+  const owner = await readOwner(catalog.objects, signal);
+  if (owner === undefined) {
+    await refuseStrangeContent(catalog, own, signal);
+    return 'unclaimed';
+  }
+  if (isOwner(owner, own)) return 'owner';
+  if (owner.warehouseId === own.warehouseId) return 'reader';
+  throw foreign(catalog.objects, owner);
+}
+
+/** Whether an error says that the store is not this database's to write. */
+export function isStoreStrange(error: unknown): boolean {
+  return STORE_STRANGE.some((code) => code === errorCode(error));
+}
+
+/**
+ * Makes sure that this database owns the store. A store that nobody has claimed is
+ * claimed, unless its content shows that it is another mirror's.
+ * @param isRebuilding the database is about to be rebuilt from whatever the store holds
+ * @throws PermanentError for which `isStoreStrange` is true
+ */
+export async function requireOwnership(
+  catalog: StoreAndCatalog,
+  signal: AbortSignal,
+  isRebuilding = false,
+): Promise<void> {
+  const { objects } = catalog;
+  const own = await readOwnIdentity(catalog);
+  let owner = await readOwner(objects, signal);
+  if (owner === undefined) {
+    await refuseStrangeContent(catalog, own, signal, isRebuilding);
+    await objects.putIfAbsent(OWNER_KEY, encodeOwner(describe(own)), signal);
+    // Another mirror may have been faster.
+    owner = await readOwner(objects, signal);
+  }
+  if (owner === undefined) throw contentMissing(objects);
+  if (isOwner(owner, own)) {
+    if (own.claim === null) await recordClaim(catalog, owner.claim);
+    // A rebuild has taken over the lineage of the objects since.
+    if (owner.warehouseId !== own.warehouseId) {
+      const { warehouseId } = own;
+      const corrected = encodeOwner({ ...owner, warehouseId });
+      await objects.replaceBytes(OWNER_KEY, corrected, signal);
+    }
+    return;
+  }
+  throw owner.warehouseId === own.warehouseId
+    ? ownedElsewhere(objects, owner)
+    : foreign(objects, owner);
+}
+
+/**
+ * Makes this database the owner, whoever owned the store before. The former owner stops
+ * writing as soon as it looks again. Only a person may decide this.
+ */
+export async function takeOverStore(
+  catalog: StoreAndCatalog,
+  signal: AbortSignal,
+): Promise<void> {
+  const owner = describe(await readOwnIdentity(catalog));
+  await catalog.objects.replaceBytes(OWNER_KEY, encodeOwner(owner), signal);
+  await recordClaim(catalog, owner.claim);
+}
+
+/** A new claim of this database. */
+function describe(own: OwnIdentity): StoreOwner {
+  const { mirrorId, warehouseId, systemIdentifier, oid } = own;
+  return {
+    version: 1,
+    claim: randomUUID(),
+    mirrorId,
+    warehouseId,
+    database: { systemIdentifier, oid },
+    claimedAt: new Date().toISOString(),
+  };
+}
+
+function encodeOwner(owner: StoreOwner): Buffer {
+  return Buffer.from(`${JSON.stringify(owner, undefined, 2)}\n`);
+}
+
+function isOwner({ claim, database }: StoreOwner, own: OwnIdentity): boolean {
+  // Some hosted servers do not show their identifier.
+  const isSameServer =
+    database.systemIdentifier === null ||
+    own.systemIdentifier === null ||
+    database.systemIdentifier === own.systemIdentifier;
+  const isSameDatabase = isSameServer && database.oid === own.oid;
+  // A process that was killed between claiming the store and recording that left no
+  // claim.
+  return isSameDatabase && (own.claim === null || own.claim === claim);
+}
+
+/** @throws PermanentError `OBJECT_STORE_FOREIGN` if the object cannot be read as one */
+async function readOwner(
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<StoreOwner | undefined> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of await objects.read(OWNER_KEY, signal)) {
+      bytes += (chunk as Buffer).length;
+      if (bytes > OWNER_BYTES_MAX) break;
+      chunks.push(chunk as Buffer);
+    }
+  } catch (error) {
+    if (errorCode(error) === 'OBJECT_MISSING') return undefined;
+    throw error;
+  }
+  const text = Buffer.concat(chunks).toString('utf8');
+  const parsed = ownerSchema.safeParse(parseJson(text));
+  if (parsed.success) return parsed.data;
+  const state = `${OWNER_KEY} there is not what this version writes`;
+  throw notOurs('OBJECT_STORE_FOREIGN', objects, state);
+}
+
+/**
+ * Judges a store without an owner by its content. Stores that an earlier version filled
+ * have none.
+ */
+async function refuseStrangeContent(
+  catalog: StoreAndCatalog,
+  own: OwnIdentity,
+  signal: AbortSignal,
+  isRebuilding = false,
+): Promise<void> {
+  const { objects } = catalog;
+  if (own.claim !== null) throw contentMissing(objects);
+  const keys = await readSampleKeys(catalog);
+  if (keys.length === 0) {
+    if (!isRebuilding) await refuseForeignManifest(catalog, own, signal);
+    return;
+  }
+  for (const key of keys) {
+    if ((await objects.head(key, signal)) !== undefined) return;
+  }
+  throw contentMissing(objects);
+}
+
+/** A database without segments looks at one manifest of the store. */
+async function refuseForeignManifest(
+  { objects }: StoreAndCatalog,
+  { warehouseId }: OwnIdentity,
+  signal: AbortSignal,
+): Promise<void> {
+  for await (const { key } of objects.list(LEDGER_PREFIX, signal)) {
+    if (!isManifestKey(key)) continue;
+    const manifest = await readManifest(objects, key, signal).catch(
+      (error: unknown) => {
+        if (errorCode(error) === 'MANIFEST_INVALID') return undefined;
+        throw error;
+      },
+    );
+    if (manifest === undefined || manifest.warehouseId === warehouseId) return;
+    const state = `another mirror, ${manifest.warehouseId}, published in it`;
+    throw notOurs('OBJECT_STORE_FOREIGN', objects, state);
+  }
+}
+
+async function readOwnIdentity({ db }: StoreAndCatalog): Promise<OwnIdentity> {
+  const action = 'read which database this is';
+  const identity = statement({
+    mirrorId: 'uuid',
+    warehouseId: 'uuid',
+    claim: 'uuid?',
+    oid: 'text?',
+    mayReadSystem: 'boolean?',
+  })`
+    select mirror_id as "mirrorId", warehouse_id as "warehouseId",
+      store_claim as claim,
+      (select oid::text from pg_database where datname = current_database()) as oid,
+      has_function_privilege('pg_control_system()', 'execute') as "mayReadSystem"
+    from mirror.identity`;
+  const row = await readRow(db, action, identity);
+  let systemIdentifier: string | null = null;
+  if (row.mayReadSystem === true) {
+    const system = statement({ id: 'text?' })`
+      select system_identifier::text as id from pg_control_system()`;
+    systemIdentifier = (await readRow(db, action, system)).id;
+  }
+  const { mirrorId, warehouseId, claim } = row;
+  return { mirrorId, warehouseId, claim, systemIdentifier, oid: row.oid ?? '' };
+}
+
+/** The objects of the oldest and of the newest current segments. */
+async function readSampleKeys({
+  db,
+}: StoreAndCatalog): Promise<readonly string[]> {
+  const sample = statement({ key: 'text' })`
+    (select object_key as key from mirror.segments where status = 'current'
+      order by segment_id limit ${SAMPLE_SEGMENTS})
+    union
+    (select object_key from mirror.segments where status = 'current'
+      order by segment_id desc limit ${SAMPLE_SEGMENTS})`;
+  const rows = await readRows(db, 'choose segments to look up', sample);
+  return rows.map(({ key }) => key);
+}
+
+async function recordClaim(
+  { db }: StoreAndCatalog,
+  claim: string,
+): Promise<void> {
+  const update = builder
+    .updateTable('mirror.identity')
+    .set({ store_claim: claim });
+  await execute(db, 'record the claim of the object store', update);
+}
+
+function contentMissing(objects: ObjectStore): PermanentError {
+  return notOurs(
+    'OBJECT_STORE_EMPTY',
+    objects,
+    'it lacks what this mirror has published; it is another store, or has lost its ' +
+      'content',
+  );
+}
+
+function foreign(objects: ObjectStore, owner: StoreOwner): PermanentError {
+  return notOurs(
+    'OBJECT_STORE_FOREIGN',
+    objects,
+    `it belongs to another mirror (warehouse ${owner.warehouseId}, database oid ` +
+      `${owner.database.oid}, since ${owner.claimedAt})`,
+  );
+}
+
+function ownedElsewhere(
+  objects: ObjectStore,
+  owner: StoreOwner,
+): PermanentError {
+  return notOurs(
+    'OBJECT_STORE_OWNED_ELSEWHERE',
+    objects,
+    `another database of this mirror owns it (oid ${owner.database.oid}, since ` +
+      `${owner.claimedAt}); this one may read`,
+  );
+}
+
+function notOurs(
+  code: StoreStrange,
+  objects: ObjectStore,
+  state: string,
+): PermanentError {
+  const message =
+    `Cannot write to ${objects.url}: ${state}; check OBJECT_STORE_URL, or, if the ` +
+    "former owner is gone for good, run 'ledger-mirror load --all --take-over'";
+  return new PermanentError(message, { code, meta: { store: objects.url } });
+}

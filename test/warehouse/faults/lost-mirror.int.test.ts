@@ -1,0 +1,97 @@
+/**
+ * A mirror whose database is lost, through the real commands: everything comes back from
+ * the store, and the next night asks the source what an ordinary night asks.
+ */
+import { expect, test } from 'vitest';
+import { openHome } from '../../cli/mirror-home.ts';
+import { expectLedgers } from '../../cli/expect-truth.ts';
+import { openFreshDatabase } from '../../support/database.ts';
+import { startSandbox } from '../../support/sandbox.ts';
+import { openMeter } from '../../support/measure/traffic-meter.ts';
+import { heldCheckpoints, knownParties } from '../../support/mirror-state.ts';
+import {
+  addGoneParty,
+  addPrunedCheckpoint,
+} from '../../support/mirror-arrange.ts';
+
+const HOUR_MS = 3_600_000;
+
+test('a lost database comes back with lists, ranges and tails, and its next night asks for no more than an ordinary one', async () => {
+  await using sandbox = await startSandbox({
+    parties: 30,
+    entriesMean: 60,
+    checkpointIntervalMs: HOUR_MS,
+    rateLimit: 'none',
+  });
+  await using meter = await openMeter(sandbox.url);
+  await using lost = await openFreshDatabase();
+  await using home = await openHome({
+    SOURCE_URL: meter.url,
+    DATABASE_URL: lost.url,
+  });
+  const night = async (settings = {}) => {
+    sandbox.advance(HOUR_MS * 2);
+    meter.reset();
+    const { code, document, stderr } = await home.json(['nightly'], settings);
+    expect([code, document.verdict, code === 0 ? '' : stderr]).toEqual([
+      0,
+      'complete',
+      '',
+    ]);
+    return { ...meter.counted };
+  };
+  await night();
+  // The source keeps checkpoints for days: the mirror has some that it lacks.
+  await addPrunedCheckpoint(lost.pool);
+  const removed = await addGoneParty(lost.pool);
+  await night();
+  const ordinary = await night();
+  const checkpoints = await heldCheckpoints(lost.pool);
+  const parties = await knownParties(lost.pool);
+
+  await using empty = await openFreshDatabase();
+  const settings = { DATABASE_URL: empty.url };
+  meter.reset();
+  const rebuilt = await home.json(['load', '--all', '--take-over'], settings);
+  const { verdict, evidence } = rebuilt.document;
+  expect([verdict, verdict === 'complete' ? {} : evidence]).toEqual([
+    'complete',
+    {},
+  ]);
+  expect(meter.counted).toMatchObject({ exports: 0, lists: 0 });
+  expect(evidence).toMatchObject({
+    rebuilt: { problemCount: 0 },
+    restoredLists: {
+      checkpoints: expect.any(Number),
+      parties: parties.length,
+    },
+  });
+  expect(await knownParties(empty.pool)).toEqual(parties);
+  const afterwards = await night(settings);
+
+  // Audits come in turn, so that nights differ by one.
+  expect(afterwards.exports).toBeLessThanOrEqual(ordinary.exports + 1);
+  expect(afterwards.exportBytes).toBeLessThan(2 * ordinary.exportBytes);
+  // A first reading of a list counts when a second one agrees.
+  expect(afterwards.lists).toBeLessThanOrEqual(2 * ordinary.lists);
+  const before = new Set(await heldCheckpoints(empty.pool));
+  expect(checkpoints.filter((one) => !before.has(one))).toEqual([]);
+  // What the source had removed is asked for no longer.
+  expect(await goneParties(empty.pool)).toEqual([removed]);
+  await expectLedgers(empty.pool, sandbox.truth, home.objectsDir);
+  const inLake = await home.json(
+    ['query', 'select count(*)::varchar as n from checkpoints'],
+    settings,
+  );
+  expect(inLake.document['rows']).toEqual([{ n: String(before.size) }]);
+  expect((await home.run(['verify', '--deep'], settings)).code).toBe(0);
+});
+
+async function goneParties(pool: {
+  query: (text: string) => Promise<{ rows: { party_id: string }[] }>;
+}): Promise<string[]> {
+  const { rows } = await pool.query(
+    'select party_id from mirror.parties where gone_since is not null',
+  );
+  return rows.map(({ party_id: partyId }) => partyId);
+}
