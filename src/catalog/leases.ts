@@ -83,7 +83,7 @@ export async function takeLeases(
     update mirror.exports u
     set lease_token = gen_random_uuid(),
       lease_until = clock_timestamp() + ${LEASE_MS} * interval '1 ms',
-      lease_holder = ${holder ?? null}, is_at_source = false
+      lease_holder = ${holder ?? null}, is_at_source = false, last_tried_at = clock_timestamp()
     where u.party_id = any(${ids}::text[]) and u.asset_id is not distinct from ${asset}::text
       and not exists (
         select from mirror.exports o

@@ -224,7 +224,10 @@ async function closeAsItStands(
   const close = statement({ coverageId: 'bigint' })`
     with closed as (
       update mirror.coverage set open = false, epoch = ${epoch ?? null}, run_id = ${runId},
-        checked_at = clock_timestamp(), tail = coalesce(${tailJson}::jsonb, tail)
+        checked_at = clock_timestamp(), tail = coalesce(${tailJson}::jsonb, tail),
+        differs_from_manifest = differs_from_manifest or open
+          or epoch is distinct from ${epoch ?? null}::int
+          or coalesce(${tailJson}::jsonb <> tail, ${tailJson}::jsonb is not null)
       where coverage_id = ${coverageId} returning coverage_id, segment_id),
     segment as (
       update mirror.segments s set open = false from closed

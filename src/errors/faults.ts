@@ -87,6 +87,34 @@ export function isSourceAway(error: unknown): boolean {
   return code === 'SOURCE_BROKE' && RESET_ERRNO.has(meta['errno']);
 }
 
+const REFUSAL_CODES: ReadonlySet<string> = new Set([
+  'SOURCE_ABSENT',
+  'SOURCE_FORBIDDEN',
+]);
+
+/**
+ * Whether the source was there and refused this one request: 403 or 404 without a code of
+ * its own. If it answers others at the same time, the refusal concerns this ledger alone;
+ * if it refuses everybody, a path or a right is wrong.
+ */
+export function isRefusal(error: unknown): boolean {
+  return REFUSAL_CODES.has(errorCode(error));
+}
+
+const STORE_CODES = /^OBJECT_STORE_/;
+
+/**
+ * Whether the object store failed to serve a call, as opposed to what lies under the key.
+ *
+ * A refusal, an expired credential, an archived object, a missing right or an outage says
+ * nothing about an object. Only an object that is proven missing, damaged or different
+ * speaks against its segment. Whoever reads objects checks this before a segment is
+ * distrusted or quarantined, because the next run downloads such a segment again.
+ */
+export function isStoreFault(error: unknown): boolean {
+  return STORE_CODES.test(errorCode(error));
+}
+
 /**
  * Who a failure is attributed to.
  *
@@ -100,7 +128,7 @@ export type Fault = 'export' | 'source' | 'mirror' | 'nobody';
 const NOBODY_CODES =
   /^(?:FENCED|WAITED_TOO_LONG|LEASE_LOST|COVERAGE_CHANGED|OBJECT_CLEARED|SEGMENT_UNREADABLE)$/;
 const SOURCE_CODES =
-  /^(?:ASSET_REQUIRED|PROXY_REFUSED|SOURCE_(?:UNREACHABLE|BUSY|RATE_LIMITED|BANNED|CLOSED|CERTIFICATE|UNAUTHORIZED|FORBIDDEN|REDIRECT|ABSENT))$/;
+  /^(?:ASSET_REQUIRED|PROXY_REFUSED|SOURCE_(?:UNREACHABLE|BEHIND|BUSY|RATE_LIMITED|BANNED|CLOSED|CERTIFICATE|UNAUTHORIZED|FORBIDDEN|REDIRECT|ABSENT))$/;
 const MIRROR_CODES =
   /^(?:DATABASE_|SPOOL_|OBJECT_|S3_|STATE_|ROW_THREAD_LOST|STORE_)/;
 

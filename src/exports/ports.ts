@@ -9,6 +9,15 @@ export interface WindowRequest extends Omit<ExportScope, 'hasOwnIds'> {
   readonly to?: Micros | undefined;
 }
 
+/** What the headers of an answer say of its node; each may be missing. */
+export interface AnswerHead {
+  /** The node's last block. */
+  readonly blockHeight?: bigint | undefined;
+  readonly blockTime?: Micros | undefined;
+  /** When the answer was made: `Date`, less its `Age` in a cache. */
+  readonly producedAt?: Micros | undefined;
+}
+
 /**
  * The plain CSV bytes of one answer, whichever form it came in (raw, or result/error
  * messages, gzip or not). Iterating ends cleanly only where the transfer did; it throws
@@ -23,6 +32,8 @@ export interface ExportAnswer extends AsyncDisposable {
    */
   readonly isFramed: boolean;
   readonly chunks: AsyncIterable<Buffer>;
+  /** What its headers say of the node that answered; absent: nothing. */
+  readonly head?: AnswerHead;
 }
 
 export interface LedgerSource {

@@ -21,6 +21,8 @@ export interface ExportRequest extends LedgerRange {
   readonly again?: boolean | undefined;
   /** The share of the closed segments to request once more and compare, from 0 to 1. */
   readonly auditShare?: number | undefined;
+  /** Those that were compared longer ago than this are requested, whatever the share. */
+  readonly auditWithinMicros?: Micros | undefined;
 }
 
 /** How far the request in hand has come. */

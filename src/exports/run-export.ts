@@ -264,7 +264,7 @@ class ExportRun {
   async #recover(): Promise<void> {
     const { repository, retentionMicros, request, lease, failpoint } =
       this.#context;
-    const { auditShare: share = 0, clock } = request;
+    const { auditShare: share = 0, auditWithinMicros, clock } = request;
     const { scope } = lease;
     await failpoint('claimed');
     for (const { segments } of await recover(this.#context))
@@ -281,6 +281,7 @@ class ExportRun {
     this.#epoch = await repository.epoch();
     const choice = {
       share,
+      withinMicros: auditWithinMicros,
       scope,
       epoch: this.#epoch,
       now: clock.seen,

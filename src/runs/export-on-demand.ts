@@ -3,6 +3,7 @@
  * when it is published.
  */
 import { z } from 'zod';
+import { PermanentError } from '../errors/errors.ts';
 import { id, instant } from '../ledger/json-fields.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
 import { enqueueRun } from './enqueue.ts';
@@ -29,6 +30,13 @@ export async function exportOnDemand(
 ): Promise<VerdictWithEvidence> {
   const { load, ...range } = params.parse(run.params);
   await deps.stages.catchUpWithStore(signal, run.subject);
+  if (await deps.stages.isOtherNetwork()) {
+    throw new PermanentError(
+      `Cannot export ${run.subject}: a list was found to be of another network; check ` +
+        "SOURCE_URL, and run 'ledger-mirror sync all'",
+      { code: 'OTHER_NETWORK' },
+    );
+  }
   // A range with an end may end behind an older clock; one without holds all that was
   // there when it was ordered.
   const sinceMs = Math.min(

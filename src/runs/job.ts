@@ -81,10 +81,24 @@ export interface Stages {
     partyId: string,
     signal: AbortSignal,
   ): Promise<VerdictWithEvidence>;
+  /**
+   * Whether a list was found to be of another network: until an audit settles it, no
+   * ledger is asked for, since an empty answer would close it.
+   */
+  isOtherNetwork(): Promise<boolean>;
   clock(question: ClockQuestion): Promise<SourceClock>;
   export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /** Leases those of the parties that nobody works on. */
   leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;
+  /**
+   * A file of the log of nights, or a part of it.
+   * @returns undefined if there is no such file
+   */
+  readProofFile(
+    path: string,
+    range: { readonly start: number; readonly end: number } | undefined,
+    signal: AbortSignal,
+  ): Promise<Buffer | undefined>;
   /**
    * The mirrored CSV of a ledger: one header, then the source's lines of every current
    * segment in the range.
@@ -137,11 +151,13 @@ type NightlySetting =
   | 'nightlyParties'
   | 'nightlyExportsMax'
   | 'nightlyAuditShare'
+  | 'nightlyAuditWithin'
+  | 'nightlyListRows'
   | 'nightlyWindow';
 
 export interface JobDeps extends Pick<
   Config,
-  NightlySetting | 'sourceExportConcurrency'
+  NightlySetting | 'sourceAssets' | 'sourceExportConcurrency'
 > {
   readonly db: Database;
   readonly stages: Stages;

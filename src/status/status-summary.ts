@@ -2,6 +2,8 @@
  * The mirror's state in one sentence, and what needs a person. Pure: the console and
  * `status` show it.
  */
+import { findReasons, type Reason } from './reasons.ts';
+import type { Completeness } from './store/completeness.ts';
 import type {
   ListFacts,
   MirrorFacts,
@@ -34,6 +36,8 @@ export interface MirrorStatus extends MirrorFacts {
   readonly whole: boolean;
   /** The same for the configured parties, and no more is claimed. */
   readonly complete: boolean;
+  /** Why it is not complete; empty if it is. */
+  readonly reasons: readonly Reason[];
   /** `network`, a party without a ledger, is one of the listed parties. */
   readonly hasNetwork: boolean;
   readonly sentence: string;
@@ -57,12 +61,13 @@ const STREAMS = {
 
 export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
   const { coverage, streams, work } = facts;
-  const { listed, configured, covered, wanted } = coverage;
+  const { listed, configured } = coverage;
   const isBegun = streams.some(({ verdict }) => verdict !== null);
-  const attention = listAttention(facts, isBegun);
-  const complete =
-    attention.length === 0 &&
-    streams.every(({ verdict }) => verdict === 'complete');
+  const reasons = findReasons(
+    coverage,
+    streams.map(({ verdict }) => verdict),
+  );
+  const complete = reasons.length === 0;
   const parties = configured === 1 ? 'party' : 'parties';
   const scope =
     configured === null
@@ -75,19 +80,23 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
       ? ''
       : ` as of ${minute(times[0])}`;
   const incomplete = isBegun
-    ? `The mirror is not complete: ${reasons(covered, wanted, streams)}.`
+    ? `The mirror is not complete: ${describeShortfall(coverage, streams)}.`
     : 'Nothing has been mirrored yet: no run has ended.';
   return {
     ...facts,
     whole: complete && configured === null,
     complete,
+    reasons,
     hasNetwork: streams.some(
       ({ name, rows }) =>
         name === 'parties' && BigInt(rows) === BigInt(listed) + 1n,
     ),
     sentence: complete ? `The mirror is complete${scope}${asOf}.` : incomplete,
     // A nightly run that is late makes the mirror older, not less complete.
-    attention: [...attention, ...listScheduleAttention(work)],
+    attention: [
+      ...listAttention(facts, isBegun),
+      ...listScheduleAttention(work),
+    ],
   };
 }
 
@@ -109,11 +118,11 @@ function listScheduleAttention(work: WorkFacts): readonly Attention[] {
   return found;
 }
 
-function reasons(
-  covered: number,
-  wanted: number,
+function describeShortfall(
+  coverage: Completeness,
   streams: readonly StreamStatus[],
 ): string {
+  const { covered, wanted } = coverage;
   const unprovenStreams = streams
     .filter(({ verdict }) => verdict !== 'complete')
     .map(({ name }) => STREAMS[name]);
@@ -128,17 +137,21 @@ function reasons(
   const is = covered === 1 ? 'is' : 'are';
   const found = [
     ...(covered < wanted ? [`${ledgers} ${is} covered`] : []),
+    ...(coverage.unlisted > 0 ? [countUnlisted(coverage)] : []),
     ...(unprovenStreams.length > 0 ? [`${labels} ${are} not proven`] : []),
   ];
   return found.join('; ') || 'what is in doubt or missing is named below';
 }
 
 function listAttention(facts: MirrorFacts, isBegun: boolean): Attention[] {
-  const { coverage, streams, lists, lastVerify, ledger } = facts;
+  const { coverage, streams, lists, lastVerify } = facts;
   const failed = lastVerify?.verdict === 'complete' ? null : lastVerify;
   const found = [
     ...streams.map((stream) => unproven(stream)),
-    isBegun && coverage.covered < coverage.wanted ? uncovered(facts) : null,
+    isBegun && coverage.unlisted > 0 ? unlisted(coverage) : null,
+    isBegun && coverage.covered + coverage.unlisted < coverage.wanted
+      ? uncovered(facts)
+      : null,
     failed && {
       what: 'the last verification failed',
       why: `on ${minute(failed.at)} something recorded did not agree with what is there`,
@@ -147,7 +160,10 @@ function listAttention(facts: MirrorFacts, isBegun: boolean): Attention[] {
         `\`ledger-mirror verify\` says so.`,
     },
     ...lists.flatMap((list) => doubts(list)),
-    ledger.quarantined === '0' ? null : quarantined(ledger.quarantined),
+    coverage.quarantined === 0 ? null : quarantined(coverage.quarantined),
+    coverage.notLoaded === 0 || coverage.isLoading
+      ? null
+      : notLoaded(coverage.notLoaded),
     ...lists.flatMap((list) => gaps(list)),
   ];
   return found.filter((one) => one !== null);
@@ -169,11 +185,32 @@ function minute(time: string): string {
   return `${time.slice(0, 16).replace('T', ' ')} UTC`;
 }
 
+/** The most configured parties that a sentence names; `coverage` has more of them. */
+const NAMED_MAX = 5;
+
+function unlisted(coverage: Completeness): Attention {
+  const named = coverage.unlistedParties.slice(0, NAMED_MAX);
+  const more = coverage.unlisted - named.length;
+  return {
+    what: countUnlisted(coverage),
+    why:
+      `the source does not list ${named.join(', ')}` +
+      (more > 0 ? ` and ${count(more)} more` : ''),
+    todo: 'Correct NIGHTLY_PARTIES, or remove from it what the source no longer lists.',
+  };
+}
+
+function countUnlisted({ unlisted: parties }: Completeness): string {
+  return parties === 1
+    ? '1 configured party is not listed'
+    : `${count(parties)} configured parties are not listed`;
+}
+
 function uncovered({
-  coverage: { covered, wanted, neverAsked },
+  coverage: { covered, wanted, unlisted: missingParties, neverAsked },
   openNightlyRun,
 }: MirrorFacts): Attention {
-  const missing = wanted - covered;
+  const missing = wanted - covered - missingParties;
   const asked =
     `; ${count(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never ` +
     'asked for';
@@ -236,7 +273,15 @@ function unproven({ name, verdict }: StreamStatus): Attention | null {
   return { ...found, todo, action };
 }
 
-function quarantined(ledgers: string): Attention {
+function notLoaded(segments: number): Attention {
+  return {
+    what: `${plural(segments, 'segment')} not loaded`,
+    why: 'the warehouse and the lake do not have what was published',
+    todo: 'Run `ledger-mirror load`, or wait for the next nightly run.',
+  };
+}
+
+function quarantined(ledgers: number): Attention {
   return {
     what: `${plural(ledgers, 'ledger')} quarantined`,
     why: 'the export failed again and again',

@@ -523,7 +523,9 @@ describe('a covered range', () => {
     const before = world.source.entries.slice(0, 10);
     const after = world.source.entries
       .slice(10)
-      .map((entry, at) => (at === 20 ? { ...entry, quantity: 7n } : entry));
+      .map((entry, index) =>
+        index === 20 ? { ...entry, quantity: 7n } : entry,
+      );
     world.source.entries = after;
     const part = {
       from: at('2023-05-01T10:20:00Z'),

@@ -2,6 +2,7 @@
  * A source in memory: a party's rows, served unordered as a release of the service would.
  */
 import type {
+  AnswerHead,
   ExportAnswer,
   WindowRequest,
   LedgerSource,
@@ -99,6 +100,8 @@ export class LedgerDouble implements LedgerSource {
   /** Answers in turn are spoiled by these; `undefined` leaves one alone. */
   readonly spoils: (Spoil | undefined)[] = [];
   isFramed = true;
+  /** What the headers of answers in turn say of their node; then nothing. */
+  readonly heads: AnswerHead[] = [];
   atOnce = 0;
   atOnceMax = 0;
 
@@ -112,12 +115,14 @@ export class LedgerDouble implements LedgerSource {
     this.atOnceMax = Math.max(this.atOnceMax, this.atOnce);
     const csv = this.csv(question);
     const spoil = this.spoils.shift();
+    const head = this.heads.shift() ?? {};
     const leave = (): void => {
       this.atOnce -= 1;
     };
     return {
       form: () => 'csv',
       isFramed: this.isFramed,
+      head,
       chunks: chunks(
         spoil === undefined ? pieces(csv, 700) : spoil(csv, question),
         signal,

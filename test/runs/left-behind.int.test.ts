@@ -12,11 +12,12 @@ import type { NewRun } from '../../src/runs/store/run-store.ts';
 import { freshDatabase } from '../support/database.ts';
 import { type JobWorld, openJobWorld } from './stages-double.ts';
 import { emptyRuns, silenceRuns } from '../support/mirror-arrange.ts';
+import { numberedNames } from '../support/numbered-names.ts';
 
 const database = await freshDatabase({ isMigrated: true });
-let worlds = 0;
+const nextName = numberedNames('left');
 const openWorld = (): Promise<JobWorld> =>
-  openJobWorld(database.url, `left-${(worlds += 1)}`, {});
+  openJobWorld(database.url, nextName(), {});
 
 beforeEach(async () => {
   await emptyRuns(database.pool);

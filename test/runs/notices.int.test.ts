@@ -14,11 +14,12 @@ import { readUntoldRuns } from '../../src/runs/store/run-facts.ts';
 import { freshDatabase } from '../support/database.ts';
 import { emptyRuns } from '../support/mirror-arrange.ts';
 import { openJobWorld } from './stages-double.ts';
+import { numberedNames } from '../support/numbered-names.ts';
 
 const database = await freshDatabase({ isMigrated: true });
-let worlds = 0;
+const nextName = numberedNames('notices');
 const openWorld = (): ReturnType<typeof openJobWorld> =>
-  openJobWorld(database.url, `notices-${(worlds += 1)}`, {});
+  openJobWorld(database.url, nextName(), {});
 
 beforeEach(() => emptyRuns(database.pool));
 

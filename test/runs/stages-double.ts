@@ -12,6 +12,7 @@ import { openPostgresBackend } from '../../src/queue/redis-and-postgres.ts';
 import { QUEUE_NAMES } from '../../src/queue/backend.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
+import type { Completeness } from '../../src/status/store/completeness.ts';
 import { NightlyStore } from '../../src/runs/store/nightly/nightly-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
 
@@ -20,12 +21,24 @@ export const COMPLETE: VerdictWithEvidence = {
   evidence: {},
 };
 /** Every listed ledger is covered: stages that are doubles cover nothing. */
-const COVERED = {
+export const COVERED: Completeness = {
   listed: 3,
   configured: null,
   wanted: 3,
   covered: 3,
   neverAsked: 0,
+  unlisted: 0,
+  unlistedParties: [],
+  removed: 0,
+  removedParties: [],
+  comparedSince: null,
+  quarantined: 0,
+  unreadLists: [],
+  knownGaps: 0,
+  unconfirmedGaps: 0,
+  notLoaded: 0,
+  isLoading: false,
+  hasFailedVerify: false,
   coveredTo: '2033-05-18T03:31:20Z',
   openDoubts: 0,
 };
@@ -57,6 +70,7 @@ export async function openJobWorld(
       | 'nightlyExportsMax'
       | 'nightlyWindow'
       | 'source'
+      | 'sourceAssets'
       | 'completeness'
     >
   > = {},
@@ -82,6 +96,8 @@ export async function openJobWorld(
     lookUpParty: async () => COMPLETE,
     tryStore: async (signal) =>
       (await answers.tryStore?.(signal)) ?? { isWrittenOnce: true, detail: '' },
+    readProofFile: async () => undefined,
+    isOtherNetwork: async () => false,
     clock: async () => CLOCK,
     export: async (request, call) => {
       asked.push(`export ${request.partyId}`);
@@ -139,8 +155,11 @@ export async function openJobWorld(
     nightlyParties: options.nightlyParties ?? { kind: 'all' },
     nightlyExportsMax: options.nightlyExportsMax,
     nightlyAuditShare: 0,
+    nightlyAuditWithin: 30 * 86_400_000,
+    nightlyListRows: 1_000_000,
     nightlyWindow: options.nightlyWindow,
     schedule: { pattern: '0 2 * * *', tz: 'UTC' },
+    sourceAssets: options.sourceAssets,
     sourceExportConcurrency: 1,
     source: options.source,
     completeness: options.completeness ?? (async () => COVERED),

@@ -12,10 +12,14 @@ import {
   addEpoch,
   addExports,
   addParties,
+  addRun,
   emptyLedgers,
   emptyLists,
+  emptyRuns,
   listAgain,
+  markPartyGone,
   quarantineLedger,
+  setCoverageCheckedAt,
   setSourceProfile,
 } from '../support/mirror-arrange.ts';
 
@@ -27,11 +31,13 @@ const warehouse = openWarehouse({
 const { db, pool } = warehouse;
 const id = (digit: string): string => digit.repeat(64);
 
+const EVERY_PARTY = { partyIds: undefined };
+
 beforeEach(async () => {
   await emptyLedgers(pool);
   await emptyLists(pool);
   await setSourceProfile(pool, {});
-  await recordScope(db, undefined);
+  await recordScope(db, EVERY_PARTY);
   await addParties(pool, [id('1'), id('2'), id('3'), 'network'], 1);
 });
 
@@ -61,7 +67,19 @@ describe('the completeness of the ledgers', () => {
       covered: 1,
       neverAsked: 2,
       coveredTo: expect.stringMatching(/^2023-05-01T00:00:00/) as string,
+      comparedSince: expect.any(String) as string,
+      unlisted: 0,
+      unlistedParties: [],
+      removed: 0,
+      removedParties: [],
+      quarantined: 0,
       openDoubts: 0,
+      unreadLists: ['parties', 'checkpoints'],
+      knownGaps: 0,
+      unconfirmedGaps: 0,
+      notLoaded: 0,
+      isLoading: false,
+      hasFailedVerify: false,
     });
   });
 
@@ -72,6 +90,35 @@ describe('the completeness of the ledgers', () => {
     const all = await readCompleteness(db);
     expect(all).toMatchObject({ covered: 3, neverAsked: 0 });
     expect(all.coveredTo).toMatch(/^2023-05-01/);
+  });
+
+  test('tells since when the range that was compared the longest ago was not looked at', async () => {
+    await cover(id('1'), BEGINNING, '2023-05-01T00:00:00Z');
+    await setCoverageCheckedAt(pool, '2023-05-02T00:00:00Z');
+    await cover(id('2'), BEGINNING, '2023-05-01T00:00:00Z');
+    const { comparedSince } = await readCompleteness(db);
+    expect(comparedSince).toMatch(/^2023-05-02T00:00:00/);
+  });
+
+  test('expects a nightly run to load until its load has ended', async () => {
+    await emptyRuns(pool);
+    const isLoading = async () => (await readCompleteness(db)).isLoading;
+    expect(await isLoading()).toBe(false);
+
+    const running = { state: 'running', subject: 'now' };
+    const runId = await addRun(pool, { ...running, kind: 'nightly' });
+    expect(await isLoading()).toBe(true);
+
+    await addRun(pool, {
+      kind: 'load',
+      subject: 'warehouse and lake',
+      parent_run_id: runId,
+      state: 'done',
+      verdict: 'complete',
+      finished_at: '2023-05-02T00:00:00Z',
+    });
+    expect(await isLoading()).toBe(false);
+    await emptyRuns(pool);
   });
 
   test('is of no instant in the status while one ledger is not covered', async () => {
@@ -134,19 +181,55 @@ describe('the completeness of the ledgers', () => {
     });
   });
 
-  test('wants every asset that was ever asked for where the source demands one', async () => {
+  test('wants the configured assets and no others if the source demands one', async () => {
     for (const digit of ['2', '3'])
       await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     await cover(id('1'), BEGINNING, '2023-05-01T00:00:00Z', { asset: id('a') });
     expect(await readCompleteness(db)).toMatchObject({ covered: 2 });
+
+    // An order for an asset that is not configured leaves a row behind.
     await setSourceProfile(pool, { assetRequired: true });
     await addExports(
       pool,
-      ['a', 'b'].map((asset) => ({ party_id: id('1'), asset_id: id(asset) })),
+      ['a', 'd'].map((asset) => ({ party_id: id('1'), asset_id: id(asset) })),
     );
+    const configure = (...assets: string[]) =>
+      recordScope(db, { partyIds: undefined, assetIds: assets.map(id) });
+    await configure('a');
+    expect(await readCompleteness(db)).toMatchObject({ covered: 3 });
+
+    await configure('a', 'b');
     expect(await readCompleteness(db)).toMatchObject({ covered: 2 });
     await cover(id('1'), BEGINNING, '2023-05-01T00:00:00Z', { asset: id('b') });
     expect(await readCompleteness(db)).toMatchObject({ covered: 3 });
+
+    // Another asset that is covered is not instead of one that is configured.
+    await configure('a', 'c');
+    expect(await readCompleteness(db)).toMatchObject({ covered: 2 });
+    await configure('a');
+    expect(await readCompleteness(db)).toMatchObject({ covered: 3 });
+  });
+
+  test('counts a quarantined export only if its asset is configured', async () => {
+    await setSourceProfile(pool, { assetRequired: true });
+    const failed = {
+      party_id: id('1'),
+      quarantined_at: '2023-05-01T00:00:00Z',
+    };
+    await addExports(pool, [{ ...failed, asset_id: id('d') }]);
+    await recordScope(db, { partyIds: undefined, assetIds: [id('a')] });
+    expect(await readCompleteness(db)).toMatchObject({ quarantined: 0 });
+    await addExports(pool, [{ ...failed, asset_id: id('a') }]);
+    expect(await readCompleteness(db)).toMatchObject({ quarantined: 1 });
+  });
+
+  test('counts no ledger by its assets while the configuration names none', async () => {
+    await setSourceProfile(pool, { assetRequired: true });
+    for (const digit of ['1', '2', '3'])
+      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z', {
+        asset: id('a'),
+      });
+    expect(await readCompleteness(db)).toMatchObject({ covered: 0 });
   });
 
   test('begins anew with an epoch: earlier checks say nothing of it', async () => {
@@ -167,15 +250,51 @@ describe('the completeness of the ledgers', () => {
     });
   });
 
-  test('counts only the configured parties, listed or not, where a list is configured', async () => {
-    await recordScope(db, [id('1'), id('9')]);
-    await cover(id('1'), BEGINNING, '2023-05-01T00:00:00Z');
+  test('wants the configured parties, and names those that the source does not list', async () => {
+    await recordScope(db, { partyIds: [id('1'), id('9'), 'network'] });
+    for (const digit of ['1', '9'])
+      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
     expect(await readCompleteness(db)).toMatchObject({
       listed: 3,
-      configured: 2,
       wanted: 2,
       covered: 1,
-      neverAsked: 1,
+      unlisted: 1,
+      unlistedParties: [id('9')],
+    });
+  });
+
+  test('names parties that the source removed, and wants nothing of them', async () => {
+    for (const digit of ['1', '2'])
+      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
+    await addExports(pool, [
+      { party_id: id('3'), quarantined_at: '2023-05-01T00:00:00Z' },
+    ]);
+    expect(await readCompleteness(db)).toMatchObject({
+      covered: 2,
+      wanted: 3,
+      quarantined: 1,
+    });
+
+    await markPartyGone(pool, id('3'));
+    expect(await readCompleteness(db)).toMatchObject({
+      covered: 2,
+      wanted: 2,
+      removed: 1,
+      removedParties: [id('3')],
+      quarantined: 0,
+    });
+  });
+
+  test('does not count a configured party that the source removed as covered', async () => {
+    await recordScope(db, { partyIds: [id('1'), id('3')] });
+    for (const digit of ['1', '3'])
+      await cover(id(digit), BEGINNING, '2023-05-01T00:00:00Z');
+    await markPartyGone(pool, id('3'));
+    expect(await readCompleteness(db)).toMatchObject({
+      covered: 1,
+      wanted: 2,
+      unlistedParties: [id('3')],
+      removed: 0,
     });
   });
 });

@@ -12,6 +12,7 @@ import { waitFor } from '../../concurrency/timeouts.ts';
 import { DAY_MICROS, floorSecond, SECOND_MICROS } from '../../time/time.ts';
 import { readHeader } from '../../ledger/header.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
+import { behindClock } from '../planning/answer-head.ts';
 import { type PlannedRequest, planShrunk } from '../planning/next-window.ts';
 import { secondOf } from '../../ledger/ranges.ts';
 import { closedRange, type Target } from '../planning/remaining.ts';
@@ -53,6 +54,8 @@ const OUTSIDE_OBJECTS = 4;
  * turn is lost.
  */
 const TURN_STEPS = { stepMinMs: 10, stepMaxMs: 250 };
+/** How often a fleet is asked whose nodes are behind. */
+const BEHIND_ATTEMPTS_MAX = 5;
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
 
@@ -97,7 +100,6 @@ export class Fetcher {
       signal,
       failpoint,
       checkLease,
-      source,
       pauseMs = pauseAfter,
     } = this.#context;
     const ms = pauseMs(fruitless);
@@ -106,10 +108,7 @@ export class Fetcher {
     let receiving: Receiving | undefined;
     try {
       return await this.#atSource(async () => {
-        await using answer = await source.ask(
-          { ...lease.scope, ...asked.request },
-          signal,
-        );
+        await using answer = await this.#askCurrentNode(asked);
         await failpoint('asked');
         const received = await receive(
           answer,
@@ -140,6 +139,26 @@ export class Fetcher {
       this.#windows.recordBroken(seen);
       await this.keep();
       throw error;
+    }
+  }
+
+  /**
+   * Asks until a node answers that has come as far as the run's clock: the next one may
+   * have.
+   * @throws RetryableError `SOURCE_BEHIND` if none has
+   */
+  async #askCurrentNode({ request }: PlannedRequest): Promise<ExportAnswer> {
+    const { lease, source, signal, pauseMs = pauseAfter } = this.#context;
+    const { clock } = this.#context.request;
+    for (let attempt = 1; ; attempt += 1) {
+      const answer = await source.ask({ ...lease.scope, ...request }, signal);
+      const behind = behindClock(answer.head ?? {}, clock, request.to);
+      if (behind === undefined) return answer;
+      await answer[Symbol.asyncDispose]();
+      if (attempt >= BEHIND_ATTEMPTS_MAX)
+        throw sourceBehind(lease.scope.partyId, behind);
+      await sleep(pauseMs(attempt), undefined, { signal });
+      this.requests += 1;
     }
   }
 
@@ -302,6 +321,14 @@ export class Fetcher {
       return false;
     return planShrunk(asked, this.#windows, seen, true)?.isAffordable === true;
   }
+}
+
+function sourceBehind(partyId: string, state: string): RetryableError {
+  return new RetryableError(
+    `Cannot export party ${partyId}: the source is behind (${state}); nothing is ` +
+      'closed by it, and the next run asks again',
+    { code: 'SOURCE_BEHIND', meta: { partyId } },
+  );
 }
 
 function pauseAfter(fruitless: number): number {

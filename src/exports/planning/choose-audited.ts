@@ -16,18 +16,21 @@ interface AuditChoice extends Pick<
 > {
   /** Of the closed segments that the source should still have; from 0 to 1. */
   readonly share: number;
+  /** What was checked longer ago than this is chosen, whatever the share. */
+  readonly withinMicros?: Micros | undefined;
   readonly scope: ExportScope;
 }
 
 /**
  * Segments and ranges without entries, those checked longest ago. A share below one
- * segment a night becomes one segment every few nights.
+ * segment a night becomes one segment every few nights, by chance: what chance leaves out
+ * for too long is chosen by its age.
  */
 export function chooseAudited(
   coverage: readonly Coverage[],
   choice: AuditChoice,
 ): readonly Coverage[] {
-  const { share, scope, epoch, now } = choice;
+  const { share, scope, epoch, now, withinMicros } = choice;
   const newest = coverage.reduce(
     (latest, row) => (row.rows > 0n ? later(latest, row.from) : latest),
     0n,
@@ -38,14 +41,18 @@ export function chooseAudited(
     .filter(
       (row) => row.content !== undefined || (isEmpty(row) && row.to <= newest),
     )
-    .filter((row) => row.isFaulty !== true && row.epoch === epoch)
+    .filter((row) => row.isFaulty !== true && isOfEpoch(row, epoch))
     .filter((row) => row.from === BEGINNING || isServed(row.from, choice))
     .filter((row) => now - (row.checkedAt ?? 0n) > DAY_MICROS)
     .toSorted((one, other) =>
       Number((one.checkedAt ?? 0n) - (other.checkedAt ?? 0n)),
     );
   const wanted = share * candidates.length + chance(scope, now);
-  return candidates.slice(0, Math.floor(wanted));
+  const overdue = candidates.filter(
+    ({ checkedAt = 0n }) =>
+      withinMicros !== undefined && now - checkedAt >= withinMicros,
+  );
+  return candidates.slice(0, Math.max(Math.floor(wanted), overdue.length));
 }
 
 /**
@@ -62,6 +69,15 @@ export async function servedAudits(
   if (first !== undefined && isServed(first, choice)) return chosen;
   const behind = coverage.filter(({ from }) => from !== BEGINNING);
   return chooseAudited(behind, choice);
+}
+
+/**
+ * Manifests of earlier versions name no epoch. As long as the chain has never begun
+ * again, there is one that a range can be of.
+ */
+function isOfEpoch(row: Coverage, epoch: number | undefined): boolean {
+  const isFirst = (epoch ?? 1) === 1;
+  return row.epoch === epoch || (row.epoch === undefined && isFirst);
 }
 
 /** Whether a source should still have what is of that time. */

@@ -27,18 +27,31 @@ export interface SourceClock {
    * entries have reached.
    */
   readonly from: 'source' | 'guessed';
+  /**
+   * The highest block that this answer, or any claim of the network, was as of; undefined
+   * if the source shows none.
+   */
+  readonly height?: bigint | undefined;
+  /** When the answer was given, by its server's clock. */
+  readonly answeredAt?: Micros | undefined;
+}
+
+/** What a list's answer says of the time, and the highest block that is known. */
+export interface ClockAnswer {
+  /** Undefined or 0 if the source does not show it. */
+  readonly blockTime: Micros | undefined;
+  /** The time that the answer itself gives (its Date header). */
+  readonly answeredAt?: Micros | undefined;
+  readonly height?: bigint | undefined;
 }
 
 /**
- * @param blockTime of a list's answer that came before the export is asked; undefined or
- *   0 where untold
+ * @param answer of a list, which came before the export is requested
  * @param now this machine's time: it may delay closing, never hasten it
- * @param answeredAt the time that the answer itself gives (its Date header)
  */
 export function sourceClock(
-  blockTime: Micros | undefined,
+  { blockTime, answeredAt, height }: ClockAnswer,
   now: Micros,
-  answeredAt?: Micros,
 ): SourceClock {
   const isTold = blockTime !== undefined && blockTime > 0n;
   const guessed =
@@ -47,5 +60,6 @@ export function sourceClock(
       : earlier(answeredAt, now) - ANSWERED_LAG_MICROS;
   const seen = isTold ? blockTime : guessed;
   const closedTo = floorSecond(earlier(seen, now) - MARGIN_MICROS);
-  return { seen, closedTo, from: isTold ? 'source' : 'guessed' };
+  const from = isTold ? 'source' : 'guessed';
+  return { seen, closedTo, from, height, answeredAt };
 }

@@ -27,6 +27,11 @@ export interface GarbageCollectionDeps {
   readonly log: Log;
   /** How old a leftover must be before it is removed; seven days by default. */
   readonly graceMs?: number;
+  /**
+   * The store was listed already tonight, to compare it with the database: what nothing
+   * names waits for the next collection.
+   */
+  readonly isListed?: boolean;
 }
 
 /** What one collection did. */
@@ -49,7 +54,10 @@ export async function collectGarbage(
   // since.
   await archive.forgetRemoved(graceMs);
   const retired = await removeRetired(deps, graceMs, signal);
-  const unreferenced = await removeUnreferenced(deps, graceMs, signal);
+  const unreferenced =
+    deps.isListed === true
+      ? { removed: 0, kept: 0 }
+      : await removeUnreferenced(deps, graceMs, signal);
   const report = {
     sweptFiles: await objects.removeAbandoned(graceMs, signal),
     removedObjects: retired + unreferenced.removed,

@@ -11,7 +11,7 @@ import {
   RetryableError,
   UnreachableError,
 } from '../../errors/errors.ts';
-import { attributeFault } from '../../errors/faults.ts';
+import { attributeFault, isRefusal } from '../../errors/faults.ts';
 import type { SourceClock } from '../../exports/planning/source-clock.ts';
 import { instant } from '../../ledger/json-fields.ts';
 import type { ExportRequest } from '../../exports/request.ts';
@@ -26,6 +26,7 @@ import type {
 import { exportKey } from '../progress.ts';
 import type { Run, RunStore } from '../store/run-store.ts';
 import { describeError, readKnownRun } from '../work-run.ts';
+import { nextScheduledMs } from '../../time/scheduled-times.ts';
 import type { SettledLedger } from '../store/nightly/nightly-store.ts';
 
 /** Tries of one ledger in one nightly run, with the queue's back-off between them. */
@@ -38,17 +39,38 @@ const LOOK_EVERY_MS = 2_000;
  * Somebody may wait for a ledger that is leased: those not begun by then are given back.
  */
 const LEASED_MS = 10_000;
-/**
- * Failures in a row of different ledgers, by run, that every other ledger would meet as
- * well.
- */
-const COMMON_FAULTS = new Map<string, number>();
+/** What the exports of a run in this process have met. */
+interface MetFaults {
+  /** Failures in a row of different ledgers that every other ledger would meet as well. */
+  inARow: number;
+  /** Refusals in a row. */
+  refusals: number;
+  /** The source has answered at least one of them. */
+  hasAnswered: boolean;
+}
+
+const MET_FAULTS = new Map<string, MetFaults>();
+/** The runs of this process that are remembered. */
+const RUNS_MAX = 16;
 const COMMON_FAULTS_MAX = 3;
+/**
+ * A source that refuses so many ledgers and answers none refuses everybody. One that
+ * answers others has refused these alone.
+ */
+const REFUSALS_MAX = 50;
+
+/** As the source counts its blocks: up to 2^64. */
+const blockHeight = z.codec(z.string().regex(/^\d{1,20}$/), z.bigint(), {
+  decode: BigInt,
+  encode: String,
+});
 
 const storedClock = z.object({
   seen: instant,
   closedTo: instant,
   from: z.enum(['source', 'guessed']),
+  height: blockHeight.optional(),
+  answeredAt: instant.optional(),
 });
 
 /** Read once a run and kept with it: a resumed run closes at the same instant. */
@@ -85,6 +107,7 @@ export async function exportLedgers(
   const clock = await fixClock(run, deps, context);
   const unsettled = await deps.nightly.unsettled(runId, partyIds);
   const batch = openBatch(runId, unsettled, deps);
+  const audits = chooseAudits(deps);
   const stopped = new AbortController();
   const done = new AbortController();
   const watching = watchRun(run, deps.runs, stopped, done.signal, batch);
@@ -97,7 +120,7 @@ export async function exportLedgers(
         runId,
         partyId,
         clock,
-        auditShare: deps.nightlyAuditShare,
+        ...audits,
       };
       if (!(await exportLedger(request, deps, { ...context, signal }, batch)))
         break;
@@ -264,7 +287,13 @@ async function exportLedger(
       batch.export(request, call),
     );
     batch.add({ partyId, state: 'done', outcome: { verdict, ...evidence } });
-    if (!meetsCommonFault(runId)) COMMON_FAULTS.delete(runId);
+    if (!meetsCommonFault(runId)) {
+      Object.assign(metFaults(runId), {
+        inARow: 0,
+        refusals: 0,
+        hasAnswered: true,
+      });
+    }
     return true;
   } catch (error) {
     if (signal.aborted) throw error;
@@ -302,12 +331,26 @@ async function exportLedger(
  * not ask before the stop is written down.
  */
 function meetsCommonFault(runId: string): boolean {
-  return (COMMON_FAULTS.get(runId) ?? 0) >= COMMON_FAULTS_MAX;
+  const { inARow, refusals, hasAnswered } = metFaults(runId);
+  return (
+    inARow >= COMMON_FAULTS_MAX || (!hasAnswered && refusals >= REFUSALS_MAX)
+  );
+}
+
+function metFaults(runId: string): MetFaults {
+  const known = MET_FAULTS.get(runId);
+  if (known !== undefined) return known;
+  const met = { inARow: 0, refusals: 0, hasAnswered: false };
+  MET_FAULTS.set(runId, met);
+  const [oldest] = MET_FAULTS.keys();
+  if (MET_FAULTS.size > RUNS_MAX && oldest !== undefined)
+    MET_FAULTS.delete(oldest);
+  return met;
 }
 
 /**
  * A fault of the source or of the mirror, three times in a row, concerns all: the rest is
- * left to another night.
+ * left to another night. A refusal concerns all only if nobody was answered.
  */
 async function goesOn(
   runId: string,
@@ -316,16 +359,42 @@ async function goesOn(
 ): Promise<boolean> {
   if (meetsCommonFault(runId)) return false;
   const fault = attributeFault(error);
-  const isCommon = fault === 'source' || fault === 'mirror';
-  const times = isCommon ? (COMMON_FAULTS.get(runId) ?? 0) + 1 : 0;
-  COMMON_FAULTS.set(runId, times);
-  if (times < COMMON_FAULTS_MAX) return true;
+  const met = metFaults(runId);
+  if (isRefusal(error)) {
+    met.refusals += 1;
+  } else {
+    const isCommon = fault === 'source' || fault === 'mirror';
+    met.inARow = isCommon ? met.inARow + 1 : 0;
+  }
+  if (!meetsCommonFault(runId)) return true;
   try {
+    const times = isRefusal(error) ? met.refusals : met.inARow;
     const stopped = `${times} ledgers in a row failed of the ${fault}: ${errorCode(error)}`;
     await deps.runs.keep(runId, { stopped });
   } catch (unwritten) {
-    COMMON_FAULTS.delete(runId);
+    MET_FAULTS.delete(runId);
     throw unwritten;
   }
   return false;
+}
+
+/**
+ * A share of the segments in each night, so that each has its turn within the time that
+ * is set, and those that chance has left out until then.
+ */
+function chooseAudits({
+  nightlyAuditShare,
+  nightlyAuditWithin: withinMs,
+  schedule,
+}: Pick<
+  JobDeps,
+  'nightlyAuditShare' | 'nightlyAuditWithin' | 'schedule'
+>): Pick<ExportRequest, 'auditShare' | 'auditWithinMicros'> {
+  if (nightlyAuditShare !== undefined) return { auditShare: nightlyAuditShare };
+  const nextMs = nextScheduledMs(schedule, Date.now());
+  const nightMs = nextScheduledMs(schedule, nextMs) - nextMs;
+  return {
+    auditShare: Math.min(1, nightMs / withinMs),
+    auditWithinMicros: BigInt(withinMs) * 1000n,
+  };
 }

@@ -17,6 +17,8 @@ import type { Run } from '../store/run-store.ts';
 /** Ledgers in the queue at once; the rest waits in Postgres. */
 const QUEUED_MAX = 1_000;
 const FEED_MAX = 400;
+/** Of the ids in one job: the queue takes jobs of 16 KiB. */
+const BATCH_BYTES_MAX = 12 * 2 ** 10;
 /** So that no worker is left without a job while others still have many. */
 const BATCHES_A_LEASE = 4;
 const POLL_MIN_MS = 100;
@@ -250,8 +252,7 @@ async function fill(
     (due + queued) / (BATCHES_A_LEASE * deps.sourceExportConcurrency),
   );
   const size = Math.max(1, Math.min(BATCH_MAX, share));
-  for (let start = 0; start < idle.length; start += size)
-    batches.push(idle.slice(start, start + size));
+  batches.push(...cutBatches(idle, size));
   const jobs = batches.map((partyIds) => ({
     name: JOBS.export.name,
     data: { runId, partyIds },
@@ -260,6 +261,29 @@ async function fill(
     priority: PRIORITY.nightly,
   }));
   await deps.queue.add(JOBS.export.queue, jobs);
+}
+
+/**
+ * Cuts ids into batches of at most so many, each of which fits a job: a source may have
+ * ids of a kilobyte.
+ */
+function cutBatches(ids: readonly string[], sizeMax: number): string[][] {
+  const batches: string[][] = [];
+  let batch: string[] = [];
+  let bytes = 0;
+  for (const id of ids) {
+    const idBytes = Buffer.byteLength(JSON.stringify(id)) + 1;
+    const isFull = batch.length >= sizeMax || bytes + idBytes > BATCH_BYTES_MAX;
+    if (batch.length > 0 && isFull) {
+      batches.push(batch);
+      batch = [];
+      bytes = 0;
+    }
+    batch.push(id);
+    bytes += idBytes;
+  }
+  if (batch.length > 0) batches.push(batch);
+  return batches;
 }
 
 /** How far the run is, and below it the export in hand. */

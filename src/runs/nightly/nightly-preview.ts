@@ -52,19 +52,20 @@ export function everyPartyFits(
 export async function readNightlyScope({
   db,
   nightlyParties,
-}: Pick<JobDeps, 'db' | 'nightlyParties'>): Promise<{
+  sourceAssets: assetIds,
+}: Pick<JobDeps, 'db' | 'nightlyParties' | 'sourceAssets'>): Promise<{
   scope: NightlyScope;
   estimate: Estimate;
 }> {
   const partyIds =
     nightlyParties.kind === 'list' ? nightlyParties.ids : undefined;
-  const estimate = await estimateNightly(db, partyIds);
+  const estimate = await estimateNightly(db, { partyIds, assetIds });
   const everyParty = everyPartyFits(
     estimate.parties,
     estimate.secondsPerExport,
   );
   return {
-    scope: { partyIds, everyParty, idleNightsMax: IDLE_NIGHTS_MAX },
+    scope: { partyIds, assetIds, everyParty, idleNightsMax: IDLE_NIGHTS_MAX },
     estimate,
   };
 }
@@ -74,7 +75,10 @@ export async function readNightlyScope({
  * export. Nothing is asked.
  */
 export async function describeNightly(
-  jobs: Pick<JobDeps, 'db' | 'nightlyParties' | 'nightlyExportsMax'>,
+  jobs: Pick<
+    JobDeps,
+    'db' | 'nightlyParties' | 'sourceAssets' | 'nightlyExportsMax'
+  >,
   { sourceRate }: Pick<Config, 'sourceRate'>,
 ): Promise<NightlyPreview> {
   const { scope, estimate } = await readNightlyScope(jobs);

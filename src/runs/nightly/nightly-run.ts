@@ -6,6 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError } from '../../errors/errors.ts';
 import { worst, type VerdictWithEvidence } from '../../errors/verdict.ts';
+import { findNightReasons, findReasons } from '../../status/reasons.ts';
 import { enqueueRun } from '../enqueue.ts';
 import { PRIORITY, type JobDeps, type StageCall } from '../job.ts';
 import type { ProgressLine } from '../progress.ts';
@@ -22,8 +23,18 @@ const LOOK_AFTER_MS = 30_000;
 /** A part that nobody has begun, or renewed, for this long: no worker takes it. */
 const NO_PROGRESS_MS = 600_000;
 
+/** Another network's answers about our parties are empty, and would close ledgers. */
+const OTHER_NETWORK: VerdictWithEvidence = {
+  verdict: 'suspicious',
+  evidence: {
+    code: 'OTHER_NETWORK',
+    reason:
+      'a list was found to be of another network: no ledger was asked for',
+  },
+};
+
 /** A run below the nightly one. */
-type Part = Pick<NewRun, 'kind' | 'subject'>;
+type Part = Pick<NewRun, 'kind' | 'subject' | 'params'>;
 
 /** Takes over what an earlier delivery of the run's job did. */
 export async function runNightly(
@@ -53,10 +64,9 @@ export async function runNightly(
       verdict: 'failed',
       evidence: { lists, error: synced[0]?.evidence['error'] },
     };
-  const exports = await exportDue(run, deps, {
-    signal,
-    untilMs: askUntilMs(run, deps),
-  });
+  const exports = (await stages.isOtherNetwork())
+    ? OTHER_NETWORK
+    : await exportDue(run, deps, { signal, untilMs: askUntilMs(run, deps) });
   log.info(
     { runId, verdict: exports.verdict, ...exports.evidence },
     'Exports ended',
@@ -78,7 +88,7 @@ export async function runNightly(
   );
   const untidy = await tidy(deps, signal);
   const covers = await deps.completeness();
-  const isCovered = covers.covered >= covers.wanted && covers.openDoubts === 0;
+  const nightReasons = findNightReasons(covers);
   const verdicts = [
     ...synced.map(({ verdict }) =>
       verdict === null || verdict === 'failed' ? 'incomplete' : verdict,
@@ -86,9 +96,14 @@ export async function runNightly(
     exports.verdict,
     load.verdict ?? 'failed',
     verify.verdict,
-    isCovered ? 'complete' : 'incomplete',
+    nightReasons.length === 0 ? 'complete' : 'incomplete',
   ] as const;
+  const verdict = worst(verdicts);
+  const listVerdicts = synced.map((list) => list.verdict);
+  const reasons = findReasons(covers, [...listVerdicts, verdict]);
   const evidence = {
+    // As the status decides when the run has ended.
+    mirror: { complete: reasons.length === 0, reasons },
     covers,
     lists,
     exports: { verdict: exports.verdict, ...exports.evidence },
@@ -99,7 +114,7 @@ export async function runNightly(
     untidy,
     source: await deps.costs.ofRun(runId),
   };
-  return { verdict: worst(verdicts), evidence };
+  return { verdict, evidence };
 }
 
 function isUnreached({ verdict, evidence }: Run): boolean {
@@ -162,12 +177,13 @@ async function syncLists(
   signal: AbortSignal,
 ): Promise<readonly Run[]> {
   const shown = new Map<string, readonly ProgressLine[]>();
+  const params = { wholeUpToRows: deps.nightlyListRows };
   const syncs = ['parties', 'checkpoints'].map((subject) => {
     const onProgress = (lines: readonly ProgressLine[]): void => {
       shown.set(subject, lines);
       deps.progress.report(run.runId, [...shown.values()].flat());
     };
-    return workPart(run, { kind: 'sync', subject }, deps, {
+    return workPart(run, { kind: 'sync', subject, params }, deps, {
       signal,
       onProgress,
     });

@@ -2,8 +2,9 @@
  * Is the mirror complete? The one query behind the status, the console, the API, the
  * metrics and every verdict.
  */
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
+import { inTransaction } from '../../postgres/transaction.ts';
 import { execute, readRow } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 
@@ -22,25 +23,70 @@ export interface Completeness {
    * Those among them that are covered without a gap, from the beginning, in this epoch.
    */
   readonly covered: number;
-  /** Those among them for which the source was never asked in this epoch. */
+  /** Listed ones among them for which the source was never asked in this epoch. */
   readonly neverAsked: number;
   /**
    * Every covered ledger reaches at least this instant; RFC 3339, null where none is
    * covered.
    */
   readonly coveredTo: string | null;
-  /** Durable reasons not to say `complete`. */
+  /**
+   * Each range of the covered ledgers was compared with the source at this instant or
+   * later; RFC 3339, null if none is covered. Entries that the source added to older
+   * ranges since then may be missing.
+   */
+  readonly comparedSince: string | null;
+  /** Configured parties that the source does not list. None of them counts as covered. */
+  readonly unlisted: number;
+  /** The first of them, by id. */
+  readonly unlistedParties: readonly string[];
+  /**
+   * Parties that the source listed and lists no more, while every party of the list is
+   * wanted. Their ledgers stay in the mirror, and nothing is wanted of them.
+   */
+  readonly removed: number;
+  /** The first of them, by id. */
+  readonly removedParties: readonly string[];
+  /** Ledgers among the wanted ones of which an export failed too often. */
+  readonly quarantined: number;
+  /** Open doubts of this epoch, about whichever subject. */
   readonly openDoubts: number;
+  /** Lists that were never read to their end in this epoch. */
+  readonly unreadLists: readonly string[];
+  /** Gaps of both lists in this epoch. */
+  readonly knownGaps: number;
+  /** Those among them that no audit has confirmed. */
+  readonly unconfirmedGaps: number;
+  /** Current segments that are published and not loaded into the warehouse yet. */
+  readonly notLoaded: number;
+  /**
+   * Whether a run is queued or running that has yet to load what it published: a load, an
+   * export, or a nightly run of which the load has not ended.
+   */
+  readonly isLoading: boolean;
+  /** Whether the last verification that somebody ordered found something. */
+  readonly hasFailedVerify: boolean;
 }
+
+/** The most parties that are named of those that are unlisted, or removed. */
+const NAMED_MAX = 20;
 
 /**
  * Covered: the closed ranges of a ledger touch each other from the beginning of time on,
  * the newest of them was checked in the current epoch, and none of their segments is
  * quarantined. Ranges never overlap (a constraint holds it), so they touch where their
- * lengths add up to their span. Where the source tells no times, what is open is all that
- * there is of a ledger. Where it demands an asset, each asset that was ever asked for
- * must be covered.
+ * lengths add up to their span. If the source sends no times, open ranges are all that
+ * there is of a ledger. If the source demands an asset, each asset of SOURCE_ASSETS must
+ * be covered, as the last nightly run recorded them. An asset that was asked for on
+ * demand, or that SOURCE_ASSETS no longer names, obliges nobody.
  */
+/** Columns: the ranges of a ledger as one. */
+const RANGES = sql`max(c.to_time) as known_to, min(c.checked_at) as compared_since,
+  min(c.from_time) <= 'epoch' and sum(c.to_time - c.from_time) = max(c.to_time) - min(c.from_time)
+    and count(*) filter (where c.segment_id in (select segment_id from quarantined)) = 0 as is_unbroken`;
+const IS_PROVEN = sql`(not c.open or exists (select from mirror.source_state where profile @> '{"isTimeless": true}'))`;
+const IS_OF_EPOCH = sql`((select is_first from network) or max(c.checked_at) >= (select started_at from network))`;
+
 const COVERED = sql`
   network as (select epoch, started_at, epoch = (select min(epoch) from mirror.networks) as is_first
     from mirror.networks order by epoch desc limit 1),
@@ -48,34 +94,89 @@ const COVERED = sql`
   listed as not materialized (
     select party_id from mirror.parties
     where epoch = (select epoch from network) and gone_since is null and party_id <> 'network'),
-  wanted as (
-    select party_id from listed where (select party_ids from chosen) is null
-    union all select distinct party_id from chosen cross join unnest(party_ids) party_id),
-  exported as (
-    select c.party_id, c.asset_id, max(c.to_time) as known_to,
-           min(c.from_time) <= 'epoch' and sum(c.to_time - c.from_time) = max(c.to_time) - min(c.from_time)
-             and count(quarantined.segment_id) = 0 as is_unbroken
-    from mirror.coverage c
-    left join mirror.segments quarantined on quarantined.segment_id = c.segment_id and quarantined.quarantine_reason is not null
-    where not c.open or exists (select from mirror.source_state where profile @> '{"isTimeless": true}')
-    group by c.party_id, c.asset_id
-    having (select is_first from network) or max(c.checked_at) >= (select started_at from network)),
+  named as materialized (
+    select named.party_id, listed.party_id is not null as is_listed
+    from (select distinct party_id from chosen cross join unnest(party_ids) party_id where party_id <> 'network') named
+    left join listed using (party_id)),
+  removed as (
+    select party_id from mirror.parties
+    where gone_since is not null and party_id <> 'network' and (select party_ids from chosen) is null),
+  quarantined as (
+    select segment_id from mirror.segments where quarantine_reason is not null),
   demanded as (
-    select count(distinct asset_id) as assets from mirror.exports
-    where asset_id is not null and exists (select from mirror.source_state where profile @> '{"assetRequired": true}')),
-  ledgers as (
-    select party_id,
-           coalesce(bool_or(is_unbroken) filter (where asset_id is null), false)
-             or ((select assets from demanded) > 0
-                 and count(*) filter (where is_unbroken and asset_id is not null) >= (select assets from demanded)) as is_covered,
-           min(known_to) filter (where is_unbroken) as known_to
-    from exported group by party_id),
-  answered as (
-    select distinct party_id from mirror.exports
-    where last_asked_at >= (select case when is_first then '-infinity' else started_at end from network))`;
+    select distinct asset_id from mirror.nightly_scope cross join unnest(asset_ids) asset_id
+    where exists (select from mirror.source_state where profile @> '{"assetRequired": true}')),
+  in_all_assets as not materialized (
+    select c.party_id, ${RANGES}
+    from mirror.coverage c
+    where c.asset_id is null and ${IS_PROVEN}
+    group by c.party_id
+    having ${IS_OF_EPOCH}),
+  in_each_asset as materialized (
+    select party_id, min(known_to) as known_to, min(compared_since) as compared_since
+    from (
+      select c.party_id, c.asset_id, ${RANGES}
+      from mirror.coverage c
+      where c.asset_id in (select asset_id from demanded) and ${IS_PROVEN}
+      group by c.party_id, c.asset_id
+      having ${IS_OF_EPOCH}) of_asset
+    where is_unbroken and exists (select from demanded)
+    group by party_id
+    having count(*) = (select count(*) from demanded)),
+  gaps as (
+    select confirmed_by_run from mirror.list_gaps where epoch = (select epoch from network) and closed_at is null),
+  set_aside as (
+    select party_id from mirror.exports
+    where quarantined_at is not null and (asset_id is null or asset_id in (select asset_id from demanded))
+      and case when (select party_ids from chosen) is null then party_id in (select party_id from listed)
+               else party_id in (select party_id from named) end)`;
+
+/** Scalar: since when an answer of the source is about the current epoch. */
+const EPOCH_STARTED_AT = sql`(select case when is_first then '-infinity' else started_at end from network)`;
+
+/**
+ * Statement: what there is of wanted parties, in one row. There are two such statements,
+ * one for each kind of scope, and the other one costs nothing: a common source of both
+ * would have to be sorted on the disk.
+ * @param parties relation with `party_id` and `is_listed`
+ */
+function tallyOf(parties: RawBuilder<unknown>) {
+  return sql`
+    select count(*) as wanted,
+           count(*) filter (where is_listed) as listed,
+           count(*) filter (where is_listed and (w.is_unbroken or a.party_id is not null)) as covered,
+           min(case when w.is_unbroken then w.known_to else a.known_to end) filter (where is_listed) as covered_to,
+           min(case when w.is_unbroken then w.compared_since else a.compared_since end) filter (where is_listed) as compared_since,
+           count(*) filter (where is_listed and w.party_id is null and not exists (
+             select from mirror.exports asked
+             where asked.party_id = p.party_id and last_asked_at >= ${EPOCH_STARTED_AT})
+             and not exists (
+             select from mirror.coverage known
+             where known.party_id = p.party_id and known.checked_at >= ${EPOCH_STARTED_AT})) as never_asked
+    from ${parties} p
+    left join in_all_assets w using (party_id)
+    left join in_each_asset a using (party_id)`;
+}
+
+const TALLY = sql`
+  tally as (
+    ${tallyOf(sql`(select party_id, true as is_listed from listed where (select party_ids from chosen) is null)`)}
+    union all
+    ${tallyOf(sql`(select * from named where (select party_ids from chosen) is not null)`)}),
+  unlisted as (select party_id from named where not is_listed)`;
+
+/**
+ * For this transaction alone. Both sides of the join come in the order of parties from
+ * indexes that hold all its columns. The planner cannot know how many ledgers a grouping
+ * leaves, and would hash or sort 100,000 parties on the disk: twice the time.
+ */
+const PLANNER = statement({ hash: 'text', scan: 'text' })`
+  select set_config('enable_hashjoin', 'off', true) as hash,
+         set_config('enable_seqscan', 'off', true) as scan`;
 
 /** All of it is of one instant. */
 export function readCompleteness(db: Database): Promise<Completeness> {
+  const action = 'read what is covered';
   const completeness = statement({
     listed: 'int',
     configured: 'int?',
@@ -83,32 +184,76 @@ export function readCompleteness(db: Database): Promise<Completeness> {
     covered: 'int',
     neverAsked: 'int',
     coveredTo: 'instant?',
+    comparedSince: 'instant?',
+    unlisted: 'int',
+    unlistedParties: 'text[]',
+    removed: 'int',
+    removedParties: 'text[]',
+    quarantined: 'int',
     openDoubts: 'int',
+    unreadLists: 'text[]',
+    knownGaps: 'int',
+    unconfirmedGaps: 'int',
+    notLoaded: 'int',
+    isLoading: 'boolean',
+    hasFailedVerify: 'boolean',
   })`
-      with ${COVERED}
-      select (select count(*) from listed)::int as listed,
+      with ${COVERED}, ${TALLY}
+      select (case when (select party_ids from chosen) is null then sum(listed)
+                else (select count(*) from listed) end)::int as listed,
              (select cardinality(party_ids) from chosen) as configured,
-             count(*)::int as wanted,
-             (count(*) filter (where l.is_covered))::int as covered,
-             (count(*) filter (where l.party_id is null and a.party_id is null))::int as "neverAsked",
-             min(l.known_to) filter (where l.is_covered) as "coveredTo",
+             sum(wanted)::int as wanted,
+             sum(covered)::int as covered,
+             sum(never_asked)::int as "neverAsked",
+             min(covered_to) as "coveredTo",
+             min(compared_since) as "comparedSince",
+             (select count(*) from unlisted)::int as unlisted,
+             array(select party_id from unlisted order by party_id limit ${NAMED_MAX}) as "unlistedParties",
+             (select count(*) from removed)::int as removed,
+             array(select party_id from removed order by party_id limit ${NAMED_MAX}) as "removedParties",
+             (select count(distinct party_id) from set_aside)::int as quarantined,
              (select count(*) from mirror.doubts
-               where closed_at is null and epoch = (select epoch from network))::int as "openDoubts"
-      from wanted left join ledgers l using (party_id) left join answered a using (party_id)`;
-  return readRow(db, 'read what is covered', completeness);
+               where closed_at is null and epoch = (select epoch from network))::int as "openDoubts",
+             array(select list from unnest(array['parties', 'checkpoints']) list
+                   where not exists (select from mirror.generations g
+                     where g.list = list.list and g.epoch = (select epoch from network) and g.kind = 'current'
+                       and g.confirmed_at is not null)) as "unreadLists",
+             (select count(*) from gaps)::int as "knownGaps",
+             (select count(*) from gaps where confirmed_by_run is null)::int as "unconfirmedGaps",
+             (select count(*) from mirror.segments where status = 'current' and loaded_at is null)::int as "notLoaded",
+             exists (select from mirror.runs r where state in ('queued', 'running')
+                     and (kind in ('load', 'export') or kind = 'nightly' and not exists (
+                       select from mirror.runs part
+                       where part.parent_run_id = r.run_id and part.kind = 'load' and part.state = 'done'))) as "isLoading",
+             coalesce((select verdict <> 'complete' from mirror.runs where kind = 'verify' and state = 'done'
+                       order by queued_at desc limit 1), false) as "hasFailedVerify"
+      from tally`;
+  return inTransaction(db, { action, retries: 0 }, async (tx) => {
+    await readRow(tx, action, PLANNER);
+    return readRow(tx, action, completeness);
+  });
+}
+
+/** What the configuration asks of the mirror. */
+export interface ConfiguredScope {
+  /** The parties of NIGHTLY_PARTIES; undefined: every party of the list. */
+  readonly partyIds: readonly string[] | undefined;
+  /** SOURCE_ASSETS; undefined: the configuration names none. */
+  readonly assetIds?: readonly string[] | undefined;
 }
 
 /**
- * Written by each nightly run as it plans: whoever asks later need not have its
- * configuration.
+ * Records the configuration that completeness is measured by. Each nightly run calls this
+ * when it plans, because a process that reads the status may have another configuration.
  */
 export async function recordScope(
   db: Database,
-  partyIds: readonly string[] | undefined,
+  { partyIds, assetIds }: ConfiguredScope,
 ): Promise<void> {
-  const chosen = partyIds === undefined ? null : [...partyIds];
+  const parties = partyIds === undefined ? null : [...partyIds];
+  const assets = assetIds === undefined ? null : [...assetIds];
   const record = statement()`
-    update mirror.nightly_scope set party_ids = ${chosen}
-    where party_ids is distinct from ${chosen}::text[]`;
-  await execute(db, 'record whom the nightly run is about', record);
+    update mirror.nightly_scope set party_ids = ${parties}, asset_ids = ${assets}
+    where party_ids is distinct from ${parties}::text[] or asset_ids is distinct from ${assets}::text[]`;
+  await execute(db, 'record the scope of the nightly run', record);
 }

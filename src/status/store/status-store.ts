@@ -3,25 +3,28 @@ import type { Database } from '../../postgres/database.ts';
 import { readWithin } from '../../postgres/read-within.ts';
 import { readRow } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
-import type { StoredFacts } from '../mirror-facts.ts';
+import type { LedgerFacts, StoredFacts } from '../mirror-facts.ts';
 import { readCompleteness } from './completeness.ts';
 
 const ACTION = 'read the state of the mirror';
+
+/** The facts of the one statement; coverage and what follows from it is added. */
+interface FactsOfTables extends Omit<StoredFacts, 'coverage' | 'ledger'> {
+  readonly ledger: Omit<LedgerFacts, 'quarantined'>;
+}
 
 /**
  * One statement, so that every fact is of the same instant. Counts are exact, because
  * operators compare them with the source's.
  */
 const FACTS = statement({
-  facts: typed<Omit<StoredFacts, 'coverage'>>('json'),
+  facts: typed<FactsOfTables>('json'),
 })`
   with network as (select max(epoch) as epoch from mirror.networks),
   ledger as (
-    select coalesce(sum(segments), 0) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
-      count(*) as parties, coalesce(sum(not_loaded), 0) as not_loaded
-    from (select count(*) as segments, sum(rows) as rows, sum(bytes) as bytes,
-        count(*) filter (where loaded_at is null) as not_loaded
-      from mirror.segments where status = 'current' group by party_id) by_party),
+    select count(*) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
+      count(distinct party_id) as parties, count(*) filter (where loaded_at is null) as not_loaded
+    from mirror.segments where status = 'current'),
   streams as (
     select s.position, s.stream, r.verdict, r.finished_at, head.head_height, head.head_time,
       case s.stream
@@ -43,8 +46,7 @@ const FACTS = statement({
     'streams', (select json_agg(json_build_object('name', stream, 'verdict', verdict, 'checkedAt', finished_at,
       'asOfBlock', head_height::text, 'asOfTime', head_time, 'rows', rows::text) order by position) from streams),
     'ledger', (select json_build_object('segments', segments::text, 'bytes', bytes::text,
-      'parties', parties::text, 'notLoaded', not_loaded::text,
-      'quarantined', (select count(*)::text from mirror.exports where quarantined_at is not null)) from ledger),
+      'parties', parties::text, 'notLoaded', not_loaded::text) from ledger),
     'knownGaps', (select count(*)::text from mirror.list_gaps
       where epoch = (select epoch from network) and closed_at is null),
     'lastVerify', (select json_build_object('verdict', verdict, 'at', finished_at, 'runId', run_id) from mirror.runs
@@ -74,5 +76,7 @@ async function readFactsNow(db: Database): Promise<StoredFacts> {
     stream.name === 'ledger' ? { ...stream, asOfTime } : stream,
   );
 
-  return { ...facts, coverage, streams };
+  const ledger = { ...facts.ledger, quarantined: String(coverage.quarantined) };
+
+  return { ...facts, ledger, coverage, streams };
 }

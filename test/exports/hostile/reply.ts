@@ -54,20 +54,20 @@ export function json(
 }
 
 /** The error body of the interface document. */
-export function errorBody(code: number, message: string): object {
+export function errorBody(code: number, text: string): object {
   return {
     code,
-    message,
-    details: [{ '@type': 'type.example/Detail', inner: message }],
+    message: text,
+    details: [{ '@type': 'type.example/Detail', inner: text }],
   };
 }
 
 export function refusal(
   status: number,
-  message: string,
+  text: string,
   headers: Reply['headers'] = [],
 ): Reply {
-  return json(errorBody(13, message), status, headers);
+  return json(errorBody(13, text), status, headers);
 }
 
 /** Pieces of a text, each of so many characters. */

@@ -43,6 +43,15 @@ describe('the audit of closed segments', () => {
     );
   });
 
+  test('takes what was not compared for too long, whatever the share and the chance', () => {
+    const ids = (withinMicros: bigint | undefined): (bigint | undefined)[] =>
+      chooseAudited(days(40), { ...choice, share: 0.001, withinMicros }).map(
+        ({ coverageId }) => coverageId,
+      );
+    expect(ids(undefined).length).toBeLessThanOrEqual(1);
+    expect(ids(38n * DAY_MICROS)).toEqual([42n, 41n, 40n, 39n, 38n]);
+  });
+
   test('asks for the share of a ledger over many nights, however few segments it has', () => {
     const nights = Array.from(
       { length: 2_000 },

@@ -8,7 +8,7 @@ const instant = fc.bigInt({ min: 10n ** 15n, max: 4n * 10n ** 15n });
 test('closes whole seconds, two minutes behind the earlier of both clocks', () => {
   fc.assert(
     fc.property(instant, instant, (blockTime: Micros, now: Micros) => {
-      const clock = sourceClock(blockTime, now);
+      const clock = sourceClock({ blockTime }, now);
       const earlier = blockTime < now ? blockTime : now;
       expect(clock.closedTo % SECOND_MICROS).toBe(0n);
       const behind = earlier - clock.closedTo;
@@ -21,7 +21,7 @@ test('closes whole seconds, two minutes behind the earlier of both clocks', () =
 
 test('closes nothing younger than a day where the source tells no time', () => {
   for (const untold of [undefined, 0n]) {
-    const clock = sourceClock(untold, 100_000n * SECOND_MICROS);
+    const clock = sourceClock({ blockTime: untold }, 100_000n * SECOND_MICROS);
     expect(clock).toEqual({
       seen: 13_600n * SECOND_MICROS,
       closedTo: 13_480n * SECOND_MICROS,

@@ -16,16 +16,18 @@ import {
   emptyLedgers,
   emptyLists,
   emptyRuns,
+  markPartyGone,
   setSourceProfile,
 } from '../../support/mirror-arrange.ts';
 import { recordedExports } from '../../support/mirror-state.ts';
 import { openJobWorld } from '../stages-double.ts';
+import { numberedNames } from '../../support/numbered-names.ts';
 
 const database = await freshDatabase({ isMigrated: true });
 const { pool } = database;
-let worlds = 0;
+const nextName = numberedNames('plan');
 const openWorld = (): ReturnType<typeof openJobWorld> =>
-  openJobWorld(database.url, `plan-${(worlds += 1)}`, {});
+  openJobWorld(database.url, nextName(), {});
 
 beforeEach(async () => {
   await emptyRuns(pool);
@@ -88,6 +90,58 @@ describe('the plan of a nightly run', () => {
       { partyId: id('4'), isIdle: false },
       { partyId: id('3'), isIdle: true },
     ]);
+  });
+
+  test('asks those first whose turn lies the furthest back, whatever came of it', async () => {
+    const parties = ['1', '2', '3', '4'].map(id);
+    await addParties(pool, parties);
+    // Never answered: two were tried yesterday and the night ended with them.
+    const never = { asset_id: null, last_asked_at: null, idle_nights: 0 };
+    await addExports(pool, [
+      { ...never, party_id: id('1'), last_tried_at: daysAgo(1) },
+      { ...never, party_id: id('2'), last_tried_at: daysAgo(2) },
+      { ...never, party_id: id('3'), last_tried_at: null },
+    ]);
+    await using world = await openWorld();
+    const { runId } = await world.deps.runs.create({
+      kind: 'nightly',
+      subject: 'now',
+    });
+    await planNightly(world.deps.db, {
+      runId,
+      partyIds: undefined,
+      exportsMax: undefined,
+      everyParty: true,
+      idleNightsMax: 28,
+    });
+    const taken = await world.deps.nightly.take(runId, 10);
+    expect(taken.map(({ partyId }) => partyId)).toEqual(
+      ['3', '4', '2', '1'].map(id),
+    );
+  });
+
+  test('leaves out parties that the source removed, and keeps configured ones', async () => {
+    await addParties(pool, ['1', '2'].map(id));
+    await markPartyGone(pool, id('2'));
+    await using world = await openWorld();
+    const plan = async (partyIds: readonly string[] | undefined) => {
+      const { runId } = await world.deps.runs.create({
+        kind: 'nightly',
+        subject: 'now',
+      });
+      await planNightly(world.deps.db, {
+        runId,
+        partyIds,
+        exportsMax: undefined,
+        everyParty: true,
+        idleNightsMax: 28,
+      });
+      const taken = await world.deps.nightly.take(runId, 10);
+      await world.deps.runs.requestCancel(runId);
+      return taken.map(({ partyId }) => partyId);
+    };
+    expect(await plan(undefined)).toEqual([id('1')]);
+    expect(await plan([id('2')])).toEqual([id('2')]);
   });
 
   test('goes by all assets together where the source demands one, and otherwise by none', async () => {
@@ -252,13 +306,18 @@ function countedStore(): AsyncDisposable & {
   nightly: NightlyStore;
   buffers: () => Promise<number>;
 } {
-  const pool = new Pool({ connectionString: database.url, max: 1 });
-  const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) });
+  const singlePool = new Pool({
+    connectionString: database.url,
+    max: 1,
+  });
+  const db = new Kysely<unknown>({
+    dialect: new PostgresDialect({ pool: singlePool }),
+  });
   return {
     nightly: new NightlyStore(db),
     buffers: async () => {
-      await pool.query('select pg_stat_force_next_flush()');
-      const { rows } = await pool.query<{ buffers: string }>(
+      await singlePool.query('select pg_stat_force_next_flush()');
+      const { rows } = await singlePool.query<{ buffers: string }>(
         `select sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)) as buffers
            from pg_statio_all_tables where relname like 'nightly_units%'`,
       );

@@ -77,7 +77,8 @@ describe('an interrupted nightly run', () => {
     const seen: boolean[] = [];
     await using world = await openWorld({
       sync: async ({ full }) => {
-        if ((busy -= 1) >= 0)
+        busy -= 1;
+        if (busy >= 0)
           throw new RetryableError('Cannot sync yet', {
             code: 'LIST_BUSY',
             retryAfterMs: 1,

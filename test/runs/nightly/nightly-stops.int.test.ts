@@ -7,7 +7,11 @@ import {
 import type { JobDeps } from '../../../src/runs/job.ts';
 import { exportDue } from '../../../src/runs/nightly/nightly-exports.ts';
 import type { Run } from '../../../src/runs/store/run-store.ts';
-import { addParties } from '../../support/mirror-arrange.ts';
+import {
+  addIdleLedgers,
+  addParties,
+  setLastAsked,
+} from '../../support/mirror-arrange.ts';
 import { quarantineCodes } from '../../support/mirror-state.ts';
 import { FIRST, nightlyWorlds, runNight } from './nightly-world.ts';
 import { COMPLETE } from '../stages-double.ts';
@@ -142,6 +146,59 @@ describe('the export stage of a nightly run', () => {
     };
     expect([failed + unasked, failed <= asked]).toEqual([8, true]);
     expect(await quarantineCodes(database.pool)).toEqual([]);
+  });
+
+  test('a refusal of some ledgers ends nothing while others are answered, and names those', async () => {
+    const all = Array.from({ length: 40 }, (_, at) =>
+      `ab${at + 10}`.repeat(16),
+    );
+    await addParties(database.pool, all);
+    const refused = new Set(all.slice(0, 24));
+    await using world = await openWorld({
+      export: async ({ partyId }) => {
+        if (!refused.has(partyId)) return COMPLETE;
+        throw new PermanentError('Cannot export: 404', {
+          code: 'SOURCE_ABSENT',
+        });
+      },
+    });
+    const run = await runNight(world);
+    const asked = world.asked.filter((one) => one.startsWith('export'));
+    expect(new Set(asked).size).toBe(43);
+    expect(run.verdict).toBe('incomplete');
+    expect(run.evidence['exports']).toMatchObject({ failed: 24, unasked: 0 });
+  });
+
+  test('asks for parties whose ids are as long as they may be, in jobs that the queue takes', async () => {
+    const all = Array.from({ length: 220 }, (_, at) =>
+      `${at + 10} `.padEnd(1_000, 'é').slice(0, 500),
+    );
+    await addIdleLedgers(database.pool, all);
+    await setLastAsked(database.pool, 3);
+    await using world = await openWorld({});
+    const run = await runNight(world);
+    expect(run.evidence['exports']).toMatchObject({ failed: 0, unasked: 0 });
+  });
+
+  test('a source that refuses everybody is left alone after fifty ledgers', async () => {
+    const all = Array.from({ length: 90 }, (_, at) =>
+      `ab${at + 10}`.repeat(16),
+    );
+    await addParties(database.pool, all);
+    await using world = await openWorld({
+      export: async () => {
+        throw new PermanentError('Cannot export: 403', {
+          code: 'SOURCE_FORBIDDEN',
+        });
+      },
+    });
+    const run = await runNight(world);
+    const asked = world.asked.filter((one) => one.startsWith('export')).length;
+    expect(asked).toBeLessThan(60);
+    expect(run.evidence['exports']).toMatchObject({
+      reason:
+        'stopped early: 50 ledgers in a row failed of the source: SOURCE_FORBIDDEN',
+    });
   });
 
   test('asks for nothing more in its own process while the reason to stop is still being written down', async () => {

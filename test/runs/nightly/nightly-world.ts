@@ -10,6 +10,7 @@ import {
 } from '../../support/mirror-arrange.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { openJobWorld, type JobWorld } from '../stages-double.ts';
+import { numberedNames } from '../../support/numbered-names.ts';
 
 export const PARTIES = [1, 2, 3].map((digit) => String(digit).repeat(64));
 export const [FIRST = '', SECOND = '', THIRD = ''] = PARTIES;
@@ -32,11 +33,10 @@ export async function nightlyWorlds(): Promise<{
     await emptyLists(database.pool);
     await addParties(database.pool, [...PARTIES, 'network']);
   });
-  let worlds = 0;
+  const nextName = numberedNames('test');
   return {
     database,
-    openWorld: (...given) =>
-      openJobWorld(database.url, `test-${(worlds += 1)}`, ...given),
+    openWorld: (...given) => openJobWorld(database.url, nextName(), ...given),
   };
 }
 

@@ -5,6 +5,8 @@
 import { describe, expect, test } from 'vitest';
 import { PermanentError, RetryableError } from '../../../src/errors/errors.ts';
 import type { Stages } from '../../../src/runs/job.ts';
+import { describeRun } from '../../../src/runs/run-document.ts';
+import { COVERED } from '../stages-double.ts';
 import type { Completeness } from '../../../src/status/store/completeness.ts';
 import {
   addExports,
@@ -162,7 +164,8 @@ describe('a nightly run', () => {
     let tries = 0;
     await using world = await openWorld({
       export: async ({ partyId }) => {
-        if (partyId === THIRD && (tries += 1) < 3)
+        if (partyId === THIRD) tries += 1;
+        if (partyId === THIRD && tries < 3)
           throw new RetryableError('Cannot yet', {
             code: 'TEST',
             retryAfterMs: 20,
@@ -197,6 +200,18 @@ describe('a nightly run', () => {
       wanted: 4,
       covered: 3,
       neverAsked: 1,
+      unlisted: 0,
+      unlistedParties: [],
+      removed: 0,
+      removedParties: [],
+      comparedSince: null,
+      quarantined: 0,
+      unreadLists: [],
+      knownGaps: 0,
+      unconfirmedGaps: 0,
+      notLoaded: 0,
+      isLoading: false,
+      hasFailedVerify: false,
       coveredTo: null,
       openDoubts: 0,
     };
@@ -216,17 +231,69 @@ describe('a nightly run', () => {
     expect((await runNight(other)).verdict).toBe('incomplete');
   });
 
+  test.each([
+    ['LIST_NOT_READ', { unreadLists: ['parties'] }],
+    ['IN_DOUBT', { openDoubts: 1 }],
+    ['GAP_KNOWN', { knownGaps: 1, unconfirmedGaps: 1 }],
+    ['PARTIES_NOT_LISTED', { unlisted: 1 }],
+    ['LEDGERS_NOT_COVERED', { wanted: 4 }],
+    ['LEDGERS_QUARANTINED', { quarantined: 1 }],
+    ['SEGMENTS_NOT_LOADED', { notLoaded: 1 }],
+  ] as const)(
+    'is incomplete by %s, as the status is, and its notice names the reason',
+    async (reason, changed) => {
+      await using world = await openWorld(
+        {},
+        { completeness: async () => ({ ...COVERED, ...changed }) },
+      );
+      const run = await runNight(world);
+      expect(run.verdict).toBe('incomplete');
+      expect(describeRun(run).evidence['mirror']).toEqual({
+        complete: false,
+        reasons: [reason, 'STREAM_NOT_PROVEN'],
+      });
+    },
+  );
+
+  test('is complete beside a confirmed gap, and says that the mirror is not', async () => {
+    await using world = await openWorld(
+      {},
+      { completeness: async () => ({ ...COVERED, knownGaps: 1 }) },
+    );
+    const run = await runNight(world);
+    expect([run.verdict, run.evidence['mirror']]).toEqual([
+      'complete',
+      { complete: false, reasons: ['GAP_KNOWN'] },
+    ]);
+  });
+
   test('reports the coverage that its verdict was computed from, whatever is covered since', async () => {
-    let read = 0;
-    const completeness = async () => ({
-      listed: 3,
-      configured: null,
-      wanted: 3,
-      covered: 3,
-      neverAsked: 0,
-      coveredTo: null,
-      openDoubts: (read += 1) - 1,
-    });
+    let reads = 0;
+    const completeness = async () => {
+      const openDoubts = reads;
+      reads += 1;
+      return {
+        listed: 3,
+        configured: null,
+        wanted: 3,
+        covered: 3,
+        neverAsked: 0,
+        unlisted: 0,
+        unlistedParties: [],
+        removed: 0,
+        removedParties: [],
+        comparedSince: null,
+        quarantined: 0,
+        unreadLists: [],
+        knownGaps: 0,
+        unconfirmedGaps: 0,
+        notLoaded: 0,
+        isLoading: false,
+        hasFailedVerify: false,
+        coveredTo: null,
+        openDoubts,
+      };
+    };
     const reported: unknown[] = [];
     const publishReport: Stages['publishReport'] = async (_run, outcome) => {
       reported.push((outcome.evidence['covers'] as Completeness).openDoubts);

@@ -9,12 +9,13 @@ import { builder } from '../../../postgres/builder.ts';
 import { execute, findRow, readRow } from '../../../postgres/run-statement.ts';
 import { statement, typed } from '../../../postgres/statement.ts';
 import { inTransaction } from '../../../postgres/transaction.ts';
-import { recordScope } from '../../../status/store/completeness.ts';
+import {
+  type ConfiguredScope,
+  recordScope,
+} from '../../../status/store/completeness.ts';
 
 /** Whom a nightly run is about. */
-export interface NightlyScope {
-  /** undefined: every party of the list that can be exported. */
-  readonly partyIds: readonly string[] | undefined;
+export interface NightlyScope extends ConfiguredScope {
   /** Whether every party is asked, or idle ones only after a growing number of nights. */
   readonly everyParty: boolean;
   /** The most nights that an idle party waits. */
@@ -22,20 +23,27 @@ export interface NightlyScope {
 }
 
 /**
- * Of exports, those that say something of their party: the one of all assets, or, where
- * the source demands an asset, each. Otherwise one asset asked for on demand says nothing
- * of the rest.
+ * Condition on `mirror.exports`: the export concerns the whole ledger of its party. That
+ * is the export of all assets; if the source demands an asset, it is that of each
+ * configured one. Another asset that was exported on demand says nothing about the rest.
  */
-const SAYS_OF_ALL = sql`(asset_id is null
-  or exists (select from mirror.source_state where profile @> '{"assetRequired": true}'))`;
+function concernsLedger(assetIds: NightlyScope['assetIds']) {
+  const configured = assetIds === undefined ? null : [...assetIds];
+  return sql`(asset_id is null
+    or (${configured}::text[] is null or asset_id = any(${configured}::text[]))
+       and exists (select from mirror.source_state where profile @> '{"assetRequired": true}'))`;
+}
 
-/** What is known of parties that were asked. */
-const ASKED = sql`
-  select party_id, max(last_asked_at) as last_asked_at, max(last_entry_at) as last_entry_at,
+/** Subquery: what is recorded about each party that was asked for. */
+function selectAsked({ assetIds }: Pick<NightlyScope, 'assetIds'>) {
+  return sql`
+  select party_id, max(last_asked_at) as last_asked_at,
+         max(greatest(last_asked_at, last_tried_at)) as last_turn_at, max(last_entry_at) as last_entry_at,
          min(idle_nights) filter (where last_asked_at is not null) as idle_nights, max(quarantined_at) as quarantined_at
   from mirror.exports
-  where ${SAYS_OF_ALL}
+  where ${concernsLedger(assetIds)}
   group by party_id`;
+}
 
 /**
  * Ledgers that fail again and again get one turn in so many, those never asked for one in
@@ -45,13 +53,17 @@ const QUARANTINED_EVERY = 10;
 const NEW_EVERY = 3;
 
 /**
- * Common table expression: `ids`, whom a nightly run may be about; each once, and without
- * reading them twice to be sure.
+ * Common table expression: `ids`, the parties that a nightly run may ask for, each once.
+ * Without configured parties these are the listed ones. A party that the source listed
+ * and lists no more, or listed in an earlier epoch only, is left out: its ledger can fail
+ * for ever, and nothing is wanted of it (see `removed` in status/store/completeness.ts).
  */
 function selectPartyIds(partyIds: NightlyScope['partyIds']) {
   const chosen = partyIds === undefined ? null : [...partyIds];
   return sql`ids as not materialized (
-      select party_id from mirror.parties where ${chosen}::text[] is null and party_id <> ${NETWORK_PARTY}
+      select party_id from mirror.parties
+      where ${chosen}::text[] is null and party_id <> ${NETWORK_PARTY} and gone_since is null
+        and (epoch is null or epoch = (select max(epoch) from mirror.networks))
       union all select distinct party_id from unnest(${chosen}::text[]) party_id where party_id <> ${NETWORK_PARTY})`;
 }
 
@@ -59,14 +71,11 @@ function selectPartyIds(partyIds: NightlyScope['partyIds']) {
  * Common table expressions: `ids`; `considered`, the same with who is due, and how
  * urgently.
  */
-function consideredParties({
-  partyIds,
-  everyParty,
-  idleNightsMax,
-}: NightlyScope) {
+function consideredParties(scope: NightlyScope) {
+  const { partyIds, everyParty, idleNightsMax } = scope;
   return sql`${selectPartyIds(partyIds)},
     known as (
-      select ids.party_id, asked.last_asked_at,
+      select ids.party_id, asked.last_asked_at, asked.last_turn_at,
              case when asked.quarantined_at is not null then 1
                   when asked.last_asked_at is null then 2
                   when asked.last_entry_at > now() - interval '7 days' then 3
@@ -75,14 +84,14 @@ function consideredParties({
              asked.last_asked_at + least(2 ^ least(asked.idle_nights, 10), ${idleNightsMax}) * interval '1 day'
                - (abs(hashtext(ids.party_id)) % 24 + 1) * interval '1 hour' as due_at
       from ids
-      left join (${ASKED}) asked on asked.party_id = ids.party_id
+      left join (${selectAsked(scope)}) asked on asked.party_id = ids.party_id
       left join (select account_to_party_id as party_id from mirror.ledger_entries
                  where not ${everyParty} and vega_time > now() - interval '3 days'
                  union
                  select party_id from mirror.segments where status = 'current' and quarantine_reason is not null) named
         on named.party_id = ids.party_id),
     considered as (
-      select party_id, rank, last_asked_at, ${everyParty} or rank < 5 or due_at < now() as is_due
+      select party_id, rank, last_asked_at, last_turn_at, ${everyParty} or rank < 5 or due_at < now() as is_due
       from known)`;
 }
 
@@ -91,10 +100,10 @@ function dueParties(scope: NightlyScope) {
   return sql`${consideredParties(scope)},
     due as (
       select party_id, rank, last_asked_at,
-             row_number() over (order by rank = 5, turn, rank, last_asked_at nulls first, party_id)::int as priority
+             row_number() over (order by rank = 5, turn, rank, last_turn_at nulls first, party_id)::int as priority
       from (
-        select party_id, rank, last_asked_at,
-               row_number() over (partition by rank order by last_asked_at nulls first, party_id)
+        select party_id, rank, last_asked_at, last_turn_at,
+               row_number() over (partition by rank order by last_turn_at nulls first, party_id)
                  * case rank when 1 then ${QUARANTINED_EVERY}::int when 2 then ${NEW_EVERY}::int else 1 end as turn
         from considered where is_due) ranked)`;
 }
@@ -144,7 +153,7 @@ export async function planNightly(
   db: Database,
   request: NightlyScope & { runId: string; exportsMax: number | undefined },
 ): Promise<Plan> {
-  const { runId, partyIds, exportsMax = null } = request;
+  const { runId, exportsMax = null } = request;
   const isDeferred = sql`priority > ${exportsMax}::bigint`;
   const recorded = statement({ plan: typed<Plan | null>('json?') })`
     select params->'plan' as plan from mirror.runs where run_id = ${runId}`;
@@ -186,7 +195,7 @@ export async function planNightly(
       .set({ params })
       .where('run_id', '=', runId);
     await execute(tx, action, record);
-    await recordScope(tx, partyIds);
+    await recordScope(tx, request);
     return planned;
   });
   // A table that has just been filled has no statistics: plans made without them read all
@@ -209,11 +218,12 @@ export function countDue(
 
 export function readLateness(
   db: Database,
-  { partyIds, idleNightsMax }: NightlyScope,
+  scope: NightlyScope,
 ): Promise<Lateness> {
+  const { partyIds, idleNightsMax } = scope;
   const late = statement({ late: 'int', oldestFrontier: 'instant?' })`
     with ${selectPartyIds(partyIds)}
-    select (select count(*) from (${ASKED}) asked join ids using (party_id)
+    select (select count(*) from (${selectAsked(scope)}) asked join ids using (party_id)
              where last_asked_at < clock_timestamp() - (${idleNightsMax} + 1) * interval '1 day')::int as late,
            (select min(known_to) from (
              select max(to_time) as known_to from mirror.coverage where not open group by party_id, asset_id) ends)
@@ -223,7 +233,7 @@ export function readLateness(
 
 export function estimateNightly(
   db: Database,
-  partyIds: NightlyScope['partyIds'],
+  { partyIds, assetIds }: ConfiguredScope,
 ): Promise<Estimate> {
   const estimate = statement({
     parties: 'int',
@@ -234,7 +244,7 @@ export function estimateNightly(
     with ${selectPartyIds(partyIds)}
     select (select count(*) from ids)::int as parties,
       (select count(distinct party_id) from mirror.exports join ids using (party_id)
-         where quarantined_at is not null and ${SAYS_OF_ALL})::int as quarantined,
+         where quarantined_at is not null and ${concernsLedger(assetIds)})::int as quarantined,
       not exists (select from mirror.runs where kind = 'sync' and state = 'done') as "isFirst",
       (select (evidence->'exports'->>'secondsPerExport')::float8 from mirror.runs
          where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'

@@ -63,7 +63,7 @@ const quantity = (value: string): Phase['truth'] =>
 const spelled = (
   name: string,
   meaning: string,
-  booked: string,
+  meant: string,
   written: string,
   expected: Expected,
 ): HostileCase =>
@@ -72,10 +72,10 @@ const spelled = (
     meaning,
     change(THIRTEEN, {
       quantity: (entry) =>
-        entry.quantity === booked ? written : entry.quantity,
+        entry.quantity === meant ? written : entry.quantity,
     }),
     expected,
-    { truth: quantity(booked) },
+    { truth: quantity(meant) },
   );
 /** The field as it is written; the truth has what it means, or what it was before. */
 const field = (
@@ -299,9 +299,10 @@ export const CASES_OF_VALUES: readonly HostileCase[] = [
   layoutCase(
     'ids-as-bytes',
     'ids of both sides as \\x and hex',
-    changeIds(THIRTEEN, (id) =>
-      id === '""' ? '\\x' : id === 'network' ? '\\x03' : `\\x${id}`,
-    ),
+    changeIds(THIRTEEN, (id) => {
+      if (id === '""') return '\\x';
+      return id === 'network' ? '\\x03' : `\\x${id}`;
+    }),
     WHOLE,
   ),
   field(
