@@ -70,6 +70,7 @@ table mirror.coverage
   run_id uuid
   epoch integer
   checked_at timestamp with time zone not null default clock_timestamp()
+  differs_from_manifest boolean not null default false
   constraint coverage_check CHECK ((from_time < to_time))
   constraint coverage_party_id_text_range_tstzrange_excl EXCLUDE USING gist (party_id WITH =, (
 CASE
@@ -116,6 +117,7 @@ table mirror.exports
   is_at_source boolean not null default false
   limit_wanted_at timestamp with time zone
   limit_polled_at timestamp with time zone
+  last_tried_at timestamp with time zone
   constraint exports_party_id_asset_id_key UNIQUE NULLS NOT DISTINCT (party_id, asset_id)
   constraint exports_pkey PRIMARY KEY (export_id)
 
@@ -138,8 +140,11 @@ table mirror.generations
   started_at timestamp with time zone not null default clock_timestamp()
   claimed_at timestamp with time zone
   audited_at timestamp with time zone
+  largest_rows bigint not null default 0
+  confirmed_at timestamp with time zone
   constraint generations_check CHECK (((claimed_rows <= rows) OR (claimed_at IS NULL)))
   constraint generations_kind_check CHECK ((kind = ANY (ARRAY['current'::text, 'audit'::text])))
+  constraint generations_largest_rows_check CHECK ((largest_rows >= 0))
   constraint generations_list_check CHECK ((list = ANY (ARRAY['parties'::text, 'checkpoints'::text])))
   constraint generations_list_epoch_kind_key UNIQUE (list, epoch, kind)
   constraint generations_pkey PRIMARY KEY (generation_id)
@@ -155,6 +160,8 @@ table mirror.identity
   cursor_secret bytea not null default (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))
   lock_seed bigint not null default hashtextextended((gen_random_uuid())::text, (0)::bigint)
   created_at timestamp with time zone not null default clock_timestamp()
+  store_claim uuid
+  store_mark uuid
   constraint identity_only_row_check CHECK (only_row)
   constraint identity_pkey PRIMARY KEY (only_row)
 
@@ -262,6 +269,41 @@ table mirror.parties
   gone_since timestamp with time zone
   constraint parties_epoch_pos_key UNIQUE (epoch, pos) DEFERRABLE
   constraint parties_pkey PRIMARY KEY (party_id)
+
+table mirror.proof_ledgers
+  party_id text not null
+  asset_id text
+  leaf text not null
+  rows bigint not null
+  covered jsonb not null
+  file text not null
+  at bigint not null
+  bytes bigint not null
+  constraint proof_ledgers_key UNIQUE NULLS NOT DISTINCT (party_id, asset_id)
+  constraint proof_ledgers_leaf_check CHECK ((leaf ~ '^[0-9a-f]{64}$'::text))
+  constraint proof_ledgers_rows_check CHECK ((rows >= 0))
+
+table mirror.proof_log
+  only_row boolean not null default true
+  signing_key text
+  key_name text
+  size integer not null default 0
+  root text
+  statement_sha256 text
+  settled_at timestamp with time zone
+  constraint proof_log_only_row_check CHECK (only_row)
+  constraint proof_log_pkey PRIMARY KEY (only_row)
+  constraint proof_log_root_check CHECK ((root ~ '^[0-9a-f]{64}$'::text))
+  constraint proof_log_size_check CHECK ((size >= 0))
+  constraint proof_log_statement_sha256_check CHECK ((statement_sha256 ~ '^[0-9a-f]{64}$'::text))
+
+table mirror.proof_pages
+  hash text not null
+  file text not null
+  at bigint not null
+  bytes bigint not null
+  constraint proof_pages_hash_check CHECK ((hash ~ '^[0-9a-f]{64}$'::text))
+  constraint proof_pages_pkey PRIMARY KEY (hash)
 
 table mirror.publications
   publication_id uuid not null
@@ -418,6 +460,8 @@ table mirror.workers
 
 -- Indexes
 
+CREATE INDEX coverage_beyond_manifests ON mirror.coverage USING btree (party_id, from_time) WHERE ((NOT open) AND ((segment_id IS NULL) OR differs_from_manifest))
+
 CREATE INDEX coverage_by_party ON mirror.coverage USING btree (party_id, asset_id) INCLUDE (from_time, to_time, open, segment_id, checked_at)
 
 CREATE INDEX coverage_of_segment ON mirror.coverage USING btree (segment_id)
@@ -441,6 +485,10 @@ CREATE INDEX ledger_entries_by_segment ON ONLY mirror.ledger_entries USING btree
 CREATE INDEX nightly_units_failed ON ONLY mirror.nightly_units USING btree (run_id, priority) WHERE (state = 'failed'::text)
 
 CREATE INDEX nightly_units_open ON ONLY mirror.nightly_units USING btree (run_id, state, priority) WHERE (state = ANY (ARRAY['due'::text, 'queued'::text]))
+
+CREATE INDEX parties_gone ON mirror.parties USING btree (party_id) WHERE (gone_since IS NOT NULL)
+
+CREATE INDEX parties_listed ON mirror.parties USING btree (party_id) INCLUDE (epoch) WHERE (gone_since IS NULL)
 
 CREATE INDEX parties_own_ids ON mirror.parties USING btree (party_id) WHERE (((length(party_id) <> 64) OR (party_id ~ '[^0-9a-f]'::text)) AND (party_id <> 'network'::text))
 

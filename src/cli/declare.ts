@@ -28,6 +28,7 @@ const loadDemo = () => import('./commands/demo.ts');
 const loadSandbox = () => import('./commands/sandbox.ts');
 const loadServing = () => import('./commands/up.ts');
 const loadLake = () => import('./commands/lake.ts');
+const loadProof = () => import('./commands/proof.ts');
 const loadRuns = () => import('./commands/runs.ts');
 const loadSetup = () => import('./commands/setup.ts');
 
@@ -103,7 +104,11 @@ function declareMirroring(program: Command, add: Add): void {
   const published =
     'bring published objects into the warehouse and the lake, without the source';
   const all = 'also rebuild the manifest from the objects first';
-  add(program, 'load', published, loadNightly).option('--all', all, false);
+  const takeOver =
+    'this database owns the object store from now on; a former owner stops writing';
+  add(program, 'load', published, loadNightly)
+    .option('--all', all, false)
+    .option('--take-over', takeOver, false);
 }
 
 /** The commands that read what is mirrored: checks, the lake, SQL. */
@@ -117,8 +122,10 @@ function declareReading(program: Command, add: Add): void {
     .option('--deep', 'also every row of the warehouse and the lake', false)
     .option(
       '--against <report>',
-      'compare with the report of a nightly run: a file, its key, or the run id',
+      'compare with the report of a nightly run (a file, its key, or the run id), or ' +
+        'with a checkpoint of the log that was kept',
     );
+  declareProving(program, add);
   const about =
     'the tables of the lake: versions, files, bytes; takes broken checkpoints away';
   const lake = add(program, 'lake', about, loadLake);
@@ -153,6 +160,39 @@ function declareReading(program: Command, add: Add): void {
     .option('--until <time>', 'for a ready question: entries before this time')
     .option('--party <id>', 'for a ready question: one party')
     .option('--asset <id>', 'for a ready question: one asset');
+}
+
+/** The commands with which others check what the mirror says of itself. */
+function declareProving(program: Command, add: Add): void {
+  const prove = 'prove that the mirror held these rows of a ledger on a night';
+  add(program, 'prove', prove, loadProof)
+    .requiredOption('--party <id>', 'whose ledger')
+    .option('--asset <id>', 'if each asset has a ledger of its own')
+    .option(
+      '--at <night>',
+      'its number, a day, or an instant; default: the last',
+    )
+    .option(
+      '--output <file>',
+      'where the proof goes; default: standard output',
+    );
+  const check = 'check a proof, without the mirror and without a network';
+  add(program, 'check-proof', check, loadProof)
+    .argument('<file>', 'the proof')
+    .argument(
+      '[csv...]',
+      "the ledger's CSV, plain or compressed; its parts together",
+    )
+    .requiredOption(
+      '--key <key>',
+      'the public key of the mirror, or a file with it',
+    );
+  const compare =
+    'do two mirrors hold the same, and if not, where do they differ';
+  const side = 'the address of a mirror, a store, a folder, or a statement';
+  add(program, 'compare', compare, loadProof)
+    .argument('<left>', side)
+    .argument('<right>', side);
 }
 
 /**

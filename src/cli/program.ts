@@ -11,6 +11,7 @@ import {
 } from '../errors/errors.ts';
 import { withoutSecrets } from '../json/json-value.ts';
 import { hideSecrets, rememberSecrets } from '../logging/secret-masking.ts';
+import { applyNetworkDefaults } from '../network/trust.ts';
 import { version } from '../version.ts';
 import {
   EXIT,
@@ -101,8 +102,8 @@ async function execute(
   const { json: isJson = false, quiet: isQuiet = false } = options;
   const config = readConfig(environment);
   rememberSecrets(secretsOf(config));
-  // Bars on a terminal, and the demo itself, tell what happens: of the log, only what
-  // needs attention.
+  const networkProblem = applyNetworkDefaults(config.ambient);
+  // Bars on a terminal, and the demo itself, tell what happens: of the log, only what needs attention.
   const isCalm =
     (stderr.isTTY === true || name === 'demo') &&
     config.origins.logLevel === 'default';
@@ -111,6 +112,7 @@ async function execute(
   const handle = await load();
   const run = async () => {
     const { log, notices, ...terminal } = openTerminal(stderr, level, isQuiet);
+    if (networkProblem !== undefined) notices.warn(networkProblem);
     // Restored before anything else is written to it.
     using progress = terminal.progress;
     return await handle(options as never, {

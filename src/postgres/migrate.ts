@@ -156,7 +156,7 @@ async function isCurrent(
     throw new PermanentError(
       'Cannot use this database: an earlier version made it, before the first ' +
         'release; point DATABASE_URL to an ' +
-        'empty database and run `ledger-mirror load --all`, which rebuilds it ' +
+        'empty database and run `ledger-mirror load --all --take-over`, which rebuilds it ' +
         'from the objects',
       { code: 'DATABASE_OLDER', meta: { migration: unknown.name } },
     );

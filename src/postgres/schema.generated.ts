@@ -49,6 +49,7 @@ export interface CoverageTable {
   run_id: Optional<string | null>;
   epoch: Optional<number | null>;
   checked_at: Optional<string>;
+  differs_from_manifest: Optional<boolean>;
 }
 
 export interface DoubtsTable {
@@ -86,6 +87,7 @@ export interface ExportsTable {
   is_at_source: Optional<boolean>;
   limit_wanted_at: Optional<string | null>;
   limit_polled_at: Optional<string | null>;
+  last_tried_at: Optional<string | null>;
 }
 
 export interface GenerationsTable {
@@ -107,6 +109,8 @@ export interface GenerationsTable {
   started_at: Optional<string>;
   claimed_at: Optional<string | null>;
   audited_at: Optional<string | null>;
+  largest_rows: Optional<bigint, bigint | string>;
+  confirmed_at: Optional<string | null>;
 }
 
 export interface IdentityTable {
@@ -119,6 +123,8 @@ export interface IdentityTable {
   cursor_secret: Optional<Buffer>;
   lock_seed: Optional<bigint, bigint | string>;
   created_at: Optional<string>;
+  store_claim: Optional<string | null>;
+  store_mark: Optional<string | null>;
 }
 
 export interface LakeCommitsTable {
@@ -220,6 +226,34 @@ export interface PartiesTable {
   epoch: Optional<number | null>;
   pos: Optional<bigint | null, bigint | string | null>;
   gone_since: Optional<string | null>;
+}
+
+export interface ProofLedgersTable {
+  party_id: string;
+  asset_id: Optional<string | null>;
+  leaf: string;
+  rows: Required<bigint, bigint | string>;
+  covered: Required<unknown, string>;
+  file: string;
+  at: Required<bigint, bigint | string>;
+  bytes: Required<bigint, bigint | string>;
+}
+
+export interface ProofLogTable {
+  only_row: Optional<boolean>;
+  signing_key: Optional<string | null>;
+  key_name: Optional<string | null>;
+  size: Optional<number>;
+  root: Optional<string | null>;
+  statement_sha256: Optional<string | null>;
+  settled_at: Optional<string | null>;
+}
+
+export interface ProofPagesTable {
+  hash: string;
+  file: string;
+  at: Required<bigint, bigint | string>;
+  bytes: Required<bigint, bigint | string>;
 }
 
 export interface PublicationsTable {
@@ -373,6 +407,9 @@ export interface Schema {
   'mirror.nightly_scope': NightlyScopeTable;
   'mirror.nightly_units': NightlyUnitsTable;
   'mirror.parties': PartiesTable;
+  'mirror.proof_ledgers': ProofLedgersTable;
+  'mirror.proof_log': ProofLogTable;
+  'mirror.proof_pages': ProofPagesTable;
   'mirror.publications': PublicationsTable;
   'mirror.rate_budgets': RateBudgetsTable;
   'mirror.resume_state': ResumeStateTable;

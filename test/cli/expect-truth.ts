@@ -52,15 +52,10 @@ function checkpointLines(network: Truth): string[] {
     copies.set(text, { ...found, copies: found.copies + 1 });
   }
   return [...copies.values()]
-    .toSorted((a, b) =>
-      a.height === b.height
-        ? a.text < b.text
-          ? -1
-          : 1
-        : a.height < b.height
-          ? -1
-          : 1,
-    )
+    .toSorted((a, b) => {
+      if (a.height !== b.height) return a.height < b.height ? -1 : 1;
+      return a.text < b.text ? -1 : 1;
+    })
     .map(({ text, copies: times }) => `${text} ${times}`);
 }
 

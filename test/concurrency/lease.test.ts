@@ -85,7 +85,10 @@ describe('waiting for a lease', () => {
     const late = (): Error => new Error('too late');
     expect(
       await waitFor(
-        async () => ((tries += 1) < 3 ? undefined : 'free'),
+        async () => {
+          tries += 1;
+          return tries < 3 ? undefined : 'free';
+        },
         limits,
         late,
       ),

@@ -66,7 +66,8 @@ describe('a transaction that Postgres ended', () => {
         await sql`update public.tally set n = n + 1 where id = ${first}`.execute(
           tx,
         );
-        if ((waiting += 1) === 2) met.resolve();
+        waiting += 1;
+        if (waiting === 2) met.resolve();
         await met.promise;
         await sql`update public.tally set n = n + 1 where id = ${second}`.execute(
           tx,

@@ -89,8 +89,8 @@ export async function addGeneration(
     isClaimed = false,
   } = generation;
   await pool.query(
-    `insert into mirror.generations (list, epoch, kind, claimed_at, head_height, head_time)
-     values ($1, $2, $3, case when $4 then now() end, $5, $6)`,
+    `insert into mirror.generations (list, epoch, kind, claimed_at, confirmed_at, head_height, head_time)
+     values ($1, $2, $3, case when $4 then now() end, case when $4 then now() end, $5, $6)`,
     [list, epoch, kind, isClaimed, height, time],
   );
 }
@@ -166,6 +166,17 @@ export async function emptyCoverage(pool: Pool): Promise<void> {
 
 export async function removeParty(pool: Pool, partyId: string): Promise<void> {
   await pool.query('delete from mirror.parties where party_id = $1', [partyId]);
+}
+
+/** An audit found that the source lists the party no more. */
+export async function markPartyGone(
+  pool: Pool,
+  partyId: string,
+): Promise<void> {
+  await pool.query(
+    'update mirror.parties set gone_since = clock_timestamp(), pos = null where party_id = $1',
+    [partyId],
+  );
 }
 
 /** Known since the same moment, by another id. */
@@ -435,4 +446,46 @@ export async function ageCoverageChecks(
     'update mirror.coverage set checked_at = checked_at - make_interval(days => $1)',
     [days],
   );
+}
+
+/** As if no statement of a night had ever been written. */
+export async function forgetProofs(pool: Pool): Promise<void> {
+  await pool.query(
+    'truncate mirror.proof_log, mirror.proof_ledgers, mirror.proof_pages',
+  );
+}
+
+export async function removeCoverageOf(
+  pool: Pool,
+  partyId: string,
+): Promise<void> {
+  await pool.query('delete from mirror.coverage where party_id = $1', [
+    partyId,
+  ]);
+}
+
+/** As if all ledgers had been asked for so many days ago. */
+export async function setLastAsked(pool: Pool, days: number): Promise<void> {
+  await pool.query('update mirror.exports set last_asked_at = $1', [
+    daysAgo(days),
+  ]);
+}
+
+/** A checkpoint that the source showed once, and has dropped since. */
+export async function addPrunedCheckpoint(pool: Pool): Promise<void> {
+  await pool.query(
+    `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, first_seen_at, gone_since)
+     values (1, 1, 'aa', 'bb', now() - interval '9 days', now() - interval '3 days')`,
+  );
+}
+
+/** A party that the source listed once, and has removed since. @returns its id */
+export async function addGoneParty(pool: Pool): Promise<string> {
+  const id = 'ab'.repeat(32);
+  await pool.query(
+    `insert into mirror.parties (party_id, first_epoch, epoch, first_seen_at, gone_since)
+     values ($1, 1, 1, now() - interval '9 days', now() - interval '3 days')`,
+    [id],
+  );
+  return id;
 }

@@ -215,18 +215,25 @@ function keyOf(
   throw new StatusError('invalidArgument', `Idempotency-Key: ${accepted}`);
 }
 
-/** Adds the routes. @returns the shared reading of the status */
-export function addRuns(
-  server: FastifyInstance,
-  deps: MirrorDeps,
-): () => Promise<MirrorStatus> {
-  const { jobs, status: store } = deps;
-  nameSchemas(server, { RunOrder: RUN_ORDER, Status: MIRROR_STATUS });
-  const status = sharedLoad(
-    async () => summarizeStatus(await store.facts()),
+/** Reads the status at most so often, for every route that shows some of it. */
+export function shareStatus({
+  status,
+}: MirrorDeps): () => Promise<MirrorStatus> {
+  return sharedLoad(
+    async () => summarizeStatus(await status.facts()),
     STATUS_MAX_AGE_MS,
     STATUS_USABLE_MS,
   );
+}
+
+/** Adds the routes. */
+export function addRuns(
+  server: FastifyInstance,
+  deps: MirrorDeps,
+  status: () => Promise<MirrorStatus>,
+): void {
+  const { jobs, status: store } = deps;
+  nameSchemas(server, { RunOrder: RUN_ORDER, Status: MIRROR_STATUS });
   const add = openRoutes(server, 'mirror');
   const mayWait = limitOpen(WAITERS_MAX);
   const find = async (id: string): Promise<RunDocument> => {
@@ -293,5 +300,4 @@ export function addRuns(
     const run = await find(id);
     return reply.code(isOver(run) ? 200 : 202).send(describeRun(run));
   });
-  return status;
 }

@@ -112,6 +112,9 @@ export const MIRROR_STATUS = z.object({
   complete: z
     .boolean()
     .describe('The same for the configured parties, and no more is claimed.'),
+  reasons: z
+    .array(z.string())
+    .describe('Codes of what keeps it from being complete; empty if it is.'),
   hasNetwork: z
     .boolean()
     .describe(

@@ -46,6 +46,7 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
   if (context.config.sourceUrl === undefined)
     return writeCovered(given, options, context);
   await using app = await openApp(context);
+  await app.ownership.refuseStrange(context.signal);
   const wanted = { ...given, partyId: await knownParty(given.partyId, app) };
   const tell = (at: Micros | undefined) =>
     at === undefined ? undefined : formatInstant(at);

@@ -32,6 +32,7 @@ export const nightly: Handler<{ dryRun: boolean }> = async (
       text: describePlan(preview, config.sourcePageSize),
     };
   }
+  await app.ownership.refuseStrange(context.signal);
   const run = await startNight(app, 'now', context);
   // `cancel` needs the id. Settings given to this command reach only the process that
   // works the run.
@@ -74,8 +75,16 @@ function describePlan(preview: NightlyPreview, pageSize: number): string {
   return [...lines, 'Nothing was asked.', ''].join('\n');
 }
 
-export const load: Handler<{ all: boolean }> = async (options, context) => {
+export const load: Handler<{ all: boolean; takeOver: boolean }> = async (
+  options,
+  context,
+) => {
   await using app = await openApp(context);
+  if (options.takeOver) {
+    await app.ownership.takeOver(context.signal);
+    context.notices.info({ store: app.store.url }, 'Object store taken over');
+  }
+  await app.ownership.refuseStrange(context.signal, options.all);
   const params = { rebuild: options.all };
   const { run } = await joinOrCreate(app, {
     kind: 'load',
@@ -90,6 +99,7 @@ export const verify: Handler<{ deep: boolean; against?: string }> = async (
   context,
 ) => {
   await using app = await openMirror(context);
+  await app.ownership.examine(context.signal);
   const report =
     against === undefined
       ? undefined

@@ -89,6 +89,18 @@ function describe(found: MirrorStatus, open: readonly string[]): string {
       (ledger.notLoaded === '0'
         ? ''
         : `, ${formatCount(ledger.notLoaded)} segments not loaded yet`),
+    ...(coverage.comparedSince === null
+      ? []
+      : [
+          `Oldest comparison of a range with the source: ${age(coverage.comparedSince)}; ` +
+            'what the source added to such ranges since then is not known',
+        ]),
+    ...(coverage.removed === 0
+      ? []
+      : [
+          `Removed by the source: ${formatQuantity(String(coverage.removed), 'parties')}; ` +
+            'their ledgers are kept, and not asked for',
+        ]),
     ...(found.lakeCommitsDecidedBy === 'database'
       ? [LAKE_DECIDED_IN_DATABASE]
       : []),

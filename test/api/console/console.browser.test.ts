@@ -13,10 +13,12 @@ import { currentSegments } from '../../support/mirror-state.ts';
 const TOKEN = 'correct-horse-battery-staple';
 const WHOLE = /^The mirror is complete/;
 const opened = new AsyncDisposableStack();
-let [sandbox, mirror, view]: [Sandbox?, RealApp?, ConsolePage?] = [];
+let openedSandbox: Sandbox | undefined;
+let openedMirror: RealApp | undefined;
+let openedView: ConsolePage | undefined;
 
 beforeAll(async () => {
-  sandbox = opened.use(
+  openedSandbox = opened.use(
     await startSandbox({
       parties: 60,
       entriesMean: 80,
@@ -24,14 +26,14 @@ beforeAll(async () => {
       rateLimit: 'none',
     }),
   );
-  mirror = opened.use(
+  openedMirror = opened.use(
     await startRealApp({
-      SOURCE_URL: sandbox.url,
+      SOURCE_URL: openedSandbox.url,
       SOURCE_PAGE_SIZE: '10',
       API_TOKEN: TOKEN,
     }),
   );
-  view = opened.use(await openPage());
+  openedView = opened.use(await openPage());
 });
 afterAll(() => opened.disposeAsync());
 
@@ -41,17 +43,26 @@ function parts(): {
   page: ConsolePage['page'];
   view: ConsolePage;
 } {
-  if (sandbox === undefined || mirror === undefined || view === undefined)
+  if (
+    openedSandbox === undefined ||
+    openedMirror === undefined ||
+    openedView === undefined
+  )
     throw new Error('not open');
-  return { sandbox, mirror, view, page: view.page };
+  return {
+    sandbox: openedSandbox,
+    mirror: openedMirror,
+    view: openedView,
+    page: openedView.page,
+  };
 }
 
 async function biggestParty(): Promise<{ id: string; rows: number }> {
   const segments = await currentSegments(parts().mirror.app.warehouse.pool);
   const ledgers = [...Map.groupBy(segments, ({ partyId }) => partyId)].map(
-    ([id, held]) => ({
+    ([id, ownSegments]) => ({
       id,
-      rows: held.reduce((sum, { rows }) => sum + rows, 0),
+      rows: ownSegments.reduce((sum, { rows }) => sum + rows, 0),
     }),
   );
   const [biggest] = ledgers.toSorted((a, b) => b.rows - a.rows);
@@ -89,14 +100,13 @@ describe('an operator', () => {
     let pages = 0;
     let ledgers = 0;
     const release = sandbox.faults.add(({ route }) => {
-      if (route !== 'export')
-        return (pages += 1) > 6 ? { until: syncs.promise } : undefined;
+      if (route !== 'export') {
+        pages += 1;
+        return pages > 6 ? { until: syncs.promise } : undefined;
+      }
       ledgers += 1;
-      return ledgers > 30
-        ? { until: more.promise }
-        : ledgers > 10
-          ? { until: few.promise }
-          : undefined;
+      if (ledgers > 30) return { until: more.promise };
+      return ledgers > 10 ? { until: few.promise } : undefined;
     });
     await page.getByRole('button', { name: 'Run now' }).click();
     await page

@@ -43,7 +43,11 @@ async function ask(path: string): Promise<void> {
   });
   if (statusCode !== 200) throw new Error(body);
 }
-const night = { db: warehouse.db, nightlyParties: { kind: 'all' } as const };
+const night = {
+  db: warehouse.db,
+  sourceAssets: undefined,
+  nightlyParties: { kind: 'all' } as const,
+};
 
 test.each([
   ['what is going on', () => readLive(rows), 60],

@@ -21,7 +21,9 @@ const DIFFERENT_MAX = 0.03;
 const DESK = { width: 1280, height: 900 };
 const PHONE = { width: 390, height: 844 };
 const opened = new AsyncDisposableStack();
-let [calm, busy, view]: [FixedConsole?, FixedConsole?, ConsolePage?] = [];
+let calm: FixedConsole | undefined;
+let busy: FixedConsole | undefined;
+let view: ConsolePage | undefined;
 
 beforeAll(async () => {
   const calmly = calmFacts();

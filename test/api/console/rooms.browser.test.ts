@@ -51,7 +51,8 @@ const ROW = {
 
 const facts = calmFacts();
 const world = worldParts(facts);
-let [view, mirror]: [ConsolePage?, FixedConsole?] = [];
+let view: ConsolePage | undefined;
+let mirror: FixedConsole | undefined;
 let tables = Promise.withResolvers<void>();
 
 beforeAll(async () => {

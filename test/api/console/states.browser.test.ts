@@ -318,6 +318,7 @@ describe('what the source, or anybody, wrote', () => {
       ...wholeFacts(),
       sourceUrl: evil,
       ledger: { ...wholeFacts().ledger, quarantined: '1' },
+      coverage: { ...wholeFacts().coverage, quarantined: 1 },
     },
     settings: [
       { name: evil, value: evil, isSecret: false, origin: evil, help: evil },

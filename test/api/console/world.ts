@@ -251,7 +251,16 @@ export function busyFacts(): Facts {
           : stream,
       ),
       ledger: { ...calm.status.ledger, quarantined: '1', notLoaded: '12' },
-      coverage: { ...calm.status.coverage, covered: 231, openDoubts: 1 },
+      coverage: {
+        ...calm.status.coverage,
+        covered: 231,
+        openDoubts: 1,
+        quarantined: 1,
+        knownGaps: 1,
+        unconfirmedGaps: 1,
+        notLoaded: 12,
+        isLoading: true,
+      },
       knownGaps: '1',
       lists: [
         {

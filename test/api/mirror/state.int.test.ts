@@ -204,6 +204,29 @@ describe('the status', () => {
     });
   });
 
+  test('is not complete while a configured party is not listed, and names it', () => {
+    const coverage = {
+      ...EMPTY_FACTS.coverage,
+      configured: 1,
+      wanted: 1,
+      unlisted: 1,
+      unlistedParties: ['mistyped'],
+    };
+    expect(
+      summarizeStatus({ ...EMPTY_FACTS, streams: complete, coverage }),
+    ).toMatchObject({
+      complete: false,
+      sentence:
+        'The mirror is not complete: 0 of 1 ledgers are covered; 1 configured party is not listed.',
+      attention: [
+        {
+          what: '1 configured party is not listed',
+          why: 'the source does not list mistyped',
+        },
+      ],
+    });
+  });
+
   test('is not complete while the last verification found something', () => {
     const lastVerify = {
       verdict: 'failed',
@@ -211,7 +234,12 @@ describe('the status', () => {
       runId: 'an-id',
     } as const;
     expect(
-      summarizeStatus({ ...EMPTY_FACTS, streams: complete, lastVerify }),
+      summarizeStatus({
+        ...EMPTY_FACTS,
+        streams: complete,
+        lastVerify,
+        coverage: { ...EMPTY_FACTS.coverage, hasFailedVerify: true },
+      }),
     ).toMatchObject({
       complete: false,
       attention: [{ what: 'the last verification failed' }],
@@ -229,7 +257,12 @@ describe('the status', () => {
       doubts: [doubt],
     }));
     expect(
-      summarizeStatus({ ...EMPTY_FACTS, streams: complete, lists }),
+      summarizeStatus({
+        ...EMPTY_FACTS,
+        streams: complete,
+        lists,
+        coverage: { ...EMPTY_FACTS.coverage, openDoubts: 2 },
+      }),
     ).toMatchObject({
       complete: false,
       attention: [
@@ -255,13 +288,17 @@ describe('the status', () => {
       isConfirmed: false,
     };
     const lists = EMPTY_FACTS.lists.map((list) => ({ ...list, gaps: [gap] }));
-    expect(summarizeStatus({ ...EMPTY_FACTS, streams, lists }).whole).toBe(
-      false,
-    );
+    const withGaps = summarizeStatus({
+      ...EMPTY_FACTS,
+      streams,
+      lists,
+      coverage: { ...EMPTY_FACTS.coverage, knownGaps: 2 },
+    });
+    expect(withGaps.whole).toBe(false);
     const aside = summarizeStatus({
       ...EMPTY_FACTS,
       streams,
-      ledger: { ...EMPTY_FACTS.ledger, quarantined: '2' },
+      coverage: { ...EMPTY_FACTS.coverage, quarantined: 2 },
     });
     expect(aside).toMatchObject({
       whole: false,
@@ -439,6 +476,7 @@ describe('the interface document', () => {
       '/mirror/exports/{id}',
       '/mirror/exports/{id}/download',
       '/mirror/exports/{id}/events',
+      '/mirror/proof/{*}',
       '/mirror/runs',
       '/mirror/runs/{id}',
       '/mirror/runs/{id}/events',

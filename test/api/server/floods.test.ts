@@ -36,11 +36,11 @@ async function start(
   return new URL(listening.url);
 }
 
-/** Connections that each send `start` and then nothing. */
+/** Opens connections that each send `firstBytes` and then nothing. */
 async function hold(
   url: URL,
   count: number,
-  start = '',
+  firstBytes = '',
 ): Promise<readonly Socket[]> {
   const sockets = Array.from({ length: count }, () =>
     connect(Number(url.port), url.hostname),
@@ -50,7 +50,7 @@ async function hold(
   await Promise.all(
     sockets.map((socket) => once(socket, 'connect').catch(() => undefined)),
   );
-  for (const socket of sockets) socket.write(start);
+  for (const socket of sockets) socket.write(firstBytes);
   return sockets;
 }
 

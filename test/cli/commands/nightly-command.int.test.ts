@@ -113,7 +113,13 @@ describe.concurrent.each([
     ]).toMatchObject([0, { report, problemCount: 0, lists: 'same' }]);
 
     await using empty = await openFreshDatabase();
-    const rebuilt = await home.json(['load', '--all'], {
+    const refused = await home.run(['load', '--all'], {
+      DATABASE_URL: empty.url,
+      SOURCE_URL: undefined,
+    });
+    expect(refused.code).toBe(1);
+    expect(refused.stderr).toMatch(/belongs to another mirror.*--take-over/);
+    const rebuilt = await home.json(['load', '--all', '--take-over'], {
       DATABASE_URL: empty.url,
       SOURCE_URL: undefined,
     });

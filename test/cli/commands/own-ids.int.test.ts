@@ -129,7 +129,7 @@ test('parties with ids of any form are listed, exported, loaded, verified, serve
   }
 
   await using empty = await openFreshDatabase();
-  const rebuilt = await home.json(['load', '--all'], {
+  const rebuilt = await home.json(['load', '--all', '--take-over'], {
     DATABASE_URL: empty.url,
     SOURCE_URL: undefined,
   });

@@ -46,10 +46,11 @@ test('the evidence of a nightly run adds up the requests of both workers, and ea
   );
   await waitFor(
     () => workers.every((worker) => worker.stderr.includes('"Working"')),
-    {
-      what: 'both workers',
-    },
-  );
+    { what: 'both workers' },
+  ).catch((error: unknown) => {
+    const logs = workers.map(({ stderr }) => stderr).join('\n--\n');
+    throw new Error(`The workers do not work:\n${logs}`, { cause: error });
+  });
   // Until both have asked, one ledger at most is answered for each that is asked: the
   // place that gets free is given in turn.
   const seen = new Set<string | undefined>();

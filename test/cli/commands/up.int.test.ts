@@ -129,12 +129,21 @@ describe('the command up', () => {
   });
 
   test('serves the same status that the command prints', async () => {
-    const served = (await (await get('/mirror/status')).json()) as Record<
-      string,
-      unknown
-    >;
-    const { document } = await home.json(['status']);
-    expect(served['sentence']).toBe(document['sentence']);
+    // The server looks again after a moment: a ledger that was exported just now may
+    // not be counted yet.
+    const same = await waitFor(
+      async () => {
+        const served = (await (await get('/mirror/status')).json()) as {
+          sentence: string;
+        };
+        const { document } = await home.json(['status']);
+        return served.sentence === document['sentence']
+          ? served.sentence
+          : undefined;
+      },
+      { what: 'the same status from both' },
+    );
+    expect(same).toMatch(/^The mirror is /);
   });
 
   test('ends in 0 on SIGTERM and leaves nothing running; the next command works by itself', async () => {

@@ -171,9 +171,9 @@ describe('on a terminal', () => {
     vi.advanceTimersByTime(500);
     expect(terminal.shown).toHaveLength(4);
     expect(terminal.shown.at(-1)).toBe('… and 47 more');
-    expect(Math.max(...terminal.shown.map((line) => line.length))).toBeLessThan(
-      30,
-    );
+    expect(
+      Math.max(...terminal.shown.map((shown) => shown.length)),
+    ).toBeLessThan(30);
   });
 });
 

@@ -67,8 +67,8 @@ async function fillLists(pool: Pool, parties: number): Promise<void> {
       `with run as (
          insert into mirror.runs (run_id, kind, subject, state, verdict, finished_at)
          values (gen_random_uuid(), 'sync', $1, 'done', 'complete', clock_timestamp()) returning run_id)
-       insert into mirror.generations (list, epoch, kind, run_id, last_pos, rows, claimed_at, audited_at, head_height, head_time)
-       select $1, 1, 'current', run_id, $2::bigint * 1024, $2, now(), now(), 1, ${CLOSED_TO} from run`,
+       insert into mirror.generations (list, epoch, kind, run_id, last_pos, rows, claimed_at, confirmed_at, audited_at, head_height, head_time)
+       select $1, 1, 'current', run_id, $2::bigint * 1024, $2, now(), now(), now(), 1, ${CLOSED_TO} from run`,
       [list, parties],
     );
   }

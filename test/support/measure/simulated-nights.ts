@@ -3,6 +3,7 @@
  * the mirror remembers grows older.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Pool } from 'pg';
 import type { App } from '../../../src/app/app.ts';
 import { enqueueRun } from '../../../src/runs/enqueue.ts';
 import { forgetHistory } from '../../../src/runs/store/history.ts';
@@ -38,20 +39,25 @@ export function startBusyNetwork(parties: number): Promise<Sandbox> {
   });
 }
 
+/** Everything that the mirror remembers by time becomes so many days older. */
+export async function ageMirror(pool: Pool, days: number): Promise<void> {
+  for (const [table, columns] of Object.entries(AGED)) {
+    const sets = columns.map(
+      (column) => `${column} = ${column} - interval '${days} days'`,
+    );
+    const ended =
+      table === 'runs' ? ` where state in ('done', 'cancelled')` : '';
+    await pool.query(`update mirror.${table} set ${sets.join(', ')}${ended}`);
+  }
+}
+
 export async function passNight(
   app: App,
   sandbox: Sandbox,
   days: number,
 ): Promise<Run> {
   sandbox.advance(days * DAY_MS);
-  for (const [table, columns] of Object.entries(AGED)) {
-    const sets = columns.map(
-      (column) => `${column} = ${column} - interval '${days} days'`,
-    );
-    await app.warehouse.pool.query(
-      `update mirror.${table} set ${sets.join(', ')}${table === 'runs' ? ` where state in ('done', 'cancelled')` : ''}`,
-    );
-  }
+  await ageMirror(app.warehouse.pool, days);
   const { runId } = await app.jobs.runs.create({
     kind: 'nightly',
     subject: 'now',

@@ -104,6 +104,8 @@ export class S3Double implements AsyncDisposable {
   readonly objects = new Map<string, Stored>();
   readonly uploads = new Map<string, Upload>();
   readonly calls: string[] = [];
+  /** The prefixes of all listings of objects. */
+  readonly listed: string[] = [];
   fault: S3Fault | undefined;
   /** What it makes of If-None-Match: stores of all three kinds exist. */
   conditions: ConditionSupport = 'honoured';
@@ -161,6 +163,8 @@ export class S3Double implements AsyncDisposable {
         .filter((name) => name !== 'x-id')
         .toSorted()
         .join('&');
+      if (url.searchParams.has('list-type'))
+        this.listed.push(url.searchParams.get('prefix') ?? '');
       this.calls.push(`${method}${operation === '' ? '' : ` ${operation}`}`);
       const denied = checkSignature(request, body, CREDENTIALS);
       if (denied !== undefined) throw new Refused(403, denied);

@@ -59,7 +59,7 @@ export interface ListState {
 const STATE = `
   select n.epoch, coalesce(g.head_height, 0)::text as "headHeight",
     trunc(coalesce(extract(epoch from g.head_time), 0) * 1000000000)::text as "headNanos",
-    g.claimed_at is not null as "isComplete",
+    g.confirmed_at is not null as "isComplete",
     exists (select from mirror.parties where party_id = '${NETWORK_PARTY}') as "hasNetwork"
   from (select coalesce(max(epoch), 1) as epoch from mirror.networks) n
   left join mirror.generations g
