@@ -1,5 +1,5 @@
 /**
- * Five projects by file suffix: what needs servers, and what takes long, says so in its name. Limits are for
+ * Six projects by file suffix: what needs servers, and what takes long, says so in its name. Limits are for
  * what hangs: far beyond what a busy machine needs, for nothing here is told by how long it took.
  */
 import { availableParallelism } from 'node:os';
@@ -28,7 +28,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/**/*.{int,fault,browser,store,engine}.test.ts'],
+          exclude: ['test/**/*.{int,fault,browser,store,engine,tool}.test.ts'],
           testTimeout: 120 * SECOND_MS,
           hookTimeout: 120 * SECOND_MS,
         },
@@ -74,6 +74,16 @@ export default defineConfig({
           include: ['test/**/*.engine.test.ts'],
           testTimeout: 600 * SECOND_MS,
           hookTimeout: 180 * SECOND_MS,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'tools',
+          include: ['test/**/*.tool.test.ts'],
+          testTimeout: 300 * SECOND_MS,
+          hookTimeout: 180 * SECOND_MS,
+          ...services,
         },
       },
       {

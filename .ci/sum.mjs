@@ -17,7 +17,7 @@ let failed = 0;
 /** @type {string[]} */
 const told = [];
 
-for (const part of ['tests', 'faults', 'browser', 'stores']) {
+for (const part of ['tests', 'faults', 'browser', 'stores', 'tools']) {
   const path = join(folder, `${part}.json`);
   if (!existsSync(path)) {
     failed += 1;

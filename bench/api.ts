@@ -67,8 +67,8 @@ async function fillParties(client: Client): Promise<void> {
   await client.query(
     `insert into mirror.runs (run_id, kind, subject) values (gen_random_uuid(), 'sync', 'parties')`,
   );
-  await client.query(`insert into mirror.generations (list, epoch, kind, run_id, last_pos, rows, claimed_at, head_height, head_time)
-    select 'parties', 1, 'current', run_id, ${PARTIES} * 1024, ${PARTIES}, now(), 1, now() from mirror.runs`);
+  await client.query(`insert into mirror.generations (list, epoch, kind, run_id, last_pos, rows, claimed_at, confirmed_at, head_height, head_time)
+    select 'parties', 1, 'current', run_id, ${PARTIES} * 1024, ${PARTIES}, now(), now(), 1, now() from mirror.runs`);
   await client.query('analyze mirror.parties');
 }
 

@@ -99,6 +99,7 @@ const STORES = [
   'exports',
   'warehouse',
   'lake',
+  'proof',
   'runs',
   'source',
   'status',
@@ -125,6 +126,8 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/lists': stage('zod'),
   'src/exports': stage('zod'),
   'src/warehouse': stage('zod'),
+  // What a night proves to others, in forms that other people's tools read.
+  'src/proof': stage('zod'),
   // Its rooms go one way: what is on this machine, the tables' shapes, their logs, then who builds, asks and verifies.
   'src/lake': stage('@duckdb/node-api', 'zod'),
   'src/lake/local': {
@@ -141,7 +144,9 @@ const RULES: Readonly<Record<string, Rule>> = {
     ...stage('@duckdb/node-api', 'zod'),
     values: [...PURE, 'src/lake/local'],
   },
-  'src/source': adapter('undici', 'p-retry'),
+  // The one way out of the process, for every client.
+  'src/network': { values: FOUNDATION, packages: ['undici'] },
+  'src/source': { ...adapter(), values: [...PURE, 'src/network'] },
   'src/postgres': {
     ...adapter('pg', 'kysely', 'p-retry', 'pg-copy-streams', 'uuid'),
     values: [...PURE, 'migrations'],
@@ -191,8 +196,10 @@ const RULES: Readonly<Record<string, Rule>> = {
     values: [
       ...PURE,
       'src/config',
+      'src/network',
       'src/api',
       'src/lake',
+      'src/proof',
       'src/sandbox',
       'src/status',
       'src/observability',

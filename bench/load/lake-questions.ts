@@ -99,6 +99,7 @@ export class BenchWarehouse implements LakeRepository {
       mirrorId: 'bench',
       lastBuild: this.#build,
       segmentMonths: () => this.segmentMonths(),
+      listState: () => Promise.resolve({ rows: 0n, isProven: false }),
       rows: (month, segmentIds) => this.#read(month, segmentIds),
       whole: async function* (table) {
         await Promise.resolve();
