@@ -53,6 +53,13 @@ const SERVER_SETTINGS = {
   log_min_messages: 'log',
 };
 
+/** Tests run many mirrors on one server, and lose nothing at a power failure. */
+const THROW_AWAY_SETTINGS = {
+  fsync: 'off',
+  full_page_writes: 'off',
+  max_connections: '500',
+};
+
 /** Lines of a server that will not start on this data again, whatever is tried. */
 const DAMAGE = new RegExp(
   [
@@ -186,10 +193,9 @@ function spawnServer(
   { port, lockFd }: Attempt,
 ): ChildProcess {
   const { home, dir, account, binaries, isDurable } = cluster;
-  const durability = isDurable ? {} : { fsync: 'off', full_page_writes: 'off' };
   const settings = {
     ...SERVER_SETTINGS,
-    ...durability,
+    ...(isDurable ? {} : THROW_AWAY_SETTINGS),
     cluster_name: clusterName(dir),
   };
   const args = ['-D', HERE, '-p', String(port)];

@@ -171,14 +171,25 @@ function busiest({ sandbox: { truth } }: World): string {
   return parties.toSorted((a, b) => b.entries - a.entries)[0]?.id ?? '';
 }
 
-async function expectNothingLeft({ pool, home }: World): Promise<void> {
+/**
+ * What exports have spooled, without the few bytes of a manifest or of the store's own
+ * object: these belong to no unit, and the janitor sweeps them by their age.
+ */
+async function spooledAnswers({ home }: World): Promise<readonly string[]> {
+  const spooled = await home.spooled();
+  return spooled.filter((path) => !basename(path).startsWith('bytes.'));
+}
+
+async function answerSpooled(world: World): Promise<void> {
+  await waitFor(async () => (await spooledAnswers(world)).length > 0, {
+    what: 'a spool file',
+  });
+}
+
+async function expectNothingLeft(world: World): Promise<void> {
+  const { pool, home } = world;
   expect(await unfinishedRuns(pool)).toEqual([]);
-  // A manifest's few bytes, killed in between, belong to no unit: the janitor sweeps them
-  // by their age.
-  const left = await home.spooled();
-  expect(left.filter((path) => !basename(path).startsWith('bytes.'))).toEqual(
-    [],
-  );
+  expect(await spooledAnswers(world)).toEqual([]);
   expect(await strayObjects(pool, home.objectsDir)).toEqual([]);
 }
 
@@ -224,11 +235,9 @@ export function killedCases(redisUrl: string | undefined): void {
     const party = busiest(world);
     stallExports(world);
     const first = home.start(['export', '--party', party]);
-    await waitFor(async () => (await home.spooled()).length > 0, {
-      what: 'a spool file',
-    });
+    await answerSpooled(world);
     await first.end('SIGKILL');
-    expect(await home.spooled()).not.toEqual([]);
+    expect(await spooledAnswers(world)).not.toEqual([]);
     sandbox.faults.clear();
     await expectLeasesEndSoon(world);
     const next = await home.json(['export', '--party', party]);
@@ -252,9 +261,7 @@ export function killedCases(redisUrl: string | undefined): void {
     await waitFor(() => sandbox.requests.of('export', 200) > 20, {
       what: 'exports',
     });
-    await waitFor(async () => (await home.spooled()).length > 0, {
-      what: 'a spool file',
-    });
+    await answerSpooled(world);
     await first.end('SIGKILL');
     sandbox.faults.clear();
     const next = await home.json(['nightly']);
@@ -309,9 +316,7 @@ export function killedCases(redisUrl: string | undefined): void {
       '--out',
       'ledger.csv',
     ]);
-    await waitFor(async () => (await home.spooled()).length > 0, {
-      what: 'a spool file',
-    });
+    await answerSpooled(world);
     sandbox.faults.clear();
     await worker.end('SIGKILL');
     await expectLeasesEndSoon(world);

@@ -22,6 +22,12 @@ const RUN = {
   params: { clock: CLOCK },
 };
 
+const NO_AUDITS = {
+  nightlyAuditShare: 0,
+  nightlyAuditWithin: 30 * 86_400_000,
+  schedule: { pattern: '0 2 * * *', tz: 'UTC' },
+};
+
 test.each([
   ['while a ledger takes long', 3, 2, 2_500],
   ['as the job ends', 3, 3, 0],
@@ -56,6 +62,7 @@ test.each([
       flush: async () => undefined,
     },
     progress: { report: () => undefined },
+    ...NO_AUDITS,
     log: createLog('silent'),
   } as unknown as JobDeps;
   const context = {
@@ -93,6 +100,7 @@ test('tries ledgers again that others had taken over, and fails them at its last
       flush: async () => undefined,
     },
     progress: { report: () => undefined },
+    ...NO_AUDITS,
     log: createLog('silent'),
   } as unknown as JobDeps;
   const tryIt = async (attempt: number) =>
