@@ -1,6 +1,8 @@
 /** The stages composed with their stores, as jobs and commands call them. */
 import type { StageCall, Stages } from '../runs/job.ts';
-import { readLedger } from '../exports/reading/read-ledger.ts';
+import { openLedger } from '../exports/reading/read-ledger.ts';
+import type { ReadingFacts } from '../exports/reading/plan-reading.ts';
+import { readReadingFacts } from '../exports/store/reading-facts.ts';
 import { type Config, sourceMissing } from '../config/environment.ts';
 import { toStorableJson } from '../json/json-value.ts';
 import type { Log } from '../logging/log.ts';
@@ -376,8 +378,16 @@ function stagesOfStore(
   const archive = new ExportArchiveStore(warehouse.db);
   const repository = new ExportStore(warehouse.db, holder);
   return {
-    readLedger: (question, signal) =>
-      readLedger({ exports: repository, objects }, question, signal),
+    openLedger: (question, signal) =>
+      openLedger(
+        {
+          exports: repository,
+          readFacts: () => readingFacts(warehouse.db, config),
+          objects,
+        },
+        question,
+        signal,
+      ),
     readProofFile: (path, range, signal) =>
       storedFiles(objects, signal).read(path, range),
     listedParties: (given) => findListedParties(warehouse.db, given),
@@ -415,4 +425,22 @@ function stagesOfStore(
       if (keptObjects > 0) await forgetMark({ db: warehouse.db });
     },
   } satisfies Partial<Stages>;
+}
+
+/**
+ * What "every asset" means is the scope that the last nightly run recorded, as it is for
+ * completeness; before the first one, the configuration.
+ */
+async function readingFacts(
+  db: Database,
+  { sourceAssets = [] }: Config,
+): Promise<ReadingFacts> {
+  const { isAssetDemanded, assetIds, newestColumns } =
+    await readReadingFacts(db);
+  const configured = assetIds.length > 0 ? assetIds : sourceAssets;
+  return {
+    demandedAssets: isAssetDemanded ? configured : [],
+    newestColumns,
+    now: nowMicros(),
+  };
 }

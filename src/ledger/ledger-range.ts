@@ -14,4 +14,6 @@ export interface LedgerRange {
 export interface LedgerQuery extends LedgerRange {
   /** All of it must be covered by closed segments that are believed, up to its end. */
   readonly isProofNeeded?: boolean | undefined;
+  /** What there is of it will do: ranges that are not known are left out, not refused. */
+  readonly isPartial?: boolean | undefined;
 }

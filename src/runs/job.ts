@@ -2,6 +2,7 @@
 import type { z } from 'zod';
 import type { Log } from '../logging/log.ts';
 import type { SourceClock } from '../exports/planning/source-clock.ts';
+import type { LedgerReading } from '../exports/reading/read-ledger.ts';
 import type { ExportRequest } from '../exports/request.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
 import type { Config } from '../config/environment.ts';
@@ -100,10 +101,14 @@ export interface Stages {
     signal: AbortSignal,
   ): Promise<Buffer | undefined>;
   /**
-   * The mirrored CSV of a ledger: one header, then the source's lines of every current
-   * segment in the range.
+   * Opens the mirrored CSV of a ledger: one header, then the source's lines of every
+   * current segment in the range.
+   * @throws PermanentError `LEDGER_NOT_MIRRORED` if a part of it is not known
    */
-  readLedger(question: LedgerQuery, signal: AbortSignal): AsyncIterable<Buffer>;
+  openLedger(
+    question: LedgerQuery,
+    signal: AbortSignal,
+  ): Promise<LedgerReading>;
   /**
    * Brings every published segment that is not loaded yet into the warehouse, then the
    * lake up to date.

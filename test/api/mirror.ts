@@ -120,7 +120,7 @@ const EMPTY: Answers = {
       epoch: 1,
       headHeight: '0',
       headNanos: '0',
-      isComplete: false,
+      isComplete: true,
       hasNetwork: false,
     },
   ],

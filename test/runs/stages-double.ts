@@ -15,6 +15,7 @@ import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import type { Completeness } from '../../src/status/store/completeness.ts';
 import { NightlyStore } from '../../src/runs/store/nightly/nightly-store.ts';
 import { RunStore } from '../../src/runs/store/run-store.ts';
+import { readingOf } from '../support/ledger-reading.ts';
 
 export const COMPLETE: VerdictWithEvidence = {
   verdict: 'complete',
@@ -109,7 +110,7 @@ export async function openJobWorld(
       releaseUnstarted: async () => undefined,
       [Symbol.asyncDispose]: async () => undefined,
     }),
-    readLedger: async function* () {},
+    openLedger: async () => readingOf(async function* () {}),
     load: async (request, call) => {
       asked.push('load');
       return (await answers.load?.(request, call)) ?? COMPLETE;

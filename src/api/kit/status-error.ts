@@ -40,6 +40,9 @@ const STATUSES: Readonly<Record<StatusName, StatusCodes>> = {
   unauthenticated: { grpc: 16, http: 401 },
 };
 
+/** When to try again what was refused for being busy, or not ready. */
+export const RETRY_AFTER_SECONDS = 5;
+
 /** The numbers and texts of the source's own error details. */
 export const DETAIL = {
   /** The source has no number of its own for this error; all such errors have 10000. */
@@ -48,6 +51,7 @@ export const DETAIL = {
   invalidPagination: { code: 10_028, message: 'invalid pagination' },
   invalidAssetId: { code: 10_038, message: 'invalid asset ID' },
   parties: { code: 50_001, message: 'failed to get parties' },
+  checkpoints: { code: 290_001, message: 'failed to get checkpoints' },
   export: { code: 260_002, message: 'failed to export ledger entries' },
 } as const;
 

@@ -117,7 +117,11 @@ const EVENTS = {
 };
 const DOWNLOAD = {
   summary: 'The CSV that an order brought',
+  description:
+    'A ledger of which not all that was ordered is known is a 404; with `partial`, what ' +
+    'there is of it is sent, and `X-Mirror-Missing` lists the rest.',
   params: BY_ID,
+  querystring: z.strictObject({ partial: z.boolean().default(false) }),
   produces: ['text/csv'],
 };
 
@@ -240,13 +244,14 @@ export function addExports(server: FastifyInstance, deps: MirrorDeps): void {
   add(
     'GET /mirror/exports/:id/download',
     DOWNLOAD,
-    async ({ params: { id } }, reply) => {
+    async ({ params: { id }, query: { partial: isPartial } }, reply) => {
       const ledger = rangeOf(await jobs.runs.get(id));
       if (ledger === undefined)
         throw new StatusError('notFound', 'nothing to download (yet)');
+      const opened = await openLedger(reply, { ...ledger, isPartial }, deps);
       return reply
         .header('content-type', 'text/csv')
-        .send(cutOff(reply, await openLedger(reply, ledger, deps)));
+        .send(cutOff(reply, await opened.rows()));
     },
   );
 }

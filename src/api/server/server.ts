@@ -25,7 +25,11 @@ import { addConsoleData, addConsoleFeed } from '../console/console-data.ts';
 import { addConsoleLedgers } from '../console/console-ledgers.ts';
 import { addConsole } from '../console/console.ts';
 import { addCompression } from '../kit/compression.ts';
-import { sendJson, StatusError } from '../kit/status-error.ts';
+import {
+  RETRY_AFTER_SECONDS,
+  sendJson,
+  StatusError,
+} from '../kit/status-error.ts';
 import { addExports } from '../mirror/exports.ts';
 import { addProof } from '../mirror/proof.ts';
 import { addRuns, shareStatus } from '../mirror/runs.ts';
@@ -74,7 +78,6 @@ const IDLE_TIMEOUT_MS = 15 * 60_000;
  */
 const KEEP_ALIVE_MS = 620_000;
 const CLOSE_GRACE_MS = 2_000;
-const RETRY_AFTER_SECONDS = 5;
 
 const BODY_BYTES_MAX = 16 * 1_024;
 const PARAMETER_CHARACTERS_MAX = 100;

@@ -7,19 +7,21 @@ import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
-import { errorCode } from '../../errors/errors.ts';
+import { errorCode, PermanentError } from '../../errors/errors.ts';
+import type { LedgerReading } from '../../exports/reading/read-ledger.ts';
 import {
   canonicalPartyId,
   isExportableParty,
   isHexId,
 } from '../../ledger/ids.ts';
-import type { LedgerRange } from '../../ledger/ledger-range.ts';
+import type { LedgerQuery, LedgerRange } from '../../ledger/ledger-range.ts';
 import { partyName } from '../../ledger/object-keys.ts';
 import { formatInstant, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import { goneSignal, limitOpen, type TakePlace } from '../kit/events.ts';
 import { type QueryValues, readQuery } from '../kit/query-text.ts';
 import { openRoutes } from '../kit/routes.ts';
 import { DETAIL, sendJson, StatusError } from '../kit/status-error.ts';
+import { addKnownHeaders, addKnownOfError } from './known-headers.ts';
 import type { SourceApiDeps } from './ports.ts';
 
 /** Each holds an object open; the source allows 250 a client. */
@@ -29,6 +31,7 @@ const FIELDS = {
   asset_id: 'string',
   'date_range.start_timestamp': 'int64',
   'date_range.end_timestamp': 'int64',
+  'mirror.partial': 'bool',
 } as const;
 const SECOND_NANOS = 1_000_000_000n;
 
@@ -46,6 +49,13 @@ const QUERY = z.object({
   'dateRange.endTimestamp': INSTANT.describe(
     'Nanoseconds since 1970, exclusive; parts of a second do not count.',
   ),
+  'mirror.partial': z
+    .boolean()
+    .optional()
+    .describe(
+      'Take what the mirror knows of the range. Without it, a range that is not ' +
+        'wholly known is a 404.',
+    ),
 });
 
 const SCHEMA = {
@@ -59,40 +69,60 @@ const SCHEMA = {
 /** Counts the open exports of this process. */
 const takeExport = limitOpen(OPEN_EXPORTS_MAX);
 
+/** A ledger that is being read for a client. */
+export interface OpenLedger {
+  readonly reading: LedgerReading;
+  /**
+   * Starts reading, and waits for the first bytes: until then a failure still has a
+   * status.
+   * @param start how many bytes to leave out at the beginning
+   * @throws StatusError if nothing can be sent
+   */
+  rows(start?: bigint): Promise<Readable>;
+}
+
 /**
- * Opens the CSV of a ledger, and waits for its first bytes: until then a failure still
- * has a status.
+ * Opens the CSV of a ledger, and names what is known of it in the headers.
  * @param takePlace limits how many are open
  * @throws StatusError if nothing can be sent
  */
 export async function openLedger(
   reply: FastifyReply,
-  range: LedgerRange,
+  query: LedgerQuery,
   { jobs, log }: SourceApiDeps,
   takePlace: TakePlace = takeExport,
-): Promise<Readable> {
+): Promise<OpenLedger> {
   if (!takePlace(reply))
     throw new StatusError(
       'resourceExhausted',
       'client reached max subscription allowed',
     );
   const gone = goneSignal(reply);
-  const csv = jobs.stages.readLedger(range, gone);
-  const rows = Readable.from(csv, { objectMode: false });
-  rows.once('error', (error) => {
-    if (!gone.aborted)
-      log.warn(
-        { err: error, partyId: range.partyId },
-        'Export to a client failed',
-      );
-  });
-  try {
-    await once(rows, 'readable');
-  } catch (error) {
-    throw exportError(error, range);
-  }
-  reply.header('content-disposition', `attachment;filename=${fileName(range)}`);
-  return rows;
+  const attempt = async <Result>(work: () => Promise<Result>) => {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof PermanentError) addKnownOfError(reply, error.meta);
+      throw exportError(error, query);
+    }
+  };
+  const reading = await attempt(() => jobs.stages.openLedger(query, gone));
+  addKnownHeaders(reply, reading);
+  reply.header('content-disposition', `attachment;filename=${fileName(query)}`);
+  return {
+    reading: { ...reading, measure: () => attempt(() => reading.measure()) },
+    rows: (start) =>
+      attempt(async () => {
+        const rows = Readable.from(reading.rows(start), { objectMode: false });
+        rows.once('error', (error) => {
+          const { partyId } = query;
+          if (!gone.aborted)
+            log.warn({ err: error, partyId }, 'Export to a client failed');
+        });
+        await once(rows, 'readable');
+        return rows;
+      }),
+  };
 }
 
 /** Adds the route. */
@@ -107,7 +137,8 @@ export function addLedgerExport(
     const query = readQuery(url, FIELDS);
     try {
       const range = readRange(query);
-      const rows = await openLedger(reply, range, deps);
+      const ledger = await openLedger(reply, range, deps);
+      const rows = await ledger.rows();
       const body = Readable.from(withErrorAtEnd(rows, range), {
         objectMode: false,
       });
@@ -121,7 +152,7 @@ export function addLedgerExport(
 }
 
 /** @throws StatusError as the source's handler words it */
-function readRange(query: QueryValues<typeof FIELDS>): LedgerRange {
+function readRange(query: QueryValues<typeof FIELDS>): LedgerQuery {
   const { party_id: text = '', asset_id: asset } = query;
   if (text === '')
     throw StatusError.ofHandler('invalidArgument', DETAIL.missingPartyId);
@@ -136,6 +167,7 @@ function readRange(query: QueryValues<typeof FIELDS>): LedgerRange {
     assetId,
     from: wholeSecond(query['date_range.start_timestamp']),
     to: wholeSecond(query['date_range.end_timestamp']),
+    isPartial: query['mirror.partial'],
   };
 }
 

@@ -13,10 +13,11 @@ import { z } from 'zod';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { canonicalPartyId, ID_WORDS, NETWORK_PARTY } from '../../ledger/ids.ts';
 import type { Rows } from '../../postgres/rows.ts';
-import { readQuery } from '../kit/query-text.ts';
+import { type QueryValues, readQuery } from '../kit/query-text.ts';
 import { named, nameSchemas, openRoutes } from '../kit/routes.ts';
 import {
   DETAIL,
+  RETRY_AFTER_SECONDS,
   sendJson,
   sendStatus,
   StatusError,
@@ -137,6 +138,8 @@ function addList(
       return sendJson(reply.headers(headers), { [name]: page }, indent);
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
+      if (error.statusCode === 503)
+        reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
       // What the source's gateway refuses never reached its handlers, which name the
       // block.
       const isOfGateway = error.body.details.length === 0;
@@ -147,8 +150,9 @@ function addList(
 
 async function readParties(
   rows: Rows,
-  { url, state: { epoch, hasNetwork }, cursors }: ListRequest,
+  { url, state, cursors }: ListRequest,
 ): Promise<Page> {
+  const { epoch, hasNetwork } = state;
   const edgeOf = ({ id, pos, extra }: store.PartyRow): Edge => ({
     node: { id, ...extra },
     cursor: cursors.write(`${epoch}`, pos ?? ''),
@@ -156,8 +160,12 @@ async function readParties(
   const { party_id: partyId, ...paging } = readQuery(url, PARTY_FIELDS);
   // The source checks the paging of a lookup too, and then ignores it.
   const request = readPageRequest(paging, epoch, cursors);
-  if (partyId !== undefined && partyId !== '')
-    return toPage(SINGLE_ROW, [await findParty(rows, partyId, epoch)], edgeOf);
+  const refuseUnread = () => refuseUnreadList('parties', state, paging);
+  if (partyId !== undefined && partyId !== '') {
+    const party = await findParty(rows, partyId, epoch, refuseUnread);
+    return toPage(SINGLE_ROW, [party], edgeOf);
+  }
+  refuseUnread();
 
   const { ascending, beyond, rowsMax } = request;
   const isBeyondNetwork = beyond?.[0] === '';
@@ -182,9 +190,12 @@ async function readParties(
 
 async function readCheckpoints(
   rows: Rows,
-  { url, state: { epoch }, cursors }: ListRequest,
+  { url, state, cursors }: ListRequest,
 ): Promise<Page> {
-  const request = readPageRequest(readQuery(url, PAGE_FIELDS), epoch, cursors);
+  const { epoch } = state;
+  const query = readQuery(url, PAGE_FIELDS);
+  const request = readPageRequest(query, epoch, cursors);
+  refuseUnreadList('checkpoints', state, query);
   const slice = { ...request, rowsMax: request.rowsMax + 1 };
   const placed = await store.readSlice(rows, 'checkpoints', epoch, slice);
   return toPage(
@@ -198,12 +209,33 @@ async function readCheckpoints(
 }
 
 /**
+ * A list that was never read to its end may lack any row. It is served only to callers
+ * that say that a part will do.
+ * @throws StatusError 503
+ */
+function refuseUnreadList(
+  name: store.ListName,
+  { isComplete }: store.ListState,
+  query: QueryValues<typeof PAGE_FIELDS>,
+): void {
+  if (isComplete || query['mirror.partial'] === true) return;
+  throw StatusError.ofHandler('unavailable', {
+    ...DETAIL[name],
+    inner:
+      'the mirror has not read this list to its end yet; wait for the first sync, or ' +
+      'take what there is with mirror.partial=true',
+  });
+}
+
+/**
+ * @param refuseUnread is called before an id is called unknown
  * @throws StatusError 404 for an id that is not listed, 400 for text that is not an id
  */
 async function findParty(
   rows: Rows,
   text: string,
   epoch: number,
+  refuseUnread: () => void,
 ): Promise<store.PartyRow> {
   // Words count as they are written, hex digits in either case.
   const isHex = EVEN_HEX.test(text);
@@ -215,11 +247,13 @@ async function findParty(
     : undefined;
   if (party !== undefined) return party;
 
-  if (isHex || ID_WORDS.get(id.toLowerCase()) === id)
+  if (isHex || ID_WORDS.get(id.toLowerCase()) === id) {
+    refuseUnread();
     throw StatusError.ofHandler('notFound', {
       ...DETAIL.parties,
       inner: 'no resource corresponding to this id',
     });
+  }
   throw StatusError.ofHandler('invalidArgument', {
     ...DETAIL.parties,
     inner: 'not a valid hex id (or well known exception)',

@@ -22,6 +22,7 @@ export const PAGE_FIELDS = {
   'pagination.last': 'int32',
   'pagination.before': 'string',
   'pagination.newest_first': 'bool',
+  'mirror.partial': 'bool',
 } as const;
 
 const ROWS = z
@@ -51,6 +52,13 @@ export const PAGING = z.object({
     .boolean()
     .default(true)
     .describe('Newest rows first.'),
+  'mirror.partial': z
+    .boolean()
+    .optional()
+    .describe(
+      'Take what the mirror has of a list that it has not read to its end yet. ' +
+        'Without it, such a list is a 503.',
+    ),
 });
 
 export const PAGE_INFO = z.object({

@@ -22,9 +22,11 @@ import {
   formatWritten,
   outputProblems,
   STDOUT,
+  type Written,
   writeCsv,
 } from '../output/destination.ts';
 import { chooseParty, openMirror } from '../mirror.ts';
+import { describeMissing } from '../../ledger/missing-range.ts';
 import type { LedgerQuery } from '../../ledger/ledger-range.ts';
 import { runSummary } from '../output/run-text.ts';
 import { describeRun } from '../../runs/run-document.ts';
@@ -73,10 +75,10 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
     },
   );
   const isWritable = ended.verdict !== 'failed' && options.out !== undefined;
-  const csv = app.jobs.stages.readLedger(wanted, context.signal);
-  const written = isWritable
-    ? await writeCsv(csv, options.out, context)
+  const found = isWritable
+    ? await writeFound(wanted, options.out, app, context)
     : undefined;
+  const missing = found?.missing ?? [];
   // What was published is in the warehouse and the lake when the command ends.
   const { loadRunId } = ended.evidence;
   const load =
@@ -87,12 +89,19 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
   const verdict = worst([
     ended.verdict ?? 'failed',
     loaded?.verdict ?? 'complete',
+    missing.length === 0 ? 'complete' : 'incomplete',
   ]);
   const document = describeRun(ended);
   const loading = loaded && describeRun(loaded);
   return {
     exitCode: exitCodeOf(verdict, ended.evidence),
-    document: { ...document, verdict, load: loading, written },
+    document: {
+      ...document,
+      verdict,
+      load: loading,
+      written: found?.written,
+      missing: missing.length === 0 ? undefined : missing,
+    },
     // With `--out -` stdout carries the CSV and nothing else.
     text:
       options.out === STDOUT
@@ -100,10 +109,29 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
         : [
             runSummary(document),
             loading && runSummary(loading),
-            written && formatWritten(written),
+            found && formatWritten(found.written),
           ].join(''),
   };
 };
+
+/**
+ * Writes what there is of the ledger now that it was exported. What the export could not
+ * bring is named, on stderr and in the document, and the command does not end in 0.
+ */
+async function writeFound(
+  wanted: LedgerQuery,
+  out: string,
+  app: App,
+  context: CommandContext,
+): Promise<{ written: Written; missing: readonly string[] }> {
+  const query = { ...wanted, isPartial: true };
+  const reading = await app.jobs.stages.openLedger(query, context.signal);
+  const written = await writeCsv(reading.rows(), out, context);
+  const missing = reading.missing.map(describeMissing);
+  for (const range of missing)
+    context.notices.warn(`Missing in ${out}: nothing is known ${range}`);
+  return { written, missing };
+}
 
 /**
  * Without a source: what the mirror holds already, where that is all that is wanted.
@@ -125,11 +153,8 @@ async function writeCovered(
   const partyId = await knownParty(given.partyId, app);
   try {
     const question = { ...given, partyId, isProofNeeded: true };
-    const written = await writeCsv(
-      app.jobs.stages.readLedger(question, context.signal),
-      out,
-      context,
-    );
+    const reading = await app.jobs.stages.openLedger(question, context.signal);
+    const written = await writeCsv(reading.rows(), out, context);
     const text = `Covered already; nothing was asked of the source.\n${formatWritten(written)}`;
     return {
       document: {

@@ -4,191 +4,280 @@
  * cuts one, or the columns of its release are not those of the others, are its rows
  * looked at. Segments outside the range are never opened.
  */
+import { createHash } from 'node:crypto';
 import { PermanentError } from '../../errors/errors.ts';
-import {
-  BEGINNING,
-  formatInstant,
-  type Micros,
-  SECOND_MICROS,
-} from '../../time/time.ts';
-import type { Coverage } from '../../catalog/coverage-rows.ts';
+import { type Micros, SECOND_MICROS } from '../../time/time.ts';
 import type { CoverageReader } from '../store/export-repository.ts';
-import { overlaps, subtract } from '../../ledger/ranges.ts';
 import { RowFilter } from '../../ledger/row-filter.ts';
-import { commonColumns, withColumns } from '../../ledger/common-columns.ts';
+import { withColumns } from '../../ledger/common-columns.ts';
 import { layoutOf } from '../../ledger/header.ts';
 import { compressionOf, plainStream } from '../../ledger/object-keys.ts';
 import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import type { LedgerQuery } from '../../ledger/ledger-range.ts';
+import {
+  planReading,
+  type ReadingFacts,
+  type ReadingPlan,
+  type ReadSegment,
+  refuseMissing,
+} from './plan-reading.ts';
 
 const LINE_FEED = 0x0a;
-const END_OF_TIME: Micros = 2n ** 62n;
-/** What release 0.71.4 begins an answer without entries with. */
-const EMPTY_HEADER =
-  'vega_time,quantity,transfer_type,asset_id,account_from_market_id,account_from_party_id,account_from_account_type,' +
-  'account_to_market_id,account_to_party_id,account_to_account_type,account_from_balance,account_to_balance';
+const ETAG_CHARACTERS = 32;
 
-interface ReaderDeps {
+export interface ReaderDeps {
   readonly exports: CoverageReader;
+  readonly readFacts: () => Promise<ReadingFacts>;
   readonly objects: Pick<ObjectStore, 'read'>;
 }
 
+/** A ledger, or a part of it, that can be read. */
+export interface LedgerReading extends Pick<
+  ReadingPlan,
+  'knownFrom' | 'knownTo' | 'missing'
+> {
+  /** Equal tags mean equal bytes. */
+  readonly tag: string;
+  /**
+   * The size of the CSV in bytes. It follows from the sizes of whole segments; the others
+   * are read for it.
+   */
+  measure(): Promise<bigint>;
+  /**
+   * The plain CSV: one header line, then the source's lines unchanged, those outside the
+   * question left out. Ending the iteration early releases everything.
+   * @param start how many bytes to leave out at the beginning
+   */
+  rows(start?: bigint): AsyncGenerator<Buffer>;
+}
+
 /**
- * The plain CSV of a party's mirrored ledger: one header line, then the source's lines
- * unchanged, those outside the question left out. Ending the iteration early, or
- * aborting, releases everything.
- * @throws PermanentError `LEDGER_NOT_MIRRORED` where what is asked for was never
- *   exported, or misses a range: an empty answer would read as "no entries"
+ * Opens what is known of a ledger.
+ * @param signal aborting it releases everything
+ * @throws PermanentError `LEDGER_NOT_MIRRORED` if what is asked for was never exported, or
+ *   misses a range that was not left to the mirror: an empty answer would read as "no
+ *   entries". `meta` has `knownFrom` and `knownTo`
  */
-export async function* readLedger(
-  { exports, objects }: ReaderDeps,
+export async function openLedger(
+  { exports, readFacts, objects }: ReaderDeps,
   question: LedgerQuery,
   signal: AbortSignal,
-): AsyncGenerator<Buffer> {
-  const { partyId, assetId, isProofNeeded } = question;
+): Promise<LedgerReading> {
+  const { partyId, assetId, isPartial } = question;
   const coverage = await exports.coverage({ partyId, assetId });
-  const isProof = ({ open, isFaulty, assetId: of }: Coverage) =>
-    !open && isFaulty !== true && (of === undefined || of === assetId);
-  refuseHoles(
-    question,
-    isProofNeeded === true ? coverage.filter(isProof) : coverage,
-  );
-  const segments = segmentsWithin(coverage, question);
-  const headers = segments.map((segment) => segment.columns);
-  const columns =
-    segments.length === 0 ? EMPTY_HEADER.split(',') : commonColumns(headers);
-  // Sent with the first rows: until they are read, a failure can still be told by the
-  // status.
-  let header = Buffer.from(`${columns.join(',')}\n`);
-  for (const segment of segments) {
-    const stored = await objects.read(segment.objectKey, signal);
-    const plain = plainStream(stored, compressionOf(segment.objectKey));
-    try {
-      const chunks = withoutHeader(plain as AsyncIterable<Buffer>);
-      const rows = liesWithin(segment, question)
-        ? chunks
-        : keptRows(chunks, segment, question);
-      const isAlike = segment.columns.join() === columns.join();
-      for await (const chunk of isAlike
-        ? rows
-        : withColumns(rows, segment.columns, columns)) {
-        yield header.length > 0 ? Buffer.concat([header, chunk]) : chunk;
+  const plan = planReading(question, coverage, await readFacts());
+  if (isPartial !== true) refuseMissing(question, plan);
+  const reader = new SegmentReader({ partyId, assetId }, plan, objects, signal);
+  const { knownFrom, knownTo, missing } = plan;
+  const tag = tagOf(question, plan);
+  return {
+    knownFrom,
+    knownTo,
+    missing,
+    tag,
+    measure: () => reader.measure(),
+    rows: (start = 0n) => reader.rows(start),
+  };
+}
+
+function tagOf(
+  { partyId, assetId }: LedgerQuery,
+  { segments, columns, from, to }: ReadingPlan,
+): string {
+  // Only borders that cut a segment change the bytes.
+  const parts = segments.map((segment) => [
+    segment.objectKey,
+    segment.content.digest,
+    segment.from < from ? String(from) : '',
+    segment.to > to ? String(to) : '',
+  ]);
+  const text = JSON.stringify([partyId, assetId, columns, parts]);
+  return createHash('sha256')
+    .update(text)
+    .digest('hex')
+    .slice(0, ETAG_CHARACTERS);
+}
+
+/** Reads the rows of a plan's segments, from any byte of the answer on. */
+class SegmentReader {
+  readonly #scope: Pick<LedgerQuery, 'partyId' | 'assetId'>;
+  readonly #plan: ReadingPlan;
+  readonly #objects: ReaderDeps['objects'];
+  readonly #signal: AbortSignal;
+  readonly #header: Buffer;
+  /** Sizes of the rows of those segments that were measured, in bytes. */
+  readonly #sizes = new Map<ReadSegment, bigint>();
+  /** Sizes of header lines as they are stored, by the form of a segment's rows. */
+  readonly #headerSizes = new Map<string, number>();
+
+  constructor(
+    scope: Pick<LedgerQuery, 'partyId' | 'assetId'>,
+    plan: ReadingPlan,
+    objects: ReaderDeps['objects'],
+    signal: AbortSignal,
+  ) {
+    this.#scope = scope;
+    this.#plan = plan;
+    this.#objects = objects;
+    this.#signal = signal;
+    this.#header = Buffer.from(`${plan.columns.join(',')}\n`);
+  }
+
+  async measure(): Promise<bigint> {
+    let total = BigInt(this.#header.length);
+    for (const segment of this.#plan.segments) {
+      const size =
+        this.#sizes.get(segment) ?? (await this.#measureSegment(segment));
+      this.#sizes.set(segment, size);
+      total += size;
+    }
+    return total;
+  }
+
+  async *rows(start: bigint): AsyncGenerator<Buffer> {
+    // Sent with the first rows: until they are read, a failure can still be told by the
+    // status.
+    let header = this.#header.subarray(clamp(start, this.#header.length));
+    let left = start - BigInt(this.#header.length);
+    for (const segment of this.#plan.segments) {
+      const size = this.#sizes.get(segment);
+      if (size !== undefined && left >= size) {
+        left -= size;
+        continue;
+      }
+      for await (const chunk of this.#rowsOf(segment)) {
+        const skipped = clamp(left, chunk.length);
+        left -= BigInt(chunk.length);
+        if (skipped === chunk.length) continue;
+        const rest = chunk.subarray(skipped);
+        yield header.length > 0 ? Buffer.concat([header, rest]) : rest;
         header = Buffer.alloc(0);
       }
+    }
+    if (header.length > 0) yield header;
+  }
+
+  async #measureSegment(segment: ReadSegment): Promise<bigint> {
+    if (this.#isPassedOn(segment)) {
+      const { bytes } = segment.content;
+      return bytes - BigInt(await this.#headerSize(segment));
+    }
+    let size = 0n;
+    for await (const chunk of this.#rowsOf(segment))
+      size += BigInt(chunk.length);
+    return size;
+  }
+
+  /** Whether all rows of a segment are sent, as they are. */
+  #isPassedOn(segment: ReadSegment): boolean {
+    return this.#isWhole(segment) && this.#hasColumns(segment);
+  }
+
+  #isWhole({ assetId, from, to }: ReadSegment): boolean {
+    const isInTime = this.#plan.from <= from && to <= this.#plan.to;
+    const { assetId: asked } = this.#scope;
+    return isInTime && (asked === undefined || assetId === asked);
+  }
+
+  #hasColumns({ content }: ReadSegment): boolean {
+    return content.columns.join() === this.#plan.columns.join();
+  }
+
+  /**
+   * The header line is stored as the source sent it, which may be longer than its columns
+   * are. All segments of one form have the same.
+   */
+  async #headerSize(segment: ReadSegment): Promise<number> {
+    const { rowForm } = segment.content;
+    const known = this.#headerSizes.get(rowForm);
+    if (known !== undefined) return known;
+    let size = 0;
+    for await (const chunk of this.#plain(segment)) {
+      const end = chunk.indexOf(LINE_FEED);
+      size += end === -1 ? chunk.length : end + 1;
+      if (end !== -1) break;
+    }
+    this.#headerSizes.set(rowForm, size);
+    return size;
+  }
+
+  async *#rowsOf(segment: ReadSegment): AsyncGenerator<Buffer> {
+    const chunks = this.#withoutHeader(segment);
+    const kept = this.#isWhole(segment) ? chunks : this.#kept(chunks, segment);
+    yield* this.#hasColumns(segment)
+      ? kept
+      : withColumns(kept, segment.content.columns, this.#plan.columns);
+  }
+
+  async *#plain({ objectKey }: ReadSegment): AsyncGenerator<Buffer> {
+    const stored = await this.#objects.read(objectKey, this.#signal);
+    const plain = plainStream(stored, compressionOf(objectKey));
+    try {
+      yield* plain as AsyncIterable<Buffer>;
     } finally {
       plain.destroy();
       stored.destroy();
     }
   }
-  if (header.length > 0) yield header;
-}
 
-/**
- * An empty answer says "no entries", so what is not known must not look like one. Unless
- * proof is needed, the end is not checked: a mirror knows no more than up to its last
- * run, as the service knows no more than its head.
- */
-function refuseHoles(
-  question: LedgerQuery,
-  coverage: readonly Coverage[],
-): void {
-  const { from = BEGINNING, to, isProofNeeded } = question;
-  if (coverage.length === 0)
-    throw notMirrored(question, 'it was never exported');
-  const named = new Set(coverage.flatMap(({ assetId }) => assetId ?? []));
-  for (const asset of named.size === 0 ? [undefined] : named) {
-    // What is known of every asset is known of each.
-    const known = coverage.filter(
-      ({ assetId }) => assetId === undefined || assetId === asset,
+  /** @throws PermanentError `LEDGER_SIZE` if the header is not as long as was measured */
+  async *#withoutHeader(segment: ReadSegment): AsyncGenerator<Buffer> {
+    const isMeasured = this.#sizes.has(segment) && this.#isPassedOn(segment);
+    const measured = isMeasured
+      ? this.#headerSizes.get(segment.content.rowForm)
+      : undefined;
+    let headerSize = 0;
+    let isHeader = true;
+    for await (const chunk of this.#plain(segment)) {
+      // Column names are plain words: the first line end is the header's.
+      const start = isHeader ? chunk.indexOf(LINE_FEED) + 1 : 0;
+      if (isHeader) headerSize += start === 0 ? chunk.length : start;
+      if (isHeader && start === 0) continue;
+      if (isHeader && measured !== undefined && measured !== headerSize)
+        throw new PermanentError(
+          `Cannot send the ledger of ${this.#scope.partyId}: the header of ` +
+            `${segment.objectKey} has ${headerSize} bytes, that of its kind ${measured}`,
+          { code: 'LEDGER_SIZE', meta: { objectKey: segment.objectKey } },
+        );
+      isHeader = false;
+      if (start < chunk.length) yield chunk.subarray(start);
+    }
+  }
+
+  async *#kept(
+    chunks: AsyncIterable<Buffer>,
+    segment: ReadSegment,
+  ): AsyncGenerator<Buffer> {
+    const filter = new RowFilter(
+      this.#scope,
+      layoutOf(segment.content.columns),
+      false,
     );
-    for (const hole of subtract({ from, to: to ?? END_OF_TIME }, known)) {
-      const isEnd = known.every((range) => range.to <= hole.from);
-      const isAsked =
-        hole.from === from || (isProofNeeded === true && to !== undefined);
-      if (isEnd && !isAsked) continue;
-      const start = formatInstant(hole.from);
-      const missing = isEnd
-        ? `from ${start} on`
-        : `of ${start} to ${formatInstant(hole.to)}`;
-      throw notMirrored(question, `nothing is known ${missing}`);
+    const fromSecond = toSeconds(this.#plan.from);
+    const toSecond = toSeconds(this.#plan.to);
+    const isKept = (buffer: Buffer, start: number, end: number): boolean =>
+      filter.check(buffer, start, end) === 'ok' &&
+      filter.time.second >= fromSecond &&
+      filter.time.second < toSecond;
+    const rows: Buffer[] = [];
+    const splitter = new RowSplitter((buffer, start, end, next) => {
+      if (isKept(buffer, start, end)) rows.push(buffer.subarray(start, next));
+    });
+    for await (const chunk of chunks) {
+      splitter.push(chunk);
+      if (rows.length > 0) yield Buffer.concat(rows.splice(0));
     }
   }
 }
 
-function notMirrored(question: LedgerQuery, state: string): PermanentError {
-  return new PermanentError(
-    `Cannot read the ledger of ${question.partyId}: ${state}; order an export of ` +
-      'it, or ask for less',
-    {
-      code: 'LEDGER_NOT_MIRRORED',
-      meta: { partyId: question.partyId, assetId: question.assetId },
-    },
-  );
+/** Borders are whole seconds, which a double holds exactly for any time there is. */
+function toSeconds(instant: Micros): number {
+  return Number(instant / SECOND_MICROS);
 }
 
-type Segment = ReturnType<typeof segmentsWithin>[number];
-
-function segmentsWithin(
-  coverage: readonly Coverage[],
-  { from = BEGINNING, to = END_OF_TIME }: LedgerQuery,
-) {
-  return coverage.flatMap(({ objectKey, content, ...range }) =>
-    objectKey !== undefined &&
-    content !== undefined &&
-    overlaps(range, { from, to })
-      ? [{ ...range, objectKey, columns: content.columns }]
-      : [],
-  );
-}
-
-function liesWithin(
-  segment: Segment,
-  { assetId, from, to }: LedgerQuery,
-): boolean {
-  const isInTime =
-    (from ?? BEGINNING) <= segment.from &&
-    (to === undefined || segment.to <= to);
-  return isInTime && (assetId === undefined || segment.assetId === assetId);
-}
-
-async function* withoutHeader(
-  chunks: AsyncIterable<Buffer>,
-): AsyncGenerator<Buffer> {
-  let isHeader = true;
-  for await (const chunk of chunks) {
-    // Column names are plain words: the first line end is the header's.
-    const start = isHeader ? chunk.indexOf(LINE_FEED) + 1 : 0;
-    if (isHeader && start === 0) continue;
-    isHeader = false;
-    if (start < chunk.length) yield chunk.subarray(start);
-  }
-}
-
-async function* keptRows(
-  chunks: AsyncIterable<Buffer>,
-  segment: Segment,
-  { partyId, assetId, from, to }: LedgerQuery,
-): AsyncGenerator<Buffer> {
-  const filter = new RowFilter(
-    { partyId, assetId },
-    layoutOf(segment.columns),
-    false,
-  );
-  // Borders are whole seconds, which a double holds exactly.
-  const fromSecond =
-    from === undefined ? -Infinity : Number(from / SECOND_MICROS);
-  const toSecond = to === undefined ? Infinity : Number(to / SECOND_MICROS);
-  const isKept = (buffer: Buffer, start: number, end: number): boolean =>
-    filter.check(buffer, start, end) === 'ok' &&
-    filter.time.second >= fromSecond &&
-    filter.time.second < toSecond;
-  const rows: Buffer[] = [];
-  const splitter = new RowSplitter((buffer, start, end, next) => {
-    if (isKept(buffer, start, end)) rows.push(buffer.subarray(start, next));
-  });
-  for await (const chunk of chunks) {
-    splitter.push(chunk);
-    if (rows.length > 0) yield Buffer.concat(rows.splice(0));
-  }
+/** @returns `value` as a number from 0 to `max` */
+function clamp(value: bigint, max: number): number {
+  if (value <= 0n) return 0;
+  return value >= BigInt(max) ? max : Number(value);
 }

@@ -6,6 +6,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { listen } from '../../../src/api/server/server.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { apiWithoutDatabase, jobsOf } from '../mirror.ts';
+import { readingOf } from '../../support/ledger-reading.ts';
 
 const IDS = Array.from({ length: 200 }, (_, at) =>
   at.toString(16).padStart(64, '0'),
@@ -32,18 +33,19 @@ const server = await apiWithoutDatabase({
   },
   jobs: jobsOf({
     stages: {
-      readLedger: async function* () {
-        try {
-          yield Buffer.from('vega_time,quantity,transfer_type\n');
-          const rowsMax = isEndless ? Number.POSITIVE_INFINITY : 5_000;
-          for (let rows = 0; rows < rowsMax; rows += 1) {
-            yield ROW;
-            if (isEndless) await sleep(1);
+      openLedger: async () =>
+        readingOf(async function* () {
+          try {
+            yield Buffer.from('vega_time,quantity,transfer_type\n');
+            const rowsMax = isEndless ? Number.POSITIVE_INFINITY : 5_000;
+            for (let rows = 0; rows < rowsMax; rows += 1) {
+              yield ROW;
+              if (isEndless) await sleep(1);
+            }
+          } finally {
+            released += 1;
           }
-        } finally {
-          released += 1;
-        }
-      },
+        }),
     },
   }),
 });

@@ -11,6 +11,7 @@ import { waitFor } from '../../support/wait-for.ts';
 import type { ProgressLine } from '../../../src/runs/progress.ts';
 import type { Run } from '../../../src/runs/store/run-store.ts';
 import { apiWithoutDatabase, EMPTY_STATUS, jobsOf } from '../mirror.ts';
+import { readingOf } from '../../support/ledger-reading.ts';
 
 const PARTY = 'ab'.repeat(32);
 const ID = '0199a000-0000-7000-8000-000000000001';
@@ -110,7 +111,7 @@ const server = await apiWithoutDatabase({
       requestCancel: async () => jobs.cancel(),
     },
     progress: { read: async () => jobs.progress() },
-    stages: { readLedger: () => jobs.read() },
+    stages: { openLedger: async () => readingOf(() => jobs.read()) },
   }),
   status: {
     ...EMPTY_STATUS,

@@ -493,6 +493,7 @@ describe('the interface document', () => {
       'pagination.last',
       'pagination.before',
       'pagination.newestFirst',
+      'mirror.partial',
     ]);
     expect(paths['/mirror/exports/{id}']?.['delete']?.parameters).toMatchObject(
       [{ name: 'id', in: 'path', required: true }],

@@ -10,6 +10,7 @@ import { PermanentError } from '../../../src/errors/errors.ts';
 import { listen } from '../../../src/api/server/server.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { apiWithoutDatabase, jobsOf, type TestApi } from '../mirror.ts';
+import { readingOf } from '../../support/ledger-reading.ts';
 
 const PARTY = 'AB'.repeat(32);
 const PATH = `/api/v2/ledgerentry/export?partyId=${PARTY}`;
@@ -23,7 +24,12 @@ type Chunks = (
 async function serving(read: Chunks): Promise<TestApi> {
   return listen(
     await apiWithoutDatabase({
-      jobs: jobsOf({ stages: { readLedger: read } }),
+      jobs: jobsOf({
+        stages: {
+          openLedger: async (question, signal) =>
+            readingOf(() => read(question, signal)),
+        },
+      }),
     }),
     {
       host: '127.0.0.1',

@@ -7,7 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { readLedger } from '../../../src/exports/reading/read-ledger.ts';
+import { openLedger } from '../../../src/exports/reading/read-ledger.ts';
+import type { ReadingFacts } from '../../../src/exports/reading/plan-reading.ts';
 import type { LedgerQuery } from '../../../src/ledger/ledger-range.ts';
 import {
   BEGINNING,
@@ -52,10 +53,13 @@ interface Part {
 
 let made = 0;
 
-type ReaderDeps = Parameters<typeof readLedger>[0];
+type ReaderDeps = Parameters<typeof openLedger>[0];
 
 /** A ledger that is known in these parts. */
-async function readerOf(parts: readonly Part[]): Promise<ReaderDeps> {
+async function readerOf(
+  parts: readonly Part[],
+  known: Partial<ReadingFacts> = {},
+): Promise<ReaderDeps> {
   const coverage: Coverage[] = [];
   for (const part of parts) {
     const range = {
@@ -97,7 +101,17 @@ async function readerOf(parts: readonly Part[]): Promise<ReaderDeps> {
       content,
     });
   }
-  return { exports: { coverage: async () => coverage }, objects };
+  const facts = {
+    demandedAssets: [],
+    newestColumns: undefined,
+    now: at('2023-07-01T00:00:00Z'),
+    ...known,
+  };
+  return {
+    exports: { coverage: async () => coverage },
+    readFacts: async () => facts,
+    objects,
+  };
 }
 
 async function textOf(
@@ -112,8 +126,8 @@ async function textOf(
     to: undefined,
     ...question,
   };
-  for await (const chunk of readLedger(reader, whole, signal))
-    chunks.push(chunk);
+  const reading = await openLedger(reader, whole, signal);
+  for await (const chunk of reading.rows()) chunks.push(chunk);
   return Buffer.concat(chunks).toString();
 }
 
@@ -220,6 +234,82 @@ describe('a range that is not covered', () => {
     },
   );
 
+  test.each([
+    ['a part at the end', { to: at('2023-07-01T00:00:00Z') }, '2023-06-02'],
+    [
+      'the end, from a start',
+      { from: at('2023-05-01T00:00:00Z'), to: at('2023-06-02T00:00:01Z') },
+      '2023-06-02',
+    ],
+  ] as const)(
+    'is refused with the end of what is known where it lacks %s',
+    async (_what, question, knownTo) => {
+      const reading = textOf(await readerOf(LEDGER), question);
+      await expect(reading).rejects.toMatchObject({
+        code: 'LEDGER_NOT_MIRRORED',
+        meta: { knownTo: at(knownTo) },
+      });
+    },
+  );
+
+  test('is left out where the question takes what there is, and named', async () => {
+    const parts = await readerOf([LEDGER[0]!, LEDGER[2]!]);
+    const whole = { partyId: PARTY, isPartial: true };
+    const reading = await openLedger(parts, whole, signal);
+    expect(reading.missing).toEqual([
+      { assetId: undefined, from: at('2023-05-03'), to: at('2023-06-01') },
+    ]);
+    expect(reading.knownTo).toBe(at('2023-05-03'));
+    expect(await textOf(parts, { isPartial: true })).toBe(
+      csv(...FIRST, ...SECOND),
+    );
+  });
+
+  test('names where knowledge begins again if the beginning is not known', async () => {
+    await expect(textOf(await readerOf(LEDGER.slice(1)))).rejects.toMatchObject(
+      {
+        meta: { knownFrom: at('2023-05-03'), knownTo: undefined },
+      },
+    );
+  });
+
+  test('is no range of the future, of which nobody can know anything', async () => {
+    const from = at('2023-07-03T00:00:00Z');
+    expect(await textOf(await readerOf(LEDGER), { from })).toBe(csv());
+  });
+
+  test('is no range before 1970, when no ledger had begun', async () => {
+    const reader = await readerOf(LEDGER);
+    const from = at('1960-01-01T00:00:00Z');
+    const to = at('2023-05-03T00:00:00Z');
+    expect(await textOf(reader, { from, to })).toBe(csv(...FIRST));
+    expect(await textOf(reader, { to: BEGINNING })).toBe(csv());
+  });
+
+  test('is every asset where only one was exported', async () => {
+    const parts = LEDGER.map((part) => ({ ...part, asset: GOLD }));
+    await expect(textOf(await readerOf(parts))).rejects.toMatchObject({
+      code: 'LEDGER_NOT_MIRRORED',
+    });
+    const demanded = { demandedAssets: [GOLD, SILVER] };
+    await expect(textOf(await readerOf(parts, demanded))).rejects.toThrow(
+      `in asset ${SILVER}`,
+    );
+    const all = await readerOf(parts, { demandedAssets: [GOLD] });
+    expect(await textOf(all)).toBe(csv(...FIRST, ...SECOND));
+  });
+
+  test('ends an answer without an end where the first of its assets is no longer known', async () => {
+    const gold = { ...LEDGER[0]!, asset: GOLD };
+    const silver = { from: '1970-01-01', to: '2023-05-02', asset: SILVER };
+    const reader = await readerOf([gold, silver], {
+      demandedAssets: [GOLD, SILVER],
+    });
+    const reading = await openLedger(reader, { partyId: PARTY }, signal);
+    expect([reading.knownTo, reading.missing]).toEqual([at('2023-05-02'), []]);
+    expect(await textOf(reader)).toBe(csv(...FIRST.slice(0, 2)));
+  });
+
   test('does not matter outside of the range that is asked for', async () => {
     const from = at('2023-06-01T00:00:00Z');
     expect(
@@ -312,6 +402,103 @@ describe('columns that change from release to release', () => {
   test('end the answer where a row does not match its header', async () => {
     const reader = await readerOf([{ ...older, rows: ['1,2'] }, parts[1]!]);
     await expect(textOf(reader)).rejects.toMatchObject({ code: 'ROW_FIELDS' });
+  });
+});
+
+describe('an answer without entries', () => {
+  const from = at('2023-05-03T00:00:00Z');
+  const to = at('2023-06-01T00:00:00Z');
+
+  test("has the header of the ledger's other segments, or of the mirror's newest one", async () => {
+    const parts = [
+      LEDGER[1]!,
+      { from: '2023-06-01', to: '2023-06-02', header: HEADER_13, rows: [] },
+    ];
+    const text = await textOf(await readerOf(parts), { from, to });
+    expect(text).toBe(`${HEADER_13}\n`);
+    const known = { newestColumns: HEADER_13.split(',') };
+    const empty = await readerOf([LEDGER[1]!], known);
+    expect(await textOf(empty, { from, to })).toBe(`${HEADER_13}\n`);
+  });
+});
+
+describe('the size of a ledger', () => {
+  const cut = { from: at('2023-05-02T00:00:00Z') };
+
+  test.each([
+    ['whole segments', LEDGER, {}],
+    ['a segment that a border cuts', LEDGER, cut],
+    ['one asset', LEDGER, { assetId: GOLD }],
+    ['nothing', [LEDGER[1]!], { from: at('2023-05-03T00:00:00Z') }],
+    [
+      'other columns',
+      [
+        LEDGER[0]!,
+        { from: '2023-05-03', to: '2023-06-02', header: HEADER_13, rows: [] },
+      ],
+      {},
+    ],
+  ] as const)('is that of its bytes: %s', async (_what, parts, question) => {
+    const reader = await readerOf(parts);
+    const query = { partyId: PARTY, ...question };
+    const text = await textOf(reader, query);
+    const reading = await openLedger(reader, query, signal);
+    expect(await reading.measure()).toBe(BigInt(Buffer.byteLength(text)));
+    const places = [
+      0,
+      1,
+      HEADER_12.length,
+      HEADER_12.length + 1,
+      300,
+      text.length,
+    ];
+    for (const start of places) {
+      const chunks: Buffer[] = [];
+      for await (const chunk of reading.rows(BigInt(start))) chunks.push(chunk);
+      expect(Buffer.concat(chunks).toString()).toBe(text.slice(start));
+    }
+  });
+
+  test('opens no whole segment that lies before the first byte', async () => {
+    const opened: string[] = [];
+    const reader = await readerOf(LEDGER);
+    const counting: ReaderDeps = {
+      ...reader,
+      objects: {
+        read: (key, ...rest) => {
+          opened.push(key);
+          return objects.read(key, ...rest);
+        },
+      },
+    };
+    const reading = await openLedger(counting, { partyId: PARTY }, signal);
+    const size = await reading.measure();
+    opened.length = 0;
+    for await (const chunk of reading.rows(size - 2n))
+      expect(chunk.toString()).toBe('6\n');
+    expect(opened).toHaveLength(1);
+  });
+
+  test('has a tag that changes with what is asked for and with what is held', async () => {
+    const tagOf = async (parts: readonly Part[], query: Partial<LedgerQuery>) =>
+      (
+        await openLedger(
+          await readerOf(parts),
+          { partyId: PARTY, ...query },
+          signal,
+        )
+      ).tag;
+    const reader = await readerOf(LEDGER);
+    const once = await openLedger(reader, { partyId: PARTY }, signal);
+    const again = await openLedger(reader, { partyId: PARTY }, signal);
+    expect(again.tag).toBe(once.tag);
+    const tags = [
+      once.tag,
+      (await openLedger(reader, { partyId: PARTY, ...cut }, signal)).tag,
+      (await openLedger(reader, { partyId: PARTY, assetId: GOLD }, signal)).tag,
+      await tagOf(LEDGER.slice(0, 2), {}),
+    ];
+    expect(new Set(tags).size).toBe(tags.length);
   });
 });
 

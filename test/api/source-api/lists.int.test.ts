@@ -67,8 +67,21 @@ beforeAll(async () => {
       copies: n % 5 === 0 ? 3 : 1,
     })),
   );
+  await claimLists(pool, 2);
   await pool.query('analyze');
 });
+
+/** Both lists were read to their ends. */
+async function claimLists(of: typeof pool, epoch: number): Promise<void> {
+  for (const list of ['parties', 'checkpoints'] as const)
+    await addGeneration(of, {
+      list,
+      epoch,
+      height: '7',
+      time: '2023-05-01',
+      isClaimed: true,
+    });
+}
 
 describe('pages of the lists', () => {
   test.each([
@@ -228,6 +241,7 @@ describe('pages of the lists', () => {
           copies: 1 + (n % 3),
         })),
       );
+      await claimLists(small.pool, 1);
       await using served = await startApi(small);
       const [turn, more, edge] =
         way === 'first'
@@ -301,6 +315,10 @@ async function planOf(statement: string): Promise<string> {
 }
 
 describe('the state of the mirror in the headers of lists', () => {
+  beforeAll(async () => {
+    await pool.query('delete from mirror.generations');
+  });
+
   test('is as of the newest block of the epoch that is served', async () => {
     await addGeneration(pool, {
       list: 'parties',
@@ -314,10 +332,42 @@ describe('the state of the mirror in the headers of lists', () => {
     expect(headers.get('x-block-height')).toBe('7');
     expect(headers.get('x-block-timestamp')).toBe('1682935200123456000');
     const parties = await fetch(
-      `${fresh.url}/api/v2/parties?pagination.first=1`,
+      `${fresh.url}/api/v2/parties?pagination.first=1&mirror.partial=true`,
     );
     expect(parties.headers.get('x-block-height')).toBe('0');
     expect(parties.headers.get('x-mirror-whole')).toBe('false');
+  });
+
+  test('are an error of a list that was never read to its end, unless a part will do', async () => {
+    await using fresh = await startApi(warehouse);
+    const statusOf = async (path: string) => {
+      const response = await fetch(`${fresh.url}/api/v2/${path}`);
+      return [response.status, response.headers.get('x-mirror-whole')];
+    };
+    const known = '1'.padStart(64, '0');
+    const unknown = 'e'.repeat(64);
+    const paths = [
+      'parties',
+      'parties?mirror.partial=true',
+      'checkpoints?pagination.first=1',
+      `parties?partyId=${known}`,
+      `parties?partyId=${unknown}`,
+      `parties?partyId=${unknown}&mirror.partial=true`,
+    ];
+    expect(await Promise.all(paths.map(statusOf))).toEqual([
+      [503, 'false'],
+      [200, 'false'],
+      [503, 'false'],
+      [200, 'false'],
+      [503, 'false'],
+      [404, 'false'],
+    ]);
+    const refused = await fetch(`${fresh.url}/api/v2/parties`);
+    expect(refused.headers.get('retry-after')).toBe('5');
+    expect(await refused.json()).toMatchObject({
+      code: 14,
+      details: [{ code: 50_001 }],
+    });
   });
 
   test('is complete once the list was read to its end, whatever an audit is reading', async () => {

@@ -2,6 +2,7 @@
 // shows how it stands.
 import { ask, post } from './ask.js';
 import { announce, el, redraw } from './dom.js';
+import { askFirst } from './download.js';
 import { bytes, shortId } from './format.js';
 
 const POLL_MS = 700;
@@ -61,7 +62,10 @@ function fileOf({ verdict, bytes: size, file }) {
   return [
     el('strong', { class: verdict }, verdict),
     ' ',
-    el('a', { href: file, download: '' }, name),
+    ...askFirst(
+      el('a', { href: file, download: '' }, name),
+      `${file}?partial=true`,
+    ),
   ];
 }
 

@@ -1,6 +1,7 @@
 // Parties, found by the beginning of their id, page after page.
 import { ask } from '../common/ask.js';
 import { byId, el, setText } from '../common/dom.js';
+import { askFirst } from '../common/download.js';
 import { bytes, count, plural } from '../common/format.js';
 import { time } from '../common/time.js';
 import { orderButton, partyName } from '../common/orders.js';
@@ -112,13 +113,15 @@ export function exportable(partyId) {
 
 /** What is mirrored already, as one CSV. */
 export function download({ partyId }) {
-  return el(
+  const href = `api/v2/ledgerentry/export?partyId=${encodeURIComponent(partyId)}`;
+  const link = el(
     'a.button',
     {
-      href: `api/v2/ledgerentry/export?partyId=${encodeURIComponent(partyId)}`,
+      href,
       download: `ledger_entries_${partyId}.csv`,
       'aria-label': `CSV: ${partyId}`,
     },
     'CSV',
   );
+  return askFirst(link, `${href}&mirror.partial=true`);
 }

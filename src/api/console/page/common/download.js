@@ -1,0 +1,67 @@
+// Links to files of ledgers. A browser shows nothing of an answer that refuses a
+// download, so the mirror is asked first, and what it says is shown beside the link.
+import { announce, el, show } from './dom.js';
+
+const ANSWERS_MS_MAX = 60_000;
+
+/**
+ * @param link an anchor with the address of the file, and its name as `download`
+ * @param partialHref of what there is of it, if the whole is refused
+ */
+export function askFirst(link, partialHref) {
+  const told = el('span.hint', { role: 'status' });
+  const { href, download: name } = link;
+  link.addEventListener('click', (event) => {
+    event.preventDefault();
+    void start(link, { href, partialHref, name }, told);
+  });
+  return [link, told];
+}
+
+async function start(link, { href, partialHref, name }, told) {
+  if (link.getAttribute('aria-busy') === 'true') return;
+  link.setAttribute('aria-busy', 'true');
+  try {
+    const problem = await problemOf(href);
+    show(told);
+    if (problem === undefined) {
+      fetchFile(href, name);
+      return;
+    }
+    show(
+      told,
+      ` Not all of it is known: ${problem} `,
+      partialHref !== undefined &&
+        el(
+          'a',
+          { href: partialHref, download: name },
+          'Download what there is',
+        ),
+    );
+    announce(`Not all of it is known: ${problem}`);
+  } finally {
+    link.removeAttribute('aria-busy');
+  }
+}
+
+/** An answer's first bytes decide; the rest is left to the browser's own download. */
+async function problemOf(href) {
+  const leave = new AbortController();
+  const late = setTimeout(() => leave.abort(), ANSWERS_MS_MAX);
+  try {
+    const response = await fetch(href, { signal: leave.signal });
+    if (response.ok) return undefined;
+    const body = await response.json().catch(() => undefined);
+    const { details, message } = body?.error ?? body ?? {};
+    return details?.[0]?.inner ?? message ?? `status ${response.status}`;
+  } catch {
+    return 'the mirror does not answer';
+  } finally {
+    clearTimeout(late);
+    leave.abort();
+  }
+}
+
+function fetchFile(href, name) {
+  el('a', { href, download: name }).click();
+}

@@ -1,0 +1,29 @@
+/** A ledger to read that is made of given bytes, for tests of what sends it. */
+import type { LedgerReading } from '../../src/exports/reading/read-ledger.ts';
+
+/** @param chunks is called for each reading of the rows, from the first byte on */
+export function readingOf(
+  chunks: () => AsyncIterable<Buffer>,
+  parts: Partial<LedgerReading> = {},
+): LedgerReading {
+  return {
+    knownFrom: undefined,
+    knownTo: undefined,
+    missing: [],
+    tag: 'of-a-test',
+    measure: async () => {
+      let size = 0n;
+      for await (const chunk of chunks()) size += BigInt(chunk.length);
+      return size;
+    },
+    rows: async function* (start = 0n) {
+      let left = Number(start);
+      for await (const chunk of chunks()) {
+        const rest = chunk.subarray(Math.min(left, chunk.length));
+        left -= chunk.length - rest.length;
+        if (rest.length > 0) yield rest;
+      }
+    },
+    ...parts,
+  };
+}
