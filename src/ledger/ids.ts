@@ -3,6 +3,7 @@
  * Everything that enters from outside passes through here before it reaches a URL, a
  * query or a path.
  */
+import { createHash } from 'node:crypto';
 import { UsageError } from '../errors/errors.ts';
 
 const HEX = /^[0-9a-f]+$/;
@@ -41,8 +42,12 @@ export function isHexId(id: string): boolean {
 
 /** Sources other than the public service have party ids of their own. */
 export const PARTY_ID_BYTES_MAX = 1024;
-/** No control, no half surrogate, nothing invisible, and no space at either end. */
-const PRINTABLE = /^(?!\s)[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]+(?<!\s)$/u;
+/**
+ * No control, no half surrogate, nothing invisible, and no space at either end. Two
+ * joiners are letters of some scripts and parts of emoji: they stand between others.
+ */
+const PRINTABLE =
+  /^(?!\s)(?:[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]|(?<=\S)[\u200c\u200d](?=\S))+(?<!\s)$/u;
 
 /**
  * The canonical form of a party id as any source lists it: as `canonicalId` has it, else
@@ -75,6 +80,18 @@ function escapeSlash(text: string): string {
   return /[%/]/.test(text)
     ? text.replaceAll('%', '%25').replaceAll('/', '%2F')
     : text;
+}
+
+/** No id and no height begins so, because a control character is in none of them. */
+const ODD = '\u0001odd/';
+
+/** The key of a row that is not understood: the same for the same JSON. */
+export function oddKey(json: string): string {
+  return ODD + createHash('sha256').update(json).digest('hex');
+}
+
+export function isOddKey(key: string): boolean {
+  return key.startsWith(ODD);
 }
 
 export function heightOf(checkpoint: string): bigint {

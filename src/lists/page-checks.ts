@@ -2,7 +2,7 @@
  * Rules that a source must keep. Each breach opens a doubt: while one is open, the list
  * is not complete.
  */
-import { heightOf } from '../ledger/ids.ts';
+import { heightOf, isOddKey } from '../ledger/ids.ts';
 import { PermanentError } from '../errors/errors.ts';
 import type { ListedRow, ListName, Page, SyncRequest } from './ports.ts';
 
@@ -111,6 +111,19 @@ export function seenRowTwice(
   });
 }
 
+/** The code of the doubt that says so; it keeps no other row from being claimed. */
+export const ROW_NOT_UNDERSTOOD = 'ROW_NOT_UNDERSTOOD';
+
+/** Rows that are listed, and not understood: the others are mirrored. */
+export function rowsNotUnderstood(list: ListName, seen: object): DoubtError {
+  return doubt(
+    list,
+    ROW_NOT_UNDERSTOOD,
+    'it has rows that are not understood, beside those that are mirrored',
+    seen,
+  );
+}
+
 /**
  * @throws DoubtSeen where a page contradicts itself. `endCursor` is never used: with the
  *   public service it leads to a wrong page.
@@ -152,8 +165,9 @@ export function checkOrder(
     if (new Set(keys).size < keys.length) throw seenRowTwice(list, keys);
     return;
   }
-  let before = lastKey;
-  for (const after of keys) {
+  // A row that is not understood has no height.
+  let before = lastKey !== undefined && isOddKey(lastKey) ? undefined : lastKey;
+  for (const after of keys.filter((key) => !isOddKey(key))) {
     if (before !== undefined && heightOf(after) < heightOf(before)) {
       throw doubt(
         list,

@@ -3,7 +3,7 @@
  * held, and takes what follows only where the page shows that last group again.
  */
 import { errorCode } from '../errors/errors.ts';
-import { NETWORK_PARTY } from '../ledger/ids.ts';
+import { isOddKey, NETWORK_PARTY } from '../ledger/ids.ts';
 import {
   askPage,
   checkCeiling,
@@ -24,7 +24,7 @@ import {
   EndNotShown,
   OverlapMissing,
 } from './page-checks.ts';
-import type { ListedRow, Page, PageRequest } from './ports.ts';
+import type { ListedRow, OddRow, Page, PageRequest } from './ports.ts';
 import {
   keepGroups,
   StaleResumePoint,
@@ -37,6 +37,9 @@ const SIZE_MAX = 1 << 17;
 const TIGHT_ATTEMPTS_MAX = 12;
 /** A page without its overlap is asked for again, then from older groups on. */
 const OVERLAP_ATTEMPTS = [1, 1, 2, 3, 4, 5];
+
+/** So many rows that are not understood are kept as they came. */
+const ODD_ROWS_MAX = 20;
 
 /** A question and the page that answered it. */
 export interface Asked {
@@ -89,6 +92,8 @@ export class ListReader {
   /** `network` at the end of a list that fits one page: it has no place there. */
   network: ListedRow | undefined;
   pages = 0;
+  /** Rows that are not understood, by their keys: the first that this reader has met. */
+  readonly odd = new Map<string, OddRow>();
 
   constructor(
     context: SyncContext,
@@ -142,11 +147,9 @@ export class ListReader {
     for (;;) {
       const size = Math.min(wanted, this.point.sizeMax ?? SIZE_MAX);
       try {
-        return {
-          after,
-          size,
-          page: await askPage(this.context, { ...order, size, after }),
-        };
+        const page = await askPage(this.context, { ...order, size, after });
+        await this.#keepOdd(page);
+        return { after, size, page };
       } catch (error) {
         if (errorCode(error) !== 'PAGE_TOO_LARGE' || size === 1) throw error;
         this.point = {
@@ -155,6 +158,18 @@ export class ListReader {
         };
       }
     }
+  }
+
+  /** Before anything is made of the page, so that no kill forgets them. */
+  async #keepOdd({ rows }: Page) {
+    const { odd } = this;
+    const before = odd.size;
+    for (const row of rows)
+      if (row.odd !== undefined && odd.size < ODD_ROWS_MAX)
+        odd.set(row.key, row.odd);
+    if (odd.size === before) return;
+    const seen = { rows: [...odd.values()] };
+    await this.context.session.keepOddRows(this.generation, seen);
   }
 
   /** @throws DoubtSeen `PAGE_DIFFERS` where the same page now shows other rows */
@@ -240,7 +255,7 @@ export class ListReader {
     this.point = resumePoint;
     this.pages += 1;
     tally.pages += 1;
-    tally.newRows += rows.length;
+    tally.newRows += rows.filter(({ odd }) => odd === undefined).length;
     resumePoints.write(resumePoint);
     reportProgress(this.context);
     await failpoint?.('remembered');
@@ -255,8 +270,10 @@ export class ListReader {
       return { asked, fresh, groups: groupRows(fresh) };
     }
     // Where the kept groups are all there are, the first page shows them again.
-    const isAll =
-      BigInt(held.flatMap(({ keys }) => keys).length) === this.generation.rows;
+    const understood = held
+      .flatMap(({ keys }) => keys)
+      .filter((key) => !isOddKey(key));
+    const isAll = BigInt(understood.length) === this.generation.rows;
     for (const back of OVERLAP_ATTEMPTS) {
       if (back > held.length || (back === held.length && !isAll)) break;
       const found = await this.#askBehind(back);

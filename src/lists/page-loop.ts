@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode } from '../errors/errors.ts';
-import { NETWORK_PARTY } from '../ledger/ids.ts';
+import { isOddKey, NETWORK_PARTY } from '../ledger/ids.ts';
 import { reportProgress, type SyncContext } from './sync-context.ts';
 import { doubt, EndNotShown, OverlapMissing } from './page-checks.ts';
 import type { ListedRow } from './ports.ts';
@@ -22,7 +22,10 @@ const PAUSE_MS = 500;
 
 interface Newest {
   readonly asked: Asked;
-  /** Without `network`, where the source's order has no place for it. */
+  /**
+   * Without `network`, where the source's order has no place for it, and without rows
+   * that are not understood.
+   */
   readonly keys: readonly string[];
   /** Those that are not held yet. */
   readonly unheld: Set<string>;
@@ -49,7 +52,8 @@ export async function readToEnd(
       // rows has come meanwhile, the list grows as fast as it is read. Otherwise it has an
       // end, which need not show all rows that tie for the newest place.
       const now = await lookForNewest(reader);
-      if (now.unheld.size === now.keys.length) return proveEnd(reader, now);
+      if (now.keys.length > 0 && now.unheld.size === now.keys.length)
+        return proveEnd(reader, now);
       early = undefined;
       lookAt = reader.pages * LOOK_AGAIN_FACTOR;
     } else if (reader.pages >= lookAt) {
@@ -141,10 +145,11 @@ function dropReached(
  */
 async function showsLastRow(
   reader: ListReader,
-  { keys, lastKeys, lastPos }: Newest,
+  { asked: { page }, keys, lastKeys, lastPos }: Newest,
 ): Promise<boolean> {
   if (lastKeys.length === 0 && keys.length === 0) return true;
-  if (lastKeys.some((key) => keys.includes(key))) return true;
+  // The last row may be one that is not understood.
+  if (page.rows.some(({ key }) => lastKeys.includes(key))) return true;
   const { highestPos } = await reader.locate(keys);
   return highestPos !== null && highestPos > lastPos;
 }
@@ -200,7 +205,8 @@ async function lookForNewest(
   const { lastPos } = reader.generation;
   const lastKeys = reader.lastGroup?.keys ?? [];
   const asked = await reader.askNewest(fromEnd);
-  const keys = await placedKeys(reader, asked);
+  const placed = await placedKeys(reader, asked);
+  const keys = placed.filter((key) => !isOddKey(key));
   const unheld = new Set(keys);
   if (list === 'parties' && unheld.size < keys.length) {
     throw doubt(list, 'ROW_TWICE', 'the newest page lists a row twice', {

@@ -36,6 +36,19 @@ export interface ListedRow {
   readonly key: string;
   /** Fields of the node that nobody knew, or undefined. */
   readonly extra: Readonly<Record<string, unknown>> | undefined;
+  /** Absent where the row is understood. */
+  readonly odd?: OddRow;
+}
+
+/**
+ * A row that is not understood. It has its place in a page, under a key that stands for
+ * its bytes (`oddKey`), and is not stored among the others.
+ */
+export interface OddRow {
+  /** What is wrong with it, in words. */
+  readonly because: string;
+  /** The row as it came: the beginning of its JSON, without secrets. */
+  readonly row: string;
 }
 
 export interface PageRequest {
@@ -52,6 +65,7 @@ export interface PageRequest {
 }
 
 export interface Page {
+  /** In the order of the answer; rows that are not understood have their place in it. */
   readonly rows: readonly ListedRow[];
   /** A hint that proves nothing. */
   readonly hasNextPage: boolean;

@@ -240,7 +240,9 @@ async function chooseMode(
   const [oldest] = (await askPage(context, { newestFirst: false, size: 1 }))
     .rows;
   const isOlder =
-    oldest !== undefined && heightOf(oldest.key) < heightOf(gap.aboveKey);
+    oldest?.odd === undefined &&
+    oldest !== undefined &&
+    heightOf(oldest.key) < heightOf(gap.aboveKey);
   return isOlder
     ? { kind, because: 'the source serves older rows again' }
     : { kind: 'increment' };
@@ -280,6 +282,8 @@ async function readAndClaim(
   if (claimed.kind === 'stale') throw new StaleResumePoint();
   if (claimed.kind === 'doubt')
     return refuse(context, generation.epoch, claimed.doubt);
+  if (claimed.kind === 'odd rows')
+    return refuse(context, generation.epoch, claimed.doubt, claimed.audit);
   if (claimed.kind === 'refused')
     return refuse(context, generation.epoch, undefined, claimed.audit);
   if (claimed.kind === 'unconfirmed') {

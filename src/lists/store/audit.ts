@@ -10,6 +10,7 @@ import {
   type AuditTotals,
   NetworkUnproven,
   NEWEST_ROWS_MISSING,
+  ROW_NOT_UNDERSTOOD,
 } from '../page-checks.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow } from '../../postgres/transaction.ts';
@@ -84,11 +85,19 @@ export async function replaceCurrent(
       tx,
     );
   }
+  // What this very reading has not understood is no matter of the past.
+  const isOfAudit = sql`(code = ${ROW_NOT_UNDERSTOOD} and seen->>'generationId' = ${`${audit.generationId}`})`;
   await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${runId},
       seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
-    where subject = ${list} and epoch = ${epoch} and closed_at is null`.execute(
+    where subject = ${list} and epoch = ${epoch} and closed_at is null and not ${isOfAudit}`.execute(
     tx,
   );
+  if (isNewNetwork) {
+    await sql`update mirror.doubts set epoch = ${epoch + 1}
+      where subject = ${list} and epoch = ${epoch} and closed_at is null and ${isOfAudit}`.execute(
+      tx,
+    );
+  }
   return {
     epoch: isNewNetwork ? epoch + 1 : epoch,
     audit: { ...totals, finding, removed },

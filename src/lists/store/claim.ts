@@ -4,7 +4,12 @@
  */
 import { sql } from 'kysely';
 import { evidenceJson } from '../../json/json-value.ts';
-import { DoubtError, type Accepted } from '../page-checks.ts';
+import {
+  DoubtError,
+  ROW_NOT_UNDERSTOOD,
+  rowsNotUnderstood,
+  type Accepted,
+} from '../page-checks.ts';
 import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
 import { execute } from '../../postgres/run-statement.ts';
@@ -45,6 +50,12 @@ export type Claimed =
   /** The generation has gone on since: the resume point was an old one. */
   | { readonly kind: 'stale' }
   | { readonly kind: 'doubt'; readonly doubt: DoubtError }
+  /** All that is understood is claimed; the rest keeps the list from being complete. */
+  | {
+      readonly kind: 'odd rows';
+      readonly doubt: DoubtError;
+      readonly audit: AuditReport | undefined;
+    }
   | { readonly kind: 'refused'; readonly audit: AuditReport | undefined };
 
 /** Decides the claim, within the transaction that holds the lease. */
@@ -84,7 +95,8 @@ export async function claimList(
       where generation_id = ${generationId} and kind = 'current' and sequence = ${claim.sequence}
         and epoch = (select max(epoch) from mirror.networks)
         and not exists (select from mirror.doubts d
-          where (d.subject = ${list} or d.code = 'OTHER_NETWORK') and d.epoch = g.epoch and d.closed_at is null)
+          where (d.subject = ${list} or d.code = 'OTHER_NETWORK') and d.epoch = g.epoch and d.closed_at is null
+            and d.code <> ${ROW_NOT_UNDERSTOOD})
         and not exists (select from mirror.list_gaps gap
           where gap.list = ${list} and gap.epoch = g.epoch and gap.closed_at is null and gap.confirmed_by_run is null)
         and not exists (select from unnest(${[...claim.newestKeys]}::text[]) as asked (key)
@@ -98,6 +110,7 @@ export async function claimList(
       update mirror.runs set state = 'done', verdict = 'complete', finished_at = clock_timestamp(),
         evidence = ${evidenceJson(evidence)}::jsonb
       where run_id = ${runId} and state in ('queued', 'running') and exists (select from claimed where is_confirmed)
+        and not exists (select from mirror.doubts where subject = ${list} and epoch = ${epoch} and closed_at is null)
       returning run_id, source_url),
     proven as (
       update mirror.identity i set source_url = ended.source_url from ended
@@ -112,6 +125,13 @@ export async function claimList(
     return { kind: 'complete', evidence };
   }
   if (claimed?.isConfirmed === false) return { kind: 'unconfirmed', audit };
+  const odd = open.doubts.find(({ code }) => code === ROW_NOT_UNDERSTOOD);
+  if (claimed !== undefined && odd !== undefined)
+    return {
+      kind: 'odd rows',
+      doubt: rowsNotUnderstood(list, odd.seen),
+      audit,
+    };
   // An audit that is right but unfinished keeps its rows.
   const isKept = open.gaps.some(({ isConfirmed }) => !isConfirmed);
   if (!isKept) {

@@ -16,7 +16,11 @@ import {
 } from '../../postgres/transaction.ts';
 import { readRow as readStatementRow } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
-import { seenRowTwice, type DoubtError } from '../page-checks.ts';
+import {
+  rowsNotUnderstood,
+  seenRowTwice,
+  type DoubtError,
+} from '../page-checks.ts';
 import type { ListedRow, ListName } from '../ports.ts';
 import type { ResumePoint } from '../resume-point.ts';
 import { claimList, type Claim, type Claimed } from './claim.ts';
@@ -133,8 +137,9 @@ function openPages(
    */
   function append(
     { generationId }: Generation,
-    { rows: shown, resumePoint, ...head }: PageCommit,
+    { rows: page, resumePoint, ...head }: PageCommit,
   ) {
+    const shown = page.filter(({ odd }) => odd === undefined);
     const keys = shown.map(({ key }) => key);
     const added = new Set(keys).size;
     const sequence = resumePoint.sequence;
@@ -241,6 +246,21 @@ function openVerdicts(
         await sql`insert into mirror.doubts (subject, epoch, code, seen, run_id)
           values (${list}, ${epoch}, ${code}, ${evidenceJson({ message, ...meta })}::jsonb, ${runId})
           on conflict (subject, epoch, code) where closed_at is null do nothing`.execute(
+          tx,
+        );
+      }),
+
+    /**
+     * Opens the doubt of rows that are not understood, or renews it: it stays open for
+     * the reading that has met them, and the next audit closes it.
+     */
+    keepOddRows: ({ generationId, epoch }: Generation, seen: object) =>
+      write('keep rows that are not understood', async (tx) => {
+        const { code, message } = rowsNotUnderstood(list, {});
+        const found = { message, ...seen, generationId: `${generationId}` };
+        await sql`insert into mirror.doubts as open (subject, epoch, code, seen, run_id)
+          values (${list}, ${epoch}, ${code}, ${evidenceJson(found)}::jsonb, ${runId})
+          on conflict (subject, epoch, code) where closed_at is null do update set seen = excluded.seen`.execute(
           tx,
         );
       }),

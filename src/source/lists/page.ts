@@ -7,6 +7,7 @@ import { toStorableJson } from '../../json/json-value.ts';
 import {
   canonicalPartyId,
   checkpointKey,
+  oddKey,
   PARTY_ID_BYTES_MAX,
 } from '../../ledger/ids.ts';
 import { hideSecrets } from '../../logging/secret-masking.ts';
@@ -33,6 +34,8 @@ const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]*$/u;
 const DEPTH_MAX = 32;
 const VALUES_PER_ROW_MAX = 64;
 const VALUES_BESIDE_ROWS_MAX = 1_000;
+/** What is kept of a row that is not understood. */
+const ODD_ROW_CHARS_MAX = 2_000;
 /** A number this long may have more digits than a JavaScript number keeps. */
 const LONG_NUMBER_CHARS = 16;
 const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
@@ -53,6 +56,7 @@ export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'answeredAt'>;
 /**
  * @param rowsMax how many rows were asked for: more are refused, before they are parsed
  *   where they are many
+ * A row that is not understood keeps no other from being read: it says so itself.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where it is no JSON (cut, an error
  *   page), or tells an error
  * @throws PermanentError `PAGE_SHAPE` with the path and the value that is none of a page
@@ -91,7 +95,6 @@ export function parsePage(
       `at most ${rowsMax}, as asked,`,
     );
   }
-  const readRow = list === 'parties' ? partyRow : checkpointRow;
   const rows = edges.map((edge: unknown, index) => {
     const error: RowError = (path, value, accepted) =>
       shape(list, `${list}.edges[${index}]${path}`, value, accepted);
@@ -109,7 +112,7 @@ export function parsePage(
         `a text of 1 to ${CURSOR_CHARS_MAX} characters`,
       );
     }
-    return readRow(node, cursor, error);
+    return readNode(list, { node, cursor }, error);
   });
   const flag = (name: string): boolean => {
     const value = info[name] ?? false;
@@ -128,6 +131,36 @@ export function parsePage(
     startCursor: cursor('startCursor'),
     endCursor: cursor('endCursor'),
   };
+}
+
+/** An edge of a page, whose node may be anything. */
+interface Edge {
+  readonly node: Record<string, unknown>;
+  readonly cursor: string;
+}
+
+function readNode(
+  list: ListName,
+  { node, cursor }: Edge,
+  error: RowError,
+): ListedRow {
+  try {
+    return list === 'parties'
+      ? partyRow(node, cursor, error)
+      : checkpointRow(node, cursor, error);
+  } catch (fault) {
+    if (!(fault instanceof PermanentError)) throw fault;
+    const json = JSON.stringify(node);
+    return {
+      cursor,
+      key: oddKey(json),
+      extra: undefined,
+      odd: {
+        because: fault.message,
+        row: hideSecrets(json).slice(0, ODD_ROW_CHARS_MAX),
+      },
+    };
+  }
 }
 
 /** The error of a value in a row. */
