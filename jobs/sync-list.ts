@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { claimScheduled, SCHEDULED } from '../src/runs/nightly/schedules.ts';
+import { whileSourceAway } from '../src/runs/nightly/source-wait.ts';
 import { workRun } from '../src/runs/work-run.ts';
 
 const subject = z.enum(['parties', 'checkpoints']);
@@ -34,15 +35,14 @@ export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
             context,
           );
     if (runId === undefined) return;
-    await workRun(runId, deps, context, (run, call) =>
-      deps.stages.sync(
-        {
-          runId,
-          list: subject.parse(run.subject),
-          ...params.parse(run.params),
-        },
-        call,
-      ),
-    );
+    await workRun(runId, deps, context, (run, call) => {
+      const list = subject.parse(run.subject);
+      const request = { runId, list, ...params.parse(run.params) };
+      const sync = () => deps.stages.sync(request, call);
+      // A part of a nightly run waits for the source, however long the run itself may.
+      return run.parentRunId === null
+        ? sync()
+        : whileSourceAway(run.parentRunId, deps, call, list, sync);
+    });
   },
 };

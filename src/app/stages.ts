@@ -12,6 +12,7 @@ import {
   RetryableError,
   UnreachableError,
 } from '../errors/errors.ts';
+import { isSourceAway } from '../errors/faults.ts';
 import { type VerdictWithEvidence, worst } from '../errors/verdict.ts';
 import { exportParty } from '../exports/export-party.ts';
 import type { RowPool } from '../exports/download/row-pool.ts';
@@ -159,6 +160,7 @@ function stagesOfSource(parts: StageParts) {
       await asked().lists.page({ list: 'parties', ...CLOCK_QUESTION }, signal);
       return asked().listLatency() ?? { lastMs: 0, medianMs: 0 };
     },
+    isSourceThere: (signal) => isSourceThere(asked().lists, signal),
     export: (request, call) =>
       exportBy(new ExportStore(warehouse.db, holder))(request, call),
     leaseLedgers: async (partyIds) => {
@@ -171,6 +173,27 @@ function stagesOfSource(parts: StageParts) {
       };
     },
   } satisfies Partial<Stages>;
+}
+
+/**
+ * Whether one of the lists is answered, with one request each. An answer of any kind
+ * shows that the source is there, a refusal too.
+ */
+async function isSourceThere(
+  lists: Source['lists'],
+  signal: AbortSignal,
+): Promise<boolean> {
+  for (const list of ['parties', 'checkpoints'] as const) {
+    try {
+      const request = { list, ...CLOCK_QUESTION, isOneAttempt: true };
+      await lists.page(request, signal);
+      return true;
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!isSourceAway(error)) return true;
+    }
+  }
+  return false;
 }
 
 /** The source's time, as this process read it last. */
@@ -189,13 +212,15 @@ function openClock(asked: () => Source, db: Database): Stages['clock'] {
 /**
  * Either list tells the time. A source that serves neither is closed no further than its
  * own entries reach.
- * @throws UnreachableError if nobody answers
+ * @throws the error of the last list if the source is away from both
  */
 async function askClock(
   lists: Source['lists'],
   claimedHeight: bigint | undefined,
   signal: AbortSignal,
 ): Promise<SourceClock> {
+  let away: Error | undefined;
+  let isAnswered = false;
   for (const list of ['parties', 'checkpoints'] as const) {
     try {
       const { blockTime, blockHeight, answeredAt } = await lists.page(
@@ -214,8 +239,11 @@ async function askClock(
         !(error instanceof UnreachableError) &&
         (error instanceof PermanentError || error instanceof RetryableError);
       if (!isRefused) throw error;
+      if (isSourceAway(error)) away = error;
+      else isAnswered = true;
     }
   }
+  if (away !== undefined && !isAnswered) throw away;
   return sourceClock({ blockTime: undefined }, nowMicros());
 }
 

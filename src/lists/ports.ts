@@ -62,6 +62,8 @@ export interface PageRequest {
    * together with `after`.
    */
   readonly fromEnd?: boolean | undefined;
+  /** Sends one request and no retry: its failure is the answer. */
+  readonly isOneAttempt?: boolean | undefined;
 }
 
 export interface Page {

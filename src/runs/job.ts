@@ -150,6 +150,8 @@ export interface Stages {
    * a rule.
    */
   sourceLatency(signal: AbortSignal): Promise<ListLatency>;
+  /** Asks the source one small question, once: whether it answers at all. */
+  isSourceThere(signal: AbortSignal): Promise<boolean>;
 }
 
 type NightlySetting =

@@ -85,6 +85,7 @@ export function errorIn({ error }: RunDocument['evidence']): {
   code: string;
   message: string;
   isUnreachable: boolean;
+  isSourceAway: boolean;
 } | null {
   if (typeof error !== 'object' || error === null || !('code' in error))
     return null;
@@ -92,10 +93,12 @@ export function errorIn({ error }: RunDocument['evidence']): {
     code,
     message = '',
     unreachable,
+    sourceAway,
   }: Readonly<Record<string, unknown>> = { ...error };
   return {
     code: String(code),
     message: String(message),
     isUnreachable: unreachable === true,
+    isSourceAway: sourceAway === true,
   };
 }

@@ -11,6 +11,7 @@ import {
   RetryableError,
   UnreachableError,
 } from '../errors/errors.ts';
+import { isSourceAway } from '../errors/faults.ts';
 import { inRun } from '../logging/log.ts';
 import {
   type Verdict,
@@ -389,7 +390,7 @@ function awayMs(runId: string): number {
 
 /**
  * An error as evidence: code, message with its cause, values; `unreachable` decides the
- * exit code.
+ * exit code, `sourceAway` whether the night is tried again.
  */
 export function describeError(
   error: unknown,
@@ -401,5 +402,6 @@ export function describeError(
     message: errorLine(error),
     ...(isOurs ? { meta: error.meta } : {}),
     ...(error instanceof UnreachableError ? { unreachable: true } : {}),
+    ...(isSourceAway(error) ? { sourceAway: true } : {}),
   };
 }

@@ -44,6 +44,12 @@ export const LIST_RETRIES: RetryLimits = {
   unreachableMaxMs: 60_000,
   onlyCheap: false,
 };
+/** For a question whose failure is the answer. */
+export const ONE_ATTEMPT: RetryLimits = {
+  ...LIST_RETRIES,
+  attemptsMax: 1,
+  unreachableMaxMs: 0,
+};
 export const EXPORT_RETRIES: RetryLimits = { ...LIST_RETRIES, onlyCheap: true };
 
 /** The limits of each kind of request; tests shorten them. */

@@ -125,6 +125,8 @@ export async function openJobWorld(
     mergeSegments: async (runId, signal) =>
       (await answers.mergeSegments?.(runId, signal)) ?? {},
     tidy: async (signal) => answers.tidy?.(signal),
+    isSourceThere: async (signal) =>
+      (await answers.isSourceThere?.(signal)) ?? true,
     sourceLatency: async () =>
       (await answers.sourceLatency?.(new AbortController().signal)) ?? {
         lastMs: 1,

@@ -11,7 +11,7 @@ import {
   RetryableError,
   UnreachableError,
 } from '../../errors/errors.ts';
-import { attributeFault, isRefusal } from '../../errors/faults.ts';
+import { isSourceAway } from '../../errors/faults.ts';
 import type { SourceClock } from '../../exports/planning/source-clock.ts';
 import { instant } from '../../ledger/json-fields.ts';
 import type { ExportRequest } from '../../exports/request.ts';
@@ -27,6 +27,10 @@ import { exportKey } from '../progress.ts';
 import type { Run, RunStore } from '../store/run-store.ts';
 import { describeError, readKnownRun } from '../work-run.ts';
 import { nextScheduledMs } from '../../time/scheduled-times.ts';
+import { LedgerShare } from './ledger-share.ts';
+import { forgetFaults, metFaults } from './met-faults.ts';
+import { ledgerShareMs, nightWindow } from './night-window.ts';
+import { awaitExport, awaitSource } from './source-wait.ts';
 import type { SettledLedger } from '../store/nightly/nightly-store.ts';
 
 /** Tries of one ledger in one nightly run, with the queue's back-off between them. */
@@ -39,26 +43,6 @@ const LOOK_EVERY_MS = 2_000;
  * Somebody may wait for a ledger that is leased: those not begun by then are given back.
  */
 const LEASED_MS = 10_000;
-/** What the exports of a run in this process have met. */
-interface MetFaults {
-  /** Failures in a row of different ledgers that every other ledger would meet as well. */
-  inARow: number;
-  /** Refusals in a row. */
-  refusals: number;
-  /** The source has answered at least one of them. */
-  hasAnswered: boolean;
-}
-
-const MET_FAULTS = new Map<string, MetFaults>();
-/** The runs of this process that are remembered. */
-const RUNS_MAX = 16;
-const COMMON_FAULTS_MAX = 3;
-/**
- * A source that refuses so many ledgers and answers none refuses everybody. One that
- * answers others has refused these alone.
- */
-const REFUSALS_MAX = 50;
-
 /** As the source counts its blocks: up to 2^64. */
 const blockHeight = z.codec(z.string().regex(/^\d{1,20}$/), z.bigint(), {
   decode: BigInt,
@@ -108,18 +92,20 @@ export async function exportLedgers(
   const unsettled = await deps.nightly.unsettled(runId, partyIds);
   const batch = openBatch(runId, unsettled, deps);
   const audits = chooseAudits(deps);
+  const shareMs = ledgerShareMs(nightWindow(run, deps));
   const stopped = new AbortController();
   const done = new AbortController();
   const watching = watchRun(run, deps.runs, stopped, done.signal, batch);
   const signal = AbortSignal.any([context.signal, stopped.signal]);
   try {
     for (const partyId of unsettled) {
-      if (stopped.signal.aborted || meetsCommonFault(runId)) break;
+      if (stopped.signal.aborted || metFaults(runId).isCommon) break;
       await batch.writeAgain();
       const request = {
         runId,
         partyId,
         clock,
+        shareMs,
         ...audits,
       };
       if (!(await exportLedger(request, deps, { ...context, signal }, batch)))
@@ -266,113 +252,167 @@ async function watchRun(
   }
 }
 
+interface LedgerRequest extends ExportRequest {
+  /** What it may take of the window while others wait. */
+  readonly shareMs: number;
+}
+
+/** Why a ledger's turn has ended. */
+type Turn =
+  | 'answered'
+  /** The source was waited for: the ledger is asked for again. */
+  | 'again'
+  /** The ledger comes once more, when the others have had their turns. */
+  | 'postponed'
+  | 'failed'
+  /** No further ledger is to be asked for. */
+  | 'stop';
+
 /**
  * Settles its ledger whatever happens, save where trying again may help.
  * @returns whether it makes sense to ask for the next
  */
 async function exportLedger(
-  request: ExportRequest,
+  request: LedgerRequest,
   deps: JobDeps,
   context: JobContext,
   batch: Batch,
-) {
-  const { signal, attempt } = context;
+): Promise<boolean> {
+  for (;;) {
+    const turn = await takeTurn(request, deps, context, batch);
+    if (turn !== 'again') return turn !== 'stop';
+  }
+}
+
+async function takeTurn(
+  { shareMs, ...request }: LedgerRequest,
+  deps: JobDeps,
+  context: JobContext,
+  batch: Batch,
+): Promise<Turn> {
+  const { signal } = context;
   const { runId, partyId } = request;
+  using share = new LedgerShare({ runId, partyId, shareMs }, deps, signal);
   try {
     const call = {
-      signal,
+      signal: share.signal,
       onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps),
     };
     const { verdict, evidence } = await deps.costs.charge(runId, () =>
       batch.export(request, call),
     );
     batch.add({ partyId, state: 'done', outcome: { verdict, ...evidence } });
-    if (!meetsCommonFault(runId)) {
-      Object.assign(metFaults(runId), {
-        inARow: 0,
-        refusals: 0,
-        hasAnswered: true,
-      });
-    }
-    return true;
+    metFaults(runId).countAnswer();
+    return 'answered';
   } catch (error) {
     if (signal.aborted) throw error;
-    const isAway = error instanceof UnreachableError;
-    // The object store was waited for by the call itself, so it is not tried again.
-    const isStoreAway = isAway && errorCode(error).startsWith('OBJECT_STORE_');
-    const mayPass =
-      !isStoreAway &&
-      (error instanceof RetryableError || error instanceof FencedError);
-    if (mayPass && attempt < TRIES_MAX) throw error;
-    if (!mayPass && !isStoreAway && !(error instanceof PermanentError))
-      deps.log.error(
-        { err: error, runId, partyId },
-        'Export met an unexpected error',
-      );
-    const described = describeError(error);
-    const { code, message: reason } = described;
-    deps.log.warn(
-      { runId, partyId, code, reason },
-      'Ledger could not be exported',
-    );
-    batch.add({ partyId, state: 'failed', outcome: { error: described } });
-    if (!isAway) return goesOn(runId, error, deps);
-    // Every other ledger would wait as long for it.
-    const what = isStoreAway ? 'object store' : 'source';
-    await deps.runs.keep(runId, {
-      stopped: `the ${what} could not be reached`,
-    });
-    return false;
+    if (share.usedUp !== undefined)
+      return postpone(share.usedUp, request, deps, batch);
+    if (isSourceAway(error))
+      return settleUnanswered(error, request, deps, signal, batch);
+    return settleFailure(error, request, deps, context, batch);
   }
 }
 
 /**
- * A run that stopped for common faults keeps its count: another job of this process must
- * not ask before the stop is written down.
+ * The source was away: that is booked on no ledger. If it answers others, the ledger has
+ * another turn behind them, and fails after some.
  */
-function meetsCommonFault(runId: string): boolean {
-  const { inARow, refusals, hasAnswered } = metFaults(runId);
-  return (
-    inARow >= COMMON_FAULTS_MAX || (!hasAnswered && refusals >= REFUSALS_MAX)
-  );
+async function settleUnanswered(
+  error: unknown,
+  request: ExportRequest,
+  deps: JobDeps,
+  signal: AbortSignal,
+  batch: Batch,
+): Promise<Turn> {
+  const { runId, partyId } = request;
+  const outcome = await awaitSource(runId, error, deps, signal);
+  if (outcome === 'given up') return 'stop';
+  if (outcome === 'back') return 'again';
+
+  const met = metFaults(runId);
+  met.countUnanswered(partyId);
+  if (met.isExportAway) {
+    const waited = await awaitExport(runId, error, deps, signal);
+    if (waited === 'given up') return 'stop';
+  }
+  return postpone(error, request, deps, batch);
 }
 
-function metFaults(runId: string): MetFaults {
-  const known = MET_FAULTS.get(runId);
-  if (known !== undefined) return known;
-  const met = { inARow: 0, refusals: 0, hasAnswered: false };
-  MET_FAULTS.set(runId, met);
-  const [oldest] = MET_FAULTS.keys();
-  if (MET_FAULTS.size > RUNS_MAX && oldest !== undefined)
-    MET_FAULTS.delete(oldest);
-  return met;
+/** Puts the ledger behind the others, until it has had all its turns. */
+async function postpone(
+  error: unknown,
+  { runId, partyId }: ExportRequest,
+  deps: JobDeps,
+  batch: Batch,
+): Promise<Turn> {
+  const described = describeError(error);
+  const { code, message: reason } = described;
+  const turns = await deps.nightly.postpone(runId, partyId, described);
+  deps.log.warn(
+    { runId, partyId, code, reason, turns },
+    'Ledger comes again behind the others',
+  );
+  if (turns < TRIES_MAX) return 'postponed';
+
+  batch.add({ partyId, state: 'failed', outcome: { error: described } });
+  return 'failed';
+}
+
+async function settleFailure(
+  error: unknown,
+  { runId, partyId }: ExportRequest,
+  deps: JobDeps,
+  { attempt }: JobContext,
+  batch: Batch,
+): Promise<Turn> {
+  const isAway = error instanceof UnreachableError;
+  // The object store was waited for by the call itself, so it is not tried again.
+  const isStoreAway = isAway && errorCode(error).startsWith('OBJECT_STORE_');
+  const mayPass =
+    !isStoreAway &&
+    (error instanceof RetryableError || error instanceof FencedError);
+  if (mayPass && attempt < TRIES_MAX) throw error;
+  if (!mayPass && !isStoreAway && !(error instanceof PermanentError))
+    deps.log.error(
+      { err: error, runId, partyId },
+      'Export met an unexpected error',
+    );
+  const described = describeError(error);
+  const { code, message: reason } = described;
+  deps.log.warn(
+    { runId, partyId, code, reason },
+    'Ledger could not be exported',
+  );
+  batch.add({ partyId, state: 'failed', outcome: { error: described } });
+  if (!isAway) return (await goesOn(runId, error, deps)) ? 'failed' : 'stop';
+  // Every other ledger would wait as long for it.
+  const what = isStoreAway ? 'object store' : 'database';
+  await deps.runs.keep(runId, {
+    stopped: `the ${what} could not be reached`,
+  });
+  return 'stop';
 }
 
 /**
- * A fault of the source or of the mirror, three times in a row, concerns all: the rest is
- * left to another night. A refusal concerns all only if nobody was answered.
+ * Counts a failure that no wait has mended.
+ * @returns whether it makes sense to ask for the next ledger
  */
 async function goesOn(
   runId: string,
   error: unknown,
   deps: JobDeps,
 ): Promise<boolean> {
-  if (meetsCommonFault(runId)) return false;
-  const fault = attributeFault(error);
   const met = metFaults(runId);
-  if (isRefusal(error)) {
-    met.refusals += 1;
-  } else {
-    const isCommon = fault === 'source' || fault === 'mirror';
-    met.inARow = isCommon ? met.inARow + 1 : 0;
-  }
-  if (!meetsCommonFault(runId)) return true;
+  if (met.isCommon) return false;
+
+  const stopped = met.countFailure(error);
+  if (stopped === undefined) return true;
+
   try {
-    const times = isRefusal(error) ? met.refusals : met.inARow;
-    const stopped = `${times} ledgers in a row failed of the ${fault}: ${errorCode(error)}`;
     await deps.runs.keep(runId, { stopped });
   } catch (unwritten) {
-    MET_FAULTS.delete(runId);
+    forgetFaults(runId);
     throw unwritten;
   }
   return false;

@@ -7,11 +7,19 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant } from '../../time/time.ts';
 import type { VerdictWithEvidence } from '../../errors/verdict.ts';
 import type { ListLatency } from '../../source/observers.ts';
+import type { SourceClock } from '../../exports/planning/source-clock.ts';
 import { fixClock } from './export-ledgers.ts';
+import type { ProgressLine } from '../progress.ts';
+import { whileSourceAway } from './source-wait.ts';
 import { BATCH_MAX, JOBS, PRIORITY, type JobDeps } from '../job.ts';
 import { readNightlyScope } from './nightly-preview.ts';
 import { planNightly, readLateness } from '../store/nightly/nightly-plan.ts';
-import type { NightlyCounts } from '../store/nightly/nightly-store.ts';
+import { readNowMs } from '../store/schedule-store.ts';
+import { readAbsence, type SourceAbsence } from '../store/source-absence.ts';
+import type {
+  NightlyCounts,
+  NightlySummary,
+} from '../store/nightly/nightly-store.ts';
 import type { Run } from '../store/run-store.ts';
 
 /** Ledgers in the queue at once; the rest waits in Postgres. */
@@ -58,7 +66,7 @@ export async function exportDue(
 ): Promise<VerdictWithEvidence> {
   const { runId } = run;
   const { db, nightly } = deps;
-  const clock = await fixClock(run, deps, asking);
+  const clock = await fixClockPatiently(run, deps, asking);
   const { scope } = await readNightlyScope(deps);
   const { asked, ...left } = await planNightly(db, {
     ...scope,
@@ -98,8 +106,36 @@ export async function exportDue(
           ? undefined
           : (performance.now() - startedMs) / 1_000 / exported,
       reason: stopped && `stopped early: ${stopped}`,
+      ...(exported === 0 ? findAwayFromAll(summary) : {}),
     },
   };
+}
+
+/** A source that answered no ledger at all was away, though its lists may be there. */
+function findAwayFromAll({ failures }: NightlySummary): {
+  sourceAway?: unknown;
+} {
+  const errors = (failures ?? []).map(({ outcome }) => outcome?.error);
+  const [first] = errors;
+  return first !== undefined && errors.every((error) => error?.sourceAway)
+    ? { sourceAway: first }
+    : {};
+}
+
+/** A source that is away does not tell its time: it is waited for. */
+async function fixClockPatiently(
+  run: Run,
+  deps: JobDeps,
+  asking: Asking,
+): Promise<SourceClock> {
+  const call = {
+    signal: asking.signal,
+    onProgress: (lines: readonly ProgressLine[]) =>
+      deps.progress.report(run.runId, lines),
+  };
+  return whileSourceAway(run.runId, deps, call, 'exports', () =>
+    fixClock(run, deps, asking),
+  );
 }
 
 /**
@@ -116,21 +152,30 @@ async function feedExports(
   const { nightly, runs, stages, log } = deps;
   const { signal, probeEveryMs } = asking;
   const startedMs = performance.now();
-  const isUnwell = watchSource(
-    () => stages.sourceLatency(signal),
-    probeEveryMs,
-  );
+  const isUnwell = watchSource(async () => {
+    try {
+      return await stages.sourceLatency(signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      // A list that fails keeps no ledger from being exported, and says nothing of how
+      // the source bears the exports. One that is away is noticed by the exports.
+      log.debug({ err: error, runId }, 'The source did not answer in time');
+      return undefined;
+    }
+  }, probeEveryMs);
   const findStall = watchProgress(runId, deps, asking);
   for (;;) {
     const counts = await nightly.counts(runId, asked);
     await tell(runId, counts, deps);
     if (counts.due + counts.queued === 0) return undefined;
-    const stopped = (await runs.get(runId))?.params['stopped'];
+    const run = await runs.get(runId);
+    const stopped = run?.params['stopped'];
     if (typeof stopped === 'string') return stopped;
-    const latency = await isUnwell();
+    const absence = run && readAbsence(run);
+    const latency = absence === undefined ? await isUnwell() : undefined;
     const reason = latency
       ? 'the source answers much slower than usual'
-      : await findStall(counts);
+      : await findStall(counts, absence);
     if (reason !== undefined) {
       log.warn(
         { runId, ...counts, ...latency, reason },
@@ -165,7 +210,7 @@ export function isSlow({ lastMs, medianMs }: ListLatency): boolean {
  *   several in a row were slow
  */
 export function watchSource(
-  probe: () => Promise<ListLatency>,
+  probe: () => Promise<ListLatency | undefined>,
   everyMs = PROBE_EVERY_MS,
 ): () => Promise<ListLatency | undefined> {
   let probedAtMs = performance.now();
@@ -176,7 +221,7 @@ export function watchSource(
     if (performance.now() - probedAtMs < pauseMs) return undefined;
     const latency = await probe();
     probedAtMs = performance.now();
-    slowAnswers = isSlow(latency) ? slowAnswers + 1 : 0;
+    slowAnswers = latency && isSlow(latency) ? slowAnswers + 1 : 0;
     return slowAnswers >= SLOW_ANSWERS_MAX ? latency : undefined;
   };
 }
@@ -184,7 +229,7 @@ export function watchSource(
 /** What was lost with its queue is queued again; what nobody works ends the asking. */
 function watchProgress(
   runId: string,
-  { nightly, queue, log }: JobDeps,
+  { db, nightly, queue, log }: JobDeps,
   asking: Asking,
 ) {
   const {
@@ -199,14 +244,17 @@ function watchProgress(
   let settled = -1;
   let sinceMs = 0;
   let lookedMs = 0;
-  return async ({
-    done,
-    failed,
-    queued,
-  }: NightlyCounts): Promise<string | undefined> => {
-    if (Date.now() >= untilMs) return 'the time of NIGHTLY_WINDOW is over';
+  return async (
+    { done, failed, queued }: NightlyCounts,
+    absence: SourceAbsence | undefined,
+  ): Promise<string | undefined> => {
+    // By the clock that wrote when the run began; this process's may differ from it.
+    const isWindowOver = (await readNowMs(db)) >= untilMs;
+    if (absence !== undefined && (isWindowOver || absence.isGivenUp))
+      return `the source was away since ${absence.since} (${absence.code})`;
+    if (isWindowOver) return 'the time of NIGHTLY_WINDOW is over';
     const nowMs = performance.now();
-    if (done + failed !== settled) {
+    if (absence !== undefined || done + failed !== settled) {
       sinceMs = nowMs;
       lookedMs = nowMs;
     }

@@ -13,10 +13,11 @@ import type { ProgressLine } from '../progress.ts';
 import { errorIn, isOver } from '../run-document.ts';
 import type { NewRun, Run } from '../store/run-store.ts';
 import { describeError } from '../work-run.ts';
+import { readAbsence, readWaits } from '../store/source-absence.ts';
 import { exportDue } from './nightly-exports.ts';
-import { nextScheduledMs } from '../../time/scheduled-times.ts';
+import { SourceWatch } from './source-wait.ts';
+import { nightWindow } from './night-window.ts';
 
-const HOUR_MS = 3_600_000;
 const POLL_MS = 200;
 /** The job of a part may have been lost with its queue: the queue is asked. */
 const LOOK_AFTER_MS = 30_000;
@@ -44,12 +45,30 @@ export async function runNightly(
 ): Promise<VerdictWithEvidence> {
   const { stages, log } = deps;
   const { signal } = call;
-  const { runId } = run;
   // Before the source is asked for anything: what it sends must have somewhere to go.
   const { isWrittenOnce, detail } = await stages.tryStore(signal);
   if (!isWrittenOnce)
     log.warn({ store: detail }, 'The object store keeps no second writer out');
   await stages.catchUpWithStore(signal);
+  const { untilMs } = nightWindow(run, deps);
+  const watch = new SourceWatch(run, deps, { signal, untilMs });
+  try {
+    return await mirrorSource(run, deps, call, untilMs);
+  } finally {
+    await watch.end();
+  }
+}
+
+/** All that follows once the object store is known to take what the source sends. */
+async function mirrorSource(
+  run: Run,
+  deps: JobDeps,
+  call: StageCall,
+  untilMs: number,
+): Promise<VerdictWithEvidence> {
+  const { stages, log } = deps;
+  const { signal } = call;
+  const { runId } = run;
   const synced = await syncLists(run, deps, signal);
   const lists = Object.fromEntries(
     synced.map((list) => [
@@ -59,14 +78,16 @@ export async function runNightly(
   );
   // Exports need parties, and those that are known will do: only a source that nobody
   // reaches ends the run.
-  if (synced.every(isUnreached))
+  if (synced.every(isUnreached)) {
+    const away = await readSourceEvidence(run, deps);
     return {
       verdict: 'failed',
-      evidence: { lists, error: synced[0]?.evidence['error'] },
+      evidence: { lists, error: synced[0]?.evidence['error'], ...away },
     };
+  }
   const exports = (await stages.isOtherNetwork())
     ? OTHER_NETWORK
-    : await exportDue(run, deps, { signal, untilMs: askUntilMs(run, deps) });
+    : await exportDue(run, deps, { signal, untilMs });
   log.info(
     { runId, verdict: exports.verdict, ...exports.evidence },
     'Exports ended',
@@ -112,13 +133,35 @@ export async function runNightly(
     verify: { verdict: verify.verdict, ...verify.evidence },
     // What is undefined is left out of the evidence.
     untidy,
+    ...(await readSourceEvidence(run, deps)),
     source: await deps.costs.ofRun(runId),
   };
   return { verdict, evidence };
 }
 
 function isUnreached({ verdict, evidence }: Run): boolean {
-  return verdict === 'failed' && errorIn(evidence)?.isUnreachable === true;
+  const error = errorIn(evidence);
+  if (error === null || verdict === 'complete') return false;
+  return error.isSourceAway || error.isUnreachable;
+}
+
+/**
+ * How long the source was away from this run. `sourceAway` is an absence that outlasted
+ * the run's window: such a night is tried again (schedule-store.ts).
+ */
+async function readSourceEvidence(
+  { runId }: Run,
+  { runs }: JobDeps,
+): Promise<{ sourceAway?: object; sourceWaits?: object }> {
+  const run = await runs.get(runId);
+  if (run === undefined) return {};
+
+  const absence = readAbsence(run);
+  const sourceWaits = readWaits(run);
+  return {
+    ...(absence === undefined ? {} : { sourceAway: absence }),
+    ...(sourceWaits === undefined ? {} : { sourceWaits }),
+  };
 }
 
 /**
@@ -136,18 +179,6 @@ async function mergeOnce(
   log.info({ runId: run.runId, ...merged }, 'Segments merged');
   await runs.keep(run.runId, { merged });
   return merged;
-}
-
-/**
- * Asking ends with the window, or early enough for the rest of the run before the next
- * scheduled time.
- */
-function askUntilMs(run: Run, { nightlyWindow, schedule }: JobDeps): number {
-  const startedMs = Date.parse(run.startedAt ?? run.queuedAt);
-  if (nightlyWindow !== undefined) return startedMs + nightlyWindow;
-  const nextMs = nextScheduledMs(schedule, startedMs);
-  // Where the times are closer than that, half of what lies between them is for asking.
-  return Math.max(nextMs - HOUR_MS, startedMs + (nextMs - startedMs) / 2);
 }
 
 /**

@@ -80,7 +80,8 @@ export async function readScheduledTime(
   })`
     with attempts as (
       select state in ('queued', 'running') as is_open, finished_at,
-             verdict = 'failed' or evidence ? 'sourceAway' as has_failed
+             verdict = 'failed' or evidence ? 'sourceAway' or evidence->'error' ? 'sourceAway'
+               or evidence->'exports' ? 'sourceAway' as has_failed
         from mirror.runs
        where kind = ${kind}
          and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))

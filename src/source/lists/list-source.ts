@@ -14,6 +14,7 @@ import { readSourceClock } from '../wire/answer-headers.ts';
 import { readWhole } from '../wire/body.ts';
 import {
   LIST_RETRIES,
+  ONE_ATTEMPT,
   type OpenAnswer,
   type SourceAccess,
   type SourceRequest,
@@ -47,7 +48,12 @@ export function openListSource(access: SourceAccess): ListSource {
       try {
         return await requestPage(access, request, signal);
       } catch (error) {
-        if (signal.aborted || !AMBIGUOUS.has(errorCode(error))) throw error;
+        if (
+          signal.aborted ||
+          request.isOneAttempt ||
+          !AMBIGUOUS.has(errorCode(error))
+        )
+          throw error;
         throw await diagnose(access, request, error, signal);
       }
     },
@@ -78,9 +84,10 @@ export function openListSource(access: SourceAccess): ListSource {
 /** Always sends a size: without one, some releases send the whole list. */
 function requestPage(
   access: SourceAccess,
-  { list, after, size, newestFirst, fromEnd = false }: PageRequest,
+  request: PageRequest,
   signal: AbortSignal,
 ): Promise<Page> {
+  const { list, after, size, newestFirst, fromEnd = false } = request;
   if (after === '')
     throw new TypeError('an empty cursor asks for something else');
   const parameters = {
@@ -88,7 +95,9 @@ function requestPage(
     'pagination.newestFirst': String(newestFirst),
     ...(after === undefined ? {} : { 'pagination.after': after }),
   };
-  return requestRows(access, { list, parameters, rowsMax: size }, signal);
+  const { isOneAttempt } = request;
+  const query = { list, parameters, rowsMax: size, isOneAttempt };
+  return requestRows(access, query, signal);
 }
 
 async function lookUp(
@@ -115,11 +124,12 @@ interface ListQuery {
   readonly parameters: Readonly<Record<string, string>>;
   /** An answer with more rows is refused. */
   readonly rowsMax: number;
+  readonly isOneAttempt?: boolean | undefined;
 }
 
 function requestRows(
   { requester, baseUrl, limits }: SourceAccess,
-  { list, parameters, rowsMax }: ListQuery,
+  { list, parameters, rowsMax, isOneAttempt = false }: ListQuery,
   signal: AbortSignal,
 ): Promise<Page> {
   // Percent-encodes: the `+` of a raw base64 cursor would arrive as a space.
@@ -130,7 +140,7 @@ function requestRows(
     action: `read the list of ${list} from`,
     url,
     limits: limits?.list ?? LIST_LIMITS,
-    retries: limits?.listRetries ?? LIST_RETRIES,
+    retries: isOneAttempt ? ONE_ATTEMPT : (limits?.listRetries ?? LIST_RETRIES),
   };
   return requester.read(request, signal, (answer) =>
     readPage(list, url, answer, rowsMax),

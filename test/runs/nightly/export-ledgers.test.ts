@@ -20,6 +20,8 @@ const RUN = {
   cancelRequested: false,
   sourceUrl: null,
   params: { clock: CLOCK },
+  startedAt: '2033-05-18T03:30:00Z',
+  queuedAt: '2033-05-18T03:30:00Z',
 };
 
 const NO_AUDITS = {

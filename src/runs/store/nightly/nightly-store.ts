@@ -7,7 +7,12 @@ import { PermanentError } from '../../../errors/errors.ts';
 import { evidenceJson } from '../../../json/json-value.ts';
 import type { Database } from '../../../postgres/database.ts';
 import { builder } from '../../../postgres/builder.ts';
-import { execute, readRow, readRows } from '../../../postgres/run-statement.ts';
+import {
+  execute,
+  findRow,
+  readRow,
+  readRows,
+} from '../../../postgres/run-statement.ts';
 import { statement, typed } from '../../../postgres/statement.ts';
 
 /** How far a nightly run has come: of its ledgers, how many are in which state. */
@@ -31,12 +36,19 @@ export interface SettledLedger {
 }
 
 /** What the exports of a run brought, as evidence. */
-interface Summary extends Readonly<Record<string, unknown>> {
+export interface NightlySummary extends Readonly<Record<string, unknown>> {
   readonly suspicious: number;
   /**
    * Exports that ended without an error, and without having proven their ledger complete.
    */
   readonly incomplete: number;
+  /** The first of the ledgers that failed. */
+  readonly failures?: readonly {
+    readonly partyId: string;
+    readonly outcome: {
+      readonly error?: { readonly code: string; readonly sourceAway?: boolean };
+    } | null;
+  }[];
 }
 
 const SUMMARY_COLUMNS = {
@@ -52,6 +64,8 @@ const SUMMARY_COLUMNS = {
 } as const;
 
 const LISTED_MAX = 20;
+/** Added to the priority of a ledger that is postponed: more than a run ever has. */
+const BEHIND_ALL = 100_000_000;
 /** That it was settled is all that can be said. */
 const UNREADABLE = { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' };
 /** What is told of a ledger that was not proven complete. */
@@ -158,6 +172,45 @@ export class NightlyStore {
   }
 
   /**
+   * Puts a ledger behind the others of its run, and keeps why.
+   * @returns how many turns it has had
+   */
+  async postpone(
+    runId: string,
+    partyId: string,
+    error: Readonly<Record<string, unknown>>,
+  ): Promise<number> {
+    const postponed = statement({ turns: 'int' })`
+      update mirror.nightly_units
+         set state = 'due', is_idle = false, priority = priority + ${BEHIND_ALL}::int,
+             outcome = ${evidenceJson({ error })}::jsonb
+               || jsonb_build_object('turns', coalesce((outcome->>'turns')::int, 0) + 1),
+             updated_at = clock_timestamp()
+       where run_id = ${runId} and party_id = ${partyId} and state in ('due', 'queued')
+      returning (outcome->>'turns')::int as turns`;
+    const row = await findRow(this.#db, 'postpone a ledger', postponed);
+    // Settled by another delivery of its job.
+    return row?.turns ?? 0;
+  }
+
+  /** The turns that a ledger has had, and whether another waits that nobody works on. */
+  turnsOf(
+    runId: string,
+    partyId: string,
+  ): Promise<{ readonly turns: number; readonly isOtherWaiting: boolean }> {
+    const looked = statement({ turns: 'int', isOtherWaiting: 'boolean' })`
+      select exists (
+               select from mirror.nightly_units n
+                where n.run_id = ${runId} and n.state in ('due', 'queued') and n.party_id <> ${partyId}
+                  and not exists (select from mirror.exports e
+                    where e.party_id = n.party_id and e.lease_until > clock_timestamp()
+                      and mirror.is_leased(e.lease_until, e.lease_holder))) as "isOtherWaiting",
+             coalesce((select (outcome->>'turns')::int from mirror.nightly_units
+               where run_id = ${runId} and party_id = ${partyId}), 0) as turns`;
+    return readRow(this.#db, 'look at the turns of a ledger', looked);
+  }
+
+  /**
    * @param asked how many were planned: those that are neither open nor failed are done
    */
   async counts(runId: string, asked: number): Promise<NightlyCounts> {
@@ -189,7 +242,7 @@ export class NightlyStore {
    * Added up, and the first of those that failed, that ended without an error and not
    * `complete`, or that were not asked: undefined where there are none.
    */
-  async summary(runId: string): Promise<Summary> {
+  async summary(runId: string): Promise<NightlySummary> {
     const count = (condition: RawBuilder<unknown>) =>
       sql`(count(*) filter (where ${condition}))::int`;
     const sum = (name: string) =>
@@ -211,6 +264,6 @@ export class NightlyStore {
     const summary = await readRow(this.#db, 'sum up the nightly run', summed);
     return Object.fromEntries(
       Object.entries(summary).filter(([, value]) => value !== null),
-    ) as unknown as Summary;
+    ) as unknown as NightlySummary;
   }
 }

@@ -1,0 +1,69 @@
+/**
+ * What one ledger may take of a nightly run's window while others wait for its slot: one
+ * slow answer costs its share, and not the night. What was published stays, and the
+ * ledger has another turn behind the others, in which it is not limited.
+ */
+import { RetryableError } from '../../errors/errors.ts';
+import type { JobDeps } from '../job.ts';
+
+/** Node's timers take no more. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
+
+interface ShareRequest {
+  readonly runId: string;
+  readonly partyId: string;
+  readonly shareMs: number;
+}
+
+export class LedgerShare implements Disposable {
+  readonly #used = new AbortController();
+  readonly #timer: NodeJS.Timeout;
+  readonly #request: ShareRequest;
+  readonly #deps: Pick<JobDeps, 'nightly' | 'log'>;
+  /** Aborted when the run stops, or when the share is used up. */
+  readonly signal: AbortSignal;
+
+  constructor(
+    request: ShareRequest,
+    deps: Pick<JobDeps, 'nightly' | 'log'>,
+    signal: AbortSignal,
+  ) {
+    this.#request = request;
+    this.#deps = deps;
+    this.signal = AbortSignal.any([signal, this.#used.signal]);
+    const limitMs = Math.min(request.shareMs, TIMER_MAX_MS);
+    this.#timer = setTimeout(() => void this.#end(), limitMs).unref();
+  }
+
+  /** Why the ledger's turn is over; undefined while it is not. */
+  get usedUp(): unknown {
+    return this.#used.signal.aborted ? this.#used.signal.reason : undefined;
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+  }
+
+  /** Ends the turn, unless nobody waits for the slot or the ledger has waited already. */
+  async #end(): Promise<void> {
+    const { runId, partyId, shareMs } = this.#request;
+    const { nightly, log } = this.#deps;
+    try {
+      const { turns, isOtherWaiting } = await nightly.turnsOf(runId, partyId);
+      if (turns > 0 || !isOtherWaiting) return;
+    } catch (error) {
+      // The ledger itself meets the same database.
+      log.debug(
+        { err: error, runId, partyId },
+        'A share could not be looked at',
+      );
+      return;
+    }
+    const error = new RetryableError(
+      `Cannot export ${partyId} in one turn: it has used its share of the nightly ` +
+        'window, and others wait; it comes again behind them',
+      { code: 'SHARE_USED', meta: { partyId, shareMs } },
+    );
+    this.#used.abort(error);
+  }
+}

@@ -1,0 +1,260 @@
+/**
+ * A source that is away for minutes costs a nightly run minutes. A job that meets it notes
+ * the absence with the run and waits; one watch, in the process that works the run, asks
+ * the source a small question with growing pauses and ends the absence. Nothing is booked
+ * on a ledger or a list meanwhile, and the work goes on where it was.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { errorCode, errorLine, UnreachableError } from '../../errors/errors.ts';
+import { isSourceAway } from '../../errors/faults.ts';
+import type { JobDeps, StageCall } from '../job.ts';
+import { isOver } from '../run-document.ts';
+import type { Run } from '../store/run-store.ts';
+import { readNowMs } from '../store/schedule-store.ts';
+import {
+  type AbsentRoute,
+  endAbsence,
+  giveAbsenceUp,
+  noteAbsence,
+  readAbsence,
+  type SourceAbsence,
+} from '../store/source-absence.ts';
+
+/** Pauses between two questions to a source that is away. */
+export interface WatchPauses {
+  readonly minMs: number;
+  readonly maxMs: number;
+  /** How often the watch looks whether somebody has noted an absence. */
+  readonly lookMs: number;
+}
+
+const PAUSES: WatchPauses = { minMs: 2_000, maxMs: 60_000, lookMs: 1_000 };
+/**
+ * The export of a source whose lists are answered cannot be tried with a small question:
+ * after such a pause the next ledger is the trial.
+ */
+const EXPORT_PAUSE_MIN_MS = 10_000;
+const EXPORT_PAUSE_MAX_MS = 300_000;
+/** How often one that waits looks whether the source is back. */
+const WAIT_LOOK_MS = 500;
+
+type WaitDeps = Pick<JobDeps, 'db' | 'runs' | 'stages'>;
+
+/**
+ * How a failure that looked like an absence of the source turned out:
+ *
+ * - `there`: the source answers a small question at once, so the failure may be due to
+ *   this one request;
+ * - `back`: the source was away, was waited for, and answers again;
+ * - `given up`: the run waits no longer.
+ */
+export type WaitOutcome = 'there' | 'back' | 'given up';
+
+/**
+ * Waits while the source is away from a nightly run.
+ * @param runId of the nightly run
+ * @throws the signal's reason
+ */
+export async function awaitSource(
+  runId: string,
+  error: unknown,
+  deps: WaitDeps,
+  signal: AbortSignal,
+): Promise<WaitOutcome> {
+  const known = await deps.runs.get(runId);
+  const isNoted = known !== undefined && readAbsence(known) !== undefined;
+  if (!isNoted && (await deps.stages.isSourceThere(signal))) return 'there';
+
+  return waitForReturn(runId, error, 'everything', deps, signal);
+}
+
+/** Waits before the next export, because one ledger after the other met no answer. */
+export async function awaitExport(
+  runId: string,
+  error: unknown,
+  deps: WaitDeps,
+  signal: AbortSignal,
+): Promise<WaitOutcome> {
+  return waitForReturn(runId, error, 'export', deps, signal);
+}
+
+async function waitForReturn(
+  runId: string,
+  error: unknown,
+  route: AbsentRoute,
+  { db, runs }: WaitDeps,
+  signal: AbortSignal,
+): Promise<WaitOutcome> {
+  const isUnreachable = error instanceof UnreachableError;
+  await noteAbsence(db, {
+    runId,
+    code: errorCode(error),
+    message: errorLine(error),
+    route,
+    isUnreachable,
+  });
+
+  for (;;) {
+    const run = await runs.get(runId);
+    if (run === undefined || isOver(run)) return 'given up';
+    const absence = readAbsence(run);
+    if (absence === undefined) return 'back';
+    if (absence.isGivenUp) return 'given up';
+    await sleep(WAIT_LOOK_MS, undefined, { signal });
+  }
+}
+
+export interface WatchOptions {
+  readonly signal: AbortSignal;
+  /** When the run's window ends, in milliseconds since 1970 by the database's clock. */
+  readonly untilMs: number;
+  readonly pauses?: WatchPauses;
+}
+
+/**
+ * Ends the absences of a nightly run's source, from now until it is ended. It goes on
+ * with an absence that an earlier delivery of the run's job has left.
+ */
+export class SourceWatch {
+  readonly #run: Run;
+  readonly #deps: JobDeps;
+  readonly #options: WatchOptions;
+  readonly #stop = new AbortController();
+  readonly #watching: Promise<void>;
+  #exportPauseMs = EXPORT_PAUSE_MIN_MS;
+  #exportEndedMs = -Infinity;
+
+  constructor(run: Run, deps: JobDeps, options: WatchOptions) {
+    this.#run = run;
+    this.#deps = deps;
+    this.#options = options;
+    this.#watching = this.#watch();
+  }
+
+  async end(): Promise<void> {
+    this.#stop.abort();
+    await this.#watching;
+  }
+
+  async #watch(): Promise<void> {
+    const signal = AbortSignal.any([this.#options.signal, this.#stop.signal]);
+    const { lookMs } = this.#options.pauses ?? PAUSES;
+
+    while (!signal.aborted) {
+      try {
+        const run = await this.#deps.runs.get(this.#run.runId);
+        const absence = run && readAbsence(run);
+        if (absence !== undefined && !absence.isGivenUp)
+          await this.#overcome(absence, signal);
+        await sleep(lookMs, undefined, { signal });
+      } catch (error) {
+        if (signal.aborted) return;
+        // The run itself meets the same database, and waits for it.
+        this.#deps.log.debug({ err: error }, 'The source could not be watched');
+        await sleep(lookMs, undefined, { signal }).catch(() => undefined);
+      }
+    }
+  }
+
+  /** Until the source is back, or the run's window is over. */
+  async #overcome(absence: SourceAbsence, signal: AbortSignal): Promise<void> {
+    const { db, log } = this.#deps;
+    const { runId } = this.#run;
+    const { since, code, message: reason, route } = absence;
+    const about = { runId, since, code, reason, route };
+    log.warn(about, 'The source is away: the nightly run waits for it');
+
+    if (await this.#mayWait(absence)) {
+      const isBack =
+        route === 'export'
+          ? await this.#pauseExport(signal)
+          : await this.#askUntilBack(signal);
+      if (isBack) {
+        await endAbsence(db, runId);
+        log.info(about, 'The source is back: the nightly run goes on');
+        return;
+      }
+    }
+
+    await giveAbsenceUp(db, runId);
+    log.warn(about, 'The source stayed away: the nightly run waits no longer');
+  }
+
+  /**
+   * Who calls a command waits for its answer: if the source could not be connected to at
+   * all since the run began, its address may be wrong, and the requests have waited for a
+   * minute already.
+   */
+  async #mayWait({ isUnreachable }: SourceAbsence): Promise<boolean> {
+    const { runId, scheduleKey } = this.#run;
+    if (scheduleKey !== null || !isUnreachable) return true;
+
+    const run = await this.#deps.runs.get(runId);
+    if (run?.params['clock'] !== undefined) return true;
+    const { requests, failures } = await this.#deps.costs.ofRun(runId);
+    return requests.lists + requests.exports > failures;
+  }
+
+  async #askUntilBack(signal: AbortSignal): Promise<boolean> {
+    const { minMs, maxMs } = this.#options.pauses ?? PAUSES;
+
+    for (let pauseMs = minMs; ; pauseMs = Math.min(pauseMs * 2, maxMs)) {
+      if (await this.#deps.stages.isSourceThere(signal)) return true;
+      if (!(await this.#pause(pauseMs, signal))) return false;
+    }
+  }
+
+  /** The pauses grow while one follows the other. */
+  async #pauseExport(signal: AbortSignal): Promise<boolean> {
+    const isNext =
+      performance.now() - this.#exportEndedMs < 2 * EXPORT_PAUSE_MAX_MS;
+    this.#exportPauseMs = isNext
+      ? Math.min(this.#exportPauseMs * 2, EXPORT_PAUSE_MAX_MS)
+      : EXPORT_PAUSE_MIN_MS;
+    const isWithin = await this.#pause(this.#exportPauseMs, signal);
+    this.#exportEndedMs = performance.now();
+    return isWithin;
+  }
+
+  /** @returns false if the window is over before the pause would be */
+  async #pause(pauseMs: number, signal: AbortSignal): Promise<boolean> {
+    const leftMs = this.#options.untilMs - (await readNowMs(this.#deps.db));
+    if (leftMs <= 0) return false;
+    // A part of it is random, so that the mirrors of one source do not come together.
+    const waitMs = Math.min(leftMs, pauseMs * (0.75 + Math.random() / 2));
+    await sleep(waitMs, undefined, { signal });
+    return true;
+  }
+}
+
+/** How often a part is tried that fails while the source answers others. */
+const PART_TRIES_MAX = 3;
+const PART_PAUSE_MS = 2_000;
+
+/**
+ * Does a part of a nightly run again for as long as the source is away from it.
+ * @throws what `work` threw if the source is there, or is waited for no longer
+ */
+export async function whileSourceAway<Result>(
+  runId: string,
+  deps: WaitDeps,
+  { signal, onProgress }: StageCall,
+  label: string,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  for (let tries = 1; ;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (signal.aborted || !isSourceAway(error)) throw error;
+      const note = `waits for the source: ${errorLine(error)}`;
+      onProgress([{ label, done: '0', unit: 'rows', note }]);
+      const outcome = await awaitSource(runId, error, deps, signal);
+      if (outcome === 'given up') throw error;
+      if (outcome === 'back') continue;
+      if (tries >= PART_TRIES_MAX) throw error;
+      tries += 1;
+      await sleep(PART_PAUSE_MS * tries, undefined, { signal });
+    }
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * That the source is away from a nightly run, as the run remembers it: every process that
+ * works on the run waits for the same absence, and every view shows it. Times are the
+ * database's.
+ */
+import { z } from 'zod';
+import type { Database } from '../../postgres/database.ts';
+import { execute } from '../../postgres/run-statement.ts';
+import { statement } from '../../postgres/statement.ts';
+import type { Run } from './run-store.ts';
+
+/** What stays away: `everything`, or the export alone while the lists are answered. */
+export type AbsentRoute = 'everything' | 'export';
+
+const absence = z.object({
+  /** When it was noticed; RFC 3339. */
+  since: z.string(),
+  code: z.string(),
+  message: z.string(),
+  route: z.enum(['everything', 'export']),
+  /** True if no connection could be made, as to a wrong address. */
+  isUnreachable: z.boolean().default(false),
+  /** True if the run waits no longer: its window is over. */
+  isGivenUp: z.boolean().default(false),
+});
+const waits = z.object({
+  times: z.number(),
+  seconds: z.number(),
+  firstAt: z.string(),
+  lastEndedAt: z.string(),
+});
+
+/** An absence that has not ended. */
+export type SourceAbsence = z.infer<typeof absence>;
+/** All absences of a run that have ended. */
+export type SourceWaits = z.infer<typeof waits>;
+
+export function readAbsence({
+  params,
+}: Pick<Run, 'params'>): SourceAbsence | undefined {
+  return absence.safeParse(params['sourceAbsence']).data;
+}
+
+export function readWaits({
+  params,
+}: Pick<Run, 'params'>): SourceWaits | undefined {
+  return waits.safeParse(params['sourceWaits']).data;
+}
+
+interface NewAbsence extends Pick<
+  SourceAbsence,
+  'code' | 'message' | 'route' | 'isUnreachable'
+> {
+  readonly runId: string;
+}
+
+/** Notes that the source is away. One that is noted already stays as it is. */
+export async function noteAbsence(
+  db: Database,
+  { runId, ...noted }: NewAbsence,
+): Promise<void> {
+  const note = statement()`
+    update mirror.runs
+       set params = params || jsonb_build_object('sourceAbsence',
+             ${JSON.stringify(noted)}::jsonb || jsonb_build_object('since', clock_timestamp()))
+     where run_id = ${runId} and state = 'running' and not params ? 'sourceAbsence'`;
+  await execute(db, 'note that the source is away', note);
+}
+
+/** Notes that the source is back, and adds the absence to those that have ended. */
+export async function endAbsence(db: Database, runId: string): Promise<void> {
+  const note = statement()`
+    update mirror.runs
+       set params = params - 'sourceAbsence' || jsonb_build_object('sourceWaits', jsonb_build_object(
+             'times', coalesce((params->'sourceWaits'->>'times')::int, 0) + 1,
+             'seconds', coalesce((params->'sourceWaits'->>'seconds')::int, 0) + greatest(0, round(extract(
+               epoch from clock_timestamp() - (params->'sourceAbsence'->>'since')::timestamptz)))::int,
+             'firstAt', coalesce(params->'sourceWaits'->'firstAt', params->'sourceAbsence'->'since'),
+             'lastEndedAt', clock_timestamp()))
+     where run_id = ${runId} and params ? 'sourceAbsence'`;
+  await execute(db, 'note that the source is back', note);
+}
+
+/** Notes that the run waits no longer; the absence stays, as the reason. */
+export async function giveAbsenceUp(
+  db: Database,
+  runId: string,
+): Promise<void> {
+  const note = statement()`
+    update mirror.runs set params = jsonb_set(params, '{sourceAbsence,isGivenUp}', 'true')
+     where run_id = ${runId} and params ? 'sourceAbsence'`;
+  await execute(db, 'note that the source is waited for no longer', note);
+}
