@@ -303,10 +303,12 @@ function stagesOfLoads(parts: StageParts, nights: NightListing) {
         evidence: toStorableJson({ ...evidence, ...rebuilt.evidence }),
       };
     },
-    verify: async ({ deep, scope, against }, { signal, onProgress }) => {
+    verify: async (request, { signal, onProgress }) => {
+      const { deep, scope, against, isLossAccepted = false } = request;
       const options = {
         deep,
         scope,
+        isLossAccepted,
         onProgress: (counts: VerifyCounts) => onProgress([verifyLine(counts)]),
       };
       const standing = await ownership.examine(signal);

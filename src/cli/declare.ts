@@ -121,6 +121,12 @@ function declareReading(program: Command, add: Add): void {
   )
     .option('--deep', 'also every row of the warehouse and the lake', false)
     .option(
+      '--accept-lost',
+      'objects that are missing are lost for good, however many they are: the next ' +
+        'nightly run asks the source for them',
+      false,
+    )
+    .option(
       '--against <report>',
       'compare with the report of a nightly run (a file, its key, or the run id), or ' +
         'with a checkpoint of the log that was kept',

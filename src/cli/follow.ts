@@ -140,7 +140,7 @@ export async function followRun(
  */
 export async function verifyHere(
   { jobs, workers }: App,
-  request: Pick<VerifyRequest, 'deep' | 'against'>,
+  request: Pick<VerifyRequest, 'deep' | 'against' | 'isLossAccepted'>,
   { signal, progress }: Pick<CommandContext, 'signal' | 'progress'>,
 ): Promise<Run> {
   if (!(await workers.anyAlive())) await closeAbandoned(jobs);

@@ -31,6 +31,8 @@ export interface VerifyRequest {
   readonly deep: boolean;
   /** `nightly`: what is new, and a share of the rest. */
   readonly scope: 'nightly' | 'whole';
+  /** A person has decided that missing objects are lost for good. */
+  readonly isLossAccepted?: boolean;
   /** A report of a nightly run to compare with: its text, and where it was found. */
   readonly against?:
     | { readonly text: string; readonly where: string }

@@ -56,6 +56,12 @@ export interface VerifyOptions {
    * and no segment is distrusted. Default: true.
    */
   readonly mayDistrust?: boolean;
+  /**
+   * true: a person has decided that missing objects are lost for good. Their segments are
+   * distrusted however many they are, so that the source is asked for them again.
+   * Default: false.
+   */
+  readonly isLossAccepted?: boolean;
   readonly onProgress?: (checked: VerifyCounts) => void;
 }
 
@@ -160,16 +166,18 @@ class Verification {
   /** Distrusted at the end, unless they are too many. */
   readonly #missing: ObjectFault[] = [];
   readonly #mayDistrust: boolean;
+  readonly #isLossAccepted: boolean;
   #refusalsInSuccession = 0;
 
   constructor(
     deps: VerifyDeps,
     signal: AbortSignal,
-    { mayDistrust = true, onProgress }: VerifyOptions,
+    { mayDistrust = true, isLossAccepted = false, onProgress }: VerifyOptions,
   ) {
     this.#deps = deps;
     this.#signal = signal;
     this.#mayDistrust = mayDistrust;
+    this.#isLossAccepted = isLossAccepted;
     this.#onProgress = onProgress;
   }
 
@@ -207,12 +215,13 @@ class Verification {
   /** Distrusts the segments that lost their objects, unless the store lost them. */
   async #settleMissing(segments: number): Promise<void> {
     const missing = this.#missing.length;
-    if (isLossOfStore(missing, segments)) {
+    if (!this.#isLossAccepted && isLossOfStore(missing, segments)) {
       const { url } = this.#deps.objects;
       const message =
         `${missing} of ${segments} objects are missing in ${url}; no segment is ` +
-        'distrusted: check OBJECT_STORE_URL, or restore the objects from a backup; ' +
-        "'ledger-mirror export --again' requests a lost ledger anew";
+        'distrusted: check OBJECT_STORE_URL, or restore the objects from a backup; if ' +
+        "they are lost for good, run 'ledger-mirror verify --accept-lost', then " +
+        "'ledger-mirror nightly'";
       this.add([{ code: 'OBJECTS_MISSING', message, subject: url }]);
       return;
     }

@@ -25,13 +25,26 @@ export function readPage(path: string): string {
 
 /** The blocks of one language, without the indent of the list that they stand in. */
 export function blocksOf(page: string, language: string): string[] {
+  return blocksIn(readPage(page), language);
+}
+
+/** The shell blocks below each heading of the second level that has some. */
+export function sectionsOf(page: string): ReadonlyMap<string, string[]> {
+  const sections = readPage(page).split(/^## /m).slice(1);
+  const blocks = sections.map((section): [string, string[]] => {
+    const [heading = ''] = section.split('\n', 1);
+    return [heading, blocksIn(section, 'sh')];
+  });
+  return new Map(blocks.filter(([, found]) => found.length > 0));
+}
+
+function blocksIn(content: string, language: string): string[] {
   const fences = new RegExp(
     String.raw`^( *)\`\`\`${language}\n(.*?)^ *\`\`\``,
     'gms',
   );
-  return [...readPage(page).matchAll(fences)].map(
-    ([, indent = '', text = '']) =>
-      text.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
+  return [...content.matchAll(fences)].map(([, indent = '', text = '']) =>
+    text.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
   );
 }
 

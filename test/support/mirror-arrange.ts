@@ -264,6 +264,13 @@ export async function setMirrorCreatedAt(
   await pool.query('update mirror.identity set created_at = $1', [time]);
 }
 
+/** Makes the database one that a version before the first release has left. */
+export async function renameBaseline(pool: Pool): Promise<void> {
+  await pool.query(
+    `update mirror.migrations set name = '0001-mirror' where name like '0001-%'`,
+  );
+}
+
 /** What syncs and exports have learned of the source. */
 export async function setSourceProfile(
   pool: Pool,

@@ -234,6 +234,21 @@ describe('verify', () => {
     expect(await distrusted()).toBe(0);
   });
 
+  test('verify distrusts every lost object when a person accepts the loss', async () => {
+    const keys = await publishMany(24);
+    for (const key of keys.slice(0, 12)) await unlink(pathOf(key));
+    const [refused] = (await check()).problems.filter(
+      ({ code }) => code === 'OBJECTS_MISSING',
+    );
+    expect(refused?.message).toContain('verify --accept-lost');
+    expect(await distrusted()).toBe(0);
+
+    const deps = { repository: new VerifyStore(warehouse), objects };
+    const accepted = await verify(deps, signal, { isLossAccepted: true });
+    expect(accepted.verdict).toBe('failed');
+    expect(await distrusted()).toBe(12);
+  });
+
   test('verify distrusts a few missing objects among many', async () => {
     const keys = await publishMany(5);
     for (const key of keys.slice(0, 2)) await unlink(pathOf(key));

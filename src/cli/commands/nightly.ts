@@ -94,17 +94,22 @@ export const load: Handler<{ all: boolean; takeOver: boolean }> = async (
   return runResult(await followRun(app, run, context));
 };
 
-export const verify: Handler<{ deep: boolean; against?: string }> = async (
-  { deep, against },
-  context,
-) => {
+interface VerifyFlags {
+  readonly deep: boolean;
+  readonly acceptLost: boolean;
+  readonly against?: string;
+}
+
+export const verify: Handler<VerifyFlags> = async (options, context) => {
+  const { deep, against, acceptLost: isLossAccepted } = options;
   await using app = await openMirror(context);
   await app.ownership.examine(context.signal);
   const report =
     against === undefined
       ? undefined
       : await findReport(against, app, context.signal);
-  return runResult(await verifyHere(app, { deep, against: report }, context));
+  const request = { deep, against: report, isLossAccepted };
+  return runResult(await verifyHere(app, request, context));
 };
 
 /** A file, a key in the object store, or the id of a nightly run. */

@@ -20,6 +20,8 @@ import type { ExportArchiveStore } from '../store/export-archive.ts';
 /** Longer than any export takes, and than people need to notice a mistake. */
 const GRACE_MS = 7 * 24 * 3_600_000;
 const BATCH_KEYS = 500;
+/** How many manifests of other mirrors are read before the search is given up. */
+const FOREIGN_READ_MAX = 1_000;
 
 export interface GarbageCollectionDeps {
   readonly objects: ObjectStore;
@@ -32,6 +34,12 @@ export interface GarbageCollectionDeps {
    * names waits for the next collection.
    */
   readonly isListed?: boolean;
+  /**
+   * How many objects may turn out to be not this database's before the search for
+   * garbage ends. A prefix that another mirror has filled must not cost one read an
+   * object each night.
+   */
+  readonly foreignReadMax?: number;
 }
 
 /** What one collection did. */
@@ -100,6 +108,7 @@ async function removeUnreferenced(
   graceMs: number,
   signal: AbortSignal,
 ): Promise<{ readonly removed: number; readonly kept: number }> {
+  const { foreignReadMax = FOREIGN_READ_MAX } = deps;
   const before = nowMicros() - BigInt(graceMs) * 1000n;
   let removed = 0;
   let kept = 0;
@@ -113,6 +122,12 @@ async function removeUnreferenced(
       decided.add(key);
       if (!(await isOurGarbage(key, deps, signal))) kept += 1;
       else if (await removeObject(key, deps, signal)) removed += 1;
+      if (kept < foreignReadMax) continue;
+      deps.log.warn(
+        { kept, store: deps.objects.url },
+        'The search for garbage ended: too many objects are not of this database',
+      );
+      return { removed, kept };
     }
   }
   return { removed, kept };

@@ -142,6 +142,51 @@ test('an object of another mirror is kept, whatever number its manifest has, and
   expect(await world.objectKeys()).toContain(foreign);
 });
 
+test('collectGarbage gives up after a limited number of manifests of other mirrors, and keeps all of them', async () => {
+  await using world = await World.open(database);
+  await using warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
+  world.source.entries = entries('2023-05-01T10:00:00Z', 100);
+  await world.export('2023-05-01T11:00:00Z');
+  const before = await world.objectKeys();
+  const [ours = ''] = before;
+  const manifest = await readManifest(world.objects, manifestKey(ours), signal);
+  const warehouseId = randomUUID();
+  for (let at = 0; at < 30; at += 1) {
+    const digits = `${at}`.padStart(12, '0');
+    const objectKey = ours.replace(/\.[0-9a-f]{12}\./, `.${digits}.`);
+    const other = { ...manifest, objectKey, warehouseId };
+    await world.objects.publishBytes(objectKey, Buffer.from('x'), signal);
+    await world.objects.publishBytes(
+      manifestKey(objectKey),
+      encodeManifest(other),
+      signal,
+    );
+  }
+  let reads = 0;
+  const counting = withOverrides(world.objects, {
+    read: (...args: Parameters<ObjectStore['read']>) => {
+      reads += 1;
+      return world.objects.read(...args);
+    },
+  });
+  const report = await collectGarbage(
+    {
+      objects: counting,
+      archive: new ExportArchiveStore(warehouse.db),
+      log: createLog('silent'),
+      graceMs: NO_GRACE,
+      foreignReadMax: 10,
+    },
+    signal,
+  );
+  expect(report).toMatchObject({ removedObjects: 0, keptObjects: 10 });
+  expect(reads).toBe(10);
+  expect(await world.objectKeys()).toHaveLength(before.length + 30);
+});
+
 describe('an object that nothing names, and that is published again at the same moment', () => {
   /** One that was superseded long ago, and its row of the manifest table. */
   async function superseded(world: World): Promise<string> {
