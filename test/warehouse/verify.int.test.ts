@@ -243,8 +243,9 @@ describe('verify', () => {
     expect(refused?.message).toContain('verify --accept-lost');
     expect(await distrusted()).toBe(0);
 
-    const deps = { repository: new VerifyStore(warehouse), objects };
-    const accepted = await verify(deps, signal, { isLossAccepted: true });
+    const repository = new VerifyStore(warehouse);
+    const options = { isLossAccepted: true };
+    const accepted = await verify({ repository, objects }, signal, options);
     expect(accepted.verdict).toBe('failed');
     expect(await distrusted()).toBe(12);
   });

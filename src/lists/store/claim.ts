@@ -20,7 +20,7 @@ import {
   type Generation,
   type SourceHead,
 } from './generations.ts';
-import { forgetUnlisted } from './restore-lists.ts';
+import { agreesWithRestored, forgetUnlisted } from './restore-lists.ts';
 import { readOpen, readSituation, type ListSituation } from './list-state.ts';
 
 /**
@@ -79,11 +79,14 @@ export async function claimList(
   const standing = { ...found, ...open, epoch, current: generation };
   const evidence = claim.evidence(standing, audit);
   const agrees = audit !== undefined && isAgreeing(audit);
+  const { table, isAsked } = LISTS[list];
   // An increment leaves the standing of the rest as it was.
+  const standingAt = generation.isClaimed
+    ? sql`confirmed_at`
+    : sql`case when ${agreesWithRestored(list)} then clock_timestamp() end`;
   const confirmedAt = isAudit
     ? sql`case when ${agrees} then clock_timestamp() end`
-    : sql`confirmed_at`;
-  const { table, isAsked } = LISTS[list];
+    : standingAt;
   // The one statement that says `complete`: it can only succeed where it is true.
   const { rows } = await sql<{ isConfirmed: boolean; isEnded: boolean }>`
     with claimed as (

@@ -3,11 +3,13 @@
  * them. They have no place in the source's order until the source shows them again; the
  * first complete reading decides which of them it still has.
  */
+import { type RawBuilder, sql } from 'kysely';
 import { NETWORK_PARTY } from '../../ledger/ids.ts';
 import type { Database } from '../../postgres/database.ts';
 import { execute } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
-import type { Generation } from './generations.ts';
+import type { ListName } from '../ports.ts';
+import { type Generation, LISTS } from './generations.ts';
 
 /**
  * When a restored party was last seen: nobody knows. `forgetUnlisted` recognises restored
@@ -93,4 +95,33 @@ export async function forgetUnlisted(
     where epoch = ${epoch} and pos is null and gone_since is null
       and last_seen_at = ${NOT_SEEN}::timestamptz and party_id <> ${NETWORK_PARTY}`;
   await execute(tx, 'mark parties that the source removed', forget);
+}
+
+/**
+ * Whether the first reading of a list `g` agrees with the rows that were restored, as a
+ * second reading would: it shows all of them, and none that is new before the last of
+ * them. The lost database had proven what it wrote to the lake, so such a reading needs
+ * no other to confirm it.
+ *
+ * Only a list that has never been read in this database can have restored rows. What the
+ * reading itself adds is first seen behind its start.
+ */
+export function agreesWithRestored(list: ListName): RawBuilder<unknown> {
+  const { table } = LISTS[list];
+  const isMissing = {
+    parties: sql`r.pos is null and r.gone_since is null
+      and r.last_seen_at = ${NOT_SEEN}::timestamptz and r.party_id <> ${NETWORK_PARTY}`,
+    // The source removes the oldest checkpoints by and by.
+    checkpoints: sql`r.gone_since is not null and r.at_block > (
+      select min(at_block) from ${table} where epoch = g.epoch and gone_since is null)`,
+  }[list];
+  return sql`(not exists (select from mirror.generations o
+      where o.list = g.list and o.generation_id <> g.generation_id)
+    and not exists (select from ${table} r where r.epoch = g.epoch and ${isMissing})
+    and exists (select from ${table} r where r.epoch = g.epoch and r.pos is not null
+      and r.gone_since is null and r.first_seen_at < g.started_at)
+    and not exists (select from ${table} added where added.epoch = g.epoch
+      and added.first_seen_at >= g.started_at and added.pos < (
+        select max(r.pos) from ${table} r where r.epoch = g.epoch
+          and r.gone_since is null and r.first_seen_at < g.started_at)))`;
 }
