@@ -23,6 +23,7 @@ import {
   ceilSecond,
   floorSecond,
   formatInstant,
+  type Micros,
 } from '../time/time.ts';
 import { Fetcher, type Probe, probeRequest } from './download/fetcher.ts';
 import type { Outgrown, Received } from './download/receive-answer.ts';
@@ -220,6 +221,8 @@ class ExportRun {
   #epoch: number | undefined;
   /** The coverage of the ledger; undefined if a publication may have changed it. */
   #coverage: readonly Coverage[] | undefined;
+  /** Ranges that this run has compared with the source and found to be the same. */
+  readonly #compared = new Set<bigint>();
   /** A publication without rows, which is committed as the export ends. */
   #unwritten: Publication | undefined;
   /**
@@ -509,8 +512,10 @@ class ExportRun {
     this.#counter.balance(received, done.held);
     const hasAsset = this.#context.request.assetId !== undefined;
     const facts = assessPublished(answered, done.publication, hasAsset);
-    for (const { row, isSame } of facts.audited)
+    for (const { row, isSame } of facts.audited) {
       this.#counter.recordAudited(row, isSame);
+      if (isSame) this.#compared.add(row.coverageId);
+    }
     if (as === 'closed') await this.#recordWindow(answered, isLast);
     return { kind: 'published', facts };
   }
@@ -553,6 +558,7 @@ class ExportRun {
     const { verdicts, overlap, doubts } = this.#state.run;
     const published = await this.#published();
     const reason = futureNote(request);
+    const comparedSince = await this.#comparedSince();
     return {
       ...published,
       verdict: worst([
@@ -565,6 +571,10 @@ class ExportRun {
         party: lease.scope.partyId,
         asset: lease.scope.assetId ?? 'all',
         closedTo: formatInstant(request.clock.closedTo),
+        comparedSince:
+          comparedSince === undefined
+            ? undefined
+            : formatInstant(comparedSince),
         requests,
         publishedRows: String(published.rows),
         replacedRows: String(published.replacedRows),
@@ -578,6 +588,23 @@ class ExportRun {
         ...evidence,
       },
     };
+  }
+
+  /**
+   * When the closed range that waits the longest was last compared with the source: what
+   * was added to it since then is not known.
+   * @returns undefined if every range was compared in this run
+   */
+  async #comparedSince(): Promise<Micros | undefined> {
+    const { repository, lease, request } = this.#context;
+    const coverage = this.#coverage ?? (await repository.coverage(lease.scope));
+    const times = coverage
+      .filter(
+        ({ open, runId, coverageId }) =>
+          !open && runId !== request.runId && !this.#compared.has(coverageId),
+      )
+      .flatMap(({ checkedAt = [] }) => checkedAt);
+    return times.toSorted((a, b) => (a < b ? -1 : 1))[0];
   }
 
   /** Sums what this run has published, in this attempt or an earlier one. */

@@ -655,4 +655,23 @@ describe('a covered range', () => {
     });
     expect(await world.rows()).toEqual(written(world.source.entries));
   });
+
+  test('is told of by its age, until it is compared again', async () => {
+    await using world = await World.open(database);
+    world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+    const first = await world.export('2023-05-02T00:00:00Z', {
+      from: at('2023-05-01T00:00:00Z'),
+    });
+    expect(first.evidence['comparedSince']).toBeUndefined();
+    await setCoverageCheckedAt(world.pool, '2023-05-02T00:00:00Z');
+    const idle = await world.export('2023-05-10T00:00:00Z');
+    expect(idle.evidence).toMatchObject({
+      comparedSince: '2023-05-02T00:00:00.000000Z',
+    });
+    const audit = await world.export('2023-05-11T00:00:00Z', { auditShare: 1 });
+    expect(audit.verdict).toBe('complete');
+    expect(audit.evidence['comparedSince']).not.toBe(
+      idle.evidence['comparedSince'],
+    );
+  });
 });
