@@ -268,6 +268,11 @@ const TABLE = {
     form.basePath,
     'the path of a proxy below which the console and the API are reached',
   ),
+  API_DOWNLOADS_PER_HOUR: preset(
+    '100GiB',
+    form.byteSize('1MiB', '1048576GiB'),
+    'plain CSV that the downloads of a process may send in an hour',
+  ),
   WORKER_HEALTH_PORT: optional(form.port, "a worker's health; unset: none"),
   LOG_LEVEL: preset(
     'info',

@@ -2,8 +2,7 @@
  * `/mirror/exports`: exports on demand are runs, queued ahead of the nightly ones. An id
  * is the run's.
  */
-import type { Readable } from 'node:stream';
-import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import {
   canonicalPartyId,
@@ -33,7 +32,7 @@ import {
   UUID,
 } from '../kit/routes.ts';
 import { StatusError } from '../kit/status-error.ts';
-import { openLedger } from '../source-api/ledger-export.ts';
+import type { SendDownload } from './download.ts';
 import { EVENT_STREAM, FOLLOWING } from './runs.ts';
 
 /** Each is a run that is never forgotten, and goes ahead of the nightly ones. */
@@ -119,7 +118,9 @@ const DOWNLOAD = {
   summary: 'The CSV that an order brought',
   description:
     'A ledger of which not all that was ordered is known is a 404; with `partial`, what ' +
-    'there is of it is sent, and `X-Mirror-Missing` lists the rest.',
+    'there is of it is sent, and `X-Mirror-Missing` lists the rest. A range of bytes can ' +
+    'be asked for, with `If-Range`.',
+  hasHead: true,
   params: BY_ID,
   querystring: z.strictObject({ partial: z.boolean().default(false) }),
   produces: ['text/csv'],
@@ -193,7 +194,11 @@ async function submit(
 }
 
 /** Adds the routes. */
-export function addExports(server: FastifyInstance, deps: MirrorDeps): void {
+export function addExports(
+  server: FastifyInstance,
+  deps: MirrorDeps,
+  sendDownload: SendDownload,
+): void {
   const { jobs, status } = deps;
   const find = async (id: string): Promise<RunDocument> => {
     const run = await status.run(id);
@@ -241,28 +246,13 @@ export function addExports(server: FastifyInstance, deps: MirrorDeps): void {
     });
     return followEvents(reply, read, FOLLOWING);
   });
-  add(
-    'GET /mirror/exports/:id/download',
-    DOWNLOAD,
-    async ({ params: { id }, query: { partial: isPartial } }, reply) => {
-      const ledger = rangeOf(await jobs.runs.get(id));
-      if (ledger === undefined)
-        throw new StatusError('notFound', 'nothing to download (yet)');
-      const opened = await openLedger(reply, { ...ledger, isPartial }, deps);
-      return reply
-        .header('content-type', 'text/csv')
-        .send(cutOff(reply, await opened.rows()));
-    },
-  );
-}
-
-/**
- * What fails resets the connection: a client of HTTP/1.0, to whom its end is the file's,
- * sees that the file is cut too.
- */
-function cutOff(reply: FastifyReply, rows: Readable): Readable {
-  return rows.once('error', () => {
-    if (reply.raw.headersSent) reply.raw.socket?.resetAndDestroy();
+  add('GET /mirror/exports/:id/download', DOWNLOAD, async (request, reply) => {
+    const { params, query } = request;
+    const { partial: isPartial } = query;
+    const ledger = rangeOf(await jobs.runs.get(params.id));
+    if (ledger === undefined)
+      throw new StatusError('notFound', 'nothing to download (yet)');
+    return sendDownload(request, reply, { ...ledger, isPartial });
   });
 }
 

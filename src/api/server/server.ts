@@ -30,6 +30,7 @@ import {
   sendJson,
   StatusError,
 } from '../kit/status-error.ts';
+import { openDownloads } from '../mirror/download.ts';
 import { addExports } from '../mirror/exports.ts';
 import { addProof } from '../mirror/proof.ts';
 import { addRuns, shareStatus } from '../mirror/runs.ts';
@@ -56,7 +57,12 @@ export interface HttpTimeouts {
   readonly connectionsCheckingInterval: number;
 }
 
+/** What the downloads of a process may send in an hour, if no setting says so. */
+const DOWNLOAD_BYTES_PER_HOUR = 100 * 2 ** 30;
+
 export interface ApiOptions extends AccessSettings {
+  /** `API_DOWNLOADS_PER_HOUR`, in bytes. */
+  readonly apiDownloadsPerHour?: number | undefined;
   /** Shorter limits, for tests that would wait too long. */
   readonly timeouts?: Partial<HttpTimeouts> | undefined;
 }
@@ -121,6 +127,7 @@ const HEADERS = {
  * answer.
  */
 const STREAM_HEADERS = [
+  'accept-ranges',
   'content-encoding',
   'content-disposition',
   'content-length',
@@ -148,7 +155,10 @@ export async function buildServer(
   options: ApiOptions,
 ): Promise<FastifyInstance> {
   const { log, rows } = deps;
-  const { apiBasePath: basePath = '' } = options;
+  const {
+    apiBasePath: basePath = '',
+    apiDownloadsPerHour = DOWNLOAD_BYTES_PER_HOUR,
+  } = options;
   const server = openServer({ ...TIMEOUTS, ...options.timeouts }, basePath);
   server.removeContentTypeParser('text/plain');
   server.setErrorHandler<FastifyError>((error, request, reply) =>
@@ -171,7 +181,7 @@ export async function buildServer(
   addCompleteHeader(server, SERVICE_PATHS, status);
   addLists(server, rows);
   addLedgerExport(server, deps);
-  addExports(server, deps);
+  addExports(server, deps, openDownloads(deps, apiDownloadsPerHour));
   addProof(server, deps);
   addRuns(server, deps, status);
   addHealth(server, deps, status);

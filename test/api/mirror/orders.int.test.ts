@@ -89,6 +89,10 @@ class OneOrder {
       this.status = { ...this.status, state: 'done', verdict: 'complete' };
     return step;
   }
+  /** What fails behind its first bytes is not all there. */
+  size(): bigint {
+    return BigInt(CONTENT.length + (this.failure?.after ?? 0));
+  }
   async *read(): AsyncGenerator<Buffer> {
     this.downloads += 1;
     await this.held;
@@ -111,7 +115,12 @@ const server = await apiWithoutDatabase({
       requestCancel: async () => jobs.cancel(),
     },
     progress: { read: async () => jobs.progress() },
-    stages: { openLedger: async () => readingOf(() => jobs.read()) },
+    stages: {
+      openLedger: async () =>
+        readingOf(() => jobs.read(), {
+          measure: async () => jobs.size(),
+        }),
+    },
   }),
   status: {
     ...EMPTY_STATUS,
@@ -390,16 +399,24 @@ describe('the download of an order', () => {
     await expect(response.text()).rejects.toThrow('terminated');
   });
 
-  test('is told as an error in plain text where it fails before compressed bytes are out', async () => {
+  test('has no header of the file on the error that it fails with before its first bytes', async () => {
+    jobs.failure = { after: 0, error: new Error('the store is gone') };
+    const response = await download();
+    expect(response.status).toBe(500);
+    for (const name of ['content-disposition', 'etag', 'accept-ranges'])
+      expect(response.headers.get(name)).toBeNull();
+    expect(await response.json()).toMatchObject({ message: 'Internal error' });
+  });
+
+  test('is cut off by what fails at once behind its first bytes, too', async () => {
     jobs.failure = {
       after: 1,
       error: new Error('the store is gone'),
       isSudden: true,
     };
-    const response = await download();
-    expect(response.status).toBe(500);
-    expect(response.headers.get('content-disposition')).toBeNull();
-    expect(await response.json()).toMatchObject({ message: 'Internal error' });
+    await expect(
+      download().then((response) => response.text()),
+    ).rejects.toThrow(/terminated|fetch failed/);
   });
 
   test('is cut off visibly for a client of HTTP/1.0 too, to whom the end of the connection is the end', async () => {

@@ -2,65 +2,18 @@
  * What a mirror serves is what is asked for: an answer that lacks a part of it is an error
  * that says what is known, over HTTP and on the command line alike.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type App, openApp } from '../../../src/app/app.ts';
-import { startApi } from '../../../src/app/serving/serve.ts';
-import { readConfig } from '../../../src/config/environment.ts';
-import { createLog } from '../../../src/logging/log.ts';
 import { SECOND_MICROS } from '../../../src/time/time.ts';
-import { openFreshDatabase } from '../../support/database.ts';
-import { type Sandbox, startSandbox } from '../../support/sandbox.ts';
+import { call, type SmallMirror, startSmallMirror } from './small-mirror.ts';
 
-const signal = new AbortController().signal;
-const call = { signal, onProgress: () => undefined };
-const opened = new AsyncDisposableStack();
-let sandbox: Sandbox;
-let app: App;
-let url = '';
-let parties: readonly string[] = [];
-
+let mirror: SmallMirror;
 beforeAll(async () => {
-  sandbox = await startSandbox({
-    parties: 6,
-    historyMs: 6 * 3_600_000,
-    rateLimit: 'none',
-    whaleEntries: 200,
-  });
-  opened.defer(() => sandbox.stop());
-  const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-whole-'));
-  opened.defer(() => rm(folder, { recursive: true, force: true }));
-  const database = opened.use(await openFreshDatabase());
-  const env = {
-    SOURCE_URL: sandbox.url,
-    SOURCE_RATE: '10000',
-    DATABASE_URL: database.url,
-    DATA_DIR: folder,
-    API_PORT: '0',
-  };
-  const config = readConfig({ env, cwd: folder });
-  app = opened.use(await openApp({ config, log: createLog('silent'), signal }));
-  url = opened.use(await startApi(app)).url;
-  parties = [...sandbox.truth.parties()]
-    .map(({ id }) => id)
-    .filter((id) => sandbox.truth.party(id).entries > 1);
+  mirror = await startSmallMirror();
 });
-afterAll(() => opened.disposeAsync());
-
-async function exportLedger(partyId: string, assetId?: string) {
-  const { runId } = await app.jobs.runs.create({
-    kind: 'export',
-    subject: partyId,
-  });
-  const clock = await app.jobs.stages.clock({ signal });
-  const request = { runId, partyId, assetId, clock };
-  return app.jobs.stages.export(request, call);
-}
+afterAll(() => mirror[Symbol.asyncDispose]());
 
 function ask(path: string): Promise<Response> {
-  return fetch(`${url}/api/v2/${path}`);
+  return fetch(`${mirror.url}/api/v2/${path}`);
 }
 
 const route = (partyId: string, more = '') =>
@@ -68,11 +21,11 @@ const route = (partyId: string, more = '') =>
 
 test('a list is an error until it was read to its end', async () => {
   expect((await ask('parties')).status).toBe(503);
-  const { runId } = await app.jobs.runs.create({
+  const { runId } = await mirror.app.jobs.runs.create({
     kind: 'sync',
     subject: 'parties',
   });
-  const ended = await app.jobs.stages.sync(
+  const ended = await mirror.app.jobs.stages.sync(
     {
       runId,
       list: 'parties',
@@ -90,15 +43,17 @@ test('a list is an error until it was read to its end', async () => {
 });
 
 test('every asset is not served from an export of one', async () => {
-  const [party = ''] = parties;
+  const [party = ''] = mirror.parties;
   const text = await (
-    await fetch(`${sandbox.url}/api/v2/ledgerentry/export?partyId=${party}`)
+    await fetch(
+      `${mirror.sandbox.url}/api/v2/ledgerentry/export?partyId=${party}`,
+    )
   ).text();
   const [header = '', first = ''] = text.split('\n');
   const column = header.split(',').indexOf('asset_id');
   const asset = first.split(',')[column]?.replace(/^\\x/, '') ?? '';
   expect(asset).toMatch(/^[0-9a-f]{64}$/);
-  await exportLedger(party, asset);
+  await mirror.exportLedger(party, asset);
   expect((await route(party, `&assetId=${asset}`)).status).toBe(200);
   const all = await route(party);
   expect([all.status, await all.json()]).toMatchObject([
@@ -114,8 +69,8 @@ test('every asset is not served from an export of one', async () => {
 });
 
 test('a range that reaches beyond what is known is an error that says up to when it is', async () => {
-  const [, party = ''] = parties;
-  expect((await exportLedger(party)).verdict).toBe('complete');
+  const [, party = ''] = mirror.parties;
+  expect((await mirror.exportLedger(party)).verdict).toBe('complete');
   const open = await route(party);
   expect(open.status).toBe(200);
   const knownTo = open.headers.get('x-mirror-known-to') ?? '';

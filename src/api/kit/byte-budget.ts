@@ -1,0 +1,48 @@
+/**
+ * A budget of bytes an hour. It fills evenly; what is taken for an answer that ends early
+ * is given back.
+ */
+const HOUR_MS = 3_600_000;
+
+export class ByteBudget {
+  readonly #bytesPerHour: number;
+  readonly #nowMs: () => number;
+  #left: number;
+  #countedAtMs: number;
+
+  /** @param nowMs a clock that never goes back */
+  constructor(bytesPerHour: number, nowMs = () => performance.now()) {
+    this.#bytesPerHour = bytesPerHour;
+    this.#nowMs = nowMs;
+    this.#left = bytesPerHour;
+    this.#countedAtMs = nowMs();
+  }
+
+  /**
+   * Takes bytes, all or none. An answer that is larger than the whole budget may start
+   * while nothing of it is taken: otherwise it never could.
+   * @returns 0 if they were taken; otherwise after how many seconds they can be
+   */
+  take(bytes: number): number {
+    this.#fill();
+    const needed = Math.min(bytes, this.#bytesPerHour);
+    if (this.#left < needed) {
+      const waitMs = ((needed - this.#left) / this.#bytesPerHour) * HOUR_MS;
+      return Math.ceil(waitMs / 1_000);
+    }
+    this.#left -= bytes;
+    return 0;
+  }
+
+  giveBack(bytes: number): void {
+    this.#fill();
+    this.#left = Math.min(this.#left + bytes, this.#bytesPerHour);
+  }
+
+  #fill(): void {
+    const nowMs = this.#nowMs();
+    const filled = ((nowMs - this.#countedAtMs) / HOUR_MS) * this.#bytesPerHour;
+    this.#left = Math.min(this.#left + filled, this.#bytesPerHour);
+    this.#countedAtMs = nowMs;
+  }
+}
