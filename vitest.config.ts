@@ -1,5 +1,5 @@
 /**
- * Six projects by file suffix: what needs servers, and what takes long, says so in its name. Limits are for
+ * Eight projects by file suffix: what needs servers, and what takes long, says so in its name. Limits are for
  * what hangs: far beyond what a busy machine needs, for nothing here is told by how long it took.
  */
 import { availableParallelism } from 'node:os';
@@ -28,7 +28,9 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/**/*.{int,fault,browser,store,engine,tool}.test.ts'],
+          exclude: [
+            'test/**/*.{int,fault,browser,store,engine,tool,surroundings}.test.ts',
+          ],
           testTimeout: 120 * SECOND_MS,
           hookTimeout: 120 * SECOND_MS,
         },
@@ -82,6 +84,17 @@ export default defineConfig({
           name: 'tools',
           include: ['test/**/*.tool.test.ts'],
           testTimeout: 300 * SECOND_MS,
+          hookTimeout: 180 * SECOND_MS,
+          ...services,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'surroundings',
+          sequence: { groupOrder: 4 },
+          include: ['test/surroundings/*.surroundings.test.ts'],
+          testTimeout: 180 * SECOND_MS,
           hookTimeout: 180 * SECOND_MS,
           ...services,
         },

@@ -17,7 +17,14 @@ let failed = 0;
 /** @type {string[]} */
 const told = [];
 
-for (const part of ['tests', 'faults', 'browser', 'stores', 'tools']) {
+for (const part of [
+  'tests',
+  'faults',
+  'browser',
+  'stores',
+  'tools',
+  'surroundings',
+]) {
   const path = join(folder, `${part}.json`);
   if (!existsSync(path)) {
     failed += 1;

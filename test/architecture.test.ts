@@ -122,7 +122,8 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/ledger': { values: FOUNDATION, packages: ['zod'] },
   // The tables that several stages share: segments, coverage, publications, leases.
   'src/catalog': store('src/catalog'),
-  'src/config': { values: PURE },
+  // A URL of Postgres is read where it is connected to.
+  'src/config': { values: [...PURE, 'src/network'] },
   'src/lists': stage('zod'),
   'src/exports': stage('zod'),
   'src/warehouse': stage('zod'),
@@ -145,15 +146,18 @@ const RULES: Readonly<Record<string, Rule>> = {
     values: [...PURE, 'src/lake/local'],
   },
   // The one way out of the process, for every client.
-  'src/network': { values: FOUNDATION, packages: ['undici'] },
+  'src/network': { values: FOUNDATION, packages: ['undici', 'pg'] },
   'src/source': { ...adapter(), values: [...PURE, 'src/network'] },
   'src/postgres': {
     ...adapter('pg', 'kysely', 'p-retry', 'pg-copy-streams', 'uuid'),
-    values: [...PURE, 'migrations'],
+    values: [...PURE, 'src/network', 'migrations'],
   },
   'src/storage': adapter('@aws-sdk/client-s3'),
   'src/state': adapter('pg', 'ioredis'),
-  'src/queue': adapter('bullmq', 'ioredis', 'pg'),
+  'src/queue': {
+    ...adapter('bullmq', 'ioredis', 'pg'),
+    values: [...PURE, 'src/network'],
+  },
   'src/embedded': { values: FOUNDATION },
   'src/sandbox': { values: PURE, packages: ['zod'] },
   jobs: edge('p-retry'),

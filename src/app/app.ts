@@ -9,10 +9,8 @@ import { LakeStore } from '../lake/store/lake-store.ts';
 import { shownUrl, sourceIdOf } from '../postgres/identity.ts';
 import { LivenessLock } from '../postgres/liveness-lock.ts';
 import { Queues } from '../queue/queues.ts';
-import {
-  openPostgresBackend,
-  openRedisBackend,
-} from '../queue/redis-and-postgres.ts';
+import { openPostgresBackend } from '../queue/postgres-backend.ts';
+import { openRedisBackend } from '../queue/redis-backend.ts';
 import type { JobDeps } from '../runs/job.ts';
 import { nextScheduledMs } from '../time/scheduled-times.ts';
 import { ProgressHints } from '../runs/progress.ts';

@@ -25,6 +25,8 @@ import {
 } from '../postgres/database.ts';
 import { queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
+import { requireSessions } from '../postgres/pooler.ts';
+import { QUEUE_CONNECTIONS } from '../queue/backend.ts';
 import { findMissedMs } from '../runs/nightly/make-up.ts';
 import { nextScheduledMs, type Schedules } from '../time/scheduled-times.ts';
 import { readNowMs } from '../runs/store/schedule-store.ts';
@@ -75,7 +77,12 @@ export async function openBase(
     config.databaseUrl?.href ?? (await startDatabase(options, stack));
   const onIdleError = (error: Error): void =>
     log.warn({ err: error }, 'Database connection lost');
-  const warehouse = stack.use(openWarehouse({ url: databaseUrl, onIdleError }));
+  // Queues in Postgres have a pool of their own.
+  const elsewhere = config.redisUrl === undefined ? QUEUE_CONNECTIONS : 0;
+  const poolMax = config.databaseConnections - elsewhere;
+  const warehouse = stack.use(
+    openWarehouse({ url: databaseUrl, poolMax, onIdleError }),
+  );
   const migrated = await untilReachable('database', options, () =>
     openSchema(warehouse, config),
   );
@@ -127,8 +134,13 @@ async function startDatabase(
  * The first that is asked of the database: where it is away, its address is what a person
  * must look at.
  */
-async function openSchema({ db }: Warehouse, { databaseUrl, dataDir }: Config) {
+async function openSchema(
+  { db, pool }: Warehouse,
+  { databaseUrl, dataDir }: Config,
+) {
   try {
+    // Before the embedded one there is no pooler.
+    if (databaseUrl !== undefined) await requireSessions(pool);
     return await migrate(db);
   } catch (error) {
     if (databaseUrl === undefined && errorCode(error) === 'DATABASE_OLDER') {
@@ -146,17 +158,23 @@ async function openSchema({ db }: Warehouse, { databaseUrl, dataDir }: Config) {
     }
     if (!(error instanceof UnreachableError) || databaseUrl === undefined)
       throw error;
-    const { host } = databaseUrl;
+    const { place: host } = databaseUrl;
     const details = {
       code: 'DATABASE_UNREACHABLE',
       meta: { host },
       cause: error,
     };
     throw new UnreachableError(
-      `Cannot reach the database at ${host}; check DATABASE_URL`,
+      `Cannot reach the database at ${host}: ${reasonOf(error)}; check DATABASE_URL`,
       details,
     );
   }
+}
+
+/** What the server or the network said. */
+function reasonOf({ cause, message }: Error): string {
+  if (!(cause instanceof Error)) return message;
+  return cause.message === '' ? errorCode(cause) : cause.message;
 }
 
 /**

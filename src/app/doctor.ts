@@ -12,6 +12,8 @@ import type { Config } from '../config/environment.ts';
 import { isWrittenOnce } from '../storage/object-store.ts';
 import { describeStore } from './describe-store.ts';
 import { readRow } from '../postgres/run-statement.ts';
+import { POSTGRES_MAJOR_MIN } from '../postgres/requirements.ts';
+import { findLostSettings } from '../postgres/session-settings.ts';
 import { statement } from '../postgres/statement.ts';
 import { encodeVerifierKey } from '../proof/signed-note.ts';
 import { ProofStore } from '../proof/store/proof-store.ts';
@@ -30,7 +32,6 @@ export interface Finding {
 const FREE_BYTES_MIN = 2n * 2n ** 30n;
 /** A segment in work, and the one before it on its way into the store. */
 const SPOOLED_SEGMENTS = 2n;
-const POSTGRES_MAJOR_MIN = 15;
 const CLOCK_SKEW_MAX_MS = 60_000;
 /**
  * Blocks come every few seconds: a head this old is a source that stands, or a clock that
@@ -122,6 +123,16 @@ function checksOf(
       return pass(
         config.databaseUrl === undefined ? `${detail}; ${advice}` : detail,
       );
+    },
+    // A pooler between may drop what was set, and the server's own settings would count.
+    session: async () => {
+      const lost = await findLostSettings(app.warehouse.db);
+      if (lost.length > 0)
+        return fail(
+          `what was set does not hold (${lost.join(', ')}); a pooler that stands before ` +
+            'the database must be in session mode',
+        );
+      return pass('its settings are those that were set after connecting');
     },
     // What a load will need, before it needs it: partitions are made and attached, views
     // are granted.
@@ -297,7 +308,7 @@ function gib(bytes: bigint): string {
 }
 
 function databasePlace({ config, databaseUrl }: App): string {
-  if (config.databaseUrl !== undefined) return config.databaseUrl.host;
+  if (config.databaseUrl !== undefined) return config.databaseUrl.place;
   const { host, username, pathname } = new URL(databaseUrl);
   return (
     `embedded, at ${host} while a command runs (database ${pathname.slice(1)}, user ` +

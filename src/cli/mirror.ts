@@ -32,7 +32,7 @@ export async function openMirrorReader(
  */
 export function requireMirror(
   { dataDir }: Config,
-  url: URL | undefined,
+  url: unknown,
   folder: string,
 ): void {
   if (url !== undefined || existsSync(join(dataDir, folder))) return;

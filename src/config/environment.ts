@@ -112,7 +112,7 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
     return { text, origin: `file ${path}` };
   };
   const parse = (
-    { name, secret, parse: read, accepted }: Setting,
+    { name, secret, parse: read, accepted, explain }: Setting,
     text: string,
   ): unknown => {
     const value = read(text);
@@ -120,8 +120,12 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
       secret === true
         ? 'the value given (a secret, not shown)'
         : quote(hideSecrets(text));
+    const why = value === undefined ? explain?.(text) : undefined;
+    const reason = why === undefined ? '' : `: it ${why}`;
     if (value === undefined)
-      problems.push(`${name}: ${shown} is not accepted; give ${accepted}`);
+      problems.push(
+        `${name}: ${shown} is not accepted${reason}; give ${accepted}`,
+      );
     return value;
   };
   problems.push(...findUnknownNames(env, dotEnv));

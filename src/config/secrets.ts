@@ -3,6 +3,7 @@
  * keys), and how it is shown without.
  */
 import { decodeUrl } from '../logging/secret-masking.ts';
+import { PostgresUrl } from '../network/postgres/postgres-url.ts';
 import type { Config } from './environment.ts';
 import { SETTINGS, type Setting } from './settings.ts';
 
@@ -25,6 +26,7 @@ export function secretsOf(config: Config): readonly string[] {
     ...SETTINGS.flatMap(({ key, secret }) => {
       const value: unknown = config[key];
       if (value instanceof URL) return secretsOfUrl(value);
+      if (value instanceof PostgresUrl) return secretsOfPostgres(value);
       return secret === true && typeof value === 'string' ? value : [];
     }),
     ...Object.values(config.sourceHeaders ?? {}),
@@ -61,6 +63,14 @@ export function secretsOfUrl(url: URL): readonly string[] {
   ];
   if (password === '' || beside.includes(password)) return nested;
   return [password, url.password, `${user}:${password}`, ...nested];
+}
+
+/** As `secretsOfUrl`, which cannot read several hosts or an empty one. */
+function secretsOfPostgres({ target }: PostgresUrl): readonly string[] {
+  const { user = '', password = '', database, hosts } = target;
+  const beside = [user, database, 'postgres', ...hosts.map(({ host }) => host)];
+  if (password === '' || beside.includes(password)) return [];
+  return [password, encodeURIComponent(password), `${user}:${password}`];
 }
 
 /** A proxy may be written without its scheme: `user:password@proxy:3128`. */

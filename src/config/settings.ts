@@ -101,8 +101,13 @@ const TABLE = {
     'the assets to ask for, where the source demands one',
   ),
   DATABASE_URL: secret(
-    form.url('a postgres:// or postgresql:// URL', 'postgres:', 'postgresql:'),
+    form.postgresUrl,
     'the warehouse; unset: Postgres embedded in DATA_DIR',
+  ),
+  DATABASE_CONNECTIONS: preset(
+    '17',
+    form.integer(12, 1_000),
+    'connections to the database that one process opens at most; an idle `up` has at most 10',
   ),
   REDIS_URL: secret(
     form.url('a redis:// or rediss:// URL', 'redis:', 'rediss:'),

@@ -2,11 +2,17 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { parseCron } from '../time/cron.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
+import {
+  PostgresUrl,
+  readPostgresUrl,
+} from '../network/postgres/postgres-url.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from '../ledger/header.ts';
 
 export interface Form<Value> {
   /** As it stands in an error line. */
   readonly accepted: string;
+  /** Why it is not accepted and what to write, where more can be said than what is accepted. */
+  readonly explain?: (text: string) => string | undefined;
   /** @returns undefined where the text is not accepted */
   readonly parse: (text: string) => Value | undefined;
 }
@@ -53,6 +59,22 @@ export function url(what: string, ...protocols: readonly string[]): Form<URL> {
       : undefined;
   });
 }
+
+/** As psql and the pages of clouds write it. */
+export const postgresUrl: Form<PostgresUrl> = {
+  accepted:
+    'a postgres:// or postgresql:// URL (a % in its password is written %25)',
+  parse: (given) => {
+    const target = readPostgresUrl(given);
+    return typeof target === 'string'
+      ? undefined
+      : new PostgresUrl(given, target);
+  },
+  explain: (given) => {
+    const read = readPostgresUrl(given);
+    return typeof read === 'string' ? read : undefined;
+  },
+};
 
 export const httpUrl = url('an http:// or https:// URL', 'http:', 'https:');
 

@@ -11,7 +11,8 @@ import {
   readRows,
   type StatementRunner,
 } from './run-statement.ts';
-import { type RowOf, statement } from './statement.ts';
+import { requireServer, SERVER_STATE } from './requirements.ts';
+import { statement } from './statement.ts';
 
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
 
@@ -22,23 +23,6 @@ export interface Baseline {
   /** The start of the SHA-256 of the schema that they make. */
   readonly schema: string;
 }
-
-const STATE_COLUMNS = {
-  hasSchema: 'boolean',
-  hasSteps: 'boolean',
-  mayCreate: 'boolean',
-  name: 'text',
-  role: 'text',
-} as const;
-
-/** What there is of the mirror in a database, and who has opened it. */
-type State = RowOf<typeof STATE_COLUMNS>;
-
-const STATE = statement(STATE_COLUMNS)`
-  select to_regnamespace('mirror') is not null as "hasSchema",
-    to_regclass('mirror.migrations') is not null as "hasSteps",
-    has_database_privilege(current_database(), 'CREATE') as "mayCreate",
-    current_database() as name, current_user as role`;
 
 /** Returns the file of each step by its name, in their order. */
 async function readSteps(): Promise<ReadonlyMap<string, URL>> {
@@ -66,7 +50,8 @@ async function readSteps(): Promise<ReadonlyMap<string, URL>> {
  * at once, one runs them and the others wait.
  * @returns the names of the migrations that were run
  * @throws UnreachableError `DATABASE_UNREACHABLE`
- * @throws PermanentError `DATABASE_NEWER` if a newer version made the database,
+ * @throws PermanentError as `requireServer` if the server cannot be used,
+ *   `DATABASE_NEWER` if a newer version made the database,
  *   `DATABASE_OLDER` if an earlier baseline made it, `DATABASE_RIGHTS` if this user may
  *   not create what is missing, or `MIGRATION_FAILED`
  */
@@ -74,8 +59,9 @@ export async function migrate<Schema>(
   db: Kysely<Schema>,
 ): Promise<readonly string[]> {
   const steps = await readSteps();
-  const found = await readRow(db, 'open the database', STATE);
-  if (!found.hasSchema) await makeSchema(db, found);
+  const found = await readRow(db, 'open the database', SERVER_STATE);
+  requireServer(found);
+  if (!found.hasSchema) await makeSchema(db);
   // A current schema needs no lock. Kysely's lock key is the same in all programs that
   // use it.
   if (found.hasSteps && (await isCurrent(db, [...steps.keys()]))) return [];
@@ -117,17 +103,7 @@ export async function migrate<Schema>(
  * Creates the schema, in which the migrator keeps its own two tables. Once it exists, no
  * right to create one is needed.
  */
-async function makeSchema(
-  db: StatementRunner,
-  { mayCreate, name, role }: State,
-): Promise<void> {
-  if (!mayCreate) {
-    throw new PermanentError(
-      `Cannot migrate the database: ${role} may not create a schema in ${name}; ` +
-        `let its owner run: grant create on database "${name}" to "${role}"`,
-      { code: 'DATABASE_RIGHTS', meta: { role, database: name } },
-    );
-  }
+async function makeSchema(db: StatementRunner): Promise<void> {
   // Two processes that create it at the same time may collide.
   const create = statement()`do $$ begin
     create schema if not exists mirror;

@@ -6,6 +6,11 @@ import type { Job, Queue, RepeatOptions, Worker, WorkerOptions } from 'bullmq';
 import { nextScheduledMs } from '../time/scheduled-times.ts';
 
 export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
+/**
+ * Connections of one process to queues in Postgres: each queue's worker listens on one of its own,
+ * and statements share the others.
+ */
+export const QUEUE_CONNECTIONS = QUEUE_NAMES.length + 2;
 export type QueueName = (typeof QUEUE_NAMES)[number];
 
 /** The payload of every job: ids only. The schema of each job says which. */

@@ -106,7 +106,7 @@ test('doctor names a service that is away with its setting, without waiting for 
   expect(noDatabase.get('database and queues')).toMatchObject({
     state: 'wrong',
     detail: expect.stringMatching(
-      /^Cannot reach the database at 127\.0\.0\.1:1; check DATABASE_URL/,
+      /^Cannot reach the database at 127\.0\.0\.1:1: connect ECONNREFUSED 127\.0\.0\.1:1; check DATABASE_URL/,
     ),
   });
   const noRedis = await findings({

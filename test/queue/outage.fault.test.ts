@@ -3,10 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { createLog } from '../../src/logging/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
-import {
-  openPostgresBackend,
-  openRedisBackend,
-} from '../../src/queue/redis-and-postgres.ts';
+import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
+import { openRedisBackend } from '../../src/queue/redis-backend.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { startOwnRedis } from '../support/servers/redis.ts';

@@ -4,10 +4,8 @@ import { afterAll, describe, expect, test, vi } from 'vitest';
 import { PermanentError, RetryableError } from '../../src/errors/errors.ts';
 import { createLog } from '../../src/logging/log.ts';
 import type { QueueBackend } from '../../src/queue/backend.ts';
-import {
-  openPostgresBackend,
-  openRedisBackend,
-} from '../../src/queue/redis-and-postgres.ts';
+import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
+import { openRedisBackend } from '../../src/queue/redis-backend.ts';
 import { Queues, type NewJob } from '../../src/queue/queues.ts';
 import type { WorkedJob } from '../../src/queue/queue-worker.ts';
 import { freshDatabase } from '../support/database.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { redisAdvice } from '../../src/queue/redis-and-postgres.ts';
+import { redisAdvice } from '../../src/queue/redis-backend.ts';
 
 const info = (policy = 'noeviction', aof = 1): string =>
   `# Server\r\nredis_version:7.4.0\r\n# Memory\r\nmaxmemory_policy:${policy}\r\n# Persistence\r\naof_enabled:${aof}\r\n`;

@@ -8,7 +8,7 @@ import { findListedParties } from '../../src/lists/store/list-state.ts';
 import { handleJob } from '../../src/worker/job-worker.ts';
 import { createLog } from '../../src/logging/log.ts';
 import type { VerdictWithEvidence } from '../../src/errors/verdict.ts';
-import { openPostgresBackend } from '../../src/queue/redis-and-postgres.ts';
+import { openPostgresBackend } from '../../src/queue/postgres-backend.ts';
 import { QUEUE_NAMES } from '../../src/queue/backend.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';

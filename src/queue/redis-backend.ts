@@ -1,14 +1,6 @@
-/** The two stores of queues: Redis, and Postgres if no Redis is configured. */
-import {
-  createPostgresBackend,
-  Queue,
-  runMigrations,
-  type Telemetry,
-  withBackend,
-  Worker,
-} from 'bullmq';
+/** Queues in Redis. */
+import { Queue, type Telemetry, Worker } from 'bullmq';
 import { Redis } from 'ioredis';
-import { Client } from 'pg';
 import { errorCode, UnreachableError } from '../errors/errors.ts';
 import { type JobData, type QueueBackend, RETENTION } from './backend.ts';
 
@@ -20,22 +12,10 @@ const RECONNECT_MAX_MS = 2_000;
  * s.
  */
 const SILENCE_MAX_MS = 20_000;
-/**
- * Connections to Postgres of one queue or worker, in addition to the one that listens.
- */
-const POOL_MAX = 2;
-/** BullMQ's transactions never pause. An idle one belongs to a process that hangs. */
-const SETTINGS = '-c idle_in_transaction_session_timeout=60000';
-/** The schema of BullMQ's own tables. */
-const SCHEMA = 'ledger_mirror_queue';
-
-interface BackendOptions {
+interface RedisOptions {
   readonly url: string;
   /** Without it there are no traces. */
   readonly telemetry?: Telemetry | undefined;
-}
-
-interface RedisOptions extends BackendOptions {
   /** Mirrors can share a Redis, because each has a prefix of its own. */
   readonly prefix: string;
   readonly onError: (error: Error) => void;
@@ -110,60 +90,4 @@ export function redisAdvice(info: string): readonly string[] {
     ...(policy === 'noeviction' ? [] : [evicting]),
     ...(/^aof_enabled:0/m.test(info) ? [forgetting] : []),
   ];
-}
-
-/**
- * Opens queues in Postgres, after it has migrated BullMQ's own tables.
- * @throws UnreachableError `DATABASE_UNREACHABLE`
- */
-export async function openPostgresBackend({
-  url,
-  telemetry,
-}: BackendOptions): Promise<QueueBackend> {
-  await migrateQueues(url);
-  const connection = {
-    connectionString: url,
-    max: POOL_MAX,
-    schema: SCHEMA,
-    keepAlive: true,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    query_timeout: SILENCE_MAX_MS,
-    options: SETTINGS,
-  };
-  const shared = { connection, ...(telemetry && { telemetry }) };
-  const postgres = withBackend(createPostgresBackend);
-  return {
-    queue: (name) =>
-      new postgres.Queue<JobData, void>(name, { ...shared, ...RETENTION }),
-    worker: (name, processor, workerOptions) =>
-      new postgres.Worker<JobData, void>(name, processor, {
-        ...workerOptions,
-        ...shared,
-      }),
-    advice: async () => [],
-    [Symbol.asyncDispose]: async () => undefined,
-  };
-}
-
-async function migrateQueues(url: string): Promise<void> {
-  const client = new Client({
-    connectionString: url,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-  });
-  // Without a listener a connection that breaks would end the process.
-  client.on('error', () => {});
-  try {
-    await client.connect();
-  } catch (error) {
-    const message = `Cannot reach the database for the queues: ${errorCode(error)}; check DATABASE_URL`;
-    throw new UnreachableError(message, {
-      code: 'DATABASE_UNREACHABLE',
-      cause: error,
-    });
-  }
-  try {
-    await runMigrations(client, SCHEMA);
-  } finally {
-    await client.end();
-  }
 }

@@ -1,0 +1,310 @@
+/**
+ * Reads a URL of Postgres as libpq does, which is what psql and the pages of clouds write: several
+ * hosts, sockets, every parameter. WHATWG's URL knows neither hosts in a list nor an empty host.
+ */
+import { readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+
+export interface PostgresHost {
+  /** A name or an address; the folder of a Unix socket begins with `/`. */
+  readonly host: string;
+  readonly port: number;
+}
+
+const SSL_MODES = [
+  'disable',
+  'allow',
+  'prefer',
+  'require',
+  'verify-ca',
+  'verify-full',
+] as const;
+export type SslMode = (typeof SSL_MODES)[number];
+
+/** One database, as it is connected to. What is undefined has libpq's default. */
+export interface PostgresTarget {
+  /** In the order in which they are tried; empty: the socket or port of this machine. */
+  readonly hosts: readonly PostgresHost[];
+  readonly user: string | undefined;
+  readonly password: string | undefined;
+  readonly database: string | undefined;
+  readonly sslMode: SslMode;
+  /** The authorities that the server's certificate must come from: a file, or `system`. */
+  readonly sslRootCert: string | undefined;
+  /** Files of the client's own certificate and key. */
+  readonly sslCert: string | undefined;
+  readonly sslKey: string | undefined;
+  /** TLS begins without the question whether the server speaks it. */
+  readonly isSslDirect: boolean;
+  readonly bindsChannel: boolean;
+  /** Sent when connecting, as a gateway such as Neon's reads it. */
+  readonly options: string | undefined;
+  /** The connection must lead to the server that takes writes. */
+  readonly wantsPrimary: boolean;
+}
+
+/** A URL that was accepted. */
+export class PostgresUrl {
+  /** As it was given, with its password. */
+  readonly href: string;
+  readonly target: PostgresTarget;
+
+  constructor(href: string, target: PostgresTarget) {
+    this.href = href;
+    this.target = target;
+  }
+
+  get place(): string {
+    return placeOf(this.target);
+  }
+}
+
+/** Every parameter that libpq knows, and some that others write and that change nothing here. */
+const KNOWN =
+  /^(?:host|port|dbname|user|password|connect_timeout|client_encoding|options|application_name|fallback_application_name|keepalives(?:_idle|_interval|_count)?|tcp_user_timeout|sslmode|ssl|sslnegotiation|sslcompression|sslcert|sslkey|sslrootcert|sslsni|ssl_min_protocol_version|ssl_max_protocol_version|gssencmode|channel_binding|target_session_attrs|load_balance_hosts|service|servicefile|uselibpqcompat|pgbouncer)$/;
+/** They ask for something that is not done here, so that ignoring them would deceive. */
+const NOT_DONE =
+  /^(?:hostaddr|passfile|replication|require_auth|requirepeer|sslpassword|sslcrl|sslcrldir|sslcertmode|sslkeylogfile|krbsrvname|gsslib|gssdelegation|scram_client_key|scram_server_key|oauth_.*)$/;
+const DEFAULT_PORT = 5432;
+
+type Parameters = Readonly<Record<string, string>>;
+
+/** @returns what the URL means, or one line that says what to write instead */
+export function readPostgresUrl(text: string): PostgresTarget | string {
+  const foreign = /^(?:jdbc:|(postgres(?:ql)?)\+\w+:)/.exec(text);
+  if (foreign !== null)
+    return `begins with ${foreign[0]}, which another library reads; begin it with postgres:`;
+  const body = /^postgres(?:ql)?:\/\/(.*)$/s.exec(text)?.[1];
+  if (body === undefined) return 'does not begin with postgres://';
+  const parts = readParts(body);
+  if (typeof parts === 'string') return parts;
+  const withService = addService(parts);
+  return typeof withService === 'string'
+    ? withService
+    : readTarget(withService);
+}
+
+/** What stands before the parameters counts as parameters too, as in libpq. */
+function readParts(body: string): Parameters | string {
+  // As libpq: a user ends at the first @ that comes before any slash.
+  const end = body.search(/[@/]/);
+  const hasUser = body[end] === '@';
+  const credentials = hasUser ? body.slice(0, end) : '';
+  const rest = hasUser ? body.slice(end + 1) : body;
+  const colon = credentials.indexOf(':');
+  const user = colon === -1 ? credentials : credentials.slice(0, colon);
+  const password = colon === -1 ? '' : credentials.slice(colon + 1);
+  const [, authority = '', path = '', query = ''] =
+    /^([^/?]*)(?:\/([^?]*))?(?:\?(.*))?$/s.exec(rest) ?? [];
+  const misread = findMisread(hasUser, `${authority}/${path}`);
+  if (misread !== undefined) return misread;
+  const ends = splitHosts(authority);
+  if (ends === undefined) return 'has a host or a port that cannot be read';
+  const given = {
+    user: decode(user),
+    password: decode(password),
+    dbname: decode(path),
+    host: ends.hosts.join(','),
+    port: ends.ports.join(','),
+  };
+  const wrong = Object.entries(given).find(([, value]) => value === undefined);
+  if (wrong !== undefined)
+    return `has a % in its ${wrong[0]} that escapes nothing; write it %25`;
+  const parameters = readQuery(query);
+  if (typeof parameters === 'string') return parameters;
+  const set = Object.entries(given).filter(([, value]) => value !== '');
+  return { ...(Object.fromEntries(set) as Parameters), ...parameters };
+}
+
+/** A password with a slash or an @ ends too early, and its rest is taken for hosts. */
+function findMisread(hasUser: boolean, rest: string): string | undefined {
+  if (!rest.includes('@')) return undefined;
+  return hasUser
+    ? 'has more than one @; in its user and password write %40'
+    : 'has a / in its user or password; write it %2F';
+}
+
+function splitHosts(
+  authority: string,
+): { hosts: string[]; ports: string[] } | undefined {
+  const hosts: string[] = [];
+  const ports: string[] = [];
+  if (authority === '') return { hosts, ports };
+  for (const one of authority.split(',')) {
+    const [, bracketed, name, port = ''] =
+      /^(?:\[([0-9a-fA-F:.%]+)\]|([^:[\]]*))(?::(\d*))?$/.exec(one) ?? [];
+    const host = decode(bracketed ?? name ?? '');
+    if ((bracketed ?? name) === undefined || host === undefined)
+      return undefined;
+    hosts.push(host);
+    ports.push(port);
+  }
+  return ports.every((port) => port === '')
+    ? { hosts, ports: [] }
+    : { hosts, ports };
+}
+
+function readQuery(query: string): Parameters | string {
+  const parameters: Record<string, string> = {};
+  for (const pair of query.split('&')) {
+    if (pair === '') continue;
+    const equals = pair.indexOf('=');
+    const name = decode(equals === -1 ? pair : pair.slice(0, equals));
+    const value = decode(equals === -1 ? '' : pair.slice(equals + 1));
+    if (name === undefined || value === undefined)
+      return 'has a % in its parameters that escapes nothing; write it %25';
+    if (NOT_DONE.test(name))
+      return `has the parameter ${name}, which is not supported; take it away`;
+    if (!KNOWN.test(name))
+      return `has the parameter ${shown(name)}, which Postgres does not know; take it away`;
+    parameters[name] = value;
+  }
+  return parameters;
+}
+
+/** A name that a user wrote, short and printable. */
+function shown(name: string): string {
+  return JSON.stringify(name.slice(0, 40));
+}
+
+function decode(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The lines of `[service]` in pg_service.conf stand where the URL says nothing itself. */
+function addService(given: Parameters): Parameters | string {
+  const { service, servicefile } = given;
+  if (service === undefined) return given;
+  const path = servicefile ?? join(homedir(), '.pg_service.conf');
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch {
+    return `names the service ${shown(service)}, but ${path} cannot be read; write servicefile=`;
+  }
+  const found = readSection(text, service);
+  if (found === undefined)
+    return `names the service ${shown(service)}, which ${path} does not hold`;
+  const wrong = Object.keys(found).find((name) => !KNOWN.test(name));
+  if (wrong !== undefined)
+    return `names the service ${shown(service)}, whose ${shown(wrong)} is not supported`;
+  return { ...found, ...given };
+}
+
+function readSection(text: string, service: string): Parameters | undefined {
+  let found: Record<string, string> | undefined;
+  let isInside = false;
+  for (const line of text.split(/\r?\n/).map((one) => one.trim())) {
+    if (line === '' || line.startsWith('#')) continue;
+    if (line.startsWith('[')) {
+      isInside = line === `[${service}]`;
+      if (isInside) found ??= {};
+    } else if (isInside && found !== undefined) {
+      const equals = line.indexOf('=');
+      found[line.slice(0, equals).trim()] = line.slice(equals + 1).trim();
+    }
+  }
+  return found;
+}
+
+function readTarget(given: Parameters): PostgresTarget | string {
+  const hosts = readHosts(given);
+  if (typeof hosts === 'string') return hosts;
+  const mode = readSslMode(given, hosts);
+  if (mode === undefined)
+    return `has an sslmode that Postgres does not know; give ${SSL_MODES.join(', ')}`;
+  const attributes = given['target_session_attrs'];
+  if (attributes !== undefined && !WRITABLE.has(attributes))
+    return (
+      `has target_session_attrs=${shown(attributes)}, but the mirror has to write; ` +
+      'give read-write or take it away'
+    );
+  const root = given['sslrootcert'];
+  if (root === 'system' && mode !== 'verify-full')
+    return 'has sslrootcert=system, which needs sslmode=verify-full';
+  const isSslDirect = given['sslnegotiation'] === 'direct';
+  if (isSslDirect && !/^(?:require|verify-)/.test(mode))
+    return 'has sslnegotiation=direct, which needs sslmode=require or more';
+  return {
+    hosts,
+    user: given['user'],
+    password: given['password'],
+    database: given['dbname'],
+    sslMode: mode,
+    sslRootCert: root,
+    sslCert: given['sslcert'],
+    sslKey: given['sslkey'],
+    isSslDirect,
+    bindsChannel: given['channel_binding'] === 'require',
+    options: given['options'],
+    wantsPrimary: hosts.length > 1 || isPrimaryWanted(attributes),
+  };
+}
+
+/** `any` too: of several servers the mirror looks for the one that takes writes anyway. */
+const WRITABLE = new Set(['any', 'read-write', 'primary']);
+
+function isPrimaryWanted(attributes: string | undefined): boolean {
+  return attributes === 'read-write' || attributes === 'primary';
+}
+
+function readHosts(given: Parameters): PostgresHost[] | string {
+  const names = split(given['host']);
+  const ports = split(given['port']);
+  if (ports.length > 1 && ports.length !== names.length)
+    return 'has another number of ports than of hosts; give each host its own, or one for all';
+  const numbers = ports.map((port) =>
+    port === '' ? DEFAULT_PORT : Number(port),
+  );
+  const isWrong = numbers.some(
+    (port) => !Number.isInteger(port) || port < 1 || port > 65_535,
+  );
+  if (isWrong) return 'has a port that is none; give a number from 1 to 65535';
+  // A port alone: that of this machine.
+  const all = names.length === 0 && numbers.length > 0 ? [''] : names;
+  return all.map((host, at) => ({
+    host,
+    port: numbers[at] ?? numbers[0] ?? DEFAULT_PORT,
+  }));
+}
+
+function split(list: string | undefined): string[] {
+  return list === undefined || list === '' ? [] : list.split(',');
+}
+
+/** libpq's default is `prefer`. `ssl=true` is what JDBC calls `sslmode=require`. */
+function readSslMode(
+  given: Parameters,
+  hosts: readonly PostgresHost[],
+): SslMode | undefined {
+  const written =
+    given['sslmode'] ?? (given['ssl'] === 'true' ? 'require' : undefined);
+  // node-postgres's own word for what libpq calls `require`.
+  const word = written === 'no-verify' ? 'require' : (written ?? 'prefer');
+  const mode = SSL_MODES.find((known) => known === word);
+  const isLocal = hosts.length > 0 && hosts.every(({ host }) => isSocket(host));
+  return isLocal && mode !== undefined ? 'disable' : mode;
+}
+
+/** `@name` is an abstract socket. */
+export function isSocket(host: string): boolean {
+  return host.startsWith('/') || host.startsWith('@');
+}
+
+/** For people: where it lies, without user and password. */
+export function placeOf({ hosts }: PostgresTarget): string {
+  if (hosts.length === 0) return 'this machine';
+  return hosts
+    .map(({ host, port }) => {
+      if (host === '') return `this machine, port ${port}`;
+      return isSocket(host)
+        ? host
+        : `${host.includes(':') ? `[${host}]` : host}:${port}`;
+    })
+    .join(', ');
+}

@@ -1,0 +1,215 @@
+/**
+ * The socket below a connection to Postgres: which of several hosts, TLS or not, by libpq's rules.
+ * What is spoken over it is the library's.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { isIP, Socket } from 'node:net';
+import { connect as connectTls, type ConnectionOptions } from 'node:tls';
+import {
+  errorCode,
+  PermanentError,
+  UnreachableError,
+} from '../../errors/errors.ts';
+import { classifyErrno } from '../../errors/faults.ts';
+import {
+  isSocket,
+  type PostgresHost,
+  type PostgresTarget,
+} from './postgres-url.ts';
+
+/** Bytes of libpq's SSLRequest: its length and its code, 1234 and 5679. */
+const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
+const YES = 'S'.charCodeAt(0);
+const NO = 'N'.charCodeAt(0);
+/** Where distributions and Postgres itself put the socket of a server on this machine. */
+const SOCKET_FOLDERS = ['/var/run/postgresql', '/tmp'];
+const KEEP_ALIVE_MS = 10_000;
+const DEFAULT_PORT = 5432;
+
+/** @returns a socket over which Postgres's own messages can be sent */
+export async function openTransport(
+  target: PostgresTarget,
+  to: PostgresHost,
+  signal: AbortSignal,
+): Promise<Socket> {
+  const socket = await openSocket(to, signal);
+  if (target.sslMode === 'disable' || isLocal(to)) return socket;
+  try {
+    if (target.isSslDirect) return await secure(socket, target, to, signal);
+    socket.write(SSL_REQUEST);
+    const answer = await readByte(socket, signal);
+    if (answer === YES) return await secure(socket, target, to, signal);
+    if (answer === NO && isOptional(target)) return socket;
+    throw answer === NO ? noTls(target) : notPostgres(to);
+  } catch (error) {
+    socket.destroy();
+    throw error;
+  }
+}
+
+/** `allow` begins with TLS if a server offers it, which is as good for a user who allows both. */
+function isOptional({ sslMode }: PostgresTarget): boolean {
+  return sslMode === 'prefer' || sslMode === 'allow';
+}
+
+/** The hosts of the target; without one, the socket of this machine's server, or its port. */
+export function hostsOf({ hosts }: PostgresTarget): readonly PostgresHost[] {
+  const all = hosts.length === 0 ? [{ host: '', port: DEFAULT_PORT }] : hosts;
+  return all.map(({ host, port }) =>
+    host === '' ? { host: localHost(port), port } : { host, port },
+  );
+}
+
+function localHost(port: number): string {
+  const folder = SOCKET_FOLDERS.find((one) =>
+    existsSync(`${one}/.s.PGSQL.${port}`),
+  );
+  return folder ?? 'localhost';
+}
+
+function isLocal({ host }: PostgresHost): boolean {
+  return isSocket(host);
+}
+
+function openSocket(to: PostgresHost, signal: AbortSignal): Promise<Socket> {
+  const socket = new Socket();
+  socket.setNoDelay(true);
+  socket.setKeepAlive(true, KEEP_ALIVE_MS);
+  const opening = settled(socket, 'connect', signal);
+  if (isLocal(to))
+    socket.connect(`${to.host.replace(/^@/, '\0')}/.s.PGSQL.${to.port}`);
+  else socket.connect(to.port, to.host);
+  return opening.then(() => socket);
+}
+
+/** One byte, and no more: what follows it is TLS. */
+async function readByte(socket: Socket, signal: AbortSignal): Promise<number> {
+  for (;;) {
+    const chunk = socket.read(1) as Buffer | null;
+    if (chunk !== null) return chunk[0] ?? 0;
+    await settled(socket, 'readable', signal);
+  }
+}
+
+async function secure(
+  socket: Socket,
+  target: PostgresTarget,
+  to: PostgresHost,
+  signal: AbortSignal,
+): Promise<Socket> {
+  const tls = connectTls({ ...tlsOptions(target, to), socket });
+  try {
+    await settled(tls, 'secureConnect', signal);
+    return tls;
+  } catch (error) {
+    tls.destroy();
+    throw classifyErrno(errorCode(error)) === 'certificate'
+      ? notTrusted(target, error)
+      : error;
+  }
+}
+
+/**
+ * libpq's meaning: `require` encrypts and proves nothing, unless an authority is named; `verify-ca`
+ * proves the authority, `verify-full` the name too.
+ */
+function tlsOptions(
+  target: PostgresTarget,
+  { host }: PostgresHost,
+): ConnectionOptions {
+  const { sslMode, sslRootCert, sslCert, sslKey } = target;
+  const ca =
+    sslRootCert === undefined || sslRootCert === 'system'
+      ? undefined
+      : readPem('sslrootcert', sslRootCert);
+  const isProven =
+    sslMode === 'verify-ca' ||
+    sslMode === 'verify-full' ||
+    (sslMode === 'require' && ca !== undefined);
+  return {
+    host,
+    ...(isIP(host) === 0 && { servername: host }),
+    rejectUnauthorized: isProven,
+    ...(ca !== undefined && { ca }),
+    ...(sslMode !== 'verify-full' && { checkServerIdentity: () => undefined }),
+    ...(sslCert !== undefined && { cert: readPem('sslcert', sslCert) }),
+    ...(sslKey !== undefined && { key: readPem('sslkey', sslKey) }),
+    ...(target.isSslDirect && { ALPNProtocols: ['postgresql'] }),
+  };
+}
+
+function readPem(parameter: string, path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new PermanentError(
+      `Cannot connect to the database: ${path} cannot be read (${errorCode(error)}); ` +
+        `check ${parameter} in DATABASE_URL`,
+      { code: 'DATABASE_TLS', meta: { path }, cause: error },
+    );
+  }
+}
+
+function notTrusted({ sslRootCert }: PostgresTarget, error: unknown): Error {
+  const state = error instanceof Error ? error.message : String(error);
+  const authority =
+    sslRootCert === undefined
+      ? 'name the file of its authority with sslrootcert= in DATABASE_URL'
+      : `look at ${sslRootCert}, which sslrootcert in DATABASE_URL names`;
+  return new PermanentError(
+    "Cannot connect to the database: the server's certificate is not accepted " +
+      `(${state}); ${authority}`,
+    { code: 'DATABASE_TLS', cause: error },
+  );
+}
+
+function noTls({ sslMode }: PostgresTarget): Error {
+  return new PermanentError(
+    'Cannot connect to the database: the server speaks no TLS, and DATABASE_URL has ' +
+      `sslmode=${sslMode}; switch TLS on there, or write sslmode=prefer`,
+    { code: 'DATABASE_TLS' },
+  );
+}
+
+function notPostgres({ host, port }: PostgresHost): Error {
+  return new PermanentError(
+    `Cannot connect to the database: what answers at ${host}:${port} is no Postgres; ` +
+      'check DATABASE_URL',
+    { code: 'DATABASE_TLS' },
+  );
+}
+
+/** Resolves at the event, and rejects at an error, an end, or when `signal` aborts. */
+function settled(
+  socket: Socket,
+  event: 'connect' | 'readable' | 'secureConnect',
+  signal: AbortSignal,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const done = (error?: Error): void => {
+      socket.off(event, onEvent).off('error', done).off('close', onEnd);
+      socket.off('end', onEnd);
+      signal.removeEventListener('abort', onAbort);
+      if (error === undefined) {
+        resolve();
+        return;
+      }
+      // What comes later tells nothing new, and must not end the process.
+      socket.on('error', () => undefined).destroy();
+      reject(error);
+    };
+    const onEvent = (): void => done();
+    const onEnd = (): void =>
+      done(
+        new UnreachableError(
+          'Cannot connect to the database: the server closed the connection at once',
+          { code: 'DATABASE_UNREACHABLE' },
+        ),
+      );
+    const onAbort = (): void => done(signal.reason as Error);
+    socket.on(event, onEvent).on('error', done).on('close', onEnd);
+    socket.on('end', onEnd);
+    signal.addEventListener('abort', onAbort);
+    if (signal.aborted) onAbort();
+  });
+}

@@ -1,0 +1,38 @@
+/**
+ * Finds a pooler that gives each transaction another session. Locks, settings and temporary tables
+ * of a session would be lost or shared there, in silence.
+ */
+import type { Pool } from 'pg';
+import { PermanentError } from '../errors/errors.ts';
+import { openSession, type Session } from './session.ts';
+import { readRow } from './run-statement.ts';
+import { statement } from './statement.ts';
+
+const ACTION = 'look at the sessions of the database';
+const SESSION = statement({ pid: 'int' })`select pg_backend_pid() as pid`;
+
+/**
+ * Holds two connections at once. With sessions of their own they have a server process each; behind
+ * a pooler of transactions the second is served by the process that the first has just left.
+ * @throws PermanentError `DATABASE_POOLER`
+ */
+export async function requireSessions(pool: Pool): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const open = async (): Promise<Session> => {
+    const session = await openSession(pool, ACTION);
+    stack.defer(() => session.release(false));
+    return session;
+  };
+  const first = await open();
+  const before = await readRow(first, ACTION, SESSION);
+  const second = await open();
+  const other = await readRow(second, ACTION, SESSION);
+  const after = await readRow(first, ACTION, SESSION);
+  if (before.pid === after.pid && before.pid !== other.pid) return;
+  throw new PermanentError(
+    'Cannot use this database: a pooler before it gives each transaction another ' +
+      'session; set its pool_mode to session, or point DATABASE_URL at the server itself ' +
+      'or at the port of the pooler that keeps sessions',
+    { code: 'DATABASE_POOLER' },
+  );
+}
