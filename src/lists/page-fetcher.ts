@@ -1,6 +1,7 @@
 /**
  * Reads one generation on, oldest first: asks behind the group before the last that is
- * held, and takes what follows only where the page shows that last group again.
+ * held, and takes what follows only where the page shows that last group again. While a
+ * page is stored, the next one is requested.
  */
 import { errorCode } from '../errors/errors.ts';
 import { isOddKey, NETWORK_PARTY } from '../ledger/ids.ts';
@@ -64,6 +65,15 @@ interface Overlapping {
   readonly groups: readonly Group[];
 }
 
+/** A page that was requested before the one in front of it was stored. */
+interface PageAhead {
+  readonly after: string | undefined;
+  readonly size: number;
+  readonly page: Promise<Page>;
+  /** Ends the request if nobody wants the page any more. */
+  readonly cancel: AbortController;
+}
+
 const NOTHING: Step = { fresh: [], promisesMore: false };
 
 const OLDEST_FIRST: Pick<PageRequest, 'newestFirst' | 'fromEnd'> = {
@@ -89,6 +99,7 @@ export class ListReader {
    * source sends no longer pages.
    */
   #shortLength: number | undefined;
+  #ahead: PageAhead | undefined;
   /** `network` at the end of a list that fits one page: it has no place there. */
   network: ListedRow | undefined;
   pages = 0;
@@ -127,7 +138,9 @@ export class ListReader {
   /**
    * The newest-first page, or the last one oldest first, no larger than the source sends.
    */
-  askNewest(fromEnd: boolean): Promise<Asked> {
+  async askNewest(fromEnd: boolean): Promise<Asked> {
+    // What is read behind the newest page must have been requested after it.
+    await this.#dropAhead();
     return this.#ask(
       undefined,
       this.#size,
@@ -147,7 +160,9 @@ export class ListReader {
     for (;;) {
       const size = Math.min(wanted, this.point.sizeMax ?? SIZE_MAX);
       try {
-        const page = await askPage(this.context, { ...order, size, after });
+        const page = await (order === OLDEST_FIRST
+          ? this.#askOrTakeAhead(after, size)
+          : askPage(this.context, { ...order, size, after }));
         await this.#keepOdd(page);
         return { after, size, page };
       } catch (error) {
@@ -158,6 +173,58 @@ export class ListReader {
         };
       }
     }
+  }
+
+  async #askOrTakeAhead(
+    after: string | undefined,
+    size: number,
+  ): Promise<Page> {
+    const ahead = this.#ahead;
+    if (ahead?.after === after && ahead?.size === size) {
+      this.#ahead = undefined;
+      return ahead.page;
+    }
+    await this.#dropAhead();
+    return askPage(this.context, { ...OLDEST_FIRST, size, after });
+  }
+
+  /**
+   * Requests the page that `#askBehind` will want once these groups are stored. Not before
+   * this reader has stored a page: a resume point that turns out to be outdated would cost
+   * two requests instead of one.
+   */
+  #askAhead(groups: readonly Group[]): void {
+    const last = groups.at(-1);
+    const sent = groups.at(-2);
+    if (this.pages === 0 || this.point.clamp === 1) return;
+    if (last === undefined || sent === undefined) return;
+    const { context } = this;
+    const after = sent.cursor;
+    const size = Math.min(
+      this.#sizeBehind(sent, [last]),
+      this.point.sizeMax ?? SIZE_MAX,
+    );
+    const cancel = new AbortController();
+    const signal = AbortSignal.any([context.signal, cancel.signal]);
+    const question = { ...OLDEST_FIRST, size, after };
+    const page = askPage({ ...context, signal }, question);
+    // The error belongs to the step that takes the page.
+    page.catch(() => undefined);
+    this.#ahead = { after, size, page, cancel };
+  }
+
+  /** Waits until the request has ended, so that it changes no count afterwards. */
+  async #dropAhead(): Promise<void> {
+    const ahead = this.#ahead;
+    if (ahead === undefined) return;
+    this.#ahead = undefined;
+    ahead.cancel.abort();
+    await ahead.page.catch(() => undefined);
+  }
+
+  /** Ends the request of a page that nobody takes, after an error. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#dropAhead();
   }
 
   /** Before anything is made of the page, so that no kill forgets them. */
@@ -204,16 +271,19 @@ export class ListReader {
     const last = this.lastGroup;
     // Nothing can be shown again where a page holds one row.
     if (this.point.clamp === 1 && last !== undefined)
-      return this.#askTight(last);
+      return this.#askTight(last, isPressed);
     const found = await this.#askOverlapping();
     const { asked } = found;
-    if (found.fresh.length > 0) return this.#take(found);
+    if (found.fresh.length > 0) return this.#take(found, isPressed);
     if (isPressed) await this.#verify(asked);
     else if (this.hasRoom(asked) || !asked.page.hasNextPage) return NOTHING;
-    return last === undefined ? NOTHING : this.#askTight(last);
+    return last === undefined ? NOTHING : this.#askTight(last, isPressed);
   }
 
-  async #take({ asked, fresh, groups }: Overlapping): Promise<Step> {
+  async #take(
+    { asked, fresh, groups }: Overlapping,
+    isPressed: boolean,
+  ): Promise<Step> {
     const { page } = asked;
     const { context } = this;
     checkOrder(context.list, this.lastGroup?.keys.at(-1), fresh);
@@ -228,7 +298,10 @@ export class ListReader {
     this.point = { ...this.point, clamp };
     if (page.hasNextPage) await this.#verify(asked);
     else this.#unverified = asked;
-    await this.#commit(page, fresh, keepGroups(groups));
+    const kept = keepGroups(groups);
+    // Near the proven end each page decides whether another one is needed.
+    if (page.hasNextPage && !isPressed) this.#askAhead(kept);
+    await this.#commit(page, fresh, kept);
     return { fresh, promisesMore: page.hasNextPage };
   }
 
@@ -332,7 +405,7 @@ export class ListReader {
    * must show the rest of the group, or, where each row has a cursor of its own, be the
    * same twice.
    */
-  async #askTight(behind: Group): Promise<Step> {
+  async #askTight(behind: Group, isPressed: boolean): Promise<Step> {
     let last = behind;
     const before = this.point.groups.slice(0, -1);
     const found: ListedRow[] = [];
@@ -349,11 +422,12 @@ export class ListReader {
         if (last.keys.length > 1) break;
         await this.#askTwice(asked);
       }
-      return this.#take({
+      const taken = {
         asked,
         fresh: [...found, ...fresh],
         groups: [...before, last, ...groups],
-      });
+      };
+      return this.#take(taken, isPressed);
     }
     throw new EndNotShown(
       `Cannot read ${this.context.list} on: rows share a cursor, more than the ` +

@@ -262,7 +262,7 @@ async function readAndClaim(
   const remembered = byPostgres ? undefined : await resumePoints.read();
   const { point, from } = chooseResumePoint(generation, remembered);
   tally.resumedFrom ??= from;
-  const reader = new ListReader(context, generation, point);
+  await using reader = new ListReader(context, generation, point);
   const newestKeys = await readToEnd(reader);
   await failpoint?.('claiming');
   const claim: Claim = {
