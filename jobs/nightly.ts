@@ -2,7 +2,11 @@
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { runNightly } from '../src/runs/nightly/nightly-run.ts';
-import { claimScheduled, SCHEDULED } from '../src/runs/nightly/schedules.ts';
+import {
+  claimScheduled,
+  reportOverrun,
+  SCHEDULED,
+} from '../src/runs/nightly/schedules.ts';
 import { sendNotices } from '../src/runs/notices.ts';
 import { workRun } from '../src/runs/work-run.ts';
 import { describeRun } from '../src/runs/run-document.ts';
@@ -33,8 +37,10 @@ export const nightlyJob: JobDefinition<z.infer<typeof payload>> = {
       publishReport,
     );
     const ended = await deps.runs.get(runId);
-    if (ended?.state === 'done')
+    if (ended?.state === 'done') {
       deps.log.info({ report: describeRun(ended) }, 'Nightly report');
+      await reportOverrun(ended, deps);
+    }
     await sendNotices(deps);
   },
 };

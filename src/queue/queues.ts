@@ -5,7 +5,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnreachableError } from '../errors/errors.ts';
 import { withTimeout } from '../concurrency/timeouts.ts';
-import { nextScheduledMs, type Schedule } from '../time/scheduled-times.ts';
+import type { Schedule } from '../time/scheduled-times.ts';
+import { isScheduleKept } from './kept-schedule.ts';
 import {
   type BullJob,
   type BullQueue,
@@ -41,8 +42,6 @@ const FORCED_MS = 1_000;
 const LOOKED_AT_MAX = 50;
 /** An outage is logged once in this time, not for every connection and attempt. */
 const WARN_EVERY_MS = 10_000;
-/** A scheduled job that is not taken this long after it was due counts as lost. */
-const SCHEDULE_LATE_MS = 60_000;
 /** Workers that start together may try to set the same schedule so often. */
 const SCHEDULE_ATTEMPTS_MAX = 8;
 const SCHEDULE_PAUSE_MS = 25;
@@ -158,16 +157,7 @@ export class Queues {
     const known = await bounded(`look at the schedule ${id}`, () =>
       this.#queue(queue).getJobScheduler(id),
     );
-    const nowMs = Date.now();
-    const knownNextMs = known?.next ?? 0;
-    // A clock that was ahead leaves a next time that is too far away: nothing would run
-    // until then.
-    const isKept =
-      known?.pattern === when.pattern &&
-      known.tz === when.tz &&
-      knownNextMs > nowMs - SCHEDULE_LATE_MS &&
-      knownNextMs <= nextScheduledMs(when, nowMs);
-    if (isKept) return false;
+    if (isScheduleKept(known, when, Date.now())) return false;
     const make = () =>
       this.#queue(queue).upsertJobScheduler(id, when, {
         ...job,

@@ -33,6 +33,7 @@ const OFFSET_STEP_MS = 900_000;
  */
 const DAYS_MAX = 9 * 366;
 const OFFSETS_CACHED_MAX = 10_000;
+const ZONES_CACHED_MAX = 16;
 
 /**
  * Returns the first scheduled time after an instant.
@@ -44,7 +45,7 @@ export function nextScheduledMs(
   afterMs: number,
 ): number {
   const cron = readPattern(pattern);
-  const zone = new Zone(tz);
+  const zone = Zone.of(tz);
 
   // Begins a day early: a time of yesterday may be moved past midnight.
   const today = localMidnight(zone, afterMs);
@@ -65,7 +66,7 @@ export function lastScheduledMs(
   nowMs: number,
 ): number {
   const cron = readPattern(pattern);
-  const zone = new Zone(tz);
+  const zone = Zone.of(tz);
 
   const today = localMidnight(zone, nowMs);
   for (let days = 1; days > -DAYS_MAX; days -= 1) {
@@ -127,10 +128,24 @@ function timesOn(
 
 /** The offsets of a time zone, read once for each quarter of an hour. */
 class Zone {
+  /** Making a formatter costs more than all the rest; a process has one zone or two. */
+  static readonly #known = new Map<string, Zone>();
+
+  /** @throws RangeError if the time zone is not valid */
+  static of(tz: string): Zone {
+    const known = Zone.#known.get(tz);
+    if (known !== undefined) return known;
+
+    if (Zone.#known.size >= ZONES_CACHED_MAX) Zone.#known.clear();
+    const zone = new Zone(tz);
+    Zone.#known.set(tz, zone);
+    return zone;
+  }
+
   readonly #format: Intl.DateTimeFormat;
   readonly #offsets = new Map<number, number>();
 
-  constructor(tz: string) {
+  private constructor(tz: string) {
     this.#format = new Intl.DateTimeFormat('en-US', {
       timeZone: tz,
       hourCycle: 'h23',

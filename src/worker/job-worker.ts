@@ -19,6 +19,7 @@ import type { Queues } from '../queue/queues.ts';
 import { reconcileRuns } from '../runs/enqueue.ts';
 import type { JobDeps } from '../runs/job.ts';
 import { makeUpMissed } from '../runs/nightly/make-up.ts';
+import { LATE_MS } from '../runs/nightly/scheduled-time.ts';
 import type { Schedules } from '../time/scheduled-times.ts';
 import { keepSchedules, SCHEDULED } from '../runs/nightly/schedules.ts';
 import { sendNotices } from '../runs/notices.ts';
@@ -215,10 +216,13 @@ export class JobWorker implements AsyncDisposable {
     const { jobs } = this.#options;
     const schedules = await this.#schedulesInForce();
     const nowMs = await readNowMs(jobs.db);
-    this.#reportClock(Date.now() - nowMs);
+    const aheadMs = Date.now() - nowMs;
+    this.#reportClock(aheadMs);
+    // The queue goes by the clock of this process: behind, it is that much later.
+    const lateMs = LATE_MS + Math.max(0, -aheadMs);
 
     for (const scheduled of Object.values(SCHEDULED))
-      await makeUpMissed(scheduled, schedules, jobs, nowMs);
+      await makeUpMissed(scheduled, schedules, jobs, nowMs, lateMs);
   }
 
   /**

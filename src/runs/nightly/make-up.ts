@@ -12,23 +12,14 @@ import {
 } from '../../time/scheduled-times.ts';
 import { enqueueRun } from '../enqueue.ts';
 import type { JobDeps } from '../job.ts';
+import { readNowMs, readScheduledTime } from '../store/schedule-store.ts';
 import {
-  readNowMs,
-  readScheduledTime,
+  dueAgainMs,
+  LATE_MS,
+  listPassedOver,
   type ScheduledTimeState,
-} from '../store/schedule-store.ts';
+} from './scheduled-time.ts';
 import { SCHEDULED, type ScheduledRun, scheduleKeyOf } from './schedules.ts';
-
-/** The queue may be this late before a scheduled time counts as missed. */
-const LATE_MS = 2 * 60_000;
-
-/**
- * How long a nightly run that failed waits: after the first failure, the second, and so
- * on.
- */
-const RETRY_AFTER_MS = [5 * 60_000, 10 * 60_000, 20 * 60_000];
-/** From the next failure on, until the next scheduled time. */
-const RETRY_LAST_MS = 60 * 60_000;
 
 type MakeUpDeps = Pick<JobDeps, 'db' | 'runs' | 'queue' | 'log'>;
 
@@ -56,12 +47,14 @@ export async function findMissedMs(
 
 /**
  * Begins the run of a scheduled time that was missed, or whose nightly runs have failed.
+ * @param lateMs how late the queue may be: more if this worker's clock is behind
  */
 export async function makeUpMissed(
   scheduled: ScheduledRun,
   schedules: Schedules,
   deps: MakeUpDeps,
   nowMs?: number,
+  lateMs = LATE_MS,
 ): Promise<void> {
   const presentMs = nowMs ?? (await readNowMs(deps.db));
   const schedule = schedules[scheduled.schedule];
@@ -74,23 +67,9 @@ export async function makeUpMissed(
     presentMs,
   );
 
-  if (state.isSettled || !isDueAgain(scheduled, state, dueMs, presentMs))
-    return;
+  const beginMs = dueAgainMs(state, scheduled.kind, dueMs, lateMs);
+  if (state.isSettled || presentMs < beginMs) return;
   await beginAgain(scheduled, state, { dueMs, presentMs, schedule }, deps);
-}
-
-function isDueAgain(
-  { kind }: ScheduledRun,
-  { failed, lastFailedMs }: ScheduledTimeState,
-  dueMs: number,
-  nowMs: number,
-): boolean {
-  if (failed === 0) return nowMs - dueMs >= LATE_MS;
-  // The nightly run audits the lists as well; an audit that failed waits for it.
-  if (kind !== 'nightly') return false;
-
-  const waitMs = RETRY_AFTER_MS[failed - 1] ?? RETRY_LAST_MS;
-  return lastFailedMs === null || nowMs - lastFailedMs >= waitMs;
 }
 
 interface DueTime {
@@ -101,7 +80,7 @@ interface DueTime {
 
 async function beginAgain(
   scheduled: ScheduledRun,
-  { failed }: ScheduledTimeState,
+  { failed, knownSinceMs }: ScheduledTimeState,
   { dueMs, presentMs, schedule }: DueTime,
   deps: MakeUpDeps,
 ): Promise<void> {
@@ -112,7 +91,15 @@ async function beginAgain(
 
   if (failed === 0) {
     const what = isNightly ? 'A nightly run' : 'An audit';
-    deps.log.warn({ scheduleKey }, `${what} was missed and is made up now`);
+    const passedOver = listPassedOver(schedule, knownSinceMs, dueMs).map(
+      (timeMs) => new Date(timeMs).toISOString(),
+    );
+    deps.log.warn(
+      { scheduleKey, passedOver },
+      passedOver.length === 0
+        ? `${what} was missed and is made up now`
+        : `${what} was missed and is made up now; one run takes the place of all that were missed`,
+    );
   } else {
     const nextAt = new Date(nextScheduledMs(schedule, presentMs)).toISOString();
     deps.log.warn(

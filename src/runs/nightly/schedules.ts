@@ -4,10 +4,18 @@
  */
 import type { JobData } from '../../queue/backend.ts';
 import type { Queues } from '../../queue/queues.ts';
-import type { Schedules } from '../../time/scheduled-times.ts';
+import { lastScheduledMs, type Schedules } from '../../time/scheduled-times.ts';
+import { RetryableError } from '../../errors/errors.ts';
 import { JOBS, type JobContext, type JobDeps } from '../job.ts';
-import { readNowMs, recordSchedule } from '../store/schedule-store.ts';
+import {
+  readNowMs,
+  readScheduledTime,
+  readScheduleSinceMs,
+  recordSchedule,
+  type ReplacedSchedule,
+} from '../store/schedule-store.ts';
 import type { Run } from '../store/run-store.ts';
+import { earlyByMs, listPassedOver } from './scheduled-time.ts';
 import { otherSource } from '../work-run.ts';
 
 /** A run that a schedule begins. */
@@ -45,6 +53,9 @@ function auditOf(list: 'parties' | 'checkpoints'): ScheduledRun {
   };
 }
 
+/** A job that came before its time looks at the clock again after this. */
+const EARLY_WAIT_MAX_MS = 60_000;
+
 /** Names a scheduled time; at most one run has this key. */
 export function scheduleKeyOf({ id }: ScheduledRun, dueMs: number): string {
   return `${id.replace('-', ' ')} ${new Date(dueMs).toISOString()}`;
@@ -64,7 +75,8 @@ interface KeepDeps {
  */
 export async function keepSchedules(deps: KeepDeps): Promise<void> {
   const { queues, jobs, schedules } = deps;
-  await recordSchedule(jobs.db, 'nightly', schedules.nightly);
+  const replaced = await recordSchedule(jobs.db, 'nightly', schedules.nightly);
+  if (replaced !== undefined) await reportReplaced(replaced, jobs);
   await recordSchedule(jobs.db, 'audit', schedules.audit);
 
   for (const scheduled of Object.values(SCHEDULED)) {
@@ -89,7 +101,7 @@ export async function keepSchedules(deps: KeepDeps): Promise<void> {
 export async function claimScheduled(
   scheduled: ScheduledRun,
   sourceId: string | undefined,
-  deps: Pick<JobDeps, 'db' | 'runs' | 'source' | 'log'>,
+  deps: Pick<JobDeps, 'db' | 'runs' | 'source' | 'log' | 'schedule'>,
   { dueMs }: Pick<JobContext, 'dueMs'>,
 ): Promise<string | undefined> {
   const { kind, subject, params = {} } = scheduled;
@@ -100,9 +112,21 @@ export async function claimScheduled(
   }
 
   const scheduleKey = scheduleKeyOf(scheduled, dueMs);
+  const nowMs = await readNowMs(deps.db);
+  const earlyMs = earlyByMs(dueMs, nowMs);
+  if (earlyMs > 0)
+    throw new RetryableError(
+      `Cannot begin ${scheduleKey} yet: by the database's clock it is due in ` +
+        `${Math.round(earlyMs / 1_000)} s; set the clock of this worker right`,
+      {
+        code: 'NOT_DUE_YET',
+        retryAfterMs: Math.min(earlyMs, EARLY_WAIT_MAX_MS),
+      },
+    );
   if (kind === 'nightly' && (await isOtherNightGoing(scheduleKey, deps)))
     return undefined;
 
+  if (kind === 'nightly') await reportPassedOver(scheduled, dueMs, nowMs, deps);
   const run = await deps.runs.create({ kind, subject, params, scheduleKey });
   if (!(await isOfFuture(run, deps))) return run.runId;
 
@@ -119,6 +143,82 @@ export async function claimScheduled(
     scheduleKey: again,
   });
   return anew.runId;
+}
+
+/**
+ * A schedule that is changed after days without a worker: the times of the old one that
+ * had no run are named, and none is made up.
+ */
+async function reportReplaced(
+  replaced: ReplacedSchedule,
+  { db, log }: Pick<JobDeps, 'db' | 'log'>,
+): Promise<void> {
+  const { pattern, tz, knownSinceMs } = replaced;
+  const nowMs = await readNowMs(db);
+  const passedOver = listPassedOver(replaced, knownSinceMs, nowMs).map(
+    (timeMs) => new Date(timeMs).toISOString(),
+  );
+  if (passedOver.length > 0)
+    log.warn(
+      { pattern, tz, passedOver },
+      'The schedule has changed: these times of the one before had no run',
+    );
+}
+
+/**
+ * The queue may deliver a job days late, when its only worker was away: the run takes the
+ * place of all the times since, which are named.
+ */
+async function reportPassedOver(
+  scheduled: ScheduledRun,
+  dueMs: number,
+  nowMs: number,
+  { db, log, schedule }: Pick<JobDeps, 'db' | 'log' | 'schedule'>,
+): Promise<void> {
+  const lastDueMs = lastScheduledMs(schedule, nowMs);
+  if (dueMs >= lastDueMs) return;
+
+  const state = await readScheduledTime(
+    db,
+    scheduled,
+    schedule,
+    lastDueMs,
+    nowMs,
+  );
+  // Also if another schedule is in force: its times are not these.
+  if (state.isSettled) return;
+  const sinceMs = Math.max(dueMs, state.knownSinceMs ?? nowMs);
+  const passedOver = listPassedOver(schedule, sinceMs, nowMs).map((timeMs) =>
+    new Date(timeMs).toISOString(),
+  );
+  log.warn(
+    { scheduleKey: scheduleKeyOf(scheduled, dueMs), passedOver },
+    'A nightly run begins late; it takes the place of all that were missed',
+  );
+}
+
+/**
+ * Names the scheduled times that a nightly run went on over, for days if its only worker
+ * was away: it has taken their place.
+ */
+export async function reportOverrun(
+  { runId, startedAt, finishedAt }: Run,
+  { db, log, schedule }: Pick<JobDeps, 'db' | 'log' | 'schedule'>,
+): Promise<void> {
+  if (startedAt === null || finishedAt === null) return;
+
+  const sinceMs = await readScheduleSinceMs(db, 'nightly', schedule);
+  if (sinceMs === undefined) return;
+  const passedOver = listPassedOver(
+    schedule,
+    Math.max(Date.parse(startedAt), sinceMs),
+    Date.parse(finishedAt),
+  ).map((timeMs) => new Date(timeMs).toISOString());
+  if (passedOver.length > 0)
+    log.warn(
+      { runId, passedOver },
+      'The nightly run went on over later scheduled times, and takes their place',
+    );
 }
 
 async function isOtherNightGoing(

@@ -3,16 +3,17 @@
  * of it goes by the database's clock: those of workers may differ from it and from each
  * other.
  */
+import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
-import { execute, readRow } from '../../postgres/run-statement.ts';
-import { statement } from '../../postgres/statement.ts';
+import { findRow, readRow } from '../../postgres/run-statement.ts';
+import { statement, typed } from '../../postgres/statement.ts';
 import type { Schedule } from '../../time/scheduled-times.ts';
+import {
+  judgeScheduledTime,
+  type ScheduledTimeState,
+  type TimeRecord,
+} from '../nightly/scheduled-time.ts';
 import type { RunKind } from '../run-schema.ts';
-
-/**
- * A run that ended further in the future than this was timed by a clock that was wrong.
- */
-const CLOCK_TOLERANCE_MS = 60_000;
 
 /** The database's time, in milliseconds since 1970. */
 export async function readNowMs(db: Database): Promise<number> {
@@ -22,19 +23,55 @@ export async function readNowMs(db: Database): Promise<number> {
   return Number(nowMs);
 }
 
-/** Records a schedule as in force from now on, unless it is already. */
+/**
+ * @returns since when a schedule is in force, in milliseconds since 1970; undefined if it
+ *   is not
+ */
+export async function readScheduleSinceMs(
+  db: Database,
+  name: 'nightly' | 'audit',
+  { pattern, tz }: Schedule,
+): Promise<number | undefined> {
+  const reading = statement({ sinceMs: 'bigint' })`
+    select (extract(epoch from set_at) * 1000)::bigint as "sinceMs" from mirror.schedules
+     where name = ${name} and (pattern, tz) = (${pattern}, ${tz})`;
+  const row = await findRow(db, 'read since when a schedule counts', reading);
+  return row === undefined ? undefined : Number(row.sinceMs);
+}
+
+/** A schedule that another has replaced. */
+export interface ReplacedSchedule extends Schedule {
+  /** Nothing of it is missing up to here, in milliseconds since 1970. */
+  readonly knownSinceMs: number;
+}
+
+/**
+ * Records a schedule as in force from now on, unless it is already.
+ * @returns the schedule that was in force until now, if there was another
+ */
 export async function recordSchedule(
   db: Database,
-  name: string,
+  name: 'nightly' | 'audit',
   { pattern, tz }: Schedule,
-): Promise<void> {
-  const change = statement()`
-    insert into mirror.schedules as held (name, pattern, tz)
-    values (${name}, ${pattern}, ${tz})
-    on conflict (name) do update
-      set pattern = excluded.pattern, tz = excluded.tz, set_at = clock_timestamp()
-      where (held.pattern, held.tz) <> (excluded.pattern, excluded.tz)`;
-  await execute(db, 'record a schedule', change);
+): Promise<ReplacedSchedule | undefined> {
+  const change = statement({
+    replaced: typed<ReplacedSchedule | null>('json?'),
+  })`
+    with old as (
+      select pattern, tz, set_at from mirror.schedules where name = ${name}),
+    change as (
+      insert into mirror.schedules as held (name, pattern, tz)
+      values (${name}, ${pattern}, ${tz})
+      on conflict (name) do update
+        set pattern = excluded.pattern, tz = excluded.tz, set_at = clock_timestamp()
+        where (held.pattern, held.tz) <> (excluded.pattern, excluded.tz)
+      returning 1)
+    select json_build_object('pattern', pattern, 'tz', tz, 'knownSinceMs',
+        (extract(epoch from greatest(set_at, (select max(finished_at) from mirror.runs where kind = 'nightly'))) * 1000)::bigint)
+        as replaced
+      from old where exists (select from change)`;
+  const row = await findRow(db, 'record a schedule', change);
+  return row?.replaced ?? undefined;
 }
 
 /** What a scheduled time is for: nightly runs, or the audits of one list. */
@@ -45,21 +82,9 @@ export interface ScheduledWork {
   readonly subject: string;
 }
 
-/** What became of a scheduled time. */
-export interface ScheduledTimeState {
-  /** True if nothing has to be started for it. */
-  readonly isSettled: boolean;
-  /** How many of its runs have failed, or ended because the source was away. */
-  readonly failed: number;
-  /** When the last of these ended, in milliseconds since 1970; null if there is none. */
-  readonly lastFailedMs: number | null;
-}
-
 /**
- * A scheduled time is settled by a run that is open, or that ended after it and brought
- * something. A nightly run counts whatever its subject; a sync only if it read the whole
- * list. A time is also settled if the mirror, or the schedule, is younger. What ended in
- * the future does not count: its clock was ahead.
+ * Reads what is recorded about a scheduled time. A nightly run counts whatever its
+ * subject; a sync only if it read the whole list.
  *
  * @param dueMs the scheduled time, in milliseconds since 1970
  * @param nowMs the present by the database's clock
@@ -72,42 +97,33 @@ export async function readScheduledTime(
   nowMs: number,
 ): Promise<ScheduledTimeState> {
   const dueAt = new Date(dueMs).toISOString();
-  const latestAt = new Date(nowMs + CLOCK_TOLERANCE_MS).toISOString();
-  const state = statement({
-    isSettled: 'boolean',
-    failed: 'int',
-    lastFailedMs: 'bigint?',
-  })`
-    with attempts as (
-      select state in ('queued', 'running') as is_open, finished_at,
-             verdict = 'failed' or evidence ? 'sourceAway' or evidence->'error' ? 'sourceAway'
-               or evidence->'exports' ? 'sourceAway' as has_failed
-        from mirror.runs
-       where kind = ${kind}
-         and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))
-         and (state in ('queued', 'running')
-              or finished_at between ${dueAt}::timestamptz and ${latestAt}::timestamptz)),
-    younger as (
-      select from mirror.identity
-       where created_at > ${dueAt}::timestamptz and created_at <= ${latestAt}::timestamptz
-      union all
-      select from mirror.schedules
-       where name = ${schedule}
-         and ((pattern, tz) <> (${pattern}, ${tz}) or set_at > ${dueAt}::timestamptz))
-    select count(*) filter (where is_open or has_failed is not true) > 0
-             or exists (select from younger) as "isSettled",
-           (count(*) filter (where has_failed and not is_open))::int as failed,
-           (extract(epoch from max(finished_at) filter (where has_failed)) * 1000)::bigint
-             as "lastFailedMs"
-      from attempts`;
-  const { lastFailedMs, ...counts } = await readRow(
+  const milliseconds = (column: string) =>
+    sql`(extract(epoch from ${sql.ref(column)}) * 1000)::bigint`;
+  const reading = statement({ record: typed<TimeRecord>('json') })`
+    select json_build_object(
+      'attempts', (
+        select coalesce(json_agg(json_build_object(
+            'isOpen', state in ('queued', 'running'),
+            'hasFailed', coalesce(verdict = 'failed' or evidence ? 'sourceAway'
+              or evidence->'error' ? 'sourceAway' or evidence->'exports' ? 'sourceAway', false),
+            'finishedMs', ${milliseconds('finished_at')})), '[]')
+          from mirror.runs
+         where kind = ${kind}
+           and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))
+           and (state in ('queued', 'running') or finished_at >= ${dueAt}::timestamptz)),
+      'lastEndedMs', (select ${milliseconds('finished_at')} from mirror.runs
+         where kind = ${kind} and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))
+           and finished_at < ${dueAt}::timestamptz
+         order by finished_at desc limit 1),
+      'mirrorSinceMs', (select ${milliseconds('created_at')} from mirror.identity),
+      'scheduleSinceMs', (select ${milliseconds('set_at')} from mirror.schedules
+         where name = ${schedule} and (pattern, tz) = (${pattern}, ${tz})),
+      'isOtherInForce', exists (select from mirror.schedules
+         where name = ${schedule} and (pattern, tz) <> (${pattern}, ${tz}))) as record`;
+  const { record } = await readRow(
     db,
     'look for the run of a scheduled time',
-    state,
+    reading,
   );
-
-  return {
-    ...counts,
-    lastFailedMs: lastFailedMs === null ? null : Number(lastFailedMs),
-  };
+  return judgeScheduledTime(record, dueMs, nowMs);
 }

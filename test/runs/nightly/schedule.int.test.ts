@@ -13,6 +13,7 @@ import {
   SCHEDULED,
   type ScheduledRun,
 } from '../../../src/runs/nightly/schedules.ts';
+import type { JobDeps } from '../../../src/runs/job.ts';
 import { freshDatabase } from '../../support/database.ts';
 import {
   addRun,
@@ -162,6 +163,45 @@ describe('makeUpMissed', () => {
     ).toEqual([['audit checkpoints 2026-11-22T04:00:00.000Z', true]]);
   });
 
+  test('makeUpMissed waits as much longer for the queue as the clock of its worker is behind', async () => {
+    await using world = await openWorld();
+    const lateMs = 12 * 60_000;
+    const at = (minute: number) =>
+      makeUpMissed(
+        SCHEDULED.nightly,
+        SCHEDULES,
+        world.deps,
+        Date.UTC(2026, 10, 21, 2, minute),
+        lateMs,
+      );
+    await at(11);
+    expect(await queuedKeys(world)).toEqual([]);
+    await at(12);
+    expect(await queuedKeys(world)).toEqual([DUE_KEY]);
+  });
+
+  test('makeUpMissed names the times before the last one that had no run', async () => {
+    await addNight({ verdict: 'complete', finished_at: '2026-11-18T02:30Z' });
+    await using world = await openWorld();
+    const warned: unknown[] = [];
+    const log: JobDeps['log'] = {
+      ...world.deps.log,
+      warn: (...line: readonly unknown[]) => void warned.push(line[0]),
+    };
+    await makeUpMissed(
+      SCHEDULED.nightly,
+      SCHEDULES,
+      { ...world.deps, log },
+      MORNING_MS,
+    );
+    expect(warned).toEqual([
+      {
+        scheduleKey: DUE_KEY,
+        passedOver: ['2026-11-19T02:00:00.000Z', '2026-11-20T02:00:00.000Z'],
+      },
+    ]);
+  });
+
   test('makeUpMissed leaves a time to the queue for two minutes', async () => {
     await using world = await openWorld();
     await makeUp(world, Date.UTC(2026, 10, 21, 2, 1));
@@ -210,6 +250,15 @@ describe('claimScheduled', () => {
     const second = await claim();
     expect(second).not.toBe(first);
     expect(await claim()).toBe(second);
+  });
+
+  test('claimScheduled begins nothing before its time by the clock of the database', async () => {
+    await using world = await openWorld();
+    const dueMs = Date.now() + 10 * 60_000;
+    await expect(
+      claimScheduled(SCHEDULED.nightly, undefined, world.deps, { dueMs }),
+    ).rejects.toMatchObject({ code: 'NOT_DUE_YET', retryAfterMs: 60_000 });
+    expect(await world.deps.runs.list({ limit: 10 })).toEqual([]);
   });
 });
 
