@@ -269,6 +269,10 @@ const TABLE = {
     form.hostNames,
     'further host names under which the API may be addressed',
   ),
+  API_ORIGINS: optional(
+    form.origins,
+    "origins whose pages may read the source's own interface in a browser; unset: none",
+  ),
   API_BASE_PATH: optional(
     form.basePath,
     'the path of a proxy below which the console and the API are reached',

@@ -352,3 +352,16 @@ export const hostNames = listOf(
     return HOST_NAME.test(name) ? name : undefined;
   },
 );
+
+/** As browsers send them: a scheme, a host, and a port that is not the scheme's own. */
+export const origins = listOf(
+  'origins such as https://app.example.com, separated by commas',
+  (given) => {
+    const url = URL.parse(given);
+    const isOrigin =
+      url !== null &&
+      /^https?:$/.test(url.protocol) &&
+      /^https?:\/\/[^/?#@]+\/?$/i.test(given);
+    return isOrigin ? url.origin : undefined;
+  },
+);

@@ -82,6 +82,7 @@ interface TestSettings {
   readonly readToken?: string | undefined;
   readonly hosts?: readonly string[] | undefined;
   readonly basePath?: string;
+  readonly origins?: readonly string[] | undefined;
   readonly answers?: Answers;
 }
 
@@ -89,14 +90,23 @@ interface TestSettings {
 export async function apiWithoutDatabase(
   parts: Partial<ApiDeps> & TestSettings & Pick<ApiOptions, 'timeouts'>,
 ): Promise<FastifyInstance> {
-  const { token, readToken, hosts, basePath, timeouts, answers, ...deps } =
-    parts;
+  const {
+    token,
+    readToken,
+    hosts,
+    basePath,
+    origins,
+    timeouts,
+    answers,
+    ...deps
+  } = parts;
   const access = {
     apiToken: token,
     apiReadToken: readToken,
     apiHosts: hosts,
     apiHost: '127.0.0.1',
     apiBasePath: basePath,
+    apiOrigins: origins,
   };
   return buildServer(
     {

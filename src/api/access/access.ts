@@ -7,6 +7,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Log } from '../../logging/log.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import { StatusError } from '../kit/status-error.ts';
+import type { IsNamedOrigin } from './cross-origin.ts';
 import { refuseForeign } from './hosts.ts';
 import { addLogin, loginPage, type Locks } from './login.ts';
 import { isHealthPath, isOpenPath } from './paths.ts';
@@ -31,6 +32,8 @@ export interface AccessSettings {
   /** Names that requests may be for, beside loopback names and `apiHost`. */
   readonly apiHosts: readonly string[] | undefined;
   readonly apiHost: string;
+  /** Origins whose pages may read the source's own interface. */
+  readonly apiOrigins?: readonly string[] | undefined;
   /**
    * The path of a proxy below which browsers reach the console, without a slash at its
    * end.
@@ -40,6 +43,7 @@ export interface AccessSettings {
 
 /** What the gate needs beside its settings. */
 export interface AccessDeps {
+  readonly isNamedOrigin: IsNamedOrigin;
   readonly rows: Rows;
   readonly log: Log;
 }
@@ -48,7 +52,7 @@ export interface AccessDeps {
 export async function addAccess(
   server: FastifyInstance,
   settings: AccessSettings,
-  { rows, log }: AccessDeps,
+  { rows, log, isNamedOrigin }: AccessDeps,
 ): Promise<void> {
   const { apiToken, apiReadToken, apiHosts = [], apiHost } = settings;
   const tokens =
@@ -63,7 +67,7 @@ export async function addAccess(
           checkToken: await openTokenCheck(server, tokens, log),
         };
   const names = [...apiHosts, apiHost.toLowerCase()];
-  const rules = { names, hasToken: tokens !== undefined };
+  const rules = { names, hasToken: tokens !== undefined, isNamedOrigin };
   const logRefusal = openRefusalLog(log);
 
   server.addHook('onRequest', async (request, reply) => {

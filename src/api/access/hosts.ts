@@ -70,6 +70,8 @@ export interface HostRules {
   readonly names: readonly string[];
   /** Without one, only loopback names are answered, and nothing that a proxy sent on. */
   readonly hasToken: boolean;
+  /** Whether a page of an origin that the operator named sent a request. */
+  readonly isNamedOrigin: (request: FastifyRequest) => boolean;
 }
 
 /**
@@ -94,6 +96,7 @@ export function refuseForeign(request: FastifyRequest, rules: HostRules): void {
             'loopback names are',
     );
   }
+  if (rules.isNamedOrigin(request)) return;
   if (!isOurOrigin(request, rules)) throw refused(foreignOrigin(request));
 }
 

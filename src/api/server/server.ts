@@ -19,6 +19,7 @@ import { withoutSecrets } from '../../json/json-value.ts';
 import type { Log } from '../../logging/log.ts';
 import { addAccess, type AccessSettings } from '../access/access.ts';
 import { addBounds } from '../access/connections.ts';
+import { addCrossOrigin } from '../access/cross-origin.ts';
 import { refuseOpenListening } from '../access/hosts.ts';
 import { pathOf } from '../access/paths.ts';
 import { addConsoleData, addConsoleFeed } from '../console/console-data.ts';
@@ -173,7 +174,9 @@ export async function buildServer(
 
   addSafety(server);
   addBasePath(server, basePath);
-  await addAccess(server, options, deps);
+  const { apiOrigins = [] } = options;
+  const isNamedOrigin = addCrossOrigin(server, apiOrigins, SERVICE_PATHS);
+  await addAccess(server, options, { rows, log, isNamedOrigin });
   addBounds(server);
   addCompression(server);
   await addOpenApi(server, basePath);

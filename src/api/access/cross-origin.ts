@@ -1,0 +1,68 @@
+/**
+ * Lets the pages of named origins read the source's own interface in a browser, as the
+ * source lets every page. Nothing else of the mirror can be read from another origin, and
+ * nothing changed: no cookie is sent along, so such a page needs a token where one is
+ * set.
+ */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { pathOf } from './paths.ts';
+
+const PREFLIGHT_SECONDS = 7_200;
+/** Besides those that a page may always read. */
+const READABLE = [
+  'content-disposition',
+  'retry-after',
+  'x-block-height',
+  'x-block-timestamp',
+  'x-mirror-complete',
+  'x-mirror-known-from',
+  'x-mirror-known-to',
+  'x-mirror-missing',
+  'x-mirror-whole',
+].join(', ');
+
+/** Whether a page of another origin may have sent a request. */
+export type IsNamedOrigin = (request: FastifyRequest) => boolean;
+
+/**
+ * Adds the headers, and answers what a browser asks before it sends a request. Must be
+ * added before the access checks: such a question carries no token.
+ * @param paths that may be read
+ */
+export function addCrossOrigin(
+  server: FastifyInstance,
+  origins: readonly string[],
+  paths: ReadonlySet<string>,
+): IsNamedOrigin {
+  const named = new Set(origins);
+  const isNamed: IsNamedOrigin = (request) =>
+    named.has(request.headers.origin ?? '') && paths.has(pathOf(request));
+  if (named.size === 0) return isNamed;
+  server.addHook('onRequest', async (request, reply) => {
+    if (!paths.has(pathOf(request))) return undefined;
+    reply.header('vary', 'Origin');
+    if (!isNamed(request)) return undefined;
+    reply.headers({
+      'access-control-allow-origin': request.headers.origin,
+      'access-control-expose-headers': READABLE,
+    });
+    return isPreflight(request) ? answerPreflight(reply) : undefined;
+  });
+  return isNamed;
+}
+
+function isPreflight({ method, headers }: FastifyRequest): boolean {
+  const asked = headers['access-control-request-method'];
+  return method === 'OPTIONS' && asked !== undefined;
+}
+
+function answerPreflight(reply: FastifyReply): FastifyReply {
+  return reply
+    .code(204)
+    .headers({
+      'access-control-allow-methods': 'GET',
+      'access-control-allow-headers': 'Authorization',
+      'access-control-max-age': String(PREFLIGHT_SECONDS),
+    })
+    .send();
+}
