@@ -357,11 +357,11 @@ export const hostNames = listOf(
 export const origins = listOf(
   'origins such as https://app.example.com, separated by commas',
   (given) => {
-    const url = URL.parse(given);
+    const parsed = URL.parse(given);
     const isOrigin =
-      url !== null &&
-      /^https?:$/.test(url.protocol) &&
+      parsed !== null &&
+      /^https?:$/.test(parsed.protocol) &&
       /^https?:\/\/[^/?#@]+\/?$/i.test(given);
-    return isOrigin ? url.origin : undefined;
+    return isOrigin ? parsed.origin : undefined;
   },
 );

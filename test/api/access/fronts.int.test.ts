@@ -1,0 +1,347 @@
+/**
+ * The examples of docs/deployment.md, run by the real nginx, Apache and Caddy in front of
+ * the API. A program that cannot be had here is named on stderr, and its tests are
+ * skipped.
+ */
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { connect } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import { listen, type Listening } from '../../../src/api/server/server.ts';
+import { readingOf } from '../../support/ledger-reading.ts';
+import { Child } from '../../support/process.ts';
+import { freePort } from '../../support/servers/redis-process.ts';
+import {
+  unpackDebian,
+  unpackedEnv,
+} from '../../support/stores/debian-packages.ts';
+import { waitFor } from '../../support/wait-for.ts';
+import { apiWithoutDatabase, EMPTY_STATUS, jobsOf } from '../mirror.ts';
+
+const TOKEN = 'correct-horse-battery';
+const DOCS = resolve(import.meta.dirname, '../../../docs/deployment.md');
+const UPSTREAM = '127.0.0.1:8080';
+const ID = '018f4e5e-0000-7000-8000-000000000000';
+const PARTY = 'ab'.repeat(32);
+const LINE = Buffer.from(`${'x'.repeat(1_023)}\n`);
+const LINES = 2_000;
+const CSV = Buffer.concat(Array.from({ length: LINES }, () => LINE));
+const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
+
+/** What the tests need of a proxy. */
+interface Front {
+  readonly name: string;
+  /** The Debian package, and its program below the root. */
+  readonly package: string;
+  readonly binary: string;
+  /** Index of the example among the blocks of this language. */
+  readonly language: string;
+  readonly example: number;
+  /** The path that it serves the mirror below. */
+  readonly basePath: string;
+  readonly configure: (example: string, at: FrontPlace) => string;
+  readonly args: (file: string) => readonly string[];
+}
+
+interface FrontPlace {
+  readonly port: number;
+  readonly dir: string;
+  /** What its package was unpacked into. */
+  readonly root: string;
+}
+
+const nginxConfig = (example: string, { port, dir }: FrontPlace) => `
+  daemon off; pid ${dir}/pid; error_log stderr; worker_processes 1;
+  events {}
+  http {
+    access_log off;
+    client_body_temp_path ${dir}/body; proxy_temp_path ${dir}/proxy;
+    fastcgi_temp_path ${dir}/f; uwsgi_temp_path ${dir}/u; scgi_temp_path ${dir}/s;
+    server { listen 127.0.0.1:${port}; ${example} }
+  }`;
+const nginx = {
+  package: 'nginx',
+  binary: 'usr/sbin/nginx',
+  language: 'nginx',
+  configure: nginxConfig,
+  args: (file: string) => ['-e', 'stderr', '-c', file],
+};
+
+const FRONTS: readonly Front[] = [
+  { ...nginx, name: 'nginx', example: 0, basePath: '' },
+  { ...nginx, name: 'nginx below a path', example: 1, basePath: '/ledger' },
+  {
+    name: 'Apache',
+    package: 'apache2-bin',
+    binary: 'usr/sbin/apache2',
+    language: 'apache',
+    example: 0,
+    basePath: '',
+    configure: (example, { port, dir, root }) =>
+      [
+        ...['mpm_event', 'proxy', 'proxy_http', 'headers', 'authz_core'].map(
+          (module) =>
+            `LoadModule ${module}_module ${root}/usr/lib/apache2/modules/mod_${module}.so`,
+        ),
+        `Listen 127.0.0.1:${port}`,
+        `PidFile ${dir}/pid`,
+        `DefaultRuntimeDir ${dir}`,
+        `ErrorLog ${dir}/error.log`,
+        'ServerName localhost',
+        ...(process.getuid?.() === 0 ? ['User nobody', 'Group nogroup'] : []),
+        example,
+      ].join('\n'),
+    args: (file) => ['-D', 'FOREGROUND', '-f', file],
+  },
+  {
+    name: 'Caddy',
+    package: 'caddy',
+    binary: 'usr/bin/caddy',
+    language: 'caddy',
+    example: 0,
+    basePath: '',
+    configure: (example, { port }) =>
+      `{\n  admin off\n  auto_https off\n}\n${example.replace('mirror.example.com', `http://127.0.0.1:${port}`)}`,
+    args: (file) => ['run', '--adapter', 'caddyfile', '--config', file],
+  },
+];
+
+for (const front of FRONTS) {
+  const root = await findRoot(front);
+  describe.skipIf(root === undefined)(`behind ${front.name}`, () => {
+    test('people log in from another port, are sent on, and come back', async () => {
+      await using world = await startFront(front, root ?? '/');
+      const page = await world.ask('/runs', {
+        headers: { accept: 'text/html' },
+      });
+      expect([page.status, page.headers.get('location')]).toEqual([
+        303,
+        `${front.basePath}/login?next=%2Fruns`,
+      ]);
+      const { login, cookie } = await world.logIn();
+      expect(login.status).toBe(303);
+      expect(login.headers.get('set-cookie')).toContain(
+        `Path=${front.basePath || '/'};`,
+      );
+      expect((await world.ask('/runs', { headers: { cookie } })).status).toBe(
+        200,
+      );
+      // As an authenticating proxy adds it.
+      const authorization = 'Bearer of-somebody-else';
+      const beside = await world.ask('/mirror/exports', {
+        headers: { cookie, authorization },
+      });
+      expect(beside.status).toBe(200);
+    });
+
+    test('a page of another origin is refused with both values', async () => {
+      await using world = await startFront(front, root ?? '/');
+      const origin = 'https://evil.example';
+      const refused = await world.ask('/login', {
+        method: 'POST',
+        headers: { ...FORM, origin },
+        body: `token=${TOKEN}`,
+      });
+      expect(refused.status).toBe(403);
+      const { message } = (await refused.json()) as { message: string };
+      expect(message).toContain(origin);
+      expect(message).toContain(world.host);
+    });
+
+    test('monitors are answered by HEAD', async () => {
+      await using world = await startFront(front, root ?? '/');
+      const head = await world.ask('/healthz', { method: 'HEAD' });
+      expect(head.status).toBe(200);
+    });
+
+    test('a download is whole, and resumed by its bytes', async () => {
+      await using world = await startFront(front, root ?? '/');
+      const path = `/mirror/exports/${ID}/download`;
+      const headers = { authorization: `Bearer ${TOKEN}` };
+      const whole = await world.ask(path, { headers });
+      expect(whole.headers.get('content-length')).toBe(String(CSV.length));
+      expect(Buffer.from(await whole.arrayBuffer()).equals(CSV)).toBe(true);
+      const start = 1_500_000;
+      const rest = await world.ask(path, {
+        headers: { ...headers, range: `bytes=${start}-` },
+      });
+      expect(rest.status).toBe(206);
+      const bytes = Buffer.from(await rest.arrayBuffer());
+      expect(bytes.equals(CSV.subarray(start))).toBe(true);
+      const mirrored = await world.ask(
+        `/api/v2/ledgerentry/export?partyId=${PARTY}`,
+        { headers },
+      );
+      expect(Buffer.from(await mirrored.arrayBuffer()).equals(CSV)).toBe(true);
+    });
+
+    test('events arrive while their stream is open', async () => {
+      await using world = await startFront(front, root ?? '/');
+      const gone = new AbortController();
+      const events = await world.ask(`/mirror/exports/${ID}/events`, {
+        headers: { authorization: `Bearer ${TOKEN}` },
+        signal: gone.signal,
+      });
+      const reader = events.body?.pipeThrough(new TextDecoderStream());
+      let text = '';
+      for await (const chunk of reader ?? []) {
+        text += chunk;
+        if (text.includes('data:')) break;
+      }
+      gone.abort();
+      expect(text).toContain('"state":"running"');
+    });
+  });
+}
+
+const [plainNginx] = FRONTS as [Front];
+const nginxRoot = await findRoot(plainNginx);
+test.skipIf(nginxRoot === undefined)(
+  'nginx with the host alone, on another port, is refused with the line to write',
+  async () => {
+    const configure = (example: string, at: FrontPlace) =>
+      nginxConfig(example.replace('$http_host', '$host'), at);
+    await using world = await startFront(
+      { ...plainNginx, configure },
+      nginxRoot ?? '/',
+    );
+    const { login } = await world.logIn();
+    expect(login.status).toBe(403);
+    const { message } = (await login.json()) as { message: string };
+    expect(message).toContain(`http://${world.host}`);
+    expect(message).toContain('proxy_set_header Host $http_host;');
+  },
+);
+
+test('idle connections are kept longer than balancers keep them', async () => {
+  await using mirror = await startMirror('');
+  const { port, hostname } = new URL(mirror.url);
+  const socket = connect(Number(port), hostname);
+  socket.write('GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n');
+  const [answer] = (await new Promise((settle) =>
+    socket.once('data', (data) => settle([data])),
+  )) as [Buffer];
+  socket.destroy();
+  const seconds = /keep-alive: timeout=(\d+)/i.exec(answer.toString())?.[1];
+  expect(Number(seconds)).toBeGreaterThan(600);
+});
+
+/** @returns where the front's program lies below; undefined if it cannot be had here */
+async function findRoot(front: Front): Promise<string | undefined> {
+  if (existsSync(join('/', front.binary))) return '/';
+  try {
+    const root = await unpackDebian(front.package, [front.package]);
+    if (existsSync(join(root, front.binary))) return root;
+    throw new Error('the package has no such program');
+  } catch (error) {
+    const state = error instanceof Error ? error.message : String(error);
+    process.stderr.write(
+      `Not tested behind ${front.name}: ${state.split('\n', 1)[0]}\n`,
+    );
+    return undefined;
+  }
+}
+
+async function exampleOf({ language, example }: Front): Promise<string> {
+  const blocks = (await readFile(DOCS, 'utf8')).matchAll(
+    /^```(\w+)\n(.*?)^```/gms,
+  );
+  const found = [...blocks].filter(([, name]) => name === language)[example];
+  if (found?.[2]?.includes(UPSTREAM) !== true)
+    throw new Error(`docs/deployment.md has no such example of ${language}`);
+  return found[2];
+}
+
+/** An API with one order that is over, and one ledger. */
+async function startMirror(basePath: string): Promise<Listening> {
+  const now = new Date().toISOString();
+  const run = {
+    runId: ID,
+    kind: 'export',
+    subject: PARTY,
+    params: {},
+    verdict: 'complete',
+    evidence: {},
+    queuedAt: now,
+    finishedAt: now,
+  };
+  const running = { ...run, state: 'running', verdict: null };
+  const server = await apiWithoutDatabase({
+    token: TOKEN,
+    basePath,
+    jobs: jobsOf({
+      runs: {
+        get: async () => ({ ...run, state: 'done' }) as never,
+        list: async () => [],
+      },
+      stages: {
+        openLedger: async () =>
+          readingOf(
+            async function* () {
+              yield CSV.subarray(0, 700_001);
+              yield CSV.subarray(700_001);
+            },
+            { measure: async () => BigInt(CSV.length) },
+          ),
+      },
+    }),
+    status: { ...EMPTY_STATUS, run: async () => running as never },
+  });
+  return listen(server, { host: '127.0.0.1', port: 0, token: TOKEN });
+}
+
+async function startFront(front: Front, root: string) {
+  await using stack = new AsyncDisposableStack();
+  const mirror = await startMirror(front.basePath);
+  const dir = await mkdtemp(join(tmpdir(), 'ledger-mirror-front-'));
+  stack.defer(() => rm(dir, { recursive: true, force: true }));
+  const port = await freePort();
+  const file = join(dir, 'front.conf');
+  const example = (await exampleOf(front)).replaceAll(
+    UPSTREAM,
+    new URL(mirror.url).host,
+  );
+  const at = { port, dir, root: root === '/' ? '' : root };
+  await writeFile(file, front.configure(example, at));
+  const env = { ...(root === '/' ? {} : await unpackedEnv(root)), HOME: dir };
+  const child = new Child(join(root, front.binary), front.args(file), {
+    env,
+    cwd: dir,
+  });
+  // Killed at once, it would leave its workers behind.
+  stack.defer(() => child.end('SIGTERM').then(() => undefined));
+  // Closed first: a proxy that is told to end waits for the events that are open.
+  stack.use(mirror);
+  const host = `127.0.0.1:${port}`;
+  const url = `http://${host}`;
+  await waitFor(
+    async () => {
+      if (!child.isRunning) throw new Error(`It has ended: ${child.stderr}`);
+      const answer = await fetch(`${url}${front.basePath}/healthz`).catch(
+        () => undefined,
+      );
+      return answer?.status === 200;
+    },
+    { what: `${front.name} answers` },
+  );
+  const ask = (path: string, init: RequestInit = {}) =>
+    fetch(`${url}${front.basePath}${path}`, { redirect: 'manual', ...init });
+  const logIn = async () => {
+    const login = await ask('/login', {
+      method: 'POST',
+      headers: { ...FORM, origin: url },
+      body: `token=${TOKEN}`,
+    });
+    const cookie = login.headers.get('set-cookie')?.split(';', 1)[0] ?? '';
+    return { login, cookie };
+  };
+  const owned = stack.move();
+  return {
+    host,
+    ask,
+    logIn,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
