@@ -73,7 +73,7 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
   // Each store asked the smallest question there is: for readiness and for metrics.
   const probes: readonly Probe[] = [
     { name: 'database', check: () => warehouse.pool.query('select 1') },
-    { name: 'queues', check: () => queues.counts('export') },
+    { name: 'queues', check: () => queues.probe() },
     { name: 'objects', check: (signal) => store.head('probe/readyz', signal) },
   ];
   // All of this process. A command that ends soon asks for none of it: the costly part is

@@ -155,6 +155,7 @@ function checksOf(
       );
     },
     queues: async () => {
+      await queues.probe();
       await queues.counts('sync');
       const advice = await queues.advice();
       if (advice.length > 0) return warn(advice.join('; '));

@@ -47,6 +47,8 @@ export type BullProcessor = (job: BullJob) => Promise<void>;
 
 export interface QueueBackend extends AsyncDisposable {
   queue(name: string): BullQueue;
+  /** Tries a write, where reading says nothing about it. */
+  probe(): Promise<void>;
   /**
    * Returns warnings about settings of the store that endanger jobs, as text for people.
    */

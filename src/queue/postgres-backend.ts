@@ -87,6 +87,9 @@ export async function openPostgresBackend({
         ...workerOptions,
         ...shared,
       }),
+    probe: async () => {
+      await pool.query('select 1');
+    },
     advice: async () => [],
     [Symbol.asyncDispose]: () => endWithin(pool),
   };

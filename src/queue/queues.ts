@@ -98,6 +98,13 @@ export class Queues {
     );
   }
 
+  /** @throws UnreachableError if the store takes no writes, or does not answer in time */
+  async probe(): Promise<void> {
+    await bounded("write to the queue's store", () =>
+      this.#options.backend.probe(),
+    );
+  }
+
   /** @throws UnreachableError `QUEUE_UNAVAILABLE` if the store does not answer in time */
   async add(queue: QueueName, jobs: readonly NewJob[]): Promise<void> {
     const entries = jobs.map(({ name, data, ...opts }) => ({

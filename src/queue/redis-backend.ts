@@ -1,8 +1,15 @@
 /** Queues in Redis. */
 import { Queue, type Telemetry, Worker } from 'bullmq';
 import { Redis } from 'ioredis';
-import { errorCode, UnreachableError } from '../errors/errors.ts';
+import { withTimeout } from '../concurrency/timeouts.ts';
+import { PermanentError, UnreachableError } from '../errors/errors.ts';
 import { type JobData, type QueueBackend, RETENTION } from './backend.ts';
+import {
+  reconnectOnError,
+  redisError,
+  requireSingle,
+  requireWrites,
+} from './redis-refusals.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 const KEEP_ALIVE_MS = 10_000;
@@ -12,6 +19,7 @@ const RECONNECT_MAX_MS = 2_000;
  * s.
  */
 const SILENCE_MAX_MS = 20_000;
+
 interface RedisOptions {
   readonly url: string;
   /** Without it there are no traces. */
@@ -21,7 +29,10 @@ interface RedisOptions {
   readonly onError: (error: Error) => void;
 }
 
-/** @throws UnreachableError `REDIS_UNREACHABLE` where no connection comes about */
+/**
+ * @throws UnreachableError `REDIS_UNREACHABLE` or `REDIS_TAKES_NO_WRITES`, which may pass
+ * @throws PermanentError `REDIS_REFUSED`, `REDIS_TLS` or `REDIS_MODE`
+ */
 export async function openRedisBackend(
   options: RedisOptions,
 ): Promise<QueueBackend> {
@@ -33,10 +44,7 @@ export async function openRedisBackend(
     socketTimeout: SILENCE_MAX_MS,
     // BullMQ's commands wait while Redis is unreachable; callers limit their own waits.
     maxRetriesPerRequest: null,
-    // The old connection stays with the former master; a new one leads to the present
-    // one. 2: the command, which was refused as a whole, is sent again.
-    reconnectOnError: ({ message }) =>
-      /^(?:READONLY|MASTERDOWN)\b/.test(message) ? 2 : false,
+    reconnectOnError,
     retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
   });
   // The reason arrives as an event. The failed call only reports that the connection is
@@ -48,16 +56,15 @@ export async function openRedisBackend(
   });
   try {
     await connection.connect();
+    requireSingle(url, await connection.info().catch(() => ''));
+    await withTimeout(
+      CONNECT_TIMEOUT_MS,
+      () => requireWrites(connection, url, prefix),
+      () => redisError(url, reason ?? new Error('READONLY for 10 s')),
+    );
   } catch (error) {
     connection.disconnect();
-    const { host } = new URL(url);
-    const cause = reason ?? error;
-    const message = `Cannot reach Redis at ${host}: ${errorCode(cause)}; check REDIS_URL`;
-    throw new UnreachableError(message, {
-      code: 'REDIS_UNREACHABLE',
-      meta: { host },
-      cause,
-    });
+    throw redisError(url, isOwn(error) ? error : (reason ?? error));
   }
   const shared = { connection, prefix, ...(telemetry && { telemetry }) };
   return {
@@ -68,9 +75,14 @@ export async function openRedisBackend(
         ...workerOptions,
         ...shared,
       }),
+    probe: () => requireWrites(connection, url, prefix),
     advice: async () => redisAdvice(await connection.info()),
     [Symbol.asyncDispose]: async () => connection.disconnect(),
   };
+}
+
+function isOwn(error: unknown): boolean {
+  return error instanceof PermanentError || error instanceof UnreachableError;
 }
 
 /**

@@ -55,7 +55,7 @@ export function openRedisState(
     // The old connection stays with the former master; a new one leads to the present
     // one.
     reconnectOnError: ({ message }) =>
-      /^(?:READONLY|MASTERDOWN)\b/.test(message),
+      /^(?:READONLY|MASTERDOWN|NOREPLICAS|MISCONF)\b/.test(message),
     retryStrategy: (times) =>
       Math.min(RECONNECT_MIN_MS * 2 ** Math.min(times, 10), RECONNECT_MAX_MS),
   });

@@ -1,0 +1,93 @@
+/** What a Redis that answers may refuse, told apart from one that cannot be reached. */
+import type { Redis } from 'ioredis';
+import {
+  errorCode,
+  PermanentError,
+  UnreachableError,
+} from '../errors/errors.ts';
+import { classifyErrno } from '../errors/faults.ts';
+
+/** The user, the password or a right is wrong: waiting does not help. */
+const REFUSED = /^(?:WRONGPASS|NOAUTH|NOPERM|ERR (?:AUTH|invalid password))/;
+/** A former master, or one without its replicas or its disk: it reads, and takes no writes. */
+const NO_WRITES = /^(?:READONLY|MASTERDOWN|NOREPLICAS|MISCONF|OOM|LOADING)\b/;
+/** The old connection stays with the former master; a new one leads to the present one. */
+const FORMER_MASTER = /^(?:READONLY|MASTERDOWN)\b/;
+const BESIDE_MASTER = /^(?:NOREPLICAS|MISCONF)\b/;
+const PROBE_TTL_MS = 60_000;
+
+/**
+ * For ioredis. 2: the command, which was refused as a whole, is sent again on the new connection.
+ * A master without replicas may be the present one: there the caller hears of it.
+ */
+export function reconnectOnError({ message }: Error): boolean | 1 | 2 {
+  if (FORMER_MASTER.test(message)) return 2;
+  return BESIDE_MASTER.test(message);
+}
+
+/** Classifies why no connection came about, or why a command failed. */
+export function redisError(url: string, error: unknown): Error {
+  if (error instanceof PermanentError || error instanceof UnreachableError)
+    return error;
+  const { host } = new URL(url);
+  const state = error instanceof Error ? error.message : String(error);
+  const details = { meta: { host }, cause: error };
+  if (REFUSED.test(state))
+    return new PermanentError(
+      `Cannot use Redis at ${host}: it refuses the user of REDIS_URL (${state}); check ` +
+        'its user, password and rights',
+      { code: 'REDIS_REFUSED', ...details },
+    );
+  if (classifyErrno(errorCode(error)) === 'certificate')
+    return new PermanentError(
+      `Cannot use Redis at ${host}: its certificate is not accepted (${state}); name the ` +
+        'file of its authority in NODE_EXTRA_CA_CERTS',
+      { code: 'REDIS_TLS', ...details },
+    );
+  if (NO_WRITES.test(state))
+    return new UnreachableError(
+      `Cannot write to Redis at ${host}: ${state}; see its replication and its disk`,
+      { code: 'REDIS_TAKES_NO_WRITES', ...details },
+    );
+  return new UnreachableError(
+    `Cannot reach Redis at ${host}: ${errorCode(error)}; check REDIS_URL`,
+    { code: 'REDIS_UNREACHABLE', ...details },
+  );
+}
+
+/**
+ * @param info the text of INFO
+ * @throws PermanentError `REDIS_MODE` for a cluster and for a Sentinel
+ */
+export function requireSingle(url: string, info: string): void {
+  const mode = /^redis_mode:(\w+)/m.exec(info)?.[1] ?? 'standalone';
+  const lines: Readonly<Record<string, string>> = {
+    cluster:
+      'it is part of a cluster, over which queues cannot be spread; use one without cluster mode',
+    sentinel:
+      'it is a Sentinel; point REDIS_URL at the master, or at an address that follows it',
+  };
+  const line = lines[mode];
+  if (line === undefined) return;
+  const { host } = new URL(url);
+  throw new PermanentError(`Cannot use Redis at ${host}: ${line}`, {
+    code: 'REDIS_MODE',
+    meta: { host, mode },
+  });
+}
+
+/**
+ * Writes a key that goes by itself: a replica, and a master that has lost its own, still read.
+ * @throws as `redisError`
+ */
+export async function requireWrites(
+  redis: Redis,
+  url: string,
+  prefix: string,
+): Promise<void> {
+  try {
+    await redis.set(`${prefix}:probe`, '1', 'PX', PROBE_TTL_MS);
+  } catch (error) {
+    throw redisError(url, error);
+  }
+}

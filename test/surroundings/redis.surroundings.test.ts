@@ -1,0 +1,272 @@
+/** Redis as other people run it: failovers behind one address, clusters, Sentinels, users, TLS. */
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer, connect, type AddressInfo, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { describe, expect, test } from 'vitest';
+import { createLog } from '../../src/logging/log.ts';
+import { Queues } from '../../src/queue/queues.ts';
+import { openRedisBackend } from '../../src/queue/redis-backend.ts';
+import { openHome } from '../cli/mirror-home.ts';
+import { makeCertificates } from '../source/certificate.ts';
+import { openFreshDatabase } from '../support/database.ts';
+import { Child } from '../support/process.ts';
+import { freePort } from '../support/servers/redis-process.ts';
+import { redisCommand } from '../support/servers/services.ts';
+import { waitFor } from '../support/wait-for.ts';
+
+const PREFIX = 'lm-surroundings';
+const command = await redisCommand();
+if (!command.isReal)
+  process.stderr.write(
+    'Not tested in these surroundings: redis-server (only the stand-in)\n',
+  );
+
+describe.skipIf(!command.isReal)('Redis', () => {
+  test.each<[string, (former: Redis, present: RealRedis) => Promise<unknown>]>([
+    [
+      'READONLY: the former master is a replica now',
+      (former, present) => former.replicaof('127.0.0.1', present.port),
+    ],
+    [
+      'NOREPLICAS: the former master has lost its replicas',
+      (former) => former.config('SET', 'min-replicas-to-write', '2'),
+    ],
+  ])(
+    'after a failover behind one address work goes on, and health is red meanwhile: %s',
+    async (_, demote) => {
+      await using master = await RealRedis.start();
+      await using replica = await RealRedis.start([
+        `replicaof 127.0.0.1 ${master.port}`,
+      ]);
+      await waitFor(
+        async () => /master_link_status:up/.test(await replica.info()),
+        {
+          what: 'the replica to follow',
+        },
+      );
+      await using address = await Address.before(master.port);
+      const taken: unknown[] = [];
+      const queues = new Queues({
+        backend: await openRedisBackend({
+          url: address.url,
+          prefix: PREFIX,
+          onError: () => undefined,
+        }),
+        prefix: 'test',
+        log: createLog('silent'),
+      });
+      try {
+        queues.work('sync', 1, async ({ data }) => {
+          taken.push(data);
+        });
+        await queues.add('sync', [
+          { name: 'test', data: { n: 1 }, jobId: 'one', priority: 1 },
+        ]);
+        await waitFor(() => taken.length === 1, { what: 'the first job' });
+        await expect(queues.probe()).resolves.toBeUndefined();
+
+        // The address still leads there, as DNS and balancers do for a while.
+        await using former = await master.client();
+        await demote(former.redis, replica);
+        await expect(queues.probe()).rejects.toThrow(/Redis|queue/);
+
+        await using other = await replica.client();
+        await other.redis.replicaof('NO', 'ONE');
+        address.leadTo(replica.port);
+        await waitFor(
+          () =>
+            queues.probe().then(
+              () => true,
+              () => false,
+            ),
+          { timeoutMs: 60_000, what: 'a write after the failover' },
+        );
+        await queues.add('sync', [
+          { name: 'test', data: { n: 2 }, jobId: 'two', priority: 1 },
+        ]);
+        await waitFor(() => taken.length === 2, {
+          timeoutMs: 60_000,
+          what: 'the second job, by the worker that was there before',
+        });
+      } finally {
+        await queues.close(1_000);
+      }
+    },
+  );
+
+  test.each<[string, readonly string[], string, string]>([
+    ['a cluster', ['cluster-enabled yes'], '', 'it is part of a cluster'],
+    [
+      'a wrong password',
+      ['requirepass right'],
+      ':unknown-word@',
+      'it refuses the user of REDIS_URL (WRONGPASS',
+    ],
+    [
+      'no password',
+      ['requirepass right'],
+      '',
+      'it refuses the user of REDIS_URL (NOAUTH',
+    ],
+    [
+      'no rights',
+      ['user poor on >right ~* +ping +info'],
+      'poor:right@',
+      'it refuses the user of REDIS_URL (NOPERM',
+    ],
+  ])('is refused at once in one line: %s', async (_, args, user, line) => {
+    await using redis = await RealRedis.start(args);
+    const url = `redis://${user}127.0.0.1:${redis.port}`;
+    expect(await orderAt(url)).toEqual(refusedWith(line));
+  });
+
+  test('is refused at once in one line: a Sentinel', async () => {
+    await using redis = await RealRedis.start([], true);
+    const url = `redis://127.0.0.1:${redis.port}`;
+    expect(await orderAt(url)).toEqual(refusedWith('it is a Sentinel'));
+  });
+
+  test('is refused at once in one line: a certificate that nobody vouches for', async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'lm-redis-tls-'));
+    try {
+      const { authority, cert, key } = makeCertificates();
+      await writeFile(join(dir, 'ca.crt'), authority);
+      await writeFile(join(dir, 'tls.crt'), cert);
+      await writeFile(join(dir, 'tls.key'), key);
+      const port = await freePort();
+      await using redis = await RealRedis.start([
+        `tls-port ${port}`,
+        `tls-cert-file ${join(dir, 'tls.crt')}`,
+        `tls-key-file ${join(dir, 'tls.key')}`,
+        `tls-ca-cert-file ${join(dir, 'ca.crt')}`,
+        'tls-auth-clients no',
+      ]);
+      expect(redis.port).not.toBe(port);
+      expect(await orderAt(`rediss://127.0.0.1:${port}`)).toEqual(
+        refusedWith('its certificate is not accepted'),
+      );
+    } finally {
+      await rm(dir, { recursive: true, force: true });
+    }
+  });
+});
+
+/** How `nightly` ends at this Redis: its code, its last line, and whether it has waited. */
+async function orderAt(url: string) {
+  await using database = await openFreshDatabase();
+  await using home = await openHome({
+    SOURCE_URL: 'http://127.0.0.1:1',
+    DATABASE_URL: database.url,
+    REDIS_URL: url,
+  });
+  const { code, stderr } = await home.run(['nightly']);
+  return {
+    code,
+    line: stderr.trim().split('\n').at(-1),
+    hasWaited: stderr.includes('Not reachable yet'),
+  };
+}
+
+function refusedWith(line: string) {
+  return { code: 1, line: expect.stringContaining(line), hasWaited: false };
+}
+
+/** A redis-server with options of its own. */
+class RealRedis implements AsyncDisposable {
+  readonly port: number;
+  readonly #dir: string;
+  readonly #child: Child;
+
+  private constructor(port: number, dir: string, child: Child) {
+    this.port = port;
+    this.#dir = dir;
+    this.#child = child;
+  }
+
+  static async start(
+    lines: readonly string[] = [],
+    isSentinel = false,
+  ): Promise<RealRedis> {
+    const dir = await mkdtemp(join(tmpdir(), 'lm-redis-'));
+    const port = await freePort();
+    const file = join(dir, 'redis.conf');
+    const own = [`port ${port}`, 'bind 127.0.0.1', `dir ${dir}`];
+    await writeFile(file, [...own, ...lines, ''].join('\n'));
+    const child = new Child(
+      command.command,
+      [...command.args, file, ...(isSentinel ? ['--sentinel'] : [])],
+      {
+        env: command.env,
+        cwd: dir,
+      },
+    );
+    await child.waitForLine(
+      isSentinel ? /Sentinel ID/ : /Ready to accept connections/,
+    );
+    return new RealRedis(port, dir, child);
+  }
+
+  async client(): Promise<{ redis: Redis } & AsyncDisposable> {
+    const redis = new Redis(this.port, '127.0.0.1');
+    return {
+      redis,
+      [Symbol.asyncDispose]: async () => redis.disconnect(),
+    };
+  }
+
+  async info(): Promise<string> {
+    await using client = await this.client();
+    return await client.redis.info('replication');
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#child[Symbol.asyncDispose]();
+    await rm(this.#dir, { recursive: true, force: true });
+  }
+}
+
+/** One address that leads to another server after a failover; open connections stay where they are. */
+class Address implements AsyncDisposable {
+  readonly #server: Server;
+  readonly #sockets = new Set<{ destroy(): unknown }>();
+  #port: number;
+
+  private constructor(port: number) {
+    this.#port = port;
+    this.#server = createServer((near) => {
+      const far = connect(this.#port, '127.0.0.1');
+      for (const socket of [near, far]) {
+        this.#sockets.add(socket);
+        socket.on('error', () => undefined);
+        socket.on('close', () => {
+          near.destroy();
+          far.destroy();
+        });
+      }
+      near.pipe(far).pipe(near);
+    });
+  }
+
+  static async before(port: number): Promise<Address> {
+    const address = new Address(port);
+    address.#server.listen(0, '127.0.0.1');
+    await once(address.#server, 'listening');
+    return address;
+  }
+
+  get url(): string {
+    return `redis://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  leadTo(port: number): void {
+    this.#port = port;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#server.close();
+  }
+}
