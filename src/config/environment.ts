@@ -7,6 +7,12 @@ import { errorCode, UsageError } from '../errors/errors.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
 import { hideSecrets } from '../logging/secret-masking.ts';
 import {
+  decodeText,
+  findCutValues,
+  findNear,
+  isServiceLink,
+} from './dot-env.ts';
+import {
   SETTINGS,
   type Setting,
   type SettingKey,
@@ -68,7 +74,12 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
     wanted: string,
   ): string | undefined => {
     try {
-      return readFileSync(path, 'utf8');
+      const text = decodeText(readFileSync(path));
+      if (text === undefined)
+        problems.push(
+          `${name}: ${quote(path)} is not a text in UTF-8 (UTF-16?); save it as UTF-8`,
+        );
+      return text;
     } catch (error) {
       const code = errorCode(error);
       if (name !== '.env' || code !== 'ENOENT')
@@ -78,13 +89,19 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
       return undefined;
     }
   };
-  const dotEnv = parseEnv(
+  const dotEnvText =
     readGiven('.env', resolve(cwd, '.env'), 'a readable text file, or none') ??
-      '',
-  );
+    '';
+  const dotEnv = parseEnv(dotEnvText);
+  for (const name of findCutValues(dotEnvText))
+    problems.push(
+      `${name}: has a # outside of quotes (in .env), where programs differ over what ` +
+        'follows; write the value in single quotes',
+    );
   /** An empty value counts as unset: compose files and shells pass empty ones on. */
   const find = (name: string) => {
-    if (env[name]) return { text: env[name], origin: 'environment' as const };
+    if (env[name] && !isServiceLink(name, env[name]))
+      return { text: env[name], origin: 'environment' as const };
     return dotEnv[name]
       ? { text: dotEnv[name], origin: '.env' as const }
       : undefined;
@@ -255,10 +272,21 @@ function findUnknownNames(
   const known = SETTINGS.flatMap(({ name, secret }) =>
     secret === true ? [name, `${name}_FILE`] : [name],
   );
-  const inEnvironment = Object.keys(env).filter((name) => GUARDED.test(name));
+  // Other programs' names are theirs (SOURCE_DATE_EPOCH, Kubernetes' service links); one that is
+  // near to a setting's is a slip.
+  const inEnvironment = Object.keys(env).filter(
+    (name) =>
+      GUARDED.test(name) &&
+      (findNear(name, known) !== undefined ||
+        known.includes(name.replace(/_FILE$/, ''))),
+  );
   const inFile = Object.keys(dotEnv).filter(
     (name) => !AMBIENT.test(name) && !COMPOSE.test(name),
   );
+  const meant = (name: string): string => {
+    const near = findNear(name, known);
+    return near === undefined ? '' : `; did you mean ${near}?`;
+  };
   return Object.entries({
     'the environment': inEnvironment,
     '.env': inFile,
@@ -268,7 +296,7 @@ function findUnknownNames(
       .map(
         (name) =>
           `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for ` +
-          'those there are',
+          `those there are${meant(name)}`,
       ),
   );
 }

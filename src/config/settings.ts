@@ -283,11 +283,7 @@ const TABLE = {
     'plain CSV that the downloads of a process may send in an hour',
   ),
   WORKER_HEALTH_PORT: optional(form.port, "a worker's health; unset: none"),
-  LOG_LEVEL: preset(
-    'info',
-    form.oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'),
-    'what is logged',
-  ),
+  LOG_LEVEL: preset('info', form.logLevel, 'what is logged'),
 } satisfies Readonly<Record<string, Declared<unknown>>>;
 
 /** `SOURCE_URL` is `sourceUrl` in the configuration. */

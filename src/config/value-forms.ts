@@ -216,6 +216,26 @@ export function oneOf<const Word extends string>(
   return form(either(words), (given) => words.find((word) => word === given));
 }
 
+const LOG_LEVELS = oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent');
+/** What other programs call them. */
+const LEVEL_WORDS: Readonly<Record<string, string>> = {
+  verbose: 'debug',
+  information: 'info',
+  notice: 'info',
+  warning: 'warn',
+  err: 'error',
+  fatal: 'error',
+  critical: 'error',
+  off: 'silent',
+  none: 'silent',
+};
+
+/** In any case, and by the usual other words. */
+export const logLevel = form(LOG_LEVELS.accepted, (given) => {
+  const word = given.trim().toLowerCase();
+  return LOG_LEVELS.parse(LEVEL_WORDS[word] ?? word);
+});
+
 function either(words: readonly string[]): string {
   return `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
 }

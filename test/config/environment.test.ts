@@ -180,13 +180,13 @@ describe('a configuration that is not accepted', () => {
     const problems = problemsOf({
       API_PORT: 'x',
       LOG_LEVEL: 'loud',
-      EXPORT_SCHEDULING: 'csv',
+      EXPORT_COLUMN: 'csv',
       NIGHTLY_PARTIES: '@no',
     });
     expect(new Set(problems.map((line) => line.split(':', 1)[0]))).toEqual(
       new Set([
         'API_PORT',
-        'EXPORT_SCHEDULING',
+        'EXPORT_COLUMN',
         'LOG_LEVEL',
         'NIGHTLY_PARTIES',
         'SOURCE_RAET',
@@ -195,14 +195,56 @@ describe('a configuration that is not accepted', () => {
   });
 
   test.each([
-    'SOURCE_TOKEN',
-    'EXPORT_SCHEDULING',
-    'NIGHTLY_AT',
+    'SOURCE_RAET',
+    'EXPORT_COMPRESS_ION',
+    'NIGHTLY_PARTIE',
     'SOURCE_URL_FILE',
   ])('the environment may not hold %s', (name) => {
     expect(problemsOf({ [name]: 'x' })).toEqual([
       expect.stringMatching(`^${name}: not a setting`),
     ]);
+  });
+
+  test.each([
+    ['SOURCE_DATE_EPOCH', '1'],
+    ['SOURCE_COMMIT', 'abc'],
+    ['NIGHTLY_SERVICE_HOST', '10.0.0.1'],
+    ['SOURCE_PORT', 'tcp://10.0.0.1:80'],
+    ['API_PORT', 'tcp://10.0.0.1:80'],
+  ])("ignores another program's %s", (name, value) => {
+    expect(problemsOf({ [name]: value })).toEqual([]);
+    expect(read({ [name]: value }).apiPort).toBe(8080);
+  });
+
+  test.each([
+    ['INFO', 'info'],
+    ['Warning', 'warn'],
+    ['verbose', 'debug'],
+    ['CRITICAL', 'error'],
+    ['off', 'silent'],
+  ])('takes the level %s for %s', (given, level) => {
+    expect(read({ LOG_LEVEL: given }).logLevel).toBe(level);
+  });
+
+  test('reads .env with a byte order mark, and refuses UTF-16 in one line', () => {
+    writeFileSync(join(cwd, '.env'), '\uFEFFSOURCE_RATE=3\n');
+    expect(read({}).sourceRate).toBe(3);
+    writeFileSync(join(cwd, '.env'), '\uFEFFSOURCE_RATE=3\n', 'utf16le');
+    expect(problemsOf({})).toEqual([
+      expect.stringContaining('save it as UTF-8'),
+    ]);
+  });
+
+  test('refuses a # in .env that Compose and systemd would take for a part of the value', () => {
+    const set = (line: string) => writeFileSync(join(cwd, '.env'), `${line}\n`);
+    set('SOURCE_AUTHORIZATION=Bearer ab#cd');
+    expect(problemsOf({})).toEqual([
+      expect.stringMatching(/^SOURCE_AUTHORIZATION: has a # .* single quotes/),
+    ]);
+    set(
+      "API_PORT=1\nSOURCE_AUTHORIZATION='Bearer ab#cd'\nSOURCE_RATE=3 # a comment\n#X=a#b",
+    );
+    expect(read({}).sourceAuthorization).toBe('Bearer ab#cd');
   });
 
   test('ignores other names in the environment', () => {
