@@ -89,6 +89,8 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
   return {
     ...services,
     jobs,
+    /** The schedules that this process was configured with. */
+    schedules,
     workers,
     /** This process's own; idle until started. */
     jobWorker: stack.use(

@@ -8,6 +8,7 @@ import { version } from '../version.ts';
 import { errorLine } from '../errors/errors.ts';
 import { makeFolders } from '../files/folders.ts';
 import { formatInstant, type Micros, nowMicros } from '../time/time.ts';
+import { describeNextTimes } from '../time/scheduled-times.ts';
 import type { Config } from '../config/environment.ts';
 import { isWrittenOnce } from '../storage/object-store.ts';
 import { describeStore } from './describe-store.ts';
@@ -207,6 +208,7 @@ function checksOf(
           'newest entry that it shows',
       );
     },
+    schedule: () => examineSchedule(app),
     clock: async () => {
       const databaseMs = aheadMs((await asked).micros);
       // That the source does not answer is another finding.
@@ -217,6 +219,19 @@ function checksOf(
       );
     },
   };
+}
+
+async function examineSchedule({ workers, schedules }: App): Promise<Result> {
+  const { inForce, others } = await workers.facts();
+  const { nightly } = inForce ?? schedules;
+  const detail = `nightly runs: ${describeNextTimes(nightly, Date.now())}`;
+  if (others.length === 0) return pass(detail);
+  const are = others.length === 1 ? 'schedule is' : 'schedules are';
+  return warn(
+    `${detail}, as the worker that started last has it; ${others.length} other ` +
+      `${are} set at other workers: give all of them the same SCHEDULE, ` +
+      'SCHEDULE_TZ and AUDIT_SCHEDULE',
+  );
 }
 
 /**

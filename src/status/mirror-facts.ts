@@ -100,6 +100,11 @@ export interface StoredFacts {
   readonly openRuns: string;
   /** The id of the nightly run that is queued or running. */
   readonly openNightlyRun: string | null;
+  /** Since when, and why, the nightly run waits for the source; null if it does not. */
+  readonly awaitedSource: {
+    readonly since: string;
+    readonly reason: string;
+  } | null;
   readonly lastVerify: LastVerify | null;
 }
 

@@ -95,9 +95,24 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
     // A nightly run that is late makes the mirror older, not less complete.
     attention: [
       ...listAttention(facts, isBegun),
+      ...listAwaited(facts),
       ...listScheduleAttention(work),
     ],
   };
+}
+
+function listAwaited({ awaitedSource }: MirrorFacts): readonly Attention[] {
+  if (awaitedSource === null) return [];
+  const { since, reason } = awaitedSource;
+  return [
+    {
+      what: `the nightly run waits for the source since ${minute(new Date(since).toISOString())}`,
+      why: reason,
+      todo:
+        'Nothing, if the source comes back: the run goes on where it was. It waits ' +
+        'until its window ends; `ledger-mirror cancel` ends it now.',
+    },
+  ];
 }
 
 function listScheduleAttention(work: WorkFacts): readonly Attention[] {

@@ -77,6 +77,39 @@ export function lastScheduledMs(
   throw new RangeError(`no time of ${pattern} within ${DAYS_MAX} days`);
 }
 
+const SHOWN_TIMES = 3;
+
+/**
+ * The next three times of a schedule, for people: `Sun 2026-11-29 02:00, Mon …
+ * (Europe/Zurich)`.
+ * @throws as nextScheduledMs
+ */
+export function describeNextTimes(schedule: Schedule, nowMs: number): string {
+  const format = new Intl.DateTimeFormat('en-CA', {
+    timeZone: schedule.tz,
+    weekday: 'short',
+    year: 'numeric',
+    month: '2-digit',
+    day: '2-digit',
+    hour: '2-digit',
+    minute: '2-digit',
+    hourCycle: 'h23',
+  });
+  const shown: string[] = [];
+  let timeMs = nowMs;
+  for (let times = 0; times < SHOWN_TIMES; times += 1) {
+    timeMs = nextScheduledMs(schedule, timeMs);
+    const parts = new Map(
+      format.formatToParts(timeMs).map(({ type, value }) => [type, value]),
+    );
+    const day = `${parts.get('year')}-${parts.get('month')}-${parts.get('day')}`;
+    shown.push(
+      `${parts.get('weekday')} ${day} ${parts.get('hour')}:${parts.get('minute')}`,
+    );
+  }
+  return `${shown.join(', ')} (${schedule.tz})`;
+}
+
 function readPattern(pattern: string): CronPattern {
   const cron = parseCron(pattern);
   if (cron === undefined)

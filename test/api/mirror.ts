@@ -191,6 +191,7 @@ export const EMPTY_FACTS: MirrorFacts = {
     otherSchedules: [],
   },
   openRuns: '0',
+  awaitedSource: null,
   openNightlyRun: null,
   lastVerify: null,
   lakeCommitsDecidedBy: 'store',

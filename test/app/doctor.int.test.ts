@@ -40,6 +40,12 @@ test('doctor finds no problem with a source whose blocks are recent', async () =
   expect(found.get('object store')?.detail).toMatch(
     /objects are written once, also where several write at once$/,
   );
+  expect(found.get('schedule')).toMatchObject({
+    state: 'ok',
+    detail: expect.stringMatching(
+      /^nightly runs: (?:\w{3} \d{4}-\d\d-\d\d \d\d:\d\d(?:, )?){3} \(UTC\)$/,
+    ) as string,
+  });
   expect(found.get('clock')?.detail).toMatch(
     /differs from the database's by \d s$/,
   );

@@ -114,3 +114,19 @@ test('segments that a run is loading keep nothing from being complete', () => {
   const facts = withCoverage({ notLoaded: 1, isLoading: true });
   expect(summarizeStatus(facts).complete).toBe(true);
 });
+
+test('the status says since when a nightly run waits for the source, and why', () => {
+  const { attention } = summarizeStatus({
+    ...COMPLETE_FACTS,
+    awaitedSource: {
+      since: '2026-11-21T02:00:10+00:00',
+      reason: 'the source answers 502',
+    },
+  });
+  expect(attention).toMatchObject([
+    {
+      what: 'the nightly run waits for the source since 2026-11-21 02:00 UTC',
+      why: 'the source answers 502',
+    },
+  ]);
+});

@@ -4,6 +4,7 @@
  */
 import { describe, expect, test } from 'vitest';
 import {
+  describeNextTimes,
   lastScheduledMs,
   nextScheduledMs,
 } from '../../src/time/scheduled-times.ts';
@@ -183,3 +184,10 @@ function localDay(ms: number, tz: string): string {
     dateStyle: 'short',
   }).format(ms);
 }
+
+test('describeNextTimes names the next three times in the local time of the schedule', () => {
+  const schedule = { pattern: '30 2 * * *', tz: 'Europe/Zurich' };
+  expect(describeNextTimes(schedule, Date.UTC(2026, 2, 28))).toBe(
+    'Sat 2026-03-28 02:30, Sun 2026-03-29 03:30, Mon 2026-03-30 02:30 (Europe/Zurich)',
+  );
+});

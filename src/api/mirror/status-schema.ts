@@ -95,6 +95,10 @@ export const MIRROR_STATUS = z.object({
   lists: z.array(LIST_FACTS),
   work: WORK,
   openRuns: z.string(),
+  awaitedSource: z
+    .object({ since: z.string(), reason: z.string() })
+    .nullable()
+    .describe('The nightly run waits for the source: since when, and why.'),
   openNightlyRun: TEXT_OR_NULL.describe(
     'Id of the nightly run that is queued or running.',
   ),

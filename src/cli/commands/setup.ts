@@ -1,4 +1,6 @@
 /** `doctor`, `migrate`, `config`: whether the mirror is set up right. */
+import type { Config } from '../../config/environment.ts';
+import { describeNextTimes } from '../../time/scheduled-times.ts';
 import { shownSettings } from '../../config/secrets.ts';
 import { createLog } from '../../logging/log.ts';
 import { EXIT, type Handler } from '../context.ts';
@@ -39,6 +41,18 @@ export const migrate: Handler = async (_, context) => {
   return { document: { migrated }, text };
 };
 
+/** A cron pattern in words: when it comes next. */
+function nextTimes({
+  schedule,
+  auditSchedule,
+  scheduleTz: tz,
+}: Config): string {
+  const nowMs = Date.now();
+  const nightly = describeNextTimes({ pattern: schedule, tz }, nowMs);
+  const audits = describeNextTimes({ pattern: auditSchedule, tz }, nowMs);
+  return `\nNext nightly runs: ${nightly}\nNext audits: ${audits}\n`;
+}
+
 /**
  * Every setting as it is in force, and where its value comes from. No service is asked.
  */
@@ -52,6 +66,8 @@ export const config: Handler = async (_, context) => {
       isSecret,
       origin,
     })),
-    text: formatTable(['setting', 'value', 'from'], rows),
+    text:
+      formatTable(['setting', 'value', 'from'], rows) +
+      nextTimes(context.config),
   };
 };

@@ -53,6 +53,9 @@ const FACTS = statement({
       where kind = 'verify' and state = 'done' order by queued_at desc limit 1),
     'openNightlyRun', (select run_id from mirror.runs
       where kind = 'nightly' and state in ('queued', 'running') order by queued_at limit 1),
+    'awaitedSource', (select json_build_object('since', params->'sourceAbsence'->'since',
+        'reason', params->'sourceAbsence'->'message') from mirror.runs
+      where kind = 'nightly' and state = 'running' and params ? 'sourceAbsence' order by queued_at limit 1),
     'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
 
 /** @param limitMs the longest that the answer may take; default: readWithin's own */

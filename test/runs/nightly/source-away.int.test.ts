@@ -8,6 +8,7 @@ import type { Stages } from '../../../src/runs/job.ts';
 import { makeUpMissed } from '../../../src/runs/nightly/make-up.ts';
 import { SCHEDULED } from '../../../src/runs/nightly/schedules.ts';
 import { enqueueRun } from '../../../src/runs/enqueue.ts';
+import { readStoredFacts } from '../../../src/status/store/status-store.ts';
 import {
   addParties,
   setMirrorCreatedAt,
@@ -118,6 +119,8 @@ describe('a nightly run whose source is away', () => {
         code: 'SOURCE_BUSY',
         message: 'the source answers 502',
       });
+    const { awaitedSource } = await readStoredFacts(world.deps.db);
+    expect(awaitedSource).toMatchObject({ reason: 'the source answers 502' });
     expect((await ended(world, run)).params).not.toHaveProperty(
       'sourceAbsence',
     );
