@@ -162,6 +162,9 @@ table mirror.identity
   created_at timestamp with time zone not null default clock_timestamp()
   store_claim uuid
   store_mark uuid
+  queue_id uuid not null default gen_random_uuid()
+  home_oid text
+  home_system text
   constraint identity_only_row_check CHECK (only_row)
   constraint identity_pkey PRIMARY KEY (only_row)
 

@@ -23,7 +23,12 @@ import {
   openWarehouse,
   type Warehouse,
 } from '../postgres/database.ts';
-import { queuePrefix, readIdentity, shownUrl } from '../postgres/identity.ts';
+import {
+  queuePrefix,
+  readIdentity,
+  settleQueues,
+  shownUrl,
+} from '../postgres/identity.ts';
 import { migrate } from '../postgres/migrate.ts';
 import { requireSessions } from '../postgres/pooler.ts';
 import { QUEUE_CONNECTIONS } from '../queue/backend.ts';
@@ -86,6 +91,7 @@ export async function openBase(
   const migrated = await untilReachable('database', options, () =>
     openSchema(warehouse, config),
   );
+  await settleQueues(warehouse.db);
   const identity = await readIdentity(warehouse.db);
   const provenUrl = identity.sourceUrl;
   const url = config.sourceUrl && shownUrl(config.sourceUrl);

@@ -125,6 +125,9 @@ export interface IdentityTable {
   created_at: Optional<string>;
   store_claim: Optional<string | null>;
   store_mark: Optional<string | null>;
+  queue_id: Optional<string>;
+  home_oid: Optional<string | null>;
+  home_system: Optional<string | null>;
 }
 
 export interface LakeCommitsTable {

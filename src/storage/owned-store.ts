@@ -16,6 +16,8 @@ import type {
 
 /** How long an answer of the check counts. */
 const CHECKED_FOR_MS = 30_000;
+/** The same for removals, which cannot be undone. */
+const CHECKED_FOR_REMOVAL_MS = 2_000;
 
 /** @throws the error that says why this process must not write */
 export type OwnershipCheck = (signal: AbortSignal) => Promise<void>;
@@ -100,7 +102,7 @@ export class OwnedStore implements ObjectStore {
   }
 
   async remove(key: string, signal: AbortSignal): Promise<void> {
-    await this.#requireOwnership(signal);
+    await this.#requireOwnership(signal, CHECKED_FOR_REMOVAL_MS);
     await this.#store.remove(key, signal);
   }
 
@@ -108,7 +110,7 @@ export class OwnedStore implements ObjectStore {
     olderThanMs: number,
     signal: AbortSignal,
   ): Promise<number> {
-    await this.#requireOwnership(signal);
+    await this.#requireOwnership(signal, CHECKED_FOR_REMOVAL_MS);
     return this.#store.removeAbandoned(olderThanMs, signal);
   }
 
@@ -125,8 +127,11 @@ export class OwnedStore implements ObjectStore {
   }
 
   /** Checks once for all calls that come in meanwhile. A refusal is never remembered. */
-  async #requireOwnership(signal: AbortSignal): Promise<void> {
-    if (performance.now() - this.#checkedAtMs < CHECKED_FOR_MS) return;
+  async #requireOwnership(
+    signal: AbortSignal,
+    checkedForMs = CHECKED_FOR_MS,
+  ): Promise<void> {
+    if (performance.now() - this.#checkedAtMs < checkedForMs) return;
     this.#checking ??= this.#runCheck(signal).finally(() => {
       this.#checking = undefined;
     });

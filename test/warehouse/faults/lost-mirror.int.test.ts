@@ -14,16 +14,19 @@ import {
   addPrunedCheckpoint,
 } from '../../support/mirror-arrange.ts';
 
+/** Other numbers show what the same costs there, with SHOW=1. */
+const PARTIES = Number(process.env['PARTIES'] ?? 12);
+const WHALE_ENTRIES = Number(process.env['WHALE_ENTRIES'] ?? 40_000);
 const HOUR_MS = 3_600_000;
 /** Little happens meanwhile, so that what is asked again shows. */
 const BETWEEN_NIGHTS_MS = HOUR_MS / 6;
 
 test('a lost database comes back with lists, ranges and tails, and its next night asks no more than an ordinary one and receives less than a hundredth of the ledgers', async () => {
   await using sandbox = await startSandbox({
-    parties: 12,
+    parties: PARTIES,
     entriesMean: 60,
     // A large ledger beside them: its news are a small part of it.
-    whaleEntries: 40_000,
+    whaleEntries: WHALE_ENTRIES,
     checkpointIntervalMs: HOUR_MS,
     rateLimit: 'none',
   });

@@ -1,0 +1,140 @@
+/**
+ * What is requested of the object store: `npm run bench -- store [PARTIES …]`, 1,000 and 10,000 parties as a rule. A mirror
+ * of a sandbox network counts the requests of an idle night, of an order and of a build of the lake, by their kinds.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { openApp, type App } from '../src/app/app.ts';
+import { readConfig } from '../src/config/environment.ts';
+import { createLog } from '../src/logging/log.ts';
+import { enqueueRun } from '../src/runs/enqueue.ts';
+import { exportOnDemand } from '../src/runs/export-on-demand.ts';
+import type { Run } from '../src/runs/store/run-store.ts';
+import { farSchedule } from '../test/support/far-schedule.ts';
+import { startSandbox } from '../test/support/sandbox.ts';
+import { CREDENTIALS, S3Double } from '../test/support/stores/s3-double.ts';
+import {
+  givenNumbers,
+  openFolder,
+  say,
+  sayLoad,
+} from './world/scratch-world.ts';
+
+const given = givenNumbers();
+const COUNTS = given.length === 0 ? [1_000, 10_000] : given;
+const ENTRIES_MEAN = 3;
+const NEWS_MS = 5 * 24 * 3_600_000;
+const LOOK_MS = 50;
+/** Beyond the pages of the one listing, and the segments that a night proves anew. */
+const IDLE_NIGHT_MAX = 80;
+const KEYS_A_PAGE = 1_000;
+/** A night proves one segment of so many: its object and its manifest. */
+const NIGHTLY_PARTS = 28;
+const ORDER_MAX = 10;
+const { signal } = new AbortController();
+
+sayLoad('before');
+for (const parties of COUNTS) await measure(parties);
+sayLoad('after');
+
+async function measure(parties: number): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const dataDir = await openFolder(stack);
+  const store = stack.use(await S3Double.start());
+  const sandbox = await startSandbox({
+    parties,
+    entriesMean: ENTRIES_MEAN,
+    rateLimit: 'none',
+  });
+  stack.defer(() => sandbox.stop());
+  const env = {
+    SOURCE_URL: sandbox.url,
+    SOURCE_RATE: '100000',
+    DATA_DIR: dataDir,
+    OBJECT_STORE_URL: `s3://bucket/mirror?region=us-east-1&endpoint=${store.endpoint}`,
+    AWS_ACCESS_KEY_ID: CREDENTIALS.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: CREDENTIALS.secretAccessKey,
+    SCHEDULE: farSchedule(),
+  };
+  const config = readConfig({ env, cwd: dataDir });
+  const app = stack.use(
+    await openApp({ config, log: createLog('warn'), signal }),
+  );
+  await app.jobWorker.startAndRegister();
+  const count = async (what: string, wanted: string, work: Work) => {
+    store.calls.length = 0;
+    await work();
+    say(`${parties} parties: ${what}`, describe(store.calls), wanted);
+  };
+
+  await night(app);
+  const keys = [...store.objects.keys()].filter((key) =>
+    key.startsWith('mirror/ledger/'),
+  ).length;
+  const pages = Math.ceil(keys / KEYS_A_PAGE);
+  const proven = 2 * Math.ceil(keys / 2 / NIGHTLY_PARTS);
+  const idle = `at most ${IDLE_NIGHT_MAX + pages + proven}`;
+  await count('an idle night', idle, () => night(app));
+  const [party] = sandbox.truth.parties();
+  if (party === undefined) throw new Error('the sandbox has no party');
+  const ordering = (): Promise<void> => order(app, party.id);
+  await count(
+    'an order, nothing new',
+    `at most ${ORDER_MAX}, no LIST`,
+    ordering,
+  );
+
+  sandbox.advance(NEWS_MS);
+  for (const { id } of [...sandbox.truth.parties()].slice(0, 20)) {
+    await order(app, id);
+  }
+  const building = (): Promise<void> => load(app);
+  await count('a load and a build of the lake', '', building);
+}
+
+type Work = () => Promise<void>;
+
+/** "61: 3 GET list-type, 40 PUT, …" */
+function describe(calls: readonly string[]): string {
+  const kinds = new Map<string, number>();
+  for (const call of calls) kinds.set(call, (kinds.get(call) ?? 0) + 1);
+  const parts = [...kinds]
+    .toSorted(([, one], [, other]) => other - one)
+    .map(([kind, times]) => `${times} ${kind}`);
+  return `${calls.length}: ${parts.join(', ')}`;
+}
+
+async function night(app: App): Promise<void> {
+  const run = await app.jobs.runs.create({ kind: 'nightly', subject: 'now' });
+  await enqueueRun(run, app.jobs);
+  await ended(app, run);
+}
+
+async function load(app: App): Promise<void> {
+  const subject = 'warehouse and lake';
+  const run = await app.jobs.runs.create({ kind: 'load', subject });
+  await enqueueRun(run, app.jobs);
+  await ended(app, run);
+}
+
+async function ended(app: App, { runId }: Run): Promise<void> {
+  for (;;) {
+    const now = await app.jobs.runs.get(runId);
+    if (now?.state === 'done') {
+      if (now.verdict === 'complete') return;
+      throw new Error(`${now.kind} ended ${now.verdict}`);
+    }
+    await sleep(LOOK_MS);
+  }
+}
+
+/** Published, and not loaded: a load of its own is measured. */
+async function order(app: App, partyId: string): Promise<void> {
+  const params = { load: false };
+  const run = await app.jobs.runs.create({
+    kind: 'export',
+    subject: partyId,
+    params,
+  });
+  const { verdict } = await exportOnDemand(run, app.jobs, signal);
+  if (verdict !== 'complete') throw new Error(`an order ended ${verdict}`);
+}
