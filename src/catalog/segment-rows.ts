@@ -28,6 +28,8 @@ export function segmentRow(
 
 /**
  * The same object may come back: what was superseded by it, or before, is current again.
+ * Its key names its rows, and the same rows may be compressed into other bytes: an object
+ * that was lost and fetched again is what its new manifest says.
  * `loaded_at` stays: it says whether its rows are in the warehouse, and only a load moves
  * rows. What a rebuild takes for superseded changes nothing that is held.
  * @returns their ids by object key
@@ -50,7 +52,8 @@ export async function insertSegments(
       evidence jsonb, status text)
     on conflict (object_key) do update set status = excluded.status,
       superseded_at = excluded.superseded_at, removed_at = null, quarantine_reason = null,
-      open = excluded.open, run_id = excluded.run_id, evidence = existing.evidence
+      open = excluded.open, run_id = excluded.run_id, object_bytes = excluded.object_bytes,
+      object_sha256 = excluded.object_sha256, evidence = existing.evidence
         || jsonb_build_object('replacedRows', excluded.evidence->'replacedRows')
     where excluded.status = 'current'
     returning segment_id as "segmentId", object_key as "objectKey"`;

@@ -1,39 +1,41 @@
-/**
- * Rows of segments: what a rebuild learned late never takes the place of what was
- * published meanwhile.
- */
-import { describe, expect, test } from 'vitest';
+/** What a segment's row records when the same object comes back. */
+import { expect, test } from 'vitest';
 import { insertSegments, segmentRow } from '../../src/catalog/segment-rows.ts';
 import { manifestKey } from '../../src/ledger/object-keys.ts';
 import { readManifest } from '../../src/ledger/manifest.ts';
-import { loadWorld } from '../warehouse/load-world.ts';
-import { PARTY_A, publish, row12 } from '../warehouse/published.ts';
-import { publishedSegments } from '../support/mirror-state.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { signal, World } from '../exports/export-world.ts';
+import { entries } from '../exports/ledger-double.ts';
+import { freshDatabase } from '../support/database.ts';
 
-const world = await loadWorld();
-const MAY = { from: '2023-05-01T00:00:00Z', to: '2023-06-01T00:00:00Z' };
+const database = await freshDatabase({ isMigrated: true });
 
-describe('insertSegments', () => {
-  test('leaves a segment current that was published while a rebuild thought it superseded', async () => {
-    const { database, warehouse, objects } = world;
-    const rows = [row12({ time: '2023-05-01 12:00:00' })];
-    const { key } = await publish(database.pool, objects, {
-      party: PARTY_A,
-      ...MAY,
-      rows,
-    });
-    const manifest = await readManifest(
-      objects,
-      manifestKey(key),
-      new AbortController().signal,
-    );
-
-    await insertSegments(warehouse.db, [
-      segmentRow(manifest, { rebuilt: true }, 'superseded'),
-    ]);
-
-    expect(await publishedSegments(database.pool)).toMatchObject([
-      { objectKey: key, isCurrent: true },
-    ]);
+test('a lost object that comes back in other compressed bytes is recorded with these', async () => {
+  await using world = await World.open(database);
+  await using warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
   });
+  world.source.entries = entries('2023-05-01T10:00:00Z', 20);
+  await world.export('2023-05-01T11:00:00Z');
+  const [key = ''] = await world.objectKeys();
+  const manifest = await readManifest(world.objects, manifestKey(key), signal);
+  const again = {
+    ...manifest,
+    objectBytes: manifest.objectBytes + 13n,
+    objectSha256: 'f'.repeat(64),
+  };
+
+  await insertSegments(warehouse.db, [segmentRow(again, {})]);
+
+  const { rows } = await database.pool.query(
+    'select object_bytes, object_sha256 from mirror.segments where object_key = $1',
+    [key],
+  );
+  expect(rows).toEqual([
+    {
+      object_bytes: String(again.objectBytes),
+      object_sha256: again.objectSha256,
+    },
+  ]);
 });

@@ -12,6 +12,7 @@ import {
   PermanentError,
   RetryableError,
 } from '../../errors/errors.ts';
+import { isStoreFault } from '../../errors/faults.ts';
 import { nowMicros } from '../../time/time.ts';
 import type { Layout } from '../../ledger/header.ts';
 import {
@@ -185,7 +186,8 @@ async function readSums(
   try {
     return await sumObject(manifest, context);
   } catch (error) {
-    if (errorCode(error) !== 'OBJECT_STORE_REFUSED') throw error;
+    const isRefused = error instanceof PermanentError && isStoreFault(error);
+    if (!isRefused) throw error;
     const vouched = await vouchedSums(manifest, head, context);
     if (vouched === undefined) throw error;
     return vouched;

@@ -41,7 +41,7 @@ const REFUSED = new PermanentError('Cannot look up: 403 AccessDenied', {
   code: 'OBJECT_STORE_REFUSED',
 });
 const ARCHIVED = new PermanentError('Cannot read: 403 InvalidObjectState', {
-  code: 'OBJECT_STORE_REFUSED',
+  code: 'OBJECT_STORE_ARCHIVED',
 });
 
 describe('an export whose answer is received whole', () => {
@@ -91,7 +91,7 @@ describe('an export that meets an archived object with the same rows', () => {
     await world.objects.remove(manifestKey(key), NEVER_ABORTED);
     await expect(
       world.export(NOW, {}, { objects: archivedStore(world) }),
-    ).rejects.toMatchObject({ code: 'OBJECT_STORE_REFUSED' });
+    ).rejects.toMatchObject({ code: 'OBJECT_STORE_ARCHIVED' });
     expect(await world.objectKeys()).toEqual([key]);
   });
 });
