@@ -26,17 +26,28 @@ import { startOwnRedis } from '../support/servers/redis.ts';
 import type { RedisProcess } from '../support/servers/redis-process.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { CREDENTIALS, S3Double } from '../support/stores/s3-double.ts';
+import {
+  openMeter,
+  type Traffic,
+  type TrafficMeter,
+} from '../support/measure/traffic-meter.ts';
 import { commandsOf, ROOT, sectionsOf } from './pages.ts';
 
 const PAGE = 'docs/guides/restore.md';
 const SECTIONS = sectionsOf(PAGE);
 const HOUR_MS = 3_600_000;
+const ANY_TRAFFIC: Traffic = {
+  lists: Infinity,
+  exports: Infinity,
+  exportBytes: Infinity,
+};
 
 /** Sections whose mirror has no DATA_DIR of consequence. */
 const ELSEWHERE = 'DATA_DIR is lost';
 const MOVE = 'Another bucket, prefix or folder';
 
 let sandbox: Sandbox;
+let meter: TrafficMeter;
 
 beforeAll(async () => {
   sandbox = await startSandbox({
@@ -46,9 +57,13 @@ beforeAll(async () => {
     genesis: readInstant('2026-01-28'),
     rateLimit: 'none',
   });
+  meter = await openMeter(sandbox.url);
 });
 
-afterAll(() => sandbox.stop());
+afterAll(async () => {
+  await meter[Symbol.asyncDispose]();
+  await sandbox.stop();
+});
 
 /** What a drill needs of its mirror. */
 interface Mirror {
@@ -61,6 +76,8 @@ interface Drill {
   readonly section: string;
   /** Nothing stops Postgres: the commands share one server, which saves its starts. */
   readonly keepsPostgres?: boolean;
+  /** What is lost is known otherwise: the source is asked what it is asked every night. */
+  readonly asksAsEveryNight?: boolean;
   /** @returns settings of the section's commands */
   lose(mirror: Mirror): Promise<Settings | undefined>;
 }
@@ -68,6 +85,7 @@ interface Drill {
 const DRILLS: readonly Drill[] = [
   {
     section: 'The database goes back to a backup',
+    asksAsEveryNight: true,
     lose: async ({ home }) => {
       await copyCluster(home, 'data/postgres', 'backup/postgres');
       await night(home);
@@ -75,14 +93,20 @@ const DRILLS: readonly Drill[] = [
       return undefined;
     },
   },
-  { section: 'The database is lost', lose: async () => undefined },
+  {
+    section: 'The database is lost',
+    asksAsEveryNight: true,
+    lose: async () => undefined,
+  },
   {
     section: 'Redis is lost',
+    asksAsEveryNight: true,
     keepsPostgres: true,
     lose: async ({ redis }) => loseRedis(redis),
   },
   {
     section: 'The database and Redis are lost',
+    asksAsEveryNight: true,
     lose: async ({ redis }) => loseRedis(redis),
   },
   {
@@ -102,6 +126,7 @@ const DRILLS: readonly Drill[] = [
   },
   {
     section: 'An upgrade',
+    asksAsEveryNight: true,
     lose: async ({ home }) => {
       await withDatabase(home, (pool) => renameBaseline(pool));
       const refused = await home.run(['status']);
@@ -116,6 +141,8 @@ const DRILLS: readonly Drill[] = [
 
 describe('the drills of a mirror with everything embedded but Redis', () => {
   let mirror: Mirror;
+  let ordinary: Traffic;
+  let ordinaryParties = 0;
 
   beforeAll(async () => {
     const redis = await startOwnRedis();
@@ -126,6 +153,8 @@ describe('the drills of a mirror with everything embedded but Redis', () => {
     mirror = { home, redis };
     await night(home);
     await night(home);
+    ordinary = await night(home);
+    ordinaryParties = countParties();
   });
 
   afterAll(async () => {
@@ -137,9 +166,18 @@ describe('the drills of a mirror with everything embedded but Redis', () => {
     const { home } = mirror;
     const work = async (): Promise<void> => {
       const settings = await drill.lose(mirror);
+      meter.reset();
       await type(home, drill.section, settings);
     };
     await (drill.keepsPostgres === true ? withDatabase(home, work) : work());
+    const asked = { ...meter.counted };
+    const most = drill.asksAsEveryNight === true ? ordinary : ANY_TRAFFIC;
+    expect(asked.lists).toBeLessThanOrEqual(most.lists);
+    // Parties that have arrived since are asked for, too.
+    const arrived = countParties() - ordinaryParties;
+    expect(asked.exports).toBeLessThanOrEqual(most.exports + arrived);
+    // An hour brings more rows than another.
+    expect(asked.exportBytes).toBeLessThan(2 * most.exportBytes);
     await withDatabase(home, async (pool) => {
       expect(await whatIsOpen(home)).toBe('');
       await expectTruth(pool, home.objectsDir);
@@ -244,7 +282,7 @@ test('every section of the page is a drill, and every drill has a section', () =
 });
 
 async function openMirror(settings: Settings): Promise<MirrorHome> {
-  const given = { SOURCE_URL: sandbox.url, DATA_DIR: undefined, ...settings };
+  const given = { SOURCE_URL: meter.url, DATA_DIR: undefined, ...settings };
   const home = await openHome(given, 'ledger-mirror-drills-');
   await mkdir(join(home.dir, 'node_modules/.bin'), { recursive: true });
   await symlink(
@@ -279,7 +317,13 @@ async function type(
   expect({ code, told }).toEqual({ code: 0, told: '' });
 }
 
-async function night(home: MirrorHome): Promise<void> {
+function countParties(): number {
+  return [...sandbox.truth.parties()].length;
+}
+
+/** @returns what it asked the source */
+async function night(home: MirrorHome): Promise<Traffic> {
+  meter.reset();
   sandbox.advance(HOUR_MS);
   const { code, document, stderr } = await home.json(['nightly']);
   expect([code, document.verdict, code === 0 ? '' : stderr]).toEqual([
@@ -287,6 +331,7 @@ async function night(home: MirrorHome): Promise<void> {
     'complete',
     '',
   ]);
+  return { ...meter.counted };
 }
 
 /** @returns what keeps the mirror from being complete, as `status` shows it; or '' */
