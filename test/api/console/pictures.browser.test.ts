@@ -52,7 +52,7 @@ const DRAWN: Readonly<Record<string, string>> = {
   '/': '#streams article:nth-child(3)',
   '/data': '#parties tr:nth-child(25)',
   '/runs': '#growth .uplot',
-  '/settings': '#settings tr:nth-child(3)',
+  '/settings': '#settings tr:not(.usual)',
 };
 const VIEWS = [
   ['status', '/'],

@@ -9,19 +9,19 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { listen, type Listening } from '../../../src/api/server/server.ts';
-import { readingOf } from '../../support/ledger-reading.ts';
-import { Child } from '../../support/process.ts';
-import { freePort } from '../../support/servers/redis-process.ts';
+import { listen, type Listening } from '../../src/api/server/server.ts';
+import { readingOf } from '../support/ledger-reading.ts';
+import { Child } from '../support/process.ts';
+import { freePort } from '../support/servers/redis-process.ts';
 import {
   unpackDebian,
   unpackedEnv,
-} from '../../support/stores/debian-packages.ts';
-import { waitFor } from '../../support/wait-for.ts';
-import { apiWithoutDatabase, EMPTY_STATUS, jobsOf } from '../mirror.ts';
+} from '../support/stores/debian-packages.ts';
+import { waitFor } from '../support/wait-for.ts';
+import { apiWithoutDatabase, EMPTY_STATUS, jobsOf } from '../api/mirror.ts';
 
 const TOKEN = 'correct-horse-battery';
-const DOCS = resolve(import.meta.dirname, '../../../docs/deployment.md');
+const DOCS = resolve(import.meta.dirname, '../../docs/deployment.md');
 const UPSTREAM = '127.0.0.1:8080';
 const ID = '018f4e5e-0000-7000-8000-000000000000';
 const PARTY = 'ab'.repeat(32);
