@@ -180,9 +180,15 @@ const RULES: Readonly<Record<string, Rule>> = {
     'prom-client',
     'bullmq',
     'bullmq-otel',
-    ...['api', 'exporter-trace-otlp-http', 'resources', 'sdk-trace-node'].map(
-      (name) => `@opentelemetry/${name}`,
-    ),
+    ...[
+      'api',
+      'exporter-trace-otlp-http',
+      'otlp-exporter-base',
+      'otlp-transformer',
+      'resources',
+      'sdk-metrics',
+      'sdk-trace-node',
+    ].map((name) => `@opentelemetry/${name}`),
   ),
   'src/worker': edge('bullmq'),
   'src/api': edge(

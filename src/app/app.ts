@@ -31,6 +31,7 @@ import {
   WorkMetrics,
 } from '../observability/metrics.ts';
 import { WorkerRegistry } from '../observability/store/worker-registry.ts';
+import { openMetricsPush } from '../observability/push-metrics.ts';
 import { openTracing } from '../observability/tracing.ts';
 import { OwnedStore } from '../storage/owned-store.ts';
 import {
@@ -86,18 +87,30 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     readRuns: () => readRunFacts(warehouse.db),
     nextMs: () => nextScheduledMs(jobs.schedule, Date.now()),
   };
+  const metrics = sharedLoad(async () => addReadMetrics(work, measured));
+  let isServed = false;
+  const push = openMetricsPush(config.ambient, log);
+  // At the end: behind the last job, and while the stores that it reads are still open.
+  stack.defer(async () => {
+    if (push !== undefined && !isServed) await push(await metrics());
+  });
+  /** This process's own; idle until started. */
+  const jobWorker = stack.use(
+    new JobWorker({ queues, workers, jobs, historyRetention, schedules }),
+  );
   return {
     ...services,
     jobs,
     /** The schedules that this process was configured with. */
     schedules,
     workers,
-    /** This process's own; idle until started. */
-    jobWorker: stack.use(
-      new JobWorker({ queues, workers, jobs, historyRetention, schedules }),
-    ),
+    jobWorker,
     probes,
-    metrics: sharedLoad(async () => addReadMetrics(work, measured)),
+    /** For who serves them; a process whose metrics are served pushes none at its end. */
+    metrics: () => {
+      isServed = true;
+      return metrics();
+    },
     status: openStatusSource(warehouse, config),
   };
 }

@@ -101,8 +101,17 @@ export class MetricsRegistry extends Registry {
   }
 
   override async metrics(): Promise<string> {
-    await Promise.all(this.#updates.map(async (update) => update()));
+    await this.#update();
     return super.metrics();
+  }
+
+  override async getMetricsAsJSON(): ReturnType<Registry['getMetricsAsJSON']> {
+    await this.#update();
+    return super.getMetricsAsJSON();
+  }
+
+  async #update(): Promise<void> {
+    await Promise.all(this.#updates.map(async (update) => update()));
   }
 }
 
