@@ -79,6 +79,20 @@ describe.each(LISTS)('the first reading of restored %s', (list) => {
     expect(readingsOf(await world.sync(openDouble(ROWS), { list }))).toBe(2);
   });
 
+  test('takes nothing from a node that is behind the newest restored checkpoint', async () => {
+    await restore(openDouble(ROWS));
+    const lagging = openDouble(ROWS - 6);
+    lagging.height = BigInt((ROWS - 6) * 10 + 5);
+    const { verdict, evidence } = await world.sync(lagging, { list });
+    expect(verdict).toBe('incomplete');
+    expect(JSON.stringify(evidence)).toContain('SOURCE_BEHIND');
+    const { verdict: later } = await world.sync(openDouble(ROWS), { list });
+    expect(later).toBe('complete');
+    expect(await world.held(list)).toHaveLength(
+      openDouble(ROWS).lists[list].length,
+    );
+  });
+
   test('needs a second one if nothing was restored', async () => {
     expect(readingsOf(await world.sync(openDouble(ROWS), { list }))).toBe(2);
   });

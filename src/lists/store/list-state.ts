@@ -112,7 +112,10 @@ export async function readClaimedHeight(
   return claimedHeight === null ? undefined : BigInt(claimedHeight);
 }
 
-/** What both lists together say of a network. */
+/**
+ * What both lists together say of a network. Where nothing was claimed in this database,
+ * the newest restored checkpoint speaks for the claims of the one that was lost.
+ */
 function readNetwork(
   db: Database,
   epoch: number,
@@ -121,10 +124,17 @@ function readNetwork(
     claimedHeight: 'numeric?',
     isOtherNetwork: 'boolean',
   })`
-    select (select max(head_height) from mirror.generations
-        where epoch = ${epoch} and claimed_at is not null) as "claimedHeight",
+    with claimed as (
+      select max(head_height) as height, count(*) as times from mirror.generations
+      where epoch = ${epoch} and claimed_at is not null),
+    restored as (
+      select max(at_block) as height from mirror.checkpoints
+      where epoch = ${epoch} and pos is null and gone_since is not null
+        and (select times from claimed) = 0)
+    select greatest(claimed.height, restored.height) as "claimedHeight",
       exists (select from mirror.doubts
-        where epoch = ${epoch} and code = 'OTHER_NETWORK' and closed_at is null) as "isOtherNetwork"`;
+        where epoch = ${epoch} and code = 'OTHER_NETWORK' and closed_at is null) as "isOtherNetwork"
+    from claimed, restored`;
   return readRow(db, 'read which network is mirrored', network);
 }
 
