@@ -25,9 +25,14 @@ for (const output of [process.stdout, process.stderr])
 // Where nothing is left to wait for and no answer came, Node would end as if all were well.
 process.exitCode = 1;
 process.once('exit', sayUnanswered);
+const given = processEnvironment();
+const { env } = given;
 process.exitCode = await runCli({
   argv: process.argv.slice(2),
-  ...processEnvironment(),
+  ...given,
+  setVariable: (name, value) => {
+    env[name] ??= value;
+  },
   stdout: process.stdout,
   stderr: process.stderr,
   signal: stop.signal,

@@ -23,6 +23,11 @@ export interface CliEnvironment {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
+  /**
+   * Sets a variable that the process was not given, for libraries that read its
+   * environment and nothing else.
+   */
+  readonly setVariable?: (name: string, value: string) => void;
   readonly stdout: Writable & {
     readonly columns?: number;
     readonly isTTY?: boolean;

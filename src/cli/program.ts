@@ -102,6 +102,9 @@ async function execute(
   const { json: isJson = false, quiet: isQuiet = false } = options;
   const config = readConfig(environment);
   rememberSecrets(secretsOf(config));
+  // The SDK of S3 looks for its files, profiles and roles in the process's environment.
+  for (const [variable, value] of Object.entries(config.ambient))
+    if (variable.startsWith('AWS_')) environment.setVariable?.(variable, value);
   const networkProblem = applyNetworkDefaults(config.ambient);
   // Bars on a terminal, and the demo itself, tell what happens: of the log, only what needs attention.
   const isCalm =

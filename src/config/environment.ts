@@ -57,7 +57,9 @@ const COMPOSE =
 const SHOWN_MAX = 80;
 
 /** The real one; tests make their own. */
-export function processEnvironment(): EnvironmentInput {
+export function processEnvironment(): EnvironmentInput & {
+  readonly env: NodeJS.ProcessEnv;
+} {
   return { env: process.env, cwd: process.cwd() };
 }
 
