@@ -47,10 +47,11 @@ export async function exportOnDemand(
     signal,
     maxAgeMs: range.to === undefined ? sinceMs : 0,
   });
-  const result = await deps.stages.export(
+  const exported = await deps.stages.export(
     { runId: run.runId, partyId: run.subject, ...range, clock },
     { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },
   );
+  const result = await refuseUnlisted(run.subject, exported, deps, signal);
   if (!load || result.evidence['segments'] === 0) return result;
   // One load takes what many orders have published; one that is running may have passed
   // this party already.
@@ -66,5 +67,31 @@ export async function exportOnDemand(
   return {
     ...result,
     evidence: { ...result.evidence, loadRunId: loading.runId },
+  };
+}
+
+/**
+ * A source answers the export of a mistyped id as it answers that of a party without
+ * entries. Without a row, the party has to be listed.
+ */
+async function refuseUnlisted(
+  partyId: string,
+  exported: VerdictWithEvidence,
+  { stages }: JobDeps,
+  signal: AbortSignal,
+): Promise<VerdictWithEvidence> {
+  const { verdict, evidence } = exported;
+  if (verdict !== 'complete' || evidence['publishedRows'] !== '0')
+    return exported;
+  const [known] = await stages.listedParties(partyId);
+  if (known === partyId) return exported;
+  const { evidence: found } = await stages.lookUpParty(partyId, signal);
+  if (found['listed'] === true) return exported;
+  const reason =
+    'the source does not list this party, and brought no entry of it; see whether ' +
+    'the id is right';
+  return {
+    verdict: 'incomplete',
+    evidence: { ...evidence, reason, code: 'PARTY_NOT_LISTED' },
   };
 }

@@ -30,6 +30,7 @@ const ELSEWHERE: readonly (readonly [command: RegExp, by: string])[] = [
     /^(helm|kubectl) |^(cp|install|systemctl) .*(systemd|ledger-mirror)/,
     'npm run test:deploy',
   ],
+  [/^curl .*\/download"$/, 'test/api/mirror/download.int.test.ts'],
   [/^python3 check_ledger|^cd checklog/, 'npm run test:tools'],
   [/dbt/, 'npm run test:dbt'],
   [/psql/, 'npm run test:clients'],

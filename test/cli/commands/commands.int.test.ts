@@ -45,6 +45,22 @@ describe('the command export', () => {
     expect(csvSum(stdout)).toEqual({ entries, digest });
   });
 
+  test('is not complete for a mistyped party, which the source answers without entries', async () => {
+    const mistyped = `${party.slice(0, -1)}${party.endsWith('0') ? '1' : '0'}`;
+    for (let time = 1; time <= 2; time += 1) {
+      const { code, document } = await home.json([
+        'export',
+        '--party',
+        mistyped,
+      ]);
+      expect([code, document.verdict]).toEqual([2, 'incomplete']);
+      expect(document.evidence).toMatchObject({
+        code: 'PARTY_NOT_LISTED',
+        reason: expect.stringContaining('the source does not list this party'),
+      });
+    }
+  });
+
   test('bounds the rows by --from, --to and --asset, and its file appears only when it is complete', async () => {
     const head = sandbox.truth.head().time;
     const from = head - (head % 1_000_000n) - 3n * 86_400_000_000n;
