@@ -37,3 +37,24 @@ describe('a status store whose database does not answer', () => {
     await expect(ask()).resolves.not.toThrow();
   });
 });
+
+test.each([
+  ['a queued run', 'queued', null, true],
+  ['a run whose process is there', 'running', '1 second', true],
+  ['a run that waits for its next try', 'running', null, true],
+  ['a run whose process died', 'running', '1 minute', false],
+] as const)(
+  '%s is a nightly run under way (%s, seen %s ago): %s',
+  async (_which, state, silent, isOpen) => {
+    const { rows } = await warehouse.pool.query<{ runId: string }>(
+      `insert into mirror.runs (run_id, kind, subject, state, started_at, heartbeat_at)
+       values (gen_random_uuid(), 'nightly', 'now', $1, now(), clock_timestamp() - $2::interval)
+       returning run_id as "runId"`,
+      [state, silent],
+    );
+    const [run] = rows;
+    const { openNightlyRun } = await readStoredFacts(warehouse.db);
+    expect(openNightlyRun).toBe(isOpen ? run?.runId : null);
+    await warehouse.pool.query('delete from mirror.runs');
+  },
+);

@@ -100,7 +100,7 @@ export const MIRROR_STATUS = z.object({
     .nullable()
     .describe('The nightly run waits for the source: since when, and why.'),
   openNightlyRun: TEXT_OR_NULL.describe(
-    'Id of the nightly run that is queued or running.',
+    'Id of the nightly run that is queued, or that a process works on.',
   ),
   lastVerify: LAST_VERIFY,
   lakeCommitsDecidedBy: z

@@ -6,6 +6,8 @@ import { statement, typed } from '../../postgres/statement.ts';
 import type { LedgerFacts, StoredFacts } from '../mirror-facts.ts';
 import { readCompleteness } from './completeness.ts';
 
+/** A run whose process has not been seen for so long is under way no more. */
+const SILENT_MS = 10_000;
 const ACTION = 'read the state of the mirror';
 
 /** The facts of the one statement; coverage and what follows from it is added. */
@@ -52,7 +54,9 @@ const FACTS = statement({
     'lastVerify', (select json_build_object('verdict', verdict, 'at', finished_at, 'runId', run_id) from mirror.runs
       where kind = 'verify' and state = 'done' order by queued_at desc limit 1),
     'openNightlyRun', (select run_id from mirror.runs
-      where kind = 'nightly' and state in ('queued', 'running') order by queued_at limit 1),
+      where kind = 'nightly' and state in ('queued', 'running')
+        and coalesce(heartbeat_at > clock_timestamp() - ${SILENT_MS} * interval '1 millisecond', true)
+      order by queued_at limit 1),
     'awaitedSource', (select json_build_object('since', params->'sourceAbsence'->'since',
         'reason', params->'sourceAbsence'->'message') from mirror.runs
       where kind = 'nightly' and state = 'running' and params ? 'sourceAbsence' order by queued_at limit 1),
