@@ -1,15 +1,21 @@
 /**
  * Writes what docs take from the source: the table of settings, and the JSON Schema of a
- * run.
+ * run. Writes what the source takes from the docs: what to do about each error code.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { adviceModule } from './advice.ts';
 import { RUN_OUTPUT_SCHEMA } from './run-schema.ts';
 import { SETTINGS, type Setting } from '../src/config/settings.ts';
 
 const PATH = resolve(import.meta.dirname, '../docs/configuration.md');
 const SCHEMA = resolve(import.meta.dirname, '../docs/run.schema.json');
+const ERRORS = resolve(import.meta.dirname, '../docs/errors.md');
+const ADVICE = resolve(
+  import.meta.dirname,
+  '../src/errors/advice.generated.ts',
+);
 const HEADER = [
   '| Setting | Default | Accepted | Meaning |',
   '|---|---|---|---|',
@@ -32,6 +38,7 @@ writeFileSync(
   page.replace(/^\| Setting \|.*\n(?:\|.*\n)*/m, () => `${table}\n`),
 );
 writeFileSync(SCHEMA, `${JSON.stringify(RUN_OUTPUT_SCHEMA, undefined, 2)}\n`);
+writeFileSync(ADVICE, adviceModule(readFileSync(ERRORS, 'utf8')));
 // As `npm run check` wants it.
 execFileSync(
   resolve(import.meta.dirname, '../node_modules/.bin/oxfmt'),

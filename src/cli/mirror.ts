@@ -12,6 +12,9 @@ import { UsageError } from '../errors/errors.ts';
 import type { Run } from '../runs/store/run-store.ts';
 import type { CommandContext } from './context.ts';
 
+/** A living process renews its run every three seconds. */
+const SILENT_MS = 10_000;
+
 /** @throws UsageError where no mirror was made there yet: who only reads makes none */
 export async function openMirror(context: CommandContext): Promise<App> {
   requireMirror(context.config, context.config.databaseUrl, 'postgres');
@@ -65,6 +68,17 @@ export async function findRun(
     noun: 'run',
     hint,
   });
+}
+
+/**
+ * Runs that are recorded as running and that no process works on. One without a heartbeat
+ * was given back, and waits to be tried again.
+ */
+export async function listGone(
+  runs: Pick<ReadOnlyBase['runs'], 'stale'>,
+): Promise<readonly Run[]> {
+  const silent = await runs.stale(SILENT_MS);
+  return silent.filter(({ heartbeatAt }) => heartbeatAt !== null);
 }
 
 /**

@@ -3,6 +3,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { EXIT_CODES } from '../../src/cli/program.ts';
+import { ADVICE } from '../../src/errors/advice.generated.ts';
+import { readAdvice } from '../../scripts/advice.ts';
 import { RUN_OUTPUT_SCHEMA } from '../../scripts/run-schema.ts';
 import { helpOf } from '../support/printed.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
@@ -95,6 +97,16 @@ describe('--help', () => {
 
   test.each(EXIT_CODES)('tells exit code %i', (code, meaning) => {
     expect(help).toMatch(new RegExp(String.raw`^  ${code} +${meaning}$`, 'm'));
+  });
+});
+
+describe('what runs ID says to do about an error code', () => {
+  test('is what docs/errors.md says', () => {
+    expect(ADVICE).toEqual(readAdvice(readPage('errors.md')));
+    expect(ADVICE['SOURCE_DRIP']?.todo).toBe(ADVICE['SOURCE_STALLED']?.todo);
+    expect(JSON.stringify(ADVICE)).not.toMatch(
+      /\]\(|`|"As above|"The same[.,]/,
+    );
   });
 });
 

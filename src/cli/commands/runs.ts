@@ -6,12 +6,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { UsageError } from '../../errors/errors.ts';
 import { isOver, describeRun } from '../../runs/run-document.ts';
 import { byTime, type RunLinePage } from '../../runs/store/run-logs.ts';
+import type { ReadOnlyBase } from '../../app/base.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import type { Handler } from '../context.ts';
-import { findRun, openMirrorReader } from '../mirror.ts';
+import { findRun, listGone, openMirrorReader } from '../mirror.ts';
 import { formatAge, formatDuration, formatTable } from '../output/format.ts';
 import { readableLog } from '../output/progress.ts';
-import { runReport } from '../output/run-text.ts';
+import { runReport, type RunNow } from '../output/run-report.ts';
 
 /**
  * The time at which the run was recorded, which its id begins with: enough to tell it
@@ -34,8 +35,10 @@ export const runs: Handler<{ run?: string; limit: number }> = async (
 ) => {
   await using app = await openMirrorReader(context);
   if (given !== undefined) {
-    const document = describeRun(await findRun(app, 'runs', given));
-    return { document, text: runReport(document) };
+    const run = await findRun(app, 'runs', given);
+    const document = describeRun(run);
+    const now = isOver(run) ? undefined : await lookAt(run, app);
+    return { document, text: runReport({ ...document }, now) };
   }
   const listed = await app.runs.list({ limit });
   const now = Date.now();
@@ -61,6 +64,19 @@ export const runs: Handler<{ run?: string; limit: number }> = async (
     text: rows.length === 0 ? none : formatTable(header, rows),
   };
 };
+
+/** What a run does at the moment, and whether a process works on it. */
+async function lookAt(
+  { runId }: Run,
+  { runs: store, progress }: ReadOnlyBase,
+): Promise<RunNow> {
+  const gone = await listGone(store);
+  return {
+    lines: await progress.read(runId),
+    isGone: gone.some((run) => run.runId === runId),
+    nowMs: Date.now(),
+  };
+}
 
 /** The log lines of a run and of those below it, whichever process wrote them. */
 export const logs: Handler<{ run: string }> = async (

@@ -9,19 +9,17 @@ import type { ReadOnlyBase } from '../../app/base.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import { EXIT, type Handler } from '../context.ts';
-import { openMirrorReader } from '../mirror.ts';
+import { listGone, openMirrorReader } from '../mirror.ts';
 import {
   formatAge,
   formatBytes,
   formatCount,
   formatQuantity,
-  formatShare,
   formatTable,
   printable,
 } from '../output/format.ts';
+import { progressText } from '../output/progress-text.ts';
 
-/** A living process renews its run every three seconds. */
-const SILENT_MS = 10_000;
 /** Runs shown with their progress; more are counted. */
 const RUNS_SHOWN_MAX = 8;
 /** A list may name a checkpoint twice; here it is one. */
@@ -126,10 +124,7 @@ async function openLines(
     states: ['running'],
     limit: RUNS_SHOWN_MAX,
   });
-  // One without a heartbeat was given back, and waits to be tried again.
-  const stale = (await app.runs.stale(SILENT_MS)).filter(
-    ({ heartbeatAt }) => heartbeatAt !== null,
-  );
+  const stale = await listGone(app.runs);
   const isGone = (run: Run) => stale.some(({ runId }) => runId === run.runId);
   const gone = running.filter(isGone);
   const going = BigInt(openRuns) - BigInt(gone.length);
@@ -137,18 +132,8 @@ async function openLines(
   const lines = going > 0n ? [`Runs under way: ${going}`] : [];
   for (const run of running.filter((one) => !isGone(one))) {
     lines.push(`  ${name(run)}, begun ${age(run.startedAt ?? run.queuedAt)}`);
-    for (const { label, done, total, unit, note } of await app.progress.read(
-      run.runId,
-    )) {
-      const amount =
-        total === undefined
-          ? formatQuantity(done, unit)
-          : formatShare(done, total, unit);
-      lines.push(
-        `    ${printable(label)}: ` +
-          `${amount}${note === undefined ? '' : ` (${printable(note)})`}`,
-      );
-    }
+    for (const line of await app.progress.read(run.runId))
+      lines.push(`    ${progressText(line)}`);
   }
   const next = work.workers > 0 ? 'a worker' : 'the next nightly run';
   return [

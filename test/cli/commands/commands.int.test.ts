@@ -378,6 +378,10 @@ describe('commands that read the mirror', () => {
       kind: 'nightly',
       evidence: { exports: { verdict: 'complete' } },
     });
+    const report = (await home.run(['runs', night?.runId ?? ''])).stdout;
+    expect(report).toContain('\nWhat happened\n');
+    expect(report).toMatch(/^ {2}verify .*: every sum agrees$/m);
+    expect(report).not.toMatch(/[{}[\]]/);
     const table = (await home.run(['runs', '--limit', '50'])).stdout;
     const parts = table
       .split('\n')

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { runReport, runSummary } from '../../../src/cli/output/run-text.ts';
+import { runSummary } from '../../../src/cli/output/run-text.ts';
 
 const RUN = {
   runId: '0199-run',
@@ -9,66 +9,6 @@ const RUN = {
   startedAt: '2026-11-21T00:00:00.000Z',
   finishedAt: '2026-11-21T00:00:12.500Z',
 };
-
-test('the report of a run has its evidence as it is, the error first, and never steers the terminal', () => {
-  const report = runReport({
-    ...RUN,
-    verdict: 'incomplete',
-    evidence: {
-      rows: '12345678901234567890',
-      wholeRange: false,
-      leftOut: { otherParty: 3, none: [] },
-      error: { code: 'SOURCE_BROKE', message: 'cut\u001B[2J short\u202e' },
-    },
-  });
-  const [head, run, ...evidence] = report.split('\n');
-  expect([head, run]).toEqual([
-    `! export ${'ab'.repeat(32)}: incomplete in 12 s`,
-    '  run  0199-run',
-  ]);
-  expect(evidence).toEqual([
-    '{',
-    String.raw`  error: { code: 'SOURCE_BROKE', message: 'cut\x1B[2J short·' },`,
-    "  rows: '12345678901234567890',",
-    '  wholeRange: false,',
-    '  leftOut: { otherParty: 3, none: [] }',
-    '}',
-    '',
-  ]);
-});
-
-test('the report of a run is bounded, whatever its evidence', () => {
-  const problems = Array.from({ length: 10_000 }, (_, nth) => ({
-    nth,
-    reason: 'x'.repeat(10_000),
-  }));
-  const report = runReport({
-    ...RUN,
-    verdict: 'incomplete',
-    evidence: { problems },
-  });
-  expect(report).toContain('9980 more items');
-  expect(report.length).toBeLessThan(30_000);
-});
-
-test('the report of a run under way says what it is doing', () => {
-  const report = runReport({
-    ...RUN,
-    state: 'running',
-    verdict: null,
-    finishedAt: null,
-    evidence: {},
-  });
-  expect(report).toBe(
-    `! export ${'ab'.repeat(32)}: running\n  run  0199-run\n`,
-  );
-});
-
-test('the report of a complete run without evidence is one line and its id', () => {
-  expect(runReport({ ...RUN, verdict: 'complete', evidence: undefined })).toBe(
-    `✓ export ${'ab'.repeat(32)}: complete in 12 s\n  run  0199-run\n`,
-  );
-});
 
 const SYNC = {
   verdict: 'complete',
