@@ -42,6 +42,11 @@ import {
 } from './base.ts';
 import { openStore, scratchDirOf } from './data-dir.ts';
 import { openOwnership } from './ownership.ts';
+import {
+  type NeededSecret,
+  openSourceCredentials,
+  requireAccepted,
+} from './rotating-secrets.ts';
 import { composeStages } from './stages.ts';
 
 export interface AppOptions extends BaseOptions {
@@ -65,6 +70,7 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
   const services = await openServices(options, stack);
   const { config, log, warehouse, queues, store, work } = services;
   const jobs = openJobDeps(services, options.sourceLimits, stack);
+  const neededSecrets = listNeededSecrets(services);
   const workers = new WorkerRegistry(warehouse.db);
   const { historyRetention } = config;
   const schedules = {
@@ -73,7 +79,14 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
   };
   // Each store asked the smallest question there is: for readiness and for metrics.
   const probes: readonly Probe[] = [
-    { name: 'database', check: () => warehouse.pool.query('select 1') },
+    {
+      name: 'database',
+      check: async () => {
+        await warehouse.pool.query('select 1');
+        // A connection of before may still work.
+        requireAccepted(neededSecrets);
+      },
+    },
     { name: 'queues', check: () => queues.probe() },
     { name: 'objects', check: (signal) => store.head('probe/readyz', signal) },
   ];
@@ -105,6 +118,8 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     schedules,
     workers,
     jobWorker,
+    /** For health, and for the end of a process that cannot go on. */
+    neededSecrets,
     probes,
     /** For who serves them; a process whose metrics are served pushes none at its end. */
     metrics: () => {
@@ -120,7 +135,7 @@ type Services = Awaited<ReturnType<typeof openServices>>;
 async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
   const { config } = options;
   const base = await openBase(options, stack);
-  const { databaseUrl, prefix, warehouse } = base;
+  const { databaseUrl, login, prefix, warehouse } = base;
   const work = new WorkMetrics();
   const telemetry = stack.use(
     await openTracing(config.ambient, options.log),
@@ -129,7 +144,7 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
     options.log.debug({ err: error }, 'Redis connection failed');
   const backend = await untilReachable('queues', options, () =>
     config.redisUrl === undefined
-      ? openPostgresBackend({ url: databaseUrl, telemetry })
+      ? openPostgresBackend({ url: databaseUrl, login, telemetry })
       : openRedisBackend({
           url: config.redisUrl.href,
           prefix,
@@ -161,6 +176,13 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
   return { ...base, config, log, store, ownership, lake, queues, work };
 }
 
+function listNeededSecrets(services: Services): readonly NeededSecret[] {
+  const { config, login, warehouse } = services;
+  if (login === undefined) return [];
+  const what = `the database at ${config.databaseUrl?.place ?? ''}`;
+  return [{ secret: login, what, prove: () => warehouse.proveLogin() }];
+}
+
 function openJobDeps(
   services: Services,
   limits: SourceDeps['limits'],
@@ -184,6 +206,7 @@ function openJobDeps(
     observer: meter,
     log,
     limits,
+    credentials: openSourceCredentials(config),
   };
   const source =
     sourceUrl && stack.use(openSource({ ...config, sourceUrl }, sourceDeps));

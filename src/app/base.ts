@@ -29,6 +29,8 @@ import {
   settleQueues,
   shownUrl,
 } from '../postgres/identity.ts';
+import type { PostgresLogin } from '../network/postgres/postgres-client.ts';
+import type { RotatingSecret } from '../network/rotating-secret.ts';
 import { migrate } from '../postgres/migrate.ts';
 import { requireSessions } from '../postgres/pooler.ts';
 import { QUEUE_CONNECTIONS } from '../queue/backend.ts';
@@ -49,6 +51,7 @@ import { openPostgresState } from '../state/postgres-state.ts';
 import { type ResumeState, tolerateOutages } from '../state/resume-state.ts';
 import { WorkerRegistry } from '../observability/store/worker-registry.ts';
 import { objectsAt } from './data-dir.ts';
+import { openDatabaseLogin } from './rotating-secrets.ts';
 
 /** For commands that wait for their services. */
 const REACHABLE_MAX_MS = 60_000;
@@ -66,6 +69,8 @@ export interface BaseOptions {
 export interface Base {
   readonly databaseUrl: string;
   readonly warehouse: Warehouse;
+  /** The login of the database, for the queues in it; undefined for the embedded one. */
+  readonly login: RotatingSecret<PostgresLogin> | undefined;
   /** Of queues, and of keys in Redis. */
   readonly prefix: string;
   readonly state: ResumeState;
@@ -85,8 +90,9 @@ export async function openBase(
   // Queues in Postgres have a pool of their own.
   const elsewhere = config.redisUrl === undefined ? QUEUE_CONNECTIONS : 0;
   const poolMax = config.databaseConnections - elsewhere;
+  const login = openDatabaseLogin(config);
   const warehouse = stack.use(
-    openWarehouse({ url: databaseUrl, poolMax, onIdleError }),
+    openWarehouse({ url: databaseUrl, login, poolMax, onIdleError }),
   );
   const migrated = await untilReachable('database', options, () =>
     openSchema(warehouse, config),
@@ -118,6 +124,7 @@ export async function openBase(
   return {
     databaseUrl,
     warehouse,
+    login,
     prefix,
     state: tolerateOutages(inner, log),
     migrated,

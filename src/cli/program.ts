@@ -145,7 +145,7 @@ export function tellFailure(
   // Commander has written its lines, and those of `--help`, already.
   const isTold = error instanceof CommanderError;
   if (isTold && error.exitCode === 0) return EXIT.done;
-  const failure = classify(error, signal);
+  const failure = classify(firstFailureOf(error), signal);
   const lines = failure.lines.map((line) => nameCommands(hideSecrets(line)));
   if (argv.includes('--json')) {
     const document = {
@@ -156,6 +156,22 @@ export function tellFailure(
   if (!isTold)
     for (const line of lines) stderr.write(`ledger-mirror: ${line}\n`);
   return failure.exitCode;
+}
+
+/**
+ * A failure may be followed by others while everything is closed, as a database that refuses who
+ * asks refuses a goodbye too. The first one is what a person must look at.
+ */
+function firstFailureOf(error: unknown): unknown {
+  let first = error;
+  // By its name: the class is not there in every Node that runs this.
+  while (
+    first instanceof Error &&
+    first.name === 'SuppressedError' &&
+    'suppressed' in first
+  )
+    first = first.suppressed;
+  return first;
 }
 
 /** A line for each problem; never a stack trace for what a user can mend. */

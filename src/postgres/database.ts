@@ -2,7 +2,11 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import { type Pool, TypeOverrides } from 'pg';
 import { openPool } from '../network/postgres/pool.ts';
-import { openPostgresAddress } from '../network/postgres/postgres-client.ts';
+import {
+  openPostgresAddress,
+  type PostgresLogin,
+} from '../network/postgres/postgres-client.ts';
+import type { RotatingSecret } from '../network/rotating-secret.ts';
 import { formatInstant, parseInstant } from '../time/time.ts';
 import type { Schema } from './schema.generated.ts';
 import { SESSION_SETTINGS } from './session-settings.ts';
@@ -22,6 +26,8 @@ export type Database = Kysely<Schema>;
 export interface Warehouse extends AsyncDisposable {
   readonly pool: Pool;
   readonly db: Database;
+  /** Connects once more and leaves, to see whether the login is still accepted. */
+  proveLogin(): Promise<void>;
 }
 
 /**
@@ -38,6 +44,8 @@ EXACT_TYPES.setTypeParser(OID.timestamptz, (text) => {
 
 export interface WarehouseOptions {
   readonly url: string;
+  /** Default: user and password of the URL, for good. */
+  readonly login?: RotatingSecret<PostgresLogin> | undefined;
   readonly poolMax?: number;
   /** Called when an idle connection breaks. The pool replaces it by itself. */
   readonly onIdleError: (error: Error) => void;
@@ -45,8 +53,9 @@ export interface WarehouseOptions {
 
 /** Opens the pool. The first statement opens a connection. */
 export function openWarehouse(options: WarehouseOptions): Warehouse {
+  const address = openPostgresAddress(options.url, options.login);
   const pool = openPool({
-    address: openPostgresAddress(options.url),
+    address,
     settings: SESSION_SETTINGS,
     max: options.poolMax ?? POOL_MAX,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
@@ -57,6 +66,7 @@ export function openWarehouse(options: WarehouseOptions): Warehouse {
   return {
     pool,
     db,
+    proveLogin: () => address.proveLogin(),
     [Symbol.asyncDispose]: async () => {
       // Sockets close after the pool, and a server that stops reports the end of each as
       // an error.

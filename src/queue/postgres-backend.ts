@@ -17,11 +17,15 @@ import {
 } from '../errors/errors.ts';
 import { classifyDatabaseCode } from '../errors/faults.ts';
 import { openPool } from '../network/postgres/pool.ts';
-import { openPostgresAddress } from '../network/postgres/postgres-client.ts';
+import {
+  openPostgresAddress,
+  type PostgresLogin,
+} from '../network/postgres/postgres-client.ts';
 import {
   PLAIN_SETTINGS,
   type SessionSettings,
 } from '../network/postgres/session-settings.ts';
+import type { RotatingSecret } from '../network/rotating-secret.ts';
 import {
   type JobData,
   QUEUE_CONNECTIONS,
@@ -45,6 +49,8 @@ const SETTINGS: SessionSettings = {
 
 interface PostgresOptions {
   readonly url: string;
+  /** Default: user and password of the URL, for good. */
+  readonly login?: RotatingSecret<PostgresLogin> | undefined;
   /** Without it there are no traces. */
   readonly telemetry?: Telemetry | undefined;
 }
@@ -55,10 +61,11 @@ interface PostgresOptions {
  */
 export async function openPostgresBackend({
   url,
+  login,
   telemetry,
 }: PostgresOptions): Promise<QueueBackend> {
   const pool = openPool({
-    address: openPostgresAddress(url),
+    address: openPostgresAddress(url, login),
     settings: SETTINGS,
     max: QUEUE_CONNECTIONS,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,

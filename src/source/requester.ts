@@ -7,6 +7,7 @@ import {
   UnreachableError,
 } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
+import type { RotatingSecret } from '../network/rotating-secret.ts';
 import { answerError, RETRY_RULES, type RetryRule } from './failure.ts';
 import type { Clock, Route, SourceObserver } from './ports.ts';
 import { WAIT_MAX_MS, type RateLimiter } from './rate-limit.ts';
@@ -84,8 +85,16 @@ export interface OpenAnswer {
   done(error?: unknown): Promise<void>;
 }
 
+/** The codes with which the source refuses who asks. */
+const WHO_REFUSED: ReadonlySet<string> = new Set([
+  'SOURCE_UNAUTHORIZED',
+  'SOURCE_FORBIDDEN',
+]);
+
 export interface RequesterDeps {
   readonly get: HttpGet;
+  /** Read again when the source refuses them. `get` sends the current ones. */
+  readonly credentials: RotatingSecret<object>;
   readonly rate: RateLimiter;
   readonly clock: Clock;
   readonly observer: SourceObserver;
@@ -142,7 +151,7 @@ export class SourceRequester {
     for (let attempt = 1; ; attempt += 1) {
       signal.throwIfAborted();
       try {
-        return await use(await this.#send(request, attempt, signal));
+        return await use(await this.#sendAsKnown(request, attempt, signal));
       } catch (error) {
         if (signal.aborted) throw error;
         firstError ??= error;
@@ -155,6 +164,31 @@ export class SourceRequester {
           'The source is asked again',
         );
         await clock.sleep(waitMs, signal);
+      }
+    }
+  }
+
+  /**
+   * One attempt, repeated at once if the source refuses credentials that have been replaced
+   * meanwhile. The refusal cost the source nothing, so that an export may be sent again too.
+   */
+  async #sendAsKnown(
+    request: SourceRequest,
+    attempt: number,
+    signal: AbortSignal,
+  ): Promise<OpenAnswer> {
+    const { credentials, log } = this.#deps;
+    for (;;) {
+      const sent = credentials.current;
+      try {
+        return await this.#send(request, attempt, signal);
+      } catch (error) {
+        if (!WHO_REFUSED.has(errorCode(error))) throw error;
+        if (!credentials.renew(sent)) throw withAdvice(error, credentials);
+        log?.warn(
+          { secret: credentials.name, reason: errorLine(error) },
+          'The source refused a secret, which has been replaced: asked again with the new one',
+        );
       }
     }
   }
@@ -258,6 +292,20 @@ export function delayMs(
 ): number {
   const fullMs = Math.min(rule.minMs * 2 ** (failed - 1), rule.maxMs);
   return Math.round(fullMs * (0.5 + random() / 2));
+}
+
+/** Names the files that were read again in vain. A refusal of a fixed secret says what to check. */
+function withAdvice(
+  error: unknown,
+  { isFromFile, advice }: RotatingSecret<object>,
+): unknown {
+  if (!isFromFile || !(error instanceof PermanentError)) return error;
+  const { code, meta } = error;
+  return new PermanentError(`${error.message}; ${advice}`, {
+    code,
+    meta,
+    cause: error,
+  });
 }
 
 /** Adds the attempts and the first failure: that one is usually the one to act on. */

@@ -5,6 +5,7 @@ import type { LedgerSource } from '../exports/ports.ts';
 import type { ListSource } from '../lists/ports.ts';
 import type { Log } from '../logging/log.ts';
 import { openWayOut, type ClientCertificate } from '../network/way-out.ts';
+import { RotatingSecret } from '../network/rotating-secret.ts';
 import { version } from '../version.ts';
 import { openLedgerSource, type ExportConfig } from './ledger-source.ts';
 import { openListSource } from './lists/list-source.ts';
@@ -30,6 +31,12 @@ export interface SourceConfig extends ExportConfig {
   readonly ambient: Readonly<Record<string, string>>;
 }
 
+/** What is sent to show who asks; both may change while the process runs. */
+export interface SourceCredentials {
+  readonly authorization: string | undefined;
+  readonly headers: Config['sourceHeaders'];
+}
+
 export interface SourceDeps {
   /** The request budget that all workers share. */
   readonly rate: RateState;
@@ -42,6 +49,8 @@ export interface SourceDeps {
   /** Saves bandwidth for little CPU at the source. Tests switch it off. */
   readonly acceptGzip?: boolean;
   readonly limits?: SourceLimits | undefined;
+  /** Default: those of the configuration, for good. */
+  readonly credentials?: RotatingSecret<SourceCredentials> | undefined;
 }
 
 export interface Source extends AsyncDisposable {
@@ -72,17 +81,24 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   });
   const observer = new LatencyObserver(deps.observer);
   const rate = new RateLimiter(config.sourceRate, { ...deps, clock, observer });
-  const credentials = config.sourceAuthorization ?? authorization;
-  const get = openHttp(wayOut, {
-    ...(credentials === undefined ? {} : { authorization: credentials }),
-    ...config.sourceHeaders,
+  const credentials = deps.credentials ?? fixedCredentials(config);
+  const get = openHttp(wayOut, () => ({
+    ...authorizationOf(credentials.current.authorization ?? authorization),
+    ...credentials.current.headers,
     accept: 'application/json',
     // A cache between would answer with the rows of another hour.
     'cache-control': 'no-cache',
     'accept-encoding': acceptGzip ? 'gzip' : 'identity',
     'user-agent': `ledger-mirror/${version()}`,
+  }));
+  const requester = new SourceRequester({
+    get,
+    credentials,
+    rate,
+    clock,
+    observer,
+    log,
   });
-  const requester = new SourceRequester({ get, rate, clock, observer, log });
   const access = { requester, baseUrl, limits };
   return {
     lists: openListSource(access),
@@ -91,6 +107,20 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
     close: () => wayOut.close(),
     [Symbol.asyncDispose]: () => wayOut.close(),
   };
+}
+
+function fixedCredentials({
+  sourceAuthorization: authorization,
+  sourceHeaders: headers,
+}: SourceConfig): RotatingSecret<SourceCredentials> {
+  return new RotatingSecret<SourceCredentials>(
+    { authorization, headers },
+    { name: 'the credentials', read: undefined },
+  );
+}
+
+function authorizationOf(value: string | undefined): Record<string, string> {
+  return value === undefined ? {} : { authorization: value };
 }
 
 function clientCertificate({

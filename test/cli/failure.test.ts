@@ -67,3 +67,19 @@ test('a command that a message names, from whichever room, is named as it is typ
     error: { message: expect.stringContaining(named) as string },
   });
 });
+
+test('a failure that is followed by others while everything is closed is told, and not these', async () => {
+  const failed = told(await failThreeTimes().catch((error: unknown) => error));
+  expect(failed.code).toBe(1);
+  expect(failed.stderr).toContain('the secret is refused');
+  expect(JSON.parse(failed.stdout)).toMatchObject({
+    error: { code: 'SECRET_REFUSED' },
+  });
+});
+
+async function failThreeTimes(): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  stack.defer(() => Promise.reject(new Error('no goodbye')));
+  stack.defer(() => Promise.reject(new Error('no goodbye either')));
+  throw new PermanentError('the secret is refused', { code: 'SECRET_REFUSED' });
+}

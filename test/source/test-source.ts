@@ -23,6 +23,7 @@ import {
   type SourceConfig,
   type SourceDeps,
 } from '../../src/source/source-client.ts';
+import { RotatingSecret } from '../../src/network/rotating-secret.ts';
 import { hexId, NEVER_ABORTED } from '../support/samples.ts';
 import { localState, sourceConfig } from '../support/source-config.ts';
 
@@ -111,7 +112,18 @@ export function testRequester(
     clock,
     observer,
   });
-  return new SourceRequester({ get, rate, clock, observer, log: undefined });
+  const credentials = new RotatingSecret<object>(
+    {},
+    { name: 'the credentials', read: undefined },
+  );
+  return new SourceRequester({
+    get,
+    credentials,
+    rate,
+    clock,
+    observer,
+    log: undefined,
+  });
 }
 
 /** The error that a promise must end with. */

@@ -11,12 +11,18 @@ export function serveWorkerHealth(
   app: App,
   port: number,
 ): Promise<AsyncDisposable & { readonly port: number }> {
-  const { config, jobWorker, log } = app;
+  const { config, jobWorker, log, neededSecrets } = app;
 
   return startWorkerHealth({
     port,
     host: config.apiHost,
-    health: () => jobWorker.health(),
+    health: () => {
+      const pulse = jobWorker.health();
+      const isRefused = neededSecrets.some(
+        ({ secret }) => secret.refusedForMs() !== undefined,
+      );
+      return { ...pulse, isHealthy: pulse.isHealthy && !isRefused };
+    },
     metrics: async () => {
       const registry = await app.metrics();
       return registry.metrics();

@@ -1,8 +1,8 @@
-/** `up`, `worker`, `serve`: the long-lived processes. They end in 0 on SIGTERM. */
-import { once } from 'node:events';
+/** `up`, `worker`, `serve`: the long-lived processes. They end in 0 on SIGTERM, and in 1 without a secret that works. */
 import { refuseOpenListening } from '../../api/access/hosts.ts';
 import { openApp, type App } from '../../app/app.ts';
 import { requireWritable } from '../../app/data-dir.ts';
+import { untilStoppedOrRefused } from '../../app/rotating-secrets.ts';
 import { startApi } from '../../app/serving/serve.ts';
 import { serveWorkerHealth } from '../../app/serving/serve-worker-health.ts';
 import { requireSource } from '../../config/environment.ts';
@@ -37,7 +37,7 @@ async function runUntilStopped(
   isServing: boolean,
   context: CommandContext,
 ) {
-  const { config, log, notices, signal } = context;
+  const { config, log, notices } = context;
   await using app = await openApp(context);
   await using stack = new AsyncDisposableStack();
   if (isServing) {
@@ -48,7 +48,7 @@ async function runUntilStopped(
   if (isWorking && port !== undefined)
     stack.use(await serveWorkerHealth(app, port));
   if (isWorking) await startWork(app);
-  if (!signal.aborted) await once(signal, 'abort');
+  await untilStoppedOrRefused(app.neededSecrets, context);
   log.info({}, 'Stopping');
 }
 

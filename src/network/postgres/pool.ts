@@ -1,5 +1,5 @@
 /** Pools of connections that go by our settings, for the mirror's tables and for its queues. */
-import { type ClientBase, Pool, type PoolConfig } from 'pg';
+import { type ClientBase, Pool, type PoolClient, type PoolConfig } from 'pg';
 import type { PostgresAddress } from './postgres-client.ts';
 import { applySettings, type SessionSettings } from './session-settings.ts';
 
@@ -18,7 +18,7 @@ export interface PoolOptions extends Pick<
 export function openPool({ address, settings, ...rest }: PoolOptions): Pool {
   const prepare = (client: ClientBase): Promise<void> =>
     applySettings(client, settings);
-  const pool = new Pool({
+  const pool = new LoginPool(address, {
     ...rest,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
@@ -28,6 +28,39 @@ export function openPool({ address, settings, ...rest }: PoolOptions): Pool {
   });
   // The pool does not listen to a connection that is in use. Its statements report the
   // failure.
-  pool.on('connect', (client) => client.on('error', () => undefined));
+  pool.on('connect', (client) => {
+    client.on('error', () => undefined);
+    address.accepted();
+  });
   return pool;
+}
+
+type Taken = (
+  error: Error | undefined,
+  client: PoolClient | undefined,
+  release: (error?: Error | boolean) => void,
+) => void;
+
+/**
+ * A pool whose new connections go by a login that may change. Those that exist stay: a server does
+ * not end them when a password changes.
+ */
+class LoginPool extends Pool {
+  readonly #address: PostgresAddress;
+
+  constructor(address: PostgresAddress, config: PoolConfig) {
+    super(config);
+    this.#address = address;
+  }
+
+  override connect(): Promise<PoolClient>;
+  override connect(taken: Taken): void;
+  override connect(taken?: Taken): Promise<PoolClient> | void {
+    const client = this.#address.withLogin(() => super.connect());
+    if (taken === undefined) return client;
+    client.then(
+      (one) => taken(undefined, one, (error) => one.release(error)),
+      (error: unknown) => taken(error as Error, undefined, () => undefined),
+    );
+  }
 }

@@ -4,7 +4,12 @@
  */
 import { Socket } from 'node:net';
 import { Client, type ClientConfig, Connection } from 'pg';
-import { UnreachableError } from '../../errors/errors.ts';
+import {
+  errorCode,
+  PermanentError,
+  UnreachableError,
+} from '../../errors/errors.ts';
+import type { RotatingSecret } from '../rotating-secret.ts';
 import {
   placeOf,
   type PostgresHost,
@@ -16,7 +21,16 @@ import { hostsOf, openTransport } from './transport.ts';
 /** Over all hosts of a URL, which share it. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
+/** The password or the role is wrong, or may not come in. */
+const LOGIN_REFUSED: ReadonlySet<string> = new Set(['28P01', '28000']);
+
 type ClientClass = new (config?: ClientConfig) => Client;
+
+/** As whom a client connects; what is undefined has libpq's default. */
+export interface PostgresLogin {
+  readonly user: string | undefined;
+  readonly password: string | undefined;
+}
 
 /** A database that clients are opened to. It remembers which of its hosts takes writes. */
 export class PostgresAddress {
@@ -25,12 +39,59 @@ export class PostgresAddress {
   readonly place: string;
   /** The class of which a pool makes its clients. */
   readonly client: ClientClass;
+  readonly #login: RotatingSecret<PostgresLogin> | undefined;
   #primary: PostgresHost | undefined;
 
-  constructor(target: PostgresTarget) {
+  /** @param login in place of the target's user and password, if these may change */
+  constructor(target: PostgresTarget, login?: RotatingSecret<PostgresLogin>) {
     this.target = target;
+    this.#login = login;
     this.place = placeOf(target);
     this.client = clientOf(this);
+  }
+
+  /** As whom the next client connects. */
+  get login(): PostgresLogin {
+    return this.#login?.current ?? this.target;
+  }
+
+  /**
+   * Runs `connect`, and runs it again if the login was refused and its file holds another one now.
+   * @throws PermanentError `DATABASE_28P01` or `DATABASE_28000`, which names where the login comes
+   *   from, if it may change at all
+   */
+  async withLogin<Result>(connect: () => Promise<Result>): Promise<Result> {
+    const login = this.#login;
+    if (login === undefined) return connect();
+    for (;;) {
+      const sent = login.current;
+      try {
+        return await connect();
+      } catch (error) {
+        const code = refusalOf(error);
+        if (code === undefined) throw error;
+        if (!login.renew(sent)) throw this.#refused(code, login.advice, error);
+      }
+    }
+  }
+
+  /** Called for each connection that the server has let in. */
+  accepted(): void {
+    this.#login?.accept();
+  }
+
+  /** Connects once, and leaves. @throws as `withLogin` */
+  async proveLogin(): Promise<void> {
+    await this.withLogin(async () => {
+      const client = new this.client();
+      client.on('error', () => undefined);
+      try {
+        await client.connect();
+        this.accepted();
+      } finally {
+        await client.end();
+      }
+    });
   }
 
   /** Opens a socket to the first host that answers, or to the one that takes writes. */
@@ -69,7 +130,14 @@ export class PostgresAddress {
   /** Asks a host on a connection of its own whether it takes writes, if that matters. */
   async #isUsable(host: PostgresHost, signal: AbortSignal): Promise<boolean> {
     if (!this.target.wantsPrimary) return true;
-    const alone = { ...this.target, hosts: [host], wantsPrimary: false };
+    const { user, password } = this.login;
+    const alone = {
+      ...this.target,
+      user,
+      password,
+      hosts: [host],
+      wantsPrimary: false,
+    };
     const client = new new PostgresAddress(alone).client();
     client.on('error', () => undefined);
     const onAbort = (): void => void client.end().catch(() => undefined);
@@ -84,6 +152,14 @@ export class PostgresAddress {
       signal.removeEventListener('abort', onAbort);
       await client.end();
     }
+  }
+
+  #refused(code: string, advice: string, cause: unknown): PermanentError {
+    const state = cause instanceof Error ? cause.message : String(cause);
+    return new PermanentError(
+      `Cannot use the database at ${this.place}: ${state}; ${advice}`,
+      { code: `DATABASE_${code}`, meta: { sqlstate: code }, cause },
+    );
   }
 
   #unreachable(failures: readonly unknown[]): unknown {
@@ -103,16 +179,29 @@ export class PostgresAddress {
 }
 
 /** @throws TypeError if the URL is not accepted, which the settings have looked at before */
-export function openPostgresAddress(url: string): PostgresAddress {
+export function openPostgresAddress(
+  url: string,
+  login?: RotatingSecret<PostgresLogin>,
+): PostgresAddress {
   const target = readPostgresUrl(url);
   if (typeof target === 'string') throw new TypeError(`DATABASE_URL ${target}`);
-  return new PostgresAddress(target);
+  return new PostgresAddress(target, login);
+}
+
+/** @returns the SQLSTATE with which a server refused the login, of the only host or of the first */
+function refusalOf(error: unknown): string | undefined {
+  const code = errorCode(error);
+  if (LOGIN_REFUSED.has(code)) return code;
+  return error instanceof UnreachableError && error.cause !== undefined
+    ? refusalOf(error.cause)
+    : undefined;
 }
 
 function clientOf(address: PostgresAddress): ClientClass {
-  const { user, password, database, options, bindsChannel } = address.target;
+  const { database, options, bindsChannel } = address.target;
   return class extends Client {
     constructor(config: ClientConfig = {}) {
+      const { user, password } = address.login;
       super({
         application_name: 'ledger-mirror',
         connectionTimeoutMillis: CONNECT_TIMEOUT_MS,

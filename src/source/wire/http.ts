@@ -71,13 +71,14 @@ export type HttpGet = (
   caller: AbortSignal,
 ) => Promise<HttpAnswer>;
 
-/** @param headers sent with each request */
+/** @param readHeaders returns what is sent with a request; it may change from one to the next */
 export function openHttp(
   wayOut: WayOut,
-  headers: Readonly<Record<string, string>>,
+  readHeaders: () => Readonly<Record<string, string>>,
 ): HttpGet {
   return async (request, caller) => {
     const { action, url, limits, usefulBytes } = request;
+    const headers = readHeaders();
     const limit = AbortSignal.timeout(limits.callMs);
     const signal = AbortSignal.any([caller, limit]);
     const guard = new DripGuard(limits.drip, limits.headersMs);

@@ -1,0 +1,127 @@
+/** The secrets of this process that are read again when a service refuses them. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Config } from '../config/environment.ts';
+import {
+  isSecretOfFile,
+  nameOfSecret,
+  readSecretAgain,
+} from '../config/secret-files.ts';
+import { PermanentError } from '../errors/errors.ts';
+import type { Log } from '../logging/log.ts';
+import type { PostgresLogin } from '../network/postgres/postgres-client.ts';
+import {
+  RotatingSecret,
+  type SecretState,
+} from '../network/rotating-secret.ts';
+import type { SourceCredentials } from '../source/source-client.ts';
+
+/** Longer than a cluster takes to bring a changed secret to the files of its containers. */
+const REFUSED_MAX_MS = 5 * 60_000;
+const CHECK_MS = 10_000;
+
+/** @returns undefined for the embedded database, whose password is its own affair */
+export function openDatabaseLogin(
+  config: Config,
+): RotatingSecret<PostgresLogin> | undefined {
+  if (config.databaseUrl === undefined) return undefined;
+  const { user, password } = config.databaseUrl.target;
+  return new RotatingSecret<PostgresLogin>(
+    { user, password },
+    {
+      name: nameOfSecret(config, 'databaseUrl'),
+      read: isSecretOfFile(config, 'databaseUrl')
+        ? () => readLogin(config)
+        : undefined,
+    },
+  );
+}
+
+/** Only the login: another host or database in the file counts from the next start on. */
+function readLogin(config: Config): PostgresLogin | undefined {
+  const url = readSecretAgain(config, 'databaseUrl');
+  if (url === undefined) return undefined;
+  const { user, password } = url.target;
+  return { user, password };
+}
+
+/** The Authorization header and the further headers, each read again if it comes from a file. */
+export function openSourceCredentials(
+  config: Config,
+): RotatingSecret<SourceCredentials> {
+  const { sourceAuthorization: authorization, sourceHeaders: headers } = config;
+  const keys = (['sourceAuthorization', 'sourceHeaders'] as const).filter(
+    (key) => config[key] !== undefined,
+  );
+  const names = keys.map((key) => nameOfSecret(config, key));
+  let last: SourceCredentials = { authorization, headers };
+  /** A file that cannot be read now leaves what was read from it last. */
+  function read(): SourceCredentials {
+    last = {
+      authorization:
+        readSecretAgain(config, 'sourceAuthorization') ?? last.authorization,
+      headers: readSecretAgain(config, 'sourceHeaders') ?? last.headers,
+    };
+    return last;
+  }
+
+  return new RotatingSecret<SourceCredentials>(last, {
+    name: names.join(' and ') || 'the credentials',
+    read: keys.some((key) => isSecretOfFile(config, key)) ? read : undefined,
+  });
+}
+
+/** A secret without which the process can do nothing. */
+export interface NeededSecret {
+  readonly secret: SecretState;
+  /** What it opens: `the database at db:5432`. */
+  readonly what: string;
+  /** Tries it once more, as nothing else may do at the time. */
+  readonly prove: () => Promise<void>;
+}
+
+/** @throws PermanentError `SECRET_REFUSED` while a secret is refused */
+export function requireAccepted(needed: readonly NeededSecret[]): void {
+  for (const one of needed) {
+    const refusedMs = one.secret.refusedForMs();
+    if (refusedMs !== undefined) throw refusedError(one, refusedMs);
+  }
+}
+
+/**
+ * Resolves when the process is told to stop.
+ * @throws PermanentError `SECRET_REFUSED` once a secret has been refused for too long, however often
+ *   its file was read again
+ */
+export async function untilStoppedOrRefused(
+  needed: readonly NeededSecret[],
+  { log, signal }: { readonly log: Log; readonly signal: AbortSignal },
+  { refusedMaxMs = REFUSED_MAX_MS, checkMs = CHECK_MS } = {},
+): Promise<void> {
+  while (!signal.aborted) {
+    // Told to stop while it sleeps: the loop ends.
+    await sleep(checkMs, undefined, { signal }).catch(() => undefined);
+    for (const one of needed) {
+      if (one.secret.refusedForMs() === undefined) continue;
+      await one
+        .prove()
+        .catch((error: unknown) =>
+          log.error({ err: error }, 'A secret is refused'),
+        );
+      const refusedMs = one.secret.refusedForMs();
+      if (refusedMs !== undefined && refusedMs >= refusedMaxMs)
+        throw refusedError(one, refusedMs);
+    }
+  }
+}
+
+function refusedError(
+  { secret, what }: NeededSecret,
+  refusedMs: number,
+): PermanentError {
+  const seconds = Math.round(refusedMs / 1_000);
+  return new PermanentError(
+    `Cannot use ${what}: it has refused ${secret.name} for ${seconds} s; put there what it ` +
+      'accepts now',
+    { code: 'SECRET_REFUSED', meta: { secret: secret.name, refusedMs } },
+  );
+}
