@@ -47,6 +47,16 @@ const STEPS: readonly Step[] = [
         'test/architecture.test.ts',
       ]),
   },
+  {
+    name: 'docs of the source',
+    run: () =>
+      command('vitest', [
+        'run',
+        '--project',
+        'unit',
+        'test/config/documented.test.ts',
+      ]),
+  },
   { name: 'lock file', run: checkLock },
   { name: 'no registry in the tree', run: checkRegistries },
 ];

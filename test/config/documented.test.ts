@@ -102,7 +102,9 @@ describe('--help', () => {
 
 describe('what runs ID says to do about an error code', () => {
   test('is what docs/errors.md says', () => {
-    expect(ADVICE).toEqual(readAdvice(readPage('errors.md')));
+    expect(ADVICE, 'run `npm run docs`').toEqual(
+      readAdvice(readPage('errors.md')),
+    );
     expect(ADVICE['SOURCE_DRIP']?.todo).toBe(ADVICE['SOURCE_STALLED']?.todo);
     expect(JSON.stringify(ADVICE)).not.toMatch(
       /\]\(|`|"As above|"The same[.,]/,
