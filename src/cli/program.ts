@@ -37,6 +37,16 @@ export const EXIT_CODES = [
   ],
 ] as const;
 const NAME_CHARACTERS = 29;
+/** Commands whose log says nothing below a warning unless `LOG_LEVEL` is set. */
+const CALM: ReadonlySet<string> = new Set([
+  'demo',
+  'status',
+  'runs',
+  'logs',
+  'query',
+  'lake',
+  'config',
+]);
 
 /** @returns the exit code; everything that could go wrong has been told on stderr */
 export async function runCli(environment: CliEnvironment): Promise<number> {
@@ -106,9 +116,10 @@ async function execute(
   for (const [variable, value] of Object.entries(config.ambient))
     if (variable.startsWith('AWS_')) environment.setVariable?.(variable, value);
   const networkProblem = applyNetworkDefaults(config.ambient);
-  // Bars on a terminal, and the demo itself, tell what happens: of the log, only what needs attention.
+  // Bars on a terminal, and the demo itself, tell what happens; a command that only reads
+  // does nothing that its output does not show. Of the log, only what needs attention.
   const isCalm =
-    (stderr.isTTY === true || name === 'demo') &&
+    (stderr.isTTY === true || CALM.has(name)) &&
     config.origins.logLevel === 'default';
   const usual = isCalm ? 'warn' : config.logLevel;
   const level = isQuiet ? 'silent' : usual;
