@@ -87,7 +87,6 @@ async function beginAgain(
   const { kind, params = {} } = scheduled;
   const isNightly = kind === 'nightly';
   const timeKey = scheduleKeyOf(scheduled, dueMs);
-  const scheduleKey = failed === 0 ? timeKey : `${timeKey} again ${failed}`;
 
   if (failed === 0) {
     const what = isNightly ? 'A nightly run' : 'An audit';
@@ -95,7 +94,7 @@ async function beginAgain(
       (timeMs) => new Date(timeMs).toISOString(),
     );
     deps.log.warn(
-      { scheduleKey, passedOver },
+      { scheduleKey: timeKey, passedOver },
       passedOver.length === 0
         ? `${what} was missed and is made up now`
         : `${what} was missed and is made up now; one run takes the place of all that were missed`,
@@ -103,7 +102,7 @@ async function beginAgain(
   } else {
     const nextAt = new Date(nextScheduledMs(schedule, presentMs)).toISOString();
     deps.log.warn(
-      { scheduleKey, failed, nextAt },
+      { scheduleKey: timeKey, failed, nextAt },
       'The nightly run failed and is tried again',
     );
   }
@@ -111,7 +110,18 @@ async function beginAgain(
   const nightlySubject =
     failed === 0 ? 'scheduled, made up' : 'scheduled, again';
   const subject = isNightly ? nightlySubject : scheduled.subject;
-  const run = await deps.runs.create({ kind, subject, params, scheduleKey });
+  const given = { kind, subject, params };
+  // What failed may have been the night before, which ended late: the time's own run has
+  // the time's own key, so that a job that the queue delivers late finds it.
+  const own = await deps.runs.create({ ...given, scheduleKey: timeKey });
+  const isTried = own.state === 'done' || own.state === 'cancelled';
+  const run =
+    failed > 0 && isTried
+      ? await deps.runs.create({
+          ...given,
+          scheduleKey: `${timeKey} again ${failed}`,
+        })
+      : own;
   await enqueueRun(run, deps);
 }
 

@@ -105,7 +105,8 @@ describe('makeUpMissed', () => {
 
     for (const [index, waitMinutes] of [5, 10, 20, 60, 60].entries()) {
       const finishedAt = new Date(failedMs).toISOString();
-      await addNight({ verdict: 'failed', finished_at: finishedAt });
+      const slot = index === 0 ? DUE_KEY : `${DUE_KEY} again ${index}`;
+      await addNight({ slot, verdict: 'failed', finished_at: finishedAt });
 
       const dueMs = failedMs + waitMinutes * 60_000;
       await makeUp(world, dueMs - 1_000);
@@ -127,12 +128,25 @@ describe('makeUpMissed', () => {
   test('makeUpMissed tries a night again that ended because the source was away', async () => {
     await using world = await openWorld();
     await addNight({
+      slot: DUE_KEY,
       verdict: 'incomplete',
       evidence: { sourceAway: { code: 'SOURCE_STATUS' } },
       finished_at: '2026-11-21T02:30Z',
     });
     await makeUp(world, Date.UTC(2026, 10, 21, 2, 36));
     expect(await queuedKeys(world)).toEqual([`${DUE_KEY} again 1`]);
+  });
+
+  test('makeUpMissed gives a time its own run if the night before failed behind it', async () => {
+    await using world = await openWorld();
+    await addNight({
+      slot: 'nightly 2026-11-20T02:00:00.000Z',
+      verdict: 'failed',
+      finished_at: '2026-11-21T02:01Z',
+    });
+    await makeUp(world, Date.UTC(2026, 10, 21, 2, 10));
+    // A job that the queue delivers later finds it.
+    expect(await queuedKeys(world)).toEqual([DUE_KEY]);
   });
 
   test('makeUpMissed makes up the audit of the list that was not audited since', async () => {

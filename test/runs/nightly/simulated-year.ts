@@ -248,8 +248,10 @@ export class SimulatedYear {
     if (state.failed === 0)
       for (const ms of listPassedOver(schedule, state.knownSinceMs, dueMs))
         this.named.add(ms);
-    const again = state.failed === 0 ? '' : ` again ${state.failed}`;
-    this.#begin(dueMs, keyOf(dueMs) + again);
+    const key = keyOf(dueMs);
+    const isTried = this.nights.some((night) => night.key === key);
+    const isAgain = state.failed > 0 && isTried;
+    this.#begin(dueMs, isAgain ? `${key} again ${state.failed}` : key);
   }
 
   #begin(dueMs: number, key: string): void {
