@@ -140,7 +140,7 @@ describe('a nightly run whose source is away', () => {
       { code: 'SOURCE_BUSY', isGivenUp: true },
     ]);
     expect(world.asked.filter((one) => one.startsWith('export'))).toEqual([]);
-    expect(await nextAttempt(world, run.finishedAt)).toMatch(/ again 1$/);
+    expect(await nextAttempt(world, run.finishedAt)).toBe('scheduled, again');
   });
 
   test('leaves what its window cut unasked, and is tried again', async () => {
@@ -166,7 +166,7 @@ describe('a nightly run whose source is away', () => {
         reason: expect.stringMatching(/the source was away since/) as string,
       },
     });
-    expect(await nextAttempt(world, run.finishedAt)).toMatch(/ again 1$/);
+    expect(await nextAttempt(world, run.finishedAt)).toBe('scheduled, again');
   });
 
   test('of a command ends at once if no connection was ever made', async () => {
@@ -315,7 +315,7 @@ async function runScheduledNight(world: JobWorld) {
   return ended(world, await startScheduledNight(world));
 }
 
-/** The key of the run that is begun for the same scheduled time, six minutes later. */
+/** The subject of the run that is begun for the scheduled time, six minutes later. */
 async function nextAttempt(world: JobWorld, finishedAt: string | null) {
   const endedMs = Date.parse(finishedAt ?? '');
   const minute = new Date(endedMs - 60_000);
@@ -334,5 +334,5 @@ async function nextAttempt(world: JobWorld, finishedAt: string | null) {
     states: ['queued', 'running'],
     limit: 1,
   });
-  return run?.scheduleKey;
+  return run?.subject;
 }
