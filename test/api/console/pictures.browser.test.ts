@@ -52,7 +52,7 @@ const DRAWN: Readonly<Record<string, string>> = {
   '/': '#streams article:nth-child(3)',
   '/data': '#parties tr:nth-child(25)',
   '/runs': '#growth .uplot',
-  '/settings': '#settings tr:not(.usual)',
+  '/settings': '#settings tr:not(.usual) >> nth=0',
 };
 const VIEWS = [
   ['status', '/'],
