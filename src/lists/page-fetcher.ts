@@ -140,7 +140,7 @@ export class ListReader {
    */
   async askNewest(fromEnd: boolean): Promise<Asked> {
     // What is read behind the newest page must have been requested after it.
-    await this.#dropAhead();
+    await this.#settleAhead();
     return this.#ask(
       undefined,
       this.#size,
@@ -184,7 +184,7 @@ export class ListReader {
       this.#ahead = undefined;
       return ahead.page;
     }
-    await this.#dropAhead();
+    await this.#settleAhead();
     return askPage(this.context, { ...OLDEST_FIRST, size, after });
   }
 
@@ -213,18 +213,25 @@ export class ListReader {
     this.#ahead = { after, size, page, cancel };
   }
 
-  /** Waits until the request has ended, so that it changes no count afterwards. */
-  async #dropAhead(): Promise<void> {
+  /**
+   * Waits for the answer of a page that nobody takes: the block that it shows counts, as
+   * that of any other answer. The node that gave it may be the only one that has come so
+   * far.
+   */
+  async #settleAhead(): Promise<void> {
     const ahead = this.#ahead;
     if (ahead === undefined) return;
     this.#ahead = undefined;
-    ahead.cancel.abort();
     await ahead.page.catch(() => undefined);
   }
 
-  /** Ends the request of a page that nobody takes, after an error. */
+  /**
+   * Ends the request of a page that nobody takes, after an error, and waits until it has
+   * ended, so that it changes no count afterwards.
+   */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#dropAhead();
+    this.#ahead?.cancel.abort();
+    await this.#settleAhead();
   }
 
   /** Before anything is made of the page, so that no kill forgets them. */
