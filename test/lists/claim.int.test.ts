@@ -2,7 +2,7 @@
  * The claim: one statement that succeeds only where it is true, and the constraints
  * beneath it.
  */
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { ListedRow } from '../../src/lists/ports.ts';
 import type { Claim } from '../../src/lists/store/claim.ts';
 import {
@@ -10,16 +10,11 @@ import {
   type ListSession,
 } from '../../src/lists/store/list-store.ts';
 import type { Generation } from '../../src/lists/store/generations.ts';
-import { freshDatabase } from '../support/database.ts';
 import { checkpoints, ListDouble, parties, party } from './list-double.ts';
-import { newRun, openMigrated, SyncWorld } from './sync-world.ts';
+import { freshSyncWorld, newRun } from './sync-world.ts';
 import { verdictOf } from '../support/mirror-state.ts';
 
-const database = await freshDatabase();
-const warehouse = await openMigrated(database.url);
-const world = new SyncWorld(warehouse);
-afterAll(() => warehouse[Symbol.asyncDispose]());
-beforeEach(() => world.reset());
+const world = await freshSyncWorld();
 
 interface Opened {
   readonly session: ListSession;
@@ -29,7 +24,7 @@ interface Opened {
 
 async function openOne(): Promise<Opened> {
   const runId = await newRun(world.pool, 'parties');
-  const session = await new ListStore(warehouse.db).open(
+  const session = await new ListStore(world.warehouse.db).open(
     'parties',
     runId,
     new AbortController().signal,
@@ -224,7 +219,7 @@ test('a party that was looked up proves nothing and gets its position when it is
   const double = new ListDouble();
   double.lists.parties = parties(60);
   for (const index of [5, 6, 30, 31, 58])
-    await new ListStore(warehouse.db).keepParty(party(index).row);
+    await new ListStore(world.warehouse.db).keepParty(party(index).row);
   const { verdict, evidence } = await world.sync(double, { list: 'parties' });
   expect({ verdict, rows: evidence['rows'] }).toEqual({
     verdict: 'complete',

@@ -2,17 +2,12 @@
  * What one reading found is confirmed by a second in a row: rows that are inserted while a
  * list is read lie behind the place where the reading is.
  */
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { ListName } from '../../src/lists/ports.ts';
-import { freshDatabase } from '../support/database.ts';
 import { checkpoints, ListDouble, parties } from './list-double.ts';
-import { openMigrated, SyncWorld } from './sync-world.ts';
+import { freshSyncWorld } from './sync-world.ts';
 
-const database = await freshDatabase();
-const warehouse = await openMigrated(database.url);
-const world = new SyncWorld(warehouse);
-afterAll(() => warehouse[Symbol.asyncDispose]());
-beforeEach(() => world.reset());
+const world = await freshSyncWorld();
 
 const LISTS = ['parties', 'checkpoints'] as const;
 const ROWS = 40;

@@ -3,8 +3,7 @@
  * over a missing or a foreign row, in no run of any sequence, and is said again once the
  * source has healed and was audited.
  */
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
-import { freshDatabase } from '../support/database.ts';
+import { describe, expect, test } from 'vitest';
 import { PLAIN } from './plain-source/dialect.ts';
 import { isConsistent } from './plain-source/fault.ts';
 import { FAULTS } from './plain-source/faults.ts';
@@ -12,14 +11,10 @@ import { describeJudgement, isLie } from './plain-source/oracle.ts';
 import { RowMaker } from './plain-source/rows.ts';
 import { startPlainSource } from './plain-source/start.ts';
 import { openPlainSource, syncPlain, type PlainRun } from './plain-world.ts';
-import { openMigrated, rememberingStore, SyncWorld } from './sync-world.ts';
+import { freshSyncWorld, rememberingStore } from './sync-world.ts';
 
 const PAGE = 20;
-const database = await freshDatabase();
-const warehouse = await openMigrated(database.url);
-const world = new SyncWorld(warehouse);
-afterAll(() => warehouse[Symbol.asyncDispose]());
-beforeEach(() => world.reset());
+const world = await freshSyncWorld();
 
 const CASES = FAULTS.flatMap((fault) =>
   (['parties', 'checkpoints'] as const).flatMap((list) =>

@@ -2,9 +2,8 @@
  * A source that is a fleet: behind one address, nodes at different heights answer, some
  * of another network. What a node lacks is neither forgotten nor called complete.
  */
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { ListName, ListSource } from '../../src/lists/ports.ts';
-import { freshDatabase } from '../support/database.ts';
 import {
   checkpoint,
   checkpoints,
@@ -12,13 +11,9 @@ import {
   parties,
   party,
 } from './list-double.ts';
-import { openMigrated, SyncWorld } from './sync-world.ts';
+import { freshSyncWorld } from './sync-world.ts';
 
-const database = await freshDatabase();
-const warehouse = await openMigrated(database.url);
-const world = new SyncWorld(warehouse);
-afterAll(() => warehouse[Symbol.asyncDispose]());
-beforeEach(() => world.reset());
+const world = await freshSyncWorld();
 
 const LISTS = ['parties', 'checkpoints'] as const;
 

@@ -2,19 +2,14 @@
  * Every honest dialect of the interface document is mirrored: exactly its rows, in order,
  * and soon known again.
  */
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
-import { freshDatabase } from '../support/database.ts';
+import { describe, expect, test } from 'vitest';
 import { HONEST_DIALECTS } from './plain-source/honest-dialects.ts';
 import { describeJudgement, isLie } from './plain-source/oracle.ts';
 import { startPlainSource } from './plain-source/start.ts';
 import { openPlainSource, syncPlain } from './plain-world.ts';
-import { openMigrated, rememberingStore, SyncWorld } from './sync-world.ts';
+import { freshSyncWorld, rememberingStore } from './sync-world.ts';
 
-const database = await freshDatabase();
-const warehouse = await openMigrated(database.url);
-const world = new SyncWorld(warehouse);
-afterAll(() => warehouse[Symbol.asyncDispose]());
-beforeEach(() => world.reset());
+const world = await freshSyncWorld();
 
 describe.each(['parties', 'checkpoints'] as const)(
   'the list of %s of an honest source',

@@ -2,23 +2,18 @@
  * Rows that are not understood: they are kept as they came and doubted by name, and the
  * others are mirrored as if these were not there.
  */
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { oddKey } from '../../src/ledger/ids.ts';
 import type { ListedRow, ListName } from '../../src/lists/ports.ts';
-import { freshDatabase } from '../support/database.ts';
 import {
   checkpoints,
   type DoubleRow,
   ListDouble,
   parties,
 } from './list-double.ts';
-import { openMigrated, SyncWorld } from './sync-world.ts';
+import { freshSyncWorld } from './sync-world.ts';
 
-const database = await freshDatabase();
-const warehouse = await openMigrated(database.url);
-const world = new SyncWorld(warehouse);
-afterAll(() => warehouse[Symbol.asyncDispose]());
-beforeEach(() => world.reset());
+const world = await freshSyncWorld();
 
 const LISTS = ['parties', 'checkpoints'] as const;
 const ROWS = 40;

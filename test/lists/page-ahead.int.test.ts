@@ -2,18 +2,13 @@
  * The next page is requested while one is stored: what that may cost the source, and what
  * becomes of the request after an error.
  */
-import { afterAll, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { Failpoint } from '../../src/lists/sync-context.ts';
 import type { PageRequest } from '../../src/lists/ports.ts';
-import { freshDatabase } from '../support/database.ts';
 import { checkpoints, ListDouble, parties } from './list-double.ts';
-import { newRun, openMigrated, SyncWorld } from './sync-world.ts';
+import { freshSyncWorld, newRun } from './sync-world.ts';
 
-const database = await freshDatabase();
-const warehouse = await openMigrated(database.url);
-const world = new SyncWorld(warehouse);
-afterAll(() => warehouse[Symbol.asyncDispose]());
-beforeEach(() => world.reset());
+const world = await freshSyncWorld();
 
 function full(): ListDouble {
   const double = new ListDouble();

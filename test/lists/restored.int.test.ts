@@ -2,22 +2,17 @@
  * The first reading of a list that came back from the lake: it is compared with what the
  * lost database had proven.
  */
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { VerdictWithEvidence } from '../../src/errors/verdict.ts';
 import type { ListName } from '../../src/lists/ports.ts';
 import {
   restoreCheckpoints,
   restoreParties,
 } from '../../src/lists/store/restore-lists.ts';
-import { freshDatabase } from '../support/database.ts';
 import { checkpoints, ListDouble, parties } from './list-double.ts';
-import { openMigrated, SyncWorld } from './sync-world.ts';
+import { freshSyncWorld } from './sync-world.ts';
 
-const database = await freshDatabase();
-const warehouse = await openMigrated(database.url);
-const world = new SyncWorld(warehouse);
-afterAll(() => warehouse[Symbol.asyncDispose]());
-beforeEach(() => world.reset());
+const world = await freshSyncWorld();
 
 const LISTS = ['parties', 'checkpoints'] as const;
 const ROWS = 40;
@@ -25,7 +20,7 @@ const FIRST_SEEN = { firstSeenAt: '2023-05-01T00:00:00Z', extra: null };
 
 /** Puts back what the lost database held of a source. */
 async function restore(double: ListDouble): Promise<void> {
-  const { db } = warehouse;
+  const { db } = world.warehouse;
   const keys = (list: ListName): string[] =>
     double.lists[list].map(({ row }) => row.key);
   await restoreCheckpoints(

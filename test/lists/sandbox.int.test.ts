@@ -2,19 +2,14 @@
  * Syncs over HTTP against the sandbox, compared with its truth: rows, order, growth, a
  * killed process.
  */
-import { afterAll, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { openSource } from '../../src/source/source-client.ts';
 import { startSandbox, type Sandbox } from '../support/sandbox.ts';
 import type { ListName } from '../../src/lists/ports.ts';
-import { freshDatabase } from '../support/database.ts';
 import { localState, sourceConfig } from '../support/source-config.ts';
-import { openMigrated, SyncWorld } from './sync-world.ts';
+import { freshSyncWorld } from './sync-world.ts';
 
-const database = await freshDatabase();
-const warehouse = await openMigrated(database.url);
-const world = new SyncWorld(warehouse);
-afterAll(() => warehouse[Symbol.asyncDispose]());
-beforeEach(() => world.reset());
+const world = await freshSyncWorld();
 
 function booked(sandbox: Sandbox, list: ListName): string[] {
   if (list === 'parties')

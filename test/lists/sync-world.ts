@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import type { Pool } from 'pg';
+import { afterAll, beforeEach } from 'vitest';
 import type { VerdictWithEvidence } from '../../src/errors/verdict.ts';
 import type { SyncDeps } from '../../src/lists/sync-context.ts';
 import type {
@@ -16,6 +17,7 @@ import { syncList } from '../../src/lists/sync-list.ts';
 import { ListStore } from '../../src/lists/store/list-store.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
+import { freshDatabase } from '../support/database.ts';
 import { verdictOf } from '../support/mirror-state.ts';
 
 /** Remembers nothing, as a Redis that is always flushed. */
@@ -37,6 +39,19 @@ export async function openMigrated(url: string): Promise<Warehouse> {
   const warehouse = openWarehouse({ url, onIdleError: () => undefined });
   await migrate(warehouse.db);
   return warehouse;
+}
+
+/**
+ * A world over a database of its own, empty before each test. Call it at the top level of
+ * a test file.
+ */
+export async function freshSyncWorld(): Promise<SyncWorld> {
+  const database = await freshDatabase();
+  const warehouse = await openMigrated(database.url);
+  const world = new SyncWorld(warehouse);
+  afterAll(() => warehouse[Symbol.asyncDispose]());
+  beforeEach(() => world.reset());
+  return world;
 }
 
 export async function newRun(pool: Pool, list: ListName): Promise<string> {
