@@ -8,12 +8,10 @@ import type { App } from '../app/app.ts';
 import { openReadOnlyBase, type ReadOnlyBase } from '../app/base.ts';
 import type { Config } from '../config/environment.ts';
 import { chooseById, splitCutId } from '../ledger/ids.ts';
+import { RUN_SILENT_MS } from '../concurrency/lease.ts';
 import { UsageError } from '../errors/errors.ts';
 import type { Run } from '../runs/store/run-store.ts';
 import type { CommandContext } from './context.ts';
-
-/** A living process renews its run every three seconds. */
-const SILENT_MS = 10_000;
 
 /** @throws UsageError where no mirror was made there yet: who only reads makes none */
 export async function openMirror(context: CommandContext): Promise<App> {
@@ -77,7 +75,7 @@ export async function findRun(
 export async function listGone(
   runs: Pick<ReadOnlyBase['runs'], 'stale'>,
 ): Promise<readonly Run[]> {
-  const silent = await runs.stale(SILENT_MS);
+  const silent = await runs.stale(RUN_SILENT_MS);
   return silent.filter(({ heartbeatAt }) => heartbeatAt !== null);
 }
 

@@ -12,6 +12,11 @@ import { FencedError, RetryableError } from '../errors/errors.ts';
  * over ten seconds after the last renewal (`mirror.is_leased`).
  */
 export const LEASE_MS = 60_000;
+/**
+ * A run whose process has not been seen for so long is under way no more: a living one
+ * renews its run every three seconds.
+ */
+export const RUN_SILENT_MS = 10_000;
 
 export interface KeptLease extends AsyncDisposable {
   /** Aborts, with the error as its reason, when the lease is lost or about to run out. */

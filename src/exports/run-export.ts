@@ -598,13 +598,14 @@ class ExportRun {
   async #comparedSince(): Promise<Micros | undefined> {
     const { repository, lease, request } = this.#context;
     const coverage = this.#coverage ?? (await repository.coverage(lease.scope));
-    const times = coverage
-      .filter(
-        ({ open, runId, coverageId }) =>
-          !open && runId !== request.runId && !this.#compared.has(coverageId),
-      )
-      .flatMap(({ checkedAt = [] }) => checkedAt);
-    return times.toSorted((a, b) => (a < b ? -1 : 1))[0];
+    let since: Micros | undefined;
+    for (const { open, runId, coverageId, checkedAt } of coverage) {
+      const isOfThisRun =
+        runId === request.runId || this.#compared.has(coverageId);
+      if (open || isOfThisRun || checkedAt === undefined) continue;
+      since = earlier(checkedAt, since ?? checkedAt);
+    }
+    return since;
   }
 
   /** Sums what this run has published, in this attempt or an earlier one. */

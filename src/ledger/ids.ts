@@ -94,6 +94,11 @@ export function isOddKey(key: string): boolean {
   return key.startsWith(ODD);
 }
 
+/** The keys of rows that are understood. */
+export function withoutOddKeys(keys: readonly string[]): readonly string[] {
+  return keys.filter((key) => !isOddKey(key));
+}
+
 export function heightOf(checkpoint: string): bigint {
   return BigInt(checkpoint.slice(0, checkpoint.indexOf('/')));
 }

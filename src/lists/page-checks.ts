@@ -2,7 +2,7 @@
  * Rules that a source must keep. Each breach opens a doubt: while one is open, the list
  * is not complete.
  */
-import { heightOf, isOddKey } from '../ledger/ids.ts';
+import { heightOf, isOddKey, withoutOddKeys } from '../ledger/ids.ts';
 import { PermanentError } from '../errors/errors.ts';
 import type { ListedRow, ListName, Page, SyncRequest } from './ports.ts';
 
@@ -167,7 +167,7 @@ export function checkOrder(
   }
   // A row that is not understood has no height.
   let before = lastKey !== undefined && isOddKey(lastKey) ? undefined : lastKey;
-  for (const after of keys.filter((key) => !isOddKey(key))) {
+  for (const after of withoutOddKeys(keys)) {
     if (before !== undefined && heightOf(after) < heightOf(before)) {
       throw doubt(
         list,

@@ -4,7 +4,7 @@
  * page is stored, the next one is requested.
  */
 import { errorCode } from '../errors/errors.ts';
-import { isOddKey, NETWORK_PARTY } from '../ledger/ids.ts';
+import { NETWORK_PARTY, withoutOddKeys } from '../ledger/ids.ts';
 import {
   askPage,
   checkCeiling,
@@ -350,9 +350,7 @@ export class ListReader {
       return { asked, fresh, groups: groupRows(fresh) };
     }
     // Where the kept groups are all there are, the first page shows them again.
-    const understood = held
-      .flatMap(({ keys }) => keys)
-      .filter((key) => !isOddKey(key));
+    const understood = withoutOddKeys(held.flatMap(({ keys }) => keys));
     const isAll = BigInt(understood.length) === this.generation.rows;
     for (const back of OVERLAP_ATTEMPTS) {
       if (back > held.length || (back === held.length && !isAll)) break;

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode } from '../errors/errors.ts';
-import { isOddKey, NETWORK_PARTY } from '../ledger/ids.ts';
+import { NETWORK_PARTY, withoutOddKeys } from '../ledger/ids.ts';
 import { reportProgress, type SyncContext } from './sync-context.ts';
 import { doubt, EndNotShown, OverlapMissing } from './page-checks.ts';
 import type { ListedRow } from './ports.ts';
@@ -205,8 +205,7 @@ async function lookForNewest(
   const { lastPos } = reader.generation;
   const lastKeys = reader.lastGroup?.keys ?? [];
   const asked = await reader.askNewest(fromEnd);
-  const placed = await placedKeys(reader, asked);
-  const keys = placed.filter((key) => !isOddKey(key));
+  const keys = withoutOddKeys(await placedKeys(reader, asked));
   const unheld = new Set(keys);
   if (list === 'parties' && unheld.size < keys.length) {
     throw doubt(list, 'ROW_TWICE', 'the newest page lists a row twice', {

@@ -240,8 +240,8 @@ async function chooseMode(
   const [oldest] = (await askPage(context, { newestFirst: false, size: 1 }))
     .rows;
   const isOlder =
-    oldest?.odd === undefined &&
     oldest !== undefined &&
+    oldest.odd === undefined &&
     heightOf(oldest.key) < heightOf(gap.aboveKey);
   return isOlder
     ? { kind, because: 'the source serves older rows again' }

@@ -60,19 +60,25 @@ export function readIdentity(db: Database): Promise<Identity> {
  */
 export async function settleQueues(db: Database): Promise<void> {
   const action = 'look whether this database is a copy';
-  const here = statement({ oid: 'text?', mayReadSystem: 'boolean?' })`
+  const here = statement({
+    oid: 'text?',
+    mayReadSystem: 'boolean?',
+    homeOid: 'text?',
+    homeSystem: 'text?',
+  })`
     select (select oid::text from pg_database where datname = current_database()) as oid,
-      has_function_privilege('pg_control_system()', 'execute') as "mayReadSystem"`;
-  const { oid, mayReadSystem } = await readRow(db, action, here);
-  const system = mayReadSystem === true ? await readSystemIdentifier(db) : null;
-  const isElsewhere = sql<boolean>`(home_oid is distinct from ${oid}
-    or (${system}::text is not null and home_system is distinct from ${system}))`;
-  const known = builder
-    .selectFrom('mirror.identity')
-    .select([isElsewhere.as('isElsewhere')]);
-  if (!(await readRow(db, action, known)).isElsewhere) return;
+      has_function_privilege('pg_control_system()', 'execute') as "mayReadSystem",
+      home_oid as "homeOid", home_system as "homeSystem"
+    from mirror.identity`;
+  const found = await readRow(db, action, here);
+  const { oid, homeOid, homeSystem } = found;
+  const system =
+    found.mayReadSystem === true ? await readSystemIdentifier(db) : null;
+  if (homeOid === oid && (system === null || homeSystem === system)) return;
 
   // Of processes that notice it together, one decides: the others find it settled.
+  const isElsewhere = sql<boolean>`(home_oid is distinct from ${oid}
+    or (${system}::text is not null and home_system is distinct from ${system}))`;
   const isCopy = sql`home_oid is not null and (home_oid <> ${oid}
     or coalesce(home_system <> ${system}::text, false))`;
   const settle = builder

@@ -4,12 +4,8 @@ import { Redis } from 'ioredis';
 import { withTimeout } from '../concurrency/timeouts.ts';
 import { PermanentError, UnreachableError } from '../errors/errors.ts';
 import { type JobData, type QueueBackend, RETENTION } from './backend.ts';
-import {
-  reconnectOnError,
-  redisError,
-  requireSingle,
-  requireWrites,
-} from './redis-refusals.ts';
+import { reconnectOnError } from '../errors/redis-replies.ts';
+import { redisError, requireSingle, requireWrites } from './redis-refusals.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 const KEEP_ALIVE_MS = 10_000;

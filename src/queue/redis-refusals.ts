@@ -11,19 +11,7 @@ import { classifyErrno } from '../errors/faults.ts';
 const REFUSED = /^(?:WRONGPASS|NOAUTH|NOPERM|ERR (?:AUTH|invalid password))/;
 /** A former master, or one without its replicas or its disk: it reads, and takes no writes. */
 const NO_WRITES = /^(?:READONLY|MASTERDOWN|NOREPLICAS|MISCONF|OOM|LOADING)\b/;
-/** The old connection stays with the former master; a new one leads to the present one. */
-const FORMER_MASTER = /^(?:READONLY|MASTERDOWN)\b/;
-const BESIDE_MASTER = /^(?:NOREPLICAS|MISCONF)\b/;
 const PROBE_TTL_MS = 60_000;
-
-/**
- * For ioredis. 2: the command, which was refused as a whole, is sent again on the new connection.
- * A master without replicas may be the present one: there the caller hears of it.
- */
-export function reconnectOnError({ message }: Error): boolean | 1 | 2 {
-  if (FORMER_MASTER.test(message)) return 2;
-  return BESIDE_MASTER.test(message);
-}
 
 /** Classifies why no connection came about, or why a command failed. */
 export function redisError(url: string, error: unknown): Error {

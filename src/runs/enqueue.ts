@@ -3,12 +3,11 @@
  * again.
  */
 import { randomUUID } from 'node:crypto';
+import { RUN_SILENT_MS } from '../concurrency/lease.ts';
 import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import { JOBS, PRIORITY, type JobDeps } from './job.ts';
 import type { Run } from './store/run-store.ts';
 
-/** A living process renews its run every three seconds. */
-const SILENT_MS = 10_000;
 /** Not renewed for this long: a worker looks whether the run still has a job. */
 const STALE_MS = 30_000;
 /** Longer than a job waits to be tried again: the run's process is gone. */
@@ -107,7 +106,7 @@ export async function findOpenNightly(
   isAttended: boolean,
 ): Promise<Run | undefined> {
   if (!isAttended)
-    await closeSilent(deps, SILENT_MS, ({ kind }) => kind === 'nightly');
+    await closeSilent(deps, RUN_SILENT_MS, ({ kind }) => kind === 'nightly');
   return deps.runs.findNightly();
 }
 

@@ -1,5 +1,6 @@
 /** Resume state in Redis: one key for each entry, which Redis itself expires. */
 import { Redis, ReplyError } from 'ioredis';
+import { reconnectOnError } from '../errors/redis-replies.ts';
 import {
   AHEAD_MAX_MICROS,
   BURST_MICROS,
@@ -52,10 +53,8 @@ export function openRedisState(
     // Each failed attempt to connect empties the queue of waiting commands, so it cannot
     // grow in an outage.
     maxRetriesPerRequest: 0,
-    // The old connection stays with the former master; a new one leads to the present
-    // one.
-    reconnectOnError: ({ message }) =>
-      /^(?:READONLY|MASTERDOWN|NOREPLICAS|MISCONF)\b/.test(message),
+    // The failed command is the caller's to repeat.
+    reconnectOnError: (error) => reconnectOnError(error) !== false,
     retryStrategy: (times) =>
       Math.min(RECONNECT_MIN_MS * 2 ** Math.min(times, 10), RECONNECT_MAX_MS),
   });

@@ -66,7 +66,7 @@ const KNOWN =
 /** They ask for something that is not done here, so that ignoring them would deceive. */
 const NOT_DONE =
   /^(?:hostaddr|passfile|replication|require_auth|requirepeer|sslpassword|sslcrl|sslcrldir|sslcertmode|sslkeylogfile|krbsrvname|gsslib|gssdelegation|scram_client_key|scram_server_key|oauth_.*)$/;
-const DEFAULT_PORT = 5432;
+export const DEFAULT_PORT = 5432;
 
 type Parameters = Readonly<Record<string, string>>;
 

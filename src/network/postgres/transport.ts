@@ -12,6 +12,7 @@ import {
 } from '../../errors/errors.ts';
 import { classifyErrno } from '../../errors/faults.ts';
 import {
+  DEFAULT_PORT,
   isSocket,
   type PostgresHost,
   type PostgresTarget,
@@ -24,7 +25,6 @@ const NO = 'N'.charCodeAt(0);
 /** Where distributions and Postgres itself put the socket of a server on this machine. */
 const SOCKET_FOLDERS = ['/var/run/postgresql', '/tmp'];
 const KEEP_ALIVE_MS = 10_000;
-const DEFAULT_PORT = 5432;
 
 /** @returns a socket over which Postgres's own messages can be sent */
 export async function openTransport(
@@ -33,7 +33,7 @@ export async function openTransport(
   signal: AbortSignal,
 ): Promise<Socket> {
   const socket = await openSocket(to, signal);
-  if (target.sslMode === 'disable' || isLocal(to)) return socket;
+  if (target.sslMode === 'disable' || isSocket(to.host)) return socket;
   try {
     if (target.isSslDirect) return await secure(socket, target, to, signal);
     socket.write(SSL_REQUEST);
@@ -67,16 +67,12 @@ function localHost(port: number): string {
   return folder ?? 'localhost';
 }
 
-function isLocal({ host }: PostgresHost): boolean {
-  return isSocket(host);
-}
-
 function openSocket(to: PostgresHost, signal: AbortSignal): Promise<Socket> {
   const socket = new Socket();
   socket.setNoDelay(true);
   socket.setKeepAlive(true, KEEP_ALIVE_MS);
   const opening = settled(socket, 'connect', signal);
-  if (isLocal(to))
+  if (isSocket(to.host))
     socket.connect(`${to.host.replace(/^@/, '\0')}/.s.PGSQL.${to.port}`);
   else socket.connect(to.port, to.host);
   return opening.then(() => socket);

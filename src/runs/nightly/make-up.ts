@@ -16,7 +16,7 @@ import { readNowMs, readScheduledTime } from '../store/schedule-store.ts';
 import {
   dueAgainMs,
   LATE_MS,
-  listPassedOver,
+  namePassedOver,
   type ScheduledTimeState,
 } from './scheduled-time.ts';
 import { SCHEDULED, type ScheduledRun, scheduleKeyOf } from './schedules.ts';
@@ -90,9 +90,7 @@ async function beginAgain(
 
   if (failed === 0) {
     const what = isNightly ? 'A nightly run' : 'An audit';
-    const passedOver = listPassedOver(schedule, knownSinceMs, dueMs).map(
-      (timeMs) => new Date(timeMs).toISOString(),
-    );
+    const passedOver = namePassedOver(schedule, knownSinceMs, dueMs);
     deps.log.warn(
       { scheduleKey: timeKey, passedOver },
       passedOver.length === 0

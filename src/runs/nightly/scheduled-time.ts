@@ -118,6 +118,15 @@ export function listPassedOver(
   return times;
 }
 
+/** The same as `listPassedOver`, as RFC 3339, for a log line. */
+export function namePassedOver(
+  ...asked: Parameters<typeof listPassedOver>
+): readonly string[] {
+  return listPassedOver(...asked).map((timeMs) =>
+    new Date(timeMs).toISOString(),
+  );
+}
+
 /**
  * When a run is to be begun for a time that is not settled.
  * @param lateMs how late the queue may be

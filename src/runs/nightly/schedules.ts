@@ -15,7 +15,7 @@ import {
   type ReplacedSchedule,
 } from '../store/schedule-store.ts';
 import type { Run } from '../store/run-store.ts';
-import { earlyByMs, listPassedOver } from './scheduled-time.ts';
+import { earlyByMs, namePassedOver } from './scheduled-time.ts';
 import { otherSource } from '../work-run.ts';
 
 /** A run that a schedule begins. */
@@ -155,9 +155,7 @@ async function reportReplaced(
 ): Promise<void> {
   const { pattern, tz, knownSinceMs } = replaced;
   const nowMs = await readNowMs(db);
-  const passedOver = listPassedOver(replaced, knownSinceMs, nowMs).map(
-    (timeMs) => new Date(timeMs).toISOString(),
-  );
+  const passedOver = namePassedOver(replaced, knownSinceMs, nowMs);
   if (passedOver.length > 0)
     log.warn(
       { pattern, tz, passedOver },
@@ -188,9 +186,7 @@ async function reportPassedOver(
   // Also if another schedule is in force: its times are not these.
   if (state.isSettled) return;
   const sinceMs = Math.max(dueMs, state.knownSinceMs ?? nowMs);
-  const passedOver = listPassedOver(schedule, sinceMs, nowMs).map((timeMs) =>
-    new Date(timeMs).toISOString(),
-  );
+  const passedOver = namePassedOver(schedule, sinceMs, nowMs);
   log.warn(
     { scheduleKey: scheduleKeyOf(scheduled, dueMs), passedOver },
     'A nightly run begins late; it takes the place of all that were missed',
@@ -209,11 +205,11 @@ export async function reportOverrun(
 
   const sinceMs = await readScheduleSinceMs(db, 'nightly', schedule);
   if (sinceMs === undefined) return;
-  const passedOver = listPassedOver(
+  const passedOver = namePassedOver(
     schedule,
     Math.max(Date.parse(startedAt), sinceMs),
     Date.parse(finishedAt),
-  ).map((timeMs) => new Date(timeMs).toISOString());
+  );
   if (passedOver.length > 0)
     log.warn(
       { runId, passedOver },

@@ -99,6 +99,8 @@ export async function readScheduledTime(
   const dueAt = new Date(dueMs).toISOString();
   const milliseconds = (column: string) =>
     sql`(extract(epoch from ${sql.ref(column)}) * 1000)::bigint`;
+  const isForIt = sql`kind = ${kind}
+    and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))`;
   const reading = statement({ record: typed<TimeRecord>('json') })`
     select json_build_object(
       'attempts', (
@@ -108,11 +110,10 @@ export async function readScheduledTime(
               or evidence->'error' ? 'sourceAway' or evidence->'exports' ? 'sourceAway', false),
             'finishedMs', ${milliseconds('finished_at')})), '[]')
           from mirror.runs
-         where kind = ${kind}
-           and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))
+         where ${isForIt}
            and (state in ('queued', 'running') or finished_at >= ${dueAt}::timestamptz)),
       'lastEndedMs', (select ${milliseconds('finished_at')} from mirror.runs
-         where kind = ${kind} and (kind = 'nightly' or (subject = ${subject} and params->>'full' = 'true'))
+         where ${isForIt}
            and finished_at < ${dueAt}::timestamptz
          order by finished_at desc limit 1),
       'mirrorSinceMs', (select ${milliseconds('created_at')} from mirror.identity),

@@ -54,9 +54,10 @@ const UTF8 = new TextDecoder('utf-8', { fatal: true });
 export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'answeredAt'>;
 
 /**
+ * Reads a page. A row that is not understood says so itself, so that it keeps no other
+ * from being read.
  * @param rowsMax how many rows were asked for: more are refused, before they are parsed
  *   where they are many
- * A row that is not understood keeps no other from being read: it says so itself.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where it is no JSON (cut, an error
  *   page), or tells an error
  * @throws PermanentError `PAGE_SHAPE` with the path and the value that is none of a page

@@ -1,4 +1,5 @@
 /** The facts of the mirror that lie in its tables. */
+import { RUN_SILENT_MS } from '../../concurrency/lease.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readWithin } from '../../postgres/read-within.ts';
 import { readRow } from '../../postgres/run-statement.ts';
@@ -6,8 +7,6 @@ import { statement, typed } from '../../postgres/statement.ts';
 import type { LedgerFacts, StoredFacts } from '../mirror-facts.ts';
 import { readCompleteness } from './completeness.ts';
 
-/** A run whose process has not been seen for so long is under way no more. */
-const SILENT_MS = 10_000;
 const ACTION = 'read the state of the mirror';
 
 /** The facts of the one statement; coverage and what follows from it is added. */
@@ -55,7 +54,7 @@ const FACTS = statement({
       where kind = 'verify' and state = 'done' order by queued_at desc limit 1),
     'openNightlyRun', (select run_id from mirror.runs
       where kind = 'nightly' and state in ('queued', 'running')
-        and coalesce(heartbeat_at > clock_timestamp() - ${SILENT_MS} * interval '1 millisecond', true)
+        and coalesce(heartbeat_at > clock_timestamp() - ${RUN_SILENT_MS} * interval '1 millisecond', true)
       order by queued_at limit 1),
     'awaitedSource', (select json_build_object('since', params->'sourceAbsence'->'since',
         'reason', params->'sourceAbsence'->'message') from mirror.runs
