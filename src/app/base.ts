@@ -152,7 +152,7 @@ async function openSchema(
   { databaseUrl, dataDir }: Config,
 ) {
   try {
-    // Before the embedded one there is no pooler.
+    // No pooler stands before the embedded server.
     if (databaseUrl !== undefined) await requireSessions(pool);
     return await migrate(db);
   } catch (error) {

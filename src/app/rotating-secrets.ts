@@ -73,7 +73,7 @@ export function openSourceCredentials(
 /** A secret without which the process can do nothing. */
 export interface NeededSecret {
   readonly secret: SecretState;
-  /** What it opens: `the database at db:5432`. */
+  /** The service that it opens, such as `the database at db:5432`. */
   readonly what: string;
   /** Tries it once more, as nothing else may do at the time. */
   readonly prove: () => Promise<void>;
@@ -88,7 +88,7 @@ export function requireAccepted(needed: readonly NeededSecret[]): void {
 }
 
 /**
- * Resolves when the process is told to stop.
+ * Waits until the process is told to stop.
  * @throws PermanentError `SECRET_REFUSED` once a secret has been refused for too long, however often
  *   its file was read again
  */

@@ -27,7 +27,7 @@ import { runSentences } from './run-sentences.ts';
 
 /** What is known of a run that has not ended. */
 export interface RunNow {
-  /** What it reports at the moment; empty if it reports nothing. */
+  /** The steps that it reports now; empty if there are none. */
   readonly lines: readonly ProgressLine[];
   /** No process works on it any more. */
   readonly isGone: boolean;
@@ -72,7 +72,7 @@ function faultLines(run: Fields, evidence: Fields): string[] {
   const { runId, state, verdict } = run;
   if (state === 'cancelled')
     return [
-      `${INDENT}! It was cancelled. What it had stored stays; the next run goes on from there.`,
+      `${INDENT}! It was cancelled. The rows that it stored are kept, and the next run continues from them.`,
     ];
   const faults = [...listFaults(evidence), ...reasonFaults(evidence)];
   const isUnexplained =
@@ -159,7 +159,7 @@ function tableLines(figures: readonly Figure[]): string[] {
     .map((line) => `${INDENT}${line}`);
 }
 
-/** What went wrong is told above, item by item. */
+/** Faults are listed above, one by one. */
 function figureText(name: string, value: unknown): string {
   if (Array.isArray(value) && FAULTS.has(name))
     return `${formatCount(value.length)}, see above`;
