@@ -266,3 +266,7 @@ describe('what is run elsewhere', () => {
     },
   );
 });
+
+test('the process that serves ends in 0 when it is told to stop', async () => {
+  expect(await serve.end('SIGTERM')).toEqual({ code: 0, signal: null });
+});
