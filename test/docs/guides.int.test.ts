@@ -108,12 +108,17 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await database.end();
   // Killed, it would leave its Postgres behind.
-  if (serve.isRunning) await serve.end('SIGTERM');
+  if (serve.isRunning) await endServe();
   await home[Symbol.asyncDispose]();
   await sandbox.stop();
 });
+
+/** Its Postgres ends with it, and with that a connection that is still open. */
+async function endServe() {
+  await database.end();
+  return serve.end('SIGTERM');
+}
 
 /** Where `doctor` says that the database is. */
 async function toldAddress(): Promise<{
@@ -268,5 +273,5 @@ describe('what is run elsewhere', () => {
 });
 
 test('the process that serves ends in 0 when it is told to stop', async () => {
-  expect(await serve.end('SIGTERM')).toEqual({ code: 0, signal: null });
+  expect(await endServe()).toEqual({ code: 0, signal: null });
 });
