@@ -106,7 +106,8 @@ function foreignOrigin({ headers }: FastifyRequest): string {
     `a browser sent this from ${shown(from)}, and the request is for ` +
     `${shown(headers.host)}: requests from another origin are not answered; if a ` +
     'proxy stands in front, let it pass the Host on as it came (nginx: ' +
-    'proxy_set_header Host $http_host;)'
+    'proxy_set_header Host $http_host;); API_ORIGINS lets the pages of an origin ' +
+    'read /api/v2'
   );
 }
 

@@ -116,14 +116,18 @@ export class StatusError extends Error {
   }
 }
 
-/** Sends an error of a list, with the second Content-Type if the source has it. */
+/**
+ * Sends an error of a list, with the second Content-Type if the source has it.
+ * @param indent in spaces
+ */
 export function sendStatus(
   reply: FastifyReply,
   { statusCode, body }: StatusError,
+  indent?: number,
 ): FastifyReply {
   reply.code(statusCode);
-  if (body.details.length === 0) return sendJson(reply, body);
-  const bytes = Buffer.from(JSON.stringify(body));
+  if (body.details.length === 0) return sendJson(reply, body, indent);
+  const bytes = Buffer.from(JSON.stringify(body, undefined, indent));
   reply.headers({
     'content-type': ['application/json', 'application/grpc'],
     'content-length': bytes.length,

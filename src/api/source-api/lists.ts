@@ -125,6 +125,8 @@ function addList(
   const schema = { summary, querystring, response };
   add(`GET /api/v2/${name}`, schema, async ({ url }, reply) => {
     const state = await readState();
+    const isPretty = /[?&]pretty(?:[=&]|$)/.test(url);
+    const indent = isPretty ? 1 : undefined;
     const headers = {
       'x-block-height': state.headHeight,
       'x-block-timestamp': state.headNanos,
@@ -133,8 +135,6 @@ function addList(
     try {
       const cursors = new Cursors(await readSecret(), name);
       const page = await read(rows, { url, state, cursors });
-      const isPretty = /[?&]pretty(?:[=&]|$)/.test(url);
-      const indent = isPretty ? 1 : undefined;
       return sendJson(reply.headers(headers), { [name]: page }, indent);
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
@@ -143,7 +143,8 @@ function addList(
       // What the source's gateway refuses never reached its handlers, which name the
       // block.
       const isOfGateway = error.body.details.length === 0;
-      return sendStatus(isOfGateway ? reply : reply.headers(headers), error);
+      if (!isOfGateway) reply.headers(headers);
+      return sendStatus(reply, error, indent);
     }
   });
 }
