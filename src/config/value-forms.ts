@@ -259,7 +259,7 @@ export const idList = listOf(
 );
 
 const NOTICES =
-  'nightly, sync, export, load, verify, started, finished, failed, cancelled, recovered';
+  'nightly, sync, export, load, verify, started, waiting, finished, failed, cancelled, recovered';
 
 /**
  * Of which runs NOTIFY_URL is told: those of a kind, those to which something happened,

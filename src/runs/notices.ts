@@ -1,6 +1,7 @@
 /**
- * Notices to NOTIFY_URL: a run began, ended, or ended well after one of its kind that did
- * not. NOTIFY_ON chooses among them by the kind of the run or by what happened.
+ * Notices to NOTIFY_URL: a run began, waits for a source that is away, ended, or ended
+ * well after one of its kind that did not. NOTIFY_ON chooses among them by the kind of the
+ * run or by what happened.
  *
  * Each notice is delivered, or given up, by itself: a receiver that refuses one still
  * gets the next. Delivery is at least once. A notice that the receiver can never accept
@@ -16,6 +17,7 @@ import type { Database } from '../postgres/database.ts';
 import { isOver, describeRun } from './run-document.ts';
 import type { Run, RunStore } from './store/run-store.ts';
 import { readUntoldRuns, type UntoldRun } from './store/run-facts.ts';
+import { readAbsence } from './store/source-absence.ts';
 
 const RUNS_PER_CALL_MAX = 50;
 /**
@@ -38,6 +40,7 @@ const NEVER_ACCEPTED: ReadonlySet<number> = new Set([
 /** What happened to a run, as receivers know it; and in a chat, for people. */
 const WORDS = {
   'run.started': 'started',
+  'run.waiting': 'waits for the source',
   'run.finished': 'ended complete',
   'run.recovered': 'ended complete again',
   'run.failed': undefined,
@@ -88,7 +91,7 @@ export async function sendNotices({
     for (const { notice, marks } of listNotices(run, untold)) {
       const isWanted = isWantedNotice(notice, run, notices.wanted);
       const isSettled = !isWanted || (await deliver(notice, run, notices, log));
-      if (isSettled) await runs.keep(run.runId, { told: marks });
+      if (isSettled) await runs.keep(run.runId, marks);
       if (isWanted) failures = isSettled ? 0 : failures + 1;
       if (!isSettled)
         await runs.keep(run.runId, {
@@ -102,30 +105,45 @@ export async function sendNotices({
 interface PendingNotice {
   readonly notice: Notice;
   /** What the run remembers once the notice is delivered or given up. */
-  readonly marks: 'started' | 'ended';
+  readonly marks:
+    | { readonly told: 'started' | 'ended' }
+    | { readonly toldWait: string };
 }
 
 function listNotices(run: Run, untold: UntoldRun): readonly PendingNotice[] {
   const { runId } = run;
   const pending: PendingNotice[] = [];
+  const begun: Run = {
+    ...run,
+    state: 'running',
+    verdict: null,
+    finishedAt: null,
+    evidence: {},
+  };
 
   if (!untold.isStartTold) {
-    const begun: Run = {
-      ...run,
-      state: 'running',
-      verdict: null,
-      finishedAt: null,
-      evidence: {},
-    };
     const id = `run_${runId}_started`;
     const notice: Notice = { id, type: 'run.started', run: describeRun(begun) };
-    pending.push({ notice, marks: 'started' });
+    pending.push({ notice, marks: { told: 'started' } });
+  }
+
+  const absence = readAbsence(run);
+  if (untold.isWaitUntold && absence !== undefined && !isOver(run)) {
+    const { since } = absence;
+    const id = `run_${runId}_waiting_${Date.parse(since)}`;
+    const waiting: Run = { ...begun, evidence: { sourceAway: absence } };
+    const notice: Notice = {
+      id,
+      type: 'run.waiting',
+      run: describeRun(waiting),
+    };
+    pending.push({ notice, marks: { toldWait: since } });
   }
 
   if (isOver(run)) {
     const type = classifyEnd(run, untold);
     const notice: Notice = { id: `run_${runId}`, type, run: describeRun(run) };
-    pending.push({ notice, marks: 'ended' });
+    pending.push({ notice, marks: { told: 'ended' } });
   }
   return pending;
 }
@@ -188,6 +206,8 @@ export interface PostOptions {
   /** NOTIFY_FORMAT. */
   readonly format?: 'json' | 'slack' | undefined;
   readonly onFailure?: () => void;
+  /** How long the receiver may take to answer. Default: 10 s. */
+  readonly timeoutMs?: number;
 }
 
 /**
@@ -195,6 +215,7 @@ export interface PostOptions {
  *   accept a notice now, and PermanentError `NOTIFY_REFUSED` if it never will
  */
 export function openPoster(url: URL, options: PostOptions): Notices['post'] {
+  const { timeoutMs = POST_TIMEOUT_MS } = options;
   const target = new URL(url);
   // `fetch` refuses a URL with a user: it goes where every other client puts it.
   target.username = '';
@@ -206,20 +227,27 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     headers: Record<string, string>,
     body: string,
   ): Promise<void> => {
-    const signal = AbortSignal.timeout(POST_TIMEOUT_MS);
+    const { host } = target;
     const response = await fetch(target, {
       method: 'POST',
       headers,
       body,
-      redirect: 'error',
-      signal,
+      // A body that is signed for one receiver is sent to no other.
+      redirect: 'manual',
+      signal: AbortSignal.timeout(timeoutMs),
+    }).catch((error: unknown) => {
+      throw unanswered(host, timeoutMs, error);
     });
     await response.body?.cancel();
     if (response.ok) return;
 
-    const meta = { host: target.host, status: response.status };
-    const message = `Cannot post the notice to ${meta.host}: status ${meta.status}; check NOTIFY_URL`;
-    if (NEVER_ACCEPTED.has(response.status))
+    const { status } = response;
+    const meta = { host, status };
+    const isRedirect = status >= 300 && status < 400;
+    const message =
+      `Cannot post the notice to ${host}: status ${status}` +
+      `${isRedirect ? ', and redirects are not followed' : ''}; check NOTIFY_URL`;
+    if (NEVER_ACCEPTED.has(status))
       throw new PermanentError(message, { code: 'NOTIFY_REFUSED', meta });
     throw new RetryableError(message, { code: 'NOTIFY_FAILED', meta });
   };
@@ -236,13 +264,33 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
       await pRetry(send, {
         retries: RETRIES,
         randomize: true,
-        shouldRetry: ({ error }) => !(error instanceof PermanentError),
+        // One that hangs would hold up the notices behind this one three times.
+        shouldRetry: ({ error }) =>
+          !(error instanceof PermanentError) && !isTimeout(error.cause),
       });
     } catch (error) {
       options.onFailure?.();
       throw error;
     }
   };
+}
+
+function isTimeout(error: unknown): boolean {
+  return error instanceof Error && error.name === 'TimeoutError';
+}
+
+function unanswered(
+  host: string,
+  timeoutMs: number,
+  cause: unknown,
+): RetryableError {
+  const state = isTimeout(cause)
+    ? `no answer within ${timeoutMs / 1_000} s`
+    : errorLine(cause);
+  return new RetryableError(
+    `Cannot post the notice to ${host}: ${state}; check NOTIFY_URL`,
+    { code: 'NOTIFY_FAILED', meta: { host }, cause },
+  );
 }
 
 function makeHeaders(

@@ -159,9 +159,17 @@ export class JobWorker implements AsyncDisposable {
     this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', () =>
       this.#makeUpMissed(),
     );
-    this.#every(RECONCILE_MS, 'Notices could not be sent', () =>
-      sendNotices(jobs),
-    );
+    let isTelling = false;
+    this.#every(RECONCILE_MS, 'Notices could not be sent', async () => {
+      // A receiver that hangs takes longer than a minute.
+      if (isTelling) return;
+      isTelling = true;
+      try {
+        await sendNotices(jobs);
+      } finally {
+        isTelling = false;
+      }
+    });
     this.#every(FORGET_MS, 'Old runs could not be forgotten', async () => {
       const forgotten = await forgetHistory(jobs.db, historyRetention);
       if (forgotten.runs + forgotten.nightlyLists > 0)

@@ -109,6 +109,7 @@ describe('a notice', () => {
 
   test.each([
     ['run.started', 'started'],
+    ['run.waiting', 'waits for the source'],
     ['run.finished', 'ended complete'],
     ['run.recovered', 'ended complete again'],
     ['run.failed', 'ended incomplete'],
@@ -127,6 +128,36 @@ describe('a notice', () => {
       });
     },
   );
+
+  test('that a receiver redirects, refuses to connect to or never answers fails in one line, with what to do', async () => {
+    const redirecting = await receiver(301);
+    const hanging = createServer(() => undefined).listen(0, '127.0.0.1');
+    await once(hanging, 'listening');
+    onTestFinished(() => {
+      hanging.closeAllConnections();
+      hanging.close();
+    });
+    const { port } = hanging.address() as AddressInfo;
+    const failures = [
+      await deliver(redirecting.url).catch(errorLine),
+      await deliver(new URL('http://127.0.0.1:2/T00')).catch(errorLine),
+      await deliver(new URL(`http://127.0.0.1:${port}/T00`), {
+        timeoutMs: 500,
+      }).catch(errorLine),
+    ];
+    expect(failures).toEqual([
+      expect.stringMatching(
+        /^Cannot post the notice to 127.0.0.1:\d+: status 301, and redirects are not followed; check NOTIFY_URL/,
+      ),
+      expect.stringMatching(
+        /^Cannot post the notice to 127.0.0.1:2: .*ECONNREFUSED.*; check NOTIFY_URL/,
+      ),
+      expect.stringMatching(
+        /^Cannot post the notice to 127.0.0.1:\d+: no answer within 0.5 s; check NOTIFY_URL/,
+      ),
+    ]);
+    expect(failures.join()).not.toContain('T00');
+  });
 
   test('carries no secret, and its failure names no path', async () => {
     rememberSecrets(['SRC-S3cret-9988']);

@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode, errorLine, UnreachableError } from '../../errors/errors.ts';
 import { isSourceAway } from '../../errors/faults.ts';
 import type { JobDeps, StageCall } from '../job.ts';
+import { sendNotices } from '../notices.ts';
 import { isOver } from '../run-document.ts';
 import type { Run } from '../store/run-store.ts';
 import { readNowMs } from '../store/schedule-store.ts';
@@ -163,6 +164,7 @@ export class SourceWatch {
     const { since, code, message: reason, route } = absence;
     const about = { runId, since, code, reason, route };
     log.warn(about, 'The source is away: the nightly run waits for it');
+    this.#sendNotices();
 
     if (await this.#mayWait(absence)) {
       const isBack =
@@ -178,6 +180,17 @@ export class SourceWatch {
 
     await giveAbsenceUp(db, runId);
     log.warn(about, 'The source stayed away: the nightly run waits no longer');
+  }
+
+  /**
+   * A receiver that hangs holds up no question to the source. What it does not take is
+   * sent again, by the workers or with the run's end.
+   */
+  #sendNotices(): void {
+    const { log } = this.#deps;
+    sendNotices(this.#deps).catch((error: unknown) =>
+      log.debug({ err: error }, 'Notices could not be sent'),
+    );
   }
 
   /**

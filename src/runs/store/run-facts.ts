@@ -2,6 +2,7 @@
  * What is asked of all runs: how they ended, which scheduled times they took care of, and
  * whom nobody was told of.
  */
+import { sql } from 'kysely';
 import type { Verdict } from '../../errors/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/run-statement.ts';
@@ -40,12 +41,23 @@ export async function readRunFacts(db: Database): Promise<RunFacts> {
 export interface UntoldRun {
   readonly runId: string;
   readonly isStartTold: boolean;
+  /** The run waits for its source, and nobody was told of that in the last hour. */
+  readonly isWaitUntold: boolean;
   /**
    * How the run of its kind before it ended; a nightly run is of the same kind whoever
    * ordered it.
    */
   readonly verdictBefore: Verdict | null;
 }
+
+/**
+ * A source that comes and goes by the minute is told of once an hour. `toldWait` is the
+ * beginning of the absence that was told of last.
+ */
+const IS_WAIT_UNTOLD = sql`(state = 'running' and params ? 'sourceAbsence'
+  and not coalesce((params->'sourceAbsence'->>'isGivenUp')::boolean, false)
+  and coalesce((params->'sourceAbsence'->>'since')::timestamptz
+    > (params->>'toldWait')::timestamptz + interval '1 hour', true))`;
 
 /**
  * The runs of the last day that have a notice left to send. Those whose notice was
@@ -59,9 +71,10 @@ export function readUntoldRuns(
   const runs = statement({
     runId: 'uuid',
     isStartTold: 'boolean',
+    isWaitUntold: 'boolean',
     verdictBefore: typed<Verdict | null>('text?'),
   })`
-      select run_id as "runId", params ? 'told' as "isStartTold",
+      select run_id as "runId", params ? 'told' as "isStartTold", ${IS_WAIT_UNTOLD} as "isWaitUntold",
         (select b.verdict from mirror.runs b
           where b.kind = r.kind and (b.kind = 'nightly' or b.subject = r.subject) and b.parent_run_id is null
             and b.state = 'done' and b.queued_at < r.queued_at order by b.queued_at desc limit 1) as "verdictBefore"
@@ -69,6 +82,7 @@ export function readUntoldRuns(
       where parent_run_id is null and queued_at > clock_timestamp() - interval '8 days'
         and coalesce(finished_at, clock_timestamp()) > clock_timestamp() - interval '1 day'
         and ((state = 'running' and not params ? 'told')
+          or ${IS_WAIT_UNTOLD}
           or (state in ('done', 'cancelled') and started_at is not null
               and params->>'told' is distinct from 'ended'))
       order by params->>'notifiedLastAt' nulls first, queued_at limit ${rowsMax}`;

@@ -6,6 +6,7 @@ import {
 } from '../../../src/errors/errors.ts';
 import type { Stages } from '../../../src/runs/job.ts';
 import { makeUpMissed } from '../../../src/runs/nightly/make-up.ts';
+import type { Notice } from '../../../src/runs/notices.ts';
 import { SCHEDULED } from '../../../src/runs/nightly/schedules.ts';
 import { enqueueRun } from '../../../src/runs/enqueue.ts';
 import { readStoredFacts } from '../../../src/status/store/status-store.ts';
@@ -21,6 +22,7 @@ import {
   nightlyWorlds,
   runNight,
   SECOND,
+  THIRD,
 } from './nightly-world.ts';
 
 const { database, openWorld } = await nightlyWorlds();
@@ -83,7 +85,7 @@ test.each(FAILURES.slice(1))(
     await using world = await openWorld({
       ...source.stages,
       export: async ({ partyId }) => {
-        if (partyId === SECOND && !source.hasLeft) source.leave(2);
+        if (partyId === SECOND && source.leaves === 0) source.leave(2);
         source.refuseIfAway();
         return COMPLETE;
       },
@@ -124,6 +126,37 @@ describe('a nightly run whose source is away', () => {
     expect((await ended(world, run)).params).not.toHaveProperty(
       'sourceAbsence',
     );
+  });
+
+  test('is told of by a notice while it waits, once however often the source leaves', async () => {
+    const source = new FlakySource(answers502);
+    source.leave(2);
+    await using world = await openWorld({
+      ...source.stages,
+      export: async ({ partyId }) => {
+        if (partyId === THIRD && source.leaves === 1) source.leave(2);
+        source.refuseIfAway();
+        return COMPLETE;
+      },
+    });
+    const posted: Notice[] = [];
+    const post = async (notice: Notice) => void posted.push(notice);
+    Object.assign(world.deps, { notices: { post, wanted: ['nightly'] } });
+
+    const run = await runScheduledNight(world);
+    expect(run.evidence['sourceWaits']).toMatchObject({ times: 2 });
+    await expect
+      .poll(() => posted.map(({ type }) => type))
+      .toEqual(['run.started', 'run.waiting', 'run.finished']);
+    const [, waiting] = posted;
+    expect(waiting?.run).toMatchObject({
+      runId: run.runId,
+      state: 'running',
+      verdict: null,
+      evidence: {
+        sourceAway: { code: 'SOURCE_BUSY', message: 'the source answers 502' },
+      },
+    });
   });
 
   test('ends with its window, names the absence, and is tried again', async () => {
@@ -262,7 +295,7 @@ describe('a ledger without an answer while the source answers others', () => {
 class FlakySource {
   readonly #failure: () => Error;
   #questionsAway = 0;
-  hasLeft = false;
+  leaves = 0;
 
   constructor(failure: () => Error) {
     this.#failure = failure;
@@ -270,7 +303,7 @@ class FlakySource {
 
   leave(questions: number): void {
     this.#questionsAway = questions;
-    this.hasLeft = true;
+    this.leaves += 1;
   }
 
   refuseIfAway(): void {
