@@ -221,6 +221,7 @@ function isAsking({ state, cancelRequested, params }: Run): boolean {
   return (
     state === 'running' &&
     !cancelRequested &&
+    params['hasAsked'] !== true &&
     typeof params['stopped'] !== 'string'
   );
 }

@@ -35,6 +35,11 @@ const POLL_MAX_MS = 2_000;
 const STALLED_MS = 60_000;
 /** Nothing settled, and nobody exporting, for this long: no worker takes part. */
 const NO_PROGRESS_MS = 600_000;
+/**
+ * So long a job that asks for nothing any more is waited for: several times as long as it
+ * takes to notice.
+ */
+const STRAY_MAX_MS = 10_000;
 const PROBE_EVERY_MS = 30_000;
 /** After a slow answer it is asked sooner. */
 const PROBE_AGAIN_MS = 5_000;
@@ -53,6 +58,8 @@ interface Asking {
   readonly stalledMs?: number;
   /** How often the source is asked how it bears the exports. */
   readonly probeEveryMs?: number;
+  /** How long jobs are waited for that go on when every ledger is settled. */
+  readonly strayMaxMs?: number;
 }
 
 /**
@@ -78,6 +85,7 @@ export async function exportDue(
   const startedMs = performance.now();
   const before = await nightly.counts(runId, asked);
   const stopped = await feedExports(runId, asked, deps, asking);
+  await endRepeatedExports(runId, deps, asking);
   const { done, failed, due, queued } = await nightly.counts(runId, asked);
   const exported = done - before.done;
   const summary = await nightly.summary(runId);
@@ -109,6 +117,26 @@ export async function exportDue(
       ...(exported === 0 ? findAwayFromAll(summary) : {}),
     },
   };
+}
+
+/**
+ * After a process was killed, its jobs are delivered again beside those that took their
+ * place, and a ledger that is settled may be asked for once more. Such a job is told to
+ * stop, and waited for: what it published behind the load would be in no warehouse when
+ * the run ends.
+ */
+async function endRepeatedExports(
+  runId: string,
+  { nightly, runs }: JobDeps,
+  { signal, strayMaxMs = STRAY_MAX_MS }: Asking,
+): Promise<void> {
+  await runs.keep(runId, { hasAsked: true });
+  const startedMs = performance.now();
+  while (
+    (await nightly.hasExportsInHand(runId)) &&
+    performance.now() - startedMs < strayMaxMs
+  )
+    await sleep(POLL_MIN_MS, undefined, { signal });
 }
 
 /** A source that answered no ledger at all was away, though its lists may be there. */

@@ -8,7 +8,7 @@ import { waitFor } from '../../support/wait-for.ts';
 import { ended, FIRST, nightlyWorlds } from './nightly-world.ts';
 import { COMPLETE } from '../stages-double.ts';
 
-const { openWorld } = await nightlyWorlds();
+const { database, openWorld } = await nightlyWorlds();
 
 describe('an interrupted nightly run', () => {
   test('goes on with the remaining parties and keeps what was done', async () => {
@@ -50,6 +50,50 @@ describe('an interrupted nightly run', () => {
     expect(run.evidence['exports']).toMatchObject({ parties: 3 });
     expect(second.asked).not.toContain('sync parties');
     expect(second.asked).not.toContain(`export ${FIRST}`);
+  });
+
+  test('loads nothing before a repeated job has ended that asks once more for a settled ledger', async () => {
+    const asked = Promise.withResolvers<void>();
+    const order: string[] = [];
+    const { pool } = database;
+    await using world = await openWorld({
+      export: async ({ partyId }, { signal }) => {
+        if (partyId !== FIRST) return COMPLETE;
+        await pool.query(
+          `insert into mirror.exports (party_id, lease_until) values ($1, now() + interval '1 minute')
+             on conflict (party_id, asset_id) do update set lease_until = excluded.lease_until`,
+          [partyId],
+        );
+        asked.resolve();
+        await new Promise((resolve) =>
+          signal.addEventListener('abort', resolve),
+        );
+        await pool.query(
+          `update mirror.exports set lease_until = null where party_id = $1`,
+          [partyId],
+        );
+        order.push('the repeated job ended');
+        throw signal.reason;
+      },
+      load: async () => {
+        order.push('load');
+        return COMPLETE;
+      },
+    });
+    const { runId } = await world.deps.runs.create({
+      kind: 'nightly',
+      subject: 'now',
+    });
+    world.work();
+    await enqueueRun((await world.deps.runs.get(runId)) as Run, world.deps);
+    await asked.promise;
+    // As the job does that has taken the place of this one.
+    await world.deps.nightly.settle(runId, [
+      { partyId: FIRST, state: 'done', outcome: { verdict: 'complete' } },
+    ]);
+    const run = await ended(world, runId);
+    expect(run.verdict).toBe('complete');
+    expect(order).toEqual(['the repeated job ended', 'load']);
   });
 
   test('is one run for each scheduled time, however often the schedule delivers it', async () => {

@@ -230,10 +230,21 @@ export class NightlyStore {
   }
 
   /** Whether somebody exports a ledger now. */
-  async isExporting(): Promise<boolean> {
+  isExporting(): Promise<boolean> {
+    return this.#isAnyLeased(sql`true`);
+  }
+
+  /** Whether somebody exports a ledger of the run now. */
+  hasExportsInHand(runId: string): Promise<boolean> {
+    return this.#isAnyLeased(sql`exists (select from mirror.nightly_units n
+      where n.run_id = ${runId} and n.party_id = e.party_id)`);
+  }
+
+  async #isAnyLeased(condition: RawBuilder<unknown>): Promise<boolean> {
     const inHand = statement({ has: 'boolean' })`
-      select exists (select from mirror.exports
-        where lease_until > clock_timestamp() and mirror.is_leased(lease_until, lease_holder)) as has`;
+      select exists (select from mirror.exports e
+        where lease_until > clock_timestamp() and mirror.is_leased(lease_until, lease_holder)
+          and ${condition}) as has`;
     const { has } = await readRow(this.#db, 'look for exports in hand', inHand);
     return has;
   }
