@@ -210,7 +210,8 @@ export async function finishExports(
 
 /**
  * A segment of which everything came again, and nothing else: its object and its rows
- * stay.
+ * stay. Its manifest does not know of this check. The record of ranges keeps it, so that
+ * a rebuilt database does not audit at once all that the lost one had audited.
  */
 async function closeAsItStands(
   tx: Database,
@@ -225,9 +226,7 @@ async function closeAsItStands(
     with closed as (
       update mirror.coverage set open = false, epoch = ${epoch ?? null}, run_id = ${runId},
         checked_at = clock_timestamp(), tail = coalesce(${tailJson}::jsonb, tail),
-        differs_from_manifest = differs_from_manifest or open
-          or epoch is distinct from ${epoch ?? null}::int
-          or coalesce(${tailJson}::jsonb <> tail, ${tailJson}::jsonb is not null)
+        differs_from_manifest = true
       where coverage_id = ${coverageId} returning coverage_id, segment_id),
     segment as (
       update mirror.segments s set open = false from closed

@@ -95,6 +95,11 @@ export const manifestSchema = z.object({
   runId: z.uuid(),
   publishedAt: instant,
   /**
+   * When the source was last asked for the whole range. Absent if that was when the
+   * object was published: only a merged object is younger than its rows.
+   */
+  checkedAt: instant.optional(),
+  /**
    * The sum of the range's last rows. A rebuild writes it into the range's coverage:
    * without it the next export has nothing to compare the source with, and downloads an
    * idle ledger whole. Absent in an open range, in one that does not end where the answer

@@ -433,7 +433,7 @@ function manifestOf(
   facts: ManifestFacts,
   number: PublicationNumber,
 ): Manifest {
-  const { assetId, from, to, open, tail } = range;
+  const { assetId, from, to, open, tail, checkedAt } = range;
   const { name: _name, path: _path, rows, ...sums } = spooled;
   const { sha256 } = sums;
   return {
@@ -451,6 +451,7 @@ function manifestOf(
     rows: BigInt(rows),
     leftOut,
     publishedAt: nowMicros(),
+    checkedAt,
     tail: tail ?? undefined,
   };
 }

@@ -256,7 +256,8 @@ function originOf({ runId, epoch }: RangeRecord): {
 }
 
 /**
- * Corrects what manifests say of segments. A segment that was checked since stays.
+ * Corrects what manifests say of segments. A segment that was checked since stays. One
+ * that nobody has checked was merged or published then: the record knows better.
  * @returns how many changed
  */
 async function correctSegments(

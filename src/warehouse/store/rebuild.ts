@@ -306,7 +306,8 @@ function adoptParty(
       ...current.map((manifest) => segmentRow(manifest, evidence)),
     ]);
     const coverage = current.map((manifest) => {
-      const range = { ...manifest, checkedAt: manifest.publishedAt };
+      const { checkedAt = manifest.publishedAt } = manifest;
+      const range = { ...manifest, checkedAt };
       const segmentId = segmentIds.get(manifest.objectKey);
       return coverageRow(partyId, manifest, range, segmentId);
     });

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Pool } from 'pg';
 import { describe, expect, test } from 'vitest';
 import { createLog } from '../../../src/logging/log.ts';
 import {
@@ -18,7 +19,8 @@ import {
   openWarehouse,
   type Warehouse,
 } from '../../../src/postgres/database.ts';
-import { freshDatabase } from '../../support/database.ts';
+import { rebuildIfEmpty } from '../../../src/warehouse/store/rebuild.ts';
+import { freshDatabase, openFreshDatabase } from '../../support/database.ts';
 import { Child } from '../../support/process.ts';
 import { signal, World } from '../export-world.ts';
 import { entries, PARTY, pieces, row12, type Spoil } from '../ledger-double.ts';
@@ -103,6 +105,15 @@ async function table(): Promise<unknown[]> {
   return rows.map(({ row }) => row);
 }
 
+/** When each published range was last requested from the source, the oldest first. */
+async function oldestChecks(pool: Pool): Promise<readonly string[]> {
+  const { rows } = await pool.query<{ at: string }>(
+    `select checked_at::text as at from mirror.coverage
+     where segment_id is not null order by from_time`,
+  );
+  return rows.map(({ at }) => at);
+}
+
 /** Of all current segments: additive, so the same however they are cut. */
 async function sumOfDigests(): Promise<string> {
   const sum = new RowDigest();
@@ -171,6 +182,29 @@ describe('closed segments of a month that is over', () => {
     expect(await world.rows()).toEqual(
       world.source.entries.map(row12).toSorted(),
     );
+  });
+
+  test('become one that a rebuilt database takes for as long unchecked as its oldest part', async () => {
+    await using scene = await openScene();
+    const { world } = scene;
+    await database.pool.query(
+      `update mirror.coverage set checked_at = '2023-06-01Z'::timestamptz + (to_time - '2023-06-01Z')
+       where to_time < '2023-06-01Z' and not open`,
+    );
+    expect(await scene.merge()).toMatchObject({ into: 1 });
+    const merged = await oldestChecks(database.pool);
+    expect(merged[0]).toMatch(/^2023-05-/);
+
+    await using empty = await openFreshDatabase({ isMigrated: true });
+    await using warehouse = openWarehouse({
+      url: empty.url,
+      onIdleError: () => undefined,
+    });
+    const catalog = { db: warehouse.db, objects: world.objects };
+    expect(await rebuildIfEmpty(catalog, signal)).toMatchObject({
+      problemCount: 0,
+    });
+    expect((await oldestChecks(empty.pool))[0]).toBe(merged[0]);
   });
 
   test('become one where some end their lines in carriage returns', async () => {

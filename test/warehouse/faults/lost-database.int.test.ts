@@ -122,6 +122,15 @@ async function keysOf({ pool }: World): Promise<string[]> {
     .toSorted();
 }
 
+/** When each published range was compared with the source last. */
+async function checksOf({ pool }: World): Promise<Record<string, unknown>[]> {
+  const { rows } = await pool.query<Record<string, unknown>>(
+    `select object_key as key, checked_at::text as at from mirror.coverage
+       join mirror.segments using (segment_id) order by 1`,
+  );
+  return rows;
+}
+
 /** Of each party, from when until when it is closed without a gap. */
 async function closedOf({ pool }: World): Promise<unknown[]> {
   const { rows } = await pool.query(
@@ -164,6 +173,29 @@ describe.each(['0.71.4', '0.73'] as const)('release %s', (release) => {
     expect(await closedOf(lost.world)).toEqual(await closedOf(scene.world));
     await expectTruth({ ...scene, world: lost.world });
   });
+});
+
+test('a rebuilt ledger is audited when the lost one would have been', async () => {
+  const scene = await openScene('0.73');
+  const { world, sandbox } = scene;
+  for (let night = 0; night < 3; night += 1) {
+    sandbox.advance(DAY_MS);
+    await scene.night();
+  }
+  // The network's clock stands long before the wall's, which says when ranges are checked.
+  await world.pool.query(
+    `update mirror.coverage set checked_at = '2020-01-01Z' where not open`,
+  );
+  for (const { id } of sandbox.truth.parties()) {
+    const { verdict } = await scene.run(id, undefined, { auditShare: 0.5 });
+    expect(verdict).toBe('complete');
+  }
+  const checks = await checksOf(world);
+  const audited = checks.filter(({ at }) => !String(at).startsWith('2020'));
+  expect(audited).not.toEqual([]);
+  const lost = await scene.rebuilt();
+  const rebuilt = await checksOf(lost.world);
+  expect(rebuilt).toEqual(expect.arrayContaining(audited));
 });
 
 /** @returns what puts it back as it is now */
