@@ -40,6 +40,7 @@ async function measure(parties: number): Promise<void> {
   await using stack = new AsyncDisposableStack();
   const dataDir = await openFolder(stack);
   const store = stack.use(await S3Double.start());
+  store.pageKeys = KEYS_A_PAGE;
   const sandbox = await startSandbox({
     parties,
     entriesMean: ENTRIES_MEAN,

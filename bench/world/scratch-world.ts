@@ -68,6 +68,17 @@ export function say(what: string, value: string, wanted = ''): void {
   process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
 }
 
+/** A row whose figure is wanted: the benchmark fails if it is not met. */
+export function sayGate(
+  what: string,
+  value: string,
+  wanted: string,
+  isMet: boolean,
+): void {
+  say(what, isMet ? value : `**${value}**`, wanted);
+  if (!isMet) process.exitCode = 1;
+}
+
 export function sayLoad(when: 'before' | 'after'): void {
   const loads = loadavg().map((load) => load.toFixed(1));
   say(`load of the machine ${when}`, loads.join(' '));

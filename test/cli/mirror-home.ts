@@ -53,6 +53,7 @@ export interface Document {
 export async function openHome(
   settings: Settings,
   name = 'ledger-mirror cli ',
+  commandTimeoutMs = COMMAND_TIMEOUT_MS,
 ): Promise<MirrorHome> {
   const dir = await mkdtemp(join(tmpdir(), name));
   const dataDir = join(dir, 'data');
@@ -73,7 +74,7 @@ export async function openHome(
   const start = (args: readonly string[], more: Settings = {}): Child =>
     keep(runScript(BIN, args, { cwd: dir, env: environment(more) }));
   const ended = async (child: Child): Promise<Ended> => {
-    const { code } = await child.end(undefined, COMMAND_TIMEOUT_MS);
+    const { code } = await child.end(undefined, commandTimeoutMs);
     return { code, stdout: child.stdout, stderr: child.stderr };
   };
   const run = async (

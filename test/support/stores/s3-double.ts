@@ -38,7 +38,6 @@ export function openDoubleStore(
   };
   return openS3Store({ url, spoolDir, ambient });
 }
-const PAGE_KEYS = 100;
 const PAGE_UPLOADS = 2;
 const PART_BYTES_MIN = 5 * 2 ** 20;
 
@@ -107,6 +106,8 @@ export class S3Double implements AsyncDisposable {
   /** The prefixes of all listings of objects. */
   readonly listed: string[] = [];
   fault: S3Fault | undefined;
+  /** How many keys a page of a listing has; S3 gives 1,000. */
+  pageKeys = 100;
   /** What it makes of If-None-Match: stores of all three kinds exist. */
   conditions: ConditionSupport = 'honoured';
   /**
@@ -360,7 +361,7 @@ export class S3Double implements AsyncDisposable {
     const keys = [...this.objects.keys()]
       .filter((key) => key.startsWith(prefix) && key > from)
       .toSorted();
-    const page = keys.slice(0, PAGE_KEYS);
+    const page = keys.slice(0, this.pageKeys);
     const contents = page.map((key) => {
       const stored = this.objects.get(key);
       return `<Contents><Key>${key}</Key><Size>${stored?.content.length}</Size><LastModified>${stored?.modified.toISOString()}</LastModified></Contents>`;

@@ -1,0 +1,150 @@
+/**
+ * What a lost database costs the source, and how fast it comes back:
+ * `npm run bench -- recovery [parties] [whale] [load] [--quick]`. Real commands mirror a
+ * sandbox network, whose answers a proxy counts; the databases are of one embedded
+ * Postgres. All of it takes about a quarter of an hour and 8 GB below the temporary
+ * folder; `--quick` takes a tenth of the entries.
+ */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Traffic } from '../test/support/measure/traffic-meter.ts';
+import { median, say, sayGate, sayLoad } from './world/scratch-world.ts';
+import { Measured, type World } from './world/recovery-world.ts';
+
+const isQuick = process.argv.includes('--quick');
+const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
+/** A tenth of the entries is enough to see whether something is asked twice. */
+const scaled = (count: number): number => (isQuick ? count / 10 : count);
+
+/** Of the bytes of the ledgers, what the night after a loss may receive at most. */
+const SHARE_MAX = 0.01;
+const ROUNDS = 3;
+const MB = 1e6;
+
+const THOUSAND: World = {
+  name: '1,000 parties',
+  parties: scaled(1_000),
+  entriesMean: 1_500,
+};
+const WHALE: World = {
+  name: 'one ledger',
+  parties: 4,
+  entriesMean: 5,
+  whaleEntries: scaled(4_900_000),
+  isWhaleAlone: true,
+};
+const LOADED: World = {
+  name: '300 parties',
+  parties: scaled(300),
+  entriesMean: 2_000,
+};
+
+sayLoad('before');
+if (isChosen('parties')) await measureLoss(THOUSAND);
+if (isChosen('whale')) await measureLoss(WHALE);
+if (isChosen('load')) await measureLoads(LOADED);
+sayLoad('after');
+
+function isChosen(part: string): boolean {
+  return chosen.length === 0 || chosen.includes(part);
+}
+
+/** A database is lost, and another one goes back by two nights. */
+async function measureLoss(world: World): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const measured = await Measured.open(stack, world);
+  await measured.create('original');
+  const whole = await measured.night('original');
+  await measured.night('original');
+  await measured.create('restored', 'original');
+  await measured.night('original');
+  const ordinary = await measured.night('original');
+  const known = measured.parties;
+
+  const [held] = await measured.query(
+    "select sum(rows) as rows, sum(bytes) as bytes from mirror.segments where status = 'current'",
+    'original',
+  );
+  const plain = (Number(held?.['bytes']) / MB).toFixed(0);
+  const rows = Number(held?.['rows']).toLocaleString('en');
+  const wire = (whole.exportBytes / MB).toFixed(1);
+  const { name } = world;
+  say(
+    `${name}: its entries`,
+    `${rows}; ${plain} MB of CSV, ${wire} MB received`,
+  );
+  const each = Math.round(ordinary.exportBytes / ordinary.exports);
+  say(`${name}: an ordinary night`, describe(ordinary, whole));
+  say(`${name}: an answer of it, on average`, `${each} bytes`);
+
+  const judge = async (what: string, database: string): Promise<void> => {
+    const rebuilding = await measured.rebuild(database);
+    const night = await measured.night(database);
+    // A party that has arrived since is asked for, too.
+    const exportsMax = ordinary.exports + measured.parties - known;
+    const lists = rebuilding.lists + night.lists;
+    const exports = rebuilding.exports + night.exports;
+    const exportBytes = rebuilding.exportBytes + night.exportBytes;
+    sayGate(
+      `${name}: ${what}, \`load --all\` and a night`,
+      describe({ lists, exports, exportBytes }, whole),
+      `at most ${ordinary.lists} and ${exportsMax} requests, 1 %`,
+      lists <= ordinary.lists &&
+        exports <= exportsMax &&
+        exportBytes <= SHARE_MAX * whole.exportBytes,
+    );
+  };
+  await judge('two nights lost', 'restored');
+  await measured.create('empty');
+  await judge('the database lost', 'empty');
+}
+
+/** "6 pages of lists, 1,001 exports, 0.53 MB (0.84 %)" */
+function describe(asked: Traffic, whole: Traffic): string {
+  const { lists, exports, exportBytes } = asked;
+  const share = ((100 * exportBytes) / whole.exportBytes).toFixed(2);
+  const megabytes = (exportBytes / MB).toFixed(3);
+  return `${lists} pages of lists, ${exports} exports, ${megabytes} MB (${share} %)`;
+}
+
+/** `load --all` into an empty database, in turns with `load` of the same segments. */
+async function measureLoads(world: World): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const measured = await Measured.open(stack, world);
+  await measured.create('original');
+  await measured.night('original');
+  const loads: number[] = [];
+  const rebuilds: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const loaded = `loaded_${round}`;
+    await measured.create(loaded, 'original');
+    await measured.query(
+      `truncate mirror.ledger_entries, mirror.segment_months;
+       update mirror.segments set loaded_at = null`,
+      loaded,
+    );
+    await rm(join(measured.home.objectsDir, 'lake'), { recursive: true });
+    loads.push((await measured.run(['load', '--take-over'], loaded)).seconds);
+    const rebuilt = `rebuilt_${round}`;
+    await measured.create(rebuilt);
+    await measured.run(['migrate'], rebuilt);
+    rebuilds.push((await measured.rebuild(rebuilt)).seconds);
+  }
+  const [held] = await measured.query(
+    'select count(*) as rows from mirror.ledger_entries',
+    'original',
+  );
+  const rows = Number(held?.['rows']);
+  const rate = (seconds: readonly number[]): string =>
+    `${Math.round(rows / median(seconds)).toLocaleString('en')} rows/s`;
+  say(`${world.name}, ${rows} entries: \`load\``, rate(loads));
+  say('the same: `load --all` into an empty database', rate(rebuilds));
+  const ratios = loads.map((value, at) => value / (rebuilds[at] ?? Infinity));
+  const shown = ratios.map((value) => value.toFixed(2)).join(', ');
+  sayGate(
+    '`load --all` / `load`, by rows a second',
+    `${median(ratios).toFixed(2)} (${shown})`,
+    'at least 1',
+    median(ratios) >= 1,
+  );
+}
