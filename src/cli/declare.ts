@@ -80,9 +80,11 @@ function declareMirroring(program: Command, add: Add): void {
     .option('--asset <id>', 'one asset only')
     .option(
       '--from <time>',
-      'RFC 3339, or a day (midnight UTC); default: from the beginning',
+      'such as 2026-03-01T00:00:00Z, 2026-03-01, 2026-03, yesterday or -30d (UTC); ' +
+        'default: from the beginning',
     )
     .option('--to <time>', 'likewise, exclusive; default: up to the present')
+    .option('--month <month>', 'a whole month, such as 2026-03')
     .option(
       '--out <file>',
       'also write the assembled CSV to a file, or - for stdout',
@@ -164,6 +166,7 @@ function declareReading(program: Command, add: Add): void {
     .option('--timeout <seconds>', 'time limit', wholeNumber(1, 86_400), 60)
     .option('--since <time>', 'for a ready question: entries from this time on')
     .option('--until <time>', 'for a ready question: entries before this time')
+    .option('--month <month>', 'for a ready question: a month, such as 2026-03')
     .option('--party <id>', 'for a ready question: one party')
     .option('--asset <id>', 'for a ready question: one asset');
 }
@@ -176,7 +179,7 @@ function declareProving(program: Command, add: Add): void {
     .option('--asset <id>', 'if each asset has a ledger of its own')
     .option(
       '--at <night>',
-      'its number, a day, or an instant; default: the last',
+      'its number, or a time: 2026-03-01, yesterday, 2026-03-01T10:00; default: the last',
     )
     .option(
       '--output <file>',

@@ -4,7 +4,8 @@
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
-import { formatInstant, parseInstant } from '../time/time.ts';
+import { formatInstant, nowMicros } from '../time/time.ts';
+import { readTypedTime, TYPED_TIME_FORMS } from '../time/typed-time.ts';
 import {
   type Checkpoint,
   decodeCheckpoint,
@@ -67,7 +68,7 @@ export interface ProofQuestion {
   /** undefined: every asset in one ledger. */
   readonly asset?: string | undefined;
   /**
-   * The number of a night, or a day or instant: the last night up to it. undefined: the
+   * The number of a night, or a typed time: the last night up to its end. undefined: the
    * last one.
    */
   readonly at?: string | undefined;
@@ -176,7 +177,7 @@ async function findNight(
   if (end === undefined) {
     throw notFound(
       `${JSON.stringify(at)} names no night`,
-      'give its number, a day such as 2026-03-31, or an instant (RFC 3339)',
+      `give its number, or a time such as ${TYPED_TIME_FORMS}`,
     );
   }
   // The nights are in the order of time.
@@ -197,11 +198,12 @@ async function findNight(
   throw notFound(`no night ended before ${end}`, 'give a later day');
 }
 
-/** The last instant that a day or an instant covers, in the form of `heldAt`. */
+/** The last instant that a typed day, month or instant covers, in the form of `heldAt`. */
 function endOf(at: string): string | undefined {
-  const isDay = /^\d{4}-\d{2}-\d{2}$/.test(at);
-  const instant = parseInstant(isDay ? `${at}T23:59:59.999999Z` : at);
-  return instant === undefined ? undefined : formatInstant(instant);
+  const time = readTypedTime(at, nowMicros());
+  if (time === undefined) return undefined;
+  const isInstant = time.from === time.to;
+  return formatInstant(isInstant ? time.from : time.to - 1n);
 }
 
 interface FoundRecord {

@@ -24,6 +24,7 @@ export const QUESTION = z.union([
       .strictObject({
         since: OPTION,
         until: OPTION,
+        month: OPTION,
         party: OPTION,
         asset: OPTION,
       })

@@ -13,9 +13,10 @@ import {
   ceilSecond,
   floorSecond,
   formatInstant,
-  parseInstant,
   type Micros,
+  nowMicros,
 } from '../../time/time.ts';
+import { readTypedRange } from '../../time/typed-range.ts';
 import { exitCodeOf, type CommandContext, type Handler } from '../context.ts';
 import { followRun, joinOrCreate } from '../follow.ts';
 import {
@@ -36,6 +37,8 @@ interface ExportOptions {
   readonly asset?: string;
   readonly from?: string;
   readonly to?: string;
+  /** A whole month, instead of `from` and `to`. */
+  readonly month?: string;
   readonly out?: string;
   /** What is covered in the range is not believed, and asked for anew. */
   readonly again: boolean;
@@ -191,14 +194,13 @@ function parse(
   const quote = (text = '') => JSON.stringify(text.slice(0, 80));
   const partyId = canonicalPartyId(party) ?? '';
   const assetId = asset === undefined ? undefined : canonicalId(asset);
-  const start = parseInstant(times.from ?? '');
-  const end = parseInstant(times.to ?? '');
-  const from = start === undefined ? undefined : floorSecond(start);
-  const to = end === undefined ? undefined : ceilSecond(end);
-  const noTimes = (['from', 'to'] as const).filter(
-    (name) =>
-      times[name] !== undefined && parseInstant(times[name]) === undefined,
+  const range = readTypedRange(
+    { start: times.from, end: times.to, month: times.month },
+    { start: 'from', end: 'to' },
+    nowMicros(),
   );
+  const from = range.start === undefined ? undefined : floorSecond(range.start);
+  const to = range.end === undefined ? undefined : ceilSecond(range.end);
   const problems = [
     !isExportableParty(partyId) &&
       `--party: ${quote(party)} cannot be exported; give a party id as the source ` +
@@ -206,16 +208,7 @@ function parse(
     asset !== undefined &&
       assetId === undefined &&
       `--asset: ${quote(asset)} is no asset id; give 64 hex digits`,
-    ...noTimes.map(
-      (name) =>
-        `--${name}: ${quote(times[name])} is no time; give RFC 3339, such as ` +
-        '2023-05-01T00:00:00Z, or a day',
-    ),
-    from !== undefined &&
-      to !== undefined &&
-      from >= to &&
-      `--from, --to: ${formatInstant(from)} is not before ${formatInstant(to)}; ` +
-        'give a range that is not empty',
+    ...range.problems,
     out === STDOUT &&
       isJson &&
       '--out -: cannot go with --json, both write to stdout; give a file',

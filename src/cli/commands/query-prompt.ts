@@ -23,6 +23,7 @@ const MORE = '           ... ';
 export const QUESTION_OPTIONS = [
   'since',
   'until',
+  'month',
   'party',
   'asset',
 ] as const satisfies QuestionParameter[];
@@ -51,14 +52,26 @@ export function readTyped(
   try {
     return {
       sql,
-      ...parseArgs({ args: given.trim().split(/\s+/), options }).values,
+      ...parseArgs({ args: wordsOf(given), options }).values,
     };
   } catch {
     throw new UsageError([
       `query ${sql}: ${JSON.stringify(given)} is not understood; give --since, ` +
-        '--until, --party or --asset, each with a value',
+        '--until, --month, --party or --asset, each with a value',
     ]);
   }
+}
+
+/** As a shell splits them. A value may begin with a dash, as in `--since -30d`. */
+function wordsOf(given: string): string[] {
+  const words = given.match(/(?:'[^']*'|"[^"]*"|\S)+/g) ?? [];
+  const plain = words.map((word) =>
+    word.replaceAll(/'([^']*)'|"([^"]*)"/g, '$1$2'),
+  );
+  return plain
+    .join('\0')
+    .replaceAll(/(^|\0)(--[a-z]+)\0(?=-\d)/g, '$1$2=')
+    .split('\0');
 }
 
 /**

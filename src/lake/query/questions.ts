@@ -6,7 +6,8 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { UsageError } from '../../errors/errors.ts';
 import { CANDIDATES_MAX, chooseById, splitCutId } from '../../ledger/ids.ts';
-import { formatInstant, type Micros, parseInstant } from '../../time/time.ts';
+import { nowMicros } from '../../time/time.ts';
+import { readTypedRange } from '../../time/typed-range.ts';
 import type { SummaryTable } from '../tables/columns.ts';
 import { type InstantRange, summaryWithin } from '../tables/summaries.ts';
 
@@ -23,11 +24,11 @@ export interface ReadyQuestion {
   readonly select: (rows: string) => string;
 }
 
-export type QuestionParameter = 'since' | 'until' | 'party' | 'asset';
+export type QuestionParameter = 'since' | 'until' | 'month' | 'party' | 'asset';
 
 /**
- * An absent option sets no limit. Times are RFC 3339; `since` is inclusive, `until` is
- * exclusive.
+ * An absent option sets no limit. Times are as people type them; `since` is inclusive,
+ * `until` is exclusive, and `month` stands for both.
  */
 export type QuestionValues = Readonly<
   Partial<Record<QuestionParameter, string>>
@@ -59,7 +60,7 @@ export const READY_QUESTIONS: readonly ReadyQuestion[] = [
     title:
       'the twenty parties with the most entries, a row for each asset: what went ' +
       'to others, came from others, moved within',
-    parameters: ['since', 'until', 'asset'],
+    parameters: ['since', 'until', 'month', 'asset'],
     summary: 'monthly_activity',
     oneSided:
       'both_sides false: the ledger is not exported with both sides, so what the ' +
@@ -80,7 +81,7 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
   {
     name: 'daily-flows',
     title: 'what moved each day, by asset and type',
-    parameters: ['since', 'until', 'asset'],
+    parameters: ['since', 'until', 'month', 'asset'],
     summary: 'daily_flows',
     select: (
       rows,
@@ -92,7 +93,7 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
   {
     name: 'fees',
     title: 'fees paid, by month, asset and kind',
-    parameters: ['since', 'until', 'asset', 'party'],
+    parameters: ['since', 'until', 'month', 'asset', 'party'],
     summary: 'monthly_fees',
     select: (
       rows,
@@ -149,31 +150,17 @@ export function inquiry(
   { summary, select }: ReadyQuestion,
   values: QuestionValues = {},
 ): Inquiry {
-  const since = instant('since', values.since);
-  const until = instant('until', values.until);
-  if (since !== undefined && until !== undefined && since >= until)
-    throw new UsageError([
-      `--since, --until: ${formatInstant(since)} is not before ` +
-        `${formatInstant(until)}; give a range that is not empty`,
-    ]);
-  const range = { since, until };
+  const { start, end, problems } = readTypedRange(
+    { start: values.since, end: values.until, month: values.month },
+    { start: 'since', end: 'until' },
+    nowMicros(),
+  );
+  if (problems.length > 0) throw new UsageError(problems);
+  const range = { since: start, until: end };
   const rows =
     summary === undefined ? '' : `(${summaryWithin(summary, range)})`;
   const { party = null, asset = null } = values;
   return { sql: select(rows), rows, range, parameters: { party, asset } };
-}
-
-function instant(
-  name: QuestionParameter,
-  value: string | undefined,
-): Micros | undefined {
-  if (value === undefined) return undefined;
-  const parsed = parseInstant(value);
-  if (parsed !== undefined) return parsed;
-  const given = `--${name}: ${JSON.stringify(value)} is not accepted`;
-  throw new UsageError([
-    `${given}; give a time as 2023-05-01T00:00:00Z, or a day`,
-  ]);
 }
 
 /** SQL for all party ids, to complete an id of which a person gave the beginning. */

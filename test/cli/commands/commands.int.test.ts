@@ -17,6 +17,8 @@ import { csvSum } from '../expect-truth.ts';
 import type { Ended } from '../mirror-home.ts';
 
 const { database, home, party, sandbox } = await commandWorld();
+const FIRST_MONTH =
+  "select strftime(min(vega_time), '%Y-%m') as month from ledger_entries";
 const UUID = /^[0-9a-f-]{36}$/;
 
 /**
@@ -248,7 +250,7 @@ describe('the command export', () => {
       '--asset',
       'x',
       '--from',
-      'yesterday',
+      '20.11.2026',
       '--out',
       '-',
       '--json',
@@ -266,7 +268,7 @@ describe('the command export', () => {
       { ...refused, stdout: '' },
       /--party: "two\\nlines" cannot be exported; give a party id as the source lists it/,
       /--asset: "x" is no asset id/,
-      /--from: "yesterday" is no time; give RFC 3339, such as .*, or a day/,
+      /--from: "20\.11\.2026" is not a time that can be read; use .*2026-03.*-30d/,
       /--out -: cannot go with --json/,
     );
     expectRefused(
@@ -278,6 +280,54 @@ describe('the command export', () => {
       /--party: "network" cannot be exported/,
     );
     expect(sandbox.requests.of()).toBe(before);
+  });
+});
+
+describe('a time as people type it', () => {
+  test('export --month asks for that month, and nothing of another', async () => {
+    const first = await home.run(['query', FIRST_MONTH, '--format', 'csv']);
+    const month = first.stdout.split('\n')[1] ?? '';
+    expect(month).toMatch(/^\d{4}-\d\d$/);
+    const plain = await home.run([
+      'query',
+      `select count(*) from ledger_entries where party_id = '${party}' and ` +
+        `strftime(vega_time, '%Y-%m') = '${month}'`,
+      '--format',
+      'csv',
+    ]);
+    const count = plain.stdout.split('\n')[1];
+    const asked = ['export', '--party', party, '--month', month];
+    const { document } = await home.json([...asked, '--out', 'month.csv']);
+    expect(document['written']).toMatchObject({ rows: count });
+    // The source lives in the middle of that month, which the command says.
+    expect(document['missing']).toEqual([
+      expect.stringMatching(new RegExp(`^from ${month}-.* on$`)),
+    ]);
+  });
+
+  test('a ready question takes the same month, and a part of the past', async () => {
+    const rows = async (...given: string[]) => {
+      const ended = await home.run(['query', 'fees', ...given, '--format=csv']);
+      expect(ended).toMatchObject({ code: 0 });
+      return ended.stdout;
+    };
+    expect(await rows('--since', '-9000d')).toBe(await rows());
+    expect(await rows('--since', 'today', '--until', 'now')).toBe(
+      await rows('--since', '2099-01'),
+    );
+    const [header = '', firstRow = ''] = (await rows()).split('\n');
+    expect(header).toMatch(/^month,/);
+    const month = firstRow.slice(0, 7);
+    const ofMonth = (await rows())
+      .split('\n')
+      .filter((row) => row.startsWith(month));
+    expect(await rows('--month', month)).toBe(
+      [header, ...ofMonth, ''].join('\n'),
+    );
+    expectRefused(
+      await home.run(['query', 'fees', '--month', 'March']),
+      /--month: "March" is not a month; give a month such as 2026-03/,
+    );
   });
 });
 

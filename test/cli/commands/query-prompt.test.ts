@@ -80,13 +80,18 @@ describe('a typed question', () => {
       'fees --since 2026-10-01 --party=3498…0033',
       { sql: 'fees', since: '2026-10-01', party: '3498…0033' },
     ],
+    ['fees --month 2026-10', { sql: 'fees', month: '2026-10' }],
+    [
+      "fees --since -30d --until '2026-10-01 00:00'",
+      { sql: 'fees', since: '-30d', until: '2026-10-01 00:00' },
+    ],
     ['select 1 --comment', { sql: 'select 1 --comment' }],
   ])('%s is read with its options', (typed, read) => {
     expect(readTyped(typed)).toEqual(read);
   });
 
   test.each([
-    'fees --month 2026-10',
+    'fees --year 2026',
     'fees --since',
     'fees --since 2026-10-01 or so',
   ])('%s is refused', (typed) => {

@@ -13,11 +13,13 @@ const LAST = 'ledger-mirror query';
 const KEYS = 'Ctrl+Enter runs it; Ctrl+Space completes names.';
 const EXAMPLE =
   'select transfer_type, count(*) as entries from ledger_entries where is_counted group by 1 order by 2 desc';
-const DAY_HINT = '2026-01-31';
+const TIME_HINT = '2026-01-31, -30d, yesterday';
+const MONTH_HINT = '2026-01';
 const ID_HINT = 'beginning of an id';
 const OPTIONS = {
-  since: { label: 'since', hint: DAY_HINT },
-  until: { label: 'until (not included)', hint: DAY_HINT },
+  since: { label: 'since', hint: TIME_HINT },
+  until: { label: 'until (not included)', hint: TIME_HINT },
+  month: { label: 'or one month', hint: MONTH_HINT },
   party: { label: 'party', hint: ID_HINT },
   asset: { label: 'asset', hint: ID_HINT },
 };

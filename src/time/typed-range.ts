@@ -1,0 +1,100 @@
+/** A range of time as options give it: a start and an end, or a whole month. */
+import { formatInstant, type Micros } from './time.ts';
+import {
+  readTypedMonth,
+  readTypedTime,
+  TYPED_MONTH_FORM,
+  TYPED_TIME_FORMS,
+} from './typed-time.ts';
+
+/** What was typed; an absent end leaves that side open. */
+export interface GivenRange {
+  readonly start?: string | undefined;
+  readonly end?: string | undefined;
+  /** Instead of both. */
+  readonly month?: string | undefined;
+}
+
+/** Names of the two options, for messages. */
+export interface RangeOptionNames {
+  readonly start: string;
+  readonly end: string;
+}
+
+export interface ReadRange {
+  readonly start: Micros | undefined;
+  /** Exclusive; undefined if the range reaches the present. */
+  readonly end: Micros | undefined;
+  /** One line for each thing that is wrong; then the range is not to be used. */
+  readonly problems: readonly string[];
+}
+
+const SHOWN_MAX = 80;
+
+/**
+ * A day, a month or a year stands for its first instant, as a start and as an (exclusive)
+ * end. The month that is not over yet has no end.
+ */
+export function readTypedRange(
+  given: GivenRange,
+  names: RangeOptionNames,
+  now: Micros,
+): ReadRange {
+  return given.month === undefined
+    ? readBothEnds(given, names, now)
+    : readMonth(given, given.month, names, now);
+}
+
+function readBothEnds(
+  given: GivenRange,
+  names: RangeOptionNames,
+  now: Micros,
+): ReadRange {
+  const problems: string[] = [];
+  const read = (side: 'start' | 'end'): Micros | undefined => {
+    const text = given[side];
+    if (text === undefined) return undefined;
+    const time = readTypedTime(text, now);
+    if (time === undefined)
+      problems.push(
+        `--${names[side]}: ${quote(text)} is not a time that can be read; use ` +
+          TYPED_TIME_FORMS,
+      );
+    return time?.from;
+  };
+  const start = read('start');
+  const end = read('end');
+  if (start !== undefined && end !== undefined && start >= end)
+    problems.push(
+      `--${names.start}, --${names.end}: ${formatInstant(start)} is not before ` +
+        `${formatInstant(end)}; give a range that is not empty`,
+    );
+  return { start, end, problems };
+}
+
+function readMonth(
+  { start, end }: GivenRange,
+  text: string,
+  names: RangeOptionNames,
+  now: Micros,
+): ReadRange {
+  const month = readTypedMonth(text);
+  const problems: string[] = [];
+  if (start !== undefined || end !== undefined)
+    problems.push(
+      `--month: is a whole range already; leave out --${names.start} and ` +
+        `--${names.end}, or --month`,
+    );
+  if (month === undefined)
+    problems.push(
+      `--month: ${quote(text)} is not a month; give ${TYPED_MONTH_FORM}`,
+    );
+  if (month !== undefined && month.from > now)
+    problems.push(`--month: ${text} has not begun; give one that has`);
+  const isOver = month !== undefined && month.to <= now;
+  return { start: month?.from, end: isOver ? month.to : undefined, problems };
+}
+
+function quote(text: string): string {
+  return JSON.stringify(text.slice(0, SHOWN_MAX));
+}
