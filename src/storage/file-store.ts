@@ -4,7 +4,7 @@
  * failure.
  */
 import { randomUUID } from 'node:crypto';
-import { createReadStream, type Dirent } from 'node:fs';
+import type { Dirent } from 'node:fs';
 import {
   copyFile,
   link,
@@ -25,6 +25,7 @@ import {
   type FileFacts,
   measureStream,
 } from '../files/byte-counter.ts';
+import { streamFile, streamOpenFile } from '../files/file-stream.ts';
 import { makeFolders } from '../files/folders.ts';
 import type {
   ConditionSupport,
@@ -61,7 +62,6 @@ const RETRYABLE = new Set([
   'ESTALE',
   'ETIMEDOUT',
 ]);
-const READ_BYTES = 2 ** 20;
 
 /** @param folder is made on first use */
 export function openFileStore(folder: string): ObjectStore {
@@ -156,11 +156,10 @@ class FileStore implements StoreKind {
   ): Promise<Readable | undefined> {
     const file = await open(this.#pathOf(key), 'r').catch(undefinedIfMissing);
     if (file === undefined) return undefined;
-    const options = { fd: file, signal, highWaterMark: READ_BYTES };
-    if (range === undefined) return createReadStream('', options);
+    if (range === undefined) return await streamOpenFile(file, { signal });
     const start = Number(range.start);
     const end = Number(range.end) - 1;
-    return createReadStream('', { ...options, start, end });
+    return await streamOpenFile(file, { signal, start, end });
   }
 
   list(prefix: string, signal: AbortSignal): AsyncGenerator<ListedObject> {
@@ -314,10 +313,7 @@ async function hasContent(
   { sha256 }: FileFacts,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const stream = createReadStream(target, {
-    signal,
-    highWaterMark: READ_BYTES,
-  });
+  const stream = await streamFile(target, { signal });
   return (await measureStream(stream)).sha256 === sha256;
 }
 

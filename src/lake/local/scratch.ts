@@ -2,7 +2,7 @@
  * Scratch files on the local disk: folders that live as long as their user, and copies of
  * objects.
  */
-import { createReadStream, createWriteStream } from 'node:fs';
+import { createWriteStream } from 'node:fs';
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
@@ -11,6 +11,7 @@ import {
   type FileFacts,
   measureStream,
 } from '../../files/byte-counter.ts';
+import { streamFile } from '../../files/file-stream.ts';
 import { makeFolders } from '../../files/folders.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 
@@ -43,16 +44,12 @@ export async function removeLeftovers(parent: string): Promise<void> {
   }
 }
 
-const READ_BYTES = 2 ** 20;
-
 /** Computes the size and SHA-256 of a local file. */
-export function fileFacts(
+export async function fileFacts(
   path: string,
   signal: AbortSignal,
 ): Promise<FileFacts> {
-  return measureStream(
-    createReadStream(path, { signal, highWaterMark: READ_BYTES }),
-  );
+  return measureStream(await streamFile(path, { signal }));
 }
 
 /** An object store, and a signal that ends calls to it. */
