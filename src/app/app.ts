@@ -52,6 +52,11 @@ import { composeStages } from './stages.ts';
 export interface AppOptions extends BaseOptions {
   /** Default: the source client's own. */
   readonly sourceLimits?: SourceDeps['limits'] | undefined;
+  /**
+   * Before the source is asked again for what another of its nodes may answer, in
+   * milliseconds. Default: growing ones.
+   */
+  readonly askAgainMs?: number | undefined;
 }
 export type App = Awaited<ReturnType<typeof build>> & AsyncDisposable;
 
@@ -69,7 +74,7 @@ export async function openApp(options: AppOptions): Promise<App> {
 async function build(options: AppOptions, stack: AsyncDisposableStack) {
   const services = await openServices(options, stack);
   const { config, log, warehouse, queues, store, work } = services;
-  const jobs = openJobDeps(services, options.sourceLimits, stack);
+  const jobs = openJobDeps(services, options, stack);
   const neededSecrets = listNeededSecrets(services);
   const workers = new WorkerRegistry(warehouse.db);
   const { historyRetention } = config;
@@ -185,7 +190,7 @@ function listNeededSecrets(services: Services): readonly NeededSecret[] {
 
 function openJobDeps(
   services: Services,
-  limits: SourceDeps['limits'],
+  { sourceLimits: limits, askAgainMs }: AppOptions,
   stack: AsyncDisposableStack,
 ): JobDeps {
   const { config, log, warehouse, state, queues, work } = services;
@@ -230,7 +235,7 @@ function openJobDeps(
   };
   return {
     db,
-    stages: composeStages({ ...services, source, rowPool, holder }),
+    stages: composeStages({ ...services, source, rowPool, holder, askAgainMs }),
     runs: new RunStore(db, asked?.url, work.onRun),
     source: asked,
     completeness: () => readCompleteness(db),

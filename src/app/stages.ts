@@ -83,6 +83,8 @@ interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
   /** Absent where no SOURCE_URL is set: what asks the source then refuses. */
   readonly source: Source | undefined;
   readonly rowPool: RowPool;
+  /** Before the source is asked again; the stages' own pauses if it is absent. */
+  readonly askAgainMs?: number | undefined;
   /** Names this process in its leases. */
   readonly holder: number;
 }
@@ -103,7 +105,7 @@ export function composeStages(parts: StageParts): Stages {
 
 /** @throws UsageError from whatever asks the source if there is none */
 function stagesOfSource(parts: StageParts) {
-  const { config, warehouse, state, source, holder } = parts;
+  const { config, warehouse, state, source, holder, askAgainMs } = parts;
   const asked = (): Source => {
     if (source === undefined) throw sourceMissing('this asks the source');
     return source;
@@ -113,6 +115,7 @@ function stagesOfSource(parts: StageParts) {
     source: asked().lists,
     store,
     resumePoints: state,
+    ...(askAgainMs !== undefined && { pauseMs: askAgainMs }),
   });
   const exportBy =
     (repository: ExportRepository): Stages['export'] =>
@@ -129,6 +132,7 @@ function stagesOfSource(parts: StageParts) {
           exportLimit: config.sourceExportConcurrency,
           assets: config.sourceAssets,
           rowPool: parts.rowPool,
+          ...(askAgainMs !== undefined && { pauseMs: () => askAgainMs }),
           onProgress: (progress) => onProgress([exportLine(progress)]),
         },
         signal,

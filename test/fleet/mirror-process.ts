@@ -13,6 +13,12 @@ import { openFreshDatabase } from '../support/database.ts';
 import { farSchedule } from '../support/far-schedule.ts';
 import { silenceRuns } from '../support/mirror-arrange.ts';
 
+/**
+ * The product waits for seconds until the next node may have come further; this fleet
+ * changes with its requests, and not with time.
+ */
+const ASK_AGAIN_MS = 1;
+
 /** Longer than a worker waits before it takes up a run that nobody renews. */
 const SILENT_SECONDS = 60;
 
@@ -83,13 +89,26 @@ export class MirrorProcess implements AsyncDisposable {
     await this.#start();
   }
 
+  async hasEnded(runId: string): Promise<boolean> {
+    const { rowCount } = await this.pool.query(
+      `select from mirror.runs where run_id = $1 and state in ('done', 'cancelled')`,
+      [runId],
+    );
+    return rowCount === 1;
+  }
+
   async #start(): Promise<void> {
     const config = readConfig({ env: this.#env, cwd: this.#dir });
     this.#stop = new AbortController();
     const log = createLog(
       process.env['TEST_LOG'] === undefined ? 'silent' : 'debug',
     );
-    this.#app = await openApp({ config, log, signal: this.#stop.signal });
+    this.#app = await openApp({
+      config,
+      log,
+      signal: this.#stop.signal,
+      askAgainMs: ASK_AGAIN_MS,
+    });
     await this.#app.jobWorker.startAndRegister();
   }
 
