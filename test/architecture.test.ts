@@ -88,6 +88,11 @@ const edge = (...packages: string[]): Rule => ({
   typeFiles: PORTS,
   packages: [...packages, 'zod'],
 });
+/** Sends requests out of the process, by the rules that hold for every client. */
+const reaching = (rule: Rule): Rule => ({
+  ...rule,
+  values: [...(rule.values ?? []), 'src/network'],
+});
 /** A store reads and writes the tables of the room that it lies in. */
 const store = (room: string, ...below: string[]): Rule => ({
   values: [...PURE, 'src/postgres', 'src/catalog', ...below, room],
@@ -152,7 +157,7 @@ const RULES: Readonly<Record<string, Rule>> = {
     ...adapter('pg', 'kysely', 'p-retry', 'pg-copy-streams', 'uuid'),
     values: [...PURE, 'src/network', 'migrations'],
   },
-  'src/storage': adapter('@aws-sdk/client-s3'),
+  'src/storage': reaching(adapter('@aws-sdk/client-s3')),
   'src/state': adapter('pg', 'ioredis'),
   'src/queue': {
     ...adapter('bullmq', 'ioredis', 'pg'),
@@ -166,6 +171,7 @@ const RULES: Readonly<Record<string, Rule>> = {
     values: [
       ...PURE,
       'src/config',
+      'src/network',
       'src/queue',
       'src/source',
       'src/status',
@@ -175,20 +181,22 @@ const RULES: Readonly<Record<string, Rule>> = {
   },
   // What is known of the mirror, and the one place that decides whether it is complete.
   'src/status': { ...stage('zod'), values: [...PURE, 'src/catalog'] },
-  'src/observability': edge(
-    'fastify',
-    'prom-client',
-    'bullmq',
-    'bullmq-otel',
-    ...[
-      'api',
-      'exporter-trace-otlp-http',
-      'otlp-exporter-base',
-      'otlp-transformer',
-      'resources',
-      'sdk-metrics',
-      'sdk-trace-node',
-    ].map((name) => `@opentelemetry/${name}`),
+  'src/observability': reaching(
+    edge(
+      'fastify',
+      'prom-client',
+      'bullmq',
+      'bullmq-otel',
+      ...[
+        'api',
+        'exporter-trace-otlp-http',
+        'otlp-exporter-base',
+        'otlp-transformer',
+        'resources',
+        'sdk-metrics',
+        'sdk-trace-node',
+      ].map((name) => `@opentelemetry/${name}`),
+    ),
   ),
   'src/worker': edge('bullmq'),
   'src/api': edge(

@@ -232,6 +232,7 @@ function openJobDeps(
     secret,
     format,
     onFailure: work.onNotifyFailure,
+    ambient: config.ambient,
   };
   return {
     db,

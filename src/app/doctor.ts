@@ -22,6 +22,7 @@ import { LIST_RETRIES } from '../source/requester.ts';
 import { openApp, type App, type AppOptions } from './app.ts';
 import { openProofKey } from './night-proof.ts';
 import { passwordFileOf, requireWritable } from './data-dir.ts';
+import { waysOutOf } from './ways-out.ts';
 
 export interface Finding {
   readonly what: string;
@@ -84,9 +85,17 @@ export async function runChecks(
     AbortSignal.timeout(CHECKS_MAX_MS),
   ]);
   // Side by side: one that waits for somebody who is away must not keep the others.
-  const checks = Object.entries(checksOf(app, limit)).map(([what, work]) =>
-    check(what, work, limit),
+  const ways = Object.entries(waysOutOf(options.config, options.log)).map(
+    ([what, attempt]): [string, () => Promise<Result>] => [
+      what,
+      async () => {
+        const { isRight, detail } = await attempt(limit);
+        return isRight ? pass(detail) : fail(detail);
+      },
+    ],
   );
+  const works = [...Object.entries(checksOf(app, limit)), ...ways];
+  const checks = works.map(([what, work]) => check(what, work, limit));
   return [...findings, ...(await Promise.all(checks))];
 }
 

@@ -137,9 +137,28 @@ export const privateKey = pemReadBy(
 
 const storeUrl = url('', 'file:', 's3:');
 
-export const objectStoreUrl = form(
-  'file:///dir or s3://bucket/prefix?region=…&endpoint=…',
-  (given) => {
+/** What may stand behind the `?` of an S3 store, and what is accepted there. */
+const STORE_PARAMETERS: Readonly<Record<string, (given: string) => boolean>> = {
+  region: (given) => given !== '',
+  endpoint: (given) => httpUrl.parse(given) !== undefined,
+  style: (given) => /^(?:virtual|path)$/.test(given),
+  sse: (given) => /^(?:AES256|aws:kms|aws:kms:dsse)$/.test(given),
+  'kms-key': (given) => /^[\w:/.-]+$/.test(given),
+  'storage-class': (given) => /^[A-Z][A-Z0-9_]*$/.test(given),
+};
+/** The mirror reads its objects at any time, and nothing brings these back by itself. */
+const ARCHIVE_CLASSES: ReadonlySet<string> = new Set([
+  'GLACIER',
+  'DEEP_ARCHIVE',
+  'ARCHIVE',
+  'COLD_ARCHIVE',
+]);
+
+export const objectStoreUrl: Form<URL> = {
+  accepted:
+    'file:///dir or s3://bucket/prefix?region=…&endpoint=…&style=virtual' +
+    '&sse=aws:kms&kms-key=…&storage-class=…',
+  parse: (given) => {
     const parsed = storeUrl.parse(given);
     if (parsed?.protocol !== 's3:')
       return parsed?.host === '' &&
@@ -147,14 +166,33 @@ export const objectStoreUrl = form(
         parsed.pathname.length > 1
         ? parsed
         : undefined;
-    const isKnown = [...parsed.searchParams.keys()].every((key) =>
-      ['region', 'endpoint'].includes(key),
-    );
-    const endpoint = parsed.searchParams.get('endpoint');
-    const isUsable = endpoint === null || httpUrl.parse(endpoint) !== undefined;
-    return parsed.host !== '' && isKnown && isUsable ? parsed : undefined;
+    const isUsable = storeProblem(parsed) === undefined;
+    return parsed.host !== '' && isUsable ? parsed : undefined;
   },
-);
+  explain: (given) => {
+    const parsed = storeUrl.parse(given);
+    return parsed?.protocol === 's3:' ? storeProblem(parsed) : undefined;
+  },
+};
+
+/** What is wrong with the parameters of an S3 store, and what to write. */
+function storeProblem({ searchParams }: URL): string | undefined {
+  for (const [name, value] of searchParams) {
+    const isRight = STORE_PARAMETERS[name];
+    if (isRight === undefined)
+      return `has the parameter ${name}=, which is not known`;
+    if (!isRight(value)) return `has ${name}=${value}, which is not known`;
+  }
+  const storageClass = searchParams.get('storage-class') ?? '';
+  if (ARCHIVE_CLASSES.has(storageClass))
+    return (
+      `names an archive by storage-class=${storageClass}, whose objects cannot be read ` +
+      'when they are needed (STANDARD_IA and GLACIER_IR can)'
+    );
+  const hasKey = searchParams.has('kms-key');
+  const isKms = searchParams.get('sse')?.startsWith('aws:kms') === true;
+  return hasKey && !isKms ? 'has kms-key= without sse=aws:kms' : undefined;
+}
 
 /** In plain notation. */
 export function integer(

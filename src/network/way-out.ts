@@ -1,6 +1,6 @@
 /**
  * The one way out of the process: the proxies and the certificate authorities of every HTTP request
- * that is sent by it. The object store's and the traces' clients do not take it yet.
+ * that is sent by it. Clients that take Node's agents get them from proxied-agents.ts.
  */
 import type { Socket } from 'node:net';
 import { Agent, buildConnector, type Dispatcher } from 'undici';

@@ -1,11 +1,18 @@
 /** Where OpenTelemetry's environment names a collector, and as whom this process reports. */
+import type { Agent as HttpAgent } from 'node:http';
 import type { Log } from '../logging/log.ts';
+import {
+  openProxiedAgents,
+  type ProxiedAgents,
+} from '../network/proxied-agents.ts';
 import { version } from '../version.ts';
 
 type Signal = 'traces' | 'metrics';
 
 export interface Collector {
   readonly url: string;
+  /** The agents of the proxy on the way, if there is one. */
+  readonly agents: ProxiedAgents | undefined;
   readonly headers: Readonly<Record<string, string>>;
   /** Names this process beside what it reports. */
   readonly resource: Readonly<Record<string, string>>;
@@ -46,7 +53,19 @@ export function findCollector(
     'service.name': ambient['OTEL_SERVICE_NAME'] ?? 'ledger-mirror',
     'service.version': version(),
   };
-  return { url, headers: readHeaders(given), resource };
+  const agents = openProxiedAgents(new URL(url), ambient);
+  return { url, agents, headers: readHeaders(given), resource };
+}
+
+/** Chooses the agents of a collector's client. Empty: its own, which go directly. */
+export function agentOptions({ agents }: Collector): {
+  readonly httpAgentOptions?: (protocol: string) => HttpAgent;
+} {
+  if (agents === undefined) return {};
+  return {
+    httpAgentOptions: (protocol) =>
+      protocol === 'https:' ? agents.https : agents.http,
+  };
 }
 
 /**

@@ -20,7 +20,11 @@ import {
   type ResourceMetrics,
 } from '@opentelemetry/sdk-metrics';
 import { version } from '../version.ts';
-import { type Collector, COLLECTOR_TIMEOUT_MS } from './collector.ts';
+import {
+  agentOptions,
+  type Collector,
+  COLLECTOR_TIMEOUT_MS,
+} from './collector.ts';
 
 /** `ExportResultCode.SUCCESS` of `@opentelemetry/core`, as the number that it is. */
 const SUCCESS = 0;
@@ -57,10 +61,16 @@ interface Span {
  * @throws Error if the collector does not take them within a few seconds
  */
 export async function sendMetrics(
-  { url, headers }: Collector,
+  collector: Collector,
   metrics: ResourceMetrics,
 ): Promise<void> {
-  const sent = { url, headers, timeoutMillis: COLLECTOR_TIMEOUT_MS };
+  const { url, headers } = collector;
+  const sent = {
+    url,
+    headers,
+    timeoutMillis: COLLECTOR_TIMEOUT_MS,
+    ...agentOptions(collector),
+  };
   const format = { 'Content-Type': 'application/x-protobuf' };
   const exporter = new OTLPExporterBase<ResourceMetrics>(
     createOtlpHttpExportDelegate(

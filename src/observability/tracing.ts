@@ -2,7 +2,11 @@
 import type { Telemetry } from 'bullmq';
 import type { Log } from '../logging/log.ts';
 import { version } from '../version.ts';
-import { COLLECTOR_TIMEOUT_MS, findCollector } from './collector.ts';
+import {
+  agentOptions,
+  COLLECTOR_TIMEOUT_MS,
+  findCollector,
+} from './collector.ts';
 
 /**
  * For every queue and worker: the context of who adds a job travels with it to who works
@@ -42,6 +46,7 @@ export async function openTracing(
   const exporter = new OTLPTraceExporter({
     url,
     headers,
+    ...agentOptions(collector),
     timeoutMillis: COLLECTOR_TIMEOUT_MS,
   });
   const resource = resourceFromAttributes(collector.resource);

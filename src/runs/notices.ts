@@ -13,6 +13,9 @@ import pRetry from 'p-retry';
 import { errorLine, PermanentError, RetryableError } from '../errors/errors.ts';
 import { withoutSecrets } from '../json/json-value.ts';
 import type { Log } from '../logging/log.ts';
+import type { Ambient } from '../network/proxy-rules.ts';
+import { ProxyError } from '../network/tunnel.ts';
+import { openWayOut } from '../network/way-out.ts';
 import type { Database } from '../postgres/database.ts';
 import { isOver, describeRun } from './run-document.ts';
 import type { Run, RunStore } from './store/run-store.ts';
@@ -208,6 +211,8 @@ export interface PostOptions {
   readonly onFailure?: () => void;
   /** How long the receiver may take to answer. Default: 10 s. */
   readonly timeoutMs?: number;
+  /** The proxies and authorities, from the environment or `.env`. */
+  readonly ambient?: Ambient;
 }
 
 /**
@@ -217,31 +222,36 @@ export interface PostOptions {
 export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   const { timeoutMs = POST_TIMEOUT_MS } = options;
   const target = new URL(url);
-  // `fetch` refuses a URL with a user: it goes where every other client puts it.
+  // A URL's user goes where every other client puts it.
   target.username = '';
   target.password = '';
   const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
   const basic = Buffer.from(pair).toString('base64');
   const authorization = pair !== ':' && { authorization: `Basic ${basic}` };
+  // Idle connections keep no process alive, so that nothing has to close it.
+  const wayOut = openWayOut(options.ambient ?? {});
   const post = async (
     headers: Record<string, string>,
     body: string,
   ): Promise<void> => {
     const { host } = target;
-    const response = await fetch(target, {
-      method: 'POST',
-      headers,
-      body,
-      // A body that is signed for one receiver is sent to no other.
-      redirect: 'manual',
-      signal: AbortSignal.timeout(timeoutMs),
-    }).catch((error: unknown) => {
-      throw unanswered(host, timeoutMs, error);
-    });
-    await response.body?.cancel();
-    if (response.ok) return;
+    const signal = AbortSignal.timeout(timeoutMs);
+    // Redirects are not followed: a body that is signed for one receiver is sent to no other.
+    const {
+      statusCode: status,
+      proxy,
+      body: rest,
+    } = await wayOut
+      .request(target, { method: 'POST', headers, body, signal })
+      .catch((error: unknown) => {
+        throw unanswered(host, timeoutMs, error);
+      });
+    await rest.dump();
+    if (status >= 200 && status < 300) return;
 
-    const { status } = response;
+    // Only proxies answer so. Another try with the same password may lock the account.
+    if (status === 407 && proxy !== undefined)
+      throw unanswered(host, timeoutMs, new ProxyError(proxy, status));
     const meta = { host, status };
     const isRedirect = status >= 300 && status < 400;
     const message =
@@ -266,7 +276,9 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
         randomize: true,
         // One that hangs would hold up the notices behind this one three times.
         shouldRetry: ({ error }) =>
-          !(error instanceof PermanentError) && !isTimeout(error.cause),
+          !(error instanceof PermanentError) &&
+          !isTimeout(error.cause) &&
+          !isRefusedByProxy(error.cause),
       });
     } catch (error) {
       options.onFailure?.();
@@ -290,6 +302,14 @@ function unanswered(
   return new RetryableError(
     `Cannot post the notice to ${host}: ${state}; check NOTIFY_URL`,
     { code: 'NOTIFY_FAILED', meta: { host }, cause },
+  );
+}
+
+function isRefusedByProxy(error: unknown): boolean {
+  return (
+    error instanceof ProxyError &&
+    error.status !== undefined &&
+    error.status < 500
   );
 }
 

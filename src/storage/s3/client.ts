@@ -1,6 +1,7 @@
 /** Makes the S3 client that OBJECT_STORE_URL and the AWS variables describe. */
 import { S3, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { UsageError } from '../../errors/errors.ts';
+import { openProxiedAgents } from '../../network/proxied-agents.ts';
 import { retryOf } from './errors.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -21,12 +22,18 @@ const DAMAGED_ATTEMPTS_MAX = 5;
 /** The AWS_… variables. */
 type Ambient = Readonly<Partial<Record<string, string>>>;
 
+export interface S3Connection {
+  readonly client: S3;
+  /** The address of the proxy on the way, if there is one; without user and password. */
+  readonly proxy: string | undefined;
+}
+
 /** @throws UsageError if the endpoint is not a URL */
 export function openS3Client(
   url: URL,
   ambient: Ambient,
   patienceMs: number,
-): S3 {
+): S3Connection {
   const endpoint =
     url.searchParams.get('endpoint') ??
     ambient['AWS_ENDPOINT_URL_S3'] ??
@@ -45,10 +52,18 @@ export function openS3Client(
     ambient['AWS_REGION'] ??
     ambient['AWS_DEFAULT_REGION'] ??
     (endpoint === undefined ? undefined : REGION_OF_ENDPOINTS);
-  return new S3({
+  // Most self-hosted stores need path-style URLs; those of some clouds refuse them.
+  const style =
+    url.searchParams.get('style') ??
+    (endpoint === undefined ? 'virtual' : 'path');
+  const agents = openProxiedAgents(
+    hostOf(url.host, endpoint, region, style),
+    ambient,
+  );
+  const client = new S3({
     ...(region === undefined ? {} : { region }),
-    // Self-hosted stores need path-style URLs.
-    ...(endpoint === undefined ? {} : { endpoint, forcePathStyle: true }),
+    ...(endpoint === undefined ? {} : { endpoint }),
+    forcePathStyle: style === 'path',
     ...credentialsOf(ambient),
     maxAttempts: ATTEMPTS_MAX,
     retryStrategy: waitPatiently(patienceMs),
@@ -59,8 +74,24 @@ export function openS3Client(
     requestHandler: {
       connectionTimeout: CONNECT_TIMEOUT_MS,
       socketTimeout: SOCKET_TIMEOUT_MS,
+      ...(agents && { httpAgent: agents.http, httpsAgent: agents.https }),
     },
   });
+  return { client, proxy: agents?.proxy };
+}
+
+/** Where requests go, which decides whether a proxy stands on the way. */
+function hostOf(
+  bucket: string,
+  endpoint: string | undefined,
+  region: string | undefined,
+  style: string,
+): URL {
+  const at = new URL(
+    endpoint ?? `https://s3.${region ?? REGION_OF_ENDPOINTS}.amazonaws.com`,
+  );
+  if (style === 'virtual') at.hostname = `${bucket}.${at.hostname}`;
+  return at;
 }
 
 /**

@@ -10,6 +10,7 @@ import {
   UnreachableError,
 } from '../../errors/errors.ts';
 import { classifyErrno } from '../../errors/faults.ts';
+import { refusedTunnel } from '../../network/proxied-agents.ts';
 
 /**
  * `wait`: the call is repeated until the store's patience ends. `few`: it is repeated a
@@ -60,8 +61,34 @@ const CREDENTIALS = never(
 );
 const REFUSED = never(
   'OBJECT_STORE_REFUSED',
-  'check the bucket, its region and the rights; docs/objects.md lists those that ' +
-    'are needed',
+  'check the bucket, its region and the rights (docs/objects.md lists those that are ' +
+    'needed); a bucket that demands encryption needs sse=aws:kms in OBJECT_STORE_URL',
+);
+const KMS_KEY = never(
+  'OBJECT_STORE_REFUSED',
+  'the KMS key that encrypts the objects is disabled, missing or not allowed to these ' +
+    'credentials; check kms-key in OBJECT_STORE_URL, and the key itself',
+);
+const VIRTUAL_HOSTED = never(
+  'OBJECT_STORE_CONFIGURATION',
+  'this store takes the bucket in the host name alone; OBJECT_STORE_URL needs ' +
+    'style=virtual',
+);
+const PROXY = never(
+  'OBJECT_STORE_REFUSED',
+  'a proxy on the way to the object store refuses; check the user and password in ' +
+    'HTTPS_PROXY or HTTP_PROXY, what the proxy lets through, and NO_PROXY',
+);
+const PROXY_AWAY: Meaning = {
+  ...AWAY,
+  advice:
+    'a proxy on the way cannot reach the object store; check its endpoint, and ' +
+    'HTTPS_PROXY and NO_PROXY',
+};
+const FOREIGN_PAGE = never(
+  'OBJECT_STORE_REFUSED',
+  'the answer is not one of S3: check the endpoint, and what a proxy on the way lets ' +
+    'through (HTTPS_PROXY, HTTP_PROXY, NO_PROXY)',
 );
 const ARCHIVED = never(
   'OBJECT_STORE_ARCHIVED',
@@ -89,6 +116,8 @@ const MEANINGS: readonly (readonly [RegExp, Meaning])[] = [
     CREDENTIALS,
   ],
   [/^InvalidObjectState$/, ARCHIVED],
+  [/^KMS\./, KMS_KEY],
+  [/^SecondLevelDomainForbidden$|^PathStyleDomainForbidden$/, VIRTUAL_HOSTED],
   [/^(?:RequestTimeTooSkewed|RequestExpired)$/, CLOCK],
   [
     /^(?:XAmzContentSHA256Mismatch|XAmzContentChecksumMismatch|BadDigest|IncompleteBody)$/,
@@ -98,6 +127,7 @@ const MEANINGS: readonly (readonly [RegExp, Meaning])[] = [
   [/^RequestTimeout$/, BUSY],
   [/^TimeoutError$/, AWAY],
   [/^(?:409|429)$/, BUSY],
+  [/^407$/, PROXY],
   [/^501$/, REFUSED],
   [
     /^(?:ECONNRESET|ECONNABORTED|EPIPE|ERR_STREAM_PREMATURE_CLOSE|EMFILE|ENFILE)$/,
@@ -118,11 +148,18 @@ function lookUp(text: string | number): Meaning | undefined {
  * Looks the name up first, then the status, then the errno: the name is the most exact.
  */
 function meaningOf(error: unknown): Meaning {
+  const tunnel = refusedTunnel(error);
+  if (tunnel !== undefined) return tunnel.status >= 500 ? PROXY_AWAY : PROXY;
   const byName = lookUp(nameOf(error));
   if (byName !== undefined) return byName;
   const status = statusOf(error);
-  if (status !== undefined)
-    return lookUp(status) ?? (status >= 500 ? BUSY : REFUSED);
+  if (status !== undefined) {
+    const refused =
+      nameOf(error) === 'Unknown' || !(error instanceof S3ServiceException)
+        ? FOREIGN_PAGE
+        : REFUSED;
+    return lookUp(status) ?? (status >= 500 ? BUSY : refused);
+  }
   const errno = errorCode(error);
   const fault = classifyErrno(errno);
   if (fault !== undefined) return fault === 'unreachable' ? AWAY : CERTIFICATE;
@@ -185,8 +222,14 @@ export function isConditionUnknown(error: unknown): boolean {
 /**
  * Classifies an error.
  * @param what is what was done, and to which key: "publish ledger/…"
+ * @param proxy the address of the proxy on the way, if there is one
  */
-export function s3Error(what: string, url: string, error: unknown): Error {
+export function s3Error(
+  what: string,
+  url: string,
+  error: unknown,
+  proxy?: string,
+): Error {
   if (error instanceof PermanentError || error instanceof RetryableError)
     return error;
   if (isAbort(error)) return error;
@@ -204,7 +247,8 @@ export function s3Error(what: string, url: string, error: unknown): Error {
       ...(retry === 'wait' ? { attempts } : {}),
     },
   };
-  const message = `Cannot ${what} in ${url}: ${stateOf(error)}; ${advice}`;
+  const state = stateOf(error, proxy);
+  const message = `Cannot ${what} in ${url}: ${state}; ${advice}`;
   if (code === AWAY.code) return new UnreachableError(message, details);
   return retry === 'never'
     ? new PermanentError(message, details)
@@ -212,8 +256,13 @@ export function s3Error(what: string, url: string, error: unknown): Error {
 }
 
 /** Returns words that can be searched for: the status and S3's own code, or the errno. */
-function stateOf(error: unknown): string {
-  const status = statusOf(error);
+function stateOf(error: unknown, proxy: string | undefined): string {
+  const status = refusedTunnel(error)?.status ?? statusOf(error);
+  const isOfProxy = [PROXY, PROXY_AWAY, FOREIGN_PAGE].includes(
+    meaningOf(error),
+  );
+  if (isOfProxy && proxy !== undefined)
+    return `the proxy ${proxy} answers ${status}`;
   if (status !== undefined) return `${status} ${nameOf(error)}`;
   const errno = errorCode(error);
   if (errno !== 'UNKNOWN' || !(error instanceof Error)) return errno;

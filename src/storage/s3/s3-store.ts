@@ -32,8 +32,10 @@ import {
 import {
   abortUploads,
   type Conditionally,
+  type Keeping,
   PART_BYTES,
   type PartsSource,
+  readKeeping,
   type Send,
   type Target,
   uploadInParts,
@@ -68,6 +70,9 @@ class S3Store implements StoreKind {
   capabilities?: StoreCapabilities;
   readonly #client: S3;
   readonly #where: Where;
+  readonly #keeping: Keeping;
+  /** The address of the proxy on the way, if there is one. */
+  readonly #proxy: string | undefined;
 
   constructor({
     url,
@@ -78,7 +83,10 @@ class S3Store implements StoreKind {
     const prefix = prefixOf(url);
     this.url = storeUrl(url);
     this.spoolDir = spoolDir;
-    this.#client = openS3Client(url, ambient, patienceMs);
+    const { client, proxy } = openS3Client(url, ambient, patienceMs);
+    this.#client = client;
+    this.#proxy = proxy;
+    this.#keeping = readKeeping(url);
     this.#where = {
       Bucket: url.host,
       Prefix: prefix === '' ? '' : `${prefix}/`,
@@ -111,7 +119,7 @@ class S3Store implements StoreKind {
       'multipart',
       signal,
       (conditionally) =>
-        uploadInParts(this.#client, target, source, conditionally, signal),
+        this.#uploadInParts(target, source, conditionally, signal),
     );
   }
 
@@ -151,13 +159,7 @@ class S3Store implements StoreKind {
     };
     const ifAbsent: Conditionally = (send) => send(IF_ABSENT);
     return answerToCondition(
-      uploadInParts(
-        this.#client,
-        this.#targetOf(key),
-        source,
-        ifAbsent,
-        signal,
-      ),
+      this.#uploadInParts(this.#targetOf(key), source, ifAbsent, signal),
     );
   }
 
@@ -209,7 +211,7 @@ class S3Store implements StoreKind {
     if (isDiskError(error)) {
       return fileError(`${what} by way of ${this.spoolDir}`, error);
     }
-    return s3Error(what, this.url, error);
+    return s3Error(what, this.url, error, this.#proxy);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -221,6 +223,23 @@ class S3Store implements StoreKind {
     return { Bucket, Key: Prefix + key };
   }
 
+  #uploadInParts(
+    target: Target,
+    source: PartsSource,
+    conditionally: Conditionally,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const keeping = this.#keeping;
+    return uploadInParts(
+      this.#client,
+      target,
+      source,
+      keeping,
+      conditionally,
+      signal,
+    );
+  }
+
   #sendPut(
     key: string,
     content: Buffer,
@@ -229,6 +248,7 @@ class S3Store implements StoreKind {
   ): Send {
     const input = {
       ...this.#targetOf(key),
+      ...this.#keeping,
       Body: content,
       ContentLength: content.length,
       ChecksumSHA256: Buffer.from(sha256, 'hex').toString('base64'),

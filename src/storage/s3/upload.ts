@@ -3,7 +3,12 @@
  * with its SHA-256, and one last call makes the object visible. That call names the
  * checksums of parts only if the store returned them.
  */
-import type { CompletedPart, S3 } from '@aws-sdk/client-s3';
+import type {
+  CompletedPart,
+  S3,
+  ServerSideEncryption,
+  StorageClass,
+} from '@aws-sdk/client-s3';
 import type { FileFacts } from '../../files/byte-counter.ts';
 import { isMissing } from './errors.ts';
 
@@ -30,6 +35,29 @@ export interface Target {
   readonly Key: string;
 }
 
+/** How the store keeps what is written: encryption and storage class. Empty: its defaults. */
+export interface Keeping {
+  readonly ServerSideEncryption?: ServerSideEncryption;
+  readonly SSEKMSKeyId?: string;
+  readonly StorageClass?: StorageClass;
+}
+
+/** Reads `sse=`, `kms-key=` and `storage-class=` of OBJECT_STORE_URL. */
+export function readKeeping({ searchParams }: URL): Keeping {
+  const sse = searchParams.get('sse');
+  const key = searchParams.get('kms-key');
+  const storageClass = searchParams.get('storage-class');
+  return {
+    ...(sse === null
+      ? {}
+      : { ServerSideEncryption: sse as ServerSideEncryption }),
+    ...(key === null ? {} : { SSEKMSKeyId: key }),
+    ...(storageClass === null
+      ? {}
+      : { StorageClass: storageClass as StorageClass }),
+  };
+}
+
 /** Content that can be read in parts. */
 export interface PartsSource extends FileFacts {
   readPart(start: number, length: number): Promise<Buffer>;
@@ -54,6 +82,7 @@ export async function uploadInParts(
   client: S3,
   target: Target,
   source: PartsSource,
+  keeping: Keeping,
   conditionally: Conditionally,
   signal: AbortSignal,
 ): Promise<void> {
@@ -65,6 +94,7 @@ export async function uploadInParts(
 
   const create = {
     ...target,
+    ...keeping,
     ...CHECKSUM,
     Metadata: { sha256: source.sha256 },
   };

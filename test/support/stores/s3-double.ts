@@ -149,9 +149,12 @@ export class S3Double implements AsyncDisposable {
     try {
       const body = await buffer(request);
       const url = new URL(request.url ?? '/', 'http://double');
-      const [, bucket, ...parts] = url.pathname
-        .split('/')
-        .map(decodeURIComponent);
+      // Virtual-hosted: the bucket stands in the host name, and the path is the key.
+      const isVirtual = request.headers.host?.startsWith('bucket.') === true;
+      const [, bucket, ...parts] =
+        `${isVirtual ? '/bucket' : ''}${url.pathname}`
+          .split('/')
+          .map(decodeURIComponent);
       const method = request.method ?? '';
       const call = {
         method,

@@ -1,0 +1,116 @@
+/**
+ * Tries the ways out that no run waits for: the receiver of notices and the OpenTelemetry
+ * collector. Nothing is delivered to either.
+ */
+import type { Config } from '../config/environment.ts';
+import type { Log } from '../logging/log.ts';
+import { ProxyError } from '../network/tunnel.ts';
+import { type OutgoingRequest, openWayOut } from '../network/way-out.ts';
+import { type Collector, findCollector } from '../observability/collector.ts';
+
+/** What a way out leads to, or why it does not. */
+export interface Tried {
+  readonly isRight: boolean;
+  readonly detail: string;
+}
+
+/** A way out by its name in `doctor`. */
+export type WaysOut = Readonly<
+  Record<string, (signal: AbortSignal) => Promise<Tried>>
+>;
+
+/**
+ * An empty report, in the form in which the signal is sent: traces as JSON, metrics in
+ * protobuf, of which nothing is the empty message.
+ */
+const EMPTY_REPORT = {
+  traces: {
+    headers: { 'content-type': 'application/json' },
+    body: '{"resourceSpans":[]}',
+  },
+  metrics: { headers: { 'content-type': 'application/x-protobuf' }, body: '' },
+} as const;
+
+/** Lists the ways out that are configured. */
+export function waysOutOf(config: Config, log: Log): WaysOut {
+  const { notifyUrl, ambient } = config;
+  const ways: Record<string, (signal: AbortSignal) => Promise<Tried>> = {};
+  if (notifyUrl !== undefined)
+    ways['notices'] = (signal) => tryNotices(notifyUrl, config, signal);
+  for (const name of ['traces', 'metrics'] as const) {
+    const collector = findCollector(name, ambient, log);
+    if (collector !== undefined)
+      ways[name] = (signal) => tryCollector(collector, name, config, signal);
+  }
+  return ways;
+}
+
+/** Any answer will do: receivers refuse what is not a notice, each in its own way. */
+async function tryNotices(
+  notifyUrl: URL,
+  config: Config,
+  signal: AbortSignal,
+): Promise<Tried> {
+  const url = new URL(notifyUrl);
+  url.username = '';
+  url.password = '';
+  const { status, way } = await statusOf(
+    url,
+    { method: 'HEAD', signal },
+    config,
+  );
+  return {
+    isRight: true,
+    detail: `${url.host} answers${way} (status ${status}); no notice was sent`,
+  };
+}
+
+async function tryCollector(
+  { url: text, headers }: Collector,
+  name: 'traces' | 'metrics',
+  config: Config,
+  signal: AbortSignal,
+): Promise<Tried> {
+  const url = new URL(text);
+  const report = EMPTY_REPORT[name];
+  const request = {
+    method: 'POST',
+    headers: { ...headers, ...report.headers },
+    body: report.body,
+    signal,
+  } as const;
+  const advice =
+    'check OTEL_EXPORTER_OTLP_ENDPOINT: OTLP is sent over HTTP (port 4318 as a rule), ' +
+    'not by gRPC (4317)';
+  try {
+    const { status, way } = await statusOf(url, request, config);
+    return status >= 200 && status < 300
+      ? { isRight: true, detail: `${url.host} takes them${way}` }
+      : {
+          isRight: false,
+          detail: `${url.host} answers${way} with status ${status}; ${advice}`,
+        };
+  } catch (error) {
+    if (error instanceof ProxyError || signal.aborted) throw error;
+    const state = error instanceof Error ? error.message : String(error);
+    return {
+      isRight: false,
+      detail: `${url.host} cannot be reached (${state}); ${advice}`,
+    };
+  }
+}
+
+/** @throws ProxyError if a proxy answered in the place of the service */
+async function statusOf(
+  url: URL,
+  request: OutgoingRequest,
+  { ambient }: Config,
+): Promise<{ readonly status: number; readonly way: string }> {
+  await using wayOut = openWayOut(ambient);
+  const { statusCode, proxy, body } = await wayOut.request(url, request);
+  await body.dump();
+  const isOfProxy = [407, 502, 503, 504].includes(statusCode);
+  if (proxy !== undefined && isOfProxy) throw new ProxyError(proxy, statusCode);
+  const way = proxy === undefined ? '' : ` through ${proxy}`;
+  return { status: statusCode, way };
+}
