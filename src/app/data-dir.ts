@@ -41,6 +41,7 @@ export async function openStoreAt(
     url,
     spoolDir: join(config.dataDir, 'spool', mirror),
     ambient: config.ambient,
+    umask: config.objectStoreUmask,
   });
 }
 

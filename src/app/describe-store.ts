@@ -17,9 +17,13 @@ const WORDS: Readonly<Record<ConditionSupport, string>> = {
 
 export function describeStore(
   url: string,
-  { put, multipart, hasOneWinner }: StoreCapabilities,
+  { put, multipart, hasOneWinner, weaknesses = [] }: StoreCapabilities,
 ): string {
-  const works = `${url}: writes, reads ranges, lists, removes, takes parts`;
+  const found = [
+    'writes, reads ranges, lists, removes, takes parts',
+    ...weaknesses,
+  ];
+  const works = `${url}: ${found.join('; ')}`;
   if (put === 'honoured' && multipart === 'honoured' && hasOneWinner)
     return `${works}; objects are written once, also where several write at once`;
   const objects =

@@ -187,9 +187,8 @@ function checksOf(
         if (space.state !== 'ok') return space;
       }
       const found = await store.probe(limit, REACHABLE_MAX_MS);
-      return (isWrittenOnce(found) ? pass : warn)(
-        describeStore(store.url, found),
-      );
+      const isWhole = isWrittenOnce(found) && found.weaknesses === undefined;
+      return (isWhole ? pass : warn)(describeStore(store.url, found));
     },
     proof: async () => {
       const log = await new ProofStore(app.warehouse).readLog();

@@ -117,6 +117,11 @@ const TABLE = {
     form.objectStoreUrl,
     'where exports and the lake go; unset: DATA_DIR/objects',
   ),
+  OBJECT_STORE_UMASK: optional(
+    form.umask,
+    'who may read the files of a folder in OBJECT_STORE_URL beside this user: 027 its group, ' +
+      '022 everybody; unset: nobody',
+  ),
   DATA_DIR: preset(
     './data',
     form.text('a directory', /^[^\0]+$/),

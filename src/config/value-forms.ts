@@ -137,6 +137,11 @@ export const privateKey = pemReadBy(
 
 const storeUrl = url('', 'file:', 's3:');
 
+/** Nobody else may write, and the mirror itself must be able to read. */
+export const umask = form('077, 027 or 022', (given) =>
+  /^0?0(?:77|27|22)$/.test(given) ? Number.parseInt(given, 8) : undefined,
+);
+
 /** What may stand behind the `?` of an S3 store, and what is accepted there. */
 const STORE_PARAMETERS: Readonly<Record<string, (given: string) => boolean>> = {
   region: (given) => given !== '',

@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Dirent } from 'node:fs';
 import {
+  chmod,
   copyFile,
   link,
   open,
@@ -50,6 +51,18 @@ const NO_LINKS = new Set([
   'ENOSYS',
   'EMLINK',
   'EXDEV',
+  // Some mounts say so; where rights are missing, the copy in its place fails as well.
+  'EINVAL',
+  'EACCES',
+]);
+/** The filesystem syncs files, but no folders (CIFS, s3fs, drvfs and others). */
+const NO_FOLDER_SYNC = new Set([
+  'EINVAL',
+  'ENOTSUP',
+  'EOPNOTSUPP',
+  'ENOSYS',
+  'EISDIR',
+  'EBADF',
 ]);
 /** Errors that may pass: space is freed, a mount returns. */
 const RETRYABLE = new Set([
@@ -62,10 +75,24 @@ const RETRYABLE = new Set([
   'ESTALE',
   'ETIMEDOUT',
 ]);
+/** Before a umask takes rights away. */
+const FILE_MODE = 0o666;
+const FOLDER_MODE = 0o777;
+
+export interface FileStoreOptions {
+  /**
+   * Rights that new objects and their folders lack. Absent: those that the process's own umask takes
+   * away.
+   */
+  readonly umask?: number | undefined;
+}
 
 /** @param folder is made on first use */
-export function openFileStore(folder: string): ObjectStore {
-  return guardStore(new FileStore(resolve(folder)));
+export function openFileStore(
+  folder: string,
+  options: FileStoreOptions = {},
+): ObjectStore {
+  return guardStore(new FileStore(resolve(folder), options));
 }
 
 class FileStore implements StoreKind {
@@ -73,8 +100,13 @@ class FileStore implements StoreKind {
   readonly spoolDir: string;
   capabilities?: StoreCapabilities;
   readonly #root: string;
+  readonly #umask: number | undefined;
+  #isRootShared = false;
+  /** Why folders cannot be synced here; undefined while they can. */
+  #unsyncedFolders: string | undefined;
 
-  constructor(root: string) {
+  constructor(root: string, { umask }: FileStoreOptions) {
+    this.#umask = umask;
     this.url = pathToFileURL(root).href;
     this.spoolDir = join(root, SPOOL_FOLDER);
     this.#root = root;
@@ -89,11 +121,12 @@ class FileStore implements StoreKind {
     signal.throwIfAborted();
     const target = this.#pathOf(key);
     const folder = dirname(target);
+    await this.#share(path, FILE_MODE);
     await syncPath(path);
-    await makeDurableFolders(folder);
-    const isNew = await linkUnlessTaken(path, target, this.spoolDir);
+    await this.#makeDurableFolders(folder);
+    const isNew = await this.#linkUnlessTaken(path, target);
     if (isNew) {
-      await syncPath(folder);
+      await this.#syncFolder(folder);
       return 'written';
     }
     return (await hasContent(target, facts, signal)) ? 'written' : 'present';
@@ -115,11 +148,12 @@ class FileStore implements StoreKind {
     signal: AbortSignal,
   ): Promise<void> {
     const target = this.#pathOf(key);
-    await makeDurableFolders(dirname(target));
+    await this.#makeDurableFolders(dirname(target));
     await using file = await this.#spool(content, '', signal);
+    await this.#share(file.path, FILE_MODE);
     await syncPath(file.path);
     await rename(file.path, target);
-    await syncPath(dirname(target));
+    await this.#syncFolder(dirname(target));
   }
 
   /**
@@ -176,6 +210,14 @@ class FileStore implements StoreKind {
     return 0;
   }
 
+  weaknesses(): readonly string[] {
+    if (this.#unsyncedFolders === undefined) return [];
+    return [
+      `folders are not synced here (${this.#unsyncedFolders}): a power failure may lose ` +
+        'the newest objects, and verify finds them',
+    ];
+  }
+
   mapError(what: string, error: unknown): Error {
     return fileError(`${what} in ${this.url}`, error);
   }
@@ -184,6 +226,67 @@ class FileStore implements StoreKind {
 
   #pathOf(key: string): string {
     return join(this.#root, key);
+  }
+
+  /**
+   * Links a file to its key. Without hard links, a copy in the spool is renamed: the key
+   * names its content, so a race replaces a file by an equal one.
+   * @returns false if something lies under the key
+   */
+  async #linkUnlessTaken(from: string, target: string): Promise<boolean> {
+    const outcome = await linkOrFail(from, target);
+    if (outcome !== 'no links') return outcome === 'linked';
+    if ((await statIfPresent(target)) !== undefined) return false;
+
+    await makeFolders(this.spoolDir);
+    const name = `${basename(from)}.copy.${randomUUID()}`;
+    await using copy = temporaryFile(join(this.spoolDir, name));
+    await copyFile(from, copy.path);
+    await this.#share(copy.path, FILE_MODE);
+    await syncPath(copy.path);
+    await rename(copy.path, target);
+    return true;
+  }
+
+  /** Makes a folder with its parents, and makes the entry of each new one durable. */
+  async #makeDurableFolders(folder: string): Promise<void> {
+    const first = await makeFolders(folder);
+    await this.#shareRoot();
+    if (first === undefined) return;
+    let made = folder;
+    while (made.length >= first.length) {
+      await this.#share(made, FOLDER_MODE);
+      await this.#syncFolder(made);
+      made = dirname(made);
+    }
+    await this.#syncFolder(dirname(first));
+  }
+
+  /** Gives a new file or folder the rights that the store's own umask leaves. */
+  async #share(path: string, mode: number): Promise<void> {
+    if (this.#umask === undefined) return;
+    // The bits above the rights stay: a folder may hand its group on.
+    const facts = await stat(path);
+    await chmod(path, (facts.mode & 0o7000) | (mode & ~this.#umask));
+  }
+
+  /** The spool may have made it, for this user alone. Another user's folder stays as it is. */
+  async #shareRoot(): Promise<void> {
+    if (this.#umask === undefined || this.#isRootShared) return;
+    const { uid } = await stat(this.#root);
+    if (uid === process.getuid?.()) await this.#share(this.#root, FOLDER_MODE);
+    this.#isRootShared = true;
+  }
+
+  /** On mounts that cannot do that, the store is used all the same, and `doctor` says so. */
+  async #syncFolder(folder: string): Promise<void> {
+    try {
+      await syncPath(folder);
+    } catch (error) {
+      const code = errorCode(error);
+      if (!NO_FOLDER_SYNC.has(code)) throw error;
+      this.#unsyncedFolders = code;
+    }
   }
 
   #spool(
@@ -242,29 +345,6 @@ export function fileError(what: string, error: unknown): Error {
   return new PermanentError(message, details);
 }
 
-/**
- * Links a file to its key. Without hard links, a copy in the spool is renamed: the key
- * names its content, so a race replaces a file by an equal one.
- * @returns false if something lies under the key
- */
-async function linkUnlessTaken(
-  from: string,
-  target: string,
-  spoolDir: string,
-): Promise<boolean> {
-  const outcome = await linkOrFail(from, target);
-  if (outcome !== 'no links') return outcome === 'linked';
-  if ((await statIfPresent(target)) !== undefined) return false;
-
-  await makeFolders(spoolDir);
-  const name = `${basename(from)}.copy.${randomUUID()}`;
-  await using copy = temporaryFile(join(spoolDir, name));
-  await copyFile(from, copy.path);
-  await syncPath(copy.path);
-  await rename(copy.path, target);
-  return true;
-}
-
 /** A file that is removed on disposal, if it is still there. */
 interface TemporaryFile extends AsyncDisposable {
   readonly path: string;
@@ -315,18 +395,6 @@ async function hasContent(
 ): Promise<boolean> {
   const stream = await streamFile(target, { signal });
   return (await measureStream(stream)).sha256 === sha256;
-}
-
-/** Makes a folder with its parents, and makes the entry of each new one durable. */
-async function makeDurableFolders(folder: string): Promise<void> {
-  const first = await makeFolders(folder);
-  if (first === undefined) return;
-  let made = folder;
-  while (made.length >= first.length) {
-    await syncPath(made);
-    made = dirname(made);
-  }
-  await syncPath(dirname(first));
 }
 
 async function syncPath(path: string): Promise<void> {

@@ -20,6 +20,8 @@ export interface StoreCapabilities {
    * wrote.
    */
   readonly hasOneWinner: boolean;
+  /** What else the store does not do, in words for `doctor`; absent if nothing is known. */
+  readonly weaknesses?: readonly string[];
 }
 
 /**

@@ -6,8 +6,8 @@ import { openS3Store, type StoreOptions } from './s3/s3-store.ts';
 
 /** Opens no connection; the first call does. */
 export function openObjectStore(options: StoreOptions): ObjectStore {
-  const { url } = options;
+  const { url, umask } = options;
   return url.protocol === 's3:'
     ? openS3Store(options)
-    : openFileStore(fileURLToPath(url));
+    : openFileStore(fileURLToPath(url), { umask });
 }

@@ -34,6 +34,8 @@ type TryWrite = (
 export interface StoreProbe {
   readonly tryPut: TryWrite;
   readonly tryInParts: TryWrite;
+  /** @returns what the writes so far have shown the store not to do */
+  readonly weaknesses?: () => readonly string[];
   /** @param what is what was done, and to which key: "publish ledger/…" */
   readonly mapError: (what: string, error: unknown) => Error;
 }
@@ -53,7 +55,10 @@ export async function probeStore(
     await probe.checkReadsAndLists();
     const capabilities = await probe.tryConditions();
     await probe.removeAll();
-    return capabilities;
+    const weaknesses = kind.weaknesses?.() ?? [];
+    return weaknesses.length === 0
+      ? capabilities
+      : { ...capabilities, weaknesses };
   } catch (error) {
     // A later probe removes what cannot be removed now.
     await probe.removeAll().catch(() => undefined);

@@ -55,6 +55,8 @@ export interface StoreOptions {
   readonly spoolDir: string;
   /** The AWS_… variables, from the environment or from `.env`. */
   readonly ambient: Readonly<Record<string, string>>;
+  /** Rights that new files of a folder lack; by default those of the process's umask. */
+  readonly umask?: number | undefined;
   /** How long a call waits for a store that is away or busy; a minute by default. */
   readonly patienceMs?: number | undefined;
 }
