@@ -1,5 +1,5 @@
 /**
- * The examples of docs/deployment.md, run by the real nginx, Apache and Caddy in front of
+ * The examples of docs/deployment.md, run by the real nginx, Apache, Caddy and HAProxy in front of
  * the API. A program that cannot be had here is named on stderr, and its tests are
  * skipped.
  */
@@ -105,6 +105,19 @@ const FRONTS: readonly Front[] = [
     configure: (example, { port }) =>
       `{\n  admin off\n  auto_https off\n}\n${example.replace('mirror.example.com', `http://127.0.0.1:${port}`)}`,
     args: (file) => ['run', '--adapter', 'caddyfile', '--config', file],
+  },
+  {
+    name: 'HAProxy',
+    package: 'haproxy',
+    binary: 'usr/sbin/haproxy',
+    language: 'haproxy',
+    example: 0,
+    basePath: '',
+    configure: (example, { port }) =>
+      example
+        .replace(/bind .*/, `bind 127.0.0.1:${port}`)
+        .replace(/.*X-Forwarded-Proto.*\n/, ''),
+    args: (file) => ['-db', '-f', file],
   },
 ];
 
