@@ -22,7 +22,7 @@ export const ADVICE: Readonly<
   NOTIFY_FAILED: { meaning: "The notice of a run was not accepted at NOTIFY_URL.", todo: "Nothing at first: it is posted again for a day. Where it lasts, check the receiver." },
   NOTIFY_REFUSED: { meaning: "The receiver at NOTIFY_URL can never accept this notice, for instance because it is too large (413).", todo: "The notice is given up, and later ones are sent. Check what the receiver accepts." },
   OBJECT_FOREIGN: { meaning: "An object below ledger/ was published by another mirror: verify names each, and a comparison of the store with the database ends at 1,000 of them.", todo: "Look whether OBJECT_STORE_URL is this mirror's." },
-  OBJECTS_MISSING: { meaning: "verify: so many objects are missing at once that the store is another one or has lost its content. No segment is distrusted.", todo: "Check OBJECT_STORE_URL, or restore the objects. If they are lost for good: verify --accept-lost, then nightly (restore)." },
+  OBJECTS_MISSING: { meaning: "verify, load: so many objects are missing at once that the store is another one or has lost its content. No segment is distrusted.", todo: "Check OBJECT_STORE_URL, or restore the objects. If they are lost for good: verify --accept-lost, then nightly (restore)." },
   OBJECTS_NOT_RECORDED: { meaning: "verify: the store holds objects, and this database knows none of them.", todo: "'ledger-mirror load --all --take-over' rebuilds the database from them." },
   REPORT_INVALID: { meaning: "The text given to verify --against is not the report of a nightly run.", todo: "Give one from below runs/." },
   REPORT_MISSING: { meaning: "A report that another names as the one before it cannot be read.", todo: "Look who removed it; what it told can no longer be compared." },

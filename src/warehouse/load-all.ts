@@ -10,6 +10,7 @@ import {
 } from '../errors/errors.ts';
 import { type Verdict, worst } from '../errors/verdict.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
+import { isLossOfStore, lossOfStore } from '../catalog/missing-objects.ts';
 import { copySegment } from './copy-rows.ts';
 import { planReplacements, type Replacement } from './load-plan.ts';
 import { SegmentFault } from './segment-reader.ts';
@@ -68,6 +69,11 @@ export interface LoadSums {
 /** What was loaded of one party. */
 export interface PartyLoad extends LoadSums {
   readonly quarantined: readonly FaultySegment[];
+  /**
+   * Segments that have lost their objects. Who knows how many there are in all decides
+   * whether they are quarantined.
+   */
+  readonly missing: readonly FaultySegment[];
 }
 
 /** What a whole load did. */
@@ -94,6 +100,8 @@ const NOTHING_LOADED: LoadSums = {
  * @returns the verdict `incomplete` if a segment was quarantined or the load of a party
  *   failed, `suspicious` if what was loaded contradicts itself
  * @throws UnreachableError
+ * @throws PermanentError `OBJECTS_MISSING` if so many objects are missing that it is the
+ *   store's fault: none is held against its segment, and the others are loaded
  */
 export async function loadAll(
   deps: LoadDeps,
@@ -126,7 +134,23 @@ export async function loadAll(
   signal.throwIfAborted();
   // The first error stops the other loader, whose own error is then only a consequence.
   if (stop.signal.aborted) throw stop.signal.reason;
+  await settleMissing(totals, deps);
   return totals.report();
+}
+
+/** Quarantines the segments that lost their objects, unless the store lost them. */
+async function settleMissing(
+  totals: LoadTotals,
+  { repository, objects }: LoadDeps,
+): Promise<void> {
+  const { missing, read } = totals;
+  if (isLossOfStore(missing.length, read)) {
+    throw lossOfStore(objects.url, missing.length, read);
+  }
+  for (const { segmentId, code, message } of missing) {
+    await repository.quarantine(segmentId, { code, message });
+  }
+  totals.addQuarantined(missing);
 }
 
 async function* listPartiesToLoad(
@@ -149,12 +173,29 @@ class LoadTotals {
   #parties = 0;
   #quarantinedCount = 0;
   readonly #quarantined: FaultySegment[] = [];
+  readonly #missing: FaultySegment[] = [];
   #failedCount = 0;
   readonly #failed: FailedParty[] = [];
 
-  add({ quarantined, ...sums }: PartyLoad): void {
+  /** All segments that have lost their objects, quarantined or not. */
+  get missing(): readonly FaultySegment[] {
+    return this.#missing;
+  }
+
+  /** How many segments were read, or were to be. */
+  get read(): number {
+    const { segments } = this.#sums;
+    return segments + this.#missing.length + this.#quarantinedCount;
+  }
+
+  add({ quarantined, missing, ...sums }: PartyLoad): void {
     this.#sums = addSums(this.#sums, sums);
     this.#parties += 1;
+    this.#missing.push(...missing);
+    this.addQuarantined(quarantined);
+  }
+
+  addQuarantined(quarantined: readonly FaultySegment[]): void {
     this.#quarantinedCount += quarantined.length;
     const room = LISTED_MAX - this.#quarantined.length;
     this.#quarantined.push(...quarantined.slice(0, room));
@@ -201,8 +242,8 @@ function addSums(a: LoadSums, b: LoadSums): LoadSums {
 /**
  * Loads every current segment of a party that is not loaded, and removes the rows of
  * superseded ones in the transaction that brings their replacement. A segment that cannot
- * be read is quarantined with its reason, and the next load tries it again; the other
- * segments go on. Repeating the load, or running it twice at once, changes nothing.
+ * be read is quarantined with its reason, and the next load tries it again; one that has
+ * lost its object is returned as missing. The other segments go on. Repeating the load, or running it twice at once, changes nothing.
  * @throws PermanentError `OBJECT_STORE_…` if the store refuses an object: no segment is
  *   quarantined, and the next load tries it again
  * @throws RetryableError if the warehouse or the store failed; what was committed stays
@@ -214,6 +255,7 @@ export async function loadParty(
 ): Promise<PartyLoad> {
   const { repository } = deps;
   const quarantined: FaultySegment[] = [];
+  const missing: FaultySegment[] = [];
   const faulty = new Set<bigint>();
   let sums = NOTHING_LOADED;
 
@@ -223,7 +265,7 @@ export async function loadParty(
     const replacements = planReplacements(pending, stale, faulty);
     if (replacements.length === 0) {
       const waiting = pending.filter(({ segmentId }) => !faulty.has(segmentId));
-      return { ...sums, heldBack: waiting.length, quarantined };
+      return { ...sums, heldBack: waiting.length, quarantined, missing };
     }
 
     for (const replacement of replacements) {
@@ -242,9 +284,14 @@ export async function loadParty(
         if (!(error instanceof SegmentFault)) throw error;
         const { code, message } = error;
         const { segmentId, objectKey } = error.segment;
-        await repository.quarantine(segmentId, { code, message });
+        const fault = { code, message, segmentId, objectKey };
         faulty.add(segmentId);
-        quarantined.push({ code, message, segmentId, objectKey });
+        if (code === 'OBJECT_MISSING') {
+          missing.push(fault);
+          continue;
+        }
+        await repository.quarantine(segmentId, { code, message });
+        quarantined.push(fault);
       }
     }
   }

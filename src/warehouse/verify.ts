@@ -9,6 +9,7 @@ import { type Manifest, readManifest } from '../ledger/manifest.ts';
 import { manifestKey } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import type { LakeCheck, LakeCheckOptions, Problem, Reason } from './ports.ts';
+import { isLossOfStore, lossOfStore } from '../catalog/missing-objects.ts';
 import { readSegment } from './segment-reader.ts';
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 import type { NeverFetched, VerifyStore } from './store/verify-store.ts';
@@ -27,15 +28,6 @@ const NIGHTLY_PARTS = 28;
  * ends.
  */
 const REFUSALS_MAX = 20;
-/**
- * Losing single objects is a fault of these objects. If at least this many are missing and
- * more than one in `MANY_MISSING_SHARE`, or if at least `ALL_MISSING_MIN` were read and
- * none is there, then the store is another one or has lost its content.
- */
-const MANY_MISSING_MIN = 10;
-const MANY_MISSING_SHARE = 10;
-const ALL_MISSING_MIN = 3;
-
 export interface VerifyDeps {
   readonly repository: VerifyStore;
   readonly objects: ObjectStore;
@@ -217,12 +209,8 @@ class Verification {
     const missing = this.#missing.length;
     if (!this.#isLossAccepted && isLossOfStore(missing, segments)) {
       const { url } = this.#deps.objects;
-      const message =
-        `${missing} of ${segments} objects are missing in ${url}; no segment is ` +
-        'distrusted: check OBJECT_STORE_URL, or restore the objects from a backup; if ' +
-        "they are lost for good, run 'ledger-mirror verify --accept-lost', then " +
-        "'ledger-mirror nightly'";
-      this.add([{ code: 'OBJECTS_MISSING', message, subject: url }]);
+      const { code, message } = lossOfStore(url, missing, segments);
+      this.add([{ code, message, subject: url }]);
       return;
     }
     for (const { segment, reason } of this.#missing) {
@@ -367,14 +355,6 @@ class Verification {
       warehouseRows: checked.warehouseRows + warehouseRows,
     };
   }
-}
-
-/** Whether so many missing objects are a fault of the store, not of the segments. */
-function isLossOfStore(missing: number, segments: number): boolean {
-  const isAll = missing === segments && segments >= ALL_MISSING_MIN;
-  const areMany =
-    missing >= MANY_MISSING_MIN && missing * MANY_MISSING_SHARE > segments;
-  return isAll || areMany;
 }
 
 /** What a manifest and its segment's row record alike. */

@@ -1,4 +1,4 @@
-import { unlink, writeFile } from 'node:fs/promises';
+import { rename, unlink, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { loadAll } from '../../src/warehouse/load-all.ts';
@@ -271,6 +271,42 @@ describe('verify', () => {
     expect(refused.failed[0]?.code).toBe('OBJECT_STORE_ARCHIVED');
     expect(await distrusted()).toBe(0);
     expect(await loadAll(deps, signal)).toMatchObject({ verdict: 'complete' });
+  });
+
+  test('load quarantines nothing when the store lacks every object, and loads all once they are back', async () => {
+    const keys = await publishMany(4);
+    const aside = (key: string): string => `${pathOf(key)}.aside`;
+    for (const key of keys) await rename(pathOf(key), aside(key));
+    await expect(loadAll(deps, signal)).rejects.toMatchObject({
+      code: 'OBJECTS_MISSING',
+    });
+    expect(await distrusted()).toBe(0);
+    for (const key of keys) await rename(aside(key), pathOf(key));
+    expect(await loadAll(deps, signal)).toMatchObject({
+      verdict: 'complete',
+      segments: 4,
+    });
+  });
+
+  test('load quarantines no segment when many of the objects are missing, and loads the others', async () => {
+    const keys = await publishMany(24);
+    for (const key of keys.slice(0, 12)) await unlink(pathOf(key));
+    await expect(loadAll(deps, signal)).rejects.toMatchObject({
+      code: 'OBJECTS_MISSING',
+    });
+    expect(await distrusted()).toBe(0);
+    expect((await check()).checked.loadedSegments).toBe(12);
+  });
+
+  test('load quarantines the segments of a few missing objects', async () => {
+    const keys = await publishMany(5);
+    for (const key of keys.slice(0, 2)) await unlink(pathOf(key));
+    expect(await loadAll(deps, signal)).toMatchObject({
+      verdict: 'incomplete',
+      segments: 3,
+      quarantinedCount: 2,
+    });
+    expect(await distrusted()).toBe(2);
   });
 
   test('names objects of another mirror, and a store that the database knows nothing of', async () => {

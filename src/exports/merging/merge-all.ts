@@ -11,6 +11,7 @@ import {
   UnreachableError,
 } from '../../errors/errors.ts';
 import type { Log } from '../../logging/log.ts';
+import { isLossOfStore, lossOfStore } from '../../catalog/missing-objects.ts';
 import { monthStart } from '../../time/time.ts';
 import { RowDigest } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
@@ -28,7 +29,11 @@ import {
   recover,
 } from '../publishing/publisher.ts';
 import type { PublishContext, PublishDeps } from '../request.ts';
-import { copyStoredRows } from '../publishing/stored-rows.ts';
+import {
+  copyStoredRows,
+  type MissingObject,
+  type StoredRowsContext,
+} from '../publishing/stored-rows.ts';
 import { RangeSpool, type Spooled } from '../download/range-spool.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { ExportArchiveStore } from '../store/export-archive.ts';
@@ -93,6 +98,7 @@ export async function mergeAll(
   if (closedTo === undefined) return report;
   const bytesMax = BigInt(deps.segmentBytesMax);
   const limits: MergeLimits = { before: monthStart(closedTo), bytesMax };
+  const merging: Merging = { limits, report, missing: [] };
 
   for (const scope of await archive.mergeable(limits, NIGHT_LEDGERS_MAX)) {
     signal.throwIfAborted();
@@ -101,7 +107,7 @@ export async function mergeAll(
       continue;
     }
     try {
-      const isMerged = await mergeLedger(scope, limits, report, deps, signal);
+      const isMerged = await mergeLedger(scope, merging, deps, signal);
       report[isMerged ? 'ledgers' : 'left'] += 1;
     } catch (error) {
       signal.throwIfAborted();
@@ -114,14 +120,39 @@ export async function mergeAll(
       );
     }
   }
+  await settleMissing(merging, deps);
   return report;
 }
+
+/** One run of merges: what it may do, and what it did. */
+interface Merging {
+  readonly limits: MergeLimits;
+  readonly report: MergeReport;
+  readonly missing: MissingObject[];
+}
+
+/** Quarantines the segments that lost their objects, unless the store lost them. */
+async function settleMissing(
+  { missing, report }: Merging,
+  { repository, objects, log }: MergeAllDeps,
+): Promise<void> {
+  const read = report.segments + missing.length;
+  if (isLossOfStore(missing.length, read)) {
+    const { code, message } = lossOfStore(objects.url, missing.length, read);
+    log.warn({ code, reason: message }, 'Segments could not be merged');
+    return;
+  }
+  for (const { objectKey, reason } of missing) {
+    await repository.quarantineSegment(objectKey, reason);
+  }
+}
+
+type MergeContext = PublishContext & Pick<StoredRowsContext, 'noteMissing'>;
 
 /** Adds what it merges to the report. @returns false if another worker has the ledger */
 async function mergeLedger(
   scope: ExportScope,
-  limits: MergeLimits,
-  report: MergeReport,
+  { limits, report, missing }: Merging,
   deps: MergeAllDeps,
   signal: AbortSignal,
 ): Promise<boolean> {
@@ -130,7 +161,10 @@ async function mergeLedger(
   if (lease === undefined) return false;
   const what = `the segments of party ${scope.partyId}`;
   await using kept = repository.holdLease(lease, what);
-  const context = publishContext(lease, kept, deps, signal);
+  const context = {
+    ...publishContext(lease, kept, deps, signal),
+    noteMissing: (object: MissingObject) => void missing.push(object),
+  };
   await recover(context);
 
   const coverage = await repository.coverage(scope);
@@ -152,7 +186,7 @@ async function mergeLedger(
  */
 async function mergeGroup(
   group: readonly Coverage[],
-  context: PublishContext,
+  context: MergeContext,
   runId: string,
 ): Promise<Spooled | undefined> {
   const { lease, repository, objects, compression, signal } = context;
@@ -209,7 +243,7 @@ async function mergeGroup(
 async function copyGroup(
   group: readonly Coverage[],
   spool: RangeSpool,
-  context: PublishContext,
+  context: MergeContext,
 ): Promise<Layout | undefined> {
   let first: Layout | undefined;
   try {

@@ -16,6 +16,7 @@ import { VegaTimeReader } from '../../ledger/vega-time.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import type { RangeSpool } from '../download/range-spool.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
+import type { Reason } from '../../catalog/segment-rows.ts';
 import type { ExportRepository } from '../store/export-repository.ts';
 
 /** Coverage with an object. */
@@ -25,6 +26,17 @@ export interface StoredRowsContext {
   readonly objects: Pick<ObjectStore, 'read'>;
   readonly repository: Pick<ExportRepository, 'quarantineSegment'>;
   readonly signal: AbortSignal;
+  /**
+   * Is told of an object that is missing. Absent: its segment is quarantined at once.
+   * Whoever reads many objects decides about all that are missing together.
+   */
+  readonly noteMissing?: ((missing: MissingObject) => void) | undefined;
+}
+
+/** A segment that has lost its object. */
+export interface MissingObject {
+  readonly objectKey: string;
+  readonly reason: Reason;
 }
 
 /** What was read of a stored object. */
@@ -58,10 +70,10 @@ export async function copyStoredRows(
   } catch (error) {
     context.signal.throwIfAborted();
     if (!isDamage(error)) throw error;
-    await context.repository.quarantineSegment(objectKey, {
-      code: 'SEGMENT_UNREADABLE',
-      message: errorLine(error),
-    });
+    const reason = { code: 'SEGMENT_UNREADABLE', message: errorLine(error) };
+    if (errorCode(error) === 'OBJECT_MISSING' && context.noteMissing)
+      context.noteMissing({ objectKey, reason });
+    else await context.repository.quarantineSegment(objectKey, reason);
     throw unreadable(action, objectKey, error);
   }
 }

@@ -347,6 +347,27 @@ describe('closed segments of a month that is over', () => {
     expect(rows.length).toBeLessThan((await world.rows()).length);
   });
 
+  test('are not held against their segments if the store has lost all of them at once', async () => {
+    await using scene = await openScene();
+    const { world } = scene;
+    for (const partyId of ['bb', 'cc'].map((pair) => pair.repeat(32))) {
+      for (let night = 1; night <= NIGHTS; night += 1) {
+        const first = new Date(Date.UTC(2023, 4, 24 + night, 20)).toISOString();
+        const own = entries(first, 5, 600).map((entry) => ({
+          ...entry,
+          from: partyId,
+        }));
+        world.source.entries.push(...own);
+        await world.export(instant(night), { partyId });
+      }
+    }
+    const before = await publishedSegments(world.pool);
+    for (const { objectKey } of before)
+      await rm(join(world.folder, 'objects', objectKey));
+    expect(await scene.merge()).toMatchObject({ into: 0, failed: 0 });
+    expect(await publishedSegments(world.pool)).toEqual(before);
+  });
+
   test('wait for another nightly run where this one has written enough or another process works on the ledger', async () => {
     await using scene = await openScene();
     const { world } = scene;
