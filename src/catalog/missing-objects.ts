@@ -1,5 +1,5 @@
 /**
- * Whose fault missing objects are. Losing single objects is a fault of these objects:
+ * Decides who is at fault when objects are missing. Losing single objects is a fault of these objects:
  * their segments are quarantined, and requested again. Losing many at once is the
  * store's, which is another one or has lost its content: then nothing is held against a
  * segment, because the source would be asked for everything again. Verifying, loading and

@@ -70,8 +70,8 @@ export interface LoadSums {
 export interface PartyLoad extends LoadSums {
   readonly quarantined: readonly FaultySegment[];
   /**
-   * Segments that have lost their objects. Who knows how many there are in all decides
-   * whether they are quarantined.
+   * Segments that have lost their objects. The caller knows how many there are in all, and
+   * decides whether they are quarantined.
    */
   readonly missing: readonly FaultySegment[];
 }

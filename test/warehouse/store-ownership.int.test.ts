@@ -128,6 +128,61 @@ describe('the ownership of a store', () => {
     ).rejects.toMatchObject(ELSEWHERE);
   });
 
+  test('a database that holds ledgers takes over no store of another mirror, and an empty one does', async () => {
+    const objects = await temporaryStore();
+    const owner = await openMirror(objects);
+    await requireOwnership(owner.catalog, signal);
+    const other = await openMirror(await temporaryStore());
+    await publishMarch(other);
+    const elsewhere = { ...other.catalog, objects };
+    await expect(takeOverStore(elsewhere, signal)).rejects.toMatchObject(
+      FOREIGN,
+    );
+    expect(await examineStore(owner.catalog, signal)).toBe('owner');
+    const empty = await openMirror(objects);
+    await takeOverStore(empty.catalog, signal);
+    expect(await examineStore(empty.catalog, signal)).toBe('owner');
+  });
+
+  test.each(['', '{', '{"version":2}', 'x'.repeat(100_000)])(
+    'a store whose mirror.json was damaged is taken over by a word',
+    async (damaged) => {
+      const objects = await temporaryStore();
+      const mirror = await openMirror(objects);
+      await requireOwnership(mirror.catalog, signal);
+      await publishMarch(mirror);
+      await objects.replaceBytes('mirror.json', Buffer.from(damaged), signal);
+      await expect(
+        requireOwnership(mirror.catalog, signal),
+      ).rejects.toMatchObject(FOREIGN);
+      await takeOverStore(mirror.catalog, signal);
+      expect(await examineStore(mirror.catalog, signal)).toBe('owner');
+    },
+  );
+
+  test('a database that was killed amid taking over is no owner until it takes over again', async () => {
+    const objects = await temporaryStore();
+    const former = await openMirror(objects);
+    const restored = await openMirror(objects);
+    await requireOwnership(former.catalog, signal);
+    await copyIdentity(former, restored);
+    const { rows } = await restored.database.pool.query<{ claim: string }>(
+      'select store_claim::text as claim from mirror.identity',
+    );
+    await takeOverStore(restored.catalog, signal);
+    // The object was written, and the database has not recorded it yet.
+    await restored.database.pool.query(
+      'update mirror.identity set store_claim = $1',
+      [rows[0]?.claim],
+    );
+    for (const { catalog } of [former, restored])
+      await expect(requireOwnership(catalog, signal)).rejects.toMatchObject(
+        ELSEWHERE,
+      );
+    await takeOverStore(restored.catalog, signal);
+    expect(await examineStore(restored.catalog, signal)).toBe('owner');
+  });
+
   test('a file copy of the database server loses the store to whichever took it over', async () => {
     const objects = await temporaryStore();
     const mirror = await openMirror(objects);

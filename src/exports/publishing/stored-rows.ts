@@ -27,8 +27,8 @@ export interface StoredRowsContext {
   readonly repository: Pick<ExportRepository, 'quarantineSegment'>;
   readonly signal: AbortSignal;
   /**
-   * Is told of an object that is missing. Absent: its segment is quarantined at once.
-   * Whoever reads many objects decides about all that are missing together.
+   * Receives an object that is missing. Absent: its segment is quarantined at once. A
+   * caller that reads many objects decides about all that are missing together.
    */
   readonly noteMissing?: ((missing: MissingObject) => void) | undefined;
 }

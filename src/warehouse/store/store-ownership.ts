@@ -129,14 +129,33 @@ export async function requireOwnership(
 }
 
 /**
- * Makes this database the owner, whoever owned the store before. The former owner stops
- * writing as soon as it looks again. Only a person may decide this.
+ * Makes this database the owner. The former owner stops writing as soon as it looks
+ * again. Only a person may decide this. A database that holds ledgers takes over the
+ * stores of its own mirror alone: a wrong OBJECT_STORE_URL would end another mirror.
+ * @throws PermanentError `OBJECT_STORE_FOREIGN` if it is another mirror's, and this
+ *   database is not empty
  */
 export async function takeOverStore(
   catalog: StoreAndCatalog,
   signal: AbortSignal,
 ): Promise<void> {
-  const owner = describe(await readOwnIdentity(catalog));
+  const own = await readOwnIdentity(catalog);
+  const former = await readOwner(catalog.objects, signal).catch(
+    (error: unknown) => {
+      // What nobody can read names nobody.
+      if (isStoreStrange(error)) return undefined;
+      throw error;
+    },
+  );
+  const isOfOther =
+    former !== undefined && former.warehouseId !== own.warehouseId;
+  if (isOfOther && (await readSampleKeys(catalog)).length > 0)
+    throw foreign(
+      catalog.objects,
+      former,
+      'an empty database may take it over',
+    );
+  const owner = describe(own);
   await catalog.objects.replaceBytes(OWNER_KEY, encodeOwner(owner), signal);
   await recordClaim(catalog, owner.claim);
 }
@@ -295,12 +314,20 @@ function contentMissing(objects: ObjectStore): PermanentError {
   );
 }
 
-function foreign(objects: ObjectStore, owner: StoreOwner): PermanentError {
+/** @param but what may be done all the same */
+function foreign(
+  objects: ObjectStore,
+  owner: StoreOwner,
+  but?: string,
+): PermanentError {
   return notOurs(
     'OBJECT_STORE_FOREIGN',
     objects,
     `it belongs to another mirror (warehouse ${owner.warehouseId}, database oid ` +
-      `${owner.database.oid}, since ${owner.claimedAt})`,
+      `${owner.database.oid}, since ${owner.claimedAt})` +
+      (but === undefined
+        ? ''
+        : `, and this database holds ledgers; only ${but}`),
   );
 }
 
