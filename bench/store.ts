@@ -15,7 +15,7 @@ import { CREDENTIALS, S3Double } from '../test/support/stores/s3-double.ts';
 import {
   givenNumbers,
   openFolder,
-  say,
+  sayGate,
   sayLoad,
 } from './world/scratch-world.ts';
 
@@ -30,6 +30,8 @@ const KEYS_A_PAGE = 1_000;
 /** A night proves one segment of so many: its object and its manifest. */
 const NIGHTLY_PARTS = 28;
 const ORDER_MAX = 10;
+/** Whatever the number of parties. */
+const BUILD_MAX = 60;
 const { signal } = new AbortController();
 
 sayLoad('before');
@@ -61,10 +63,17 @@ async function measure(parties: number): Promise<void> {
     await openApp({ config, log: createLog('warn'), signal }),
   );
   await app.jobWorker.startAndRegister();
-  const count = async (what: string, wanted: string, work: Work) => {
+  const count = async (what: string, most: Most, work: Work) => {
     store.calls.length = 0;
     await work();
-    say(`${parties} parties: ${what}`, describe(store.calls), wanted);
+    const { calls } = store;
+    const lists = calls.filter((call) => call.includes('list-type'));
+    sayGate(
+      `${parties} parties: ${what}`,
+      describe(calls),
+      `at most ${most.requests}${most.lists === 0 ? ', no LIST' : ''}`,
+      calls.length <= most.requests && lists.length <= most.lists,
+    );
   };
 
   await night(app);
@@ -73,14 +82,16 @@ async function measure(parties: number): Promise<void> {
   ).length;
   const pages = Math.ceil(keys / KEYS_A_PAGE);
   const proven = 2 * Math.ceil(keys / 2 / NIGHTLY_PARTS);
-  const idle = `at most ${IDLE_NIGHT_MAX + pages + proven}`;
-  await count('an idle night', idle, () => night(app));
+  const idle = IDLE_NIGHT_MAX + pages + proven;
+  await count('an idle night', { requests: idle, lists: Infinity }, () =>
+    night(app),
+  );
   const [party] = sandbox.truth.parties();
   if (party === undefined) throw new Error('the sandbox has no party');
   const ordering = (): Promise<void> => order(app, party.id);
   await count(
     'an order, nothing new',
-    `at most ${ORDER_MAX}, no LIST`,
+    { requests: ORDER_MAX, lists: 0 },
     ordering,
   );
 
@@ -89,7 +100,17 @@ async function measure(parties: number): Promise<void> {
     await order(app, id);
   }
   const building = (): Promise<void> => load(app);
-  await count('a load and a build of the lake', '', building);
+  await count(
+    "a load of 20 parties' news and a build of the lake",
+    { requests: BUILD_MAX, lists: Infinity },
+    building,
+  );
+}
+
+/** What may be requested at most. */
+interface Most {
+  readonly requests: number;
+  readonly lists: number;
 }
 
 type Work = () => Promise<void>;
