@@ -1,5 +1,9 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { ProgressHints, type ProgressLine } from '../../src/runs/progress.ts';
+import {
+  exportLine,
+  ProgressHints,
+  type ProgressLine,
+} from '../../src/runs/progress.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -58,4 +62,13 @@ test('reads nothing where another version has written something else', async () 
     });
     expect(await hints.read('run')).toEqual([]);
   }
+});
+
+test('exportLine makes no formatter of its own: it is called for each chunk', () => {
+  const made = vi.spyOn(Intl, 'NumberFormat');
+  const progress = { partyId: 'ab', bytes: 1, rows: 20_224, segments: 1 };
+  const { note } = exportLine(progress);
+  expect(note).toBe('20,224 rows, 1 segment, party ab');
+  expect(made).not.toHaveBeenCalled();
+  made.mockRestore();
 });
