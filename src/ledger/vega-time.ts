@@ -7,6 +7,13 @@ const TIME =
   /^(?!00)\d{4}-\d\d-\d\d[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:0\d|1[0-8])(?::?[0-5]\d){0,2})$/;
 const ZONE = /[Z+-][\d:]*$/;
 const ZERO = 0x30;
+const SPACE = 0x20;
+const LETTER_T = 0x54;
+const COLON = 0x3a;
+const POINT = 0x2e;
+/** `2023-05-01 10:00:00` */
+const TO_SECOND = 19;
+const FRACTION_DIGITS_MAX = 9;
 
 export class VegaTimeReader {
   /** The second the last time read lies in, counted from 1970. */
@@ -38,6 +45,67 @@ export class VegaTimeReader {
     this.second = this.#daySecond + seconds - this.zoneSeconds;
     return true;
   }
+
+  /**
+   * Reads a time by its bytes if its day and zone are those of the last one.
+   * @returns the position behind it, or -1: then `read` has to decide
+   */
+  readAgain(block: DataView, from: number, end: number): number {
+    const day = this.#day;
+    const zone = this.#zone;
+    const fractionAt = from + TO_SECOND;
+    if (day === '' || fractionAt + zone.length > end) return -1;
+    if (!isText(day, block, from)) return -1;
+    const parting = block.getUint8(from + day.length);
+    if (parting !== SPACE && parting !== LETTER_T) return -1;
+    if (
+      block.getUint8(from + 13) !== COLON ||
+      block.getUint8(from + 16) !== COLON
+    )
+      return -1;
+    const hours = byteDigits2(block, from + 11, 24);
+    const minutes = byteDigits2(block, from + 14, 60);
+    const seconds = byteDigits2(block, from + 17, 60);
+    if (hours === -1 || minutes === -1 || seconds === -1) return -1;
+    const zoneAt = fractionEnd(block, fractionAt, end);
+    if (zoneAt === -1 || zoneAt + zone.length > end) return -1;
+    if (!isText(zone, block, zoneAt)) return -1;
+    this.second =
+      this.#daySecond +
+      hours * 3600 +
+      minutes * 60 +
+      seconds -
+      this.zoneSeconds;
+    return zoneAt + zone.length;
+  }
+}
+
+function isText(text: string, block: DataView, from: number): boolean {
+  for (let at = 0; at < text.length; at += 1)
+    if (text.charCodeAt(at) !== block.getUint8(from + at)) return false;
+  return true;
+}
+
+/** @returns the number that two digits make, or -1 if they are none below `limit` */
+function byteDigits2(block: DataView, at: number, limit: number): number {
+  const tens = block.getUint8(at) - ZERO;
+  const ones = block.getUint8(at + 1) - ZERO;
+  if (tens < 0 || tens > 9 || ones < 0 || ones > 9) return -1;
+  const value = tens * 10 + ones;
+  return value < limit ? value : -1;
+}
+
+/** @returns the position behind a fraction of one to nine digits, if there is one; or -1 */
+function fractionEnd(block: DataView, from: number, end: number): number {
+  if (block.getUint8(from) !== POINT) return from;
+  let at = from + 1;
+  while (at < end) {
+    const digit = block.getUint8(at) - ZERO;
+    if (digit < 0 || digit > 9) break;
+    at += 1;
+  }
+  const digits = at - from - 1;
+  return digits === 0 || digits > FRACTION_DIGITS_MAX ? -1 : at;
 }
 
 function digits2(text: string, at: number): number {
