@@ -1,10 +1,10 @@
 /**
  * Serves one answer of any size from memory, as a source on this machine would: raw CSV,
- * or messages.
+ * or messages; and the lists of a small network, by which a command knows the time.
  */
-import { createServer, type ServerResponse } from 'node:http';
-import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
 import { RELEASES } from '../../src/sandbox/release.ts';
+import { sendAnswer, startSandbox } from '../../src/sandbox/http/server.ts';
 
 const PIECE_BYTES = 2 ** 20;
 /** Different pieces: more than a compressor remembers. */
@@ -64,31 +64,37 @@ function drained(response: ServerResponse): Promise<void> {
   });
 }
 
-const server = createServer((request, response) => {
-  const url = new URL(request.url ?? '/', 'http://bench');
-  const [, form, megabytes] = url.pathname.split('/');
-  const count = Math.ceil((Number(megabytes) * 1e6) / csvBytes);
-  const opening = Buffer.from(
-    `{"result":{"data":"${header.toString('base64')}"}}\n`,
-  );
-  void (form === 'messages'
-    ? send(
-        response,
-        opening,
-        made.map(([, message]) => message),
-        count,
-      )
-    : send(
-        response,
-        header,
-        made.map(([csv]) => csv),
-        count,
-      ));
-});
-server.listen(0, '127.0.0.1');
-await once(server, 'listening');
-const address = server.address();
-process.stdout.write(
-  `http://127.0.0.1:${typeof address === 'object' ? address?.port : 0}\n`,
+/** The rows are of its eleventh day. */
+const NETWORK = {
+  parties: 10,
+  historyMs: 20 * 86_400_000,
+  rateLimit: 'none',
+} as const;
+
+const { url } = await startSandbox(
+  NETWORK,
+  async (request, response, answerTo) => {
+    const { pathname } = new URL(request.url ?? '/', 'http://bench');
+    const [, form, megabytes] = pathname.split('/');
+    if (form === 'api') return sendAnswer(request, response, answerTo);
+    const count = Math.ceil((Number(megabytes) * 1e6) / csvBytes);
+    const opening = Buffer.from(
+      `{"result":{"data":"${header.toString('base64')}"}}\n`,
+    );
+    return form === 'messages'
+      ? send(
+          response,
+          opening,
+          made.map(([, message]) => message),
+          count,
+        )
+      : send(
+          response,
+          header,
+          made.map(([csv]) => csv),
+          count,
+        );
+  },
 );
+process.stdout.write(`${url}\n`);
 process.stdin.resume().once('end', () => process.exit());
