@@ -11,7 +11,6 @@ import {
 } from '../errors/errors.ts';
 import { withoutSecrets } from '../json/json-value.ts';
 import { hideSecrets, rememberSecrets } from '../logging/secret-masking.ts';
-import { applyNetworkDefaults } from '../network/trust.ts';
 import { version } from '../version.ts';
 import {
   EXIT,
@@ -20,7 +19,6 @@ import {
   type Handler,
 } from './context.ts';
 import { declareCommands } from './declare.ts';
-import { openTerminal } from './output/progress.ts';
 import { nameCommands } from './typed.ts';
 
 /** What each exit code tells a script. */
@@ -115,6 +113,12 @@ async function execute(
   // The SDK of S3 looks for its files, profiles and roles in the process's environment.
   for (const [variable, value] of Object.entries(config.ambient))
     if (variable.startsWith('AWS_')) environment.setVariable?.(variable, value);
+  // Neither `--version` nor `--help` comes as far: the log, TLS and a command's own modules
+  // are most of what would be loaded for them.
+  const [{ applyNetworkDefaults }, { openTerminal }] = await Promise.all([
+    import('../network/trust.ts'),
+    import('./output/progress.ts'),
+  ]);
   const networkProblem = applyNetworkDefaults(config.ambient);
   // Bars on a terminal, and the demo itself, tell what happens; a command that only reads
   // does nothing that its output does not show. Of the log, only what needs attention.

@@ -1,5 +1,4 @@
 /** Reads the environment and `.env`, the only place that does, and reports every problem at once. */
-import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
@@ -259,6 +258,9 @@ function findKeyProblem({
     return 'SOURCE_CLIENT_KEY: given without SOURCE_CLIENT_CERT; give both or neither';
   if (key === undefined)
     return 'SOURCE_CLIENT_CERT: given without SOURCE_CLIENT_KEY; give both or neither';
+  // Loaded here: `--version` reads no certificate.
+  const { createPrivateKey, X509Certificate } =
+    process.getBuiltinModule('node:crypto');
   const isPair = new X509Certificate(cert).checkPrivateKey(
     createPrivateKey(key),
   );

@@ -1,5 +1,4 @@
 /** How the values of settings are written: what is accepted, and how it is read. */
-import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { parseCron } from '../time/cron.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
 import {
@@ -125,14 +124,17 @@ function pemReadBy(
   });
 }
 
+/** Loaded with the first key: `--version` and `--help` read none. */
+const crypto = () => process.getBuiltinModule('node:crypto');
+
 export const certificate = pemReadBy(
   'a certificate in PEM',
-  (pem) => new X509Certificate(pem),
+  (pem) => new (crypto().X509Certificate)(pem),
 );
 
 export const privateKey = pemReadBy(
   'a private key in PEM, without a passphrase',
-  (pem) => createPrivateKey(pem),
+  (pem) => crypto().createPrivateKey(pem),
 );
 
 const storeUrl = url('', 'file:', 's3:');

@@ -3,7 +3,6 @@
  * Everything that enters from outside passes through here before it reaches a URL, a
  * query or a path.
  */
-import { createHash } from 'node:crypto';
 import { UsageError } from '../errors/errors.ts';
 
 const HEX = /^[0-9a-f]+$/;
@@ -87,6 +86,8 @@ const ODD = '\u0001odd/';
 
 /** The key of a row that is not understood: the same for the same JSON. */
 export function oddKey(json: string): string {
+  // Loaded here: every command reads ids, and few meet such a row.
+  const { createHash } = process.getBuiltinModule('node:crypto');
   return ODD + createHash('sha256').update(json).digest('hex');
 }
 

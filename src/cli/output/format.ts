@@ -2,7 +2,8 @@
  * Values, and tables of them, as people read them. Counts stay exact: they are grouped as
  * text, never rounded.
  */
-const GROUPED = new Intl.NumberFormat('en-US');
+/** Made with the first count: it loads Node's tables of languages. */
+let grouped: Intl.NumberFormat | undefined;
 const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SECOND_MS = 1000;
 const SECOND = ['s', SECOND_MS] as const;
@@ -22,7 +23,8 @@ function wholeOf(count: Count): bigint {
 
 /** `1234567n` → `1,234,567` */
 export function formatCount(count: Count): string {
-  return GROUPED.format(wholeOf(count));
+  grouped ??= new Intl.NumberFormat('en-US');
+  return grouped.format(wholeOf(count));
 }
 
 /** `1536n` → `1.5 KiB` */
