@@ -37,11 +37,13 @@ import {
 } from '../warehouse/store/store-mark.ts';
 import type { LakeCheck } from '../warehouse/ports.ts';
 import type { Database } from '../postgres/database.ts';
+import { shownUrl } from '../postgres/identity.ts';
 import { verify, type VerifyCounts } from '../warehouse/verify.ts';
 import { isWrittenOnce, type ObjectStore } from '../storage/object-store.ts';
 import type { Source } from '../source/source-client.ts';
 import {
   findListedParties,
+  findWitnesses,
   isOtherNetwork,
   readClaimedHeight,
 } from '../lists/store/list-state.ts';
@@ -158,7 +160,9 @@ function stagesOfSource(parts: StageParts) {
         signal,
       ),
     lookUpParty: (id, signal) => lookUpParty(id, listDeps(), signal),
-    isOtherNetwork: () => isOtherNetwork(warehouse.db),
+    isOtherNetwork: async (signal) =>
+      (await isOtherNetwork(warehouse.db)) ||
+      !(await isKnownNetwork(asked().lists, parts, signal)),
     clock: openClock(asked, warehouse.db),
     sourceLatency: async (signal) => {
       await asked().lists.page({ list: 'parties', ...CLOCK_QUESTION }, signal);
@@ -177,6 +181,31 @@ function stagesOfSource(parts: StageParts) {
       };
     },
   } satisfies Partial<Stages>;
+}
+
+/**
+ * A ledger without entries is closed by an empty answer, which any network gives. So a
+ * source at another address than that of the last claim must show a party that is held,
+ * before a ledger is asked for.
+ */
+async function isKnownNetwork(
+  lists: Source['lists'],
+  { config, warehouse }: StageParts,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { sourceUrl } = config;
+  if (sourceUrl === undefined) return true;
+  const witnesses = await findWitnesses(warehouse.db, shownUrl(sourceUrl));
+  for (const witness of witnesses) {
+    try {
+      if ((await lists.party(witness, signal)) !== undefined) return true;
+    } catch (error) {
+      // A source that does not answer this shows nothing; its lists may.
+      signal.throwIfAborted();
+      if (!(error instanceof PermanentError)) throw error;
+    }
+  }
+  return witnesses.length === 0;
 }
 
 /**

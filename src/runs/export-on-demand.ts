@@ -30,9 +30,9 @@ export async function exportOnDemand(
 ): Promise<VerdictWithEvidence> {
   const { load, ...range } = params.parse(run.params);
   await deps.stages.catchUpWithStore(signal, run.subject);
-  if (await deps.stages.isOtherNetwork()) {
+  if (await deps.stages.isOtherNetwork(signal)) {
     throw new PermanentError(
-      `Cannot export ${run.subject}: a list was found to be of another network; check ` +
+      `Cannot export ${run.subject}: the source shows another network than the one that is held; check ` +
         "SOURCE_URL, and run 'ledger-mirror sync all'",
       { code: 'OTHER_NETWORK' },
     );

@@ -85,10 +85,11 @@ export interface Stages {
     signal: AbortSignal,
   ): Promise<VerdictWithEvidence>;
   /**
-   * Whether a list was found to be of another network: until an audit settles it, no
-   * ledger is asked for, since an empty answer would close it.
+   * Whether a list was found to be of another network, or the source has a new address
+   * and shows none of the parties that are held: until a sync settles it, no ledger is
+   * asked for, since an empty answer would close it.
    */
-  isOtherNetwork(): Promise<boolean>;
+  isOtherNetwork(signal: AbortSignal): Promise<boolean>;
   clock(question: ClockQuestion): Promise<SourceClock>;
   export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /** Leases those of the parties that nobody works on. */

@@ -280,4 +280,43 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
     const right = await ended(mirror, { kind: 'nightly', subject: 'now' });
     expect(right.evidence['exports']).toMatchObject({ verdict: 'complete' });
   });
+
+  test('at a new address no ledger is asked for before a held party is shown, by an order or a night', async () => {
+    await using sandbox = await startSandbox({
+      parties: 6,
+      entriesMean: 10,
+      rateLimit: 'none',
+      seed: 'a new address',
+    });
+    await using mirror = await startRealApp({
+      ...env,
+      SOURCE_URL: sandbox.url,
+    });
+    await ended(mirror, { kind: 'nightly', subject: 'now' });
+    const { pool } = mirror.app.warehouse;
+    const [subject = ''] = await presentParties(pool);
+    // As if SOURCE_URL had been set to where this network is served since the last claim.
+    await pool.query(
+      `update mirror.identity set source_url = 'http://former.example/'`,
+    );
+    const none = {
+      status: 404,
+      body: '{"code":5,"message":"Not Found","details":[]}',
+    };
+    sandbox.faults.add(({ route }) =>
+      route === 'export' ? undefined : { answer: none },
+    );
+    const asked = sandbox.requests.of('export');
+    const order = await ended(mirror, { kind: 'export', subject });
+    expect(order.verdict).toBe('failed');
+    expect(JSON.stringify(order.evidence)).toContain('OTHER_NETWORK');
+    const night = await ended(mirror, { kind: 'nightly', subject: 'now' });
+    expect(night.verdict).not.toBe('complete');
+    expect(sandbox.requests.of('export')).toBe(asked);
+
+    sandbox.faults.clear();
+    const shown = await ended(mirror, { kind: 'export', subject });
+    expect(shown.verdict).toBe('complete');
+    expect(sandbox.requests.of('export')).toBeGreaterThan(asked);
+  });
 });

@@ -95,10 +95,31 @@ export async function readSituation(
   };
 }
 
+/** One may have been removed; of three, one is there. */
+const WITNESSES_MAX = 3;
+
 /** Whether one of the lists was found to be of another network than the present one. */
 export async function isOtherNetwork(db: Database): Promise<boolean> {
   const network = await readNetwork(db, await readEpoch(db));
   return network.isOtherNetwork;
+}
+
+/**
+ * Spellings of parties that the present network is known by: those that it has listed the
+ * longest.
+ * @returns none if the last claim was of this source, or nothing was ever claimed
+ */
+export async function findWitnesses(
+  db: Database,
+  sourceUrl: string,
+): Promise<readonly string[]> {
+  const found = statement({ spelling: 'text' })`
+    select coalesce(extra->>'id', party_id) as spelling from mirror.parties
+     where epoch = ${await readEpoch(db)} and pos is not null and gone_since is null
+       and exists (select from mirror.identity where source_url <> ${sourceUrl})
+     order by pos limit ${WITNESSES_MAX}`;
+  const rows = await readRows(db, 'choose parties to ask for', found);
+  return rows.map(({ spelling }) => spelling);
 }
 
 /**

@@ -30,7 +30,7 @@ const OTHER_NETWORK: VerdictWithEvidence = {
   evidence: {
     code: 'OTHER_NETWORK',
     reason:
-      'a list was found to be of another network: no ledger was asked for',
+      'the source shows another network than the one that is held: no ledger was asked for',
   },
 };
 
@@ -85,7 +85,7 @@ async function mirrorSource(
       evidence: { lists, error: synced[0]?.evidence['error'], ...away },
     };
   }
-  const exports = (await stages.isOtherNetwork())
+  const exports = (await stages.isOtherNetwork(signal))
     ? OTHER_NETWORK
     : await exportDue(run, deps, { signal, untilMs });
   log.info(
