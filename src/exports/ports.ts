@@ -16,6 +16,11 @@ export interface AnswerHead {
   readonly blockTime?: Micros | undefined;
   /** When the answer was made: `Date`, less its `Age` in a cache. */
   readonly producedAt?: Micros | undefined;
+  /**
+   * The answer is a mirror's: its block time is the instant up to which the ledger is
+   * proven, to the second.
+   */
+  readonly isProven?: boolean;
 }
 
 /**

@@ -24,8 +24,11 @@ export async function startRealApp(
   env: Env,
   {
     isWorking = true,
-    sourceLimits,
-  }: { isWorking?: boolean; sourceLimits?: AppOptions['sourceLimits'] } = {},
+    ...options
+  }: { isWorking?: boolean } & Pick<
+    AppOptions,
+    'sourceLimits' | 'askAgainMs'
+  > = {},
 ): Promise<RealApp> {
   await using stack = new AsyncDisposableStack();
   const database = stack.use(await openFreshDatabase());
@@ -45,7 +48,7 @@ export async function startRealApp(
     process.env['TEST_LOG'] === undefined ? 'silent' : 'debug',
   );
   const app = stack.use(
-    await openApp({ config, log, signal: stop.signal, sourceLimits }),
+    await openApp({ ...options, config, log, signal: stop.signal }),
   );
   if (isWorking) await app.jobWorker.startAndRegister();
   const { url } = stack.use(await startApi(app));

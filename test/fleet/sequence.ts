@@ -16,7 +16,7 @@ const LOOK_MS = 20;
 /** The database is asked this often: its answers cost as much as the mirror's own. */
 const LOOKS_EACH = 5;
 /** A night that takes longer hangs. */
-const NIGHT_MAX_MS = 120_000;
+const NIGHT_MAX_MS = 400_000;
 const CALM_NIGHTS = 2;
 /** The pruned node serves checkpoints and entries of so many blocks. */
 const KEPT_BLOCKS = 4n * BLOCKS_A_DAY;

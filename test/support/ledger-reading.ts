@@ -9,6 +9,7 @@ export function readingOf(
   return {
     knownFrom: undefined,
     knownTo: undefined,
+    provenTo: 0n,
     missing: [],
     tag: 'of-a-test',
     measure: async () => {

@@ -4,6 +4,7 @@
  */
 import type { FastifyReply } from 'fastify';
 import type { LedgerReading } from '../../exports/reading/read-ledger.ts';
+import { later } from '../../ledger/ranges.ts';
 import { formatInstant, type Micros } from '../../time/time.ts';
 
 /** A line of a header must not become longer than proxies take. */
@@ -31,6 +32,21 @@ export function addKnownHeaders(
     return `${formatInstant(from)}/${end}`;
   });
   reply.header('x-mirror-missing', [...new Set(ranges)].join(', '));
+}
+
+/**
+ * Adds the block time that a node would name, as far as this ledger is proven. A client
+ * that goes by the time of the lists would otherwise take a ledger that was exported
+ * before them for a whole one. No height stands beside it: a mirror knows the blocks of
+ * its lists only.
+ */
+export function addProvenTime(
+  reply: FastifyReply,
+  { provenTo }: Pick<LedgerReading, 'provenTo'>,
+): void {
+  // A time of 0 means that none is told: what is not proven at all is of 1970, too.
+  const micros = later(provenTo, 1n);
+  reply.header('x-block-timestamp', String(micros * 1_000n));
 }
 
 /** Adds what the error of a ledger that is not wholly known says of it. */

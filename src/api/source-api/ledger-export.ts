@@ -21,7 +21,11 @@ import { goneSignal, limitOpen, type TakePlace } from '../kit/events.ts';
 import { type QueryValues, readQuery } from '../kit/query-text.ts';
 import { openRoutes } from '../kit/routes.ts';
 import { DETAIL, sendJson, StatusError } from '../kit/status-error.ts';
-import { addKnownHeaders, addKnownOfError } from './known-headers.ts';
+import {
+  addKnownHeaders,
+  addKnownOfError,
+  addProvenTime,
+} from './known-headers.ts';
 import type { SourceApiDeps } from './ports.ts';
 
 /** Each holds an object open; the source allows 250 a client. */
@@ -138,6 +142,7 @@ export function addLedgerExport(
     try {
       const range = readRange(query);
       const ledger = await openLedger(reply, range, deps);
+      addProvenTime(reply, ledger.reading);
       const rows = await ledger.rows();
       const body = Readable.from(withErrorAtEnd(rows, range), {
         objectMode: false,

@@ -147,9 +147,12 @@ export class Fetcher {
    * have.
    * @throws RetryableError `SOURCE_BEHIND` if none has
    */
-  async #askCurrentNode({ request }: PlannedRequest): Promise<ExportAnswer> {
+  async #askCurrentNode({
+    request,
+    target: { closedTo },
+  }: PlannedRequest): Promise<ExportAnswer> {
     const { lease, source, signal, pauseMs = pauseAfter } = this.#context;
-    const { clock } = this.#context.request;
+    const clock = { ...this.#context.request.clock, closedTo };
     for (let attempt = 1; ; attempt += 1) {
       const answer = await source.ask({ ...lease.scope, ...request }, signal);
       const behind = behindClock(answer.head ?? {}, clock, request.to);

@@ -13,19 +13,24 @@ const WRITE_MARGIN_MICROS = 60n * SECOND_MICROS;
 const SKEW_MICROS = 300n * SECOND_MICROS;
 
 /**
+ * @param clock `closedTo` is where the export would close the ledger
  * @param to the end of the request; undefined: up to the present
  * @returns what shows that the node is behind the run's clock; undefined if nothing does
  */
 export function behindClock(
-  { blockHeight, blockTime, producedAt }: AnswerHead,
+  { blockHeight, blockTime, producedAt, isProven = false }: AnswerHead,
   clock: SourceClock,
   to: Micros | undefined,
 ): string | undefined {
   const neededTo =
     to === undefined ? clock.closedTo : earlier(to, clock.closedTo);
+  // A guessed end is that of an entry, and its block is one of the node's if it has come
+  // so far: a network that stands still has no block a minute later.
+  const isExact = isProven || clock.from === 'guessed';
+  const margin = isExact ? 0n : WRITE_MARGIN_MICROS;
   const reaches = (instant: Micros): boolean =>
-    blockTime !== undefined && blockTime - WRITE_MARGIN_MICROS >= instant;
-  if (blockTime !== undefined && clock.from === 'source' && !reaches(neededTo))
+    blockTime !== undefined && blockTime - margin >= instant;
+  if (blockTime !== undefined && !reaches(neededTo))
     return `its last block is of ${formatInstant(blockTime)}`;
 
   // A node may be behind and yet hold all of an earlier range.

@@ -75,6 +75,11 @@ export interface ReadingPlan {
    * not. It may lie behind the end of the range.
    */
   readonly knownTo: Micros | undefined;
+  /**
+   * From the range's beginning up to here, nothing is missing: what is open is not
+   * counted. The range's beginning if nothing is proven.
+   */
+  readonly provenTo: Micros;
   /** Empty if the answer is all that was asked for. */
   readonly missing: readonly MissingRange[];
 }
@@ -97,14 +102,11 @@ export function planReading(
   const isProof = ({ open, isFaulty, assetId: of }: Coverage) =>
     !open && isFaulty !== true && (of === undefined || of === assetId);
   const believed = isProofNeeded === true ? coverage.filter(isProof) : coverage;
-  const groups = assetsOf(question, facts).map((asset) =>
-    holesOf(from, asset, believed),
-  );
-  const knownTo = groups
-    .map((holes) => knownToOf(holes, from))
-    .reduce((least, to) =>
-      least === undefined || to === undefined ? undefined : earlier(least, to),
-    );
+  const assets = assetsOf(question, facts);
+  const groups = assets.map((asset) => holesOf(from, asset, believed));
+  const proven = coverage.filter(isProof);
+  const provenGroups = assets.map((asset) => holesOf(from, asset, proven));
+  const knownTo = leastKnownTo(groups, from);
   const missing = groups.flatMap((holes) =>
     missingOf(holes, { from, to: question.to }, facts.now),
   );
@@ -119,6 +121,7 @@ export function planReading(
     to,
     knownFrom: knownTo === undefined ? knownFromOf(groups, from) : undefined,
     knownTo,
+    provenTo: leastKnownTo(provenGroups, from) ?? from,
     missing,
   };
 }
@@ -162,6 +165,18 @@ function holesOf(
   );
   const to = later(from, END_OF_TIME);
   return { assetId, ranges: subtract({ from, to }, known) };
+}
+
+/** Up to where all of the assets are known. */
+function leastKnownTo(
+  groups: readonly Holes[],
+  from: Micros,
+): Micros | undefined {
+  return groups
+    .map((holes) => knownToOf(holes, from))
+    .reduce((least, to) =>
+      least === undefined || to === undefined ? undefined : earlier(least, to),
+    );
 }
 
 function knownToOf({ ranges }: Holes, from: Micros): Micros | undefined {

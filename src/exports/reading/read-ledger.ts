@@ -35,7 +35,7 @@ export interface ReaderDeps {
 /** A ledger, or a part of it, that can be read. */
 export interface LedgerReading extends Pick<
   ReadingPlan,
-  'knownFrom' | 'knownTo' | 'missing'
+  'knownFrom' | 'knownTo' | 'provenTo' | 'missing'
 > {
   /** Equal tags mean equal bytes. */
   readonly tag: string;
@@ -69,11 +69,12 @@ export async function openLedger(
   const plan = planReading(question, coverage, await readFacts());
   if (isPartial !== true) refuseMissing(question, plan);
   const reader = new SegmentReader({ partyId, assetId }, plan, objects, signal);
-  const { knownFrom, knownTo, missing } = plan;
+  const { knownFrom, knownTo, provenTo, missing } = plan;
   const tag = tagOf(question, plan);
   return {
     knownFrom,
     knownTo,
+    provenTo,
     missing,
     tag,
     measure: () => reader.measure(),

@@ -55,7 +55,8 @@ export function readAnswerHead(headers: IncomingHttpHeaders): AnswerHead {
   const ageMicros = isAge ? BigInt(age) * 1_000_000n : 0n;
   const producedAt =
     answeredAt === undefined ? undefined : answeredAt - ageMicros;
-  return { blockHeight, blockTime, producedAt };
+  const isProven = single(headers['x-mirror-known-to']) !== undefined;
+  return { blockHeight, blockTime, producedAt, isProven };
 }
 
 /** The source's last block, if it sends one other than 0, and when it answered by its own clock. */

@@ -43,9 +43,27 @@ describe('behindClock', () => {
     expect(behindClock({ blockHeight: 390n }, clock, to)).toBeDefined();
   });
 
-  test('compares no block times with a clock that was guessed', () => {
-    const guessed = { ...clock, from: 'guessed', height: undefined } as const;
-    const head = { blockTime: SEEN - 2n * hour };
-    expect(behindClock(head, guessed, undefined)).toBeUndefined();
+  test('asks again if an answer is older than where a guessed clock would close', () => {
+    const closedTo = SEEN - hour;
+    const guessed = {
+      ...clock,
+      from: 'guessed',
+      height: undefined,
+      closedTo,
+    } as const;
+    const ask = (blockTime: bigint) =>
+      behindClock({ blockTime }, guessed, undefined);
+    expect(ask(SEEN - 2n * hour)).toBeDefined();
+    // The network may stand still at the block of its newest entry.
+    expect(ask(closedTo)).toBeUndefined();
+  });
+
+  test('takes the time of a mirror to the second, and that of a node with a margin', () => {
+    const blockTime = clock.closedTo;
+    expect(behindClock({ blockTime }, clock, undefined)).toBeDefined();
+    const proven = { blockTime, isProven: true };
+    expect(behindClock(proven, clock, undefined)).toBeUndefined();
+    const earlier = { blockTime: blockTime - 1n, isProven: true };
+    expect(behindClock(earlier, clock, undefined)).toBeDefined();
   });
 });

@@ -45,7 +45,11 @@ export interface ListState {
   readonly epoch: number;
   /** The source's last block when the newest row was read; 0 before the first sync. */
   readonly headHeight: string;
-  /** The time of that block, in nanoseconds since 1970; 0 before the first sync. */
+  /**
+   * The time of that block, in nanoseconds since 1970; 0 before the first sync. It is
+   * never later than what the last nightly run proved of the ledgers: clients close
+   * ledgers by it, and a sync of the lists alone brings no entry.
+   */
   readonly headNanos: string;
   /**
    * Whether the list was ever read to its end. A first reading is served as far as it has
@@ -58,12 +62,17 @@ export interface ListState {
 
 const STATE = `
   select n.epoch, coalesce(g.head_height, 0)::text as "headHeight",
-    trunc(coalesce(extract(epoch from g.head_time), 0) * 1000000000)::text as "headNanos",
+    trunc(coalesce(extract(epoch from least(g.head_time, exported.closed_to)), 0) * 1000000000)::text as "headNanos",
     g.confirmed_at is not null as "isComplete",
     exists (select from mirror.parties where party_id = '${NETWORK_PARTY}') as "hasNetwork"
   from (select coalesce(max(epoch), 1) as epoch from mirror.networks) n
   left join mirror.generations g
-    on g.epoch = n.epoch and g.list = $1 and g.kind = 'current'`;
+    on g.epoch = n.epoch and g.list = $1 and g.kind = 'current'
+  left join lateral (
+    select (evidence->'exports'->>'closedTo')::timestamptz as closed_to
+    from mirror.runs
+    where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'closedTo'
+    order by finished_at desc limit 1) exported on true`;
 
 /**
  * A party's spelling by the source lies among its unknown fields; ids are served in one
