@@ -14,7 +14,8 @@ import { setFlagsFromString } from 'node:v8';
 
 /** Type stripping without a flag or a warning. */
 const NODE_MIN = [24, 12];
-const PLATFORMS = ['linux-x64', 'linux-arm64'];
+/** Those of macOS are run by a workflow; their Node is the user's own. */
+const PLATFORMS = ['linux-x64', 'linux-arm64', 'darwin-arm64', 'darwin-x64'];
 /** Pages and rows die young: a larger young generation would only keep them longer in memory. */
 const SMALL_YOUNG_HEAP = '--max-semi-space-size=4';
 /** What outlives the young heap dies soon after: between two collections the old one doubles, no more. */
@@ -37,7 +38,7 @@ const remedy = isCheckout
 
 if (!PLATFORMS.includes(platform)) {
   refuse(
-    `Cannot run on ${platform}: supported are ${PLATFORMS.join(' and ')} (with glibc)`,
+    `Cannot run on ${platform}: supported are ${PLATFORMS.join(', ')} (Linux with glibc)`,
   );
 } else if (isNewEnough(process.versions.node)) {
   start();
@@ -59,6 +60,7 @@ function start() {
   }
   if (startedBySelf()) dieWithParent();
   delete process.env[PARENT];
+  requireHome();
   setFlagsFromString(SLOW_OLD_HEAP);
   keepCompiled();
   const main = isCheckout
@@ -72,6 +74,18 @@ function start() {
   });
 }
 
+/**
+ * Node fails to name the home of a user that the system does not know, such as a container's random
+ * uid. Such a user gets the one that containers give it; nobody can plant a file there.
+ */
+function requireHome() {
+  try {
+    homedir();
+  } catch {
+    process.env.HOME = '/';
+  }
+}
+
 /** Modules that were compiled before need no compiler: a faster start, and 35 MB less in each process and thread. */
 function keepCompiled() {
   // Where nothing can be written there, all are compiled anew; an operator's own setting goes first.
@@ -82,6 +96,7 @@ function keepCompiled() {
 }
 
 function isMusl() {
+  if (process.platform !== 'linux') return false;
   // Otherwise the report looks up the names of network peers, which may take seconds.
   process.report.excludeNetwork = true;
   return process.report.getReport().header.glibcVersionRuntime === undefined;
@@ -108,7 +123,9 @@ function startWithNewerNode() {
   if (node === undefined || startedBySelf()) {
     refuse(
       `Cannot run on Node ${process.versions.node}: Node ${NODE_MIN.join('.')} or later is needed; ` +
-        `${remedy} (with optional dependencies), which brings one`,
+        (process.platform === 'darwin'
+          ? 'install one, for instance by brew install node@24'
+          : `${remedy} (with optional dependencies), which brings one`),
     );
     return;
   }

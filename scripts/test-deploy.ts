@@ -6,11 +6,20 @@
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import {
+  checkAccount,
+  checkAdditions,
+  checkMigration,
+  checkMonitors,
+  checkNetworkPolicy,
+  checkOpenShift,
+  type Render,
+} from './chart-checks.ts';
 import { type LiveMirror, startLiveMirror } from './live-mirror.ts';
 import { command, expect, NotRun, ROOT, runSteps, succeed } from './steps.ts';
 
 const CHART = 'deploy/helm/ledger-mirror';
-const VALUES = ['everything', 'least'];
+const VALUES = ['everything', 'least', 'operator'];
 /**
  * What the manifests are rendered for: without a cluster Helm assumes one of long ago.
  */
@@ -55,6 +64,25 @@ async function validateChart(): Promise<void> {
     }
   }
 }
+
+const renderChart: Render = async (values, release, ...options) => {
+  await need('helm');
+  const version = ['--kube-version', KUBERNETES];
+  const args = [...valuesOf(values), ...version, ...options];
+  return succeed('helm', ['template', release ?? 'mirror', CHART, ...args]);
+};
+
+/** The chart in other people's clusters. */
+const CHART_CHECKS: Readonly<
+  Record<string, (render: Render) => Promise<void>>
+> = {
+  'runs under the default policy of OpenShift': checkOpenShift,
+  'brings what an operator adds to every pod': checkAdditions,
+  'migrates with the settings of the upgrade': checkMigration,
+  'leaves the account `default` alone': checkAccount,
+  'lets the ingress controller and Prometheus in': checkNetworkPolicy,
+  'labels and places its monitors': checkMonitors,
+};
 
 /** A chart without what it needs must not be installed with guesses. */
 async function refuseEmptyValues(): Promise<void> {
@@ -175,6 +203,10 @@ try {
       name: 'the chart refuses to be installed without a source',
       run: refuseEmptyValues,
     },
+    ...Object.entries(CHART_CHECKS).map(([what, check]) => ({
+      name: `the chart ${what}`,
+      run: () => check(renderChart),
+    })),
     { name: 'systemd-analyze verify', run: verifyUnits },
     {
       name: 'promtool check rules and test rules',
@@ -208,7 +240,10 @@ try {
       name: 'actionlint',
       run: async () => {
         await need('actionlint');
-        await succeed('actionlint', ['.github/workflows/ci.yml']);
+        await succeed('actionlint', [
+          '.github/workflows/ci.yml',
+          '.github/workflows/macos.yml',
+        ]);
       },
     },
   ]);

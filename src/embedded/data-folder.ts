@@ -13,14 +13,9 @@ import { PermanentError, errorCode } from '../errors/errors.ts';
 import { makeFolders } from '../files/folders.ts';
 import { type Account, serverAccount } from './account.ts';
 import { type Binaries, findBinaries, SERVER_ENV } from './binaries.ts';
+import { HOST } from './host.ts';
 
 export const SUPERUSER = 'ledger_mirror';
-
-/**
- * The data folder as initdb and the server know it. They start inside it, because their
- * user may be unable to enter the folders above.
- */
-export const HERE = '/proc/self/cwd';
 
 const INITDB_TIMEOUT_MS = 60_000;
 const INITDB_STDERR_CHARS = 2_000;
@@ -217,8 +212,16 @@ async function runInitdb(
   signal: AbortSignal,
 ): Promise<void> {
   const { home, account, binaries, isDurable } = cluster;
-  const args = ['-D', HERE, '-U', SUPERUSER, '--auth=scram-sha-256'];
-  args.push('--pwfile=/proc/self/fd/3', '--encoding=UTF8', '--locale=C');
+  // initdb starts inside the folder: its user may be unable to enter the folders above.
+  const args = [
+    '-D',
+    HOST.currentFolder,
+    '-U',
+    SUPERUSER,
+    '--auth=scram-sha-256',
+  ];
+  args.push(`--pwfile=${HOST.descriptorPath(3)}`);
+  args.push('--encoding=UTF8', '--locale=C');
   args.push('--no-instructions');
   if (!isDurable) args.push('--no-sync');
   const child = spawn(join(binaries.binDir, 'initdb'), args, {

@@ -12,7 +12,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError, errorCode } from '../errors/errors.ts';
 import { SERVER_ENV } from './binaries.ts';
-import { type Cluster, damaged, HERE } from './data-folder.ts';
+import { type Cluster, damaged } from './data-folder.ts';
+import { HOST } from './host.ts';
 import { logSince, openLog, serverLogFile } from './server-log.ts';
 import {
   describeUsage,
@@ -88,7 +89,7 @@ export interface Server {
  * one.
  * @param port where its users look for it
  * @throws RetryableError `EMBEDDED_START`
- * @throws PermanentError `EMBEDDED_IN_USE` if a server runs that `/proc` does not show,
+ * @throws PermanentError `EMBEDDED_IN_USE` if a server runs that this system does not show,
  *   `EMBEDDED_DAMAGED` if no server will start on this data again
  */
 export async function ensureServer(
@@ -198,7 +199,7 @@ function spawnServer(
     ...(isDurable ? {} : THROW_AWAY_SETTINGS),
     cluster_name: clusterName(dir),
   };
-  const args = ['-D', HERE, '-p', String(port)];
+  const args = ['-D', HOST.currentFolder, '-p', String(port)];
   for (const [name, value] of Object.entries(settings))
     args.push('-c', `${name}=${value}`);
 
@@ -294,11 +295,7 @@ function clusterName(dir: string): string {
  * left out.
  */
 function serverPids(dir: string): number[] {
-  const name = clusterName(dir);
-  return fs
-    .readdirSync('/proc')
-    .filter((entry) => /^\d+$/.test(entry) && isServing(entry, name))
-    .map(Number);
+  return HOST.serverPids(clusterName(dir));
 }
 
 /**
@@ -308,27 +305,15 @@ function serverPids(dir: string): number[] {
 export function findServer(dir: string): Server | undefined {
   const server = readPidFile(dir);
   if (server === undefined) return undefined;
-  return isServing(String(server.pid), clusterName(dir)) ? server : undefined;
+  return HOST.isServing(server.pid, clusterName(dir)) ? server : undefined;
 }
 
 /**
- * Whether the data names a server that `/proc` does not show: it is dead, or elsewhere.
+ * Whether the data names a server that this system does not show: it is dead, or elsewhere.
  */
 export function isServerUnseen(dir: string): boolean {
   if (readPidFile(dir) === undefined) return false;
   return serverPids(dir).length === 0;
-}
-
-function isServing(pid: string, name: string): boolean {
-  try {
-    return (
-      fs.readFileSync(`/proc/${pid}/comm`, 'utf8') === 'postgres\n' &&
-      fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(name)
-    );
-  } catch {
-    // It ended in between.
-    return false;
-  }
 }
 
 /**

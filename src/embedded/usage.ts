@@ -19,6 +19,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { waitFor } from '../concurrency/timeouts.ts';
 import { PermanentError, errorCode } from '../errors/errors.ts';
+import { HOST } from './host.ts';
 import {
   type DescriptorLock,
   takeDescriptorLock,
@@ -47,8 +48,8 @@ export interface UsageRecord {
 /** The record of a server that starts here and now. */
 export function describeUsage(restartsMs: readonly number[] = []): UsageRecord {
   return {
-    bootId: fs.readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim(),
-    pidNamespace: fs.readlinkSync('/proc/self/ns/pid'),
+    bootId: HOST.bootId(),
+    pidNamespace: HOST.pidNamespace(),
     host: hostname(),
     startedAt: new Date().toISOString(),
     restartsMs,
