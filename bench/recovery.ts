@@ -22,7 +22,7 @@ const ROUNDS = 3;
 const MB = 1e6;
 
 const THOUSAND: World = {
-  name: '1,000 parties',
+  name: `${scaled(1_000).toLocaleString('en')} parties`,
   parties: scaled(1_000),
   entriesMean: 1_500,
 };
@@ -34,7 +34,7 @@ const WHALE: World = {
   isWhaleAlone: true,
 };
 const LOADED: World = {
-  name: '300 parties',
+  name: `${scaled(300)} parties`,
   parties: scaled(300),
   entriesMean: 2_000,
 };

@@ -58,6 +58,26 @@ export async function openFreshDatabase({
   };
 }
 
+/**
+ * A copy of a database as it is now, as a backup that was put back. Idle connections to
+ * the original end.
+ */
+export async function openCopy(
+  original: FreshDatabase,
+): Promise<FreshDatabase> {
+  const copy = await openFreshDatabase();
+  const name = new URL(copy.url).pathname.slice(1);
+  const from = new URL(original.url).pathname.slice(1);
+  const serverUrl = await serviceUrl('postgres');
+  await administer(serverUrl, `drop database ${name}`);
+  await administer(
+    serverUrl,
+    `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${from}'`,
+  );
+  await administer(serverUrl, `create database ${name} template ${from}`);
+  return copy;
+}
+
 export function openTestPool(config: PoolConfig): Pool {
   const pool = new Pool(config);
   // Tests kill servers and backends: what an idle connection suffers is no failure of its

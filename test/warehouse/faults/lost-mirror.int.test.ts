@@ -5,7 +5,7 @@
 import { expect, test } from 'vitest';
 import { openHome } from '../../cli/mirror-home.ts';
 import { expectLedgers } from '../../cli/expect-truth.ts';
-import { openFreshDatabase } from '../../support/database.ts';
+import { openCopy, openFreshDatabase } from '../../support/database.ts';
 import { startSandbox } from '../../support/sandbox.ts';
 import { openMeter } from '../../support/measure/traffic-meter.ts';
 import { heldCheckpoints, knownParties } from '../../support/mirror-state.ts';
@@ -95,6 +95,50 @@ test('a lost database comes back with lists, ranges and tails, and its next nigh
   );
   expect(inLake.document['rows']).toEqual([{ n: String(before.size) }]);
   expect((await home.run(['verify', '--deep'], settings)).code).toBe(0);
+});
+
+test('a database restored without its last two nights asks as an ordinary night does, and receives less than a hundredth of the ledgers', async () => {
+  await using sandbox = await startSandbox({
+    parties: 4,
+    entriesMean: 20,
+    whaleEntries: WHALE_ENTRIES,
+    // The hour that each answer brings again is a small part of a month.
+    historyMs: 30 * 24 * HOUR_MS,
+    checkpointIntervalMs: HOUR_MS,
+    rateLimit: 'none',
+  });
+  await using meter = await openMeter(sandbox.url);
+  await using original = await openFreshDatabase();
+  await using home = await openHome({
+    SOURCE_URL: meter.url,
+    DATABASE_URL: original.url,
+  });
+  const night = async (settings = {}) => {
+    sandbox.advance(BETWEEN_NIGHTS_MS);
+    meter.reset();
+    const { code, stderr } = await home.run(['nightly'], settings);
+    expect([code, code === 0 ? '' : stderr]).toEqual([0, '']);
+    return { ...meter.counted };
+  };
+  const whole = await night();
+  await using restored = await openCopy(original);
+  await night();
+  const ordinary = await night();
+  const known = [...sandbox.truth.parties()].length;
+
+  const settings = { DATABASE_URL: restored.url };
+  meter.reset();
+  const adopted = await home.run(['load', '--all', '--take-over'], settings);
+  expect([adopted.code, meter.counted]).toMatchObject([
+    0,
+    { exports: 0, lists: 0 },
+  ]);
+  const afterwards = await night(settings);
+  const arrived = [...sandbox.truth.parties()].length - known;
+  expect(afterwards.exports).toBeLessThanOrEqual(ordinary.exports + arrived);
+  expect(afterwards.lists).toBeLessThanOrEqual(ordinary.lists);
+  expect(afterwards.exportBytes).toBeLessThan(whole.exportBytes / 100);
+  await expectLedgers(restored.pool, sandbox.truth, home.objectsDir);
 });
 
 test('a party that the source had removed comes back, and is asked for no longer', async () => {
