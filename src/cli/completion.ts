@@ -2,7 +2,8 @@
  * Completion scripts for bash, zsh and fish, made from the declared commands and their
  * options.
  */
-import type { Command } from 'commander';
+// cspell:ignore compdef compinit
+import type { Command, Option } from 'commander';
 
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
@@ -14,38 +15,39 @@ export function completionScript(
   shell: (typeof SHELLS)[number],
   program: Command,
 ): string {
-  if (shell === 'fish')
-    return `${program.commands.flatMap((command) => fish(command, program)).join('\n')}\n`;
-  return shell === 'bash'
-    ? bash(program)
-    : `autoload -U +X bashcompinit && bashcompinit\n${bash(program)}`;
+  return { bash, zsh, fish }[shell](program);
 }
 
-/**
- * What can follow a command: commands below it, the words of its first argument, and
- * flags.
- */
+/** A word that may be typed, and what it means if the word alone does not say so. */
+interface Word {
+  readonly word: string;
+  readonly meaning: string;
+}
+
+/** Commands below a command, and the choices of its first argument. */
 function wordsAfter({
   commands,
   registeredArguments: [first],
-}: Command): readonly string[] {
+}: Command): readonly Word[] {
   return [
-    ...commands.map((below) => below.name()),
-    ...(first?.argChoices ?? []),
+    ...commands.map((below) => ({
+      word: below.name(),
+      meaning: below.description(),
+    })),
+    ...(first?.argChoices ?? []).map((word) => ({ word, meaning: '' })),
   ];
 }
 
-function optionsOf(command: Command, program: Command) {
+function optionsOf(command: Command, program: Command): readonly Option[] {
   return [...command.options, ...program.options].filter(
     ({ long }) => long !== '--version',
   );
 }
 
-/** zsh reads it, too. */
 function bash(program: Command): string {
   const cases = program.commands.map((command) => {
     const words = [
-      ...wordsAfter(command),
+      ...wordsAfter(command).map(({ word }) => word),
       ...optionsOf(command, program).map(({ long }) => long),
     ];
     return `    ${command.name()}) words='${words.join(' ')}' ;;`;
@@ -63,19 +65,92 @@ complete -o default -F _ledger_mirror ledger-mirror
 `;
 }
 
-function fish(command: Command, program: Command): readonly string[] {
+/** A function of zsh's own completion system, which shows what each word means. */
+function zsh(program: Command): string {
+  const commands = program.commands.map((command) => ({
+    word: command.name(),
+    meaning: command.description(),
+  }));
+  const cases = program.commands.map((command) => {
+    const options = optionsOf(command, program);
+    const flags = options.map(({ long, description }) => ({
+      word: long ?? '',
+      meaning: description,
+    }));
+    const chosen = options.flatMap(({ long, argChoices }) =>
+      argChoices === undefined
+        ? []
+        : `        ${long}) values=(${argChoices.join(' ')}) ;;`,
+    );
+    return `    ${command.name()})
+      words_of=(${describedForZsh(wordsAfter(command))})
+      flags=(${describedForZsh(flags)})
+      case $words[CURRENT-1] in
+${[...chosen, `        *) ;;`].join('\n')}
+      esac
+      ;;`;
+  });
+  return `#compdef ledger-mirror
+_ledger_mirror() {
+  local -a words_of flags values
+  if (( CURRENT == 2 )); then
+    words_of=(${describedForZsh(commands)})
+    flags=('--help:show the commands' '--version:show the version')
+  fi
+  (( CURRENT > 2 )) && case $words[2] in
+${cases.join('\n')}
+  esac
+  if (( $#values )); then
+    _describe value values
+  elif [[ $PREFIX == -* ]]; then
+    _describe -o option flags
+  else
+    (( $#words_of )) && _describe word words_of
+    (( CURRENT > 2 )) && _files
+  fi
+}
+# A shell that only reads this file may not have started its completion system.
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u; }
+compdef _ledger_mirror ledger-mirror
+`;
+}
+
+/** The elements of an array for `_describe`: a word, a colon, its meaning. */
+function describedForZsh(words: readonly Word[]): string {
+  return words
+    .map(({ word, meaning }) => `${word.replaceAll(':', '\\:')}:${meaning}`)
+    .map((text) => `'${text.replaceAll("'", `'\\''`)}'`)
+    .join(' ');
+}
+
+function fish(program: Command): string {
+  return `${program.commands
+    .flatMap((command) => fishLines(command, program))
+    .join('\n')}\n`;
+}
+
+function fishLines(command: Command, program: Command): readonly string[] {
   const name = command.name();
-  const words = wordsAfter(command);
   const after = `complete -c ledger-mirror -n '__fish_seen_subcommand_from ${name}'`;
   return [
     `complete -c ledger-mirror -f -n __fish_use_subcommand -a ${name} -d ` +
       quoteFish(command.description()),
-    ...(words.length === 0 ? [] : [`${after} -f -a '${words.join(' ')}'`]),
+    ...wordsAfter(command).map(
+      ({ word, meaning }) =>
+        `${after} -f -a ${word}${meaning === '' ? '' : ` -d ${quoteFish(meaning)}`}`,
+    ),
     ...optionsOf(command, program).map(
-      ({ long, description }) =>
-        `${after} -l ${long?.slice(2)} -d ${quoteFish(description)}`,
+      (option) =>
+        `${after} -l ${option.long?.slice(2)}${fishValue(option)} -d ` +
+        quoteFish(option.description),
     ),
   ];
+}
+
+/** `-r`: a value follows, which may be a file; `-x`: one of these follows. */
+function fishValue({ required, argChoices }: Option): string {
+  if (argChoices !== undefined) return ` -x -a '${argChoices.join(' ')}'`;
+  return required ? ' -r' : '';
 }
 
 function quoteFish(text: string): string {

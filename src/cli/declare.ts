@@ -215,7 +215,13 @@ function declareOperating(program: Command, add: Add): void {
     'status',
     'is the mirror complete, how fresh is it, what needs a person',
     loadStatus,
-  ).option('--check', check, false);
+  )
+    .option('--check', check, false)
+    .option(
+      '--watch',
+      'show it again whenever it changes, until Ctrl-C',
+      false,
+    );
   const cancel = 'end a run of any kind at its next safe point';
   add(program, 'cancel', cancel, loadRuns).argument('<run>', 'its id');
   add(program, 'runs', 'what ran and how it ended', loadRuns)

@@ -2,15 +2,11 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
+import { didYouMean, findNear } from '../errors/did-you-mean.ts';
 import { errorCode, UsageError } from '../errors/errors.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
 import { hideSecrets } from '../logging/secret-masking.ts';
-import {
-  decodeText,
-  findCutValues,
-  findNear,
-  isServiceLink,
-} from './dot-env.ts';
+import { decodeText, findCutValues, isServiceLink } from './dot-env.ts';
 import {
   SETTINGS,
   type Setting,
@@ -287,10 +283,6 @@ function findUnknownNames(
   const inFile = Object.keys(dotEnv).filter(
     (name) => !AMBIENT.test(name) && !COMPOSE.test(name),
   );
-  const meant = (name: string): string => {
-    const near = findNear(name, known);
-    return near === undefined ? '' : `; did you mean ${near}?`;
-  };
   return Object.entries({
     'the environment': inEnvironment,
     '.env': inFile,
@@ -300,7 +292,7 @@ function findUnknownNames(
       .map(
         (name) =>
           `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for ` +
-          `those there are${meant(name)}`,
+          `those there are${didYouMean(findNear(name, known))}`,
       ),
   );
 }

@@ -42,6 +42,23 @@ describe('completion', () => {
     },
   );
 
+  test('zsh and fish know what an option means, and which values it takes', async () => {
+    const zsh = await printed('completion', 'zsh');
+    expect(zsh).toContain("'--month:a whole month, such as 2026-03'");
+    expect(zsh).toContain('--format) values=(table csv json ndjson parquet)');
+    const fish = await printed('completion', 'fish');
+    expect(fish).toContain("-l month -r -d 'a whole month, such as 2026-03'");
+    expect(fish).toContain("-l format -x -a 'table csv json ndjson parquet'");
+  });
+
+  test('a description with quotes ends no word of zsh early', () => {
+    const program = new Command('ledger-mirror');
+    program.command('odd').option('--how', "party's [id]: which");
+    expect(completionScript('zsh', program)).toContain(
+      String.raw`'--how:party'\''s [id]: which'`,
+    );
+  });
+
   test('a description with quotes ends no word of fish early', () => {
     const program = new Command('ledger-mirror');
     program

@@ -74,6 +74,13 @@ function wordsOf(given: string): string[] {
     .split('\0');
 }
 
+/** What is wrong with SQL has several lines: the mistake, and a mark below its place. */
+function describeError(error: unknown): string {
+  return error instanceof UsageError
+    ? error.problems.join('\n')
+    : errorLine(error);
+}
+
 /**
  * Ends with Ctrl-D, `exit` or `quit`. An error of one statement is told, and the next is
  * asked for.
@@ -106,22 +113,31 @@ export async function promptForSql(
     if (isOpen) lines.prompt();
   };
   let typed: string[] = [];
+  lines.on('SIGINT', () => {
+    // A half-typed statement is given up; at an empty prompt nothing is left but to end.
+    if (typed.length === 0 && lines.line === '') return lines.close();
+    typed = [];
+    stderr.write('\n');
+    lines.write(null, { ctrl: true, name: 'e' });
+    lines.write(null, { ctrl: true, name: 'u' });
+    ask(FIRST);
+  });
   ask(FIRST);
   for await (const line of lines) {
     typed.push(line);
     const statement = typed.join('\n').trim();
-    if (statement === 'exit' || statement === 'quit') break;
+    if (/^(?:exit|quit)\s*;?$/.test(statement)) break;
     const isComplete = statement.endsWith(';') || QUESTION.test(statement);
     if (statement !== '' && !isComplete) {
       ask(MORE);
       continue;
     }
     typed = [];
-    if (statement === 'help') stderr.write(help);
+    if (/^help\s*;?$/.test(statement)) stderr.write(help);
     else if (statement !== '') {
       known.push(statement.replaceAll(/\s+/g, ' '));
       await answer(statement.replace(/;$/, '')).catch((error: unknown) => {
-        stderr.write(`${nameCommands(errorLine(error))}\n`);
+        stderr.write(`${nameCommands(describeError(error))}\n`);
       });
     }
     ask(FIRST);

@@ -5,6 +5,7 @@ import { extname, join, resolve } from 'node:path';
 import type { Writable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
 import { openStore, scratchDirOf } from '../../app/data-dir.ts';
+import { didYouMean, findMeant } from '../../errors/did-you-mean.ts';
 import { UsageError } from '../../errors/errors.ts';
 import { scratchFolder } from '../../lake/local/scratch.ts';
 import {
@@ -118,10 +119,7 @@ function readOptions(
       output === undefined &&
       stdout.isTTY === true &&
       '--format parquet: is not for a terminal; give --output FILE, or pipe it on',
-    question === undefined &&
-      NAME.test(sql) &&
-      `query: there is no question ${sql}; there are ` +
-        READY_QUESTIONS.map(({ name }) => name).join(', '),
+    question === undefined && NAME.test(sql) && noQuestion(sql),
     refused.length > 0 &&
       (question === undefined
         ? `${flags}: only with a ready question; write it into the SQL`
@@ -141,6 +139,14 @@ function readOptions(
     timeoutMs: timeout * 1_000,
     note: question?.oneSided,
   };
+}
+
+function noQuestion(name: string): string {
+  const names = READY_QUESTIONS.map((question) => question.name);
+  return (
+    `query: there is no question ${name}; there are ${names.join(', ')}` +
+    didYouMean(findMeant(name, names))
+  );
 }
 
 /** The lake and its store, and nothing else; the stack closes both. */

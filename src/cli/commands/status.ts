@@ -8,6 +8,7 @@ import {
 import type { ReadOnlyBase } from '../../app/base.ts';
 import { LAKE_DECIDED_IN_DATABASE } from '../../app/describe-store.ts';
 import type { Run } from '../../runs/store/run-store.ts';
+import { UsageError } from '../../errors/errors.ts';
 import { EXIT, type Handler } from '../context.ts';
 import { listGone, openMirrorReader } from '../mirror.ts';
 import {
@@ -19,6 +20,7 @@ import {
   printable,
 } from '../output/format.ts';
 import { progressText } from '../output/progress-text.ts';
+import { watchText } from '../output/watch-text.ts';
 
 /** Runs shown with their progress; more are counted. */
 const RUNS_SHOWN_MAX = 8;
@@ -29,11 +31,34 @@ const HELD = {
   ledger: 'entries',
 } as const;
 
-export const status: Handler<{ check: boolean }> = async (
-  { check: isChecking },
+interface StatusOptions {
+  /** A mirror that is not complete ends the command with exit code 2. */
+  readonly check: boolean;
+  /** Shows the status until the command is told to stop. */
+  readonly watch?: boolean;
+}
+
+export const status: Handler<StatusOptions> = async (
+  { check: isChecking, watch: isWatching = false },
   context,
 ) => {
+  if (isWatching && context.isJson)
+    throw new UsageError([
+      '--watch: not with --json, which is one document; leave one of them out',
+    ]);
+  if (isWatching && isChecking)
+    throw new UsageError([
+      '--watch: not with --check, which looks once; leave one of them out',
+    ]);
   await using app = await openMirrorReader(context);
+  if (isWatching) {
+    const look = async () => {
+      const facts = summarizeStatus(await app.status.facts());
+      return describe(facts, await openLines(facts, app));
+    };
+    await watchText(look, context);
+    return {};
+  }
   const found = summarizeStatus(await app.status.facts());
   return {
     exitCode: isChecking && !found.complete ? EXIT.verdict : EXIT.done,

@@ -10,7 +10,7 @@ import {
   type DuckDBResult,
   StatementType,
 } from '@duckdb/node-api';
-import { PermanentError, UsageError } from '../../errors/errors.ts';
+import { errorCode, PermanentError, UsageError } from '../../errors/errors.ts';
 import {
   interruptible,
   literal,
@@ -19,6 +19,7 @@ import {
 } from '../local/duckdb.ts';
 import type { Lake } from './lake.ts';
 import { TEXT_FORMS, type TextForm } from './query-output.ts';
+import { adviseOnFailure, describeWrongSql } from './wrong-sql.ts';
 
 export const QUERY_TIMEOUT_MS = 60_000;
 
@@ -103,13 +104,22 @@ export async function runQuery(
     );
   } catch (error) {
     signal.throwIfAborted();
-    if (!timeout.aborted) throw error;
+    if (!timeout.aborted) throw withAdvice(error);
     throw new PermanentError(
       `Cannot answer the query: it was not done after ${timeoutMs / 1000} s; ` +
         'limit vega_time, or raise the limit',
       { code: 'QUERY_TIMEOUT', cause: error },
     );
   }
+}
+
+/** The same error, with what to do about it if that is known. */
+function withAdvice(error: unknown): unknown {
+  if (errorCode(error) !== 'DUCKDB' || !(error instanceof Error)) return error;
+  const advice = adviseOnFailure(error.message);
+  if (advice === '') return error;
+  const message = `${error.message.split(/!?\n|!$/, 1)[0]}${advice}`;
+  return new PermanentError(message, { code: 'DUCKDB', cause: error.cause });
 }
 
 async function sendText(
@@ -229,9 +239,8 @@ async function prepareOne(connection: DuckDBConnection, sql: string) {
     const statements = await connection.extractStatements(sql);
     if (statements.count === 1) return await statements.prepare(0);
   } catch (error) {
-    throw new UsageError([
-      `SQL: ${error instanceof Error ? error.message : String(error)}`,
-    ]);
+    const message = error instanceof Error ? error.message : String(error);
+    throw new UsageError([await describeWrongSql(message, connection)]);
   }
   throw new UsageError(['SQL: it must be one statement']);
 }

@@ -331,6 +331,27 @@ describe('a time as people type it', () => {
   });
 });
 
+describe('status --watch', () => {
+  test('shows the status until it is told to stop, which is no failure', async () => {
+    const watching = home.start(['status', '--watch']);
+    await waitFor(() => watching.stdout.includes('Ledgers: '), {
+      what: 'the status is shown',
+    });
+    expect(await watching.end('SIGTERM')).toMatchObject({ code: 0 });
+  });
+
+  test('is refused beside --json and --check, which look once', async () => {
+    for (const [other, why] of [
+      ['--json', 'which is one document'],
+      ['--check', 'which looks once'],
+    ] as const) {
+      const refused = await home.run(['status', '--watch', other]);
+      expect(refused.code).toBe(1);
+      expect(refused.stderr).toContain(`--watch: not with ${other}, ${why}`);
+    }
+  });
+});
+
 describe('an id that was cut off', () => {
   test('finds its party for export and lookup, and its report', async () => {
     const cut = `${party.slice(0, 8)}…`;

@@ -2,11 +2,13 @@
  * The prompt of `query`: what ends a statement, what help shows, and questions with their
  * options.
  */
+// cspell:ignore partyid
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
+import { waitFor } from '../../support/wait-for.ts';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { query } from '../../../src/cli/commands/query.ts';
 import {
@@ -14,6 +16,7 @@ import {
   readTyped,
 } from '../../../src/cli/commands/query-prompt.ts';
 import type { CommandContext } from '../../../src/cli/context.ts';
+import { UsageError } from '../../../src/errors/errors.ts';
 import { readConfig } from '../../../src/config/environment.ts';
 
 /** Types lines, and says what was asked, what was told, and what is remembered. */
@@ -32,6 +35,10 @@ async function converse(
     async (sql) => {
       asked.push(sql);
       if (sql === 'selekt') throw new Error('not SQL');
+      if (sql === 'select partyid from parties')
+        throw new UsageError([
+          'SQL: there is no column partyid; did you mean party_id?\n\nLINE 1: …',
+        ]);
     },
   );
   stderr.end();
@@ -62,6 +69,52 @@ describe('the prompt', () => {
     ]);
     expect(told).toContain('not SQL');
     expect(history.split('\n')[0]).toBe('select 1 from parties;');
+  });
+
+  test('shows all lines of what is wrong with SQL', async () => {
+    const { told } = await converse('select partyid from parties;');
+    expect(told).toContain('did you mean party_id?\n\nLINE 1: …\n');
+  });
+
+  test.each(['exit;', 'quit ;'])(
+    '%s ends it, as in other prompts',
+    async (end) => {
+      const { asked } = await converse('fees', end, 'never');
+      expect(asked).toEqual(['fees']);
+    },
+  );
+
+  test('Ctrl-C gives up a half-typed statement and goes on', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-prompt-'));
+    onTestFinished(() => rm(folder, { recursive: true, force: true }));
+    const stdin = new PassThrough();
+    const stderr = Object.assign(new PassThrough(), { isTTY: true });
+    const asked: string[] = [];
+    const { signal } = new AbortController();
+    const ended = promptForSql(
+      { history: join(folder, 'history'), help: '', stdin, stderr, signal },
+      async (sql) => void asked.push(sql),
+    );
+    let told = '';
+    stderr.on('data', (chunk: Buffer) => {
+      told += chunk.toString();
+    });
+    const type = async (keys: string, isTaken: () => boolean) => {
+      told = '';
+      stdin.write(keys);
+      await waitFor(isTaken, { what: 'the prompt takes what was typed' });
+    };
+    const shows = (shown: string) => () => told.includes(shown);
+    await type('select 1\n', shows('... '));
+    await type('from', shows('from'));
+    await type('\u0003', shows('ledger-mirror> '));
+    await type(
+      'fees\n',
+      () => asked.length === 1 && shows('ledger-mirror> ')(),
+    );
+    stdin.write('\u0003');
+    await ended;
+    expect(asked).toEqual(['fees']);
   });
 
   test('shows help, which is no question', async () => {
@@ -97,6 +150,19 @@ describe('a typed question', () => {
   ])('%s is refused', (typed) => {
     expect(() => readTyped(typed)).toThrow(/is not understood; give --since/);
   });
+});
+
+test('the name of a question that is nearly right is answered with the right one', async () => {
+  const config = readConfig({ env: { DATA_DIR: '/nonexistent' }, cwd: '/' });
+  const context = {
+    config,
+    stdout: new PassThrough(),
+    isJson: false,
+  } as Partial<CommandContext> as CommandContext;
+  const asked = query({ sql: 'top-party', list: false, timeout: 60 }, context);
+  await expect(asked).rejects.toThrow(
+    /there are .*fees.*; did you mean top-parties\?$/,
+  );
 });
 
 test('a Parquet result is never written to a terminal', async () => {

@@ -1,0 +1,39 @@
+/** Shows a text again whenever it has changed, until the command is told to stop. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { errorLine } from '../../errors/errors.ts';
+import { hideSecrets } from '../../logging/secret-masking.ts';
+import type { CommandContext } from '../context.ts';
+import { nameCommands } from '../typed.ts';
+
+const LOOK_EVERY_MS = 1_000;
+/** Moves the cursor to the upper left corner, and clears the screen. */
+const CLEAR = '\u001B[H\u001B[2J';
+
+/**
+ * On a terminal each text takes the place of the last. Elsewhere it follows it, so that a
+ * file or a pipe has every one. A look that fails is told in its place and tried again: a
+ * database that is away for a minute ends no watching.
+ */
+export async function watchText(
+  look: () => Promise<string>,
+  { stdout, signal: told }: Pick<CommandContext, 'stdout' | 'signal'>,
+): Promise<void> {
+  const unread = new AbortController();
+  // A reader such as `head` may have read enough.
+  const stop = (): void => unread.abort();
+  stdout.once('error', stop);
+  const signal = AbortSignal.any([told, unread.signal]);
+  let shown: string | undefined;
+  while (!signal.aborted) {
+    const text = await look().catch(
+      (error: unknown) => `${errorLine(error)}; trying again\n`,
+    );
+    if (text !== shown) {
+      const safe = nameCommands(hideSecrets(text));
+      stdout.write(stdout.isTTY === true ? `${CLEAR}${safe}` : `${safe}\n`);
+    }
+    shown = text;
+    await sleep(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
+  }
+  stdout.off('error', stop);
+}

@@ -1,0 +1,64 @@
+/** Finds the name that was probably meant by a mistyped one. */
+
+/** Slips that a name of any length may have. */
+const SLIPS_MAX = 2;
+
+/** @returns the known name nearest to a mistyped one, if one is near */
+export function findNear(
+  name: string,
+  known: readonly string[],
+): string | undefined {
+  const typed = name.toLowerCase();
+  let nearest: string | undefined;
+  // Half of a short name is no slip any more: `xy` is not meant to be `id`.
+  let slipsMax = Math.min(SLIPS_MAX, Math.floor(typed.length / 2));
+  for (const one of known) {
+    if (Math.abs(one.length - typed.length) > slipsMax) continue;
+    const slips = distance(typed, one.toLowerCase());
+    if (slips > slipsMax) continue;
+    if (nearest === undefined || slips < slipsMax) nearest = one;
+    slipsMax = slips;
+  }
+  return nearest;
+}
+
+/**
+ * @returns the known name nearest to a mistyped one, or else the first that holds its
+ *   stem: `entry` is not near to `ledger_entries`, and yet is meant for it
+ */
+export function findMeant(
+  name: string,
+  known: readonly string[],
+): string | undefined {
+  const stem = name.toLowerCase().replace(/(?:ies|y|s)$/, '');
+  const isLike = (one: string): boolean =>
+    stem.length > SLIPS_MAX && one.toLowerCase().includes(stem);
+  return findNear(name, known) ?? known.find(isLike);
+}
+
+/** @returns `; did you mean …?` for a name that was found, otherwise an empty text */
+export function didYouMean(name: string | undefined): string {
+  return name === undefined ? '' : `; did you mean ${name}?`;
+}
+
+/** Letters that are changed, added, left out, or exchanged with their neighbour. */
+function distance(a: string, b: string): number {
+  const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)];
+  for (let i = 1; i <= a.length; i += 1) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const above = rows[i - 1] ?? [];
+      const isSame = a[i - 1] === b[j - 1];
+      const steps = [
+        (above[j] ?? 0) + 1,
+        (row[j - 1] ?? 0) + 1,
+        (above[j - 1] ?? 0) + (isSame ? 0 : 1),
+      ];
+      if (a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        steps.push((rows[i - 2]?.[j - 2] ?? 0) + 1);
+      row.push(Math.min(...steps));
+    }
+    rows.push(row);
+  }
+  return rows.at(-1)?.at(-1) ?? 0;
+}
