@@ -7,10 +7,11 @@ import { fileURLToPath } from 'node:url';
 import { version } from '../version.ts';
 import { errorLine } from '../errors/errors.ts';
 import { makeFolders } from '../files/folders.ts';
-import { formatInstant, type Micros, nowMicros } from '../time/time.ts';
+import { formatInstant, type Micros } from '../time/time.ts';
 import { describeNextTimes } from '../time/scheduled-times.ts';
 import type { Config } from '../config/environment.ts';
 import { isWrittenOnce } from '../storage/object-store.ts';
+import { compareClocks, msAhead, readStoreClock } from './clocks.ts';
 import { describeStore } from './describe-store.ts';
 import { readRow } from '../postgres/run-statement.ts';
 import { POSTGRES_MAJOR_MIN } from '../postgres/requirements.ts';
@@ -18,6 +19,7 @@ import { findLostSettings } from '../postgres/session-settings.ts';
 import { statement } from '../postgres/statement.ts';
 import { encodeVerifierKey } from '../proof/signed-note.ts';
 import { ProofStore } from '../proof/store/proof-store.ts';
+import type { SourceClock } from '../exports/planning/source-clock.ts';
 import { LIST_RETRIES } from '../source/requester.ts';
 import { openApp, type App, type AppOptions } from './app.ts';
 import { openProofKey } from './night-proof.ts';
@@ -34,12 +36,6 @@ export interface Finding {
 const FREE_BYTES_MIN = 2n * 2n ** 30n;
 /** A segment in work, and the one before it on its way into the store. */
 const SPOOLED_SEGMENTS = 2n;
-const CLOCK_SKEW_MAX_MS = 60_000;
-/**
- * Blocks come every few seconds: a head this old is a source that stands, or a clock that
- * runs ahead.
- */
-const HEAD_AGE_MAX_MS = 600_000;
 
 /** Whoever asks what is wrong wants to hear it, not to wait until it is over. */
 const REACHABLE_MAX_MS = 3_000;
@@ -217,16 +213,54 @@ function checksOf(
       );
     },
     schedule: () => examineSchedule(app),
-    clock: async () => {
-      const databaseMs = aheadMs((await asked).micros);
-      // That the source does not answer is another finding.
-      const told = await clock?.catch(() => undefined);
-      return judgeClock(
-        databaseMs,
-        told?.from === 'source' ? aheadMs(told.seen) : 0,
-      );
-    },
+    clock: () => examineClocks(app, { asked, clock, limit }),
   };
+}
+
+interface ClockQuestions {
+  /** What the database answered, with its time. */
+  readonly asked: Promise<{ readonly micros: Micros }>;
+  /** Undefined or empty if there is no source. */
+  readonly clock: Promise<SourceClock> | '' | undefined;
+  readonly limit: AbortSignal;
+}
+
+/**
+ * The database, the source by the date of its answer, and the object store. A service
+ * that does not answer is another finding.
+ */
+async function examineClocks(
+  { store }: App,
+  { asked, clock, limit }: ClockQuestions,
+): Promise<Result> {
+  const database = async () => ({
+    whose: "the database's",
+    aheadMs: msAhead((await asked).micros),
+  });
+  const source = async () => {
+    const told = await Promise.resolve(clock || undefined).catch(
+      () => undefined,
+    );
+    const answeredAt = told?.answeredAt;
+    return {
+      head: told?.from === 'source' ? msAhead(told.seen) : undefined,
+      clock:
+        answeredAt === undefined
+          ? undefined
+          : { whose: "the source's", aheadMs: msAhead(answeredAt) },
+    };
+  };
+  const [ofDatabase, ofSource, ofStore] = await Promise.all([
+    database(),
+    source(),
+    readStoreClock(store, limit).catch(() => undefined),
+  ]);
+  const others = [ofDatabase, ofSource.clock, ofStore];
+  const found = compareClocks(
+    others.filter((other) => other !== undefined),
+    ofSource.head,
+  );
+  return (found.isRight ? pass : warn)(found.detail);
 }
 
 async function examineSchedule({ workers, schedules }: App): Promise<Result> {
@@ -240,32 +274,6 @@ async function examineSchedule({ workers, schedules }: App): Promise<Result> {
       `${are} set at other workers: give all of them the same SCHEDULE, ` +
       'SCHEDULE_TZ and AUDIT_SCHEDULE',
   );
-}
-
-/**
- * Leases go by the database's clock, closing by the source's: this machine's must agree
- * with both.
- */
-function judgeClock(databaseMs: number, headMs: number): Result {
-  if (headMs < -HEAD_AGE_MAX_MS)
-    return warn(
-      `the source's last block is ${seconds(headMs)} old: it stands still, or ` +
-        `this machine's clock runs ahead`,
-    );
-  const others = [
-    { whose: "the database's", ms: databaseMs },
-    ...(headMs > CLOCK_SKEW_MAX_MS
-      ? [{ whose: "the source's last block", ms: headMs }]
-      : []),
-  ];
-  const off = others.filter(({ ms }) => Math.abs(ms) > CLOCK_SKEW_MAX_MS);
-  const told = (off.length > 0 ? off : others).map(
-    ({ whose, ms }) => `${whose} by ${seconds(ms)}`,
-  );
-  const differs = `differs from ${told.join(', from ')}`;
-  return off.length > 0
-    ? warn(`this machine's clock ${differs}; set both by NTP`)
-    : pass(differs);
 }
 
 type Result = Omit<Finding, 'what'>;
@@ -338,12 +346,4 @@ function databasePlace({ config, databaseUrl }: App): string {
     `embedded, at ${host} while a command runs (database ${pathname.slice(1)}, user ` +
     `${username}, password in ${passwordFileOf(config)})`
   );
-}
-
-function aheadMs(other: Micros): number {
-  return Number((other - nowMicros()) / 1000n);
-}
-
-function seconds(ms: number): string {
-  return `${Math.abs(Math.round(ms / 1000))} s`;
 }

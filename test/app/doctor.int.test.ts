@@ -1,6 +1,9 @@
 /** What `doctor` finds where something is missing: it must say what, and what to do. */
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -47,7 +50,7 @@ test('doctor finds no problem with a source whose blocks are recent', async () =
     ) as string,
   });
   expect(found.get('clock')?.detail).toMatch(
-    /differs from the database's by \d s$/,
+    /^in step with the database's, the source's and the object store's, to within \d s$/,
   );
 });
 
@@ -67,6 +70,41 @@ test('doctor reports a source that refuses connections once, with its cause, bes
     (what) => found.get(what)?.state,
   );
   expect(others).toEqual(['ok', 'ok', 'ok']);
+});
+
+test("doctor compares this machine's clock with the date of the source's answers", async () => {
+  await using database = await openFreshDatabase();
+  await using sandbox = await startSandbox({
+    parties: 3,
+    genesis: (nowMicros() / 1_000_000n - 604_800n) * 1_000_000n,
+  });
+  const answerLate = async (path: string, response: ServerResponse) => {
+    const answer = await fetch(new URL(path, sandbox.url));
+    const headers = Object.fromEntries(answer.headers);
+    delete headers['content-encoding'];
+    delete headers['content-length'];
+    const date = new Date(Date.now() - 300_000).toUTCString();
+    response.writeHead(answer.status, { ...headers, date });
+    response.end(await answer.text());
+  };
+  const slow = createServer((request, response) => {
+    void answerLate(request.url ?? '/', response);
+  });
+  await once(slow.listen(0, '127.0.0.1'), 'listening');
+  const { port } = slow.address() as AddressInfo;
+  const found = await findings({
+    DATABASE_URL: database.url,
+    SOURCE_URL: `http://127.0.0.1:${port}/`,
+    // A store belongs to one database.
+    DATA_DIR: join(dir, 'data of the slow clock'),
+  });
+  slow.close();
+  expect(found.get('clock')).toMatchObject({
+    state: 'warning',
+    detail: expect.stringMatching(
+      /^the source's clock is 30\d s behind this machine's, which agrees with the database's and the object store's/,
+    ),
+  });
 });
 
 test('doctor reports a source whose blocks are old', async () => {

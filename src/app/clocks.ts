@@ -1,0 +1,122 @@
+/**
+ * Compares this machine's clock with those of the services that it works with. Leases go
+ * by the database's clock, and ranges are closed by the source's.
+ */
+import { randomUUID } from 'node:crypto';
+import type { ObjectStore } from '../storage/object-store.ts';
+import { type Micros, nowMicros } from '../time/time.ts';
+
+const SKEW_MAX_MS = 60_000;
+/**
+ * Blocks come every few seconds: a head this old is a source that stands still, or a
+ * clock that runs ahead.
+ */
+const HEAD_AGE_MAX_MS = 600_000;
+
+export interface OtherClock {
+  /** As in "the database's". */
+  readonly whose: string;
+  /** By how much it is ahead of this machine's clock; below 0: behind. */
+  readonly aheadMs: number;
+}
+
+export interface ClockFinding {
+  readonly isRight: boolean;
+  readonly detail: string;
+}
+
+/** @param headAheadMs the time of the source's last block, if the source shows it */
+export function compareClocks(
+  others: readonly OtherClock[],
+  headAheadMs: number | undefined,
+): ClockFinding {
+  const off = others.filter(({ aheadMs }) => Math.abs(aheadMs) > SKEW_MAX_MS);
+  if (off.length > 0)
+    return { isRight: false, detail: describeSkew(others, off) };
+  if (headAheadMs !== undefined && headAheadMs < -HEAD_AGE_MAX_MS) {
+    const old = `the source's last block is ${seconds(headAheadMs)} old`;
+    // The date of the source's own answers tells a slow source from a fast clock.
+    const isSure = others.some(({ whose }) => whose === "the source's");
+    return {
+      isRight: false,
+      detail: isSure
+        ? `${old}, and the clocks agree: the source stands still`
+        : `${old}: it stands still, or this machine's clock runs ahead`,
+    };
+  }
+  if (headAheadMs !== undefined && headAheadMs > SKEW_MAX_MS)
+    return {
+      isRight: false,
+      detail:
+        `the source's last block is ${seconds(headAheadMs)} ahead of this ` +
+        "machine's clock; set it by NTP",
+    };
+  const largestMs = Math.max(
+    0,
+    ...others.map(({ aheadMs }) => Math.abs(aheadMs)),
+  );
+  const within = Math.max(1, Math.ceil(largestMs / 1000));
+  return {
+    isRight: true,
+    detail: `in step with ${joined(others)}, to within ${within} s`,
+  };
+}
+
+/** Several that differ alike are right, and this machine is wrong; one alone is wrong. */
+function describeSkew(
+  others: readonly OtherClock[],
+  off: readonly OtherClock[],
+): string {
+  const right = others.filter((other) => !off.includes(other));
+  const [only] = off;
+  if (only !== undefined && off.length === 1 && right.length > 1)
+    return (
+      `${only.whose} clock is ${direction(only)} this machine's, which agrees ` +
+      `with ${joined(right)}; set it by NTP`
+    );
+  const told = off.map((other) => `${other.whose} is ${direction(other)} it`);
+  const which = off.length > 1 && right.length === 0 ? 'it' : 'both';
+  return `this machine's clock differs: ${told.join(', ')}; set ${which} by NTP`;
+}
+
+function direction({ aheadMs }: OtherClock): string {
+  return `${seconds(aheadMs)} ${aheadMs > 0 ? 'ahead of' : 'behind'}`;
+}
+
+function joined(clocks: readonly OtherClock[]): string {
+  const names = clocks.map(({ whose }) => whose);
+  const last = names.pop() ?? '';
+  return names.length === 0 ? last : `${names.join(', ')} and ${last}`;
+}
+
+function seconds(ms: number): string {
+  return `${Math.abs(Math.round(ms / 1000))} s`;
+}
+
+/** By how much another clock, read just now, is ahead of this machine's. */
+export function msAhead(other: Micros): number {
+  return Number((other - nowMicros()) / 1000n);
+}
+
+/**
+ * Reads the clock of an object store: the time that it gives to an object written now.
+ * @returns undefined if it shows none
+ */
+export async function readStoreClock(
+  store: Pick<ObjectStore, 'publishBytes' | 'list' | 'remove'>,
+  signal: AbortSignal,
+): Promise<OtherClock | undefined> {
+  const key = `probe/${randomUUID()}-clock`;
+  await store.publishBytes(key, Buffer.from('clock\n'), signal);
+  const writtenAt = nowMicros();
+  try {
+    for await (const { modifiedAt } of store.list(key, signal)) {
+      if (modifiedAt === 0n) return undefined;
+      const ms = Number((modifiedAt - writtenAt) / 1000n);
+      return { whose: "the object store's", aheadMs: ms };
+    }
+    return undefined;
+  } finally {
+    await store.remove(key, signal);
+  }
+}
