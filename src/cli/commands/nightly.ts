@@ -15,7 +15,7 @@ import { REPORTS_PREFIX } from '../../runs/report-form.ts';
 import { runResult, type Handler } from '../context.ts';
 import { followRun, joinOrCreate, startNight, verifyHere } from '../follow.ts';
 import { findRun, isRunId, openMirror } from '../mirror.ts';
-import { formatCount, formatDuration } from '../output/format.ts';
+import { formatBytes, formatCount, formatDuration } from '../output/format.ts';
 
 /** `--dry-run` only tells what it would ask. */
 export const nightly: Handler<{ dryRun: boolean }> = async (
@@ -48,7 +48,7 @@ export const nightly: Handler<{ dryRun: boolean }> = async (
 };
 
 function describePlan(preview: NightlyPreview, pageSize: number): string {
-  const { isFirst, lists, exports, requests, seconds, ratePerSecond } = preview;
+  const { isFirst, exports, requests, seconds, ratePerSecond } = preview;
   const { asked, due, quarantined, notDue } = exports;
   const lines = isFirst
     ? [
@@ -63,7 +63,7 @@ function describePlan(preview: NightlyPreview, pageSize: number): string {
         `Would ask the source about ${formatCount(requests)} requests, which ` +
           `should take about ${formatDuration(seconds * 1000)} at ${ratePerSecond} ` +
           'a second:',
-        `  lists     ${formatCount(lists.requests)} (only what is new)`,
+        `  lists     ${describeLists(preview)}`,
         `  exports   ${formatCount(asked)} of ${formatCount(due)} parties due` +
           (quarantined > 0
             ? `, ${formatCount(quarantined)} of them quarantined before`
@@ -71,8 +71,27 @@ function describePlan(preview: NightlyPreview, pageSize: number): string {
           (notDue > 0
             ? `; ${formatCount(notDue)} idle ones wait for another nightly run`
             : ''),
+        ...describeAudits(preview),
       ];
   return [...lines, 'Nothing was asked.', ''].join('\n');
+}
+
+/** `7: parties 12,345 rows, all of them; checkpoints 2,137 rows, only what is new` */
+function describeLists({ lists }: NightlyPreview): string {
+  const each = lists.each.map(
+    ({ list, rows, isWhole }) =>
+      `${list} ${formatCount(rows)} rows, ` +
+      (isWhole ? 'read whole' : 'only what is new'),
+  );
+  return `${formatCount(lists.requests)}: ${each.join('; ')}`;
+}
+
+function describeAudits({ audits }: NightlyPreview): readonly string[] {
+  if (audits.segments === '0') return [];
+  return [
+    `  audits    about ${formatCount(audits.segments)} closed segments once more, with ` +
+      `these exports: at least ${formatBytes(audits.bytes)} of CSV`,
+  ];
 }
 
 export const load: Handler<{ all: boolean; takeOver: boolean }> = async (

@@ -423,7 +423,7 @@ async function goesOn(
  * A share of the segments in each night, so that each has its turn within the time that
  * is set, and those that chance has left out until then.
  */
-function chooseAudits({
+export function chooseAudits({
   nightlyAuditShare,
   nightlyAuditWithin: withinMs,
   schedule,

@@ -6,7 +6,12 @@ import { sql } from 'kysely';
 import { NETWORK_PARTY } from '../../../ledger/ids.ts';
 import type { Database } from '../../../postgres/database.ts';
 import { builder } from '../../../postgres/builder.ts';
-import { execute, findRow, readRow } from '../../../postgres/run-statement.ts';
+import {
+  execute,
+  findRow,
+  readRow,
+  readRows,
+} from '../../../postgres/run-statement.ts';
 import { statement, typed } from '../../../postgres/statement.ts';
 import { inTransaction } from '../../../postgres/transaction.ts';
 import {
@@ -250,6 +255,55 @@ export function estimateNightly(
          where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'
          order by queued_at desc limit 1) as "secondsPerExport"`;
   return readRow(db, 'estimate the nightly run', estimate);
+}
+
+/** One list, as it is held now. */
+export interface ListSize {
+  readonly list: 'parties' | 'checkpoints';
+  readonly rows: bigint;
+  /** A second reading has agreed with the first; until then each sync reads it whole. */
+  readonly isConfirmed: boolean;
+}
+
+/** The lists that were read, with their rows; a list that was never read is left out. */
+export function readListSizes(db: Database): Promise<readonly ListSize[]> {
+  const sizes = statement({
+    list: typed<ListSize['list']>('text'),
+    rows: 'bigint',
+    isConfirmed: 'boolean',
+  })`
+    select list, rows, confirmed_at is not null as "isConfirmed" from mirror.generations
+    where kind = 'current' and epoch = (select max(epoch) from mirror.networks)
+    order by list desc`;
+  return readRows(db, 'count the rows of the lists', sizes);
+}
+
+/** Closed ranges of ledgers that the source should still have. */
+export interface Auditable {
+  readonly segments: bigint;
+  /** As plain CSV: what comparing all of them downloads. */
+  readonly bytes: bigint;
+}
+
+/**
+ * What may be asked for once more, of the parties of the run's scope. Ranges without
+ * entries cost nothing of their own and are not counted.
+ */
+export function readAuditable(
+  db: Database,
+  { partyIds, assetIds }: ConfiguredScope,
+  retentionMs: number,
+): Promise<Auditable> {
+  // By the source's time, which the newest range shows: a source may live in the past.
+  const oldest = sql`(select max(to_time) from mirror.coverage)
+    - ${retentionMs}::float8 * interval '1 millisecond'`;
+  const auditable = statement({ segments: 'bigint', bytes: 'bigint' })`
+    with ${selectPartyIds(partyIds)}
+    select count(*) as segments, coalesce(sum(bytes), 0)::bigint as bytes
+    from mirror.segments join ids using (party_id)
+    where status = 'current' and not open and quarantine_reason is null
+      and to_time > ${oldest} and ${concernsLedger(assetIds)}`;
+  return readRow(db, 'count the segments to audit', auditable);
 }
 
 /** Its rows are dropped with it, and counted apart from those of other runs. */

@@ -2,7 +2,7 @@
 import { ask, post } from './ask.js';
 import { closeDialog, openDialog } from './dialog.js';
 import { action, announce, el } from './dom.js';
-import { count, duration, plural } from './format.js';
+import { bytes, count, duration, plural } from './format.js';
 
 let lists = [];
 /** How large the lists are is what an audit of them costs. */
@@ -54,7 +54,7 @@ function choicesOf(preview, pageSize) {
       'What is new of parties and checkpoints.',
       preview.isFirst
         ? 'Asks for every page: nothing is known yet.'
-        : asks(preview.lists.requests),
+        : asks(preview.lists.requestsForNew),
       { kind: 'sync' },
     ],
     [
@@ -85,7 +85,9 @@ function asks(requests, ms, how = 'about') {
   return `Sends ${how} ${plural(requests, 'request')} to the source${time}.`;
 }
 
-function nightAsks({ isFirst, exports, requests, seconds, ratePerSecond }) {
+function nightAsks(preview) {
+  const { isFirst, exports, audits, requests, seconds, ratePerSecond } =
+    preview;
   if (isFirst)
     return `Asks for every page of both lists, then each party’s ledger: how much that is, nobody knows yet. At most ${ratePerSecond} requests a second.`;
   const waiting = exports.deferred + exports.notDue;
@@ -93,7 +95,13 @@ function nightAsks({ isFirst, exports, requests, seconds, ratePerSecond }) {
     waiting === 0
       ? ''
       : ` ${plural(waiting, 'ledger')} wait for another nightly run.`;
-  return `${asks(requests, seconds * 1_000)} ${count(exports.asked)} of them ${exports.asked === 1 ? 'is an export' : 'are exports'}.${left}`;
+  return `${asks(requests, seconds * 1_000)} ${count(exports.asked)} of them ${exports.asked === 1 ? 'is an export' : 'are exports'}.${left}${compares(audits)}`;
+}
+
+function compares({ segments, bytes: size }) {
+  return segments === '0'
+    ? ''
+    : ` About ${plural(segments, 'closed segment')} ${segments === '1' ? 'is' : 'are'} compared once more: at least ${bytes(size)} of CSV.`;
 }
 
 function form(choices) {
