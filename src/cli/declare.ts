@@ -67,7 +67,7 @@ function declareMirroring(program: Command, add: Add): void {
     )
     .option(
       '--accept-shrunk',
-      'the source serves many rows no longer, and that is right',
+      'accept that the source now serves many fewer rows',
       false,
     );
   add(
@@ -91,7 +91,7 @@ function declareMirroring(program: Command, add: Add): void {
     )
     .option(
       '--again',
-      'distrust what is covered in that range, and ask for it anew',
+      'fetch the range again even if it is already covered',
       false,
     )
     .option('--no-load', 'leave loading to the next nightly run');
@@ -105,7 +105,8 @@ function declareMirroring(program: Command, add: Add): void {
   );
   const published =
     'bring published objects into the warehouse and the lake, without the source';
-  const all = 'also rebuild the manifest from the objects first';
+  const all =
+    'first rebuild the list of published objects from the object store';
   const takeOver =
     'this database owns the object store from now on; a former owner stops writing';
   add(program, 'load', published, loadNightly)
@@ -135,7 +136,7 @@ function declareReading(program: Command, add: Add): void {
     );
   declareProving(program, add);
   const about =
-    'the tables of the lake: versions, files, bytes; takes broken checkpoints away';
+    "list the lake's tables: versions, files, bytes; vacuum and restore maintain them";
   const lake = add(program, 'lake', about, loadLake);
   const vacuum = 'remove what no version names any more, after LAKE_RETENTION';
   add(lake, 'vacuum', vacuum, loadLake);
@@ -155,7 +156,7 @@ function declareReading(program: Command, add: Add): void {
   )
     .argument(
       '[sql]',
-      'the SQL, or the name of a ready question; without it a prompt',
+      'the SQL, or the name of a ready question; omit it to get a prompt',
     )
     .option('--list', 'the ready questions', false)
     .addOption(new Option('--format <format>', format).choices(FORMATS))
@@ -275,7 +276,7 @@ function declareServing(program: Command, add: Add): void {
   const parties =
     'how many parties there are a week after its genesis; more arrive later';
   const entries =
-    'entries a week after its genesis, roughly (up to twice as many); more follow';
+    'entries after the first week, roughly (up to twice as many); more follow';
   add(
     program,
     'sandbox',
@@ -297,7 +298,7 @@ function declareServing(program: Command, add: Add): void {
     .option('--entries <n>', entries, wholeNumber(0, 1_000_000_000), 50_000)
     .option(
       '--seed <seed>',
-      'the same seed and first start, the same network',
+      'the same seed and first start give the same network',
       'sandbox',
     )
     .addOption(

@@ -31,7 +31,8 @@ export const EXIT_CODES = [
   ],
   [
     EXIT.tryAgain,
-    'a service could not be reached for 60 s, or told to stop while waiting: try again',
+    'a service could not be reached for 60 s, or the command was stopped while ' +
+      'waiting: try again',
   ],
 ] as const;
 const NAME_CHARACTERS = 29;
@@ -201,7 +202,7 @@ function classify(error: unknown, signal: AbortSignal) {
     return { code: error.code, lines: error.problems, exitCode: EXIT.wrong };
   if (signal.aborted) {
     const line =
-      'told to stop; what was committed stays, the next command goes on from there';
+      'stopped; what was saved stays, and the next command continues from there';
     return { code: 'STOPPED', lines: [line], exitCode: EXIT.tryAgain };
   }
   const exitCode =

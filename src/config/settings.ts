@@ -94,7 +94,7 @@ const TABLE = {
   SOURCE_EXPORT_TIME: preset(
     'ns',
     form.oneOf('ns', 'ms', 's', 'rfc3339'),
-    'how these two write a time',
+    'time format of the two parameters above',
   ),
   SOURCE_ASSETS: optional(
     form.idList,
@@ -125,7 +125,7 @@ const TABLE = {
   DATA_DIR: preset(
     './data',
     form.text('a directory', /^[^\0]+$/),
-    'where the embedded parts keep theirs',
+    'where the embedded Postgres and local objects are stored',
   ),
   SCHEDULE: preset('0 2 * * *', form.cron, 'when the nightly run starts'),
   SCHEDULE_TZ: preset('UTC', form.timeZone, 'the time zone of SCHEDULE'),
@@ -151,8 +151,8 @@ const TABLE = {
   SOURCE_RETENTION: preset(
     '90d',
     form.duration('1d', '36500d'),
-    'how long the source keeps ledger entries for certain: what is older is not ' +
-      'audited, and proves nothing',
+    'how long the source is sure to keep ledger entries; older ones are not ' +
+      'audited, and prove nothing',
   ),
   NIGHTLY_AUDIT_WITHIN: preset(
     '30d',
@@ -162,8 +162,8 @@ const TABLE = {
   ),
   NIGHTLY_AUDIT_SHARE: optional(
     form.percentage,
-    'the share of them that each nightly run asks for, instead of the one that ' +
-      'follows from NIGHTLY_AUDIT_WITHIN',
+    'share of the closed segments that each nightly run fetches again and ' +
+      'compares, instead of the one that follows from NIGHTLY_AUDIT_WITHIN',
   ),
   NIGHTLY_LIST_ROWS: preset(
     '1000000',
@@ -194,7 +194,7 @@ const TABLE = {
   EXPORT_SEGMENT_MAX: preset(
     '1GiB',
     form.byteSize('64KiB', '64GiB'),
-    'plain CSV in one object; what outgrows it is asked in windows of time',
+    'largest CSV (uncompressed) of one object; a larger export is split by time',
   ),
   EXPORT_COLUMNS: optional(
     form.columnNames,
@@ -203,7 +203,7 @@ const TABLE = {
   EXPORT_DELIMITER: preset(
     'comma',
     form.delimiter,
-    'what parts the fields of its CSV',
+    "field separator of the source's CSV",
   ),
   EXPORT_TIME_FORMAT: preset(
     'rfc3339',

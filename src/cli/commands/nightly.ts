@@ -52,7 +52,7 @@ function describePlan(preview: NightlyPreview, pageSize: number): string {
   const { asked, due, quarantined, notDue } = exports;
   const lines = isFirst
     ? [
-        'How much cannot be said yet: this mirror does not know the lists. ' +
+        "Cannot estimate yet: this mirror has not read the source's lists. " +
           '`ledger-mirror sync all` reads them; then this command gives the number.',
         `The first nightly run asks, at most ${ratePerSecond} requests a second:`,
         `  lists     every page (${formatCount(pageSize)} rows each)`,

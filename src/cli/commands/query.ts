@@ -113,7 +113,7 @@ function readOptions(
     isJson && output === undefined ? 'json' : (options.format ?? byEnding);
   const problems = [
     format === undefined &&
-      `--output: ${JSON.stringify(`.${ending}`)} tells no format; end the name in ` +
+      `--output: ${JSON.stringify(`.${ending}`)} names no format; use a name that ends in ` +
         '.csv, .json, .ndjson, or .parquet, or give --format',
     format === 'parquet' &&
       output === undefined &&

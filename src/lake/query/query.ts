@@ -229,7 +229,7 @@ async function prepareReading(
     explained === undefined ? statement : await prepare(explained);
   if (reading.statementType === StatementType.SELECT) return statement;
   throw new UsageError([
-    'SQL: it does more than read; a query is one SELECT (or EXPLAIN, DESCRIBE, SHOW)',
+    'SQL: only reading is allowed: one SELECT, EXPLAIN, DESCRIBE or SHOW',
   ]);
 }
 

@@ -100,7 +100,7 @@ describe('the end of a command', () => {
     expect(JSON.parse(waiting.stdout)).toEqual({
       error: { code: 'STOPPED', message: expect.any(String) as string },
     });
-    expect(waiting.stderr).toMatch(/told to stop; what was committed stays/);
+    expect(waiting.stderr).toMatch(/stopped; what was saved stays/);
     sandbox.faults.clear();
     const next = await home.json(['sync', 'checkpoints']);
     expect([next.code, next.document.verdict]).toEqual([0, 'complete']);

@@ -574,7 +574,7 @@ describe('commands that read the mirror', () => {
     });
     expectRefused(
       await home.run(['query', 'select 1', '--output', 'one.xls']),
-      /--output: "\.xls" tells no format; end the name in \.csv, \.json, \.ndjson, or \.parquet, or give --format/,
+      /--output: "\.xls" names no format; use a name that ends in \.csv, \.json, \.ndjson, or \.parquet, or give --format/,
     );
   });
 
