@@ -70,7 +70,11 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
       writeErr: (text) => stderr.write(text),
       // As every other error of ours begins.
       outputError: (text, write) =>
-        write(text.replace(/^error: /, 'ledger-mirror: ')),
+        write(
+          text
+            .replace(/^error: /, 'ledger-mirror: ')
+            .replace('command-argument value', 'the value'),
+        ),
     })
     .showSuggestionAfterError();
   declareCommands(program, (parent, name, description, load) => {

@@ -59,6 +59,10 @@ export function url(what: string, ...protocols: readonly string[]): Form<URL> {
   });
 }
 
+/** A host as people type it, with a port or a path behind it. */
+const LACKS_SCHEME =
+  /^(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:\d))(?::\d+)?(?:\/|$)/;
+
 /** As psql and the pages of clouds write it. */
 export const postgresUrl: Form<PostgresUrl> = {
   accepted:
@@ -75,14 +79,20 @@ export const postgresUrl: Form<PostgresUrl> = {
   },
 };
 
-export const httpUrl = url('an http:// or https:// URL', 'http:', 'https:');
+export const httpUrl: Form<URL> = {
+  ...url('an http:// or https:// URL', 'http:', 'https:'),
+  explain: (given) =>
+    LACKS_SCHEME.test(given) ? 'lacks http:// or https:// in front' : undefined,
+};
 
 /** The origin and path of a service, to which names of its own are added. */
-export const serviceUrl = form(
-  `${httpUrl.accepted}, without a query or fragment; a key goes into ` +
+export const serviceUrl: Form<URL> = {
+  ...httpUrl,
+  accepted:
+    `${httpUrl.accepted}, without a query or fragment; a key goes into ` +
     'SOURCE_AUTHORIZATION',
-  (given) => (/[?#]/.test(given) ? undefined : httpUrl.parse(given)),
-);
+  parse: (given) => (/[?#]/.test(given) ? undefined : httpUrl.parse(given)),
+};
 
 /** Headers that HTTP itself, or a setting of its own, decides. */
 const RESERVED_HEADERS =
@@ -357,7 +367,8 @@ export const partySelection = form(
 );
 
 export const cron = textThat(
-  'a cron expression of five fields, or of six with the second in front',
+  'a cron expression of five fields, such as 0 2 * * * (daily at 02:00), or of six ' +
+    'with the second in front',
   (given) => parseCron(given) !== undefined,
 );
 

@@ -388,6 +388,23 @@ describe('the tokens of the API', () => {
   });
 });
 
+test.each(['localhost:24001', 'ledger.example.com', 'node:8080/path'])(
+  'a URL without its scheme is answered with what lacks: %s',
+  (given) => {
+    expect(problemsOf({ SOURCE_URL: given })).toEqual([
+      expect.stringContaining(
+        'is not accepted: it lacks http:// or https:// in front; give ',
+      ),
+    ]);
+  },
+);
+
+test('a schedule in words is answered with an example', () => {
+  expect(problemsOf({ SCHEDULE: 'every night' })).toEqual([
+    expect.stringContaining('such as 0 2 * * * (daily at 02:00)'),
+  ]);
+});
+
 test('a URL that is not accepted is told without its password', () => {
   const [line] = problemsOf({ SOURCE_URL: 'https://me:50%off@h/' });
   expect(line).toContain('https://[secret]@h/');

@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { errorCode, UsageError } from '../../errors/errors.ts';
 import { makeFolders } from '../../files/folders.ts';
 import {
   DAY_MICROS,
@@ -46,6 +47,8 @@ export const sandbox: Handler<Options> = async (
     port,
     parties,
     ...lives,
+  }).catch((error: unknown) => {
+    throw portProblem(error, host, port) ?? error;
   });
   const { url } = network;
   stdout.write(
@@ -58,6 +61,22 @@ export const sandbox: Handler<Options> = async (
   if (!signal.aborted) await once(signal, 'abort');
   return {};
 };
+
+/** @returns what to do about a port that cannot be had; undefined for other errors */
+function portProblem(
+  error: unknown,
+  host: string,
+  port: number,
+): UsageError | undefined {
+  const code = errorCode(error);
+  if (code !== 'EADDRINUSE' && code !== 'EACCES') return undefined;
+  const why =
+    code === 'EADDRINUSE' ? 'is in use by another process' : 'is not allowed';
+  return new UsageError([
+    `--port: ${port} of ${host} ${why} (${code}); give another one, or 0 for any ` +
+      'that is free',
+  ]);
+}
 
 /**
  * When a network began: at every later start it is the same one, grown by the time that

@@ -657,6 +657,11 @@ describe('wrong usage', () => {
       /Allowed choices are 0.71.4, 0.71.6, 0.73/,
     ],
     [['sync', 'all', '--fool'], {}, /unknown option '--fool'/],
+    [
+      ['sync', 'party'],
+      {},
+      /the value 'party' is invalid for argument 'what'. Allowed choices are parties,/,
+    ],
     [['nightly'], { SOURCE_URL: undefined }, /SOURCE_URL: not set/],
     [
       ['status'],
