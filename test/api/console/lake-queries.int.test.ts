@@ -129,7 +129,7 @@ describe('the Data view', () => {
     [
       'a table by half of its name',
       'select * from checkpoint',
-      /Did you mean "checkpoints"\?/,
+      /there is no table checkpoint; did you mean checkpoints\?/,
     ],
     [
       'an option in the place of SQL',
