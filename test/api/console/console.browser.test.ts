@@ -200,7 +200,12 @@ describe('an operator', () => {
     await page.getByRole('link', { name: 'Status', exact: true }).click();
     await page.getByRole('button', { name: 'Run now' }).click();
     const dialog = page.getByRole('dialog');
-    await dialog.getByText(/Sends about 6\d requests to the source/).waitFor();
+    // Both lists whole, in pages of ten, and an export of each party.
+    await dialog
+      .getByText(
+        /Sends about [\d,]+ requests to the source, .* 6\d of them are exports/,
+      )
+      .waitFor();
     await dialog
       .getByText(
         /Sends at least \d+ requests .* Where the source lists equal rows, a page takes two/,
