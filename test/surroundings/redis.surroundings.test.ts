@@ -34,10 +34,28 @@ describe.skipIf(!command.isReal)('Redis', () => {
       'NOREPLICAS: the former master has lost its replicas',
       (former) => former.config('SET', 'min-replicas-to-write', '2'),
     ],
+    [
+      'MISCONF: the former master cannot save',
+      async (former) => {
+        // No user can write there, root neither.
+        await former.config('SET', 'dir', '/proc');
+        await former.bgsave();
+        await waitFor(
+          async () =>
+            (await former.info('persistence')).includes(
+              'rdb_last_bgsave_status:err',
+            ),
+          { what: 'a save to fail' },
+        );
+      },
+    ],
   ])(
     'after a failover behind one address work goes on, and health is red meanwhile: %s',
     async (_, demote) => {
-      await using master = await RealRedis.start();
+      await using master = await RealRedis.start([
+        'enable-protected-configs yes',
+        'save 3600 1000000',
+      ]);
       await using replica = await RealRedis.start([
         `replicaof 127.0.0.1 ${master.port}`,
       ]);
