@@ -83,7 +83,7 @@ async function benchPages(): Promise<void> {
   const url = (cursor: string): string =>
     `${mirror.url}/api/v2/parties?pagination.first=${PAGE_ROWS}${cursor === '' ? '' : `&pagination.after=${cursor}`}`;
   const deepCursor = await cursorOfPage(url, DEEP_PAGE);
-  // Each asks for the page behind its last one, as whoever mirrors a list does.
+  // Each asks for the page behind its last one, as a mirror of the list does.
   const walk = (start: string): Walk => {
     let cursor = start;
     return {

@@ -36,7 +36,7 @@ const COLUMNS = `party_id, segment_id, extra, effect, vega_time, quantity, trans
 interface Worked {
   readonly rows: number;
   readonly seconds: number;
-  /** Of the worker's process. */
+  /** CPU time of the worker's process. */
   readonly cpuSeconds: number;
   readonly peakMb: number;
 }

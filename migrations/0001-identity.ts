@@ -24,8 +24,8 @@ const STATEMENTS = [
     lock_seed bigint not null default hashtextextended(gen_random_uuid()::text, 0),
     created_at timestamptz not null default clock_timestamp())`,
   'insert into mirror.identity default values',
-  // Whoever reads the views may take advisory locks, too: keys that can be guessed could
-  // stop everything.
+  // Readers of the views may take advisory locks, too: keys that can be guessed could stop
+  // everything.
   `create function mirror.lock_key(name text) returns bigint language sql stable as
     $$ select hashtextextended(name, lock_seed) from mirror.identity $$`,
   'revoke execute on function mirror.lock_key(text) from public',

@@ -38,8 +38,8 @@ const STATEMENTS = [
     fields jsonb not null)`,
   'create index run_logs_of_run on mirror.run_logs (run_id, line_id)',
 
-  // By which an order that is sent again is known: the name that its client gave it, and
-  // what it asked for.
+  // Recognises an order that is sent again: the name that its client gave it, and what it
+  // asked for.
   `create table mirror.run_keys (
     name text primary key,
     hash text not null,
@@ -83,8 +83,8 @@ const STATEMENTS = [
     bytes bigint not null,
     waited_ms bigint not null,
     primary key (run_id, process_id))`,
-  // Whose ledger a nightly run asks for lies here, not in the queue: the verdict is
-  // computed from it. A partition for each run: it has statistics of its own, and is
+  // The ledgers that a nightly run asks for lie here, not in the queue: the verdict is
+  // computed from them. A partition for each run: it has statistics of its own, and is
   // dropped as a whole.
   `create table mirror.nightly_units (
     run_id uuid not null,

@@ -17,7 +17,7 @@ const STATEMENTS = [
     pos bigint,
     gone_since timestamptz,
     constraint parties_epoch_pos_key unique (epoch, pos) deferrable initially immediate)`,
-  // Whether there is any: in the source's rows, then, a text that is no hex may be a
+  // Whether there is any: if so, a text in the source's rows that is not hex may be a
   // party.
   `create index parties_own_ids on mirror.parties (party_id)
     where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network'`,
@@ -38,7 +38,7 @@ const STATEMENTS = [
   // One reading of a list from its oldest row on, append-only. The current one is what
   // everybody reads: its rows are those of mirror.parties and mirror.checkpoints that
   // have a place. An audit's rows lie in mirror.audit_rows until it is claimed and takes
-  // the current one's place in one transaction. sequence rises with each commit: whoever
+  // the current one's place in one transaction. sequence rises with each commit: a process that
   // goes on from an older resume point is refused.
   `create table mirror.generations (
     generation_id bigint generated always as identity primary key,

@@ -56,8 +56,8 @@ const STATEMENTS = [
     key text primary key,
     proven_at timestamptz not null default clock_timestamp())`,
   // Where a store would let two writers put one commit, the newest commit of each table
-  // is decided here first. Its content is kept until it lies in the store: whoever comes
-  // next puts the same bytes.
+  // is decided here first. Its content is kept until it lies in the store: the next
+  // writer puts the same bytes.
   `create table mirror.lake_commits (
     store text not null,
     name text not null,

@@ -2,7 +2,7 @@
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
-  // Hints where there is no Redis. Losing them costs at most the piece in hand.
+  // Hints for a mirror without Redis. Losing them costs at most the piece in hand.
   `create unlogged table mirror.resume_state (
     key text primary key,
     value jsonb not null,

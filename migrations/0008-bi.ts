@@ -131,7 +131,7 @@ interface Described {
 }
 
 /**
- * The data dictionary's text, for whoever looks at the database alone; of what is there.
+ * Comments the tables and columns that exist, for readers who see only the database.
  */
 async function comment(
   db: Kysely<unknown>,

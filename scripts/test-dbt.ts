@@ -185,7 +185,7 @@ const MAY = ['2023-05-01T00:00:00Z', '2023-06-01T00:00:00Z'] as const;
 const JUNE = ['2023-06-01T00:00:00Z', '2023-07-01T00:00:00Z'] as const;
 const SHARED = { time: '2023-05-02 10:00:00+00', quantity: '7' };
 
-/** What the incremental model holds: the same text of equal rows, whoever holds them. */
+/** What the incremental model holds: equal rows give the same text in every database. */
 async function volume(target: Target): Promise<string> {
   const columns = `cast(day as text), asset_id, transfer_type, entries, cast(quantity as text), quantity_text`;
   const line = `concat_ws(' ', ${columns})`;

@@ -18,7 +18,7 @@ for (const name of ['SIGINT', 'SIGTERM'] as const) {
   });
 }
 
-// Whoever reads may have read enough, as `head` does: what is written after that is for nobody.
+// A reader such as `head` may stop early: what is written after that is for nobody.
 for (const output of [process.stdout, process.stderr])
   output.on('error', unlessBrokenPipe);
 

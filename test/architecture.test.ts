@@ -327,7 +327,7 @@ const EXPORTS = 'src/exports';
 /**
  * Returns one line for each file of an export room from which imports lead to a room
  * further right. Files directly in `src/exports` belong to no room: what they import
- * counts for whoever imports them, so that no detour is possible.
+ * counts as imported by their importers, so that no detour is possible.
  */
 function exportsToTheRight(modules: readonly Module[]): string[] {
   const byPath = new Map(modules.map((module) => [module.path, module]));

@@ -12,7 +12,7 @@ import { migrate } from '../../src/postgres/migrate.ts';
 
 export interface Scratch {
   readonly folder: string;
-  /** Of a Postgres whose data lie below `data/` in the folder. */
+  /** The address of a Postgres whose data lie below `data/` in the folder. */
   readonly connectionString: string;
 }
 

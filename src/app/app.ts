@@ -61,8 +61,8 @@ export interface AppOptions extends BaseOptions {
 export type App = Awaited<ReturnType<typeof build>> & AsyncDisposable;
 
 /**
- * @throws UnreachableError where a configured service stays away for a minute
- * @throws PermanentError where one is there but cannot be used
+ * @throws UnreachableError if a configured service stays away for a minute
+ * @throws PermanentError if one is there but cannot be used
  */
 export async function openApp(options: AppOptions): Promise<App> {
   await using stack = new AsyncDisposableStack();

@@ -45,7 +45,7 @@ export async function openStoreAt(
   });
 }
 
-/** Of an embedded Postgres. */
+/** The file with the password of an embedded Postgres. */
 export function passwordFileOf({ dataDir }: Config): string {
   return join(dataDir, 'postgres/password');
 }
@@ -57,7 +57,7 @@ export function scratchDirOf({ dataDir }: Config): string {
 /**
  * Before anything starts: a night that cannot spool would fail at its end. Makes the
  * folder where it is missing, and writes and removes a file in it.
- * @throws UsageError where that is refused
+ * @throws UsageError if that is refused
  */
 export async function requireWritable(dir: string): Promise<void> {
   const probe = join(dir, `.probe-${randomUUID()}`);

@@ -37,7 +37,7 @@ const FREE_BYTES_MIN = 2n * 2n ** 30n;
 /** A segment in work, and the one before it on its way into the store. */
 const SPOOLED_SEGMENTS = 2n;
 
-/** Whoever asks what is wrong wants to hear it, not to wait until it is over. */
+/** A person who asks what is wrong does not want to wait until the trouble is over. */
 const REACHABLE_MAX_MS = 3_000;
 const SOURCE_LIMITS = {
   listRetries: { ...LIST_RETRIES, unreachableMaxMs: REACHABLE_MAX_MS },

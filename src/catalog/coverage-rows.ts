@@ -186,7 +186,7 @@ export async function supersede(
   return replaced;
 }
 
-/** By which run, and in which epoch of the source's chain, a range became known. */
+/** The run, and the epoch of the source's chain, in which a range became known. */
 type Origin = {
   readonly runId: string | null;
   readonly epoch?: number | undefined;

@@ -29,8 +29,8 @@ const bigId = z.codec(z.string(), z.bigint(), {
 });
 
 /**
- * Everything that becomes visible in one COMMIT, written down before the first object is:
- * whoever finds it after a crash can finish it without the source.
+ * Everything that becomes visible in one COMMIT. It is stored before the first object is
+ * written, so that a publication found after a crash can be finished without the source.
  */
 const plan = z.object({
   publicationId: z.uuid(),
@@ -48,7 +48,7 @@ const plan = z.object({
   closes: z
     .array(z.object({ coverageId: bigId, tail: tailSum.optional() }))
     .default([]),
-  /** Of the source's chain; absent where no list is known. */
+  /** The epoch of the source's chain; absent if no list is known. */
   epoch: z.int().optional(),
   /** Second of the newest entry received. */
   lastEntryAt: instant.optional(),
@@ -56,7 +56,7 @@ const plan = z.object({
 export type Publication = Readonly<z.output<typeof plan>>;
 
 /**
- * @returns undefined where the stored JSON cannot be read: another version wrote it, or
+ * @returns undefined if the stored JSON cannot be read: another version wrote it, or
  *   it is of no time there is
  */
 export function decodePublication(json: unknown): Publication | undefined {

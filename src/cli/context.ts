@@ -44,7 +44,7 @@ export interface CommandContext extends Pick<
   readonly config: Config;
   readonly log: Log;
   /**
-   * For what the user must be told whatever the level is, save that it is to be quiet.
+   * Shows what the user must see at every level; only `--quiet` silences it.
    */
   readonly notices: Log;
   /** `--json`: one document on stdout and nothing else there. */

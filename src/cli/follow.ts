@@ -25,7 +25,7 @@ const CHECK_MS = 2_000;
  */
 const LOST_MS = 10_000;
 
-/** A run that does the same already, of whoever's making, or a new one. */
+/** Joins an open run that does the same, no matter who ordered it, or creates one. */
 export async function joinOrCreate(
   app: App,
   wanted: NewRun,

@@ -13,7 +13,7 @@ import { UsageError } from '../errors/errors.ts';
 import type { Run } from '../runs/store/run-store.ts';
 import type { CommandContext } from './context.ts';
 
-/** @throws UsageError where no mirror was made there yet: who only reads makes none */
+/** @throws UsageError if there is no mirror yet: a command that only reads makes none */
 export async function openMirror(context: CommandContext): Promise<App> {
   requireMirror(context.config, context.config.databaseUrl, 'postgres');
   return (await import('../app/app.ts')).openApp(context);
@@ -28,8 +28,8 @@ export async function openMirrorReader(
 }
 
 /**
- * @throws UsageError where neither `url` is set nor `folder` is there: a mirror's part in
- *   DATA_DIR
+ * @param folder the part of a mirror that DATA_DIR would hold
+ * @throws UsageError if `url` is not set and `folder` does not exist
  */
 export function requireMirror(
   { dataDir }: Config,
@@ -52,7 +52,7 @@ export function isRunId(given: string): boolean {
   );
 }
 
-/** @throws UsageError where no run, or more than one, has an id that begins so */
+/** @throws UsageError if no run, or more than one, has an id that begins so */
 export async function findRun(
   { runs }: Pick<ReadOnlyBase, 'runs'>,
   where: string,
@@ -80,7 +80,7 @@ export async function listGone(
 }
 
 /**
- * @throws UsageError where no listed party, or more than one, has this id or one that
+ * @throws UsageError if no listed party, or more than one, has this id or one that
  *   begins so
  */
 export function chooseParty(given: string, listed: readonly string[]): string {

@@ -23,7 +23,7 @@ export function sharedLoad<Value>(
       await loading.value;
       last = loading;
     } catch {
-      // Whoever waits for the value gets the error.
+      // The callers that wait for the value get the error.
       if (current === loading) current = undefined;
     }
   }

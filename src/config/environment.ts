@@ -211,7 +211,7 @@ export function sourceMissing(why: string): UsageError {
   ]);
 }
 
-/** @throws UsageError where SOURCE_URL is not set */
+/** @throws UsageError if SOURCE_URL is not set */
 export function requireSource({ sourceUrl }: Config): void {
   if (sourceUrl === undefined)
     throw sourceMissing('this command asks the source');

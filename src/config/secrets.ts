@@ -10,8 +10,8 @@ import { SETTINGS, type Setting } from './settings.ts';
 const PROXY_NAME = /^(?:https?|all)_proxy$/i;
 const AMBIENT_SECRET = /(?:SECRET|TOKEN|PASSWORD|_HEADERS)/;
 /**
- * Of the path of NOTIFY_URL, which is the secret of most chat services, and of
- * parameters; short parts are words.
+ * Secret parts of the path of NOTIFY_URL, which most chat services treat as the secret,
+ * and of its parameters. Shorter parts are ordinary words.
  */
 const PART_CHARACTERS_MIN = 8;
 

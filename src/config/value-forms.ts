@@ -12,7 +12,7 @@ export interface Form<Value> {
   readonly accepted: string;
   /** Why it is not accepted and what to write, where more can be said than what is accepted. */
   readonly explain?: (text: string) => string | undefined;
-  /** @returns undefined where the text is not accepted */
+  /** @returns undefined if the text is not accepted */
   readonly parse: (text: string) => Value | undefined;
 }
 
@@ -317,8 +317,8 @@ const NOTICES =
   'nightly, sync, export, load, verify, started, waiting, finished, failed, cancelled, recovered';
 
 /**
- * Of which runs NOTIFY_URL is told: those of a kind, those to which something happened,
- * or all.
+ * The runs that NOTIFY_URL receives notices of: those of a kind, those to which something
+ * happened, or all.
  */
 export const notices = listOf(`all, or of: ${NOTICES}`, (word) =>
   ['all', ...NOTICES.split(', ')].find((known) => known === word),
@@ -393,12 +393,12 @@ function textReadBy(
 const TOKEN_CHARACTERS_MIN = 16;
 const TOKEN_CHARACTERS_DIFFERENT_MIN = 8;
 /**
- * How the tokens of published examples begin: whoever scans the network tries them first.
+ * How the tokens of published examples begin. Scanners of the network try these first.
  */
 const EXAMPLE_TOKEN =
   /^(?:change[-_ ]?(?:this|me|it)|your[-_ ]|example|at-least)/i;
 
-/** Of the API. Long and mixed enough that guessing over the network is hopeless. */
+/** A token of the API: so long and mixed that guessing it over the network is hopeless. */
 export const token = textThat(
   `at least ${TOKEN_CHARACTERS_MIN} printable characters, ` +
     `${TOKEN_CHARACTERS_DIFFERENT_MIN} of them different, and no example; for ` +

@@ -108,8 +108,8 @@ const STORE_CODES = /^OBJECT_STORE_/;
  *
  * A refusal, an expired credential, an archived object, a missing right or an outage says
  * nothing about an object. Only an object that is proven missing, damaged or different
- * speaks against its segment. Whoever reads objects checks this before a segment is
- * distrusted or quarantined, because the next run downloads such a segment again.
+ * speaks against its segment. Readers of objects check this before they distrust or
+ * quarantine a segment, because the next run downloads such a segment again.
  */
 export function isStoreFault(error: unknown): boolean {
   return STORE_CODES.test(errorCode(error));

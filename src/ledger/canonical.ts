@@ -29,7 +29,7 @@ export const ENTRY_COLUMNS: readonly EntryColumn[] = KNOWN_COLUMNS.filter(
   (name) => name !== 'effect',
 );
 
-/** Of the lines that the loader writes, as COPY reads them. */
+/** The columns of the lines that the loader writes, as COPY reads them. */
 export const LINE_COLUMNS: readonly string[] = [
   'party_id',
   'segment_id',
@@ -89,7 +89,7 @@ const EXTRA_SEPARATOR = '\u001e';
  */
 const FORBIDDEN_IN_EXTRA = ['\u0000', VALUE_SEPARATOR, EXTRA_SEPARATOR];
 
-/** Of a column that nobody knew: any text that can be stored. */
+/** Reads the value of an unknown column: any text that can be stored. */
 export function decodeExtra(text: string): string | undefined {
   return FORBIDDEN_IN_EXTRA.some((character) => text.includes(character))
     ? undefined

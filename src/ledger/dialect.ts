@@ -28,7 +28,7 @@ export interface CsvDialect {
   readonly assetId?: string | undefined;
 }
 
-/** Whose export it is. */
+/** The party and the asset that an export asked for. */
 export interface AskedFor {
   readonly partyId: string;
   readonly assetId?: string | undefined;
@@ -41,7 +41,7 @@ const NEEDED: readonly KnownColumn[] = [
   'asset_id',
   'account_from_party_id',
 ];
-/** Of a source that tells no times. */
+/** The time of every row of a source that shows no times. */
 const NO_TIME = '1970-01-01 00:00:00+00';
 const NO_TRANSFER_TYPE = 'UNSPECIFIED';
 const UTC_TIME = /^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?$/;
@@ -94,7 +94,10 @@ export async function* translated(
   else yield count === rows.count ? Buffer.from(rows.row(), 'latin1') : rest;
 }
 
-/** Of a line without its end: undefined where that is no header, or not all of one. */
+/**
+ * Reads a header from a line without its end.
+ * @returns undefined if the line is not a header, or not all of one
+ */
 function headerOf(
   fields: RowFields,
   dialect: CsvDialect,
@@ -126,7 +129,7 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
       : `"${text.replaceAll('"', '""')}"`;
   };
   const id = remember((written) => idText(written, dialect.ids));
-  /** Of a column that the CSV does not have. */
+  /** The values of columns that the CSV does not have. */
   const missing: Readonly<Partial<Record<KnownColumn, string | undefined>>> = {
     vega_time: NO_TIME,
     transfer_type: NO_TRANSFER_TYPE,

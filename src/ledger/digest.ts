@@ -39,7 +39,7 @@ export class RowDigest {
   /** What was added since, the least significant limb first. */
   readonly #limbs = new Float64Array(LIMBS);
 
-  /** @throws RangeError where `hex` is not 64 hex digits */
+  /** @throws RangeError if `hex` is not 64 hex digits */
   static fromHex(hex: string, rows: number): RowDigest {
     if (!HEX.test(hex))
       throw new RangeError(`not a digest: ${hex.slice(0, 80)}`);
@@ -98,7 +98,7 @@ export function rowForm(headerLine: Buffer, zones: readonly string[]): string {
   return `sha256sum-v1/${header}/${zones.length === 0 ? 'none' : zones.toSorted().join(',')}`;
 }
 
-/** The sum of sums: 64 hex digits each. @throws RangeError where one is no digest */
+/** The sum of sums: 64 hex digits each. @throws RangeError if one is no digest */
 export function addDigests(digests: readonly string[]): string {
   const total = new RowDigest();
   for (const digest of digests) total.merge(RowDigest.fromHex(digest, 0));

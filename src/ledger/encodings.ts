@@ -54,7 +54,7 @@ const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
 ]);
 const ACCOUNT_TYPE_PREFIX = 'ACCOUNT_TYPE_';
 const TRANSFER_TYPE_PREFIX = 'TRANSFER_TYPE_';
-/** Of a type's number. */
+/** How many digits the number of a type may have. */
 const TYPE_DIGITS_MAX = 9;
 
 /**

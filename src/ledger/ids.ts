@@ -25,7 +25,7 @@ export const NETWORK_PARTY = 'network';
 
 /**
  * The canonical form of a party or asset id: lower-case hex, or a well-known word.
- * @returns undefined where `text` is no id
+ * @returns undefined if `text` is not an id
  */
 export function canonicalId(text: string): string | undefined {
   if (isHexId(text)) return text;
@@ -51,7 +51,7 @@ const PRINTABLE =
 /**
  * The canonical form of a party id as any source lists it: as `canonicalId` has it, else
  * as it came.
- * @returns undefined where `text` is no bounded printable text
+ * @returns undefined if `text` is no bounded printable text
  */
 export function canonicalPartyId(text: string): string | undefined {
   const known = canonicalId(text);
@@ -105,8 +105,8 @@ export function heightOf(checkpoint: string): bigint {
 }
 
 /**
- * Whoever looks for an id asks for so many that begin as it does, the one that equals it
- * first.
+ * A search for an id reads at most so many that begin as it does; the one that equals it
+ * comes first.
  */
 export const CANDIDATES_MAX = 4;
 
@@ -133,8 +133,8 @@ export function isCutId(given: string): boolean {
 /**
  * @param candidates `CANDIDATES_MAX` at most, the one that equals `given` first
  * @param told `where`: the option or command that was given the id; `hint`: what to do
- *   where there is none
- * @throws UsageError where there is none, or several and none equals `given`
+ *   if there is none
+ * @throws UsageError if there is none, or several and none equals `given`
  */
 export function chooseById<Candidate>(
   given: string,

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { canonicalId, canonicalPartyId } from './ids.ts';
 import { formatInstant, parseInstant } from '../time/time.ts';
 
-/** @returns undefined where the text is no JSON */
+/** @returns undefined if the text is not JSON */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -18,7 +18,7 @@ export const partyId = z
   .string()
   .refine((text) => canonicalPartyId(text) === text, 'not a party id');
 
-/** Of an asset. */
+/** The id of an asset. */
 export const id = z
   .string()
   .refine((text) => canonicalId(text) === text, 'not an id');

@@ -19,7 +19,7 @@ import { tailSum } from './tail-sum.ts';
 /**
  * Manifests of a few hundred bytes are usual. The limit is far above the largest that
  * this program writes, and keeps a large object under a manifest's key from filling the
- * memory of whoever reads it.
+ * memory of its reader.
  */
 export const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
 

@@ -27,8 +27,8 @@ import { VegaTimeReader } from './vega-time.ts';
 import type { ExportScope } from './export-scope.ts';
 
 /**
- * `fields`: not as many as the header has; `time`: none that is one; `spelling`: a party
- * that is no id; `value`: one that cannot be loaded; `party`, `asset`: not asked for.
+ * `fields`: not as many as the header has; `time`: not a time; `spelling`: a party that is
+ * not an id; `value`: a value that cannot be loaded; `party`, `asset`: not asked for.
  */
 export type RowFinding = 'ok' | UnreadableRow | 'party' | 'asset';
 export type UnreadableRow = 'fields' | 'time' | 'spelling' | 'value';

@@ -25,7 +25,7 @@ export class VegaTimeReader {
   #daySecond = 0;
   #zone = 'Z';
 
-  /** @returns false where `text` is not such a time */
+  /** @returns false if `text` is not such a time */
   read(text: string): boolean {
     if (!TIME.test(text)) return false;
     const day = text.slice(0, 10);

@@ -125,7 +125,7 @@ export function rowsNotUnderstood(list: ListName, seen: object): DoubtError {
 }
 
 /**
- * @throws DoubtSeen where a page contradicts itself. `endCursor` is never used: with the
+ * @throws DoubtSeen if a page contradicts itself. `endCursor` is never used: with the
  *   public service it leads to a wrong page.
  */
 export function checkPage(list: ListName, page: Page): void {
@@ -188,7 +188,7 @@ export interface AuditTotals {
   readonly served: bigint;
   /** Rows that were claimed in an earlier reading. */
   readonly confirmed: bigint;
-  /** Of them, those that the audit shows. */
+  /** How many of the confirmed rows the audit shows. */
   readonly common: bigint;
   /** Rows between or below common ones that were not held. */
   readonly missed: bigint;
@@ -196,7 +196,7 @@ export interface AuditTotals {
    * Confirmed rows that the source serves no longer, those at its old end not counted.
    */
   readonly gone: bigint;
-  /** Of them, those older than everything that it serves. */
+  /** How many of those gone are older than everything that the audit shows. */
   readonly pruned: bigint;
   /** Of those gone, the ones that are newer than every row that is common. */
   readonly goneNewest: bigint;

@@ -85,7 +85,7 @@ export class ListReader {
   /** With all pages that this sync has committed. */
   generation: Generation;
   /**
-   * Of the commit that the next one builds on; its `clamp` and `sizeMax` are as the
+   * The resume point of the commit that the next one builds on; its `clamp` and `sizeMax` are as the
    * source has shown since.
    */
   point: ResumePoint;

@@ -8,7 +8,7 @@ export type ListName = 'parties' | 'checkpoints';
 
 export interface SyncRequest {
   readonly list: ListName;
-  /** Of a row in `mirror.runs` that is not finished; its verdict is recorded here. */
+  /** The id of an open row of `mirror.runs`, in which the verdict is recorded. */
   readonly runId: string;
   /** Reads everything again. */
   readonly isAudit: boolean;
@@ -88,10 +88,10 @@ export interface ListSource {
    *   page of this size
    * @throws PermanentError `CURSOR_REFUSED` where it refuses the cursor (400, or 500
    *   again and again, with a cursor sent)
-   * @throws PermanentError `PAGE_SHAPE` where the answer is no page, names the offending
+   * @throws PermanentError `PAGE_SHAPE` if the answer is not a page, names the offending
    *   value
    * @throws RetryableError after its own retries are used up
-   * @throws UnreachableError where no connection came about
+   * @throws UnreachableError if no connection came about
    */
   page(question: PageRequest, signal: AbortSignal): Promise<Page>;
   /** One party by filter; undefined where the source knows none of that id (404). */

@@ -18,7 +18,7 @@ const RESUME_POINT_TTL_MS = 30 * 86_400_000;
 const rowCount = z.int().positive();
 const schema = z.object({
   generationId: z.string(),
-  /** Of the commit that it belongs to. A commit that builds on another one is refused. */
+  /** The sequence of its commit. A commit that builds on another one is refused. */
   sequence: z.string().regex(/^\d{1,18}$/),
   /** Oldest first. The last may have been cut by its page's border. */
   groups: z
@@ -95,7 +95,7 @@ export function chooseResumePoint(
 
 export interface ResumePoints extends AsyncDisposable {
   /**
-   * @returns undefined where there is none, or its store is away: Postgres has the same,
+   * @returns undefined if there is none, or its store is away: Postgres has the same,
    *   and the store logs its outage
    */
   read(): Promise<unknown>;

@@ -68,9 +68,9 @@ export class Tally {
   resumedFrom: ResumedFrom | undefined;
   requests = 0;
   pages = 0;
-  /** Of the reading that is going on. */
+  /** New rows of the reading that is going on. */
   newRows = 0;
-  /** Of the readings before it, in this sync. */
+  /** New rows of this sync's earlier readings. */
   #newRowsBefore = 0n;
   /** How often the list was read, the reading that is going on among them. */
   readings = 1;
@@ -109,7 +109,7 @@ export class Tally {
 /**
  * Asks for a page, and once more where the source contradicts itself: a passing error is
  * no reason for doubt.
- * @throws DoubtSeen where the second answer contradicts itself too
+ * @throws DoubtSeen if the second answer contradicts itself too
  */
 export async function askPage(
   context: SyncContext,

@@ -50,11 +50,11 @@ const WAIT_FOR_LEASE_MS = 13_000;
 
 /**
  * Syncs the list and records the verdict of the run.
- * @throws FencedError where another worker took over; nothing of ours was lost, stop
+ * @throws FencedError if another worker took over; nothing of ours was lost, stop
  *   quietly
  * @throws RetryableError `LIST_BUSY` while another worker is at it, or where the source
  *   asks to wait long
- * @throws UnreachableError where the source or the database is away; what was committed
+ * @throws UnreachableError if the source or the database is away; what was committed
  *   stays
  */
 export async function syncList(
@@ -249,7 +249,7 @@ async function chooseMode(
 }
 
 /**
- * @returns undefined where the list is claimed, and has to be read once more: the next
+ * @returns undefined if the list is claimed, and has to be read once more: the next
  *   reading shows whether rows are inserted, and whether another node shows the same
  * @throws DoubtSeen, EndNotShown, StaleResumePoint
  */

@@ -55,7 +55,7 @@ const MISNAMED = ['resources', 'handles', 'requests'].map(
   (what) => `nodejs_active_${what}_total`,
 );
 
-/** Told as Prometheus text to whoever scrapes it. */
+/** Metrics that are exposed as Prometheus text. */
 export class MetricsRegistry extends Registry {
   readonly #updates: (() => void | Promise<unknown>)[] = [];
 
@@ -286,7 +286,7 @@ interface ReadMetricsDeps {
   readonly queues: Queues;
   /** The stores. */
   readonly probes: readonly Probe[];
-  /** Whose disk is watched. */
+  /** The folder whose disk is watched. */
   readonly dataDir: string;
   readonly readRuns: () => Promise<RunFacts>;
   /** When the schedule's next nightly run is due, in milliseconds since 1970. */

@@ -50,7 +50,7 @@ export interface ReadMetric {
   readonly values: readonly Sample[];
 }
 
-/** Of a point: what was counted since the process started. */
+/** The time that a point covers: since the process started. */
 interface Span {
   readonly startTime: [seconds: number, nanos: number];
   readonly endTime: [seconds: number, nanos: number];

@@ -17,7 +17,7 @@ type Tracing = AsyncDisposable & { readonly telemetry: Telemetry };
 /**
  * @param ambient the environment's `OTEL_…`; what else the collector's clients know of it
  *   (sampling, limits) they read themselves
- * @returns undefined where no collector is named: then nothing of this is even loaded
+ * @returns undefined if no collector is named: then nothing of this is even loaded
  */
 export async function openTracing(
   ambient: Readonly<Record<string, string>>,

@@ -1,6 +1,6 @@
 /**
  * JSON in one form of bytes for the same contents (RFC 8785): no spaces, the names of an
- * object sorted. Whoever rebuilds a statement from its contents gets the same hash.
+ * object sorted. A statement that is rebuilt from its contents has the same hash.
  */
 export type Json =
   | null

@@ -62,7 +62,7 @@ export function encodeSignerKey(key: SignerKey): string {
   return `PRIVATE+KEY+${key.name}+${keyHash(key).toString('hex')}+${bytes}`;
 }
 
-/** `<name>+<hash>+<key>`: what whoever checks needs to know. */
+/** `<name>+<hash>+<key>`: all that a verifier needs to know. */
 export function encodeVerifierKey(key: VerifierKey): string {
   const bytes = Buffer.concat([ED25519, key.publicKey]).toString('base64');
   return `${key.name}+${keyHash(key).toString('hex')}+${bytes}`;

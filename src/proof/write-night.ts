@@ -57,7 +57,7 @@ export interface WrittenStatement {
   /** Its place in the log. */
   readonly night: number;
   readonly statement: string;
-  /** Of the whole log; 64 hex digits. */
+  /** The root hash of the whole log; 64 hex digits. */
   readonly root: string;
   /** Ledgers whose record changed. */
   readonly changed: number;

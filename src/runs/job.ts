@@ -220,7 +220,7 @@ export const BATCH_MAX = 50;
 
 export const PRIORITY = { onDemand: 1, nightly: 10 } as const;
 
-/** By which a run's job is found, whoever puts it into its queue. */
+/** The job's name and its queue, by the kind of a run. */
 export const JOBS = {
   sync: { name: 'sync-list', queue: 'sync' },
   export: { name: 'export-party', queue: 'export' },

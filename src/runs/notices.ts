@@ -34,7 +34,7 @@ const SECRET_PREFIX = /^whsec_/;
 
 /**
  * Statuses that say of this very request that it will never be accepted. Others, such as
- * 401 or 404, are mended by whoever looks after the receiver or NOTIFY_URL.
+ * 401 or 404, pass when a person mends the receiver or NOTIFY_URL.
  */
 const NEVER_ACCEPTED: ReadonlySet<number> = new Set([
   400, 406, 411, 413, 414, 415, 422, 431,

@@ -162,7 +162,7 @@ export class ProgressHints implements Disposable {
   }
 
   /**
-   * Before a run's verdict is told: whoever reads it finds the last report. Never fails.
+   * Writes the last report, before the run's verdict is shown. Never fails.
    */
   async settle(runId: string): Promise<void> {
     const lines = this.#unwritten.get(runId);

@@ -1,5 +1,5 @@
 /**
- * A run as everybody is told of it: by `--json`, over HTTP and in the schema that ships
+ * A run as `--json`, the API and notices show it, and as the schema that ships describes it
  * (docs/run.schema.json). One terminal status, whether trying again helps, what came of
  * it up to when, and where to look. Rows, bytes, entries and segments are decimal text
  * wherever they stand; other counts are numbers.

@@ -24,7 +24,7 @@ import type { Run } from './store/run-store.ts';
 const HEARTBEAT_MS = 3_000;
 /** A run of any length says so often how far it is. */
 const TELL_EVERY_MS = 60_000;
-/** For what is said of a run that failed: it is ended all the same. */
+/** The longest that reporting a failed run may take; then it ends without a report. */
 const LAST_WORDS_MS = 60_000;
 /**
  * Deliveries of one run's job, crashes included. Counted in Postgres, whatever the queue
@@ -268,7 +268,7 @@ export async function countDeaths(
     readonly progress: Pick<JobDeps['progress'], 'read'>;
   },
 ): Promise<number> {
-  // Whoever stops in order, or fails, gives the run back: it has no heartbeat then.
+  // A process that stops in order, or fails, gives the run back: it has no heartbeat then.
   if (state !== 'running' || heartbeatAt === null) return 0;
   const { deliveredAt: noted } = params;
   const deliveredAt =

@@ -113,7 +113,7 @@ function codeOfAnswer(
   // The ban of the service is the only 403 that states how long it lasts.
   if (status === 403 && isLimitedInTime(headers)) return 'SOURCE_BANNED';
   const byProxy = proxy === undefined ? undefined : codeOfForwarded(status);
-  // The service's own answers have its error body, whoever passed them on.
+  // The service's own answers have its error body, no matter who passed them on.
   if (byProxy !== undefined && (status === 407 || body === undefined))
     return byProxy;
   if (status === 429 && body !== undefined && isAnswerTooLarge(body))

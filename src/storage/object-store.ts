@@ -25,7 +25,7 @@ export interface StoreCapabilities {
 }
 
 /**
- * 'written': these bytes lie under the key now, whoever wrote them. 'present': other
+ * 'written': these bytes lie under the key now, no matter who wrote them. 'present': other
  * bytes do.
  */
 export type Outcome = 'written' | 'present';

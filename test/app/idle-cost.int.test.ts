@@ -54,7 +54,7 @@ function timesOf(pattern: RegExp, texts: ReadonlyMap<string, number>): number {
   );
 }
 
-/** Of a first night, and of a second one. */
+/** The cost of a first night, and of a second one. */
 async function cost(
   env: Env,
   count: number,

@@ -56,7 +56,7 @@ function served(text: string): ReadonlySet<string> {
   );
 }
 
-/** One sample's value; undefined where there is no such line. */
+/** One sample's value; undefined if there is no such line. */
 function value(text: string, sample: string): number | undefined {
   const line = text
     .split('\n')

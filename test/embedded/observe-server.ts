@@ -10,7 +10,7 @@ export interface ProcessState {
   readonly uid: number;
 }
 
-/** @returns undefined where no such process is left */
+/** @returns undefined if no such process is left */
 export function processState(pid: number): ProcessState | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');

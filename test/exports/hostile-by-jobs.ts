@@ -16,7 +16,7 @@ import type {
 import { judgeOutcome } from './hostile/judge.ts';
 import { type HostileSource, startHostileSource } from './hostile/start.ts';
 
-/** Of a job in its queue. */
+/** How often the queue tries a job. */
 const TRIES_MAX = 4;
 /** Drips and silences end by it. */
 const PATIENCE = {

@@ -9,7 +9,7 @@ import { CASES } from './hostile/cases/cases.ts';
 
 const redis = await freshRedis();
 
-/** For what hangs: requests that come to nothing have growing pauses between them. */
+/** The limit for what hangs: failed requests have growing pauses between them. */
 const LIMIT_MS = 1_200_000;
 
 describe.concurrent.each([

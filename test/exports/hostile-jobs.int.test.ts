@@ -16,7 +16,7 @@ const GROUPS = groupCases(CASES.filter(({ isHeavy }) => !isHeavy)).map(
     ] as const,
 );
 
-/** For what hangs: 243 ledgers, some of them tried four times. */
+/** The limit for what hangs: there are 243 ledgers, some of them tried four times. */
 const LIMIT_MS = 1_200_000;
 
 describe.concurrent.each([

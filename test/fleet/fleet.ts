@@ -71,7 +71,7 @@ export class Fleet implements AsyncDisposable {
   /** Called before each answer, with the number of requests since the start. */
   onRequest: (requests: number) => void = () => undefined;
   requests = 0;
-  /** One line for each answer, for whoever looks for the reason of a failure. */
+  /** One line for each answer, which shows the reason of a failure. */
   readonly journal: string[] = [];
 
   constructor(random: Random, chain: Chain) {

@@ -15,7 +15,7 @@ export interface EntryLine {
   readonly from: string;
   readonly to: string;
   readonly asset: string;
-  /** Of the sender's account; empty where there is none. */
+  /** The market of the sender's account; empty if there is none. */
   readonly market: string;
   readonly balances?: readonly [from: string, to: string];
 }

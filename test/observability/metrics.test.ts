@@ -1,4 +1,4 @@
-/** What cannot be measured is told by name. */
+/** Metrics that cannot be measured are named. */
 import { tmpdir } from 'node:os';
 import { expect, test } from 'vitest';
 import type { Log } from '../../src/logging/log.ts';

@@ -1,5 +1,5 @@
 /**
- * A double of the stages: what each answers is told by the test. Queues, runs and the
+ * A double of the stages: the test says what each answers. Queues, runs and the
  * night's list are real.
  */
 import type { JobDeps, Stages } from '../../src/runs/job.ts';

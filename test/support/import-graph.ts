@@ -27,7 +27,7 @@ export interface Module {
 
 /**
  * Reads every `.ts` file below the folders.
- * @throws Error where a file does not parse
+ * @throws Error if a file does not parse
  */
 export function readImportGraph(
   root: string,

@@ -239,7 +239,7 @@ export async function recordedSourceUrl(
   )[0];
 }
 
-/** Of a table that only has to be as long as expected. */
+/** Counts a table that only has to be as long as expected. */
 export async function countRows(pool: Pool, table: string): Promise<number> {
   return (
     (

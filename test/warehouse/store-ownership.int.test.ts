@@ -1,5 +1,5 @@
 /**
- * Whose store it is: a mirror claims its store, and nobody else writes there. Each test
+ * The owner of a store: a mirror claims its store, and nobody else writes there. Each test
  * has a store of its own; clones of the database are made by Postgres.
  */
 import { unlink } from 'node:fs/promises';

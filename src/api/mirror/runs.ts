@@ -42,7 +42,7 @@ const STATUS_USABLE_MS = 10_000;
 const LOG_LINES_MAX = 500;
 const WAIT_SECONDS_MAX = 60;
 const WAITERS_MAX = 64;
-/** Of a line in a log. */
+/** The position of a line in a log. */
 const PLACE = /^\d{1,18}$/;
 const KEY = /^[\x21-\x7e]{1,200}$/;
 /** How a run is followed to its end. */

@@ -20,7 +20,7 @@ import { openConsoleLake } from './console-lake.ts';
 const UPKEEP_MAX_AGE_MS = 5_000;
 
 /**
- * @throws UsageError where others could reach it and there is no API_TOKEN
+ * @throws UsageError if others could reach it and there is no API_TOKEN
  * @throws PermanentError `API_PORT_UNUSABLE`
  */
 export async function startApi(app: App): Promise<Listening> {

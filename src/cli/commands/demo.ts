@@ -29,7 +29,7 @@ import { keptGenesis } from './sandbox.ts';
 
 const PARTIES = 150;
 const ENTRIES_MEAN = 300;
-/** Three months at least, so that what is told by month has several. */
+/** It spans at least three months, so that figures by month have several rows. */
 const HISTORY_DAYS = 75;
 const QUESTIONS = new Map([
   ['top-parties', 'Who has the most entries?'],
@@ -43,7 +43,7 @@ export const demo: Handler<{ keep: boolean }> = async (
   given,
 ) => {
   const startedMs = performance.now();
-  // Whoever copies `DATA_DIR=data/demo` from a page means the demo's own folder, not one
+  // `DATA_DIR=data/demo`, as it is copied from a page, means the demo's own folder, not one
   // below it.
   const { dataDir: parent } = given.config;
   const dataDir = basename(parent) === 'demo' ? parent : join(parent, 'demo');

@@ -39,7 +39,7 @@ interface PromptOptions extends Pick<CommandContext, 'stderr' | 'signal'> {
 /**
  * What is typed at the prompt: SQL, or a question with its options as on the command
  * line.
- * @throws UsageError where an option is none of a question's
+ * @throws UsageError if a question does not have an option
  */
 export function readTyped(
   typed: string,

@@ -75,7 +75,7 @@ export const query: Handler<QueryCommandOptions> = async (options, context) => {
   const write = (output: Writable) => answer(lake, asked, context, output);
   const { output: file } = options;
   if (file === undefined) {
-    // Whoever reads it, such as `head`, may have read enough.
+    // A reader such as `head` may stop early.
     await write(context.stdout).catch(unlessBrokenPipe);
     return {};
   }

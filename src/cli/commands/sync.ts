@@ -76,7 +76,7 @@ const lookUp: Handler<{ what: string; party: string }> = async (
       `--party: ${shown} is no party id; give it as the source lists it`,
     ]);
   await using app = await openApp(context);
-  // Of an id that is not listed yet the source knows more.
+  // The source may know an id that is not listed here yet.
   const listed = await app.jobs.stages.listedParties(text);
   const id = listed.length === 0 ? text : chooseParty(text, listed);
   const outcome = await app.jobs.stages.lookUpParty(id, context.signal);

@@ -104,7 +104,7 @@ export async function writeCsv(
   }
   const send = (output: Writable): Promise<void> =>
     pipeline(counted, output, { end: false, signal });
-  // Whoever reads stdout, such as `head`, may have read enough.
+  // A reader of stdout such as `head` may stop early.
   if (out === STDOUT) await send(stdout).catch(unlessBrokenPipe);
   else await writeOutput(out, signal, send);
   return { rows: String(lines > 0n ? lines - 1n : 0n), file: out };

@@ -40,8 +40,8 @@ export class AnswerRows implements AsyncDisposable {
     /** Rows that lie between the parts, known already. */
     known: 0,
     /**
-     * Of the rows before the first part, and how many of them are out of an account of
-     * the party.
+     * The sum of the rows before the first part; `beforeFrom` counts those that leave an
+     * account of the party.
      */
     before: new RowSum(),
     beforeFrom: 0,
@@ -50,7 +50,7 @@ export class AnswerRows implements AsyncDisposable {
     farOutside: 0,
     leaving: 0,
     leavingSecond: undefined as number | undefined,
-    /** Of the rows in the parts. */
+    /** The newest second of the rows in the parts. */
     newestSecond: undefined as number | undefined,
     oldestSecond: undefined as number | undefined,
   };

@@ -37,7 +37,7 @@ export interface RowQuestion {
  * to what is in it.
  */
 export type BlockFindings = ReturnType<BlockReader['findings']>;
-/** Of the rows between two borders. */
+/** What is found in the rows between two borders. */
 export type SpanFindings = BlockFindings['spans'][number];
 /** The first row that is not understood: nothing behind it was read. */
 export type UnreadRow = NonNullable<BlockFindings['unread']>;
@@ -46,13 +46,13 @@ export type UnreadRow = NonNullable<BlockFindings['unread']>;
 export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
   const reader = new BlockReader(question);
   new RowSplitter((buffer, start, end, next) => {
-    // A blank line is no row; gateways add some between their messages.
+    // A blank line is not a row; gateways add some between their messages.
     if (end > start) reader.row(buffer, start, end, next);
   }).push(block);
   return reader.findings();
 }
 
-/** Of the rows between two borders; `from` is -Infinity before the first one. */
+/** Sums of the rows between two borders; `from` is -Infinity before the first border. */
 function newSpan(
   index: number,
   from = Number.NEGATIVE_INFINITY,
@@ -79,7 +79,7 @@ class BlockReader {
   readonly #question: RowQuestion;
   readonly #filter: RowFilter;
   readonly #spans: Span[] = [];
-  /** Of the row before. */
+  /** The span of the row before. */
   #span: Span | undefined;
   /**
    * Triples in the order of the rows: the number of a span, and where a run of its rows
@@ -95,18 +95,18 @@ class BlockReader {
     /** Rows in the range that left the party, and the second of the newest. */
     leaving: 0,
     leavingSecond: Number.NEGATIVE_INFINITY,
-    /** Of all rows, whether kept or not; NaN where there is none. */
+    /** The first second of all rows, kept or not; NaN if there are no rows. */
     firstSecond: Number.NaN,
     lastSecond: Number.NaN,
     isSorted: true,
   };
-  /** Of the rows in the newest second of the tail. */
+  /** The sum of the rows in the newest second of the tail. */
   #newestSum = new RowSum();
   #newestSecond = Number.NEGATIVE_INFINITY;
   #unread:
     | {
         readonly finding: UnreadableRow;
-        /** Whose value it is, where one is. */
+        /** The column of the offending value, if it is one value. */
         readonly column: string | undefined;
         readonly fieldCount: number;
         /** In the block; the end without the line end. */

@@ -177,7 +177,7 @@ export class Fetcher {
     });
   }
 
-  /** Keeps what is known of the export's windows for whoever goes on with it. */
+  /** Stores what is known of the export's windows for the process that resumes it. */
   async keep(): Promise<void> {
     const { repository, lease } = this.#context;
     // A plan that cannot be kept costs bytes at most.
@@ -352,7 +352,7 @@ export type Probe = WindowRequest & { readonly from: bigint };
  * Whether the source applies a start and an end together: asked for a few seconds around
  * an entry that is known to have left a party. The releases that get it wrong send none
  * that left, and all that came.
- * @returns undefined where no entry is known to ask for
+ * @returns undefined if no entry is known to ask for
  */
 export function probeRequest({ known }: SourceProfile): Probe | undefined {
   if (known === undefined) return undefined;

@@ -45,7 +45,7 @@ export class RangeSpool implements AsyncDisposable {
   /** Seconds; `to` is exclusive. Either may be infinite. */
   readonly from: number;
   readonly to: number;
-  /** Whoever adds rows sums them here. */
+  /** The caller that adds rows sums them here. */
   readonly sum = new RowSum();
   readonly #options: SpoolOptions;
   #added: Buffer[] = [];
@@ -85,7 +85,7 @@ export class RangeSpool implements AsyncDisposable {
   }
 
   /**
-   * Everything on disk, durably. @returns undefined where no row came. @throws
+   * Everything on disk, durably. @returns undefined if no row came. @throws
    * RetryableError `SPOOL_…`
    */
   async finish(): Promise<Spooled | undefined> {
@@ -121,7 +121,7 @@ async function openObject(
     stored.through(),
     output,
   ]).catch(spoolError);
-  // Met again by whoever writes next or finishes.
+  // The next write, or `finish`, meets the same error.
   written.catch(() => undefined);
   input.write(header);
   return { header, file, plain, stored, input, written };

@@ -138,7 +138,7 @@ class RowThread {
     }
   }
 
-  /** Whoever waits gets the error. */
+  /** Callers that wait get the error. */
   async stop(state: string, cause?: unknown): Promise<void> {
     this.isAlive = false;
     for (const { reject } of this.#asked.splice(0)) reject(lost(state, cause));

@@ -1,6 +1,6 @@
 /**
- * A thread that reads blocks of rows for whoever asks, one after the other. Started by
- * the pool alone.
+ * A thread that reads blocks of rows, one after another, for any export of the process.
+ * Only the pool starts it.
  */
 import { parentPort } from 'node:worker_threads';
 import { readBlock, type RowQuestion } from './block-reader.ts';

@@ -14,7 +14,7 @@ interface AuditChoice extends Pick<
   Target,
   'epoch' | 'now' | 'retentionMicros'
 > {
-  /** Of the closed segments that the source should still have; from 0 to 1. */
+  /** The share of the closed segments that the source should still have; from 0 to 1. */
   readonly share: number;
   /** What was checked longer ago than this is chosen, whatever the share. */
   readonly withinMicros?: Micros | undefined;

@@ -60,7 +60,7 @@ export interface ReadSegment extends Range {
 export interface ReadingPlan {
   /** By time. */
   readonly segments: readonly ReadSegment[];
-  /** Of the answer's header. */
+  /** The columns of the answer's header. */
   readonly columns: readonly string[];
   /** The rows of the answer: no row is before `from`, at `to` or behind it. */
   readonly from: Micros;

@@ -66,7 +66,7 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   readonly #finishedTokens = new Set<string>();
   /**
    * When the last renewal was sent (`performance.now()`). It covers the unstarted and the
-   * unwritten exports; whoever works on an export renews its lease.
+   * unwritten exports; an export that is under way renews its lease by itself.
    */
   #renewedAtMs = performance.now();
   readonly #heldLeases: KeptLease;

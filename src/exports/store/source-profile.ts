@@ -30,7 +30,7 @@ const schema = z.object({
   /** It refuses a request without a start and an end. */
   boundsDemanded: z.boolean().optional(),
   /**
-   * Of a source that tells no time: its newest entry of any ledger. It had all of its
+   * For a source that shows no time: its newest entry of any ledger. It had all of its
    * blocks before that one.
    */
   shownTo: instant.optional(),

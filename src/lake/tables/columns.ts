@@ -170,7 +170,7 @@ export const CHECKPOINTS: readonly LakeColumn[] = [
 ];
 
 export const COVERAGE: readonly LakeColumn[] = [
-  text('party_id', 'Whose ledger is loaded in this range'),
+  text('party_id', 'The party whose ledger is loaded in this range'),
   text('asset_id', 'Of one asset; NULL: of every asset'),
   time('from_time', 'Inclusive'),
   time('to_time', 'Exclusive'),

@@ -52,7 +52,7 @@ export const SHAPES: Readonly<Record<LakeTable, TableShape>> = {
   },
   coverage: {
     description:
-      'Whose ledger is loaded, and when: decides which rows of ledger_entries count',
+      'Which ledgers are loaded, and when: decides which rows of ledger_entries count',
     columns: COVERAGE,
     isWhole: true,
   },

@@ -238,7 +238,7 @@ function neitherForm(
  * proto JSON makes it base64, others send the text itself. The first payload decides, by
  * its content. Base64 is what has only its letters and means text: `vega_time` is made of
  * them too, but decodes to no text, and a header with a comma is none.
- * @returns undefined where there is nothing to judge by
+ * @returns undefined if there is nothing to judge by
  */
 function dataEncoding(data: string): 'base64' | 'plain' | undefined {
   if (data === '') return undefined;

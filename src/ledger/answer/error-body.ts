@@ -23,7 +23,7 @@ export interface SourceErrorBody {
   readonly inner: string | undefined;
 }
 
-/** @returns undefined where `value` is no error body */
+/** @returns undefined if `value` is not an error body */
 export function readErrorBody(value: unknown): SourceErrorBody | undefined {
   if (!isRecord(value)) return undefined;
   const body = isRecord(value['error']) ? value['error'] : value;
@@ -84,11 +84,11 @@ export function errorBodyLine(body: SourceErrorBody): string {
 }
 
 /**
- * The service tells of a failure in mid-export by JSON glued to the last row's bytes,
+ * The service reports a failure in mid-export by JSON glued to the last row's bytes,
  * under status 200 and with a clean end. Found here, so that it never becomes a row.
  * @param tail what could not be read as rows, from the start of the line on
  * @param offset where `tail` begins in the plain CSV
- * @returns RetryableError `SOURCE_ERROR_IN_STREAM`, or undefined where there is no such
+ * @returns RetryableError `SOURCE_ERROR_IN_STREAM`, or undefined if there is no such
  *   message
  */
 export function gluedError(

@@ -33,7 +33,7 @@ export async function* splitMessages(
   bytesMax = MESSAGE_BYTES_MAX,
 ): AsyncGenerator<SplitMessage, void, undefined> {
   const nesting = new Nesting();
-  /** Of the message in hand: where it begins, its bytes so far, and how many they are. */
+  /** The current message: where it begins, its bytes so far, and how many they are. */
   let offset = 0;
   let pieces: Buffer[] = [];
   let held = 0;

@@ -13,7 +13,7 @@ export interface Generation {
   readonly sequence: bigint;
   readonly resumePoint: unknown;
   readonly lastPos: bigint;
-  /** Of the list, repeated ones counted. */
+  /** Rows of the list; a repeated row counts each time. */
   readonly rows: bigint;
   readonly claimedPos: bigint;
   readonly headHeight: string | null;

@@ -1,6 +1,6 @@
 /**
  * Which long-lived processes work jobs now, and when they begin nightly runs. A command
- * works its own job only where there is none.
+ * works its own job only if there is none.
  */
 import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
@@ -17,7 +17,7 @@ interface WorkerEntry {
   readonly queues: readonly string[];
   /** The source that it asks; it refuses the jobs of others. */
   readonly sourceUrl: string | undefined;
-  /** When it begins nightly runs and audits: what the status tells of the next ones. */
+  /** When it begins nightly runs and audits; the status shows the next ones. */
   readonly schedules: Schedules;
 }
 

@@ -25,7 +25,7 @@ import type { Run } from '../store/run-store.ts';
 /** Ledgers in the queue at once; the rest waits in Postgres. */
 const QUEUED_MAX = 1_000;
 const FEED_MAX = 400;
-/** Of the ids in one job: the queue takes jobs of 16 KiB. */
+/** The most bytes of ids in one job: the queue takes jobs of 16 KiB. */
 const BATCH_BYTES_MAX = 12 * 2 ** 10;
 /** So that no worker is left without a job while others still have many. */
 const BATCHES_A_LEASE = 4;

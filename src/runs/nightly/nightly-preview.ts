@@ -1,6 +1,6 @@
 /**
- * Whom a nightly run is about; what one that began now would ask the source, and how long
- * that should take.
+ * The parties that a nightly run covers; what a run that began now would ask the source,
+ * and how long that should take.
  */
 import type { Config } from '../../config/environment.ts';
 import type { JobDeps } from '../job.ts';
@@ -75,7 +75,7 @@ export function everyPartyFits(
   );
 }
 
-/** Whom a run is about, by the configuration and by what an export took lately. */
+/** Reads which parties a run covers, and what an export took lately. */
 export async function readNightlyScope({
   db,
   nightlyParties,

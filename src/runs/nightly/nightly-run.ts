@@ -201,7 +201,7 @@ async function tidy(
   }
 }
 
-/** Side by side; what is told of the run meanwhile are the lines of both. */
+/** Syncs both lists side by side; the run's progress shows the lines of both. */
 async function syncLists(
   run: Run,
   deps: JobDeps,

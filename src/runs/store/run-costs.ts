@@ -37,8 +37,8 @@ export class RunCosts implements AsyncDisposable {
   }
 
   /**
-   * Of the run and of those below it, over all processes; of one that was killed, its
-   * last seconds are missing.
+   * The cost of the run and of those below it, in all processes. If a process was killed,
+   * its last seconds are missing.
    */
   async ofRun(runId: string): Promise<SourceCost> {
     await this.flush();

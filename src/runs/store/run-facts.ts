@@ -44,15 +44,15 @@ export interface UntoldRun {
   /** The run waits for its source, and nobody was told of that in the last hour. */
   readonly isWaitUntold: boolean;
   /**
-   * How the run of its kind before it ended; a nightly run is of the same kind whoever
-   * ordered it.
+   * The verdict of the last run of its kind before it. Scheduled and ordered nightly runs
+   * are one kind.
    */
   readonly verdictBefore: Verdict | null;
 }
 
 /**
- * A source that comes and goes by the minute is told of once an hour. `toldWait` is the
- * beginning of the absence that was told of last.
+ * A source that comes and goes by the minute causes one notice an hour. `toldWait` is the
+ * beginning of the absence that caused the last one.
  */
 const IS_WAIT_UNTOLD = sql`(state = 'running' and params ? 'sourceAbsence'
   and not coalesce((params->'sourceAbsence'->>'isGivenUp')::boolean, false)

@@ -54,7 +54,7 @@ export async function appendLines(
   await execute(db, 'keep log lines', insertion);
 }
 
-/** Of a run and of those below it. @param after `next` of the page before */
+/** Lines of a run and of those below it. @param after `next` of the page before */
 export async function readLines(
   db: Database,
   runId: string,

@@ -27,7 +27,7 @@ export interface Run extends Readonly<RunDocument> {
   readonly params: Readonly<Record<string, unknown>>;
   readonly heartbeatAt: string | null;
   readonly cancelRequested: boolean;
-  /** Of the job that was queued for it last. */
+  /** The id of the job that was queued for it last. */
   readonly jobId: string | null;
 }
 
@@ -136,7 +136,7 @@ export class RunStore {
     scheduleKey,
     params = {},
   }: NewRun): Promise<Run> {
-    // Whoever only looks makes no id, and loads nothing that does.
+    // A command that only reads makes no ids, and does not load the library for it.
     const { v7: uuidv7 } = await import('uuid');
     const sourceUrl = ASKS_SOURCE.has(kind) ? this.#sourceUrl : undefined;
     const insertion = builder
@@ -204,8 +204,8 @@ export class RunStore {
 
   /**
    * The run that a key stands for, or the same work that is open, or a new run.
-   * @param isExclusive an open one is only told of: the key stands for nothing yet
-   * @returns `other` where the key stands for another order
+   * @param isExclusive an open run is only reported: the key does not stand for it
+   * @returns `other` if the key stands for another order
    */
   async order(
     fresh: NewRun,
@@ -305,13 +305,13 @@ export class RunStore {
     return readRows(this.#db, 'list runs', runs);
   }
 
-  /** Remembers the run's job, so that whoever misses it can ask the queue for it. */
+  /** Remembers the run's job, so that the queue can be asked whether it still has it. */
   async noteJob(runId: string, jobId: string): Promise<void> {
     await this.#update("remember a run's job", runId, { job_id: jobId });
   }
 
   /**
-   * Counts one more attempt. @returns undefined where the run has ended, or a living
+   * Counts one more attempt. @returns undefined if the run has ended, or a living
    * process works it
    */
   start(runId: string): Promise<Run | undefined> {
@@ -392,7 +392,7 @@ export class RunStore {
   /**
    * Tells the run, and those below it, to stop at their next safe point. One that nobody
    * works ends here.
-   * @returns the state before; undefined where there is no such run
+   * @returns the state before; undefined if there is no such run
    */
   async requestCancel(runId: string): Promise<RunState | undefined> {
     const before = await this.get(runId);

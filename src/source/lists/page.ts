@@ -58,7 +58,7 @@ export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'answeredAt'>;
  * from being read.
  * @param rowsMax how many rows were asked for: more are refused, before they are parsed
  *   where they are many
- * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where it is no JSON (cut, an error
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if it is not JSON (cut, an error
  *   page), or tells an error
  * @throws PermanentError `PAGE_SHAPE` with the path and the value that is none of a page
  */
@@ -348,7 +348,7 @@ export function findExcess(
   return undefined;
 }
 
-/** @returns the place of the closing quote, or the end where there is none */
+/** @returns the place of the closing quote, or the end if there is none */
 function endOfString(json: Uint8Array, start: number): number {
   let at = start + 1;
   while (at < json.length && json[at] !== QUOTE)

@@ -1,5 +1,5 @@
 /**
- * Whose store it is. The object `mirror.json` names the mirror that a store belongs to and
+ * The owner of a store. The object `mirror.json` names the mirror that a store belongs to and
  * the one database that may write there. A wrong OBJECT_STORE_URL, a copy of the database
  * and a second mirror on the same prefix are recognised by it, before objects that belong
  * to somebody else are removed, replaced or believed missing.

@@ -275,7 +275,7 @@ export class VerifyStore {
     const copy = { statement: text, action: ACTION, signal };
     for await (const lines of copyLines(this.#warehouse.pool, copy)) {
       for (const line of lines) {
-        // Of the characters that JSON uses, COPY escapes only the backslash.
+        // COPY escapes only one of the characters that JSON uses, the backslash.
         const row: unknown = JSON.parse(line.replaceAll('\\\\', '\\'));
         const [segmentId, extra, values] = row as CopiedRow;
         const sum = sums.get(segmentId) ?? new RowDigest();

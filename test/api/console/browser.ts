@@ -27,7 +27,7 @@ const FLAGS = [
   '--disable-sync',
 ];
 
-/** For what never comes: a busy machine paints late. */
+/** The limit for what never comes; a busy machine paints late. */
 const WAIT_MAX_MS = 90_000;
 
 export interface ConsolePage extends AsyncDisposable {
@@ -45,7 +45,7 @@ export type PageOptions = Pick<
   'viewport' | 'colorScheme' | 'timezoneId' | 'reducedMotion'
 >;
 
-/** @throws Error where no Chromium is installed */
+/** @throws Error if no Chromium is installed */
 export async function openPage(
   options: PageOptions = {},
 ): Promise<ConsolePage> {

@@ -14,8 +14,8 @@ import { busyFacts, calmFacts, worldParts } from './world.ts';
 
 const PICTURES = join(import.meta.dirname, 'pictures');
 /**
- * Of a picture's cells; fonts and rasterizers differ from machine to machine, a panel
- * that moved is far more.
+ * The share of a picture's cells that may differ. Fonts and rasterizers vary between
+ * machines; a panel that moved changes far more.
  */
 const DIFFERENT_MAX = 0.03;
 const DESK = { width: 1280, height: 900 };

@@ -28,7 +28,7 @@ const ENTRY = {
   toAccount: 'GENERAL',
   toBalance: BIG,
 };
-/** Of a nightly run: its exports, and a request for the source's time. */
+/** The cost of a nightly run: its exports, and a request for the source's time. */
 const COST = {
   kind: 'nightly',
   subject: 'scheduled',

@@ -391,7 +391,7 @@ describe('health', () => {
   });
 
   test('is answered without a database, and says so', async () => {
-    // Of a server that is not there.
+    // No server listens at this address.
     const url = 'postgres://nobody@127.0.0.1:1/none';
     await using away = openWarehouse({ url, onIdleError: () => undefined });
     await using api = await startApi(away);

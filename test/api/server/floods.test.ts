@@ -1,6 +1,6 @@
 /**
- * Strangers that hold connections open, on real sockets: whoever else asks must still be
- * answered.
+ * Strangers that hold connections open, on real sockets: all other clients must still get
+ * their answers.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';

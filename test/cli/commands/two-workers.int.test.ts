@@ -1,6 +1,6 @@
 /**
- * A night that several workers share is one night: what it cost the source is told of all
- * of them together.
+ * A night that several workers share is one night: its cost is that of all of them
+ * together.
  */
 import { expect, test } from 'vitest';
 import { startSandbox } from '../../support/sandbox.ts';

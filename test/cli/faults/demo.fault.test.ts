@@ -14,7 +14,7 @@ import { openHome } from '../mirror-home.ts';
 
 /** Seconds on cores of its own. */
 const DEMO_MS_MAX = 240_000;
-/** With what a busy machine needs to start a database. */
+/** It includes the time that a busy machine needs to start a database. */
 const ABOUT_A_MINUTE_MS = 120_000;
 
 describe('the command demo', () => {

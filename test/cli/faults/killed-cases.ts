@@ -151,7 +151,7 @@ async function expectLeasesEndSoon({ pool }: World): Promise<void> {
   expect(rows).toEqual([{ soon: true }]);
 }
 
-/** Waits until the source is asked once more, whoever asks. */
+/** Waits until any process asks the source once more. */
 async function askedAgain({ sandbox }: World, route: Route): Promise<void> {
   let isAsked = false;
   const remove = sandbox.faults.add((request) => {

@@ -256,8 +256,8 @@ async function expectExact({ world, sandbox, given }: Scene): Promise<void> {
 }
 
 /**
- * Of what is closed, no question after its COMMIT held all of it: only its last hour is
- * asked for again.
+ * No question after its COMMIT held all of a closed range: only its last hour is asked for
+ * again.
  */
 async function expectNothingTwice({ world, asked }: Scene): Promise<void> {
   const { rows } = await world.pool.query<{

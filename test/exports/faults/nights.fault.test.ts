@@ -81,7 +81,7 @@ class Network implements LedgerSource {
   readonly baseUrl = 'http://network.double';
   readonly hasTimes = true;
   readonly #random: Random;
-  /** Of which nothing is served that is older. */
+  /** The source serves nothing that is older than so many days. */
   readonly #keptDays: number;
   now: Micros;
   epoch = 1;

@@ -34,7 +34,7 @@ test('a starved worker keeps its export: nobody does it a second time, and nothi
     child.stdin.write('go\n');
     expect((await lines.next()).value).toBe('complete 1');
     await other;
-    // Of the present alone, which is asked for each time.
+    // Only the present is asked for, and it is asked for each time.
     expect(world.source.asked.filter(({ from }) => from === undefined)).toEqual(
       [],
     );

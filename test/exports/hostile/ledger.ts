@@ -38,7 +38,7 @@ export interface LedgerRecipe {
   /** The first and the last instant, as hours before the world's now. */
   readonly fromHours: number;
   readonly toHours: number;
-  /** Whose side the party is on. */
+  /** The side of the transfers that the party is on. */
   readonly side: 'from' | 'either';
 }
 

@@ -245,7 +245,7 @@ describe('ready questions', () => {
     const before = (await readSnapshot({ ...deps, signal }))!;
     const { version } = before.tables.monthly_fees!;
     const moment = { ...before, moment: before.moment + 1 };
-    // Of the version before, other entries are the base.
+    // The version before is based on other entries.
     moment.tables = {
       ...moment.tables,
       monthly_fees: { ...before.tables.monthly_fees!, version: version - 1 },

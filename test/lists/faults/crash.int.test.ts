@@ -449,7 +449,7 @@ describe('the resume point', () => {
       from: 'resume state',
       rows: '90',
     });
-    // Of the 11 pages and the newest, 5 were read; at most one page is in vain. Then the
+    // Five of the 11 pages and the newest were read; at most one page is in vain. Then the
     // whole list is read once more, to confirm it.
     expect(double.questions.length - before).toBeLessThanOrEqual(
       12 - 5 + 1 + 12,

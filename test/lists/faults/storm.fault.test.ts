@@ -41,7 +41,7 @@ const warehouse = await openMigrated(database.url);
 const world = new SyncWorld(warehouse);
 afterAll(() => warehouse[Symbol.asyncDispose]());
 
-/** Of the worker's resume points in Redis. */
+/** The key of the worker's resume points in Redis. */
 const KEY = 'worker:state:list-sync:';
 
 /** Numbers from 0 to 1 that follow from the seed. */

@@ -29,7 +29,7 @@ export interface Page {
   readonly hasPreviousPage: boolean;
 }
 
-/** An answer that is no page: its status and what it says. */
+/** An answer that is not a page: its status and what it says. */
 export class Refusal extends Error {
   readonly status: number;
 

@@ -74,7 +74,7 @@ export class SilentProxy implements AsyncDisposable {
       });
       from.on('error', () => undefined);
       from.once('close', () => {
-        // Of a dead line the other end does not learn this either.
+        // The other end of a dead line does not learn this either.
         if (line.isDead && from === service) return;
         this.#lines.delete(line);
         client.destroy();

@@ -1,6 +1,6 @@
 /**
- * Whose ledger a nightly run asks for: the rule of who is due, and by it the plan, the
- * preview and the estimate.
+ * Which ledgers a nightly run asks for: the rule of who is due, and the plan, the preview
+ * and the estimate that follow from it.
  */
 import { sql } from 'kysely';
 import { NETWORK_PARTY } from '../../../ledger/ids.ts';
@@ -19,7 +19,7 @@ import {
   recordScope,
 } from '../../../status/store/completeness.ts';
 
-/** Whom a nightly run is about. */
+/** The parties and assets that a nightly run covers. */
 export interface NightlyScope extends ConfiguredScope {
   /** Whether every party is asked, or idle ones only after a growing number of nights. */
   readonly everyParty: boolean;
@@ -312,8 +312,8 @@ export function namePartition(runId: string): string {
 }
 
 /**
- * Attached, not created in place: that would wait for whoever reads the table, a backup
- * for hours.
+ * Attached, not created in place: that would wait for every reader of the table, and a
+ * backup may read it for hours.
  */
 function attachStatement(runId: string): string {
   const name = namePartition(runId);

@@ -68,7 +68,7 @@ const LISTED_MAX = 20;
 const BEHIND_ALL = 100_000_000;
 /** That it was settled is all that can be said. */
 const UNREADABLE = { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' };
-/** What is told of a ledger that was not proven complete. */
+/** What the evidence shows of a ledger that was not proven complete. */
 const DOUBT = sql`jsonb_strip_nulls(jsonb_build_object('verdict', outcome->'verdict', 'reason', outcome->'reason',
   'findings', outcome->'findings', 'kept', outcome->'kept', 'audited', outcome->'audited'))`;
 
@@ -251,7 +251,7 @@ export class NightlyStore {
 
   /**
    * Added up, and the first of those that failed, that ended without an error and not
-   * `complete`, or that were not asked: undefined where there are none.
+   * `complete`, or that were not asked: undefined if there are none.
    */
   async summary(runId: string): Promise<NightlySummary> {
     const count = (condition: RawBuilder<unknown>) =>
