@@ -16,7 +16,7 @@ const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
 /** A tenth of the entries is enough to see whether something is asked twice. */
 const scaled = (count: number): number => (isQuick ? count / 10 : count);
 
-/** Of the bytes of the ledgers, what the night after a loss may receive at most. */
+/** The share of the ledgers' bytes that the night after a loss may receive at most. */
 const SHARE_MAX = 0.01;
 const ROUNDS = 3;
 const MB = 1e6;

@@ -14,7 +14,7 @@ import {
   UnreachableError,
 } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
-import { rememberSecrets } from '../logging/secret-masking.ts';
+import { rememberSecrets } from '../secrets/secret-masking.ts';
 import { isLakeDecidedHere } from '../lake/store/lake-store.ts';
 import { readSituation } from '../lists/store/list-state.ts';
 import { storeUrl } from '../storage/store-url.ts';

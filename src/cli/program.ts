@@ -10,7 +10,7 @@ import {
   UsageError,
 } from '../errors/errors.ts';
 import { withoutSecrets } from '../json/json-value.ts';
-import { hideSecrets, rememberSecrets } from '../logging/secret-masking.ts';
+import { hideSecrets, rememberSecrets } from '../secrets/secret-masking.ts';
 import { version } from '../version.ts';
 import {
   EXIT,

@@ -5,7 +5,7 @@ import { parseEnv } from 'node:util';
 import { didYouMean, findNear } from '../errors/did-you-mean.ts';
 import { errorCode, UsageError } from '../errors/errors.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
-import { hideSecrets } from '../logging/secret-masking.ts';
+import { hideSecrets } from '../secrets/secret-masking.ts';
 import { decodeText, findCutValues, isServiceLink } from './dot-env.ts';
 import {
   SETTINGS,

@@ -1,6 +1,6 @@
 /** Reads the file of a secret again, for a process whose secret was refused. */
 import { readFileSync } from 'node:fs';
-import { rememberSecrets } from '../logging/secret-masking.ts';
+import { rememberSecrets } from '../secrets/secret-masking.ts';
 import { decodeText } from './dot-env.ts';
 import type { Config } from './environment.ts';
 import { secretsOf } from './secrets.ts';

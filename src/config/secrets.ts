@@ -2,7 +2,7 @@
  * What of a configuration must never be told (settings, parts of URLs, other libraries'
  * keys), and how it is shown without.
  */
-import { decodeUrl } from '../logging/secret-masking.ts';
+import { decodeUrl } from '../secrets/secret-masking.ts';
 import { PostgresUrl } from '../network/postgres/postgres-url.ts';
 import type { Config } from './environment.ts';
 import { SETTINGS, type Setting } from './settings.ts';

@@ -1,5 +1,5 @@
 /** The one way to convert a value to JSON that is stored, sent, shown or logged. */
-import { hideSecrets } from '../logging/secret-masking.ts';
+import { hideSecrets } from '../secrets/secret-masking.ts';
 
 export interface JsonRules {
   /** Applied to every text, including the names of members. */

@@ -125,7 +125,7 @@ export function rowsNotUnderstood(list: ListName, seen: object): DoubtError {
 }
 
 /**
- * @throws DoubtSeen if a page contradicts itself. `endCursor` is never used: with the
+ * @throws DoubtError if a page contradicts itself. `endCursor` is never used: with the
  *   public service it leads to a wrong page.
  */
 export function checkPage(list: ListName, page: Page): void {
@@ -154,7 +154,7 @@ export function checkPage(list: ListName, page: Page): void {
   );
 }
 
-/** New rows oldest first: heights never go down, a party comes once. @throws DoubtSeen */
+/** New rows oldest first: heights never go down, a party comes once. @throws DoubtError */
 export function checkOrder(
   list: ListName,
   lastKey: string | undefined,

@@ -246,7 +246,7 @@ export class ListReader {
     await this.context.session.keepOddRows(this.generation, seen);
   }
 
-  /** @throws DoubtSeen `PAGE_DIFFERS` where the same page now shows other rows */
+  /** @throws DoubtError `PAGE_DIFFERS` where the same page now shows other rows */
   async #askTwice({ after, size, page }: Asked) {
     const again = await this.#ask(after, size);
     if (isSameRows(page.rows, again.page.rows)) return;
@@ -271,7 +271,7 @@ export class ListReader {
   /**
    * One page on.
    * @param isPressed the source has shown that more rows exist
-   * @throws OverlapMissing, DoubtSeen, EndNotShown, StaleResumePoint
+   * @throws OverlapMissing, DoubtError, EndNotShown, StaleResumePoint
    */
   async step(isPressed: boolean): Promise<Step> {
     await this.#verify();

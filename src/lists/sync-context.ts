@@ -109,7 +109,7 @@ export class Tally {
 /**
  * Asks for a page, and once more where the source contradicts itself: a passing error is
  * no reason for doubt.
- * @throws DoubtSeen if the second answer contradicts itself too
+ * @throws DoubtError if the second answer contradicts itself too
  */
 export async function askPage(
   context: SyncContext,
@@ -194,7 +194,7 @@ function asDoubt(error: unknown): DoubtError | undefined {
   });
 }
 
-/** @throws DoubtSeen `LIST_ENDLESS` */
+/** @throws DoubtError `LIST_ENDLESS` */
 export function checkCeiling(
   context: SyncContext,
   what: keyof typeof CEILING,

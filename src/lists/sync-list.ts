@@ -251,7 +251,7 @@ async function chooseMode(
 /**
  * @returns undefined if the list is claimed, and has to be read once more: the next
  *   reading shows whether rows are inserted, and whether another node shows the same
- * @throws DoubtSeen, EndNotShown, StaleResumePoint
+ * @throws DoubtError, EndNotShown, StaleResumePoint
  */
 async function readAndClaim(
   context: SyncContext,

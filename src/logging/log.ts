@@ -6,7 +6,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { pino } from 'pino';
 import { type JsonRules, convertToJson } from '../json/json-value.ts';
-import { HIDDEN, hideKnownSecrets, hideSecrets } from './secret-masking.ts';
+import {
+  HIDDEN,
+  hideKnownSecrets,
+  hideSecrets,
+} from '../secrets/secret-masking.ts';
 
 /**
  * `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields

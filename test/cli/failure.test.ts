@@ -3,7 +3,7 @@ import { Writable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { tellFailure } from '../../src/cli/program.ts';
 import { PermanentError } from '../../src/errors/errors.ts';
-import { rememberSecrets } from '../../src/logging/secret-masking.ts';
+import { rememberSecrets } from '../../src/secrets/secret-masking.ts';
 
 function collector(): { stream: Writable; text: () => string } {
   const chunks: string[] = [];

@@ -4,7 +4,7 @@ import { createLog, type Log, type LogLevel } from '../../src/logging/log.ts';
 import {
   hideSecrets,
   rememberSecrets,
-} from '../../src/logging/secret-masking.ts';
+} from '../../src/secrets/secret-masking.ts';
 
 function capture(level: LogLevel = 'info'): {
   log: Log;

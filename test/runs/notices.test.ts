@@ -5,7 +5,7 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { errorLine } from '../../src/errors/errors.ts';
-import { rememberSecrets } from '../../src/logging/secret-masking.ts';
+import { rememberSecrets } from '../../src/secrets/secret-masking.ts';
 import {
   type Notice,
   type PostOptions,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { openSourceCredentials } from '../../src/app/rotating-secrets.ts';
 import { readConfig } from '../../src/config/environment.ts';
-import { hideSecrets } from '../../src/logging/secret-masking.ts';
+import { hideSecrets } from '../../src/secrets/secret-masking.ts';
 import { failureOf, NEVER, PARTY, testSource } from './test-source.ts';
 import { errorJson, pageJson, send, serve } from './wire/wire-server.ts';
 

@@ -1,7 +1,7 @@
 /** Shows a text again whenever it has changed, until the command is told to stop. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorLine } from '../../errors/errors.ts';
-import { hideSecrets } from '../../logging/secret-masking.ts';
+import { hideSecrets } from '../../secrets/secret-masking.ts';
 import type { CommandContext } from '../context.ts';
 import { nameCommands } from '../typed.ts';
 

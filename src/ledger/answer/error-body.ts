@@ -4,7 +4,7 @@
  * parsed value is looked at.
  */
 import { RetryableError } from '../../errors/errors.ts';
-import { hideSecrets } from '../../logging/secret-masking.ts';
+import { hideSecrets } from '../../secrets/secret-masking.ts';
 import { parseJson } from '../json-fields.ts';
 
 const TEXT_MAX = 500;

@@ -133,7 +133,7 @@ function openPages(
   /**
    * Appends a page. @returns the generation with it; undefined, and nothing is written,
    * where the generation has gone on since the resume point that the page builds on
-   * @throws DoubtSeen `ROW_TWICE` where a party is held already
+   * @throws DoubtError `ROW_TWICE` where a party is held already
    */
   function append(
     { generationId }: Generation,

@@ -10,7 +10,7 @@ import {
   oddKey,
   PARTY_ID_BYTES_MAX,
 } from '../../ledger/ids.ts';
-import { hideSecrets } from '../../logging/secret-masking.ts';
+import { hideSecrets } from '../../secrets/secret-masking.ts';
 import {
   isRecord,
   sampleOf,

@@ -5,7 +5,7 @@ import {
 } from '../../../src/cli/output/progress.ts';
 import { RateMeter } from '../../../src/runs/progress.ts';
 import { createLog } from '../../../src/logging/log.ts';
-import { rememberSecrets } from '../../../src/logging/secret-masking.ts';
+import { rememberSecrets } from '../../../src/secrets/secret-masking.ts';
 
 /** What a terminal would show: understands just the sequences that a screen writes. */
 class FakeTerminal {

@@ -3,7 +3,7 @@ import { withoutSecrets } from '../../src/json/json-value.ts';
 import {
   hideSecrets,
   rememberSecrets,
-} from '../../src/logging/secret-masking.ts';
+} from '../../src/secrets/secret-masking.ts';
 
 const TOKEN = 'SRC-S3cret/99+88=';
 const PAIR = Buffer.from('reader:pass%w0rd!').toString('base64');
