@@ -1,6 +1,6 @@
 /**
  * What a lost database costs the source, and how fast it comes back:
- * `npm run bench -- recovery [parties] [whale] [load] [--quick]`. Real commands mirror a
+ * `npm run bench -- recovery [parties] [whale] [rates] [--quick]`. Real commands mirror a
  * sandbox network, whose answers a proxy counts; the databases are of one embedded
  * Postgres. All of it takes about a quarter of an hour and 8 GB below the temporary
  * folder; `--quick` takes a tenth of the entries.
@@ -42,7 +42,7 @@ const LOADED: World = {
 sayLoad('before');
 if (isChosen('parties')) await measureLoss(THOUSAND);
 if (isChosen('whale')) await measureLoss(WHALE);
-if (isChosen('load')) await measureLoads(LOADED);
+if (isChosen('rates')) await measureLoads(LOADED);
 sayLoad('after');
 
 function isChosen(part: string): boolean {
