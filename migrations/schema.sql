@@ -294,6 +294,7 @@ table mirror.proof_log
   root text
   statement_sha256 text
   settled_at timestamp with time zone
+  public_key text
   constraint proof_log_only_row_check CHECK (only_row)
   constraint proof_log_pkey PRIMARY KEY (only_row)
   constraint proof_log_root_check CHECK ((root ~ '^[0-9a-f]{64}$'::text))
@@ -443,6 +444,17 @@ table mirror.source_costs
   waited_ms bigint not null
   constraint source_costs_pkey PRIMARY KEY (run_id, process_id)
   constraint source_costs_run_id_fkey FOREIGN KEY (run_id) REFERENCES mirror.runs(run_id)
+
+table mirror.source_log
+  only_row boolean not null default true
+  source_url text not null
+  public_key text not null
+  size integer not null
+  root text not null
+  constraint source_log_only_row_check CHECK (only_row)
+  constraint source_log_pkey PRIMARY KEY (only_row)
+  constraint source_log_root_check CHECK ((root ~ '^[0-9a-f]{64}$'::text))
+  constraint source_log_size_check CHECK ((size >= 0))
 
 table mirror.source_state
   only_row boolean not null default true

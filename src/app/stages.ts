@@ -52,7 +52,10 @@ import { ExportArchiveStore } from '../exports/store/export-archive.ts';
 import type { ExportRepository } from '../exports/store/export-repository.ts';
 import { BatchStore } from '../exports/store/batch-store.ts';
 import { ExportStore } from '../exports/store/export-store.ts';
+import { readLatest } from '../proof/latest.ts';
 import { storedFiles } from '../proof/log.ts';
+import { ProofStore } from '../proof/store/proof-store.ts';
+import { shownUrl } from '../postgres/identity.ts';
 import { decodeReport } from '../runs/report-form.ts';
 import { compareWithReport } from '../runs/store/compare-report.ts';
 import { restoreReports } from '../runs/store/publish-report.ts';
@@ -71,6 +74,7 @@ import { describeStore } from './describe-store.ts';
 import type { Ownership } from './ownership.ts';
 import { restoreLists } from './restore-lists.ts';
 import { isCheckpoint, publishNight, verifyNights } from './night-proof.ts';
+import { compareWithSource } from './source-statement.ts';
 
 /** Asked for its time alone; as small as the source serves pages safely. */
 const CLOCK_QUESTION = { newestFirst: true, size: 2 } as const;
@@ -98,10 +102,37 @@ interface NightListing {
 
 export function composeStages(parts: StageParts): Stages {
   const nights = { isListed: false };
-  return {
+  const stages = {
     ...stagesOfSource(parts),
     ...stagesOfLoads(parts, nights),
     ...stagesOfStore(parts, nights),
+  };
+  return { ...stages, ...stagesOfSourceLog(parts, stages) };
+}
+
+/** What a source that is itself a mirror states of its nights. */
+function stagesOfSourceLog(
+  { config, warehouse, store: objects, source }: StageParts,
+  { load }: Pick<Stages, 'load'>,
+): Pick<Stages, 'compareWithSource'> {
+  return {
+    compareWithSource: async (night, call) => {
+      const { sourceUrl } = config;
+      if (source === undefined || sourceUrl === undefined) return undefined;
+      const { runId } = night;
+      return compareWithSource(night, {
+        config,
+        warehouse,
+        objects,
+        proof: source.proof,
+        sourceUrl: shownUrl(sourceUrl),
+        signal: call.signal,
+        askAgain: call.askAgain,
+        load: async () => {
+          await load({ runId, rebuild: false }, call);
+        },
+      });
+    },
   };
 }
 
@@ -453,6 +484,11 @@ function stagesOfStore(
       ),
     readProofFile: (path, range, signal) =>
       storedFiles(objects, signal).read(path, range),
+    readLatestStatement: async (from, signal) => {
+      const known = await new ProofStore(warehouse).readLog();
+      const files = storedFiles(objects, signal);
+      return readLatest(files, known?.publicKey ?? null, from);
+    },
     listedParties: (given) => findListedParties(warehouse.db, given),
     tryStore: async (signal) => {
       await ownership.require(signal);

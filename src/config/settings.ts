@@ -231,6 +231,13 @@ const TABLE = {
     form.text('a name without spaces and without +', /^[^\s+]{1,200}$/),
     'names the log of nights when its key is made; unset: ledger-mirror/ and an id',
   ),
+  SOURCE_PROOF_KEY: optional(
+    form.text(
+      '<name>+<hash>+<key>, as `status` of the source prints it',
+      /^[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/]+={0,2}$/,
+    ),
+    'the key that signs the statements of a source that is a mirror; unset: the one that it showed first',
+  ),
   NOTIFY_URL: secret(
     form.httpUrl,
     'where the start and end of runs is posted as JSON',

@@ -187,7 +187,7 @@ export class WorkMetrics extends MetricsRegistry implements SourceObserver {
   constructor() {
     super();
     // A counter that begins with its first event hides that event from a rate.
-    for (const route of ['parties', 'checkpoints', 'export']) {
+    for (const route of ['parties', 'checkpoints', 'export', 'proof']) {
       for (const counter of [this.#retries, this.#bytes])
         counter.inc({ route }, 0);
       for (const reason of ['rate', 'ban', 'retry'])

@@ -250,6 +250,7 @@ export interface ProofLogTable {
   root: Optional<string | null>;
   statement_sha256: Optional<string | null>;
   settled_at: Optional<string | null>;
+  public_key: Optional<string | null>;
 }
 
 export interface ProofPagesTable {
@@ -372,6 +373,14 @@ export interface SourceCostsTable {
   waited_ms: Required<bigint, bigint | string>;
 }
 
+export interface SourceLogTable {
+  only_row: Optional<boolean>;
+  source_url: string;
+  public_key: string;
+  size: number;
+  root: string;
+}
+
 export interface SourceStateTable {
   only_row: Optional<boolean>;
   ban_until: Optional<string | null>;
@@ -424,6 +433,7 @@ export interface Schema {
   'mirror.segment_proofs': SegmentProofsTable;
   'mirror.segments': SegmentsTable;
   'mirror.source_costs': SourceCostsTable;
+  'mirror.source_log': SourceLogTable;
   'mirror.source_state': SourceStateTable;
   'mirror.workers': WorkersTable;
 }

@@ -68,8 +68,8 @@ export async function compareMirrors(
     return { isSame: false, lists, ledgerCount: null, ledgers: [] };
 
   const pairs = await differingRecords(
-    { ...left, files: left.files },
-    { ...right, files: right.files },
+    { ledgers: left.statement.ledgers, files: left.files },
+    { ledgers: right.statement.ledgers, files: right.files },
   );
   const shown = pairs.slice(0, SHOWN_MAX);
   const ledgers: LedgerDifference[] = [];
@@ -79,16 +79,25 @@ export async function compareMirrors(
 }
 
 /** The entries of one ledger on both sides, of which at least one is there. */
-interface RecordPair {
+export interface RecordPair {
   readonly left: PageEntry | undefined;
   readonly right: PageEntry | undefined;
 }
 
-type ReachableSide = ComparedSide & { readonly files: ProofFiles };
+/** Where the records of a side are found. */
+export interface RecordsSide {
+  readonly ledgers: Pick<Statement['ledgers'], 'top' | 'levels'>;
+  readonly files: ProofFiles;
+}
 
-async function differingRecords(
-  left: ReachableSide,
-  right: ReachableSide,
+/**
+ * @param isWanted leads to the pages that may have a wanted ledger alone; absent: to all
+ * @returns the records that are not the same, in their order
+ */
+export async function differingRecords(
+  left: RecordsSide,
+  right: RecordsSide,
+  isWanted?: WantedLedgers,
 ): Promise<RecordPair[]> {
   let leftLevel = levelOf(left);
   let rightLevel = levelOf(right);
@@ -97,8 +106,10 @@ async function differingRecords(
       dropCommon(leftLevel.entries, rightLevel.entries);
     const isLeftHigher = leftLevel.height >= rightLevel.height;
     const isRightHigher = rightLevel.height >= leftLevel.height;
-    if (isLeftHigher) leftLevel = await levelBelow(left.files, leftLevel);
-    if (isRightHigher) rightLevel = await levelBelow(right.files, rightLevel);
+    if (isLeftHigher)
+      leftLevel = await levelBelow(left.files, leftLevel, isWanted);
+    if (isRightHigher)
+      rightLevel = await levelBelow(right.files, rightLevel, isWanted);
   }
   dropCommon(leftLevel.entries, rightLevel.entries);
   const keys = new Set([
@@ -118,14 +129,26 @@ interface Level {
   readonly entries: Map<string, PageEntry>;
 }
 
-function levelOf({ statement: { ledgers } }: ComparedSide): Level {
+/** Whether a ledger from one party on, and before another, is wanted. */
+export type WantedLedgers = (from: string, to: string | undefined) => boolean;
+
+function levelOf({ ledgers }: RecordsSide): Level {
   const { top, levels } = ledgers;
   const entries = top === null ? [] : [top];
   return { height: levels, entries: byLedger(entries) };
 }
 
-async function levelBelow(files: ProofFiles, level: Level): Promise<Level> {
-  const pages = await readPages(files, [...level.entries.values()]);
+async function levelBelow(
+  files: ProofFiles,
+  level: Level,
+  isWanted: WantedLedgers = () => true,
+): Promise<Level> {
+  const entries = [...level.entries.values()];
+  // A page reaches to the next one that is left, at the most.
+  const wanted = entries.filter(([party], index) =>
+    isWanted(party, entries[index + 1]?.[0]),
+  );
+  const pages = await readPages(files, wanted);
   return { height: level.height - 1, entries: byLedger(pages.flat()) };
 }
 

@@ -116,6 +116,87 @@ export function rootFromInclusion(
   return last === 0 ? hash : undefined;
 }
 
+/**
+ * The hashes that show that a list continues the first `size` of its items (RFC 9162,
+ * 2.1.4.1).
+ * @throws RangeError if the list is shorter, or `size` is 0
+ */
+export function consistencyPath(
+  size: number,
+  leaves: readonly Buffer[],
+): Buffer[] {
+  if (size < 1 || size > leaves.length)
+    throw new RangeError(
+      `a list of ${leaves.length} continues none of ${size}`,
+    );
+  const path: Buffer[] = [];
+  let start = 0;
+  let end = leaves.length;
+  // Whether what remains of the shorter list is a whole subtree that its reader has.
+  let isKnown = true;
+  while (end > size) {
+    const middle = start + leftSize(end - start);
+    if (size <= middle) {
+      path.push(rootHash(leaves.slice(middle, end)));
+      end = middle;
+    } else {
+      path.push(rootHash(leaves.slice(start, middle)));
+      start = middle;
+      isKnown = false;
+    }
+  }
+  if (!isKnown) path.push(rootHash(leaves.slice(start, end)));
+  return path.toReversed();
+}
+
+/** The size and the hash of a list. */
+export interface ListHash {
+  readonly size: number;
+  readonly root: Buffer;
+}
+
+/** Does the newer list continue the older one (RFC 9162, 2.1.4.2)? */
+export function continuesList(
+  older: ListHash,
+  newer: ListHash,
+  path: readonly Buffer[],
+): boolean {
+  if (older.size === 0) return path.length === 0;
+  if (older.size > newer.size) return false;
+  if (older.size === newer.size)
+    return path.length === 0 && older.root.equals(newer.root);
+
+  const isWholeSubtree = Number.isInteger(Math.log2(older.size));
+  const [first, ...others] = isWholeSubtree ? [older.root, ...path] : path;
+  if (first === undefined) return false;
+  let place = older.size - 1;
+  let last = newer.size - 1;
+  while (place % 2 === 1) {
+    place = Math.floor(place / 2);
+    last = Math.floor(last / 2);
+  }
+  let olderRoot = first;
+  let newerRoot = first;
+  for (const other of others) {
+    if (last === 0) return false;
+    if (place % 2 === 1 || place === last) {
+      olderRoot = nodeHash(other, olderRoot);
+      newerRoot = nodeHash(other, newerRoot);
+      while (place % 2 === 0 && place !== 0) {
+        place /= 2;
+        last = Math.floor(last / 2);
+      }
+    } else {
+      newerRoot = nodeHash(newerRoot, other);
+    }
+    place = Math.floor(place / 2);
+    last = Math.floor(last / 2);
+  }
+  return (
+    last === 0 && olderRoot.equals(older.root) && newerRoot.equals(newer.root)
+  );
+}
+
 /** How many items of a list lie in its left subtree: the largest power of two below. */
 function leftSize(size: number): number {
   let left = 1;

@@ -9,6 +9,7 @@ import { ByteCounter, undefinedIfMissing } from '../files/byte-counter.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import { PROOF_PREFIX } from './log.ts';
 import { type Place, placePath } from './pages.ts';
+import type { ByteRange } from './proof-files.ts';
 
 const BUFFER_BYTES = 2 ** 20;
 
@@ -48,7 +49,7 @@ export class NightFile implements AsyncDisposable {
   ): Promise<NightFile> {
     const kind = isRecords ? 'ledgers' : 'pages';
     const path = await objects.spoolPath(`proof.${kind}.${name}`);
-    return new NightFile(name, isRecords, path, await open(path, 'wx'));
+    return new NightFile(name, isRecords, path, await open(path, 'wx+'));
   }
 
   /**
@@ -62,14 +63,21 @@ export class NightFile implements AsyncDisposable {
     this.#sums.add(content);
     this.#pending.push(content);
     this.#pendingBytes += content.length;
-    if (this.#pendingBytes >= BUFFER_BYTES) await this.#flush();
+    if (this.#pendingBytes >= BUFFER_BYTES) await this.flush();
     return [this.#name, at, content.length - 1];
+  }
+
+  /** Reads what lies in the spool; `flush` brings it there. */
+  async read({ start, end }: ByteRange): Promise<Buffer> {
+    const content = Buffer.alloc(end - start);
+    await this.#handle.read(content, 0, content.length, start);
+    return content;
   }
 
   /** Publishes the file, unless nothing was added to it. */
   async publish(objects: ObjectStore, signal: AbortSignal): Promise<void> {
     if (this.#bytes === 0) return;
-    await this.#flush();
+    await this.flush();
     const key = PROOF_PREFIX + placePath([this.#name, 0, 0], this.#isRecords);
     await objects.publishFile(key, this.#path, this.#sums.facts(), signal);
   }
@@ -79,10 +87,10 @@ export class NightFile implements AsyncDisposable {
     await unlink(this.#path).catch(undefinedIfMissing);
   }
 
-  async #flush(): Promise<void> {
+  async flush(): Promise<void> {
     const content = Buffer.concat(this.#pending);
     this.#pending = [];
     this.#pendingBytes = 0;
-    await this.#handle.writeFile(content);
+    if (content.length > 0) await this.#handle.writeFile(content);
   }
 }

@@ -55,6 +55,18 @@ export function ledgerKey([party, asset]: PageEntry): string {
   return JSON.stringify([party, asset]);
 }
 
+/** The order of all records: by the bytes of party and asset, every asset first. */
+export function compareLedgers(
+  [party, asset]: PageEntry,
+  [otherParty, otherAsset]: PageEntry,
+): number {
+  const byParty = Buffer.compare(Buffer.from(party), Buffer.from(otherParty));
+  if (byParty !== 0 || asset === otherAsset) return byParty;
+  if (asset === null) return -1;
+  if (otherAsset === null) return 1;
+  return Buffer.compare(Buffer.from(asset), Buffer.from(otherAsset));
+}
+
 /** Records lie in files of their own. */
 export function placePath([file]: Place, isRecord: boolean): string {
   return `${isRecord ? 'ledgers' : 'pages'}/${file}`;

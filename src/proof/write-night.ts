@@ -17,7 +17,7 @@ import { RootHasher, rootHash } from './merkle.ts';
 import { NightFile, nightFileName } from './night-files.ts';
 import { type BuiltPages, PageBuilder, placeOf, type Place } from './pages.ts';
 import { readRecordEntries } from './proof-files.ts';
-import type { SignerKey } from './signed-note.ts';
+import { encodeVerifierKey, type SignerKey } from './signed-note.ts';
 import {
   encodeStatement,
   type Statement,
@@ -131,6 +131,7 @@ async function signLog(
   await publishCheckpoint(log, objects, signal);
   const known = await store.readLog();
   const { size, root } = sizeAndRoot(log);
+  const publicKey = encodeVerifierKey(log.key);
   if (known?.size !== size || known.root !== root) {
     await store.writeLog({
       keyName: log.key.name,
@@ -138,6 +139,7 @@ async function signLog(
       root,
       statementSha256: null,
       settledAt: null,
+      publicKey,
     });
   }
   return { night, statement: `proof/${statementPath(night)}`, root, changed };
@@ -268,6 +270,7 @@ function logRow(log: ProofLog, text: string, settledAt: string): LogRow {
     ...sizeAndRoot(log),
     statementSha256: sha256(text).toString('hex'),
     settledAt,
+    publicKey: encodeVerifierKey(log.key),
   };
 }
 

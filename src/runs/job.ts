@@ -18,6 +18,7 @@ import type { Database } from '../postgres/database.ts';
 import type { Completeness } from '../status/store/completeness.ts';
 import type { Run, RunStore } from './store/run-store.ts';
 import type { SyncRequest } from '../lists/ports.ts';
+import type { Micros } from '../time/time.ts';
 
 export type ReportProgress = (lines: readonly ProgressLine[]) => void;
 
@@ -38,6 +39,12 @@ export interface VerifyRequest {
     | { readonly text: string; readonly where: string }
     | undefined;
 }
+
+/** Has a range of a ledger exported once more, whatever is covered, and waits for it. */
+export type AskAgain = (
+  partyId: string,
+  range: { readonly from: Micros; readonly to: Micros },
+) => Promise<void>;
 
 interface SyncOrder extends Omit<SyncRequest, 'isAudit' | 'pageSize'> {
   readonly full: boolean;
@@ -121,6 +128,28 @@ export interface Stages {
     call: StageCall,
   ): Promise<VerdictWithEvidence>;
   verify(request: VerifyRequest, call: StageCall): Promise<VerdictWithEvidence>;
+  /**
+   * Compares a nightly run with what the source stated, if the source is a mirror.
+   * Ledgers that differ are asked for again.
+   * @param wanted the parties that the mirror is to hold; undefined: all
+   * @returns undefined if the source serves no statements
+   */
+  compareWithSource(
+    night: {
+      readonly runId: string;
+      readonly wanted: readonly string[] | undefined;
+    },
+    call: StageCall & { readonly askAgain: AskAgain },
+  ): Promise<VerdictWithEvidence | undefined>;
+  /**
+   * The last statement of this mirror, with what proves it (docs/proof.md).
+   * @param from the size of the log that the reader has; 0: none
+   * @returns undefined before the first nightly run
+   */
+  readLatestStatement(
+    from: number,
+    signal: AbortSignal,
+  ): Promise<string | undefined>;
   /**
    * Publishes the report of a nightly run that is about to end so. @returns how it ends,
    * by what was published

@@ -24,7 +24,10 @@ export class CostTally implements SourceObserver {
   onRequest({ route, status, errorCode, attempt, bytes }: RequestReport): void {
     this.#cost[route === 'export' ? 'exports' : 'lists'] += 1;
     if (attempt > 1) this.#cost.retries += 1;
-    if (status !== 200 || errorCode !== undefined) this.#cost.failures += 1;
+    const isGood = status === 200 || status === 206;
+    // Most sources serve no statements: that answer is not a failure.
+    const isFailure = !isGood || errorCode !== undefined;
+    if (isFailure && route !== 'proof') this.#cost.failures += 1;
     this.#cost.bytes += bytes;
   }
 
@@ -116,7 +119,10 @@ export class LatencyObserver implements SourceObserver {
 
   onRequest(report: RequestReport): void {
     const isGood = report.status === 200 && report.errorCode === undefined;
-    if (isGood && report.route !== 'export')
+    if (
+      isGood &&
+      (report.route === 'parties' || report.route === 'checkpoints')
+    )
       this.#latencies.push(report.durationMs);
     if (this.#latencies.length > LATENCIES_KEPT) this.#latencies.shift();
     this.#next?.onRequest(report);

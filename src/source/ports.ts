@@ -20,7 +20,7 @@ export interface BanStore {
   set(until: Micros): Promise<void>;
 }
 
-export type Route = 'parties' | 'checkpoints' | 'export';
+export type Route = 'parties' | 'checkpoints' | 'export' | 'proof';
 
 /** One request that was sent, answered or not. */
 export interface RequestReport {

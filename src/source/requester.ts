@@ -74,8 +74,10 @@ export interface SourceRequest extends HttpRequest {
   readonly retries: RetryLimits;
 }
 
-/** An answer with status 200 whose body has not been read. */
+/** A good answer whose body has not been read. */
 export interface OpenAnswer {
+  /** 206: a part, as it was asked for. */
+  readonly status: 200 | 206;
   readonly headers: HttpAnswer['headers'];
   /** Decompressed; can be iterated once. Its errors are classified. */
   readonly body: AsyncIterable<Buffer>;
@@ -224,9 +226,11 @@ export class SourceRequester {
       answer = await get(request, signal);
       const emptyMs = exhaustedForMs(answer.headers);
       if (emptyMs !== undefined) rate.pauseFor(emptyMs);
-      if (answer.status === 200) {
+      const { status } = answer;
+      const isPart = status === 206 && request.range !== undefined;
+      if (status === 200 || isPart) {
         const { headers, body, isFramed } = answer;
-        return { headers, body, isFramed, done };
+        return { status, headers, body, isFramed, done };
       }
       throw await this.#refusal(request, answer, signal);
     } catch (error) {

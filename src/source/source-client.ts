@@ -9,6 +9,7 @@ import { RotatingSecret } from '../network/rotating-secret.ts';
 import { version } from '../version.ts';
 import { openLedgerSource, type ExportConfig } from './ledger-source.ts';
 import { openListSource } from './lists/list-source.ts';
+import { openProofSource, type ProofSource } from './proof-source.ts';
 import { LatencyObserver, type ListLatency } from './observers.ts';
 import type { BanStore, Clock, RateState, SourceObserver } from './ports.ts';
 import { RateLimiter, SYSTEM_CLOCK } from './rate-limit.ts';
@@ -56,6 +57,8 @@ export interface SourceDeps {
 export interface Source extends AsyncDisposable {
   readonly lists: ListSource;
   readonly ledger: LedgerSource;
+  /** The log of nights of a source that is itself a mirror. */
+  readonly proof: ProofSource;
   /** @returns undefined before the first good answer of a list */
   listLatency(): ListLatency | undefined;
   /** Aborts requests in flight. */
@@ -103,6 +106,7 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   return {
     lists: openListSource(access),
     ledger: openLedgerSource(access, config),
+    proof: openProofSource(access),
     listLatency: () => observer.listLatency(),
     close: () => wayOut.close(),
     [Symbol.asyncDispose]: () => wayOut.close(),

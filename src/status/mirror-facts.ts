@@ -23,7 +23,7 @@ export interface StreamStatus {
   readonly rows: string;
 }
 
-/** A reason to doubt a list that no later run has overcome. */
+/** A reason to doubt a list, or ledgers, that no later run has overcome. */
 export interface OpenDoubt {
   readonly code: string;
   readonly message: string;
@@ -62,6 +62,14 @@ export interface LedgerFacts {
   readonly notLoaded: string;
   /** Ledgers whose export failed so often that nightly runs ask for it less. */
   readonly quarantined: string;
+}
+
+/** The log of nights that this mirror signs. */
+export interface ProofFacts {
+  /** With which anybody checks it: `<name>+<hash>+<key>`. */
+  readonly publicKey: string;
+  /** How many nights are in it. */
+  readonly nights: number;
 }
 
 /** The last verification that somebody ordered. */
@@ -106,6 +114,10 @@ export interface StoredFacts {
     readonly reason: string;
   } | null;
   readonly lastVerify: LastVerify | null;
+  /** null until a nightly run has signed a statement. */
+  readonly proof: ProofFacts | null;
+  /** Reasons to doubt ledgers that no later nightly run has overcome. */
+  readonly ledgerDoubts: readonly OpenDoubt[];
 }
 
 export interface MirrorFacts extends StoredFacts {

@@ -7,6 +7,7 @@ import type { Completeness } from './store/completeness.ts';
 import type {
   ListFacts,
   MirrorFacts,
+  OpenDoubt,
   StreamStatus,
   WorkFacts,
 } from './mirror-facts.ts';
@@ -175,6 +176,7 @@ function listAttention(facts: MirrorFacts, isBegun: boolean): Attention[] {
         `\`ledger-mirror verify\` says so.`,
     },
     ...lists.flatMap((list) => doubts(list)),
+    ...facts.ledgerDoubts.map((doubt) => ledgerDoubt(doubt)),
     coverage.quarantined === 0 ? null : quarantined(coverage.quarantined),
     coverage.notLoaded === 0 || coverage.isLoading
       ? null
@@ -259,6 +261,18 @@ function doubts({ list, doubts: open }: ListFacts): readonly Attention[] {
       'all --full`. The doubt stays open until that ends without one.',
     action: { does: 'sync', list },
   }));
+}
+
+function ledgerDoubt({ code, message, since }: OpenDoubt): Attention {
+  return {
+    what: `ledgers are in doubt since ${since.slice(0, 10)}: ${code}`,
+    why: message,
+    todo:
+      'Each nightly run asks for them again and compares; `ledger-mirror compare` ' +
+      'with the source and this mirror shows the months now. The doubt stays open ' +
+      'until both agree.',
+    action: { does: 'nightly' },
+  };
 }
 
 function unproven({ name, verdict }: StreamStatus): Attention | null {

@@ -194,6 +194,8 @@ export const EMPTY_FACTS: MirrorFacts = {
   awaitedSource: null,
   openNightlyRun: null,
   lastVerify: null,
+  proof: null,
+  ledgerDoubts: [],
   lakeCommitsDecidedBy: 'store',
 };
 

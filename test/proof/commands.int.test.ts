@@ -138,9 +138,23 @@ describe('prove and check-proof', () => {
     expect(checked.stderr).not.toContain('PRIVATE+KEY');
   });
 
-  test('doctor prints the public key', async () => {
-    const { stdout } = await home.run(['doctor']);
+  test.each(['doctor', 'status'])('%s prints the public key', async (name) => {
+    const { stdout } = await home.run([name]);
     expect(stdout).toContain(key);
+  });
+
+  test('status --json and the API have the public key and the number of nights', async () => {
+    const { document } = await home.json(['status']);
+    expect(document['proof']).toEqual({ publicKey: key, nights: 2 });
+    const server = home.start(['serve'], { API_PORT: '0' });
+    const [, port] = await waitFor(
+      () => /127\.0\.0\.1:(\d+)/.exec(server.stderr + server.stdout),
+      { what: 'the API' },
+    );
+    const answer = await fetch(`http://127.0.0.1:${port}/mirror/status`);
+    expect(await answer.json()).toMatchObject({
+      proof: { publicKey: key, nights: 2 },
+    });
   });
 });
 

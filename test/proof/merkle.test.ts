@@ -5,6 +5,8 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import {
+  consistencyPath,
+  continuesList,
   inclusionPath,
   leafHash,
   rootFromInclusion,
@@ -39,6 +41,47 @@ describe('rootHash', () => {
       const leaves = numberedLeaves(size);
       expect(rootHash(leaves)).toEqual(definedRoot(leaves));
     }
+  });
+});
+
+describe('consistencyPath', () => {
+  test('shows of every list that it continues each of its beginnings', () => {
+    for (let size = 1; size <= SIZE_MAX; size += 1) {
+      const leaves = numberedLeaves(size);
+      const newer = { size, root: rootHash(leaves) };
+      for (let before = 1; before <= size; before += 1) {
+        const root = rootHash(leaves.slice(0, before));
+        const path = consistencyPath(before, leaves);
+        expect(continuesList({ size: before, root }, newer, path)).toBe(true);
+      }
+    }
+  });
+
+  test('shows of no list that it continues another one', () => {
+    for (let size = 2; size <= 20; size += 1) {
+      const leaves = numberedLeaves(size);
+      const newer = { size, root: rootHash(leaves) };
+      for (let before = 1; before <= size; before += 1) {
+        const others = [leafHash('another'), ...leaves.slice(1, before)];
+        const path = consistencyPath(before, leaves);
+        const root = rootHash(leaves.slice(0, before));
+        const wrong = [
+          continuesList({ size: before, root: rootHash(others) }, newer, path),
+          continuesList({ size: before, root }, newer, [...path, root]),
+          continuesList({ size: size + 1, root }, newer, path),
+          path.length > 0 &&
+            continuesList({ size: before, root }, newer, path.slice(1)),
+          path.length > 0 && continuesList({ size: before, root }, newer, []),
+        ];
+        expect(wrong).not.toContain(true);
+      }
+    }
+  });
+
+  test('is refused of a beginning that the list does not have', () => {
+    const leaves = numberedLeaves(3);
+    for (const size of [0, 4])
+      expect(() => consistencyPath(size, leaves)).toThrow(RangeError);
   });
 });
 

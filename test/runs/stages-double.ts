@@ -119,6 +119,9 @@ export async function openJobWorld(
       asked.push('verify');
       return (await answers.verify?.(request, call)) ?? COMPLETE;
     },
+    compareWithSource: async (night, call) =>
+      answers.compareWithSource?.(night, call),
+    readLatestStatement: async () => undefined,
     publishReport: async (run, ended, signal) =>
       (await answers.publishReport?.(run, ended, signal)) ?? ended,
     catchUpWithStore: async () => undefined,

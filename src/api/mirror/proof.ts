@@ -22,9 +22,35 @@ const FILE = {
   produces: ['application/octet-stream'],
 };
 
-/** Adds the route. */
+const LATEST = {
+  summary: 'The last statement, and what proves it',
+  description:
+    'A C2SP `tlog-proof`: the signed checkpoint, the place of the last statement in the log, ' +
+    'and, in `extra`, the statement itself, the public key, and the proof that the log ' +
+    'continues the one with `from` nights.',
+  querystring: z.object({
+    from: z
+      .string()
+      .regex(/^\d{1,9}$/)
+      .optional()
+      .describe('How many nights of the log are known.'),
+  }),
+  produces: ['text/plain'],
+};
+
+/** Adds the routes. */
 export function addProof(server: FastifyInstance, { jobs }: MirrorDeps): void {
   const add = openRoutes(server, 'mirror');
+  add('GET /mirror/proof/latest', LATEST, async ({ query, signal }, reply) => {
+    const from = Number(query.from ?? 0);
+    const latest = await jobs.stages.readLatestStatement(from, signal);
+    if (latest === undefined)
+      throw new StatusError('notFound', 'no night has ended yet');
+    return reply
+      .header('content-type', 'text/plain; charset=utf-8')
+      .header('cache-control', 'no-cache')
+      .send(latest);
+  });
   add(
     'GET /mirror/proof/*',
     FILE,

@@ -103,6 +103,17 @@ export const MIRROR_STATUS = z.object({
     'Id of the nightly run that is queued, or that a process works on.',
   ),
   lastVerify: LAST_VERIFY,
+  proof: z
+    .object({ publicKey: z.string(), nights: z.int32() })
+    .nullable()
+    .describe(
+      'The log of nights: the key with which anybody checks it, and how many there are.',
+    ),
+  ledgerDoubts: z
+    .array(
+      z.object({ code: z.string(), message: z.string(), since: z.string() }),
+    )
+    .describe('Reasons to doubt ledgers that are not overcome.'),
   lakeCommitsDecidedBy: z
     .enum(['store', 'database'])
     .describe(

@@ -124,6 +124,12 @@ function describe(found: MirrorStatus, open: readonly string[]): string {
           `Removed by the source: ${formatQuantity(String(coverage.removed), 'parties')}; ` +
             'their ledgers are kept, and not asked for',
         ]),
+    ...(found.proof === null
+      ? []
+      : [
+          `Signed nights: ${formatCount(found.proof.nights)}; the public key is ` +
+            printable(found.proof.publicKey),
+        ]),
     ...(found.lakeCommitsDecidedBy === 'database'
       ? [LAKE_DECIDED_IN_DATABASE]
       : []),

@@ -37,6 +37,7 @@ const PARTS: Readonly<Record<string, readonly [proof: string, tell: Tell]>> = {
   load: ['rows', loadText],
   lake: ['version', lakeText],
   verify: ['checked', verifyText],
+  sourceProof: ['verdict', sourceProofText],
   source: ['requests', sourceText],
 };
 
@@ -126,6 +127,17 @@ function mergedText(part: Fields): string {
     `${plural(part['segments'], 'small segment')} of ` +
     `${plural(part['ledgers'], 'ledger')} merged into ${amount(part['into'])}`
   );
+}
+
+/** What the comparison with a source that is itself a mirror found. */
+function sourceProofText(part: Fields): string {
+  const said = word(part['says']);
+  if (said === '') return word(part['problem']);
+  return [
+    said,
+    ...someText(part['askedAgain'], 'ledgers asked again'),
+    ...someText(part['differing'], 'ledgers in doubt'),
+  ].join('; ');
 }
 
 function loadText(part: Fields): string {

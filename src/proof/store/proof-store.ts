@@ -29,6 +29,8 @@ export interface LogRow extends RememberedLog {
   readonly statementSha256: string | null;
   /** Whatever a transaction had not committed by then has changed since; null: all. */
   readonly settledAt: string | null;
+  /** The public half of the key, as a verifier gives it; null before this was kept. */
+  readonly publicKey: string | null;
 }
 
 /** A ledger whose record may have changed. */
@@ -91,21 +93,23 @@ export class ProofStore {
       root: 'text!',
       statementSha256: 'text?',
       settledAt: 'instant?',
+      publicKey: 'text?',
     })`
       select key_name as "keyName", size, root, statement_sha256 as "statementSha256",
-        settled_at as "settledAt"
+        settled_at as "settledAt", public_key as "publicKey"
       from mirror.proof_log where key_name is not null and root is not null`;
     return findRow(this.#db, ACTION, log);
   }
 
   async writeLog(row: LogRow): Promise<void> {
-    const { keyName, size, root, statementSha256, settledAt } = row;
+    const { keyName, size, root, statementSha256, settledAt, publicKey } = row;
     const write = statement()`
-      insert into mirror.proof_log (key_name, size, root, statement_sha256, settled_at)
-      values (${keyName}, ${size}, ${root}, ${statementSha256}, ${settledAt}::timestamptz)
+      insert into mirror.proof_log
+        (key_name, size, root, statement_sha256, settled_at, public_key)
+      values (${keyName}, ${size}, ${root}, ${statementSha256}, ${settledAt}::timestamptz, ${publicKey})
       on conflict (only_row) do update set key_name = excluded.key_name, size = excluded.size,
         root = excluded.root, statement_sha256 = excluded.statement_sha256,
-        settled_at = excluded.settled_at`;
+        settled_at = excluded.settled_at, public_key = excluded.public_key`;
     await execute(this.#db, ACTION, write);
   }
 

@@ -5,16 +5,23 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError } from '../../errors/errors.ts';
+import { formatInstant } from '../../time/time.ts';
 import { worst, type VerdictWithEvidence } from '../../errors/verdict.ts';
 import { findNightReasons, findReasons } from '../../status/reasons.ts';
 import { enqueueRun } from '../enqueue.ts';
-import { PRIORITY, type JobDeps, type StageCall } from '../job.ts';
+import {
+  type AskAgain,
+  PRIORITY,
+  type JobDeps,
+  type StageCall,
+} from '../job.ts';
 import type { ProgressLine } from '../progress.ts';
 import { errorIn, isOver } from '../run-document.ts';
 import type { NewRun, Run } from '../store/run-store.ts';
 import { describeError } from '../work-run.ts';
 import { readAbsence, readWaits } from '../store/source-absence.ts';
 import { exportDue } from './nightly-exports.ts';
+import { readNightlyScope } from './nightly-preview.ts';
 import { SourceWatch } from './source-wait.ts';
 import { nightWindow } from './night-window.ts';
 
@@ -107,6 +114,7 @@ async function mirrorSource(
     { runId, verdict: verify.verdict, checked: verify.evidence['checked'] },
     'Verified',
   );
+  const sourceProof = await compareWithSource(run, deps, call);
   const untidy = await tidy(deps, signal);
   const covers = await deps.completeness();
   const nightReasons = findNightReasons(covers);
@@ -117,6 +125,7 @@ async function mirrorSource(
     exports.verdict,
     load.verdict ?? 'failed',
     verify.verdict,
+    sourceProof?.verdict ?? 'complete',
     nightReasons.length === 0 ? 'complete' : 'incomplete',
   ] as const;
   const verdict = worst(verdicts);
@@ -132,6 +141,10 @@ async function mirrorSource(
     load: { verdict: load.verdict, ...load.evidence },
     verify: { verdict: verify.verdict, ...verify.evidence },
     // What is undefined is left out of the evidence.
+    sourceProof: sourceProof && {
+      verdict: sourceProof.verdict,
+      ...sourceProof.evidence,
+    },
     untidy,
     ...(await readSourceEvidence(run, deps)),
     source: await deps.costs.ofRun(runId),
@@ -179,6 +192,36 @@ async function mergeOnce(
   log.info({ runId: run.runId, ...merged }, 'Segments merged');
   await runs.keep(run.runId, { merged });
   return merged;
+}
+
+/**
+ * Whether the source states the same, if it is a mirror. A ledger that differs is
+ * exported again in a run of its own, so that what this run has just covered is asked for
+ * too.
+ */
+async function compareWithSource(
+  run: Run,
+  deps: JobDeps,
+  call: StageCall,
+): Promise<VerdictWithEvidence | undefined> {
+  const { runId } = run;
+  const { scope } = await readNightlyScope(deps);
+  const askAgain: AskAgain = async (partyId, { from, to }) => {
+    const params = {
+      from: formatInstant(from),
+      to: formatInstant(to),
+      again: true,
+      load: false,
+    };
+    const part = { kind: 'export', subject: partyId, params } as const;
+    const { verdict } = await workPart(run, part, deps, call);
+    deps.log.info(
+      { runId, partyId, verdict },
+      'Asked again: the source states another ledger',
+    );
+  };
+  const night = { runId, wanted: scope.partyIds };
+  return deps.stages.compareWithSource(night, { ...call, askAgain });
 }
 
 /**

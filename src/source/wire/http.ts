@@ -57,6 +57,8 @@ export interface HttpRequest {
   readonly action: string;
   readonly url: URL;
   readonly limits: HttpLimits;
+  /** The part of the file that is wanted; the answer may have all of it. */
+  readonly range?: { readonly start: number; readonly end: number } | undefined;
   /** How many bytes of the requested content have arrived; without it, all bytes count. */
   readonly usefulBytes?: () => number;
 }
@@ -77,8 +79,12 @@ export function openHttp(
   readHeaders: () => Readonly<Record<string, string>>,
 ): HttpGet {
   return async (request, caller) => {
-    const { action, url, limits, usefulBytes } = request;
-    const headers = readHeaders();
+    const { action, url, limits, range, usefulBytes } = request;
+    const part =
+      range === undefined
+        ? {}
+        : { range: `bytes=${range.start}-${range.end - 1}` };
+    const headers = { ...readHeaders(), ...part };
     const limit = AbortSignal.timeout(limits.callMs);
     const signal = AbortSignal.any([caller, limit]);
     const guard = new DripGuard(limits.drip, limits.headersMs);

@@ -52,6 +52,11 @@ const FACTS = statement({
       where epoch = (select epoch from network) and closed_at is null),
     'lastVerify', (select json_build_object('verdict', verdict, 'at', finished_at, 'runId', run_id) from mirror.runs
       where kind = 'verify' and state = 'done' order by queued_at desc limit 1),
+    'proof', (select json_build_object('publicKey', public_key, 'nights', size) from mirror.proof_log
+      where public_key is not null),
+    'ledgerDoubts', (select coalesce(json_agg(json_build_object('code', code,
+        'message', coalesce(seen->>'message', code), 'since', opened_at) order by opened_at), '[]') from mirror.doubts
+      where subject = 'ledgers' and epoch = (select epoch from network) and closed_at is null),
     'openNightlyRun', (select run_id from mirror.runs
       where kind = 'nightly' and state in ('queued', 'running')
         and coalesce(heartbeat_at > clock_timestamp() - ${RUN_SILENT_MS} * interval '1 millisecond', true)

@@ -476,6 +476,7 @@ describe('the interface document', () => {
       '/mirror/exports/{id}',
       '/mirror/exports/{id}/download',
       '/mirror/exports/{id}/events',
+      '/mirror/proof/latest',
       '/mirror/proof/{*}',
       '/mirror/runs',
       '/mirror/runs/{id}',
