@@ -22,7 +22,9 @@ export class CostTally implements SourceObserver {
   #cost = { ...NO_COST };
 
   onRequest({ route, status, errorCode, attempt, bytes }: RequestReport): void {
-    this.#cost[route === 'export' ? 'exports' : 'lists'] += 1;
+    // The one request for a statement is counted by the metrics alone: it reads neither.
+    if (route !== 'proof')
+      this.#cost[route === 'export' ? 'exports' : 'lists'] += 1;
     if (attempt > 1) this.#cost.retries += 1;
     const isGood = status === 200 || status === 206;
     // Most sources serve no statements: that answer is not a failure.
