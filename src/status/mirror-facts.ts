@@ -66,7 +66,7 @@ export interface LedgerFacts {
 
 /** The log of nights that this mirror signs. */
 export interface ProofFacts {
-  /** With which anybody checks it: `<name>+<hash>+<key>`. */
+  /** The key that anybody checks it with: `<name>+<hash>+<key>`. */
   readonly publicKey: string;
   /** How many nights are in it. */
   readonly nights: number;
