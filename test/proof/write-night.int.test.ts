@@ -16,7 +16,11 @@ import {
 } from '../../src/proof/proof-files.ts';
 import { generateKey } from '../../src/proof/signed-note.ts';
 import type { ObjectStore } from '../../src/storage/object-store.ts';
-import { forgetProofs, removeCoverageOf } from '../support/mirror-arrange.ts';
+import {
+  addIdleLedgers,
+  forgetProofs,
+  removeCoverageOf,
+} from '../support/mirror-arrange.ts';
 import { NEVER_ABORTED } from '../support/samples.ts';
 import { PARTY_A, PARTY_B, temporaryStore } from '../warehouse/published.ts';
 import { filesOf, proofWorld } from './proof-world.ts';
@@ -71,6 +75,25 @@ describe('writeNight', () => {
 
     await world.addDay(PARTY_A, '2023-05-02', 1);
     expect(await world.night('2')).toMatchObject({ night: 2, changed: 1 });
+  });
+
+  test('proves ledgers without entries, whatever characters their ids have', async () => {
+    const ids = [
+      'Ünïcode "id"',
+      'a\\b',
+      'a,b',
+      'tab\there',
+      '\u{1F98A}',
+      '\uFF5E',
+    ];
+    await addIdleLedgers(world.database.pool, ids);
+    await world.night('0');
+    const { key } = world.deps();
+    for (const party of ids) {
+      const proof = await proveLedger(filesOf(world), { party });
+      const { record } = checkProof(encodeProof(proof), key);
+      expect(record).toMatchObject({ party, rows: '0', months: [] });
+    }
   });
 
   test('forgets a ledger that is no longer held', async () => {
@@ -238,7 +261,7 @@ describe('proveLedger', () => {
     [{ party: PARTY_A, asset: 'c0' }, 'no ledger'],
     [{ party: PARTY_A, at: '1' }, 'no night 1'],
     [{ party: PARTY_A, at: '2023-05-31' }, 'no night ended'],
-    [{ party: PARTY_A, at: 'yesterday' }, 'names no night'],
+    [{ party: PARTY_A, at: 'someday' }, 'names no night'],
   ])('refuses %j: %s', async (question, state) => {
     await world.addDay(PARTY_A, '2023-05-01', 1);
     await world.addDay(PARTY_B, '2023-05-01', 1);
@@ -251,6 +274,27 @@ describe('proveLedger', () => {
 });
 
 describe('checkProof', () => {
+  test('refuses a file that was cut, wherever that was', async () => {
+    await world.addDay(PARTY_A, '2023-05-01', 2);
+    await world.night('0');
+    const { key } = world.deps();
+    const proof = await proveLedger(filesOf(world), { party: PARTY_A });
+    const text = encodeProof(proof);
+    for (const length of [0, 1, 100, text.length >> 1, text.length - 3])
+      expect(() => checkProof(text.slice(0, length), key)).toThrow(
+        expect.objectContaining({ code: 'PROOF_INVALID' }),
+      );
+  });
+
+  test('a night in the future is the last one, and the proof says which', async () => {
+    await world.addDay(PARTY_A, '2023-05-01', 2);
+    await world.night('0');
+    const { key } = world.deps();
+    const question = { party: PARTY_A, at: '2999-01-01' };
+    const proof = await proveLedger(filesOf(world), question);
+    expect(checkProof(encodeProof(proof), key).statement.night).toBe(0);
+  });
+
   test('refuses a proof in which any one value is another', async () => {
     await world.addDay(PARTY_A, '2023-05-01', 2);
     await world.addDay(PARTY_B, '2023-05-01', 1);
