@@ -1,7 +1,8 @@
 /**
  * What nights cost by the number of parties, nearly all of them idle: `npm run bench -- nightly [SIZE…]`. For each
  * size a first night, a second one a quarter of an hour of the network later, and one that may ask 200: requests,
- * statements, buffers, WAL, Redis commands, CPU and memory, and the exponents by which they grow.
+ * statements, buffers, WAL, Redis commands, CPU and memory, and the exponents by which they grow. Then nights with the
+ * signed statement and without it, in turn: what it adds.
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -15,6 +16,8 @@ import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/logging/log.ts';
 import { enqueueRun } from '../src/runs/enqueue.ts';
+import type { BeforeFinish } from '../src/runs/job.ts';
+import { publishReport } from '../src/runs/store/publish-report.ts';
 import type { Run } from '../src/runs/store/run-store.ts';
 import { handleJob } from '../src/worker/job-worker.ts';
 import { countStatements } from '../test/support/measure/count-statements.ts';
@@ -48,6 +51,9 @@ const PASSED_MS = 900_000;
 const CAPPED = 200;
 const LOOK_MS = 250;
 const EXPONENT_MAX = 1.05;
+/** Nights with a statement, and as many without one. */
+const ROUNDS = 3;
+const STATEMENT_SHARE_MAX = 0.02;
 const COUNTS = [
   'requests',
   'statements',
@@ -65,13 +71,15 @@ type Measured = Record<(typeof COUNTS)[number], number> & {
 
 async function night(
   app: App,
-  settings: { exportsMax?: number } = {},
+  settings: { exportsMax?: number; publishReport?: BeforeFinish } = {},
 ): Promise<Run> {
   const { runId } = await app.jobs.runs.create({
     kind: 'nightly',
     subject: 'bench',
   });
-  const jobs = { ...app.jobs, nightlyExportsMax: settings.exportsMax };
+  const { publishReport: publish = app.jobs.stages.publishReport } = settings;
+  const stages = { ...app.jobs.stages, publishReport: publish };
+  const jobs = { ...app.jobs, stages, nightlyExportsMax: settings.exportsMax };
   current = jobs;
   const created = await app.jobs.runs.get(runId);
   if (created === undefined) throw new Error('the run is gone');
@@ -276,7 +284,88 @@ async function nightsOf(
     (capped.seconds - asking).toFixed(1),
     'at most 5',
   );
+  if (!(await isStatementCheap(parties, app, advance))) process.exitCode = 1;
   return [first, second];
+}
+
+/** What the end of a night takes: its report, with a statement or without. */
+interface Ending {
+  readonly nightSeconds: number;
+  readonly nightCpuSeconds: number;
+  readonly seconds: number;
+  readonly cpuSeconds: number;
+}
+
+async function endingOf(app: App, hasStatement: boolean): Promise<Ending> {
+  let seconds = 0;
+  let cpuSeconds = 0;
+  const { warehouse, store: objects, jobs } = app;
+  const publish: BeforeFinish = (run, ended, signal) =>
+    hasStatement
+      ? jobs.stages.publishReport(run, ended, signal)
+      : publishReport(run, ended, { warehouse, objects, signal });
+  const timed: BeforeFinish = async (...given) => {
+    const since = startTimes();
+    const ended = await publish(...given);
+    ({ seconds, cpuSeconds } = since());
+    return ended;
+  };
+  const since = startTimes();
+  await night(app, { publishReport: timed });
+  const whole = since();
+  return {
+    nightSeconds: whole.seconds,
+    nightCpuSeconds: whole.cpuSeconds,
+    seconds,
+    cpuSeconds,
+  };
+}
+
+function startTimes(): () => { seconds: number; cpuSeconds: number } {
+  const startedMs = performance.now();
+  const cpu = process.cpuUsage();
+  return () => {
+    const { user, system } = process.cpuUsage(cpu);
+    const seconds = (performance.now() - startedMs) / 1_000;
+    return { seconds, cpuSeconds: (user + system) / 1e6 };
+  };
+}
+
+/**
+ * The share of the statement in a night. Other work on the machine moves whole nights by far more: the end of the
+ * night is compared, where nothing else runs.
+ */
+async function isStatementCheap(
+  parties: number,
+  app: App,
+  advance: () => Promise<void>,
+): Promise<boolean> {
+  const withIt: Ending[] = [];
+  const without: Ending[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    await advance();
+    withIt.push(await endingOf(app, true));
+    await advance();
+    without.push(await endingOf(app, false));
+  }
+  const added = (what: 'seconds' | 'cpuSeconds') =>
+    median(withIt.map((one) => one[what])) -
+    median(without.map((one) => one[what]));
+  const night = median(without.map((one) => one.nightSeconds));
+  const nightCpu = median(without.map((one) => one.nightCpuSeconds));
+  const share = added('seconds') / night;
+  const cpuShare = added('cpuSeconds') / nightCpu;
+  say(
+    `the statement in a night of ${parties}: seconds and CPU, and their share`,
+    `${added('seconds').toFixed(3)} s of ${night.toFixed(1)} s, ${(100 * share).toFixed(1)} %; ` +
+      `${added('cpuSeconds').toFixed(3)} s of ${nightCpu.toFixed(1)} s, ${(100 * cpuShare).toFixed(1)} %`,
+    'at most 2 %',
+  );
+  return share <= STATEMENT_SHARE_MAX && cpuShare <= STATEMENT_SHARE_MAX;
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? NaN;
 }
 
 sayLoad('before');
