@@ -55,7 +55,6 @@ import { ExportStore } from '../exports/store/export-store.ts';
 import { readLatest } from '../proof/latest.ts';
 import { storedFiles } from '../proof/log.ts';
 import { ProofStore } from '../proof/store/proof-store.ts';
-import { shownUrl } from '../postgres/identity.ts';
 import { decodeReport } from '../runs/report-form.ts';
 import { compareWithReport } from '../runs/store/compare-report.ts';
 import { restoreReports } from '../runs/store/publish-report.ts';
