@@ -304,9 +304,9 @@ async function endingOf(app: App, hasStatement: boolean): Promise<Ending> {
     hasStatement
       ? jobs.stages.publishReport(run, ended, signal)
       : publishReport(run, ended, { warehouse, objects, signal });
-  const timed: BeforeFinish = async (...given) => {
+  const timed: BeforeFinish = async (...asked) => {
     const since = startTimes();
-    const ended = await publish(...given);
+    const ended = await publish(...asked);
     ({ seconds, cpuSeconds } = since());
     return ended;
   };
@@ -351,13 +351,13 @@ async function isStatementCheap(
   const added = (what: 'seconds' | 'cpuSeconds') =>
     median(withIt.map((one) => one[what])) -
     median(without.map((one) => one[what]));
-  const night = median(without.map((one) => one.nightSeconds));
+  const nightSeconds = median(without.map((one) => one.nightSeconds));
   const nightCpu = median(without.map((one) => one.nightCpuSeconds));
-  const share = added('seconds') / night;
+  const share = added('seconds') / nightSeconds;
   const cpuShare = added('cpuSeconds') / nightCpu;
   say(
     `the statement in a night of ${parties}: seconds and CPU, and their share`,
-    `${added('seconds').toFixed(3)} s of ${night.toFixed(1)} s, ${(100 * share).toFixed(1)} %; ` +
+    `${added('seconds').toFixed(3)} s of ${nightSeconds.toFixed(1)} s, ${(100 * share).toFixed(1)} %; ` +
       `${added('cpuSeconds').toFixed(3)} s of ${nightCpu.toFixed(1)} s, ${(100 * cpuShare).toFixed(1)} %`,
     'at most 2 %',
   );
