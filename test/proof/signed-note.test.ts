@@ -50,7 +50,11 @@ describe('openNote', () => {
 
   test.each([
     ['a changed text', (note: string) => note.replace('text', 'test')],
-    ['a changed signature', (note: string) => note.replace(/(.)=*\n$/, 'A\n')],
+    [
+      'a changed signature',
+      (note: string) =>
+        note.replace(/.(?=.{9}\n$)/, (held) => (held === 'A' ? 'B' : 'A')),
+    ],
     ['no signature', () => 'text\n'],
     ['no line end', (note: string) => note.slice(0, -1)],
     ['nothing', () => ''],
