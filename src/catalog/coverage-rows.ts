@@ -13,7 +13,7 @@ import { type RowOf, statement, typed } from '../postgres/statement.ts';
 /** A range of a ledger that is known: a current segment, or a range without entries. */
 export interface Coverage {
   readonly coverageId: bigint;
-  /** undefined: every asset. */
+  /** The asset of the range; undefined: every asset. */
   readonly assetId: string | undefined;
   readonly from: Micros;
   /** Exclusive. */
@@ -25,19 +25,28 @@ export interface Coverage {
   /** Key of the object that holds its rows; undefined if it has none. */
   readonly objectKey: string | undefined;
   readonly rows: bigint;
-  /** The sum of its last rows; undefined if it is open, or nothing was summed. */
+  /**
+   * The sum of the range's last rows; undefined if the range is open, or nothing was
+   * summed.
+   */
   readonly tail: TailSum | undefined;
-  /** The run that requested it last. */
+  /** The run that last requested the range. */
   readonly runId?: string | undefined;
-  /** Epoch of the source's chain when it was requested. */
+  /** The epoch of the source's chain when the range was requested. */
   readonly epoch?: number | undefined;
-  /** When the source was last seen to agree with it. */
+  /** When the source last agreed with what is stored. */
   readonly checkedAt?: Micros;
-  /** Its object was found lost, damaged or unreadable: the range is requested again. */
+  /**
+   * Whether the object is lost, damaged or unreadable, so that the range is requested
+   * again.
+   */
   readonly isFaulty?: boolean;
-  /** Its rows are in the warehouse. */
+  /** Whether the range's rows are in the warehouse. */
   readonly isLoaded?: boolean;
-  /** What its segment records of the object; undefined if the range has no object. */
+  /**
+   * What the segment's row records about the object; undefined if the range has no
+   * object.
+   */
   readonly content?: SegmentContent | undefined;
 }
 
@@ -54,11 +63,11 @@ export interface SegmentContent {
 }
 
 /**
- * A range that becomes known; without an object nothing lies in it, and the source was
- * asked for it just now.
+ * A range that becomes known. Without an object it has no entries, and the source has
+ * just been asked for it.
  */
 export const newCoverage = z.object({
-  /** null: every asset. */
+  /** The asset of the range; null: every asset. */
   assetId: id.nullable(),
   from: instant,
   /** Exclusive. */
@@ -72,8 +81,8 @@ export const newCoverage = z.object({
 export type NewCoverage = Readonly<z.output<typeof newCoverage>>;
 
 /**
- * Known ranges of parties by time, in every asset or what overlaps one; parties of which
- * nothing is known are left out.
+ * Reads the known ranges of parties, ordered by time: in every asset, or those that
+ * overlap one asset. A party without known ranges is left out.
  */
 export async function readCoverages(
   db: Database,
@@ -158,9 +167,9 @@ function contentOf(
 }
 
 /**
- * The old ranges and their segments go.
- * @returns how many rows of before the run go with them
- * @throws RetryableError `COVERAGE_CHANGED`
+ * Removes the old ranges, and marks their segments as superseded.
+ * @returns how many of the removed rows existed before this run
+ * @throws RetryableError `COVERAGE_CHANGED` if a range is gone already
  */
 export async function supersede(
   tx: Database,
@@ -193,8 +202,8 @@ type Origin = {
 };
 
 /**
- * The row of a range, for `insertCoverage`. @param segmentId of the object that holds its
- * entries, where it has any
+ * Returns the row of a range, for `insertCoverage`.
+ * @param segmentId the segment that holds the range's entries, if it has any
  */
 export function coverageRow(
   partyId: string,
@@ -212,7 +221,10 @@ export function coverageRow(
   };
 }
 
-/** @throws RetryableError `COVERAGE_CHANGED` */
+/**
+ * Records ranges. @throws RetryableError `COVERAGE_CHANGED` if one overlaps a known
+ * range
+ */
 export async function insertCoverage(
   tx: Database,
   rows: readonly object[],
@@ -232,8 +244,9 @@ export async function insertCoverage(
 const EXCLUSION_VIOLATION = 'DATABASE_23P01';
 
 /**
- * The constraint is what makes double coverage impossible; meeting it means that the plan
- * is outdated.
+ * Runs `work`, and reports a violation of the exclusion constraint as
+ * `COVERAGE_CHANGED`. The constraint makes double coverage impossible; a violation
+ * means that the plan is outdated.
  */
 export async function guardOverlap<Result>(
   work: () => Promise<Result>,

@@ -1,6 +1,6 @@
 /**
- * Who works on which export: leases by the database's clock, of one ledger or of many in
- * one statement.
+ * Leases of exports, by the database's clock: the right to work on one ledger, or on
+ * many that are leased in one statement.
  */
 import { sql } from 'kysely';
 import { LEASE_MS } from '../concurrency/lease.ts';
@@ -11,45 +11,50 @@ import type { ExportScope } from '../ledger/export-scope.ts';
 import { type Coverage, readCoverages } from './coverage-rows.ts';
 
 /**
- * The right to work on a scope, for as long as it is renewed, with what earlier owners
- * left in its row.
+ * The right to work on a scope for as long as the lease is renewed, with what earlier
+ * owners left in the export's row.
  */
 export interface ExportLease {
   readonly scope: ExportScope;
   readonly exportId: bigint;
   readonly token: string;
   /**
-   * When the request that took it, or renewed it last, was sent (`performance.now()`).
+   * When the statement that took the lease, or last renewed it, was sent
+   * (`performance.now()`).
    */
   readonly takenAtMs: number;
   /**
-   * What was known of the party when it was taken, in every asset that the scope
-   * overlaps, by time.
+   * The party's known ranges when the lease was taken, ordered by time, in every asset
+   * that the scope overlaps.
    */
   readonly coverage: readonly Coverage[];
-  /** What `keepPlan` kept of an export that was not finished. */
+  /**
+   * The plan of windows that an unfinished export saved with `savePlan`; null if there
+   * is none.
+   */
   readonly plan: unknown;
-  /** In how many runs in a row the source contradicted what is known. */
+  /** The number of runs in a row in which the source contradicted what is known. */
   readonly contradictions: number;
-  /** A dead worker left publications that were intended. */
+  /** Whether a dead worker left publications that it intended and did not finish. */
   readonly hasIntents: boolean;
 }
 
 type Leases = readonly ExportLease[];
 
 /**
- * As the index `parties_own_ids` has it, and in its order: Postgres takes the condition
- * to hold for nearly every party, and would look for the first one by reading all of
- * them.
+ * Whether any party has an id of its own form. The condition and the order must be
+ * those of the index `parties_own_ids`. Without the order, Postgres assumes that the
+ * condition holds for nearly every party, and looks for the first match by reading all
+ * of them.
  */
 const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
   where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network') is not null`;
 
 /**
- * Leases the exports of these parties in one asset, or in all: those of which nobody
- * works on an overlapping one.
- * @param holder by which others see that this process is there; absent: its leases are
- *   soon taken over
+ * Leases the exports of these parties in one asset, or in all assets. A party is left
+ * out if another worker has leased an export of it that overlaps.
+ * @param holder the id of the lock that shows that this process is alive; without one,
+ *   others may take its leases over soon after the last renewal
  */
 export async function takeLeases(
   tx: Database,
@@ -60,8 +65,8 @@ export async function takeLeases(
   const takenAtMs = performance.now();
   const ids = [...partyIds];
   const asset = assetId ?? null;
-  // Exports of one party overlap where one is "all assets": they are leased one after
-  // another.
+  // Two exports of one party overlap if one of them is for all assets, so exports of a
+  // party are leased one after another.
   await lockEach(tx, 'export', ids);
   const register = statement()`
     insert into mirror.exports (party_id, asset_id)
@@ -112,8 +117,8 @@ export async function takeLeases(
 }
 
 /**
- * Locks these exports until the end of the transaction. @returns those whose leases are
- * held, and have not run out
+ * Locks these exports until the end of the transaction.
+ * @returns the ids of the exports whose leases are still ours and have not run out
  */
 export async function fenceLeases(
   tx: Database,
@@ -127,7 +132,7 @@ export async function fenceLeases(
   return new Set(fenced.map((row) => row.exportId));
 }
 
-/** @returns the exports whose leases another has not taken over */
+/** Renews leases. @returns the ids of the exports that no other worker has taken over */
 export async function renewLeases(
   db: Database,
   leases: Leases,
@@ -158,9 +163,10 @@ function tokens(leases: Leases) {
 }
 
 /**
- * Who leases exports, or rebuilds a party, locks `export`; who comes to name objects, or
- * removes one that nothing names, `object`. In the order of their names: two that lock
- * several never wait for each other in a circle.
+ * Takes a lock for each name, until the end of the transaction. The lock `export` is
+ * taken to lease exports or rebuild a party; the lock `object`, to name objects in a
+ * publication or to remove one that nothing names. The names are locked in their order,
+ * so that two transactions that lock several never wait for each other in a circle.
  */
 export async function lockEach(
   tx: Database,

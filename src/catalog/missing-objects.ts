@@ -1,21 +1,26 @@
 /**
- * Decides who is at fault when objects are missing. Losing single objects is a fault of these objects:
- * their segments are quarantined, and requested again. Losing many at once is the
- * store's, which is another one or has lost its content: then nothing is held against a
- * segment, because the source would be asked for everything again. Verifying, loading and
- * merging decide by this one rule, each at its end, when it knows how many are missing.
+ * Decides what is at fault when objects are missing. If single objects are lost, the
+ * fault is theirs: their segments are quarantined and requested again. If many are lost
+ * at once, the fault is the store's: it is another store, or it has lost its content.
+ * No segment is quarantined then, because the source would have to send everything
+ * again. Verifying, loading and merging all apply this rule at their end, when the
+ * number of missing objects is known.
  */
 import { PermanentError } from '../errors/errors.ts';
 
 /**
- * If at least this many are missing and more than one in `MANY_MISSING_SHARE`, or if at
- * least `ALL_MISSING_MIN` were read and none is there, then it is a fault of the store.
+ * The store is at fault in two cases: at least `MANY_MISSING_MIN` objects are missing,
+ * and these are more than one in `MANY_MISSING_SHARE` of all that were read; or at
+ * least `ALL_MISSING_MIN` objects were read, and every one is missing.
  */
 const MANY_MISSING_MIN = 10;
 const MANY_MISSING_SHARE = 10;
 const ALL_MISSING_MIN = 3;
 
-/** Whether so many missing objects, of all that were read, are a fault of the store. */
+/**
+ * Whether this number of missing objects, out of all that were read, is a fault of the
+ * store.
+ */
 export function isLossOfStore(missing: number, read: number): boolean {
   const isAll = missing === read && read >= ALL_MISSING_MIN;
   const areMany =
@@ -23,7 +28,10 @@ export function isLossOfStore(missing: number, read: number): boolean {
   return isAll || areMany;
 }
 
-/** @param url of the store */
+/**
+ * Returns the error to report when the store has lost its objects. @param url the
+ * store's URL
+ */
 export function lossOfStore(
   url: string,
   missing: number,

@@ -1,6 +1,6 @@
 /**
- * Publications as Postgres keeps them: the plan as JSON, and the one transaction that
- * makes it true.
+ * Publications in Postgres: the plan as JSON, and the one transaction that makes it
+ * visible.
  */
 import { z } from 'zod';
 import { formatInstant } from '../time/time.ts';
@@ -39,35 +39,34 @@ const plan = z.object({
     z.object({ spoolName: z.string(), manifest: manifestSchema }),
   ),
   coverage: z.array(newCoverage),
-  /** Coverage that the new one takes the place of, with its segments. */
+  /** Ids of the coverage that the new ranges replace, together with its segments. */
   supersedes: z.array(bigId),
   /**
-   * Coverage that was received again and found unchanged: closed as it stands, with its
-   * segment.
+   * Open coverage whose rows were received again and found unchanged. It becomes
+   * closed, and keeps its segment.
    */
   closes: z
     .array(z.object({ coverageId: bigId, tail: tailSum.optional() }))
     .default([]),
   /** The epoch of the source's chain; absent if no list is known. */
   epoch: z.int().optional(),
-  /** Second of the newest entry received. */
+  /** The second of the newest entry that was received. */
   lastEntryAt: instant.optional(),
 });
 export type Publication = Readonly<z.output<typeof plan>>;
 
 /**
- * @returns undefined if the stored JSON cannot be read: another version wrote it, or
- *   it is of no time there is
+ * @returns undefined if the stored JSON cannot be read: another version wrote it, or an
+ *   instant in it is not valid
  */
 export function decodePublication(json: unknown): Publication | undefined {
   return plan.safeParse(json).data;
 }
 
 /**
- * Records an intent, or that it is done; what has no objects is done without an intent
- * before.
- * @returns whether it was not recorded so already, as after a COMMIT whose answer was
- *   lost
+ * Records that a publication is intended or done. A publication without objects is
+ * recorded as done directly, without an intent before.
+ * @returns false if this was recorded already, as after a COMMIT whose answer was lost
  */
 export async function recordPublication(
   tx: Database,
@@ -86,8 +85,9 @@ export async function recordPublication(
 }
 
 /**
- * Everything of a publication at once: old coverage and its segments go, the new ones
- * come. Called with the export's row locked and its token checked.
+ * Makes all of a publication visible at once: removes the old coverage and supersedes
+ * its segments, and records the new ones. The caller has locked the export's row and
+ * checked its lease token in the same transaction.
  */
 export async function commitPublication(
   tx: Database,
@@ -95,7 +95,8 @@ export async function commitPublication(
   publication: Publication,
 ): Promise<void> {
   if (!(await recordPublication(tx, lease, publication, 'done'))) return;
-  // One settled publication of a scope is kept, for a COMMIT whose answer was lost.
+  // Keep this publication's own record: if the answer to the COMMIT is lost, the record
+  // shows that it is done.
   const settled = builder
     .deleteFrom('mirror.publications')
     .where('export_id', '=', lease.exportId)
@@ -113,8 +114,8 @@ export async function commitPublication(
   const { partyId, assetId = null } = lease.scope;
   const ours = manifests.filter((manifest) => manifest.assetId === assetId);
   const others = manifests.filter((manifest) => manifest.assetId !== assetId);
-  // What is left of another scope's segment came with this publication, and is not
-  // counted as published by its run.
+  // A segment of another asset is the remainder of one that this publication cut. Its
+  // rows existed before, so the run has not replaced them.
   const replacedRows = others.reduce((sum, { rows }) => sum - rows, superseded);
   const segments = [...ours, ...others].map((manifest, at) => {
     const { leftOut, seq } = manifestJson(manifest);
@@ -140,7 +141,10 @@ export async function commitPublication(
   await execute(tx, 'record the newest entry of a ledger', update);
 }
 
-/** No rows come with it, and none go. @param coverage that it was planned on */
+/**
+ * Whether a publication neither adds rows nor removes any.
+ * @param coverage the coverage that the publication was planned on
+ */
 export function movesNoRows(
   planned: Publication,
   coverage: readonly Coverage[],
@@ -151,23 +155,24 @@ export function movesNoRows(
   return !withRows.some(({ coverageId }) => supersedes.includes(coverageId));
 }
 
-/** How an export ended. */
+/** An export that succeeded. */
 export interface Success {
   readonly lease: ExportLease;
-  /** In how many runs in a row the source contradicted what is known. */
+  /** The number of runs in a row in which the source contradicted what is known. */
   readonly contradictions: number;
-  /** Nothing is left to ask: the plan goes. */
+  /** Whether nothing is left to request. The saved plan of windows is then deleted. */
   readonly isDone: boolean;
   /**
-   * Without rows, and to be written with it; absent where all is committed, or nothing
-   * was left to ask.
+   * A publication without rows, to write in the same transaction. It is undefined if
+   * everything is committed already, or if there was nothing to request.
    */
   readonly publication: Publication | undefined;
 }
 
 /**
- * What exports ended with that brought no rows, that they succeeded, and, where all is
- * done, that their plans go. Called with all of them fenced.
+ * Records that exports succeeded: writes their publications without rows, clears their
+ * failures, and deletes the plan of each export that is done. The caller has locked the
+ * exports' rows and checked their leases in the same transaction.
  */
 export async function finishExports(
   tx: Database,
@@ -209,9 +214,10 @@ export async function finishExports(
 }
 
 /**
- * A segment of which everything came again, and nothing else: its object and its rows
- * stay. Its manifest does not know of this check. The record of ranges keeps it, so that
- * a rebuilt database does not audit at once all that the lost one had audited.
+ * Closes an open segment of which every row came back, and no other: its object and its
+ * rows stay. The segment's manifest does not record this check. The object store's
+ * record of ranges does, so that a rebuilt database does not have to audit at once
+ * everything that the lost one had audited.
  */
 async function closeAsItStands(
   tx: Database,

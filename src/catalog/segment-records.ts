@@ -1,4 +1,4 @@
-/** Segments as loading and verifying read them. */
+/** Reads the records of segments, for loading and verifying. */
 import type { RawBuilder } from 'kysely';
 import type { Manifest } from '../ledger/manifest.ts';
 import type { Database } from '../postgres/database.ts';
@@ -18,16 +18,16 @@ export interface SegmentRecord extends Pick<
   AsInManifest | 'objectBytes' | 'objectSha256' | 'columns'
 > {
   readonly segmentId: bigint;
-  /** RFC 3339. */
+  /** The start of the range, as RFC 3339. */
   readonly from: string;
   /** Exclusive. */
   readonly to: string;
-  /** What its load stored; null before. */
+  /** The digest of the values that were loaded; null if the segment was never loaded. */
   readonly valuesDigest: string | null;
   readonly isLoaded: boolean;
 }
 
-/** @param which a condition, and an order */
+/** Reads segments. @param which the SQL after `where`: a condition, and an order */
 export function readSegments(
   db: Database,
   action: string,

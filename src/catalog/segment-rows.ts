@@ -1,6 +1,6 @@
 /**
- * Rows of `mirror.segments`: the same when published and when rebuilt, and what marks one
- * that is damaged.
+ * The rows of `mirror.segments`: publishing and rebuilding write them in the same way,
+ * and damaged segments are quarantined here.
  */
 import type { RawBuilder } from 'kysely';
 import { evidenceJson } from '../json/json-value.ts';
@@ -15,8 +15,8 @@ export type Reason = Readonly<Record<'code' | 'message', string>>;
 type Status = 'current' | 'superseded';
 
 /**
- * A row for `insertSegments`. @param evidence what the manifest has no column for, or how
- * the row came
+ * Returns a row for `insertSegments`.
+ * @param evidence what the manifest has no column for, or where the row came from
  */
 export function segmentRow(
   manifest: Manifest,
@@ -27,12 +27,14 @@ export function segmentRow(
 }
 
 /**
- * The same object may come back: what was superseded by it, or before, is current again.
- * Its key names its rows, and the same rows may be compressed into other bytes: an object
- * that was lost and fetched again is what its new manifest says.
- * `loaded_at` stays: it says whether its rows are in the warehouse, and only a load moves
- * rows. What a rebuild takes for superseded changes nothing that is held.
- * @returns their ids by object key
+ * Records segments. An object may be published again after its segment was superseded:
+ * the segment is then current again. An object's key names its rows, and the same rows
+ * may be compressed to other bytes, so the row takes the sums of the new manifest.
+ *
+ * `loaded_at` stays: it records whether the rows are in the warehouse, and only a load
+ * moves rows. A row that a rebuild inserts as superseded never changes an existing one.
+ *
+ * @returns the segments' ids by object key
  */
 export async function insertSegments(
   tx: Database,
@@ -62,8 +64,8 @@ export async function insertSegments(
 }
 
 /**
- * A segment that is not what its manifest says waits for an export that replaces it. One
- * that was replaced meanwhile stays as it is.
+ * Quarantines segments that are not what their manifest says, until an export replaces
+ * them. A segment that was replaced in the meantime stays as it is.
  */
 export async function quarantineSegment(
   db: Database,

@@ -13,13 +13,16 @@ import { FencedError, RetryableError } from '../errors/errors.ts';
  */
 export const LEASE_MS = 60_000;
 /**
- * A run whose process has not been seen for so long is under way no more: a living one
+ * A run has ended if its process has not renewed it for this long: a live process
  * renews its run every three seconds.
  */
 export const RUN_SILENT_MS = 10_000;
 
 export interface KeptLease extends AsyncDisposable {
-  /** Aborts, with the error as its reason, when the lease is lost or about to run out. */
+  /**
+   * Aborts when the lease is lost or about to run out; the reason is the error to
+   * throw.
+   */
   readonly signal: AbortSignal;
   /**
    * @throws FencedError if another worker has the lease, RetryableError `LEASE_LOST` if
@@ -29,7 +32,7 @@ export interface KeptLease extends AsyncDisposable {
 }
 
 export interface LeaseHandle {
-  /** What is leased, for messages: "the sync of parties". */
+  /** What is leased, for messages, such as "the sync of parties". */
   readonly what: string;
   /** When the request that took the lease was sent (`performance.now()`). */
   readonly takenAtMs: number;
@@ -41,8 +44,8 @@ export const LEASE_TIMES = {
   leaseMs: LEASE_MS,
   renewEveryMs: 2_500,
   /**
-   * Work stops this long before the lease can run out, which is enough for a request
-   * under way.
+   * Work stops this long before the lease can run out, so that a request already sent
+   * ends in time.
    */
   marginMs: 2_500,
 };
@@ -72,7 +75,8 @@ export function keepLease(handle: LeaseHandle, times = LEASE_TIMES): KeptLease {
         await handle.renew();
         deadlineMs = sentAtMs + validMs;
       } catch (error) {
-        // The database may come back before the deadline. Another owner keeps the lease.
+        // The database may be reachable again before the deadline, so keep trying until
+        // then. If another worker owns the lease, there is nothing left to try.
         if (error instanceof FencedError) lost.abort(error);
         else if (performance.now() > deadlineMs)
           lost.abort(leaseLost(handle.what, error));

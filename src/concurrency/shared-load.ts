@@ -1,12 +1,12 @@
-/** Shares one loaded value between many callers. */
+/** Shares one loaded value among many callers. */
 
 /**
- * Returns a function that loads a value, and gives all its callers the same one while it
- * is young enough. A load that fails is not kept.
- * @param maxAgeMs a value older than this is loaded again; counted from the start of its
- *   load
- * @param usableMs a value older than `maxAgeMs` and younger than this is returned while
- *   the next one is loaded
+ * Returns a function that loads a value, and returns the same value to all callers
+ * while it is young enough. A failed load is not kept.
+ * @param maxAgeMs a value older than this is loaded again; its age counts from the
+ *   start of its load
+ * @param usableMs a value older than `maxAgeMs` and younger than this is still returned
+ *   while the next one is being loaded
  */
 export function sharedLoad<Value>(
   load: () => Promise<Value>,
@@ -23,7 +23,7 @@ export function sharedLoad<Value>(
       await loading.value;
       last = loading;
     } catch {
-      // The callers that wait for the value get the error.
+      // The callers that are waiting for the value get the error.
       if (current === loading) current = undefined;
     }
   }

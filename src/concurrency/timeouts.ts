@@ -1,10 +1,10 @@
-/** Timeouts for calls, and polling with an end. */
+/** Timeouts for calls, and polling with a time limit. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Returns the result of `work`, or throws if it takes longer than `limitMs`: a host that
- * is gone may not answer for hours. Work that is late is aborted, and nobody waits for
- * it.
+ * Returns the result of `work`, or throws if it takes longer than `limitMs`: a host
+ * that is gone may not answer for hours. Late work is aborted, and its end is not
+ * awaited.
  * @param late makes the error to throw
  */
 export async function withTimeout<Result>(
@@ -38,8 +38,8 @@ const STEP_MIN_MS = 50;
 const STEP_MAX_MS = 1_000;
 
 /**
- * Calls `attempt` until it returns a value, with growing pauses.
- * @param late makes the error to throw after `attempt` has returned undefined for
+ * Calls `attempt` until it returns a value, with growing pauses in between.
+ * @param late makes the error to throw when `attempt` has returned undefined for
  *   `waitMs`
  */
 export async function waitFor<Value>(

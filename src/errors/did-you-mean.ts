@@ -1,16 +1,16 @@
-/** Finds the name that was probably meant by a mistyped one. */
+/** Finds the known name that a mistyped one was probably meant to be. */
 
-/** Slips that a name of any length may have. */
+/** The most slips a mistyped name may have, however long it is. */
 const SLIPS_MAX = 2;
 
-/** @returns the known name nearest to a mistyped one, if one is near */
+/** @returns the known name nearest to a mistyped one; undefined if none is near */
 export function findNear(
   name: string,
   known: readonly string[],
 ): string | undefined {
   const typed = name.toLowerCase();
   let nearest: string | undefined;
-  // Half of a short name is no slip any more: `xy` is not meant to be `id`.
+  // If half of a short name differs, that is not a slip: `xy` is not meant to be `id`.
   let slipsMax = Math.min(SLIPS_MAX, Math.floor(typed.length / 2));
   for (const one of known) {
     if (Math.abs(one.length - typed.length) > slipsMax) continue;
@@ -23,8 +23,8 @@ export function findNear(
 }
 
 /**
- * @returns the known name nearest to a mistyped one, or else the first that holds its
- *   stem: `entry` is not near to `ledger_entries`, and yet is meant for it
+ * @returns the known name nearest to a mistyped one, or else the first that contains
+ *   its stem: `entry` is not near `ledger_entries`, but is meant to be it
  */
 export function findMeant(
   name: string,
@@ -41,7 +41,9 @@ export function didYouMean(name: string | undefined): string {
   return name === undefined ? '' : `; did you mean ${name}?`;
 }
 
-/** Letters that are changed, added, left out, or exchanged with their neighbour. */
+/**
+ * Counts the letters that are changed, added, left out or swapped with their neighbour.
+ */
 function distance(a: string, b: string): number {
   const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)];
   for (let i = 1; i <= a.length; i += 1) {

@@ -1,7 +1,7 @@
 /**
- * The two roots of every expected error. The class decides whether a retry can help, the
- * `code` identifies the error (it is stable and documented), and the `cause` tells how it
- * came about.
+ * The two root classes of every expected error. The class decides whether a retry can
+ * help, the `code` identifies the error (it is stable and documented), and the `cause`
+ * shows what led to it.
  */
 export interface ErrorDetails {
   /** Stable identity, for example `SOURCE_STATUS`. Documented in docs/errors.md. */
@@ -30,8 +30,8 @@ abstract class LedgerMirrorError extends Error {
 }
 
 /**
- * The same call may succeed later. `retryAfterMs` is the pause that the other side
- * demands.
+ * An error after which the same call may succeed later. `retryAfterMs` is the pause
+ * that the other side demands.
  */
 export class RetryableError extends LedgerMirrorError {
   readonly retryAfterMs: number | undefined;
@@ -45,12 +45,12 @@ export class RetryableError extends LedgerMirrorError {
   }
 }
 
-/** The same call fails again until somebody changes something. */
+/** An error that the same call meets again until an operator changes something. */
 export class PermanentError extends LedgerMirrorError {}
 
 /**
  * A service could not be reached at all. The process exits with 75, and the work can be
- * tried again.
+ * retried.
  */
 export class UnreachableError extends RetryableError {}
 
@@ -67,8 +67,8 @@ export class UsageError extends PermanentError {
 }
 
 /**
- * Another worker has taken over this unit of work. Stop quietly: nothing of ours was
- * committed.
+ * Another worker has taken over this unit of work. The caller stops quietly: it has
+ * committed nothing.
  */
 export class FencedError extends PermanentError {
   constructor(unit: string) {

@@ -1,6 +1,7 @@
 /**
- * The one table of what a failure means: for the connection that it broke, for the work
- * that met it, and for whether that work waits for a service to come back.
+ * The one table that classifies failures: what a failure means for the connection that
+ * it broke, for the work that met it, and for whether that work waits for a service to
+ * return.
  */
 import {
   errorCode,
@@ -9,7 +10,7 @@ import {
   UnreachableError,
 } from './errors.ts';
 
-/** The meaning of a network errno, the same for every service that was called. */
+/** The meaning of a network errno, the same for every service that is called. */
 export type NetworkFault = 'unreachable' | 'certificate';
 
 const UNREACHABLE_ERRNO =
@@ -18,7 +19,7 @@ const UNREACHABLE_ERRNO =
 const CERTIFICATE_ERRNO =
   /(?:^|_)CERT(?:_|$)|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$/;
 
-/** @returns undefined if the errno means neither */
+/** Classifies a network errno. @returns undefined if it means neither */
 export function classifyErrno(errno: string): NetworkFault | undefined {
   if (UNREACHABLE_ERRNO.test(errno)) return 'unreachable';
   return CERTIFICATE_ERRNO.test(errno) ? 'certificate' : undefined;
@@ -27,16 +28,16 @@ export function classifyErrno(errno: string): NetworkFault | undefined {
 export type DatabaseFault = 'unreachable' | 'retryable' | 'permanent';
 
 const UNREACHABLE_SQLSTATE = /^(?:57P0[1-5]|08...|53300)$/;
-/** Failures that a new transaction may not meet again. */
+/** SQLSTATEs of failures that may not happen again in a new transaction. */
 const RETRYABLE_SQLSTATE =
   /^(?:40001|40P01|55P03|57014|53...|25P02|25P03|25006)$/;
-/** ENOENT is the Unix socket of a server that is stopped. */
+/**
+ * Codes of a lost connection. ENOENT: the server's Unix socket is missing, because the
+ * server is stopped.
+ */
 const LOST_ERRNO = new Set(['ECONNRESET', 'EPIPE', 'ENOENT']);
 
-/**
- * The one table that decides, by SQLSTATE or errno, whether a statement can be tried
- * again.
- */
+/** Decides, by SQLSTATE or errno, whether a statement can be tried again. */
 export function classifyDatabaseCode(code: string): DatabaseFault {
   const isUnreachable =
     UNREACHABLE_SQLSTATE.test(code) ||
@@ -47,7 +48,8 @@ export function classifyDatabaseCode(code: string): DatabaseFault {
 }
 
 /**
- * Codes of failures after which the source may be gone for a while, however it answered.
+ * Codes of failures after which the source may be unreachable for a while, whatever it
+ * answered.
  */
 const SOURCE_AWAY_CODES: ReadonlySet<string> = new Set([
   'SOURCE_UNREACHABLE',
@@ -55,8 +57,8 @@ const SOURCE_AWAY_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The connection broke while it was in use. HPE_INVALID_EOF_STATE is an end amid HTTP
- * framing.
+ * Codes of a connection that broke while it was in use. HPE_INVALID_EOF_STATE means
+ * that it ended in the middle of an HTTP message.
  */
 const RESET_ERRNO: ReadonlySet<unknown> = new Set([
   'ECONNRESET',
@@ -67,23 +69,25 @@ const RESET_ERRNO: ReadonlySet<unknown> = new Set([
 ]);
 
 /**
- * Whether a failure looks as if the source were away: no connection, a front that answers
- * 502, 503 or 504 in its place, a proxy that cannot reach it, or a connection that breaks
- * under a running answer, as it does when a balancer or the source itself restarts.
+ * Whether a failure looks as if the source were unreachable: no connection; a proxy in
+ * front of it that answers 502, 503 or 504 in its place; a proxy that cannot reach it;
+ * or a connection that breaks during an answer, as it does when a load balancer or the
+ * source itself restarts.
  *
- * Such a failure says nothing about the ledger or the page that was requested: a night
- * waits for the source and goes on. If a small request succeeds at the same time, the
- * source is there, and the failure may still be due to the one large request.
+ * Such a failure shows nothing about the ledger or the page that was requested, so a
+ * nightly run waits for the source and then continues. If a small request succeeds at
+ * the same time, the source is reachable, and the failure may still be due to the one
+ * large request.
  */
 export function isSourceAway(error: unknown): boolean {
   if (!(error instanceof RetryableError)) return false;
   const { code, meta } = error;
   if (SOURCE_AWAY_CODES.has(code)) return true;
-  // A front that gave up waiting sends a page of its own; the source's own 504 carries
-  // its code.
+  // A proxy that gave up waiting sends a page of its own; the source's own 504 carries
+  // the source's error code.
   if (code === 'SOURCE_STATUS')
     return meta['status'] === 504 && !('code' in meta);
-  // Other broken answers are damaged in themselves: cut gzip, half a message.
+  // Other broken answers are damaged themselves: truncated gzip, half a message.
   return code === 'SOURCE_BROKE' && RESET_ERRNO.has(meta['errno']);
 }
 
@@ -93,9 +97,10 @@ const REFUSAL_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Whether the source was there and refused this one request: 403 or 404 without a code of
- * its own. If it answers others at the same time, the refusal concerns this ledger alone;
- * if it refuses everybody, a path or a right is wrong.
+ * Whether the source was reachable and refused this one request: 403 or 404 without an
+ * error code of its own. If it answers other requests at the same time, the refusal
+ * concerns this ledger alone; if it refuses all of them, a path or a permission is
+ * wrong.
  */
 export function isRefusal(error: unknown): boolean {
   return REFUSAL_CODES.has(errorCode(error));
@@ -104,24 +109,27 @@ export function isRefusal(error: unknown): boolean {
 const STORE_CODES = /^OBJECT_STORE_/;
 
 /**
- * Whether the object store failed to serve a call, as opposed to what lies under the key.
+ * Whether the object store failed to serve a call. A missing or damaged object is not
+ * such a failure.
  *
- * A refusal, an expired credential, an archived object, a missing right or an outage says
- * nothing about an object. Only an object that is proven missing, damaged or different
- * speaks against its segment. Readers of objects check this before they distrust or
- * quarantine a segment, because the next run downloads such a segment again.
+ * A refusal, an expired credential, an archived object, a missing permission or an
+ * outage shows nothing about the object itself. Only an object that is proven missing,
+ * damaged or different is evidence against its segment. Readers of objects check this
+ * before they distrust or quarantine a segment, because the next run downloads a
+ * quarantined segment again.
  */
 export function isStoreFault(error: unknown): boolean {
   return STORE_CODES.test(errorCode(error));
 }
 
 /**
- * Who a failure is attributed to.
+ * What a failure is attributed to.
  *
  * - `export`: this ledger alone; the failure counts against it.
  * - `source`, `mirror`: every other export would meet the failure too. Three in a row
  *   from different parties end the exports of a nightly run.
- * - `nobody`: a conflict with another worker; the work is repeated without blame.
+ * - `nobody`: a conflict with another worker; the work is repeated, and nothing is
+ *   counted.
  */
 export type Fault = 'export' | 'source' | 'mirror' | 'nobody';
 
@@ -132,7 +140,7 @@ const SOURCE_CODES =
 const MIRROR_CODES =
   /^(?:DATABASE_|SPOOL_|OBJECT_|S3_|STATE_|ROW_THREAD_LOST|STORE_)/;
 
-/** Decides whose fault an error of an export is. */
+/** Decides what an export's error is attributed to. */
 export function attributeFault(error: unknown): Fault {
   const code = errorCode(error);
   if (error instanceof FencedError || NOBODY_CODES.test(code)) return 'nobody';

@@ -1,13 +1,17 @@
-/** What the error replies of a Redis say about the connection that they came over. */
+/** Decides from a Redis error reply whether to reconnect. */
 
-/** The old connection stays with the former master; a new one leads to the present one. */
+/**
+ * Replies of a former master: the old connection stays with it, and a new one leads to
+ * the present master.
+ */
 const FORMER_MASTER = /^(?:READONLY|MASTERDOWN)\b/;
 const BESIDE_MASTER = /^(?:NOREPLICAS|MISCONF)\b/;
 
 /**
- * For ioredis: whether to connect anew. 2: the command, which was refused as a whole, is
- * sent again on the new connection. A master without replicas may be the present one:
- * there the caller hears of it.
+ * Tells ioredis whether to reconnect. The value 2 also sends the command again on the
+ * new connection, which is safe because it was refused as a whole. A master that has no
+ * replicas or cannot save may be the present one: then ioredis reconnects, and the
+ * caller gets the error.
  */
 export function reconnectOnError({ message }: Error): boolean | 1 | 2 {
   if (FORMER_MASTER.test(message)) return 2;

@@ -1,4 +1,4 @@
-/** From the best to the most severe. */
+/** The verdicts, from the best to the most severe. */
 export const VERDICTS = [
   'complete',
   'incomplete',

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { Transform } from 'node:stream';
 import { errorCode } from '../errors/errors.ts';
 
-/** Size and checksum of a content. */
+/** The size and checksum of some content. */
 export interface FileFacts {
   readonly bytes: bigint;
   /** 64 hex digits. */

@@ -1,22 +1,23 @@
-/** Streams of local files that take no more memory than the file has bytes. */
+/** Streams local files with no more memory than the file has bytes. */
 import type { ReadStream } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 
-/** Large enough that a large file is read fast. */
+/** The size of one read: large enough to read a large file fast. */
 const PIECE_BYTES = 2 ** 20;
 
 export interface FileStreamOptions {
   readonly signal?: AbortSignal;
-  /** The first byte. */
+  /** The offset of the first byte to read. */
   readonly start?: number;
-  /** The last byte, included; that of the file if it is absent. */
+  /** The offset of the last byte to read, inclusive. Absent: the file's last byte. */
   readonly end?: number;
 }
 
 /**
- * Streams an open file, and closes it with the stream. A stream of Node takes a piece's
- * memory for each file, and as much again to find its end. So it is given the end: most
- * objects of a mirror have a few hundred bytes, and nothing writes to a file that is read.
+ * Streams an open file, and closes the file when the stream closes. A Node stream
+ * allocates a whole piece of memory for each file, and another one to find the file's
+ * end. It is therefore given the end: most objects of a mirror have a few hundred
+ * bytes, and a file does not change while it is read.
  */
 export async function streamOpenFile(
   file: FileHandle,
@@ -24,7 +25,7 @@ export async function streamOpenFile(
 ): Promise<ReadStream> {
   try {
     const { size } = await file.stat();
-    // An empty file has no last byte; one byte is asked for, and none comes.
+    // An empty file has no last byte: the stream requests one byte, and gets none.
     const last = Math.max(0, size - 1);
     return file.createReadStream({
       highWaterMark: PIECE_BYTES,
@@ -38,7 +39,7 @@ export async function streamOpenFile(
   }
 }
 
-/** @throws the error of opening the file */
+/** Opens and streams a file. @throws the error from opening the file */
 export async function streamFile(
   path: string,
   options: FileStreamOptions = {},

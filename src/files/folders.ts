@@ -4,9 +4,9 @@ import { dirname } from 'node:path';
 import { errorCode } from '../errors/errors.ts';
 
 /**
- * Makes a folder with its parents. Node's own `mkdir({ recursive: true })` never ends if
- * the parents exist and nothing can be made in them, as in `/proc`.
- * @param mode of the last folder; its parents get the default mode
+ * Makes a folder with its parents. Node's own `mkdir({ recursive: true })` never ends
+ * if the parents exist and nothing can be made in them, as in `/proc`.
+ * @param mode the mode of the last folder; its parents get the default mode
  * @returns the first folder that was made; undefined if all existed
  */
 export async function makeFolders(

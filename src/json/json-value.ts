@@ -1,15 +1,18 @@
-/** The one way to convert a value to JSON that is stored, sent, shown or logged. */
+/** Converts values to JSON that is stored, sent, shown or logged. Nothing else does. */
 import { hideSecrets } from '../secrets/secret-masking.ts';
 
 export interface JsonRules {
-  /** Applied to every text, including the names of members. */
+  /** Changes every text, including the names of members. */
   readonly change: (text: string) => string;
   /**
-   * Values that nest deeper are cut. Our own documents nest a few levels; deeper ones
-   * come from a source, or contain themselves.
+   * The deepest nesting to convert; deeper values are cut. Our own documents nest a few
+   * levels; a deeper value comes from a source, or contains itself.
    */
   readonly depthMax?: number;
-  /** The most items of an array, or members of an object. The rest is counted. */
+  /**
+   * The most items of an array, or members of an object, to convert. For an array, the
+   * number of items left out is added.
+   */
   readonly itemsMax?: number;
   /** Returns the text that replaces a member's value; undefined keeps the value. */
   readonly hide?: (name: string) => string | undefined;
@@ -18,8 +21,8 @@ export interface JsonRules {
 }
 
 /**
- * Converts a value to plain JSON: bigints become decimal text, dates RFC 3339, NaN and
- * infinities text, and bytes become their number, as `[12 bytes]`.
+ * Converts a value to plain JSON: a bigint becomes decimal text, a date RFC 3339, NaN
+ * and infinities text, and a byte array its size, such as `[12 bytes]`.
  */
 export function convertToJson(
   value: unknown,

@@ -1,12 +1,15 @@
 /**
- * The one way to hide secrets in what is stored, shown, logged or sent. The process
+ * Hides secrets in everything that is stored, shown, logged or sent. The process
  * registers the secrets of its configuration once. Each is then hidden in every form in
  * which another program may echo it.
  */
 
-/** Replaces a secret. */
+/** The text that replaces a secret. */
 export const HIDDEN = '[secret]';
-/** Shorter secrets are not hidden, because that would hide parts of ordinary words. */
+/**
+ * The length of the shortest secret that is hidden. Hiding a shorter one would hide
+ * parts of ordinary words.
+ */
 const CHARACTERS_MIN = 4;
 
 /** Matches `scheme://user:password@` anywhere in a text. */
@@ -45,8 +48,8 @@ export function hideKnownSecrets(text: string): string {
 }
 
 /**
- * Hides the registered secrets, and what looks like one: passwords in URLs, authorization
- * values.
+ * Hides the registered secrets, and whatever looks like a secret: passwords in URLs and
+ * authorization values.
  */
 export function hideSecrets(text: string): string {
   return hideKnownSecrets(text)

@@ -1,10 +1,10 @@
 /**
- * Cron patterns, read strictly: five fields (minute, hour, day of the month, month, day
- * of the week), or six with the second in front. A typo is refused; it must not become
- * another schedule.
+ * Reads cron patterns strictly: five fields (minute, hour, day of the month, month, day
+ * of the week), or six with the second in front. A typo is refused, so that it does not
+ * become another schedule.
  *
  * Accepted in a field: numbers, names of months and weekdays, `*`, lists, ranges and
- * steps; `?` for either day; `L` as the last day of a month.
+ * steps; `?` in either day field; `L` as the last day of a month.
  */
 
 /** The times that a pattern names, before a time zone gives them a meaning. */
@@ -12,8 +12,8 @@ export interface CronPattern {
   /** The local times of a matching day, in milliseconds since its midnight; ascending. */
   readonly timesOfDay: readonly number[];
   /**
-   * True if the pattern names every hour: then it means instants rather than times of a
-   * day.
+   * Whether the pattern names every hour. It then means instants rather than local
+   * times of a day.
    */
   readonly isHourly: boolean;
   /** @param month 1 to 12 */
@@ -30,9 +30,9 @@ interface FieldRule {
 
 interface Field {
   readonly values: ReadonlySet<number>;
-  /** True if the field names every value with `*` or `?`. */
+  /** Whether the field names every value with `*` or `?`. */
   readonly isAny: boolean;
-  /** True if the field names the last day of the month. */
+  /** Whether the field names the last day of the month. */
   readonly hasLast: boolean;
 }
 
@@ -58,7 +58,10 @@ const ALIASES: ReadonlyMap<string, string> = new Map([
 ]);
 
 const HOURS_OF_DAY = 24;
-/** A leap day comes at least once in eight years. */
+/**
+ * How many years to search for a matching day: a leap day occurs at least once in eight
+ * years.
+ */
 const YEARS_TRIED = 8;
 const FIRST_YEAR_TRIED = 2024;
 
@@ -103,7 +106,10 @@ function ascending(values: ReadonlySet<number>): number[] {
   return [...values].toSorted((a, b) => a - b);
 }
 
-/** As everywhere with cron: if both days are restricted, either of them is enough. */
+/**
+ * Returns a function that matches days. As in every cron, if both day fields are
+ * restricted, a match of either one is enough.
+ */
 function dayMatcher(
   day: Field,
   month: Field,
@@ -189,7 +195,8 @@ function parseRange(part: string, rule: FieldRule): ValueRange | undefined {
 
   const first = parseValue(firstText, rule);
   if (first === undefined) return undefined;
-  // With a step, a single value is where an open range begins.
+  // With a step, a single value is the start of a range that ends at the field's
+  // maximum.
   if (lastText === undefined)
     return { first, last: stepText === undefined ? first : rule.max, step };
 

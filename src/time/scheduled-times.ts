@@ -1,13 +1,13 @@
 /**
- * When a schedule fires. The queue, the check for missed runs and every view use these
- * functions, so that they agree, through changes of the clocks too.
+ * Computes when a schedule fires. The queue, the check for missed runs and every view
+ * use these functions, so that they agree even when the clocks change.
  *
- * A schedule names local times of a day. On the day on which clocks go forward, a time
- * that does not exist comes as much later as the clocks were moved; on the day on which
- * they go back, a time that exists twice counts once, at its first occurrence. So each
- * local day that the pattern matches has each of its times once. A pattern that names
- * every hour means instants instead: it goes on through the repeated hour, and skips what
- * does not exist.
+ * A schedule names local times of a day. On the day on which the clocks go forward, a
+ * time that does not exist is moved later by as much as the clocks were; on the day on
+ * which they go back, a time that exists twice counts once, at its first occurrence. So
+ * each local day that the pattern matches has each of its times once. A pattern that
+ * names every hour means instants instead: it fires in both of the repeated hours, and
+ * skips the times that do not exist.
  */
 import { type CronPattern, parseCron } from './cron.ts';
 
@@ -25,11 +25,14 @@ export interface Schedules {
 }
 
 const DAY_MS = 86_400_000;
-/** Offsets of all zones change on quarters of an hour of UTC. */
+/**
+ * The step at which offsets are looked up: the offset of every zone changes on a
+ * quarter of an hour of UTC.
+ */
 const OFFSET_STEP_MS = 900_000;
 /**
- * Longer than a leap day can be away: 1896 to 1904, and 2096 to 2104, have none between
- * them.
+ * How many days to search for a scheduled time. It is more than the longest gap between
+ * two leap days: there is none between 1896 and 1904, nor between 2096 and 2104.
  */
 const DAYS_MAX = 9 * 366;
 const OFFSETS_CACHED_MAX = 10_000;
@@ -37,7 +40,7 @@ const ZONES_CACHED_MAX = 16;
 
 /**
  * Returns the first scheduled time after an instant.
- * @param afterMs milliseconds since 1970, as is the result
+ * @param afterMs milliseconds since 1970; the result has the same unit
  * @throws RangeError if the pattern or the time zone is not valid
  */
 export function nextScheduledMs(
@@ -47,7 +50,7 @@ export function nextScheduledMs(
   const cron = readPattern(pattern);
   const zone = Zone.of(tz);
 
-  // Begins a day early: a time of yesterday may be moved past midnight.
+  // Begin a day early: a time of yesterday may have been moved past midnight.
   const today = localMidnight(zone, afterMs);
   for (let days = -1; days < DAYS_MAX; days += 1) {
     const times = timesOn(cron, zone, today + days * DAY_MS);
@@ -80,8 +83,8 @@ export function lastScheduledMs(
 const SHOWN_TIMES = 3;
 
 /**
- * The next three times of a schedule, for people: `Sun 2026-11-29 02:00, Mon …
- * (Europe/Zurich)`.
+ * Returns the next three times of a schedule as text for people: `Sun 2026-11-29 02:00,
+ * Mon … (Europe/Zurich)`.
  * @throws as nextScheduledMs
  */
 export function describeNextTimes(schedule: Schedule, nowMs: number): string {
@@ -117,15 +120,18 @@ function readPattern(pattern: string): CronPattern {
   return cron;
 }
 
-/** The midnight that begins the local day of an instant, as if the zone were UTC. */
+/**
+ * Returns the midnight that begins the local day of an instant, as if the zone were
+ * UTC.
+ */
 function localMidnight(zone: Zone, ms: number): number {
   const localMs = ms + zone.offsetMs(ms);
   return localMs - (((localMs % DAY_MS) + DAY_MS) % DAY_MS);
 }
 
 /**
- * The instants of a local day's times, ascending.
- * @param midnight of the local day, as if the zone were UTC
+ * Returns the instants of a local day's times, ascending.
+ * @param midnight the midnight that begins the local day, as if the zone were UTC
  */
 function timesOn(
   cron: CronPattern,
@@ -153,15 +159,20 @@ function timesOn(
     );
 
     if (cron.isHourly) for (const ms of existing) instants.add(ms);
-    // A time that the clocks skip keeps the offset that was in force before.
+    // A time that the clocks skip keeps the offset from before the change.
     else instants.add(existing[0] ?? localMs - before);
   }
   return [...instants].toSorted((a, b) => a - b);
 }
 
-/** The offsets of a time zone, read once for each quarter of an hour. */
+/**
+ * The offsets of a time zone, each read once for a quarter of an hour and then cached.
+ */
 class Zone {
-  /** Making a formatter costs more than all the rest; a process has one zone or two. */
+  /**
+   * The zones in use. They are cached because making a formatter costs more than
+   * everything else here, and a process uses one zone or two.
+   */
   static readonly #known = new Map<string, Zone>();
 
   /** @throws RangeError if the time zone is not valid */
@@ -191,7 +202,7 @@ class Zone {
     });
   }
 
-  /** What local clocks are ahead of UTC at an instant. */
+  /** Returns how far local clocks are ahead of UTC at an instant, in milliseconds. */
   offsetMs(ms: number): number {
     const stepMs = Math.floor(ms / OFFSET_STEP_MS) * OFFSET_STEP_MS;
     const cached = this.#offsets.get(stepMs);

@@ -1,6 +1,6 @@
 /**
- * Instants are whole microseconds since 1970 in a bigint, which is the ledger's
- * precision. They never pass through a JavaScript number; only whole seconds go through a
+ * An instant in whole microseconds since 1970, as a bigint: the ledger's precision.
+ * Instants never pass through a JavaScript number; only whole seconds go through a
  * `Date`.
  */
 export type Micros = bigint;
@@ -11,8 +11,8 @@ export const DAY_MICROS = 86_400n * SECOND_MICROS;
 export const BEGINNING: Micros = 0n;
 
 /**
- * Digits beyond the microsecond must be zero; no zone of the world is further than 18
- * hours from UTC.
+ * Matches RFC 3339. Digits beyond the microsecond must be zero, and the zone is at most
+ * 18 hours from UTC, which no zone exceeds.
  */
 const RFC3339 =
   /^(\d{4}-\d\d-(\d\d))(?:[Tt ]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d{1,6})0{0,3})?(?:[Zz]|([+-])(0\d|1[0-8])(?::?([0-5]\d)(?::?([0-5]\d))?)?))?$/;
@@ -95,7 +95,7 @@ export function monthStart(instant: Micros): Micros {
 }
 
 /**
- * Reads the wall clock, for what is shown and recorded. Measure durations with
+ * Reads the wall clock, for times that are shown or recorded. Measure durations with
  * `performance.now()`.
  */
 export function nowMicros(): Micros {

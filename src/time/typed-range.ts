@@ -1,4 +1,4 @@
-/** A range of time as options give it: a start and an end, or a whole month. */
+/** Reads a range of time from options: a start and an end, or a whole month. */
 import { formatInstant, type Micros } from './time.ts';
 import {
   readTypedMonth,
@@ -7,15 +7,15 @@ import {
   TYPED_TIME_FORMS,
 } from './typed-time.ts';
 
-/** What was typed; an absent end leaves that side open. */
+/** The text that the user typed; an absent side leaves the range open there. */
 export interface GivenRange {
   readonly start?: string | undefined;
   readonly end?: string | undefined;
-  /** Instead of both. */
+  /** A month, given instead of a start and an end. */
   readonly month?: string | undefined;
 }
 
-/** Names of the two options, for messages. */
+/** The names of the two options, for messages. */
 export interface RangeOptionNames {
   readonly start: string;
   readonly end: string;
@@ -25,15 +25,15 @@ export interface ReadRange {
   readonly start: Micros | undefined;
   /** Exclusive; undefined if the range reaches the present. */
   readonly end: Micros | undefined;
-  /** One line for each thing that is wrong; then the range is not to be used. */
+  /** One line for each problem. If there are any, the range must not be used. */
   readonly problems: readonly string[];
 }
 
 const SHOWN_MAX = 80;
 
 /**
- * A day, a month or a year stands for its first instant, as a start and as an (exclusive)
- * end. The month that is not over yet has no end.
+ * Reads a range. A day, a month or a year means its first instant, both as a start and
+ * as an (exclusive) end. The current month has no end.
  */
 export function readTypedRange(
   given: GivenRange,

@@ -1,6 +1,7 @@
 /**
- * Times as people type them for an option. Only forms with one meaning are read:
- * `03/04/2026` and `-3m` (minutes or months?) are not. A time without a zone is UTC.
+ * Reads times as people type them for an option. Only forms with a single meaning are
+ * read: `03/04/2026` and `-3m` (minutes or months?) are not. A time without a zone is
+ * UTC.
  */
 import {
   DAY_MICROS,
@@ -10,16 +11,16 @@ import {
   SECOND_MICROS,
 } from './time.ts';
 
-/** For messages: the forms that are read. */
+/** The forms that are read, for messages. */
 export const TYPED_TIME_FORMS =
   '2026-03-01T00:00:00Z, 2026-03-01, 2026-03, yesterday, or -30d (times are UTC)';
 export const TYPED_MONTH_FORM = 'a month such as 2026-03';
 
 /** What a typed text names: an instant (`from` equals `to`), a day, a month or a year. */
 export interface TypedTime {
-  /** Its first instant. */
+  /** The first instant of the named time. */
   readonly from: Micros;
-  /** The first instant after it. */
+  /** The first instant after the named time; equal to `from` if it is an instant. */
   readonly to: Micros;
 }
 
@@ -38,7 +39,7 @@ const DAY_AND_TIME =
 /**
  * Reads an instant (RFC 3339, also without seconds or zone, `now`, `-30d`), a day
  * (`2026-03-01`, `today`, `yesterday`), a month (`2026-03`) or a year.
- * @param now the present, which relative forms count from
+ * @param now the present, from which relative forms count
  * @returns undefined if the text has no meaning, or more than one
  */
 export function readTypedTime(
@@ -77,7 +78,7 @@ export function readTypedMonth(text: string): TypedTime | undefined {
   if (!/^\d{4}-\d\d$/.test(typed)) return undefined;
   const from = parseInstant(`${typed}-01`);
   if (from === undefined) return undefined;
-  // 32 days after the first of a month is always a day of the next one.
+  // The instant 32 days after the first of a month is always in the next month.
   return { from, to: monthStart(from + 32n * DAY_MICROS) };
 }
 
