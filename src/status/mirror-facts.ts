@@ -1,6 +1,6 @@
 /**
- * What is known of the mirror: the facts from which the status, the console, the API and
- * the metrics draw the same conclusion (status-summary.ts). Times are RFC 3339; numbers
+ * The facts of the mirror's state. The status, the console, the API and the metrics all
+ * draw the same conclusion from them (status-summary.ts). Times are RFC 3339; numbers
  * that may exceed 2^53 are decimal text.
  */
 import type { Verdict } from '../errors/verdict.ts';
@@ -8,22 +8,25 @@ import type { Completeness } from './store/completeness.ts';
 
 export type ListName = 'parties' | 'checkpoints';
 
-/** How one of the mirror's three streams stands after the last run that read it. */
+/** The state of one of the mirror's three streams after the last run that read it. */
 export interface StreamStatus {
   readonly name: ListName | 'ledger';
   /** The verdict of the last run that ended; null before the first. */
   readonly verdict: Verdict | null;
   /** When that run ended. */
   readonly checkedAt: string | null;
-  /** The source's block that a list is proven up to; decimal text. */
+  /** The source's block up to which a list is proven complete; decimal text. */
   readonly asOfBlock: string | null;
-  /** Everything in the stream is proven up to this instant; null while a part is not. */
+  /**
+   * The instant up to which everything in the stream is proven; null while a part of it
+   * is not proven.
+   */
   readonly asOfTime: string | null;
-  /** Distinct rows of a list, entries of the ledger; decimal text. */
+  /** Distinct rows of a list, or entries of the ledgers; decimal text. */
   readonly rows: string;
 }
 
-/** A reason to doubt a list, or ledgers, that no later run has overcome. */
+/** A reason to doubt a list, or ledgers, that no later run has resolved. */
 export interface OpenDoubt {
   readonly code: string;
   readonly message: string;
@@ -42,7 +45,7 @@ export interface KnownGap {
   readonly isConfirmed: boolean;
 }
 
-/** What speaks against a list. */
+/** The open doubts and known gaps of one list, and when it was last audited. */
 export interface ListFacts {
   readonly list: ListName;
   readonly doubts: readonly OpenDoubt[];
@@ -54,50 +57,60 @@ export interface ListFacts {
 /** The current segments; all counts are decimal text. */
 export interface LedgerFacts {
   readonly segments: string;
-  /** Bytes of plain CSV. */
+  /** Size of the segments as plain CSV, in bytes. */
   readonly bytes: string;
-  /** Parties that have a segment. */
+  /** Parties that have at least one segment. */
   readonly parties: string;
-  /** Segments that are published and not loaded into the warehouse yet. */
+  /** Segments that are published but not yet loaded into the warehouse. */
   readonly notLoaded: string;
-  /** Ledgers whose export failed so often that nightly runs ask for it less. */
+  /** Ledgers whose export failed so often that nightly runs request them less often. */
   readonly quarantined: string;
 }
 
-/** The log of nights that this mirror signs. */
+/** The log of nightly runs that this mirror signs. */
 export interface ProofFacts {
-  /** The key that anybody checks it with: `<name>+<hash>+<key>`. */
+  /** The key with which anyone can verify the log: `<name>+<hash>+<key>`. */
   readonly publicKey: string;
-  /** How many nights are in it. */
+  /** How many nightly runs the log has. */
   readonly nights: number;
 }
 
-/** The last verification that somebody ordered. */
+/** The last verification that an operator ordered. */
 export interface LastVerify {
   readonly verdict: Verdict;
   readonly at: string;
   readonly runId: string;
 }
 
-/** The workers, and the nightly runs of the schedule. */
+/** The workers, and the nightly runs that the schedule begins. */
 export interface WorkFacts {
-  /** Long-lived processes that work jobs. */
+  /** Long-lived processes that work jobs, as opposed to commands. */
   readonly workers: number;
-  /** The next scheduled time; null if no worker is there to begin it. */
+  /** The next scheduled time; null if no worker is running that would begin it. */
   readonly nextSlot: string | null;
   /** The scheduled time of a nightly run that never began; a worker makes it up. */
   readonly missedSlot: string | null;
-  /** The schedules in force, for people; null if no worker is running. */
+  /** The schedules in force, as readable text; null if no worker is running. */
   readonly schedule: string | null;
-  /** Schedules of other workers that differ from those in force; nobody keeps them. */
+  /**
+   * Schedules of other workers that differ from those in force; no worker follows them.
+   */
   readonly otherSchedules: string[];
 }
 
-/** What the mirror's tables record, read in one statement each for facts and coverage. */
+/**
+ * The facts that the mirror's tables record: one statement reads the facts, another the
+ * coverage.
+ */
 export interface StoredFacts {
-  /** The address that the mirror was read from; null before the first reading. */
+  /**
+   * The address of the source that the mirror was read from; null before the first
+   * reading.
+   */
   readonly sourceUrl: string | null;
-  /** Counts up when the source's chain starts again. */
+  /**
+   * Number of the current life of the source's chain; increases when the chain restarts.
+   */
   readonly epoch: number;
   readonly streams: StreamStatus[];
   readonly ledger: LedgerFacts;
@@ -106,9 +119,11 @@ export interface StoredFacts {
   readonly knownGaps: string;
   /** Runs that are queued or running; decimal text. */
   readonly openRuns: string;
-  /** The id of the nightly run that is queued or running. */
+  /** The id of the nightly run that is queued or running; null if there is none. */
   readonly openNightlyRun: string | null;
-  /** Since when, and why, the nightly run waits for the source; null if it does not. */
+  /**
+   * Since when, and why, the nightly run is waiting for the source; null if it is not.
+   */
   readonly awaitedSource: {
     readonly since: string;
     readonly reason: string;
@@ -124,12 +139,13 @@ export interface MirrorFacts extends StoredFacts {
   readonly lists: ListFacts[];
   readonly work: WorkFacts;
   /**
-   * `database` if the object store would let two writers put the same commit of the lake.
+   * What decides between two writers of the same commit of the lake: `database` if the
+   * object store would accept both.
    */
   readonly lakeCommitsDecidedBy: 'store' | 'database';
 }
 
-/** Reads the facts; the composition root makes it from the stores of several rooms. */
+/** Reads the facts. The composition root builds it from the stores of several rooms. */
 export interface FactsReader {
   facts(): Promise<MirrorFacts>;
 }

@@ -1,40 +1,41 @@
 /**
- * The one place that decides whether the mirror is complete. Status, API, console,
- * metrics, headers, and the report and notices of a nightly run all show what is decided
- * here, and none of them decides for itself. Pure.
+ * The one place that decides whether the mirror is complete. The status, the API, the
+ * console, the metrics, the headers, and the report and notices of a nightly run all show
+ * this decision; none of them decides for itself. Pure.
  */
 import type { Verdict } from '../errors/verdict.ts';
 import type { Completeness } from './store/completeness.ts';
 
-/** Why the mirror is not complete. */
+/** A reason why the mirror is not complete. */
 export type Reason =
   /** No run has ended yet. */
   | 'NOTHING_MIRRORED'
   /** The last run of a list, or the last nightly run, was not complete. */
   | 'STREAM_NOT_PROVEN'
-  /** A list was never read to its end since the network began again. */
+  /** A list has never been read to its end since the source's chain last restarted. */
   | 'LIST_NOT_READ'
-  /** A doubt is open that no audit has closed. */
+  /** A doubt is open: no audit has closed it yet. */
   | 'IN_DOUBT'
-  /** The source no longer served rows of a list when they were to be read. */
+  /** The source had stopped serving rows of a list before the mirror read them. */
   | 'GAP_KNOWN'
   /** Configured parties are not in the source's list. */
   | 'PARTIES_NOT_LISTED'
-  /** Ledgers are not covered from the beginning on. */
+  /** Some ledgers are not covered without a gap from their beginning. */
   | 'LEDGERS_NOT_COVERED'
-  /** The export of ledgers failed too often. */
+  /** The export of some ledgers failed too often. */
   | 'LEDGERS_QUARANTINED'
   /** Published segments are not in the warehouse, and no run is loading them. */
   | 'SEGMENTS_NOT_LOADED'
-  /** The last verification that was ordered found something. */
+  /** The last verification that an operator ordered ended other than `complete`. */
   | 'VERIFICATION_FAILED';
 
-/** The verdict of the last run of each stream; null before the first. */
+/** The verdict of the last run of each stream; null before the stream's first run. */
 export type StreamVerdicts = readonly (Verdict | null)[];
 
 /**
+ * Returns every reason why the mirror is not complete.
  * @param streams verdicts of both lists and of the ledgers
- * @returns every reason that the facts give; none: the mirror is complete for its scope
+ * @returns the reasons; none if the mirror is complete for its scope
  */
 export function findReasons(
   facts: Completeness,
@@ -56,9 +57,10 @@ export function findReasons(
 }
 
 /**
- * The reasons that keep a nightly run from being complete, beside the verdicts of its
- * parts. A gap that an audit has confirmed is not one: no later run can close it. A
- * verification that somebody ordered is not one either: each night verifies by itself.
+ * Returns the reasons that keep a nightly run from being complete, besides the verdicts
+ * of its parts. A gap that an audit has confirmed is not one, because no later run can
+ * close it. A failed verification that an operator ordered is not one either, because
+ * each nightly run does its own.
  */
 export function findNightReasons(facts: Completeness): readonly Reason[] {
   const found: readonly (readonly [Reason, boolean])[] = [

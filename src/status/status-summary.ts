@@ -1,6 +1,6 @@
 /**
- * The mirror's state in one sentence, and what needs a person. Pure: the console and
- * `status` show it.
+ * Sums up the mirror's state in one sentence, and lists what needs an operator's
+ * attention. Pure: the console and the `status` command show the result.
  */
 import { findReasons, type Reason } from './reasons.ts';
 import type { Completeness } from './store/completeness.ts';
@@ -12,12 +12,12 @@ import type {
   WorkFacts,
 } from './mirror-facts.ts';
 
-/** What a person should do something about, and what that is. */
+/** A problem that an operator should act on, and what to do about it. */
 export interface Attention {
   readonly what: string;
   readonly why: string;
   readonly todo: string;
-  /** What the console's button does about it. */
+  /** What the console's button does about the problem; absent if there is no button. */
   readonly action?: Action;
 }
 
@@ -31,21 +31,27 @@ export type Action =
     }
   | { readonly does: 'ask again' };
 
-/** The facts, with what is concluded from them. */
+/** The facts of the mirror, with the conclusions drawn from them. */
 export interface MirrorStatus extends MirrorFacts {
-  /** Both lists, and the ledger of every listed party, are proven complete. */
+  /** Whether both lists, and the ledger of every listed party, are proven complete. */
   readonly whole: boolean;
-  /** The same for the configured parties, and no more is claimed. */
+  /**
+   * Whether both lists, and the ledgers of the configured parties, are proven complete;
+   * this claims nothing about other parties.
+   */
   readonly complete: boolean;
-  /** Why it is not complete; empty if it is. */
+  /** Why the mirror is not complete; empty if it is. */
   readonly reasons: readonly Reason[];
-  /** `network`, a party without a ledger, is one of the listed parties. */
+  /** Whether `network`, a party without a ledger, is one of the listed parties. */
   readonly hasNetwork: boolean;
   readonly sentence: string;
   readonly attention: Attention[];
 }
 
-/** How each stream is called, what brings it up to date, and who does so. */
+/**
+ * The name of each stream in a sentence, the run that brings it up to date, and the
+ * command that starts that run.
+ */
 const STREAMS = {
   parties: {
     label: 'the list of parties',
@@ -75,7 +81,7 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
       ? ''
       : ` for ${count(configured)} configured ${parties}`;
   const times = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
-  // What all three streams reach; nothing where one of them tells no time.
+  // The instant that all three streams reach; omitted if one of them has none.
   const asOf =
     times[0] === undefined || times.length < streams.length
       ? ''
@@ -93,7 +99,7 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
         name === 'parties' && BigInt(rows) === BigInt(listed) + 1n,
     ),
     sentence: complete ? `The mirror is complete${scope}${asOf}.` : incomplete,
-    // A nightly run that is late makes the mirror older, not less complete.
+    // A nightly run that is late makes the mirror older, but not less complete.
     attention: [
       ...listAttention(facts, isBegun),
       ...listAwaited(facts),
@@ -190,7 +196,10 @@ function count(value: number): string {
   return value.toLocaleString('en');
 }
 
-/** @param value a count, or one as decimal text */
+/**
+ * Joins a count and its noun, in the plural unless the count is 1.
+ * @param value a number, or decimal text
+ */
 function plural(value: number | string, noun: string): string {
   return (
     `${typeof value === 'number' ? count(value) : value} ` +
@@ -202,7 +211,10 @@ function minute(time: string): string {
   return `${time.slice(0, 16).replace('T', ' ')} UTC`;
 }
 
-/** The most configured parties that a sentence names; `coverage` has more of them. */
+/**
+ * The most configured parties that a sentence names, to keep it short; `coverage` names
+ * more of them.
+ */
 const NAMED_MAX = 5;
 
 function unlisted(coverage: Completeness): Attention {
@@ -282,8 +294,8 @@ function unproven({ name, verdict }: StreamStatus): Attention | null {
     what: `the last ${run} ${verdict === 'failed' ? 'failed' : `was ${verdict}`}`,
     why: `${label} ${name === 'ledger' ? 'are' : 'is'} not proven complete`,
   };
-  // Asking again does not help where the source contradicts itself: that is for a person
-  // to read.
+  // Requesting the data again does not help if the source contradicts itself: an operator
+  // must read the evidence.
   if (verdict === 'suspicious') {
     const todo =
       'Read the evidence of the last run: the source contradicted itself or what ' +

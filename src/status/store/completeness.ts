@@ -1,6 +1,6 @@
 /**
- * Is the mirror complete? The one query behind the status, the console, the API, the
- * metrics and every verdict.
+ * Reads whether the mirror is complete. This one query is behind the status, the console,
+ * the API, the metrics and every verdict.
  */
 import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
@@ -9,78 +9,76 @@ import { execute, readRow } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 
 export interface Completeness {
-  /** Ledgers that the source lists in this epoch; `network` has none. */
+  /** Ledgers that the source lists in this epoch; the party `network` has none. */
   readonly listed: number;
-  /**
-   * How many parties are configured, where not all are; null: every party of the list.
-   */
+  /** How many parties the configuration names; null if it means every listed party. */
   readonly configured: number | null;
   /**
    * Ledgers that must be covered: every listed one, or those of the configured parties.
    */
   readonly wanted: number;
-  /**
-   * Those among them that are covered without a gap, from the beginning, in this epoch.
-   */
+  /** Wanted ledgers that are covered without a gap, from the beginning, in this epoch. */
   readonly covered: number;
-  /** Listed ones among them for which the source was never asked in this epoch. */
-  readonly neverAsked: number;
   /**
-   * Every covered ledger reaches at least this instant; RFC 3339, null where none is
-   * covered.
+   * Wanted and listed ledgers that were never requested from the source in this epoch.
    */
+  readonly neverAsked: number;
+  /** An instant that every covered ledger reaches; RFC 3339, null if none is covered. */
   readonly coveredTo: string | null;
   /**
-   * Each range of the covered ledgers was compared with the source at this instant or
-   * later; RFC 3339, null if none is covered. Entries that the source added to older
+   * Every range of the covered ledgers was compared with the source at this instant or
+   * later; RFC 3339, null if none is covered. Entries that the source has added to older
    * ranges since then may be missing.
    */
   readonly comparedSince: string | null;
   /** Configured parties that the source does not list. None of them counts as covered. */
   readonly unlisted: number;
-  /** The first of them, by id. */
+  /** The first parties of `unlisted`, by id; at most `NAMED_MAX`. */
   readonly unlistedParties: readonly string[];
   /**
-   * Parties that the source listed and lists no more, while every party of the list is
-   * wanted. Their ledgers stay in the mirror, and nothing is wanted of them.
+   * Parties that the source once listed and no longer does; counted only if every listed
+   * party is wanted. Their ledgers stay in the mirror, but need no further coverage.
    */
   readonly removed: number;
-  /** The first of them, by id. */
+  /** The first parties of `removed`, by id; at most `NAMED_MAX`. */
   readonly removedParties: readonly string[];
-  /** Ledgers among the wanted ones of which an export failed too often. */
+  /** Parties with a wanted ledger whose export failed too often. */
   readonly quarantined: number;
-  /** Open doubts of this epoch, about whichever subject. */
+  /** Open doubts of this epoch, whatever they are about. */
   readonly openDoubts: number;
   /** Lists that were never read to their end in this epoch. */
   readonly unreadLists: readonly string[];
-  /** Gaps of both lists in this epoch. */
+  /** Known gaps of both lists in this epoch. */
   readonly knownGaps: number;
-  /** Those among them that no audit has confirmed. */
+  /** Known gaps that no audit has confirmed. */
   readonly unconfirmedGaps: number;
-  /** Current segments that are published and not loaded into the warehouse yet. */
+  /** Current segments that are published but not yet loaded into the warehouse. */
   readonly notLoaded: number;
   /**
-   * Whether a run is queued or running that has yet to load what it published: a load, an
-   * export, or a nightly run of which the load has not ended.
+   * Whether a queued or running run will still load what it published: a load, an export,
+   * or a nightly run whose load has not ended.
    */
   readonly isLoading: boolean;
-  /** Whether the last verification that somebody ordered found something. */
+  /** Whether the last verification that an operator ordered ended other than `complete`. */
   readonly hasFailedVerify: boolean;
 }
 
-/** The most parties that are named of those that are unlisted, or removed. */
+/**
+ * The most unlisted or removed parties that are returned by name, so that a wrong
+ * configuration cannot make the answer long.
+ */
 const NAMED_MAX = 20;
 
 /**
- * Covered: the closed ranges of a ledger touch each other from the beginning of time on,
- * the newest of them was checked in the current epoch, and none of their segments is
- * quarantined. Ranges never overlap (a constraint holds it), so they touch where their
- * lengths add up to their span. If the source sends no times, open ranges are all that
- * there is of a ledger. If the source demands an asset, each asset of SOURCE_ASSETS must
- * be covered, as the last nightly run recorded them. An asset that was asked for on
- * demand, or that SOURCE_ASSETS no longer names, obliges nobody.
+ * A ledger is covered if its closed ranges touch each other from the beginning of time
+ * on, the newest of them was checked in the current epoch, and none of their segments is
+ * quarantined. Ranges never overlap (a constraint enforces this), so they touch if their
+ * lengths add up to their span. If the source sends no times, a ledger has only open
+ * ranges, and these count. If the source requires an asset, each asset of SOURCE_ASSETS,
+ * as the last nightly run recorded them, must be covered. An asset that was only
+ * requested on demand, or that SOURCE_ASSETS no longer names, need not be.
  */
-/** Columns: the ranges of a ledger as one. */
+/** Columns that combine the ranges of a ledger into one. */
 const RANGES = sql`max(c.to_time) as known_to, min(c.checked_at) as compared_since,
   min(c.from_time) <= 'epoch' and sum(c.to_time - c.from_time) = max(c.to_time) - min(c.from_time)
     and count(*) filter (where c.segment_id in (select segment_id from quarantined)) = 0 as is_unbroken`;
@@ -131,13 +129,15 @@ const COVERED = sql`
       and case when (select party_ids from chosen) is null then party_id in (select party_id from listed)
                else party_id in (select party_id from named) end)`;
 
-/** Scalar: since when an answer of the source is about the current epoch. */
+/**
+ * Scalar: the earliest time at which an answer of the source was about the current epoch.
+ */
 const EPOCH_STARTED_AT = sql`(select case when is_first then '-infinity' else started_at end from network)`;
 
 /**
- * Statement: what there is of wanted parties, in one row. There are two such statements,
- * one for each kind of scope, and the other one costs nothing: a common source of both
- * would have to be sorted on the disk.
+ * Statement: counts the wanted parties and how far they are covered, in one row. It
+ * appears twice, once for each kind of scope, and the one that does not apply costs
+ * nothing. A single statement over a union of both would have to sort on disk.
  * @param parties relation with `party_id` and `is_listed`
  */
 function tallyOf(parties: RawBuilder<unknown>) {
@@ -166,15 +166,16 @@ const TALLY = sql`
   unlisted as (select party_id from named where not is_listed)`;
 
 /**
- * For this transaction alone. Both sides of the join come in the order of parties from
- * indexes that hold all its columns. The planner cannot know how many ledgers a grouping
- * leaves, and would hash or sort 100,000 parties on the disk: twice the time.
+ * Planner settings for this transaction only. Both sides of the join are read in the
+ * order of parties, from indexes that hold all its columns. The planner cannot know how
+ * many ledgers remain after the grouping. Without these settings it hashes or sorts
+ * 100,000 parties on disk, which takes twice as long.
  */
 const PLANNER = statement({ hash: 'text', scan: 'text' })`
   select set_config('enable_hashjoin', 'off', true) as hash,
          set_config('enable_seqscan', 'off', true) as scan`;
 
-/** All of it is of one instant. */
+/** Reads all counts in one statement, so that they describe the same instant. */
 export function readCompleteness(db: Database): Promise<Completeness> {
   const action = 'read what is covered';
   const completeness = statement({
@@ -234,17 +235,18 @@ export function readCompleteness(db: Database): Promise<Completeness> {
   });
 }
 
-/** What the configuration asks of the mirror. */
+/** The scope that the configuration sets for the mirror. */
 export interface ConfiguredScope {
-  /** The parties of NIGHTLY_PARTIES; undefined: every party of the list. */
+  /** The parties of NIGHTLY_PARTIES; undefined if every listed party is wanted. */
   readonly partyIds: readonly string[] | undefined;
-  /** SOURCE_ASSETS; undefined: the configuration names none. */
+  /** The assets of SOURCE_ASSETS; undefined if the configuration names none. */
   readonly assetIds?: readonly string[] | undefined;
 }
 
 /**
- * Records the configuration that completeness is measured by. Each nightly run calls this
- * when it plans, because a process that reads the status may have another configuration.
+ * Records the configuration that completeness is measured against. Each nightly run calls
+ * this when it plans, because a process that reads the status may have another
+ * configuration.
  */
 export async function recordScope(
   db: Database,

@@ -1,4 +1,4 @@
-/** The facts of the mirror that lie in its tables. */
+/** Reads the facts of the mirror that are recorded in its tables. */
 import { RUN_SILENT_MS } from '../../concurrency/lease.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readWithin } from '../../postgres/read-within.ts';
@@ -9,13 +9,16 @@ import { readCompleteness } from './completeness.ts';
 
 const ACTION = 'read the state of the mirror';
 
-/** The facts of the one statement; coverage and what follows from it is added. */
+/**
+ * The facts that the statement below returns; the coverage, and the number derived from
+ * it, are added afterwards.
+ */
 interface FactsOfTables extends Omit<StoredFacts, 'coverage' | 'ledger'> {
   readonly ledger: Omit<LedgerFacts, 'quarantined'>;
 }
 
 /**
- * One statement, so that every fact is of the same instant. Counts are exact, because
+ * One statement, so that all facts describe the same instant. Counts are exact, because
  * operators compare them with the source's.
  */
 const FACTS = statement({
@@ -66,7 +69,11 @@ const FACTS = statement({
       where kind = 'nightly' and state = 'running' and params ? 'sourceAbsence' order by queued_at limit 1),
     'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
 
-/** @param limitMs the longest that the answer may take; default: readWithin's own */
+/**
+ * Reads the facts and the coverage.
+ * @param limitMs the longest that the reading may take; if absent, the limit of
+ *   readWithin
+ */
 export function readStoredFacts(
   db: Database,
   limitMs?: number,
@@ -80,8 +87,8 @@ async function readFactsNow(db: Database): Promise<StoredFacts> {
     readCompleteness(db),
   ]);
   const { covered, wanted, coveredTo } = coverage;
-  // Ledgers reach as far as the one that is covered the least far. While one is not
-  // covered, no instant is true for all of them.
+  // The ledgers as a whole reach only as far as the covered ledger that reaches the
+  // least. While any wanted ledger is uncovered, no instant holds for all of them.
   const asOfTime = covered === wanted ? coveredTo : null;
   const streams = facts.streams.map((stream) =>
     stream.name === 'ledger' ? { ...stream, asOfTime } : stream,
