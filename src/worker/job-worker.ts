@@ -1,5 +1,6 @@
 /**
- * The jobs that this process works, and the signs of life that other processes look for.
+ * Works the jobs of this process, and sends the signs of life that other processes look
+ * for.
  */
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
@@ -26,7 +27,7 @@ import { sendNotices } from '../runs/notices.ts';
 import { forgetHistory } from '../runs/store/history.ts';
 import { readNowMs } from '../runs/store/schedule-store.ts';
 
-/** How long jobs may take to reach a safe point when the process is told to stop. */
+/** How long jobs may take to reach a safe point after the process is told to stop. */
 export const SHUTDOWN_GRACE_MS = 8_000;
 const BEAT_MS = WORKER_SILENT_MS / 3;
 const RECONCILE_MS = 60_000;
@@ -34,16 +35,21 @@ const SCHEDULE_CHECK_MS = 30_000;
 const FORGET_MS = 3_600_000;
 const CANARY_MS = 10_000;
 /**
- * Every worker sends canaries and any of them may take one: a long silence is not bad
- * luck.
+ * How long a queue may go without a job or a canary before the worker is unhealthy. Every
+ * worker sends canaries and any of them may take one, so a silence this long is not
+ * chance.
  */
 const QUIET_MAX_MS = 120_000;
 /**
- * Clocks that differ by more are reported; up to there a slow answer may be the reason.
+ * The largest difference between this clock and the database's that is not reported; a
+ * slow answer may explain a smaller one.
  */
 const CLOCK_DIFFERENCE_MAX_MS = 60_000;
 
-/** Both lists at once, one nightly run at a time. */
+/**
+ * How many jobs of each queue a worker works at a time: both lists at once, but only one
+ * nightly run.
+ */
 const CONCURRENCY: Readonly<Record<QueueName, number>> = {
   sync: 2,
   export: 1,
@@ -60,6 +66,7 @@ const JOBS = [
 ] as const;
 
 /**
+ * Works one job by its definition.
  * @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` if another version queued the job
  */
 export async function handleJob(
@@ -82,7 +89,7 @@ export async function handleJob(
     });
   }
 
-  // The payload was parsed by this very definition.
+  // This definition's own schema parsed the payload, so the types match.
   await definition.handle(parsed.data as never, deps, { ...job, signal });
 }
 
@@ -92,7 +99,7 @@ interface JobWorkerOptions {
   readonly jobs: JobDeps;
   /** The schedules that this process was configured with. */
   readonly schedules: Schedules;
-  /** In milliseconds: finished runs that are older are dropped. */
+  /** Finished runs older than this are deleted; in milliseconds. */
   readonly historyRetention: number;
 }
 
@@ -108,25 +115,32 @@ export class JobWorker implements AsyncDisposable {
   #isWorking = false;
   #isRegistered = false;
   /**
-   * The difference that was reported last; an old one is not repeated every half minute.
+   * The clock difference that was reported last, so that it is not logged again every
+   * half minute.
    */
   #reportedClockMs = 0;
-  /** The schedules in force that this worker reported as other than its own. */
+  /**
+   * The schedules in force, as JSON, that this worker last reported as different from its
+   * own.
+   */
   #reportedSchedules: string | undefined;
 
   constructor(options: JobWorkerOptions) {
     this.#options = options;
   }
 
-  /** Takes jobs, as a command does for its own. Calling it again does nothing. */
+  /**
+   * Starts taking jobs; a command does only this, for its own jobs. Calling it again does
+   * nothing.
+   */
   start(names: readonly QueueName[] = QUEUE_NAMES): void {
     if (this.#isWorking) return;
 
     this.#isWorking = true;
     const { queues, jobs } = this.#options;
     for (const queue of names) {
-      // One more export than may ask at once: while a large ledger is divided or
-      // published, a small one is asked for.
+      // One more than the number of exports that may use the source at once: while a
+      // large ledger is being split or published, a small one can be requested.
       const concurrency =
         queue === 'export'
           ? jobs.sourceExportConcurrency + 1
@@ -138,8 +152,8 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /**
-   * Takes jobs as a long-lived process: commands leave their jobs to it, it takes up what
-   * others dropped, and it keeps the schedules.
+   * Takes jobs as a long-lived process: commands leave their jobs to it. It also resumes
+   * runs that other workers dropped, and keeps the schedules.
    */
   async startAndRegister(): Promise<void> {
     const { queues, jobs, historyRetention } = this.#options;
@@ -161,7 +175,7 @@ export class JobWorker implements AsyncDisposable {
     );
     let isTelling = false;
     this.#every(RECONCILE_MS, 'Notices could not be sent', async () => {
-      // A receiver that hangs takes longer than a minute.
+      // Sending to a receiver that hangs takes longer than a minute.
       if (isTelling) return;
       isTelling = true;
       try {
@@ -180,7 +194,10 @@ export class JobWorker implements AsyncDisposable {
     );
   }
 
-  /** Healthy: on each queue, a job is being worked or was taken lately. */
+  /**
+   * Returns the worker's health. It is healthy if each queue has a job in progress or had
+   * one, or a canary, recently.
+   */
   health(): WorkerPulse {
     const queues = this.#options.queues.pulses();
     const isHealthy =
@@ -193,8 +210,8 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /**
-   * Closed before anything else: handlers need their source and stores to reach a safe
-   * point.
+   * Stops taking jobs and waits for those in progress. It must run before anything else
+   * is closed, because handlers need the source and the stores to reach a safe point.
    */
   async [Symbol.asyncDispose](): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
@@ -226,7 +243,8 @@ export class JobWorker implements AsyncDisposable {
     const nowMs = await readNowMs(jobs.db);
     const aheadMs = Date.now() - nowMs;
     this.#reportClock(aheadMs);
-    // The queue goes by the clock of this process: behind, it is that much later.
+    // The queue goes by the clock of this process: if that runs behind the database's,
+    // jobs begin that much later.
     const lateMs = LATE_MS + Math.max(0, -aheadMs);
 
     for (const scheduled of Object.values(SCHEDULED))
@@ -234,9 +252,9 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /**
-   * All workers keep the schedules of the one that started last. If each kept its own,
-   * they would replace each other's in the queue, and each would make up what the others
-   * did not begin.
+   * Returns the schedules of the worker that started last, which all workers keep. If
+   * each kept its own, they would overwrite each other's in the queue, and each would
+   * make up for nightly runs that the others had not begun.
    */
   async #schedulesInForce(): Promise<Schedules> {
     const { workers, schedules } = this.#options;
