@@ -1,4 +1,7 @@
-/** Where OpenTelemetry's environment names a collector, and as whom this process reports. */
+/**
+ * Finds the collector that OpenTelemetry's environment variables name, and the name under
+ * which this process reports to it.
+ */
 import type { Agent as HttpAgent } from 'node:http';
 import type { Log } from '../logging/log.ts';
 import {
@@ -11,19 +14,23 @@ type Signal = 'traces' | 'metrics';
 
 export interface Collector {
   readonly url: string;
-  /** The agents of the proxy on the way, if there is one. */
+  /** The agents that connect through the proxy on the way; undefined if there is none. */
   readonly agents: ProxiedAgents | undefined;
   readonly headers: Readonly<Record<string, string>>;
-  /** Names this process beside what it reports. */
+  /** The attributes that identify this process in what it reports. */
   readonly resource: Readonly<Record<string, string>>;
 }
 
-/** A collector that is away must not hold up the end of a command. */
+/**
+ * How long to wait for the collector: an unreachable one must not delay the end of a
+ * command.
+ */
 export const COLLECTOR_TIMEOUT_MS = 5_000;
 
 /**
- * @param ambient the environment's `OTEL_…`
- * @returns undefined if no collector is named, or what is asked about is switched off
+ * Finds the collector for traces or for metrics.
+ * @param ambient the environment's `OTEL_…` variables
+ * @returns undefined if no collector is named, or this signal is switched off
  */
 export function findCollector(
   signal: Signal,
@@ -57,7 +64,10 @@ export function findCollector(
   return { url, agents, headers: readHeaders(given), resource };
 }
 
-/** Chooses the agents of a collector's client. Empty: its own, which go directly. */
+/**
+ * Returns the agent options for a collector's client; empty if there is no proxy, so that
+ * the client connects directly.
+ */
 export function agentOptions({ agents }: Collector): {
   readonly httpAgentOptions?: (protocol: string) => HttpAgent;
 } {
@@ -69,8 +79,8 @@ export function agentOptions({ agents }: Collector): {
 }
 
 /**
- * `name=value,name=value`, values percent-encoded, as OpenTelemetry defines it: a query
- * with other separators.
+ * Reads headers in OpenTelemetry's format, `name=value,name=value` with percent-encoded
+ * values. This is a query string with other separators, so it is parsed as one.
  */
 function readHeaders(text: string): Record<string, string> {
   const query = text

@@ -1,8 +1,8 @@
 /**
- * Prometheus metrics of this process: the work that is done here, and what is read where
- * somebody looks (the queues, the stores, how the last run of each kind ended), so that
- * every process tells the same. Names are stable and documented in docs/metrics.md;
- * labels are of small fixed sets.
+ * Prometheus metrics of this process. Counters cover the work that is done here. What all
+ * processes share (the queues, the stores, the outcome of the last run of each kind) is
+ * read at each scrape, so that every process reports the same values. Names are stable
+ * and documented in docs/metrics.md; labels come from small fixed sets.
  */
 import { statfs } from 'node:fs/promises';
 import {
@@ -42,24 +42,26 @@ const RUN_SECONDS = [
 const STORE_SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3,
 ];
-/** A task that was not heard of for this long is over. */
+/** A task that has reported no progress for this long is over. */
 const TASK_KEPT_MS = 60_000;
 const PROBE_TIMEOUT_MS = 3_000;
-/** However many scrape, stores and the mirror are asked this often. */
+/**
+ * The stores and the mirror are read at most this often, however many scrapers there are.
+ */
 const ASKED_MAX_AGE_MS = 5_000;
 /**
- * Gauges under names of counters; the same numbers stand in `nodejs_active_handles` and
- * the like, by type.
+ * Default metrics to remove: gauges whose names look like counters. The same numbers are
+ * in `nodejs_active_handles` and its siblings, by type.
  */
 const MISNAMED = ['resources', 'handles', 'requests'].map(
   (what) => `nodejs_active_${what}_total`,
 );
 
-/** Metrics that are exposed as Prometheus text. */
+/** A registry whose metrics can be refreshed each time they are read. */
 export class MetricsRegistry extends Registry {
   readonly #updates: (() => void | Promise<unknown>)[] = [];
 
-  /** `_total` is added to the name. */
+  /** Adds a counter; `_total` is appended to its name. */
   counter(name: string, help: string, ...labelNames: string[]): Counter {
     return new Counter({
       name: `${PREFIX}${name}_total`,
@@ -94,7 +96,8 @@ export class MetricsRegistry extends Registry {
   }
 
   /**
-   * @param update brings up to date what is only known when it is asked for; never fails
+   * Registers a function that runs before each reading.
+   * @param update refreshes values that are only known at that moment; must not fail
    */
   beforeRead(update: () => void | Promise<unknown>): void {
     this.#updates.push(update);
@@ -115,7 +118,7 @@ export class MetricsRegistry extends Registry {
   }
 }
 
-/** What the source was asked, what jobs and runs came to. */
+/** Counts the requests to the source, and the outcomes of jobs and runs. */
 export class WorkMetrics extends MetricsRegistry implements SourceObserver {
   readonly #requests = this.counter(
     'source_requests',
@@ -186,7 +189,8 @@ export class WorkMetrics extends MetricsRegistry implements SourceObserver {
 
   constructor() {
     super();
-    // A counter that begins with its first event hides that event from a rate.
+    // A rate needs a value from before the first event: a counter that starts with that
+    // event hides it.
     for (const route of ['parties', 'checkpoints', 'export', 'proof']) {
       for (const counter of [this.#retries, this.#bytes])
         counter.inc({ route }, 0);
@@ -275,16 +279,16 @@ export class WorkMetrics extends MetricsRegistry implements SourceObserver {
   }
 }
 
-/** One thing that must work for this process to do its work. */
+/** Checks one thing that this process needs to do its work. */
 export interface Probe {
   readonly name: string;
-  /** Rejects where it does not work. */
+  /** Rejects if it does not work. */
   check(signal: AbortSignal): Promise<unknown>;
 }
 
 interface ReadMetricsDeps {
   readonly queues: Queues;
-  /** The stores. */
+  /** Probes of the stores. */
   readonly probes: readonly Probe[];
   /** The folder whose disk is watched. */
   readonly dataDir: string;
@@ -294,7 +298,7 @@ interface ReadMetricsDeps {
   readonly log: Log;
 }
 
-/** Whether it did its work in time. */
+/** Whether `ask` succeeds within the time limit of a probe. */
 export async function isAnswered(
   ask: (signal: AbortSignal) => Promise<unknown>,
   onFailure: (error: unknown) => void,
@@ -312,7 +316,10 @@ export async function isAnswered(
   }
 }
 
-/** What is away leaves the values of the others. */
+/**
+ * Adds the metrics that are read at each scrape. If one cannot be read, the others are
+ * still updated.
+ */
 export function addReadMetrics(
   registry: MetricsRegistry,
   deps: ReadMetricsDeps,
@@ -338,7 +345,7 @@ export function addReadMetrics(
     if (isUp)
       seconds.observe({ store }, (performance.now() - startedMs) / 1_000);
   };
-  /** By their names in the log. */
+  /** Functions that read the values, by the names that the log uses for them. */
   const measures = {
     ...addQueues(registry, deps),
     runs: addRuns(registry, deps),
@@ -442,7 +449,8 @@ function addProcess(registry: MetricsRegistry, { dataDir }: ReadMetricsDeps) {
     'Free space where DATA_DIR lies',
   );
   return async () => {
-    // No folder, no number: the process makes it where it needs one.
+    // Without the folder there is no value. The process creates the folder when it needs
+    // it.
     free.remove();
     const { bavail, bsize } = await statfs(dataDir, { bigint: true });
     free.set(Number(bavail * bsize));

@@ -1,5 +1,5 @@
 /**
- * Gauges of the mirror's state and freshness, drawn from the same status as the console.
+ * Gauges of the mirror's state and freshness, taken from the same status as the console.
  */
 import type { Log } from '../logging/log.ts';
 import { VERDICTS } from '../errors/verdict.ts';
@@ -21,7 +21,7 @@ interface MirrorGauge {
 
 const COVERAGE_STATES = ['listed', 'wanted', 'covered'] as const;
 
-/** Two names for one value: the first stays until 1.0 because dashboards use it. */
+/** Two names for the same value: the first stays until 1.0 because dashboards use it. */
 const AS_OF_NAMES = ['stream_as_of_seconds', 'stream_as_of_timestamp_seconds'];
 
 const GAUGES: readonly MirrorGauge[] = [
@@ -100,7 +100,10 @@ const GAUGES: readonly MirrorGauge[] = [
   })),
 ];
 
-/** A stream that is proven up to no instant has no sample, rather than one of 1970. */
+/**
+ * Returns how far each stream is proven, in seconds since 1970. A stream that is not
+ * proven up to any instant has no sample, instead of one of 1970.
+ */
 function readAsOf({ streams }: MirrorStatus): readonly Sample[] {
   return streams.flatMap((stream): Sample[] => {
     const micros =
@@ -114,7 +117,7 @@ function readAsOf({ streams }: MirrorStatus): readonly Sample[] {
 
 /**
  * Adds the gauges to the registry. They are set at each scrape.
- * @param readStatus may reject: the other metrics of the process are served all the same
+ * @param readStatus may reject; the other metrics of the process are served nevertheless
  */
 export function addMirrorMetrics(
   registry: MetricsRegistry,

@@ -1,6 +1,6 @@
 /**
- * The metrics of `/metrics` as OpenTelemetry's data, under the same names, and the exporter
- * that sends them as OTLP in protobuf. Loaded only if a collector is named.
+ * Converts the metrics of `/metrics` to OpenTelemetry's data model, under the same names,
+ * and sends them as OTLP in protobuf. This module is loaded only if a collector is named.
  */
 import { ValueType } from '@opentelemetry/api';
 import { OTLPExporterBase } from '@opentelemetry/otlp-exporter-base';
@@ -26,7 +26,9 @@ import {
   COLLECTOR_TIMEOUT_MS,
 } from './collector.ts';
 
-/** `ExportResultCode.SUCCESS` of `@opentelemetry/core`, as the number that it is. */
+/**
+ * `ExportResultCode.SUCCESS` of `@opentelemetry/core`, which is not a dependency of ours.
+ */
 const SUCCESS = 0;
 
 interface Outcome {
@@ -34,7 +36,7 @@ interface Outcome {
   readonly error?: Error;
 }
 
-/** A value of prom-client; samples of histograms name their part in `metricName`. */
+/** A value from prom-client; samples of a histogram name their part in `metricName`. */
 interface Sample {
   readonly value: number;
   readonly labels: Readonly<Partial<Record<string, string | number>>>;
@@ -50,7 +52,7 @@ export interface ReadMetric {
   readonly values: readonly Sample[];
 }
 
-/** The time that a point covers: since the process started. */
+/** The time that a data point covers, which begins with the start of the process. */
 interface Span {
   readonly startTime: [seconds: number, nanos: number];
   readonly endTime: [seconds: number, nanos: number];
@@ -93,7 +95,10 @@ export async function sendMetrics(
   }
 }
 
-/** @param startedMs when the process began to count, in milliseconds since 1970 */
+/**
+ * Converts the metrics to OpenTelemetry's data model.
+ * @param startedMs when the process began to count, in milliseconds since 1970
+ */
 export function toResourceMetrics(
   { resource }: Pick<Collector, 'resource'>,
   metrics: readonly ReadMetric[],
@@ -146,7 +151,10 @@ function toMetricData(
     : { ...common, dataPointType: DataPointType.GAUGE, dataPoints };
 }
 
-/** Texts, as `/metrics` shows them: a status is a label there, and no number. */
+/**
+ * Returns the labels as text, as `/metrics` shows them: a status is a label there, not a
+ * number.
+ */
 function toAttributes(labels: Sample['labels']): Record<string, string> {
   return Object.fromEntries(
     Object.entries(labels).map(([name, value]) => [name, `${value}`]),
@@ -155,7 +163,9 @@ function toAttributes(labels: Sample['labels']): Record<string, string> {
 
 type Series = readonly [labels: Sample['labels'], samples: Sample[]];
 
-/** The samples of a histogram by their labels, without its buckets' bounds. */
+/**
+ * Groups the samples of a histogram by their labels, ignoring the bounds of the buckets.
+ */
 function groupBySeries(values: readonly Sample[]): readonly Series[] {
   const series = new Map<string, Series>();
   for (const sample of values) {
@@ -168,13 +178,16 @@ function groupBySeries(values: readonly Sample[]): readonly Series[] {
   return [...series.values()];
 }
 
-/** Prometheus's buckets hold all below their bound; OpenTelemetry's each its own. */
+/**
+ * Converts the buckets: Prometheus counts every value below a bucket's bound,
+ * OpenTelemetry only those between two bounds.
+ */
 function toHistogram(name: string, samples: readonly Sample[]) {
   const buckets = samples.filter(({ labels }) => labels['le'] !== undefined);
   const sum = samples.find(({ metricName }) => metricName === `${name}_sum`);
   return {
     buckets: {
-      // The last bound is +Inf, which OpenTelemetry does not name.
+      // The last bound is +Inf, which OpenTelemetry leaves out.
       boundaries: buckets
         .slice(0, -1)
         .map(({ labels }) => Number(labels['le'])),

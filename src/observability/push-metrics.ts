@@ -1,6 +1,7 @@
 /**
- * Metrics of a process that ends before anybody scrapes it: `nightly` started by cron, an
- * orchestrator or a Kubernetes Job. They are sent to an OpenTelemetry collector at its end.
+ * Pushes the metrics of a process that ends before any scraper reads it, such as
+ * `nightly` started by cron, by an orchestrator or as a Kubernetes Job. They are sent to
+ * an OpenTelemetry collector when the process ends.
  */
 import { errorLine } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
@@ -9,12 +10,13 @@ import type { MetricsRegistry } from './metrics.ts';
 
 const PROTOCOL = 'http/protobuf';
 
-/** Sends what was counted until now. Never fails: a lost push is a line in the log. */
+/** Sends what has been counted so far. Never fails: a lost push is only logged. */
 export type PushMetrics = (registry: MetricsRegistry) => Promise<void>;
 
 /**
- * @param ambient the environment's `OTEL_…`
- * @returns undefined if no collector is named, or if it wants another protocol
+ * Prepares the push; the returned function sends the metrics.
+ * @param ambient the environment's `OTEL_…` variables
+ * @returns undefined if no collector is named, or if it is set to another protocol
  */
 export function openMetricsPush(
   ambient: Readonly<Record<string, string>>,

@@ -1,4 +1,4 @@
-/** Traces of queued jobs to an OpenTelemetry collector. */
+/** Sends traces of queued jobs to an OpenTelemetry collector. */
 import type { Telemetry } from 'bullmq';
 import type { Log } from '../logging/log.ts';
 import { version } from '../version.ts';
@@ -9,15 +9,17 @@ import {
 } from './collector.ts';
 
 /**
- * For every queue and worker: the context of who adds a job travels with it to who works
- * it.
+ * The telemetry of every queue and worker: the trace context of the caller that adds a
+ * job travels with the job to the worker that takes it.
  */
 type Tracing = AsyncDisposable & { readonly telemetry: Telemetry };
 
 /**
- * @param ambient the environment's `OTEL_…`; what else the collector's clients know of it
- *   (sampling, limits) they read themselves
- * @returns undefined if no collector is named: then nothing of this is even loaded
+ * Starts tracing.
+ * @param ambient the environment's `OTEL_…` variables; the collector's clients read
+ *   further ones (sampling, limits) themselves
+ * @returns undefined if no collector is named; the OpenTelemetry modules are then not
+ *   loaded
  */
 export async function openTracing(
   ambient: Readonly<Record<string, string>>,

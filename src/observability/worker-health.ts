@@ -1,7 +1,7 @@
 /**
- * A worker's own small server, for the supervisor that restarts it and for Prometheus.
- * Every path answers 200 while the worker takes jobs and 503 otherwise; `/metrics` has
- * the process's metrics.
+ * A small HTTP server in each worker, for the supervisor that restarts it and for
+ * Prometheus. Every path answers 200 while the worker takes jobs and 503 otherwise,
+ * except `/metrics`, which returns the metrics of the process.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -10,7 +10,7 @@ import { Registry } from 'prom-client';
 import { errorCode, PermanentError } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
 
-// Node swaps the two limits if the first is the larger.
+// Node swaps the two limits if the first is larger than the second.
 const HEADERS_TIMEOUT_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 6_000;
 
@@ -19,15 +19,15 @@ const CONNECTIONS_MAX = 64;
 
 interface WorkerHealth {
   readonly isHealthy: boolean;
-  /** How each queue is worked, as shown to the supervisor. */
+  /** The state of each queue, as shown to the supervisor. */
   readonly queues: readonly unknown[];
 }
 
 export interface WorkerHealthOptions {
-  /** 0 lets the system choose one. */
+  /** The port to listen on; 0 lets the system choose one. */
   readonly port: number;
   readonly host: string;
-  /** Returns the state of the worker. Every caller may read it. */
+  /** Returns the state of the worker. Every client may read it. */
   readonly health: () => WorkerHealth;
   /** Returns the metrics as Prometheus text. */
   readonly metrics: () => Promise<string>;
@@ -37,8 +37,9 @@ export interface WorkerHealthOptions {
 }
 
 /**
+ * Starts the server.
  * @returns `port`, on which it listens
- * @throws PermanentError `WORKER_HEALTH_PORT_UNUSABLE`
+ * @throws PermanentError `WORKER_HEALTH_PORT_UNUSABLE` if the port cannot be opened
  */
 export async function startWorkerHealth(
   options: WorkerHealthOptions,

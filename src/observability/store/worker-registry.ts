@@ -1,6 +1,6 @@
 /**
- * Which long-lived processes work jobs now, and when they begin nightly runs. A command
- * works its own job only if there is none.
+ * Records which long-lived processes work jobs now, and which schedules they follow. A
+ * command works its own job only if there is no such process.
  */
 import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
@@ -8,30 +8,31 @@ import { execute, readRow } from '../../postgres/run-statement.ts';
 import type { Schedules } from '../../time/scheduled-times.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 
-/** A process that has not been heard of for this long is taken for dead. */
+/** A process that has sent no sign of life for this long is considered dead. */
 export const WORKER_SILENT_MS = 10_000;
 const FORGOTTEN_AFTER_MS = 3_600_000;
 
 interface WorkerEntry {
   readonly name: string;
   readonly queues: readonly string[];
-  /** The source that it asks; it refuses the jobs of others. */
+  /** The source that the process fetches from; it refuses jobs for any other. */
   readonly sourceUrl: string | undefined;
-  /** When it begins nightly runs and audits; the status shows the next ones. */
+  /** When the process begins nightly runs and audits; the status shows the next ones. */
   readonly schedules: Schedules;
 }
 
-/** Who works, for the status. */
+/** The registered workers, as the status needs them. */
 interface WorkerFacts {
-  /** Long-lived processes that were heard of just now. */
+  /** Long-lived processes that have sent a recent sign of life. */
   readonly workers: number;
-  /** A nightly run was begun by the schedule before: somebody counts on it. */
+  /** Whether the schedule has ever begun a nightly run: if so, someone relies on it. */
   readonly isScheduled: boolean;
   /**
-   * The schedules of the youngest worker, which all of them keep; null if none is there.
+   * The schedules of the worker that started last, which all workers follow; null if no
+   * worker is alive.
    */
   readonly inForce: Schedules | null;
-  /** Those of other workers that differ from them, each once. */
+  /** Schedules of other workers that differ from those in force, without duplicates. */
   readonly others: readonly Schedules[];
 }
 
@@ -42,7 +43,7 @@ export class WorkerRegistry {
     this.#db = db;
   }
 
-  /** Says that this process lives; called every few seconds. */
+  /** Records that this process is alive; called every few seconds. */
   async beat(
     workerId: string,
     { name, queues, sourceUrl, schedules }: WorkerEntry,
@@ -63,7 +64,10 @@ export class WorkerRegistry {
     await execute(this.#db, 'sign this worker off', removal);
   }
 
-  /** @param sourceUrl only workers that ask this source; absent: any */
+  /**
+   * Whether any worker is alive.
+   * @param sourceUrl if given, only workers of this source count
+   */
   async anyAlive(sourceUrl: string | null = null): Promise<boolean> {
     return (await this.facts(sourceUrl)).workers > 0;
   }
