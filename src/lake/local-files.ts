@@ -1,8 +1,8 @@
 /**
- * Files of the lake on the local disk. A reader works on copies, which are kept for the
- * next reader. A kept copy is named by its SHA-256, is not writable, and has a fixed
- * modification time that any later write would change. The builder reads the files of a
- * local store in place.
+ * Files of the lake on the local disk. A reader works on copies, which are kept for later
+ * readers. A kept copy is named by its SHA-256 and is read-only, and it has a fixed
+ * modification time, so that any later write to it shows. The builder reads the files of
+ * a local store in place.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -26,9 +26,12 @@ import { fetchObject } from './local/scratch.ts';
 import { rootOf, SHAPES } from './tables/tables.ts';
 
 const KEPT_FOLDER = 'fetched';
-/** Limit for all kept copies together. The least recently used ones are removed first. */
+/**
+ * The most bytes that all kept copies may have together. The least recently used are
+ * removed first.
+ */
 const KEPT_BYTES_MAX = 10 * 2 ** 30;
-/** A copy that was used within this time may still be in use by a reader. */
+/** A copy that was used this recently may still be open in a reader. */
 const IN_USE_MS = 3_600_000;
 const KEPT_MODIFIED = new Date('2000-01-01T00:00:00Z');
 const READ_ONLY = 0o400;
@@ -36,7 +39,7 @@ const SHA256 = /^[0-9a-f]{64}$/;
 const MONTH = /^\d{4}-\d{2}$/;
 
 type FileAccess = Pick<LakeAccess, 'objects' | 'folder' | 'signal'> & {
-  /** The folder below which copies are kept. */
+  /** The folder that contains the folder of kept copies. */
   readonly scratchDir: string;
 };
 
@@ -51,6 +54,7 @@ export interface StoredFile {
 }
 
 /**
+ * Describes a file as the store has it.
  * @throws PermanentError `LAKE_PATH_REFUSED` if the log names a path outside the table
  */
 export function storedFile(
@@ -70,7 +74,7 @@ export function storedFile(
 
 /**
  * Returns the path at which a builder reads the file: in the local store itself, or a
- * kept copy.
+ * kept copy if the store is remote.
  */
 export async function builderPath(
   table: LakeTable,
@@ -86,9 +90,9 @@ export async function builderPath(
 
 /**
  * Copies a table's files to the local disk. A file without a known SHA-256 cannot be
- * kept; its copy lies in the reader's own folder and goes with it.
+ * kept: its copy is in the reader's own folder and is removed with it.
  * @returns the paths, in the order of `adds`
- * @throws PermanentError `LAKE_FILE_CORRUPT` if a file is not what the log says,
+ * @throws PermanentError `LAKE_FILE_CORRUPT` if a file does not match the log,
  *   `OBJECT_MISSING`
  */
 export async function fetchFiles(
@@ -118,8 +122,8 @@ interface KeptFile {
 }
 
 /**
- * Removes the least recently used files until the rest is within the limit. Files in use
- * stay.
+ * Removes the least recently used files until the others are within the limit. Files that
+ * may be in use stay.
  */
 export async function trim(
   folder: string,
@@ -143,13 +147,13 @@ export async function trim(
   }
 }
 
-/** Also records the use: the access time becomes now. */
+/** Whether a kept copy exists and is unchanged. If so, its access time becomes now. */
 async function isUsable(path: string, bytes: bigint): Promise<boolean> {
   const facts = await stat(path).catch(undefinedIfMissing);
   const isUnchanged =
     facts?.mtimeMs === KEPT_MODIFIED.getTime() && BigInt(facts.size) === bytes;
   if (!isUnchanged) return false;
-  // Another process may trim the file at this very moment.
+  // Another process may remove the file at this very moment.
   const touched = await utimes(path, new Date(), KEPT_MODIFIED).then(
     () => true,
     undefinedIfMissing,

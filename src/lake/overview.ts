@@ -1,6 +1,6 @@
 /**
- * The lake as an operator sees it: its tables, damage to their logs, and the way back to
- * an earlier snapshot.
+ * The lake as an operator sees it: its tables, damage to their logs, and restoring an
+ * earlier snapshot.
  */
 import { PermanentError, UsageError } from '../errors/errors.ts';
 import { openTable, statesOf, type TableWriter } from './build/table-writer.ts';
@@ -27,14 +27,14 @@ export interface TableOverview {
   /** Address of the table's folder, as other engines open it. */
   readonly path: string;
   readonly version: number;
-  /** The oldest version that the log can still reproduce. */
+  /** The oldest version that can still be reconstructed from the log. */
   readonly oldestVersion: number;
   readonly files: number;
   readonly rows: bigint;
   readonly bytes: bigint;
   /** RFC 3339; undefined if the newest commit has no time. */
   readonly committedAt: string | undefined;
-  /** How many broken checkpoints and hints were removed while this was read. */
+  /** How many broken checkpoints and hints were removed while the overview was made. */
   readonly mended: number;
 }
 
@@ -47,8 +47,8 @@ export interface LakeOverview {
 }
 
 /**
- * Describes the lake. It also removes broken checkpoints, and hints to them: they make a
- * table unreadable, and the commits hold the same information.
+ * Describes the lake. Broken checkpoints, and hints that name them, are removed on the
+ * way: they make a table unreadable, and the commits have the same information.
  */
 export async function describeLake(
   { objects, scratchDir }: Pick<LakeDeps, 'objects' | 'scratchDir'>,
@@ -97,7 +97,10 @@ async function describeTable(
   };
 }
 
-/** Removes what no version names any more. @returns how many objects were removed */
+/**
+ * Removes objects that no version names any more.
+ * @returns how many objects were removed
+ */
 export async function vacuumLake(
   deps: LakeDeps,
   signal: AbortSignal,
@@ -121,10 +124,10 @@ export interface RestoredLake {
 }
 
 /**
- * Makes every table what it was in a snapshot, by a commit on top of its log. The next
- * load brings the lake up to date again.
- * @throws UsageError if there is no such snapshot, PermanentError `LAKE_VERSION_GONE` if
- *   its files are gone
+ * Sets every table back to its state in a snapshot, by a new commit on top of its log.
+ * The next load brings the lake up to date again.
+ * @throws UsageError if the snapshot does not exist, PermanentError `LAKE_VERSION_GONE`
+ *   if its files are gone
  */
 export async function restoreLake(
   deps: LakeDeps,
@@ -153,7 +156,10 @@ export async function restoreLake(
   });
 }
 
-/** @param earlier the table at the version that the snapshot names */
+/**
+ * Sets one table back.
+ * @param earlier the table at the version that the snapshot names
+ */
 async function restoreTable(
   session: BuildSession,
   writer: TableWriter,

@@ -1,6 +1,6 @@
 /**
- * Removes what no version of a table names any more once its retention is over: files,
- * log entries, snapshots.
+ * Removes files, log entries and snapshots that no version of a table names any more,
+ * once their retention is over.
  */
 import { type Micros, nowMicros } from '../time/time.ts';
 import type { ListedObject } from '../storage/object-store.ts';
@@ -21,7 +21,7 @@ const MICROS_PER_MS = 1000n;
 /**
  * Removes unnamed objects that are older than the retention. Younger ones stay: a reader
  * of an older version, or another writer, may still need them.
- * @param states the tables as of the session's listing, or later
+ * @param states the tables' states at the session's listing or later
  * @returns how many objects were removed
  */
 export async function removeUnnamed(
@@ -37,7 +37,7 @@ export async function removeUnnamed(
     const log = await findExpiredLog(session, root, state, expiredBefore);
     const checkpoint = log.findLast(({ kind }) => kind === 'checkpoint');
     // A build that was killed may have written a later checkpoint without moving the hint
-    // to it.
+    // to it, so the hint may still name one that is removed below.
     if (checkpoint !== undefined)
       await removeHint(session, root, checkpoint.version);
     expired.push(...log);
@@ -47,7 +47,7 @@ export async function removeUnnamed(
   return expired.length;
 }
 
-/** Files of the table that neither a live entry nor a recent removal names. */
+/** Finds the table's files that neither a live entry nor a recent removal names. */
 function findUnnamedFiles(
   root: string,
   { live, gone }: TableState,
@@ -68,8 +68,9 @@ function findUnnamedFiles(
 }
 
 /**
- * Commits and checkpoints below the newest checkpoint that is itself older than the
- * retention: that checkpoint replaces them. Nothing is returned if it cannot be read.
+ * Finds the commits and checkpoints that precede the newest checkpoint older than the
+ * retention: that checkpoint replaces them. Returns nothing if the checkpoint cannot be
+ * read.
  */
 async function findExpiredLog(
   session: BuildSession,
@@ -88,15 +89,15 @@ async function findExpiredLog(
   const older = log.filter(({ version }) => version < replacement.version);
   const wasRead = replacement.version === checkpoint;
   if (older.length === 0 || wasRead) return older;
-  // The table was read from a later checkpoint, which is too young. This one may have
-  // been damaged since.
+  // The table's state was read from a later checkpoint, which is too young. The older one
+  // may have been damaged since, so make sure that it can be read.
   const actions = await readCheckpoint(session, replacement.key);
   return actions === undefined ? [] : older;
 }
 
 /**
- * A snapshot was the newest one until the next was published; its retention counts from
- * then.
+ * Finds the snapshots whose retention is over. A snapshot was in use until the next one
+ * was published, so its retention counts from then.
  */
 function findExpiredSnapshots(
   listed: readonly ListedObject[],

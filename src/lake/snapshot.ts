@@ -1,9 +1,9 @@
 /**
- * Snapshots of the lake. Each build publishes one small object under a number that counts
- * up. It names the version of every table, so a reader that joins tables gets versions
- * that belong together.
+ * Snapshots of the lake. Each build publishes one small object under an increasing
+ * number. The object names the version of every table, so a reader that joins tables gets
+ * versions that belong together.
  *
- * The objects lie below `lake/moments/`, and the field is called `moment`: both names are
+ * The objects are below `lake/moments/`, and the field is called `moment`. Both names are
  * older than the word snapshot, and readers of published lakes rely on them.
  */
 import { text } from 'node:stream/consumers';
@@ -30,14 +30,14 @@ const schema = z.object({
 });
 
 /**
- * One state of all tables. `moment` is its number; `tables` has no entry for a table that
- * was never written.
+ * The state of all tables at one time. `moment` is the snapshot's number; `tables` has no
+ * entry for a table that was never written.
  */
 export type LakeSnapshot = z.output<typeof schema>;
 
 interface SnapshotAccess extends StoreAccess {
   /**
-   * A listing of the lake that the caller has already made; without it, the snapshots are
+   * The caller's listing of the lake, if there is one; without it, the snapshots are
    * listed.
    */
   readonly listed?: readonly ListedObject[];
@@ -47,7 +47,7 @@ interface ListedSnapshot extends ListedObject {
   readonly number: number;
 }
 
-/** The snapshots among listed objects, in the order of their numbers. */
+/** Returns the snapshots that are among the listed objects, sorted by number. */
 export function snapshotsAmong(
   listed: readonly ListedObject[],
 ): readonly ListedSnapshot[] {
@@ -63,7 +63,7 @@ export function snapshotsAmong(
 /**
  * Reads one snapshot.
  * @param number the newest one by default
- * @returns undefined if there is no such snapshot
+ * @returns undefined if the snapshot does not exist
  * @throws PermanentError `LAKE_MOMENT_INVALID` if the object is too large or is not a
  *   snapshot
  */

@@ -1,8 +1,9 @@
 /**
- * Brings `ledger_entries` to what is loaded. Rows never change once they are written: new
- * segments are appended, and a file is written again only if segments in it are gone.
- * Open segments lie in files of their own, because each is replaced soon. So files of
- * closed segments stay as they are, until small ones are compacted.
+ * Brings `ledger_entries` up to date with what the warehouse has loaded. A row never
+ * changes once it is written: new segments are appended, and a file is rewritten only if
+ * some of its segments are gone.
+ * Open segments have files of their own, because each is soon replaced. This way, files
+ * of closed segments stay as they are until small ones are compacted.
  */
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
@@ -15,37 +16,42 @@ import { rowsOf } from '../tables/tables.ts';
 import type { Build } from './table-writer.ts';
 import { fetchCsv, LINE_BYTES, selectCsv } from './build-session.ts';
 
-/** Every byte of a row may be escaped, and the row's ids come on top. */
+/**
+ * Limit for one CSV line: every byte of a row may be escaped, and its ids come on top.
+ */
 const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;
-/** A closed file with fewer rows is small. */
+/** A closed file with fewer rows than this counts as small. */
 const SMALL_ROWS = 250_000n;
-/** A month may have this many small closed files before they are compacted. */
+/** How many small closed files a month may have before they are compacted. */
 export const SMALL_FILES_MAX = 12;
-/** Rows of all files that one compaction puts together. */
+/** The most rows that one compaction puts into one file. */
 const COMPACTED_ROWS_MAX = 2_000_000n;
-/** Limits for what goes into one new file. */
+/** The most rows and segments that one new file may have. */
 const BATCH_ROWS_MAX = 4_000_000n;
 const BATCH_SEGMENTS_MAX = 2_000;
 
-/** A file of `ledger_entries`, and what lies in it. */
+/** A file of `ledger_entries` and its content. */
 export interface EntriesFile {
   readonly add: AddFile;
   /** `2023-05` */
   readonly month: string;
   readonly rows: bigint;
-  /** Whether its segments are open. */
+  /** Whether the file's segments are open. */
   readonly isOpen: boolean;
   /**
-   * Segments with rows in the file. All rows of such a segment and this month lie in this
-   * file.
+   * Segments that have rows in the file. All of such a segment's rows of this month are
+   * in this file.
    */
   readonly segments: ReadonlySet<bigint>;
 }
 
-/** What a file is to hold. */
+/** The content that a file is to have. */
 export type Content = Omit<EntriesFile, 'add'>;
 
-/** @returns the table's files after the build */
+/**
+ * Brings the table up to date.
+ * @returns the table's files after the build
+ */
 export async function buildEntries(
   build: Build,
 ): Promise<readonly EntriesFile[]> {
@@ -56,7 +62,7 @@ export async function buildEntries(
 
   const unchanged = new Set<string>();
   const add: AddFile[] = [];
-  // A table whose segments are those of another warehouse is written anew.
+  // If the table's segments are those of another warehouse, rewrite the whole table.
   const existing = writer.isTrusted ? await describeFiles(build) : [];
   for (const file of existing) {
     const names = [...file.segments].map((id) => nameOf(file.month, id));
@@ -88,7 +94,7 @@ function nameOf(month: string, segmentId: bigint): string {
   return `${month}/${segmentId}`;
 }
 
-/** Puts small closed files of one month together. */
+/** Compacts small closed files of the same month into larger ones. */
 async function compact(build: Build): Promise<void> {
   const files = await describeFiles(build);
   const small = files.filter(
@@ -123,8 +129,8 @@ async function compact(build: Build): Promise<void> {
 }
 
 /**
- * Describes the table's files by their tags. A file of another writer has none, so it is
- * read.
+ * Describes the table's files by their tags. A file of another writer has no tags, so its
+ * rows are read instead.
  */
 async function describeFiles(build: Build): Promise<readonly EntriesFile[]> {
   const files: EntriesFile[] = [];
@@ -141,7 +147,7 @@ async function inspectFile(build: Build, add: AddFile): Promise<EntriesFile> {
   return { add, month, rows: sumOfRows(counts), isOpen: false, segments };
 }
 
-/** Writes the rows of these segments, of one month, to a new file. */
+/** Writes the rows of these segments to a new file. */
 async function append(
   build: Build,
   segments: readonly SegmentMonth[],
@@ -159,15 +165,18 @@ async function append(
   try {
     return await write(LINE_BYTES);
   } catch (error) {
-    // DuckDB refuses a line beyond its buffer, and sometimes drops it in silence: then
-    // the row count differs.
+    // DuckDB usually refuses a line that is longer than its buffer, but sometimes drops
+    // it silently; then the row count differs.
     const code = errorCode(error);
     if (code !== 'DUCKDB' && code !== 'LAKE_ROWS_DIFFER') throw error;
     return write(LINE_BYTES_MAX);
   }
 }
 
-/** @param segments of one month, all open or all closed */
+/**
+ * Describes the file that these segments make.
+ * @param segments of one month, either all open or all closed
+ */
 function contentOf(segments: readonly SegmentMonth[]): Content {
   const [first] = segments;
   return {
@@ -178,7 +187,7 @@ function contentOf(segments: readonly SegmentMonth[]): Content {
   };
 }
 
-/** Writes the rows of the files that belong to the content's segments to a new file. */
+/** Writes a new file with those rows of `files` that belong to the content's segments. */
 async function rewrite(
   build: Build,
   files: readonly EntriesFile[],
@@ -194,8 +203,9 @@ async function rewrite(
 }
 
 /**
- * @throws RetryableError `LAKE_ROWS_DIFFER` if the file has not as many rows as the
- *   warehouse counts
+ * Writes one file and checks its row count.
+ * @throws RetryableError `LAKE_ROWS_DIFFER` if the file's row count is not the
+ *   warehouse's
  */
 async function writeFile(
   { writers, onProgress }: Build,
@@ -225,8 +235,8 @@ function sumOfRows(parts: readonly { readonly rows: bigint }[]): bigint {
 }
 
 /**
- * Cuts parts into groups within the limits, in their order. A part above the limit is a
- * group of its own.
+ * Cuts parts into groups within the limits and keeps their order. A part above the limit
+ * becomes a group of its own.
  */
 function cutByRows<Part extends { readonly rows: bigint }>(
   parts: readonly Part[],
@@ -253,7 +263,7 @@ function cutByRows<Part extends { readonly rows: bigint }>(
 const SEGMENTS_TAG = 'segments';
 const OPEN_TAG = 'open';
 
-/** The tags from which a later build reads what lies in a file. */
+/** Returns the tags from which a later build knows a file's content. */
 export function entriesTags({
   segments,
   isOpen,
@@ -261,7 +271,10 @@ export function entriesTags({
   return { [SEGMENTS_TAG]: formatIds(segments), [OPEN_TAG]: String(isOpen) };
 }
 
-/** Describes a file by its tags. @returns undefined if another writer made the file */
+/**
+ * Describes a file by its tags.
+ * @returns undefined if another writer made the file
+ */
 export function taggedFile(add: AddFile): EntriesFile | undefined {
   const month = add.partitionValues['month'];
   const segments = parseIds(add.tags?.[SEGMENTS_TAG] ?? '');
@@ -276,10 +289,13 @@ export function taggedFile(add: AddFile): EntriesFile | undefined {
   };
 }
 
-/** How many rows of one segment and month lie in some files. */
+/** The number of rows that one segment has in one month. */
 export type SegmentCount = Pick<SegmentMonth, 'month' | 'segmentId' | 'rows'>;
 
-/** @param hasMonth whether the paths contain the month, as `month=2023-05` */
+/**
+ * Counts the rows of each segment and month in some files.
+ * @param hasMonth whether the paths contain the month, as `month=2023-05`
+ */
 export async function countBySegment(
   access: Pick<LakeAccess, 'connection' | 'signal'>,
   paths: readonly string[],
@@ -298,11 +314,11 @@ export async function countBySegment(
   );
 }
 
-/** Ids as short text: `1-7,9`. */
+/** The short text form of ids: `1-7,9`. */
 const IDS = /^\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*$/;
 /**
- * Limit for the ids of one file, far above what a build puts into one. A tag beyond it is
- * not believed.
+ * The most ids that the tag of one file may name; far above what a build puts into one
+ * file. A tag that names more is treated as invalid.
  */
 const IDS_MAX = 1_000_000n;
 
@@ -324,7 +340,10 @@ function formatIds(ids: Iterable<bigint>): string {
   return texts.join(',');
 }
 
-/** @returns undefined if the text is not a list of ids, or names too many */
+/**
+ * Parses the ids of a tag.
+ * @returns undefined if the text is not a list of ids, or names too many
+ */
 function parseIds(text: string): ReadonlySet<bigint> | undefined {
   if (!IDS.test(text)) return undefined;
   const ids = new Set<bigint>();

@@ -1,6 +1,7 @@
 /**
- * What a build, a vacuum or a restore works with: the lake as it was found, an engine, a
- * scratch folder, and the right to commit. One session at a time, over all processes.
+ * What a build, a vacuum or a restore works with: the lake as it was found, a DuckDB
+ * engine, a scratch folder, and the exclusive right to commit. Over all processes, only
+ * one session runs at a time.
  */
 import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
@@ -38,8 +39,8 @@ import {
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 
 /**
- * Prefix of what a session writes into the spool; a later session clears what a crash
- * left behind.
+ * Prefix of the files that a session writes into the spool. The next session removes
+ * those that a crash left behind.
  */
 export const SPOOL_PREFIX = 'lake-';
 const COMMIT_SPOOL_PREFIX = `${SPOOL_PREFIX}commit-`;
@@ -49,26 +50,27 @@ export interface LakeDeps {
   readonly repository: LakeRepository;
   readonly objects: ObjectStore;
   readonly scratchDir: string;
-  /** How long objects stay after the last version that names them. */
+  /** How long an object stays after the last version that names it. */
   readonly retentionMs: number;
 }
 
-/** The tables that had a commit, as they are at their newest version. */
+/** The newest state of each table that had a commit. */
 export type TableStates = ReadonlyMap<LakeTable, TableState>;
 
-/** A commit that is about to be put. */
+/** A commit that is about to be written to the store. */
 export type Commit = DecidedCommit & { readonly content: Buffer };
 
-/** Puts commits so that each version of a table has one content only. */
+/** Writes commits such that each version of a table can have only one content. */
 interface Committer {
   /**
-   * Who decides which of two writers has a version: the store, or the database if the
+   * What decides which of two writers gets a version: the store, or the database if the
    * store cannot.
    */
   readonly decidedBy: 'store' | 'database';
   /**
-   * Puts a commit if its version is free, so that a reader sees all of it or nothing.
-   * @throws PermanentError `LAKE_SECOND_WRITER` if the version is another writer's
+   * Writes a commit if its version is free. A reader sees all of the commit or nothing.
+   * @throws PermanentError `LAKE_SECOND_WRITER` if another writer has committed the
+   *   version
    */
   commit(commit: Commit): Promise<void>;
 }
@@ -80,23 +82,23 @@ export interface BuildSession extends LakeDeps, LakeAccess, Committer {
   readonly before: LakeSnapshot | undefined;
   /**
    * Local copies of the files that this session wrote, by their paths in the log. They
-   * stay to its end.
+   * are kept until the session ends.
    */
   readonly written: Map<string, string>;
-  /** Names this mirror in the logs of the tables. */
+  /** Identifies this mirror in the logs of the tables. */
   readonly appId: string;
-  /** The number of this session's build; it is drawn when it is first needed. */
+  /** Returns the number of this session's build, which is allocated on the first call. */
   buildNumber(): Promise<number>;
 }
 
-/** What a session has before it looked at the lake. */
+/** What a session has before it reads the lake. */
 type Opening = LakeDeps &
   Engine & {
     readonly warehouse: WarehouseReader;
     readonly signal: AbortSignal;
   };
 
-/** Runs `work` while no other process builds the lake or removes anything from it. */
+/** Runs `work` while no other process can build the lake or remove anything from it. */
 export async function withBuildSession<Result>(
   deps: LakeDeps,
   signal: AbortSignal,
@@ -120,8 +122,8 @@ async function openSession(
   await connection.run('set preserve_insertion_order = false');
   const found = await listObjects(opening, LAKE_PREFIX);
   const committer = await openCommitter(opening, decidedBy, found);
-  // The committer may have put a commit that a killed session had only decided: then list
-  // again.
+  // Opening the committer may have written a commit that a killed session had only
+  // decided. Then the listing is out of date.
   const listed =
     decidedBy === 'store' ? found : await listObjects(opening, LAKE_PREFIX);
   const before = await readSnapshot({ ...opening, listed });
@@ -146,7 +148,8 @@ export function appIdOf(mirrorId: string): string {
 }
 
 /**
- * Publishes a snapshot that names these versions, unless the newest one already does.
+ * Publishes a snapshot that names these versions, unless the newest snapshot already
+ * does.
  * @returns the snapshot's number
  */
 export async function publishTables(
@@ -183,7 +186,7 @@ async function chooseDecider(
   return put === 'honoured' && hasOneWinner ? 'store' : 'database';
 }
 
-/** Writes what the warehouse sends to a new file on the local disk. */
+/** Writes the rows that the warehouse sends to a new CSV file on the local disk. */
 export async function fetchCsv(
   { folder }: Engine,
   csv: AsyncIterable<Buffer>,
@@ -195,14 +198,14 @@ export async function fetchCsv(
 }
 
 /**
- * DuckDB reads with a buffer for the longest line. Longer lines are rare; they are read
- * with a larger buffer.
+ * DuckDB needs a read buffer as large as the longest line. Longer lines than this are
+ * rare, and are read again with a larger buffer.
  */
 export const LINE_BYTES = 4 * 2 ** 20;
 
 /**
- * SQL that selects a table's columns from a CSV file without header.
- * @param sent the columns that the file has, all as text
+ * Returns SQL that selects a table's columns from a CSV file without a header.
+ * @param sent the columns that the file has, all of them as text
  */
 export function selectCsv(
   path: string,
@@ -219,11 +222,12 @@ export function selectCsv(
 }
 
 /**
- * Opens the committer. If the store writes a key once, the store decides which writer has
- * a version. Otherwise the database does: it keeps one content for each version until
- * that content lies in the store. A session that was frozen beyond its lock, and the one
- * that followed it, can then only put the same bytes. A commit that a killed session had
- * decided and not put is put here first.
+ * Opens the committer. If the store can guarantee that a key is written only once, the
+ * store decides which writer gets a version. Otherwise the database decides: it keeps the
+ * one content of each version until that content is in the store. If a session was frozen
+ * for longer than its lock lasts, it and its successor can then only write the same
+ * bytes. A commit that a killed session had decided but not written is written here
+ * first.
  */
 async function openCommitter(
   opening: Opening,
@@ -250,8 +254,8 @@ async function openCommitter(
   const decided = (await register?.decidedCommits(objects.url)) ?? [];
   for (const { table, version, content } of decided) {
     decidedVersions.set(table, version);
-    // If the log ends elsewhere, somebody restored or removed it since: build on it as it
-    // is.
+    // If the log ends at another version, an operator has restored or removed it since:
+    // build on the log as it is.
     const last = logAmong(rootOf(table), listed).at(-1)?.version ?? -1;
     const isNext = version === last + 1;
     if (content !== null && isNext) await put({ table, version, content });

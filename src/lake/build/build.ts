@@ -1,11 +1,11 @@
 /**
  * Brings the lake up to date with the warehouse: one commit for each table that changed,
- * then a snapshot that names their versions. A build that follows a killed one goes on
- * from what the logs hold.
+ * then a snapshot that names their versions. If a build was killed, the next one
+ * continues from what the logs contain.
  *
- * Every file of entries has one file of each summary, which is written and removed with
- * it. A summary of counted entries is also written again if the coverage of other parties
- * may have changed which rows of the file count.
+ * Each file of entries has one file in each summary, which is written and removed with
+ * it. A summary of counted entries is also rewritten if the coverage of other parties may
+ * have changed which of the file's rows count.
  */
 import { type AddFile, totalOfFiles } from '../delta/actions.ts';
 import { readTable } from '../delta/log.ts';
@@ -41,34 +41,37 @@ import {
 export type { LakeProgress } from './table-writer.ts';
 export type { LakeDeps } from './build-session.ts';
 
-/** SHA-256 of the rows that a whole table's file was written from. */
+/** SHA-256 of the CSV from which a table's only file was written. */
 const CONTENT_TAG = 'content';
-/** Path of the file of entries that a summary's file was made from. */
+/** Path of the file of entries from which a summary's file was computed. */
 const OF_TAG = 'of';
 const FORM_TAG = 'form';
 /** Number of the build that wrote a summary's file. */
 const BUILD_TAG = 'build';
 
-/** What a build did, and the lake that it left. */
+/** What a build did, and the size of the lake afterwards. */
 export interface BuiltLake {
   /** Number of the snapshot. */
   readonly version: number;
   /** The tables that changed. */
   readonly changed: readonly LakeTable[];
-  /** Files, rows and bytes of all tables together, summaries and coverage among them. */
+  /** Files, rows and bytes of all tables together, including summaries and coverage. */
   readonly files: number;
   readonly rows: bigint;
   readonly bytes: bigint;
-  /** Objects that no version named any more and whose retention was over. */
+  /**
+   * How many objects were removed, because no version named them and their retention was
+   * over.
+   */
   readonly removedFiles: number;
   readonly commitsDecidedBy: BuildSession['decidedBy'];
 }
 
 /**
- * Publishes a lake that holds exactly the rows that the warehouse has loaded at one
+ * Publishes a lake that has exactly the rows that the warehouse had loaded at one
  * instant.
- * @throws RetryableError | PermanentError. What was committed before stays, and the next
- *   build goes on from there.
+ * @throws RetryableError | PermanentError. Earlier commits stay, and the next build
+ *   continues from there.
  */
 export async function buildLake(
   deps: LakeDeps,
@@ -108,9 +111,9 @@ async function runBuild(
 }
 
 /**
- * Writes a list, unless the lake has more of it than a warehouse that has never read it
- * whole. Such a warehouse was lost and is being rebuilt, and the lake may have the last
- * copy of rows that the source has dropped.
+ * Writes a list, unless the warehouse has never read it whole and the lake has more rows.
+ * Such a warehouse was lost and is being rebuilt, so the lake may have the last copy of
+ * rows that the source has dropped.
  */
 async function buildList(build: Build, table: ListTable): Promise<void> {
   const inLake = totalOfFiles(build.writers[table].files).rows;
@@ -122,8 +125,8 @@ async function buildList(build: Build, table: ListTable): Promise<void> {
 }
 
 /**
- * Writes a table that consists of one file, if its rows changed.
- * @returns the path of its rows as CSV on the local disk
+ * Writes a table that consists of one file, if its rows have changed.
+ * @returns the path of a local CSV file with the table's rows
  */
 async function buildWhole(build: Build, table: WholeTable): Promise<string> {
   const writer = build.writers[table];
@@ -144,7 +147,10 @@ async function buildWhole(build: Build, table: WholeTable): Promise<string> {
   return path;
 }
 
-/** @param coveragePath today's coverage, as CSV */
+/**
+ * Brings the summaries up to date with the files of entries.
+ * @param coveragePath today's coverage, as CSV
+ */
 async function buildSummaries(
   build: Build,
   entries: readonly EntriesFile[],
@@ -174,8 +180,9 @@ async function buildSummaries(
 }
 
 /**
- * Whether the build that wrote a summary's file came to its end. Another may have used a
- * coverage that was never published, so its summaries of counted entries are not trusted.
+ * Whether the build that wrote a summary's file finished. An unfinished build may have
+ * used a coverage that was never published, so its summaries of counted entries are not
+ * trusted.
  */
 function isOfFinishedBuild(build: Build, { tags }: AddFile): boolean {
   const writtenBy = Number(tags?.[BUILD_TAG] ?? Infinity);
@@ -201,8 +208,8 @@ async function writeSummary(
 }
 
 /**
- * Finds the files in which a row may count now and did not before, or the reverse. That
- * is a row received from another party, at an instant at which that party's coverage
+ * Finds the files in which a row may count now and did not before, or the reverse. Such a
+ * row was received from another party at an instant at which that party's coverage has
  * changed.
  * @param coverage today's coverage, as SQL
  * @returns paths as the log has them; every older file if the former coverage is not
@@ -250,8 +257,8 @@ async function findFlippedFiles(
 }
 
 /**
- * SQL for the ranges in which a party's coverage differs. If only the end of a range
- * moved, the difference is what lies between both ends.
+ * Returns SQL for the ranges in which a party's coverage differs. If only the end of a
+ * range moved, the difference is the range between the two ends.
  */
 function changedRanges(former: string, now: string): string {
   const keys = 'party_id, asset_id, from_time';
@@ -267,8 +274,9 @@ function changedRanges(former: string, now: string): string {
 }
 
 /**
- * Finds the coverage of the newest snapshot. @returns undefined if there is none, or its
- * file was removed
+ * Finds the coverage of the newest snapshot.
+ * @returns the path of its file; undefined if there is no snapshot, or its file was
+ *   removed
  */
 async function findFormerCoverage(build: Build): Promise<string | undefined> {
   const named = build.before?.tables.coverage;

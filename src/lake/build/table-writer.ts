@@ -49,9 +49,9 @@ type Tags = Readonly<Record<string, string>>;
 type Files = readonly AddFile[];
 
 /**
- * Reads the table's log. It also removes checkpoints and hints that would make the table
- * unreadable for others.
- * @throws PermanentError `LAKE_FOREIGN` if the table is another mirror's
+ * Opens a table for writing and reads its log. Checkpoints and hints that would make the
+ * table unreadable for others are removed.
+ * @throws PermanentError `LAKE_FOREIGN` if the table belongs to another mirror
  */
 export async function openTable(
   table: LakeTable,
@@ -60,8 +60,8 @@ export async function openTable(
   const root = rootOf(table);
   const former = await readTable(session, root);
   if (former !== undefined) refuseForeign(table, former, session.appId);
-  // readTable skips checkpoints that it cannot read; only those after the one that it
-  // used can be broken.
+  // readTable takes the newest checkpoint that it can read, so only newer ones can be
+  // broken.
   const broken = await findBrokenCheckpoints(session, root, former?.checkpoint);
   for (const { key } of broken)
     await session.objects.remove(key, session.signal);
@@ -70,9 +70,9 @@ export async function openTable(
 
 export class TableWriter {
   readonly table: LakeTable;
-  /** The table when the session began; undefined if there was none. */
+  /** The table's state when the session began; undefined if the table did not exist. */
   readonly former: TableState | undefined;
-  /** Whether the segments that the table names are those of this warehouse. */
+  /** Whether the segment ids in the table are those of this warehouse. */
   readonly isTrusted: boolean;
   readonly #session: BuildSession;
   #state: TableState | undefined;
@@ -86,13 +86,13 @@ export class TableWriter {
     this.former = former;
     this.#session = session;
     this.#state = former;
-    // A restored or rebuilt database may not know the build that wrote the table last.
+    // A restored or rebuilt database may not have the build that wrote the table last.
     const lastBuild = former?.txns.get(session.appId)?.version ?? Infinity;
     this.isTrusted =
       former === undefined || lastBuild <= session.warehouse.lastBuild;
   }
 
-  /** The table now; undefined before its first commit. */
+  /** The table's current state; undefined before its first commit. */
   get state(): TableState | undefined {
     return this.#state;
   }
@@ -110,14 +110,14 @@ export class TableWriter {
     this.#session.written.get(add.path) ??
     builderPath(this.table, add, this.#session);
 
-  /** Writes and publishes one file. Until a commit names it, no reader sees it. */
+  /** Writes and publishes one file. No reader sees the file until a commit names it. */
   write(select: string, tags: Tags, month?: string): Promise<AddFile> {
     return writeFile(this.#session, this.table, select, tags, month);
   }
 
   /**
-   * Commits if something changes, or if the table is new.
-   * @param dataChange false if the same rows lie in other files now
+   * Commits if anything changes, or if the table is new.
+   * @param dataChange false if the same rows only move to other files
    */
   async commit(
     operation: string,
@@ -185,8 +185,8 @@ async function writeFile(
   );
   const facts = await fileFacts(spooled, signal);
   await objects.publishFile(key, spooled, facts, signal);
-  // Another process may clear the spool, and it may lie on another disk: later steps read
-  // a copy.
+  // Another process may clear the spool, and the spool may be on another disk, so later
+  // steps read a copy.
   await copyFile(spooled, `${folder}/${name}`);
   await unlink(spooled);
   written.set(path, `${folder}/${name}`);
@@ -215,7 +215,7 @@ function schemaActions(
   return metaData === undefined ? [] : [{ metaData }];
 }
 
-/** The states of the tables that had a commit. */
+/** Returns the states of the tables that had a commit. */
 export function statesOf(writers: readonly TableWriter[]): TableStates {
   const states = new Map<LakeTable, TableState>();
   for (const { table, state } of writers)
@@ -223,7 +223,7 @@ export function statesOf(writers: readonly TableWriter[]): TableStates {
   return states;
 }
 
-/** Refuses a table that another mirror has written and this one never did. */
+/** Refuses a table that another mirror has written and this one never has. */
 function refuseForeign(
   table: LakeTable,
   { txns }: TableState,

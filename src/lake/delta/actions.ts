@@ -1,6 +1,6 @@
 /**
- * The actions of a Delta log that a table of reader version 1 and writer version 2 can
- * have.
+ * The actions that the Delta log of a table with reader version 1 and writer version 2
+ * can have.
  */
 import { z } from 'zod';
 
@@ -55,8 +55,8 @@ export type AddFile = NonNullable<Action['add']>;
 export type MetaData = NonNullable<Action['metaData']>;
 
 /**
- * Parses one line of a commit, or one row of a checkpoint. A checkpoint has every field
- * of every action, so null counts as absent.
+ * Parses one line of a commit, or one row of a checkpoint. A row of a checkpoint has the
+ * fields of all actions, so null counts as absent.
  * @throws SyntaxError | z.ZodError if the line is not an action
  */
 export function parseAction(line: string): Action {
@@ -65,18 +65,18 @@ export function parseAction(line: string): Action {
   );
 }
 
-/** A table at one version. */
+/** The state of a table at one version. */
 export interface TableState {
   readonly version: number;
-  /** When the version was committed, in ms since 1970; 0 if the commit does not say. */
+  /** When the version was committed, in ms since 1970; 0 if the commit has no time. */
   readonly committedMs: number;
   readonly protocol: NonNullable<Action['protocol']>;
   readonly metaData: MetaData;
-  /** The last transaction of each application, by its id. */
+  /** The last transaction of each application, by application id. */
   readonly txns: ReadonlyMap<string, NonNullable<Action['txn']>>;
   /** The table's files, by their paths in the log. */
   readonly live: ReadonlyMap<string, AddFile>;
-  /** Files that were removed, by path. */
+  /** The files that were removed, by path. */
   readonly gone: ReadonlyMap<string, NonNullable<Action['remove']>>;
   /**
    * Version of the checkpoint from which the state was read; -1 if it was read from
@@ -86,9 +86,9 @@ export interface TableState {
 }
 
 /**
- * Applies actions to a table. The last action about a file, a transaction or the schema
- * counts.
- * @param from the table before them
+ * Applies actions to a table. If several actions concern the same file, the same
+ * application's transaction or the schema, the last one counts.
+ * @param from the table's state before these actions
  * @returns undefined if no action gave the table a protocol and a schema
  */
 export function replay(
@@ -120,14 +120,14 @@ export function replay(
   return { ...at, committedMs, protocol, metaData, txns, live, gone };
 }
 
-/** Files, rows and bytes of some files together. */
+/** The number of files, and their rows and bytes in total. */
 export interface FileTotals {
   readonly files: number;
   readonly rows: bigint;
   readonly bytes: bigint;
 }
 
-/** Adds up what the log says of the files. */
+/** Adds up the sizes and row counts that the log has for these files. */
 export function totalOfFiles(files: readonly AddFile[]): FileTotals {
   return {
     files: files.length,
@@ -136,7 +136,10 @@ export function totalOfFiles(files: readonly AddFile[]): FileTotals {
   };
 }
 
-/** @returns undefined if another writer made the file and left out its statistics */
+/**
+ * Reads the file's row count from its statistics.
+ * @returns undefined if another writer made the file and left out its statistics
+ */
 export function rowsOfFile({ stats }: AddFile): bigint | undefined {
   const [, rows] = /"numRecords":\s*(\d{1,18})\b/.exec(stats ?? '') ?? [];
   return rows === undefined ? undefined : BigInt(rows);

@@ -1,8 +1,8 @@
 /**
  * Checkpoints of a Delta log: the table's state as Parquet, so that readers need not
- * replay all commits. A bad checkpoint makes the table unreadable for everybody. So it is
- * written aside and read back before it is published, and the hint that names it is
- * published last.
+ * replay all commits. A bad checkpoint makes the table unreadable for every reader. So a
+ * checkpoint is written to the spool and read back before it is published, and the hint
+ * that names it is published last.
  */
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
@@ -63,8 +63,8 @@ async function actionsIn(connection: DuckDBConnection, path: string) {
 }
 
 /**
- * Publishes the checkpoint of a state, and the hint to it. If another writer was sooner,
- * neither is published.
+ * Publishes the checkpoint of a state, and the hint that names it. If another writer was
+ * faster, publishes neither.
  */
 export async function writeCheckpoint(
   access: LakeAccess,
@@ -107,7 +107,7 @@ export async function writeCheckpoint(
       sizeInBytes: Number(facts.bytes),
       numOfAddFiles: state.live.size,
     };
-    // Readers without a hint list the log, so it may be absent for an instant.
+    // Readers list the log if there is no hint, so the hint may be absent for an instant.
     const hint = Buffer.from(JSON.stringify({ version, ...counts }));
     await objects.remove(hintKey(root), signal);
     await objects.publishBytes(
@@ -149,7 +149,10 @@ function hintKey(root: string): string {
   return `${logPrefix(root)}_last_checkpoint`;
 }
 
-/** @returns the version that the hint names; -1 if the hint cannot be read */
+/**
+ * Parses a hint.
+ * @returns the version that the hint names; -1 if the hint cannot be read
+ */
 function versionNamed(hint: string): number {
   try {
     return z.object({ version: z.number() }).parse(JSON.parse(hint)).version;
@@ -159,8 +162,8 @@ function versionNamed(hint: string): number {
 }
 
 /**
- * Removes the hint unless it names a later version: no reader may follow it to a
- * checkpoint that is removed.
+ * Removes the hint unless it names a later version, so that no reader follows it to a
+ * removed checkpoint.
  */
 export async function removeHint(
   access: LakeAccess,
@@ -177,15 +180,15 @@ export async function removeHint(
 /** An object that makes a table unreadable. */
 export interface BrokenObject {
   readonly key: string;
-  /** What is wrong with it, for a message. */
+  /** What is wrong with the object, as part of a message. */
   readonly state: string;
 }
 
 /**
- * Finds what makes a table unreadable although its commits are there: checkpoints that
- * cannot be read, and a hint that names none that can. The hint comes first in the
- * answer, so that a caller who removes them in order leaves no hint to a checkpoint that
- * is gone.
+ * Finds objects that make a table unreadable although its commits exist: checkpoints that
+ * cannot be read, and a hint that names no readable checkpoint. The hint is first in the
+ * result, so that a caller who removes the objects in this order never leaves a hint to a
+ * removed checkpoint.
  * @param after only checkpoints of later versions are read
  */
 export async function findBrokenCheckpoints(

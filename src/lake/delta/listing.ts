@@ -27,8 +27,8 @@ export function checkpointKey(root: string, version: number): string {
 }
 
 /**
- * Returns the key of a file that the log names. Anybody with the right to write to the
- * store can write a log, so a path that does not lie below the table is refused.
+ * Returns the key of a file that the log names. Anybody who can write to the store can
+ * write a log, so a path outside the table is refused.
  * @throws PermanentError `LAKE_PATH_REFUSED`
  */
 export function fileKey(root: string, path: string): string {
@@ -55,8 +55,8 @@ export interface LogObject extends ListedObject {
 }
 
 /**
- * The commits and checkpoints of a table's log among listed objects, in the order of
- * versions.
+ * Returns the commits and checkpoints of a table's log that are among the listed objects,
+ * sorted by version.
  * @throws PermanentError `LAKE_LOG_BROKEN` if one of them is too large to be real
  */
 export function logAmong(

@@ -24,13 +24,13 @@ import {
 
 const READER_VERSION_MAX = 1;
 const WRITER_VERSION_MAX = 2;
-/** Commits that are read side by side. */
+/** How many commits are read at the same time. */
 const COMMITS_AT_ONCE = 8;
 
 /**
  * Reads a table at one version. A checkpoint that cannot be read is skipped.
  * @param version the newest one by default
- * @returns undefined if there is no table
+ * @returns undefined if the table does not exist
  * @throws PermanentError `LAKE_LOG_BROKEN`, `LAKE_TABLE_RAISED`, `LAKE_TABLE_OLDER`,
  *   `LAKE_VERSION_GONE`
  */
@@ -61,9 +61,9 @@ export async function readTable(
   return state;
 }
 
-/** The state from which commits are replayed. */
+/** The state on top of which commits are replayed. */
 interface Base {
-  /** -1 if no checkpoint can be read: then all commits are replayed. */
+  /** -1 if no checkpoint can be read; then all commits are replayed. */
   readonly version: number;
   readonly actions: readonly Action[];
 }
@@ -85,8 +85,8 @@ async function readNewestCheckpoint(
 
 /**
  * Checks that the log has every commit that a replay needs.
- * @param isEarlier whether the caller wants an earlier version: its commits may have been
- *   removed in time
+ * @param isEarlier whether the caller wants an earlier version, whose commits may rightly
+ *   have been removed by now
  */
 function requireCommits(
   root: string,
@@ -164,7 +164,10 @@ export function encodeCommit(
   return Buffer.from(lines.join(''));
 }
 
-/** @throws PermanentError `LAKE_TABLE_RAISED`, `LAKE_PATH_REFUSED` */
+/**
+ * Refuses a table that another writer has upgraded beyond what we support.
+ * @throws PermanentError `LAKE_TABLE_RAISED`, `LAKE_PATH_REFUSED`
+ */
 function refuseRaised(root: string, { protocol, live }: TableState): void {
   const { minReaderVersion, minWriterVersion } = protocol;
   const raised = (state: string, meta: object): PermanentError =>
@@ -199,7 +202,9 @@ function refuseRaised(root: string, { protocol, live }: TableState): void {
   }
 }
 
-/** The log begins after the requested version, or ends before it. */
+/**
+ * Builds the error for a log that begins after the requested version, or ends before it.
+ */
 function unknownVersion(
   root: string,
   code: string,

@@ -1,6 +1,6 @@
 /**
- * Converts what DuckDB reports of a file that it wrote to the statistics of a Delta `add`
- * action.
+ * Converts what DuckDB reports about a file that it wrote to the statistics of a Delta
+ * `add` action.
  */
 import { z } from 'zod';
 
@@ -10,15 +10,18 @@ const HIGHEST_CHARACTER = '\u{10FFFF}';
 /** DuckDB returns a MAP as a list of keys and values. */
 const facts = z.array(z.object({ key: z.string(), value: z.coerce.string() }));
 /**
- * The row that COPY with `return_stats` returns: for each column, by its quoted name,
- * min, max, null_count, …
+ * The row that COPY returns with `return_stats`. For each column, by its quoted name, it
+ * has min, max, null_count and more.
  */
 const written = z.object({
   count: z.string(),
   column_statistics: z.array(z.object({ key: z.string(), value: facts })),
 });
 
-/** @param columns the columns that have statistics */
+/**
+ * Converts the row to the JSON text of `stats`.
+ * @param columns the columns that have statistics
+ */
 export function statisticsJson(
   row: unknown,
   columns: readonly Record<'name' | 'type', string>[],
@@ -48,8 +51,8 @@ export function statisticsJson(
 }
 
 /**
- * Writes a minimum or maximum. Strings are cut, and times are rounded to milliseconds, so
- * that no value lies outside the bounds.
+ * Formats a minimum or maximum. Long strings are cut and times are rounded to
+ * milliseconds, always so that no value is outside the bounds.
  */
 function bound(
   type: string,

@@ -1,6 +1,6 @@
 /**
- * DuckDB as this project uses it: in memory, with limits, without extensions from
- * elsewhere.
+ * DuckDB as this project uses it: in memory, with limits, and without extensions from
+ * outside.
  */
 import type {
   DuckDBConnection,
@@ -12,24 +12,25 @@ import type { ListedObject } from '../../storage/object-store.ts';
 import { scratchFolder, type StoreAccess } from './scratch.ts';
 
 /**
- * Memory of DuckDB beside this process's own. What does not fit is spilled to its folder.
+ * Memory that DuckDB may use in addition to the process's own. DuckDB spills the rest to
+ * its folder.
  */
 const QUERY_MEMORY_LIMIT = '512MB';
-/** Smaller, because a build often follows a load in the same process. */
+/** Lower than for a query, because a build often follows a load in the same process. */
 export const BUILD_MEMORY_LIMIT = '144MB';
 const SPILL_LIMIT = '20GB';
 const THREADS = 2;
 
 /**
- * Amounts up to this one can be added 10^10 times before the 38 digits of DECIMAL run
- * out.
+ * An amount up to this limit can be added 10^10 times before DECIMAL runs out of its 38
+ * digits.
  */
 const SAFE_AMOUNT = '9999999999999999999999999999';
 
 /**
- * SQL macro `exact_sum(quantity, quantity_text)`: the sum to the last digit, whatever its
- * size; 0 if there is no row. Rare amounts that DECIMAL cannot add safely are added as
- * integers of any size, all others at full speed.
+ * SQL macro `exact_sum(quantity, quantity_text)`: the exact sum, however large; 0 if
+ * there are no rows. The rare amounts that DECIMAL cannot add safely are added as
+ * integers of unlimited size, all others at full speed.
  */
 const EXACT_SUM = `create macro exact_sum(amount, amount_text) as (
   cast(cast(coalesce(sum(case when amount between -${SAFE_AMOUNT} and ${SAFE_AMOUNT} then amount end), 0) as varchar) as bignum)
@@ -43,8 +44,8 @@ export interface Engine {
 }
 
 /**
- * What a reader of the lake needs: the store, a listing of it, an engine, and a signal to
- * stop.
+ * What is needed to read the lake: the store, a listing of it, an engine, and a signal
+ * that stops the work.
  */
 export interface LakeAccess extends Engine, StoreAccess {
   /** The objects of the lake, from one listing. */
@@ -54,8 +55,8 @@ export interface LakeAccess extends Engine, StoreAccess {
 type OwnEngine = Engine & AsyncDisposable;
 
 /**
- * Opens DuckDB with a scratch folder of its own, which is removed with its contents at
- * the end.
+ * Opens DuckDB with a scratch folder of its own, which is removed with its contents on
+ * disposal.
  */
 export async function openEngine(
   scratchDir: string,
@@ -69,15 +70,16 @@ export async function openEngine(
 }
 
 /**
- * @param folder an existing folder of the caller; what does not fit in memory is spilled
- *   into it
+ * Opens DuckDB in memory.
+ * @param folder an existing folder of the caller, into which DuckDB spills what does not
+ *   fit in memory
  */
 export async function openDuckDb(
   folder: string,
   memoryLimit = QUERY_MEMORY_LIMIT,
 ): Promise<OwnEngine> {
-  // The library takes tens of megabytes. Processes that only load, export or serve never
-  // need it.
+  // The library takes tens of megabytes, and processes that only load, export or serve
+  // never need it.
   const { DuckDBInstance } = await import('@duckdb/node-api');
   const instance = await DuckDBInstance.create(':memory:', {
     threads: String(THREADS),
@@ -88,7 +90,7 @@ export async function openDuckDb(
     allocator_bulk_deallocation_flush_threshold: '16MB',
     autoinstall_known_extensions: 'false',
     autoload_known_extensions: 'false',
-    // A query must not read anything of this machine, nor leave anything on it.
+    // A query must not read anything on this machine, nor leave anything behind.
     allow_community_extensions: 'false',
     allow_persistent_secrets: 'false',
   });
@@ -117,7 +119,7 @@ export async function confine(
 }
 
 /**
- * Runs `work`, and interrupts the connection when the signal aborts.
+ * Runs `work`, and interrupts the connection if the signal aborts.
  * @throws the signal's reason, or PermanentError `DUCKDB` with DuckDB's message
  */
 export async function interruptible<Result>(
@@ -145,14 +147,14 @@ export async function interruptible<Result>(
 }
 
 /**
- * DuckDB's `ResultReturnType.INVALID`, written out so that the library is not loaded for
- * one number.
+ * DuckDB's `ResultReturnType.INVALID`, repeated here so that the library is not loaded
+ * for one number.
  */
 const FAILED = 0;
 
 /**
- * Checks a streamed result after its last row. DuckDB ends a stream that failed on the
- * way like any other; only the kind of the result differs.
+ * Checks a streamed result after its last row. If a query fails halfway, DuckDB ends the
+ * stream as if it were complete; only the kind of the result differs.
  * @throws Error if the query failed before its last row
  */
 export function requireWhole({ returnType }: DuckDBResult): void {

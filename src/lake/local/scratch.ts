@@ -1,6 +1,5 @@
 /**
- * Scratch files on the local disk: folders that live as long as their user, and copies of
- * objects.
+ * Scratch files on the local disk: temporary folders, and local copies of objects.
  */
 import { createWriteStream } from 'node:fs';
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
@@ -16,10 +15,13 @@ import { makeFolders } from '../../files/folders.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 
 const PREFIX = 'lake-';
-/** No build or query lasts this long, so the process that made the folder was killed. */
+/**
+ * No build or query takes this long, so a folder of this age is from a process that was
+ * killed.
+ */
 const LEFT_BEHIND_MS = 24 * 3_600_000;
 
-/** Makes a new folder below `parent`, which is removed with its contents at the end. */
+/** Makes a new folder below `parent`, which is removed with its contents on disposal. */
 export async function scratchFolder(
   parent: string,
 ): Promise<AsyncDisposable & { readonly path: string }> {
@@ -37,7 +39,7 @@ export async function removeLeftovers(parent: string): Promise<void> {
   for (const name of await readdir(parent)) {
     if (!name.startsWith(PREFIX)) continue;
     const path = join(parent, name);
-    // A folder that cannot be read stays: it must not keep a build from its work.
+    // A folder that cannot be read stays: it must not stop a build.
     const facts = await stat(path).catch(() => undefined);
     if (facts !== undefined && Date.now() - facts.mtimeMs > LEFT_BEHIND_MS)
       await rm(path, { recursive: true, force: true });
@@ -58,7 +60,10 @@ export interface StoreAccess {
   readonly signal: AbortSignal;
 }
 
-/** Copies an object to a new local file. @returns the size and sum of what was read */
+/**
+ * Copies an object to a new local file.
+ * @returns the size and SHA-256 of what was read
+ */
 export async function fetchObject(
   access: StoreAccess,
   key: string,

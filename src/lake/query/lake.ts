@@ -1,6 +1,6 @@
 /**
- * Opens the newest snapshot of the lake for queries: local copies of its files, and an
- * engine confined to them.
+ * Opens the newest snapshot of the lake for queries: local copies of its files, and a
+ * DuckDB engine that can read only them.
  */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { PermanentError } from '../../errors/errors.ts';
@@ -27,13 +27,13 @@ export interface LakeOptions {
   readonly objects: ObjectStore;
   readonly scratchDir: string;
   /**
-   * The query to come. Tables that it does not name stay empty, and their files are not
-   * fetched.
+   * The query that will run. Tables that it does not name stay empty, and their files are
+   * not fetched.
    */
   readonly sql?: string;
   /**
-   * The range of a ready question. It takes whole months from their summaries, so entries
-   * are fetched only for months of which the range takes a part.
+   * The range of a ready question. Whole months are answered from their summaries, so
+   * entries are fetched only for months that the range covers in part.
    */
   readonly range?: InstantRange | undefined;
 }
@@ -46,8 +46,9 @@ export interface Lake extends AsyncDisposable {
 }
 
 /**
+ * Opens the newest snapshot.
  * @throws PermanentError `LAKE_MISSING` if no lake was built yet, `LAKE_FILE_CORRUPT` if
- *   a file is not what its log says, and what `readTable` throws
+ *   a file does not match its log, and what `readTable` throws
  */
 export async function openLake(
   options: LakeOptions,
@@ -98,12 +99,12 @@ async function createViews(
       `from ${isEntries ? countedEntries(rows, coverage) : rows}`,
     );
   }
-  // Each entry once, like the warehouse's view of this name.
+  // Counts each entry once, like the warehouse's view of the same name.
   const entries =
     'select * exclude (is_counted) from ledger_entries where is_counted';
   views.set('entries', entries);
 
-  // A statement that was written for the warehouse names its schema.
+  // A statement that was written for the warehouse may name its schema.
   await connection.run('create schema mirror');
   for (const [name, rows] of views) {
     await connection.run(`create view ${name} as ${rows}`);
@@ -111,7 +112,10 @@ async function createViews(
   }
 }
 
-/** @returns the table's files in the snapshot */
+/**
+ * Finds a table's files.
+ * @returns the table's files in the snapshot
+ */
 async function findFiles(
   access: Omit<LakeAccess, 'listed'>,
   table: LakeTable,
@@ -148,9 +152,9 @@ function isNeeded(
 }
 
 /**
- * Finds the tables that a query uses, by their names in its text. All tables are used if
- * the query calls a function that puts names together. Entries need the coverage, which
- * decides which of them count.
+ * Finds the tables that a query uses, by their names in its text. All tables count as
+ * used if the query calls a function that takes table names as text. Entries need the
+ * coverage, which decides which of them count.
  */
 function usedTables(
   sql: string | undefined,
@@ -166,9 +170,9 @@ function usedTables(
 }
 
 /**
- * Summaries have a column `entries`, so the word alone proves nothing: the parser names
- * the tables. It returns no names for SQL that it cannot parse; then the view counts as
- * used.
+ * Whether a query uses the view `entries`. Summaries have a column of that name, so the
+ * word alone proves nothing, and DuckDB's parser names the tables. It returns no names
+ * for SQL that it cannot parse; then the view counts as used.
  */
 function usesEntriesView(text: string, connection: DuckDBConnection): boolean {
   if (!/\bentries\b/.test(text)) return false;

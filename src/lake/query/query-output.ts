@@ -1,7 +1,7 @@
 /**
- * Writes results of queries as text, row by row. Amounts, heights and times stay exact:
- * they are digits in a table and in CSV, and text in JSON. JSON numbers are used only for
- * integers that every reader of JSON keeps exactly.
+ * Writes query results as text, row by row. Amounts, heights and times stay exact: they
+ * are written as digits in tables and CSV, and as strings in JSON. JSON numbers are used
+ * only for integers that every JSON reader keeps exactly.
  */
 import {
   type DuckDBType,
@@ -28,7 +28,7 @@ export interface TextForm {
 }
 
 /**
- * A form is made for the columns of one result; a table also for the width of the
+ * A form is made for the columns of one result. The table also takes the width of the
  * terminal, in characters.
  */
 export const TEXT_FORMS = {
@@ -42,15 +42,13 @@ export const TEXT_FORMS = {
     };
   },
 
-  /** One object a line. */
+  /** One object per line. */
   ndjson: (columns: readonly ResultColumn[]): TextForm => {
     const write = objectWriter(columns);
     return { begin: () => '', row: (row) => `${write(row)}\n`, end: () => '' };
   },
 
-  /**
-   * One document, `{columns, rows, rowCount}`, which is written while the rows arrive.
-   */
+  /** One document, `{columns, rows, rowCount}`, which is written as the rows arrive. */
   json: (columns: readonly ResultColumn[]): TextForm => {
     const names = uniqueNames(columns);
     const described = columns.map(({ type }, index) => ({
@@ -90,7 +88,7 @@ const COLUMN_GAP = '  ';
 const NUMERIC =
   /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
 
-/** The answer of EXPLAIN: a drawing of several lines, in the second column. */
+/** The result of EXPLAIN: a drawing of several lines, in the second column. */
 const PLAN: TextForm = {
   begin: () => '',
   row: ([, drawing = null]) =>
@@ -99,8 +97,9 @@ const PLAN: TextForm = {
 };
 
 /**
- * A table whose columns are as wide as its first rows need. A later, longer value makes
- * its line longer. If the table is wider than the terminal, ids are shortened.
+ * Writes a table whose columns are as wide as its first rows need. A later value that is
+ * longer makes its own line longer. If the table is wider than the terminal, ids are
+ * shortened.
  */
 function tableForm(
   columns: readonly ResultColumn[],
@@ -141,8 +140,8 @@ function tableForm(
 }
 
 /**
- * Replaces characters that would break the line, move a terminal's cursor or turn the
- * direction of writing.
+ * Replaces characters that would break the line, move the terminal's cursor or reverse
+ * the direction of the text.
  */
 function oneLine(text: string): string {
   return text
@@ -150,14 +149,15 @@ function oneLine(text: string): string {
     .replaceAll(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\ufffd');
 }
 
-/** The value as text; NULL is empty. */
+/** Converts a value to text; NULL becomes empty text. */
 function valueText(value: DuckDBValue): string {
   return value === null ? '' : String(value);
 }
 
 /**
- * HUGEINT, BIGNUM and DECIMAL are amounts and always become text. 64-bit integers mostly
- * count rows.
+ * Converts a value to JSON. HUGEINT, BIGNUM and DECIMAL values are amounts and always
+ * become strings. A 64-bit integer is usually a row count, and stays a number if it is
+ * safe.
  */
 function jsonValue(value: DuckDBValue, type: DuckDBType): unknown {
   const isCount = typeof value === 'bigint' && /^U?BIGINT$/.test(String(type));
@@ -165,7 +165,7 @@ function jsonValue(value: DuckDBValue, type: DuckDBType): unknown {
   return toJson(value, type, toJson);
 }
 
-/** Types for which JSON has no form of its own: they are written as DuckDB shows them. */
+/** Types that JSON has no form for. They are written as DuckDB shows them. */
 const AS_TEXT = new Set([
   DuckDBTypeId.INTERVAL,
   DuckDBTypeId.MAP,
@@ -180,7 +180,8 @@ const toJson: DuckDBValueConverter<Json> = (value, type, converter) =>
     : JsonDuckDBValueConverter(value, type, converter);
 
 /**
- * Makes names unique: in a JSON object, two columns of one name would hide each other.
+ * Makes column names unique, because two columns of the same name would hide each other
+ * in a JSON object.
  */
 function uniqueNames(columns: readonly ResultColumn[]): readonly string[] {
   const seen = new Map<string, number>();

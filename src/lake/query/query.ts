@@ -1,5 +1,6 @@
 /**
- * Read-only SQL over the lake: one statement, a time limit, results at the reader's pace.
+ * Runs read-only SQL on the lake: one statement, within a time limit, at the pace at
+ * which the reader takes the result.
  */
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
@@ -35,17 +36,18 @@ export type QueryFormat = (typeof QUERY_FORMATS)[number];
 export interface QueryOptions {
   readonly format: QueryFormat;
   /**
-   * A folder of the caller, in which a Parquet file is written before it is sent. Only
-   * Parquet needs it.
+   * A folder of the caller, in which a Parquet file is written before it is sent.
+   * Required for Parquet only.
    */
   readonly folder?: string;
-  /** Characters in a line of the terminal; undefined if the output is not a terminal. */
+  /** Width of the terminal in characters; undefined if the output is not a terminal. */
   readonly widthMax?: number | undefined;
   /**
-   * Limit for the query and the writing of its result together; default QUERY_TIMEOUT_MS.
+   * Limit for running the query and writing its result together; default
+   * QUERY_TIMEOUT_MS.
    */
   readonly timeoutMs?: number | undefined;
-  /** Values of `$name` in the SQL; null is NULL. */
+  /** Values of `$name` in the SQL; null stands for NULL. */
   readonly parameters?: Readonly<Record<string, string | null>>;
 }
 
@@ -113,7 +115,7 @@ export async function runQuery(
   }
 }
 
-/** The same error, with what to do about it if that is known. */
+/** Returns the same error, with advice if we have any. */
 function withAdvice(error: unknown): unknown {
   if (errorCode(error) !== 'DUCKDB' || !(error instanceof Error)) return error;
   const advice = adviseOnFailure(error.message);
@@ -145,8 +147,8 @@ async function sendText(
 }
 
 /**
- * Sends the result as one Parquet file. A second engine writes it, because the one that
- * answers may write nothing.
+ * Sends the result as one Parquet file. A second engine writes the file, because the
+ * engine that runs the query is not allowed to write anything.
  */
 async function sendParquet(
   result: DuckDBResult,
@@ -169,7 +171,7 @@ async function sendParquet(
   const columns = quoted.map(
     (name, index) => `${name} ${result.columnType(index).toString()}`,
   );
-  // A database file lets a large result spill instead of filling the memory.
+  // A database file lets DuckDB spill a large result instead of keeping it in memory.
   await engine.connection.run(
     `attach ${literal(join(folder, 'result.duckdb'))} as spool`,
   );
@@ -198,16 +200,16 @@ async function sendParquet(
 }
 
 /**
- * Only plain words may stand before the explained statement: no options that are
- * expressions, and no comments. Another statement could hide in them.
+ * Only plain words may come before the explained statement. Options that are expressions,
+ * and comments, are not allowed: another statement could hide in them.
  */
 const EXPLANATION =
   /^\s*explain(?:\s+analyze|\s*\([\w\s,]*\))?\s(?<explained>[\s\S]*)$/i;
 
 /**
- * Prepares one statement, and lets DuckDB say that it only reads. EXPLAIN ANALYZE runs
- * the statement that it explains, even COPY or INSERT, so the explained statement is
- * prepared and checked as well.
+ * Prepares one statement and requires that DuckDB classifies it as read-only. EXPLAIN
+ * ANALYZE runs the statement that it explains, even COPY or INSERT, so the explained
+ * statement is prepared and checked as well.
  * @throws UsageError if the SQL is wrong, is more than one statement, or would do more
  *   than read
  */
@@ -233,7 +235,10 @@ async function prepareReading(
   ]);
 }
 
-/** @throws UsageError if the SQL is wrong, or is more than one statement */
+/**
+ * Prepares the only statement.
+ * @throws UsageError if the SQL is wrong, or is more than one statement
+ */
 async function prepareOne(connection: DuckDBConnection, sql: string) {
   try {
     const statements = await connection.extractStatements(sql);

@@ -1,7 +1,7 @@
 /**
- * Questions that analysts ask every day, ready by name. Entries between two mirrored
- * parties count once. Whole months are answered from their summaries, so the cost of a
- * question grows with months and not with entries.
+ * Questions that analysts ask every day, ready to run by name. An entry between two
+ * mirrored parties counts once. Whole months are answered from their summaries, so the
+ * cost of a question grows with the number of months and not of entries.
  */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { UsageError } from '../../errors/errors.ts';
@@ -16,31 +16,36 @@ export interface ReadyQuestion {
   readonly title: string;
   /** The options that the question takes. */
   readonly parameters: readonly QuestionParameter[];
-  /** The summary that it reads; undefined if it reads another table. */
+  /** The summary that the question reads; undefined if it reads another table. */
   readonly summary: SummaryTable | undefined;
-  /** A note for the reader, shown if a row of the answer has `both_sides` false. */
+  /** A note that is shown if a row of the answer has `both_sides` false. */
   readonly oneSided?: string;
-  /** @param rows SQL for FROM: the summary within the requested range */
+  /**
+   * Returns the question's SQL.
+   * @param rows SQL for FROM: the summary within the requested range
+   */
   readonly select: (rows: string) => string;
 }
 
 export type QuestionParameter = 'since' | 'until' | 'month' | 'party' | 'asset';
 
 /**
- * An absent option sets no limit. Times are as people type them; `since` is inclusive,
- * `until` is exclusive, and `month` stands for both.
+ * The values of the options. An absent option sets no limit. Times are in the form that
+ * users type; `since` is inclusive, `until` is exclusive, and `month` sets both.
  */
 export type QuestionValues = Readonly<
   Partial<Record<QuestionParameter, string>>
 >;
 
-/** A question with its options, as `openLake` and `runQuery` take it. */
+/**
+ * A question with its options applied, in the form that `openLake` and `runQuery` take.
+ */
 export interface Inquiry {
   readonly sql: string;
-  /** SQL for FROM: the rows that the question reads; empty if it takes no options. */
+  /** SQL for FROM: the rows that the question reads; empty if it reads no summary. */
   readonly rows: string;
   readonly range: InstantRange;
-  /** Values of `$name` in the SQL; null is NULL. */
+  /** Values of `$name` in the SQL; null stands for NULL. */
   readonly parameters: Readonly<Record<'party' | 'asset', string | null>>;
 }
 
@@ -48,8 +53,9 @@ const OF_ASSET = `(cast($asset as varchar) is null or asset_id = $asset)`;
 const OF_PARTY = `(cast($party as varchar) is null or party_id = $party)`;
 
 /**
- * SQL: whether the ledger of `party_id` was exported by a release that sends one side, in
- * any range, or not at all. What the party received from others is not known then.
+ * SQL: whether some range of `party_id`'s ledger was exported by a release that sends one
+ * side only, or the ledger was not exported at all. Then it is not known what the party
+ * received from others.
  */
 const IS_ONE_SIDED = `(party_id not in (select party_id from coverage where both_sides)
     or party_id in (select party_id from coverage where not both_sides))`;
@@ -163,7 +169,7 @@ export function inquiry(
   return { sql: select(rows), rows, range, parameters: { party, asset } };
 }
 
-/** SQL for all party ids, to complete an id of which a person gave the beginning. */
+/** SQL for all party ids; used to complete a shortened id. */
 export const KNOWN_PARTIES =
   'select party_id as id from parties union select party_id from coverage';
 
@@ -178,8 +184,8 @@ export async function hasOneSided(
 }
 
 /**
- * Replaces shortened ids by whole ones.
- * @throws UsageError if no id, or more than one, begins as given
+ * Replaces shortened ids with the complete ones.
+ * @throws UsageError if no id, or more than one, matches
  */
 export async function completeIds(
   { parameters, rows }: Pick<Inquiry, 'parameters' | 'rows'>,
@@ -213,11 +219,12 @@ export async function completeIds(
   };
 }
 
-/** A shortened id in SQL, copied from a table. No row holds such a text. */
+/** A shortened id in SQL, copied from a table. No column has such a value. */
 const CUT_IN_SQL = /'[^'\s]*…[^'\s]*'/u;
 
 /**
- * @throws UsageError if the SQL compares with a shortened id, which would find nothing
+ * Refuses SQL that compares with a shortened id.
+ * @throws UsageError if the SQL has a shortened id: the comparison would find nothing
  */
 export function refuseCutIds(sql: string): void {
   const [cut] = CUT_IN_SQL.exec(sql) ?? [];

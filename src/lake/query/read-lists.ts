@@ -1,35 +1,35 @@
 /**
- * Reads the lists back from the lake, for a database that was lost or went back to a
- * backup. The source keeps checkpoints for days only: the lake may have the last copy of
- * older ones.
+ * Reads the lists back from the lake, for a database that was lost or was restored from a
+ * backup. The source keeps checkpoints for days only, so the lake may have the last copy
+ * of older ones.
  */
 import { errorCode } from '../../errors/errors.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import { openLake } from './lake.ts';
 
-/** A party as the lake has it. */
+/** A party, as the lake stores it. */
 export interface LakeParty {
   readonly partyId: string;
   /** RFC 3339. */
   readonly firstSeenAt: string;
-  /** JSON; null if the list had no other fields. */
+  /** The other fields of the list's row, as JSON; null if there were none. */
   readonly extra: string | null;
 }
 
-/** A checkpoint as the lake has it. */
+/** A checkpoint, as the lake stores it. */
 export interface LakeCheckpoint {
   readonly epoch: number;
-  /** Decimal text. */
+  /** The block height as decimal text. */
   readonly atBlock: string;
   readonly hash: string;
   readonly blockHash: string;
   /** RFC 3339. */
   readonly firstSeenAt: string;
-  /** JSON; null if the list had no other fields. */
+  /** The other fields of the list's row, as JSON; null if there were none. */
   readonly extra: string | null;
 }
 
-/** Takes the rows of the lists, some at a time; checkpoints come first. */
+/** Receives the rows of the lists in batches; all checkpoints come before the parties. */
 export interface ListsReader {
   checkpoints(rows: readonly LakeCheckpoint[]): Promise<void>;
   parties(rows: readonly LakeParty[]): Promise<void>;
@@ -46,7 +46,7 @@ const CHECKPOINTS = `select epoch, at_block::varchar, hash, block_hash, ${SEEN},
 const PARTIES = `select party_id, ${SEEN}, extra from parties`;
 
 /**
- * Hands over the rows of the newest snapshot.
+ * Passes the rows of the newest snapshot to `reader`.
  * @returns false if there is no lake
  * @throws PermanentError `LAKE_…` if the lake is damaged
  */

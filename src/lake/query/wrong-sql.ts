@@ -1,6 +1,7 @@
 /**
- * What is wrong with a statement, in words of our own where DuckDB names what it did not
- * find: a table, a column or a function. Other mistakes keep DuckDB's words.
+ * Describes what is wrong with a statement. If DuckDB did not find a table, a column or a
+ * function, the description is our own and suggests a name. For other mistakes it is
+ * DuckDB's message.
  */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { didYouMean, findMeant, findNear } from '../../errors/did-you-mean.ts';
@@ -10,9 +11,9 @@ type Noun = 'table' | 'column' | 'function';
 interface Missing {
   readonly noun: Noun;
   readonly name: string;
-  /** What the column was looked for in, if the statement names it. */
+  /** The table in which DuckDB looked for the column, if the statement names it. */
   readonly owner?: string | undefined;
-  /** What DuckDB offers, the likeliest first. */
+  /** The names that DuckDB suggests, the likeliest first. */
   readonly offered: readonly string[];
 }
 
@@ -23,11 +24,11 @@ const COLUMN = /^Binder Error: Referenced column "([^"]+)" not found/;
 const COLUMN_OF =
   /^Binder Error: (?:Values list|Table) "([^"]+)" does not have a column named "([^"]+)"/;
 const OFFERED_LINE = /^(?:Did you mean|Candidate bindings:) (.*)$/m;
-/** The line of the statement with the mistake, and a mark below its place. */
+/** DuckDB's quote of the wrong line, with a mark below the position of the mistake. */
 const PLACE = /\n\nLINE \d+:[\s\S]*$/;
 const OVERFLOW = /Overflow in HUGEINT/;
 
-/** @returns what to tell of an error that DuckDB met while it read the statement */
+/** Describes an error that DuckDB reported when it prepared the statement. */
 export async function describeWrongSql(
   message: string,
   connection: DuckDBConnection,
@@ -48,8 +49,8 @@ export async function describeWrongSql(
 }
 
 /**
- * @returns what to do about an error that DuckDB met while it answered, as the end of a
- *   sentence; empty if nothing is known
+ * Advises on an error that DuckDB reported while the query ran.
+ * @returns the advice as the end of a sentence; empty if there is none
  */
 export function adviseOnFailure(message: string): string {
   return OVERFLOW.test(message)
@@ -75,13 +76,16 @@ function readMissing(message: string): Missing | undefined {
     : { noun: 'column', name, owner, offered };
 }
 
-/** The names that could be meant. DuckDB offers functions itself: there are thousands. */
+/**
+ * Returns the names that the user may have meant. For functions, only DuckDB's
+ * suggestions are used: there are thousands of functions.
+ */
 async function knownNames(
   { noun, offered }: Missing,
   connection: DuckDBConnection,
 ): Promise<readonly string[]> {
   if (noun === 'function') return offered;
-  // Candidates are columns of the statement's own tables, so they go first.
+  // DuckDB's suggestions are columns of the statement's own tables, so they go first.
   const sql =
     noun === 'table'
       ? `select view_name from duckdb_views() where not internal and

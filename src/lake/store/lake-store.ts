@@ -1,6 +1,6 @@
 /**
- * What the database records of the lake, and the lock under which one process builds it.
- * While the lock is held, the warehouse is read as of one instant.
+ * What the database records about the lake, and the lock that lets only one process build
+ * it. While a process has the lock, it reads the warehouse as of one instant.
  */
 import type { Pool } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
@@ -22,7 +22,7 @@ import {
 import { statement, typed } from '../../postgres/statement.ts';
 import type { LakeTable } from '../tables/columns.ts';
 
-/** A table as the last build left it. */
+/** A table's state after the last build. */
 export interface RecordedTable {
   readonly table: LakeTable;
   /** The id in the table's Delta metadata. */
@@ -32,15 +32,15 @@ export interface RecordedTable {
   readonly build: number;
 }
 
-/** The newest commit of a table whose commits the database decides. */
+/** The newest commit of a table whose commits are decided by the database. */
 export interface DecidedCommit {
   readonly table: LakeTable;
   readonly version: number;
-  /** Null once the commit is known to lie in the store. */
+  /** Null once the commit is known to be in the store. */
   readonly content: Buffer | null;
 }
 
-/** The public methods of the store, for which tests have a double. */
+/** The public methods of the store, which test doubles implement. */
 export type LakeRepository = Pick<LakeStore, keyof LakeStore>;
 
 export class LakeStore {
@@ -53,8 +53,8 @@ export class LakeStore {
   }
 
   /**
-   * Runs `work` while no other process builds the lake or removes anything from it. All
-   * reads of the warehouse see one instant.
+   * Runs `work` while no other process can build the lake or remove anything from it. All
+   * reads of the warehouse see the same instant.
    */
   async withLakeLock<Result>(
     work: (reader: WarehouseReader) => Promise<Result>,
@@ -67,21 +67,21 @@ export class LakeStore {
       await execute(session, ACTION, statement()`commit`);
       return result;
     } finally {
-      // The connection is closed, because its lock and its settings end with it, whatever
-      // happened.
+      // The connection is closed rather than reused, because its lock and settings end
+      // with it, whatever happened.
       session.release(true);
     }
   }
 
   /**
-   * The loaded segments, in the order of months and segments. It does not wait for a
+   * Returns the loaded segments, sorted by month and segment. It does not wait for a
    * build.
    */
   async segmentMonths(): Promise<readonly SegmentMonth[]> {
     return readRows(this.#db, ACTION, SEGMENT_MONTHS);
   }
 
-  /** Draws the number of a new build, which is higher than all before. */
+  /** Allocates the number of a new build, which is higher than all earlier ones. */
   async beginBuild(atLeast: number): Promise<number> {
     const draw = statement({ build: 'int' })`
       select setval('mirror.lake_builds',
@@ -114,8 +114,8 @@ export class LakeStore {
   }
 
   /**
-   * Chooses the files that a nightly run reads: those that were never proven, and one in
-   * `parts` of the others, oldest proofs first.
+   * Chooses the files that a nightly run reads: all files that were never proven, and one
+   * in `parts` of the others, the oldest proofs first.
    */
   async filesToProve(
     keys: readonly string[],
@@ -134,8 +134,8 @@ export class LakeStore {
   }
 
   /**
-   * Records that these files were read and are what their log says. Forgets files that
-   * are not in `live`.
+   * Records that these files were read and match the log. Deletes the records of files
+   * that are not in `live`.
    */
   async recordProofs(
     keys: readonly string[],
@@ -148,7 +148,9 @@ export class LakeStore {
     await execute(this.#db, RECORD, record);
   }
 
-  /** The newest commit of each table whose commits the database decides. */
+  /**
+   * Returns the newest commit of each table whose commits are decided by the database.
+   */
   async decidedCommits(store: string): Promise<readonly DecidedCommit[]> {
     const commits = statement({
       table: typed<LakeTable>('text'),
@@ -161,8 +163,8 @@ export class LakeStore {
   }
 
   /**
-   * Decides the content of a table's next version, for a store that would let two writers
-   * put one.
+   * Decides the content of a table's next version, for a store that cannot stop two
+   * writers from writing the same version.
    * @param after the version that was decided before; undefined if there was none
    * @returns false if another writer has decided a version since
    */
@@ -181,7 +183,7 @@ export class LakeStore {
     return (await execute(this.#db, RECORD, decide)) === 1n;
   }
 
-  /** Forgets the content of a commit that lies in the store now. */
+  /** Forgets the content of a commit that is now in the store. */
   async forgetContent(
     store: string,
     { table, version }: DecidedCommit,
@@ -196,7 +198,10 @@ export class LakeStore {
   }
 }
 
-/** Whether a build found that this store would let two writers put the same commit. */
+/**
+ * Whether a build found that this store cannot stop two writers from writing the same
+ * commit.
+ */
 export async function isLakeDecidedHere(
   db: Database,
   store: string,
@@ -210,19 +215,19 @@ export async function isLakeDecidedHere(
 const RECORD = 'record what the lake holds';
 const ACTION = 'read the warehouse for the lake';
 
-/** The rows of one loaded segment in one month. */
+/** The part of one loaded segment that is in one month. */
 export interface SegmentMonth {
   readonly segmentId: bigint;
   /** `2023-05` */
   readonly month: string;
   readonly rows: bigint;
-  /** Additive digest of the rows' canonical values; 64 hex digits. */
+  /** Additive digest of the rows' canonical values, as 64 hex digits. */
   readonly valuesDigest: string;
-  /** Whether the segment is open, and will be replaced soon. */
+  /** Whether the segment is open, so that it will soon be replaced. */
   readonly isOpen: boolean;
 }
 
-/** A table that consists of one file, which is written again when its rows change. */
+/** A table that consists of one file, which is rewritten when its rows change. */
 export type WholeTable = Extract<
   LakeTable,
   'parties' | 'checkpoints' | 'coverage'
@@ -231,26 +236,28 @@ export type WholeTable = Extract<
 /** Reads the warehouse as of one instant. */
 export interface WarehouseReader {
   readonly mirrorId: string;
-  /** Number of the last build that began; 0 before the first. */
+  /** Number of the last build that began; 0 if there was none. */
   readonly lastBuild: number;
-  /** The loaded segments, in the order of months and segments. */
+  /** Returns the loaded segments, sorted by month and segment. */
   segmentMonths(): Promise<readonly SegmentMonth[]>;
-  /** The rows of these segments in one month: LINE_COLUMNS, as CSV like `whole`. */
+  /**
+   * Streams the rows of these segments in one month: LINE_COLUMNS, as CSV like `whole`.
+   */
   rows(
     month: string,
     segmentIds: readonly bigint[],
     signal: AbortSignal,
   ): AsyncIterable<Buffer>;
   /**
-   * A whole table as CSV without header, in a stable order: quotes are doubled, NULL is
-   * empty. The chunks are cut anywhere.
+   * Streams a whole table as CSV without a header, in a stable order. Quotes are doubled
+   * and NULL is empty. A chunk may end in the middle of a row.
    */
   whole(table: WholeTable, signal: AbortSignal): AsyncIterable<Buffer>;
-  /** How a list stands in the warehouse. */
+  /** Returns the state of a list in the warehouse. */
   listState(table: ListTable): Promise<ListState>;
 }
 
-/** The lists among the whole tables. */
+/** The tables that mirror a list of the source. */
 export type ListTable = Exclude<WholeTable, 'coverage'>;
 
 export interface ListState {
@@ -260,8 +267,8 @@ export interface ListState {
 }
 
 /**
- * The transaction is idle while the lake's files are written and sent. It holds no lock
- * but its snapshot.
+ * How long the transaction may be idle, which it is while the lake's files are written
+ * and sent. It holds nothing but its snapshot, so a long wait blocks no one.
  */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
 
@@ -296,9 +303,7 @@ const LIST_STATES = {
 
 const utc = (column: string): string => `${column} at time zone 'UTC'`;
 
-/**
- * The statements of the whole tables. They name only columns that analysts may rely on.
- */
+/** The queries for the whole tables. They name only columns that analysts may rely on. */
 const WHOLE: Readonly<Record<WholeTable, string>> = {
   parties: `select party_id, ${utc('first_seen_at')}, extra from mirror.parties order by party_id`,
   checkpoints: `select epoch, at_block, hash, block_hash, ${utc('first_seen_at')}, extra
@@ -310,7 +315,7 @@ const WHOLE: Readonly<Record<WholeTable, string>> = {
     order by party_id, asset_id, range`,
 };
 
-/** Begins a read-only transaction, which ends with the connection or a commit. */
+/** Begins a read-only transaction, which ends with a commit or with the connection. */
 async function openSnapshotReader(session: Session): Promise<WarehouseReader> {
   const begin = statement()`begin isolation level repeatable read, read only`;
   await execute(session, ACTION, begin);

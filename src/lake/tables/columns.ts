@@ -1,6 +1,6 @@
 /**
- * The columns of the lake's tables, in the order of their field ids: names, types and
- * meanings.
+ * The names, types and meanings of the columns of the lake's tables, in the order of
+ * their field ids.
  */
 import { isAmountColumn } from '../../ledger/canonical.ts';
 import { KNOWN_COLUMNS } from '../../ledger/header.ts';
@@ -11,27 +11,28 @@ export interface LakeColumn {
   readonly type: string;
   readonly comment: string;
   /**
-   * DuckDB expression for the value. Without it, the value is the input column of the
-   * same name.
+   * DuckDB expression that computes the value. Without it, the value is the input column
+   * of the same name.
    */
   readonly from?: string;
 }
 
-/** The list of a SELECT that computes the columns from their input. */
+/** Returns the SELECT list that computes the columns from their input. */
 export function selected(columns: readonly LakeColumn[]): string {
   return columns
     .map(({ name, from }) => (from === undefined ? name : `${from} as ${name}`))
     .join(', ');
 }
 
-/** The list of a SELECT that reads the columns from a file that has them. */
+/** Returns the SELECT list that reads the columns from a file that already has them. */
 export function namesOf(columns: readonly LakeColumn[]): string {
   return columns.map(({ name }) => name).join(', ');
 }
 
 /**
- * Amounts have no statistics. Some readers parse them as floating-point numbers, lose
- * digits, and then skip files that hold matching rows.
+ * Whether statistics are written for the column. Amounts have none: some readers parse
+ * the statistics as floating-point numbers, lose digits, and then skip files that have
+ * matching rows.
  */
 export function hasStatistics({ type }: LakeColumn): boolean {
   return !type.startsWith('DECIMAL') && type !== 'BOOLEAN';
@@ -66,26 +67,24 @@ export const plain = (
 });
 export const text = (name: string, comment: string): LakeColumn =>
   plain(name, 'VARCHAR', comment);
-/** A column whose value is an expression. */
+/** A column whose value is computed by an expression. */
 const computed = (column: LakeColumn, from: string): LakeColumn => ({
   ...column,
   from,
 });
-/** A column that the warehouse sends as text. */
+/** A column whose value the warehouse sends as text. */
 const cast = (name: string, type: string, comment: string): LakeColumn =>
   computed(plain(name, type, comment), `cast(${name} as ${type})`);
-/** A time. The warehouse sends it as wall-clock time in UTC. */
+/** A time, which the warehouse sends as wall-clock time in UTC. */
 const time = (name: string, comment: string): LakeColumn =>
   cast(name, TIME, comment);
 /**
- * Casts by way of HUGEINT: from text straight to DECIMAL, DuckDB takes hundreds of times
- * as long.
+ * Casts by way of HUGEINT, because a cast from text straight to DECIMAL takes DuckDB
+ * hundreds of times as long.
  */
 const decimal = (name: string): string =>
   `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
-/**
- * Two columns: the amount, and its text if the amount has more digits than DECIMAL holds.
- */
+/** Two columns: the amount, and its text if it has more digits than DECIMAL can store. */
 export const amount = (
   name: string,
   comment: string,
@@ -133,7 +132,7 @@ const known = KNOWN_COLUMNS.flatMap((name): readonly LakeColumn[] => {
     : [text(name, MEANINGS[name])];
 });
 
-/** Which side of the entry the exported party is on. A row alone decides it. */
+/** Which side of the entry the exported party is on. The row alone decides this. */
 const SIDE = `case when account_from_party_id = party_id and account_to_party_id = party_id then 'both'
   when account_from_party_id = party_id then 'from' when account_to_party_id = party_id then 'to' else 'none' end`;
 

@@ -1,8 +1,8 @@
 /**
  * Summaries of ledger entries, from which the ready questions are answered for whole
- * months. Each file of entries has one file of each summary, which is written and removed
- * with it. So the rows of a summary are parts, and a reader merges them. A summary is one
- * SELECT over entries, so a part of a month can be summed up in the same way.
+ * months. Each file of entries has one file in each summary, which is written and removed
+ * with it. So the rows of a summary are partial results, which a reader merges. A summary
+ * is one SELECT over entries, so part of a month can be summarized in the same way.
  */
 import {
   formatInstant,
@@ -24,8 +24,8 @@ import {
 import { literal } from '../local/duckdb.ts';
 
 /**
- * Raise this number with any change of what a summary holds: the next build then writes
- * all of them again.
+ * Raise this number when the content of any summary changes: the next build then rewrites
+ * all of them.
  */
 export const SUMMARY_FORM = 2;
 
@@ -33,21 +33,26 @@ interface SummaryShape {
   readonly description: string;
   readonly columns: readonly LakeColumn[];
   /**
-   * Whether the summary depends on which rows count, and so on the coverage of other
-   * parties.
+   * Whether the summary depends on which rows count, and therefore on the coverage of
+   * other parties.
    */
   readonly isOfCounted: boolean;
   /**
+   * Returns SQL that summarizes entries.
    * @param entries SQL for FROM: rows of one month, with `is_counted` if the summary uses
    *   it
    */
   readonly select: (entries: string) => string;
-  /** Merges parts. @param parts SQL for FROM: rows of the summary */
+  /**
+   * Returns SQL that merges partial results.
+   * @param parts SQL for FROM: rows of the summary
+   */
   readonly merge: (parts: string) => string;
 }
 
 /**
- * One value of a summary: how it is computed from entries, and how its parts are merged.
+ * One value of a summary: how it is computed from entries, and how partial results are
+ * merged.
  */
 interface Figure {
   readonly columns: readonly LakeColumn[];
@@ -65,7 +70,7 @@ const counted = (name: string, comment: string): Figure => ({
   select: 'count(*)',
   merge: `cast(sum(${name}) as BIGINT)`,
 });
-/** A sum that is exact to the last digit: a BIGNUM until it is written. */
+/** An exact sum, which is a BIGNUM until it is written. */
 const summed = (name: string, comment: string, condition = 'true'): Figure => ({
   columns: amount(name, comment, `cast(${name} as VARCHAR)`),
   select:
@@ -103,21 +108,21 @@ function side(name: 'from' | 'to', entries: string): string {
 }
 
 /**
- * Entries of one block have no order. If the last block of an account leaves several
- * balances, all are kept.
+ * Returns SQL for the last balances of each account. Entries of one block have no order,
+ * so if the last block of an account leaves several balances, all of them are kept.
  */
 function lastBalances(known: string): string {
   const keys = ACCOUNT.join(', ');
   const isSame = ACCOUNT.map(
     (name) => `known.${name} is not distinct from latest.${name}`,
   ).join(' and ');
-  // Time first: it alone leaves few rows, and costs less to compare than ids.
+  // Compare the time first: it alone leaves few rows, and costs less to compare than ids.
   return `with known as not materialized (${known}),
   latest as materialized (select ${keys}, max(as_of) as as_of from known group by ${keys})
   select distinct known.* from known join latest on known.as_of = latest.as_of and ${isSame}`;
 }
 
-/** SQL: both accounts belong to one party. */
+/** SQL: whether both accounts belong to the same party. */
 const WITHIN =
   '(account_from_party_id is not distinct from account_to_party_id)';
 
@@ -127,7 +132,7 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
     isOfCounted: true,
     ...addedUp(
       [
-        // The day in UTC. DuckDB's time zone functions take three times as long.
+        // The day in UTC. DuckDB's time zone functions would take three times as long.
         key(
           plain('day', 'DATE', 'UTC'),
           'cast(make_timestamp(epoch_us(vega_time)) as date)',
@@ -206,8 +211,8 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
 };
 
 /**
- * SQL for the summary of entries, with the columns of its file. @param entries SQL for
- * FROM
+ * Returns SQL for the summary of entries, with the columns of its file.
+ * @param entries SQL for FROM
  */
 export function summaryOf(table: SummaryTable, entries: string): string {
   const { columns, select } = SUMMARIES[table];
@@ -215,8 +220,8 @@ export function summaryOf(table: SummaryTable, entries: string): string {
 }
 
 /**
- * SQL that counts the rows in which a month's summary differs from what its entries give
- * now.
+ * Returns SQL that counts the rows in which a month's published summary differs from a
+ * summary of its entries computed now.
  */
 export function summaryDifference(table: SummaryTable, month: string): string {
   const ofMonth = (name: string): string =>
@@ -230,13 +235,13 @@ export function summaryDifference(table: SummaryTable, month: string): string {
     group by ${names} having sum(times) <> 0)`;
 }
 
-/** A half-open range of time; undefined is no limit. */
+/** A half-open range of time; undefined sets no limit. */
 export interface InstantRange {
   readonly since: Micros | undefined;
   readonly until: Micros | undefined;
 }
 
-/** The months of which the range takes a part: two at most. */
+/** Returns the months that the range covers only in part: at most two. */
 export function cutMonths({ since, until }: InstantRange): readonly string[] {
   const months = new Set<string>();
   for (const instant of [since, until]) {
@@ -247,7 +252,7 @@ export function cutMonths({ since, until }: InstantRange): readonly string[] {
   return [...months];
 }
 
-/** Whether all of the month is in the range. */
+/** Whether the whole month is in the range. */
 export function isWholeMonth(month: string, range: InstantRange): boolean {
   const { since, until } = range;
   if (cutMonths(range).includes(month)) return false;
@@ -258,9 +263,9 @@ export function isWholeMonth(month: string, range: InstantRange): boolean {
 }
 
 /**
- * SQL for the summary of a range, with its column `month`. A month that lies whole in the
- * range comes from the published summary. A month of which the range takes a part is
- * summed up from its entries.
+ * Returns SQL for the summary of a range, with a column `month`. A month that is
+ * completely in the range comes from the published summary. A month that the range covers
+ * only in part is summarized from its entries.
  */
 export function summaryWithin(
   table: SummaryTable,
@@ -285,7 +290,7 @@ export function summaryWithin(
   return [published, ...summedUp].join('\n  union all ');
 }
 
-/** SQL conditions that keep a column within the range. */
+/** Returns SQL conditions that keep a column within the range. */
 function limits(
   column: string,
   { since, until }: InstantRange,

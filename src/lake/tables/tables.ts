@@ -1,5 +1,5 @@
 /**
- * The lake's tables in Delta and Parquet: their schemas, properties, and the SQL that
+ * The lake's tables in Delta and Parquet: their schemas and properties, and the SQL that
  * writes and reads their files.
  */
 import { randomUUID } from 'node:crypto';
@@ -30,7 +30,9 @@ const MONTH = text(
 interface TableShape {
   readonly description: string;
   readonly columns: readonly LakeColumn[];
-  /** The table has no partitions. Tables without this field are partitioned by month. */
+  /**
+   * Present if the table has no partitions. All other tables are partitioned by month.
+   */
   readonly isWhole?: true;
 }
 
@@ -59,13 +61,13 @@ export const SHAPES: Readonly<Record<LakeTable, TableShape>> = {
   ...SUMMARIES,
 };
 
-/** The table's columns, with its partition. */
+/** Returns the table's columns, including its partition column. */
 function columnsOf(table: LakeTable): readonly LakeColumn[] {
   const { columns, isWhole } = SHAPES[table];
   return isWhole ? columns : [...columns, MONTH];
 }
 
-/** Columns that a query computes; the files of entries do not hold them. */
+/** Columns that a query computes. The files of entries do not have them. */
 const COMPUTED_COLUMNS: readonly LakeColumn[] = [
   plain(
     'is_counted',
@@ -82,7 +84,7 @@ const COMPUTED_COLUMNS: readonly LakeColumn[] = [
   ),
 ];
 
-/** The table's columns as a query sees them, with those that a query computes. */
+/** Returns the table's columns as a query sees them, including computed columns. */
 export function queryColumns(table: LakeTable): readonly LakeColumn[] {
   return table === 'ledger_entries'
     ? [...columnsOf(table), ...COMPUTED_COLUMNS]
@@ -118,7 +120,10 @@ function fieldsOf(table: LakeTable): readonly Field[] {
   }));
 }
 
-/** @param retentionMs how long files stay after the last version that names them */
+/**
+ * Builds the metadata of a new table.
+ * @param retentionMs how long a file stays after the last version that names it
+ */
 export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
   const shape = SHAPES[table];
   const measured = shape.columns.filter(hasStatistics);
@@ -130,8 +135,8 @@ export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
     schemaString: schemaText(fieldsOf(table)),
     partitionColumns: shape.isWhole ? [] : ['month'],
     configuration: {
-      // Without this property, a compaction by another engine writes statistics of
-      // amounts that readers cannot hold.
+      // Without this property, a compaction by another engine would write statistics of
+      // amounts, which some readers parse with too few digits.
       'delta.dataSkippingStatsColumns': measured
         .map(({ name }) => name)
         .join(','),
@@ -146,7 +151,7 @@ function schemaText(fields: readonly Field[]): string {
 }
 
 /**
- * Adds the columns that an existing table lacks. Columns that others added stay.
+ * Adds the columns that an existing table lacks. Columns that others have added stay.
  * @returns undefined if no column is missing
  * @throws PermanentError `LAKE_TABLE_RAISED` if a column has another type, or the
  *   partitions differ
@@ -178,14 +183,14 @@ export function withNewColumns(
 }
 
 /**
- * Each thread holds one row group in memory. Larger groups do not fit beside a load;
- * spilling them doubles the time of a build.
+ * Rows of one row group. Each thread keeps one row group in memory. Larger groups would
+ * not fit into memory next to a load, and spilling them doubles the time of a build.
  */
 const ROW_GROUP_ROWS = 61_440;
 
 /**
- * Field ids are the positions of the columns, so that other table formats can describe
- * the same files.
+ * Returns the SQL that writes rows to a Parquet file. Field ids are the positions of the
+ * columns, so that other table formats can describe the same files.
  */
 export function copyStatement(
   table: LakeTable,
@@ -200,9 +205,10 @@ export function copyStatement(
 }
 
 /**
- * SQL for a FROM clause: the rows of files with the table's columns of today. A column
- * that an older file lacks is NULL.
- * @param hasMonth whether `month` is a column; it is read from the files' folders
+ * Returns SQL for a FROM clause: the rows of some files, with the table's current
+ * columns. A column that an older file lacks is NULL.
+ * @param hasMonth whether to include the column `month`, which is read from the folder
+ *   names
  */
 export function rowsOf(
   table: LakeTable,
@@ -224,13 +230,14 @@ export function rowsOf(
 }
 
 /**
- * SQL for a FROM clause: entries with their computed columns. If a release exports both
- * sides, an entry between two mirrored parties lies in both exports. It counts in the
- * sender's export. In the receiver's it counts only if the sender's ledger is not loaded
- * for that asset and instant. The view `mirror.exported_entries` has the same rule.
+ * Returns SQL for a FROM clause: entries with their computed columns. If a release
+ * exports both sides, an entry between two mirrored parties is in both exports. It counts
+ * in the sender's export. In the receiver's export it counts only if the sender's ledger
+ * is not loaded for that asset and instant. The view `mirror.exported_entries` has the
+ * same rule.
  */
 export function countedEntries(entries: string, coverage: string): string {
-  // The join has one row for each party, so that no entry appears twice.
+  // Aggregate to one row per party before the join, so that no entry appears twice.
   return `(select entry.*,
       case when entry.side in ('from', 'both') or covered.ranges is null then true
         else not list_bool_or(list_transform(covered.ranges, lambda r: r.from_time <= entry.vega_time

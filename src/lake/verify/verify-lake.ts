@@ -1,6 +1,7 @@
 /**
- * Checks whether the lake holds what its logs say, and what was loaded. It compares how
- * many rows each segment has; a deep check also compares the sums of their values.
+ * Checks that the lake's files match its logs, and that its rows match what was loaded.
+ * It compares the row count of each segment; a deep check also compares the digests of
+ * the values.
  */
 import {
   canonicalText,
@@ -55,22 +56,22 @@ const ATTEMPTS_MAX = 3;
 
 type StoredLake = LakeDeps & StoreAccess;
 
-/** Collects one problem: a stable code, the object or table concerned, and a message. */
+/** Records one problem: a stable code, the object or table concerned, and a message. */
 type Report = (code: string, subject: string, message: string) => void;
 
-/** The lake as of one snapshot, and where to report problems. */
+/** The lake as of one snapshot, and the function that records problems. */
 interface SnapshotUnderCheck extends LakeDeps, LakeAccess {
   readonly snapshot: LakeSnapshot;
-  /** The tables as the last build recorded them in the database. */
+  /** The tables' states after the last build, as the database recorded them. */
   readonly recorded: readonly RecordedTable[];
   readonly report: Report;
 }
 
 /**
- * Reads the lake's files, all of them or those whose turn it is, and checks that the
- * others are there. A lake that lacks what was loaded last is behind, which is not a
- * problem. A lake that is missing, changed, older than the last build, or another
- * mirror's is one.
+ * Reads the lake's files, either all of them or those whose turn it is, and checks that
+ * the others exist. A lake that lacks what was loaded last is behind, which is not a
+ * problem. It is a problem if the lake is missing, changed, older than the last build, or
+ * another mirror's.
  */
 export async function verifyLake(
   deps: LakeDeps,
@@ -81,8 +82,7 @@ export async function verifyLake(
   for (let attempt = 1; ; attempt += 1) {
     const snapshot = await readSnapshot(lake);
     const findings = await verifySnapshot(lake, snapshot, options);
-    // A build may have published a newer snapshot meanwhile. Then that one is checked
-    // instead.
+    // A build may have published a newer snapshot meanwhile. Then check that one instead.
     const isReplaced = (await readSnapshot(lake))?.moment !== snapshot?.moment;
     if (findings.problems.length > 0 && isReplaced && attempt < ATTEMPTS_MAX)
       continue;
@@ -136,7 +136,10 @@ async function verifySnapshot(
   return { files: files.length, filesRead, rows, problems, segmentsBehind };
 }
 
-/** @returns the table, if it can be read */
+/**
+ * Checks one table's log.
+ * @returns the table's state, if it can be read
+ */
 async function checkTable(
   check: SnapshotUnderCheck,
   table: LakeTable,
@@ -166,8 +169,8 @@ async function checkTable(
 }
 
 /**
- * Whether the table is the one that this mirror built, and as new as the last build left
- * it.
+ * Reports a table that is not the one that this mirror built, or is older than the last
+ * build left it.
  */
 function compareWithRecord(
   { snapshot, report }: SnapshotUnderCheck,
@@ -191,7 +194,7 @@ function compareWithRecord(
 }
 
 /**
- * Reads the files whose turn it is, and looks up the others in the listing.
+ * Reads the files whose turn it is, and checks the others against the listing.
  * @returns how many files were read
  */
 async function checkFiles(
@@ -247,9 +250,9 @@ async function isIntact(
   return false;
 }
 
-/** Rows of one file or segment, and the segments that they belong to. */
+/** The row count of one file or segment, and the segments that the rows belong to. */
 interface RowCount {
-  /** Where the rows lie, for messages. */
+  /** The file or segment that has the rows, for messages. */
   readonly place: string;
   readonly month: string;
   readonly segmentIds: readonly bigint[];
@@ -257,9 +260,9 @@ interface RowCount {
 }
 
 /**
- * Counts the rows of each segment in the lake. A whole run counts them in the files.
- * Another run takes the numbers from the log, which were counted when each file was
- * written, and reads only the files of other writers.
+ * Returns the row counts of the lake. A whole run counts the rows in the files. Any other
+ * run takes the counts that the log recorded when each file was written, and reads only
+ * files of other writers, which have none.
  */
 async function countRows(
   check: SnapshotUnderCheck,
@@ -290,7 +293,7 @@ async function countRows(
 }
 
 /**
- * Compares the rows of the lake with what is loaded.
+ * Compares the rows of the lake with the loaded segments.
  * @param entries the files of `ledger_entries`
  * @returns how many segments were loaded or unloaded since the last build
  */
@@ -305,7 +308,7 @@ async function compareRows(
   await using lake = isDeep
     ? await openLake({ objects, scratchDir }, signal)
     : undefined;
-  // A newer snapshot was published: the comparison would be with another lake.
+  // If a newer snapshot was published, the comparison would be with another lake.
   if (lake !== undefined && lake.version !== snapshot.moment) return 0;
 
   const { behind, matching } = matchCounts(check, counts, loaded);
@@ -323,7 +326,7 @@ async function compareRows(
 interface Matched {
   /** Segments that were loaded or unloaded since the last build. */
   readonly behind: ReadonlySet<bigint>;
-  /** Segments and months whose row counts agree. */
+  /** Segments, per month, whose row counts agree. */
   readonly matching: readonly SegmentMonth[];
 }
 
@@ -353,7 +356,7 @@ function matchCounts(
       const name = nameOf(month, id);
       seen.add(name);
       const segment = expected.get(name);
-      // A segment that was unloaded since leaves the lake with the next build.
+      // The next build removes a segment that was unloaded since the last one.
       if (segment === undefined) behind.add(id);
       else segments.push(segment);
     }
@@ -426,7 +429,9 @@ async function checkSummaries(
   }
 }
 
-/** SQL for a column's canonical text, as the digest of a row takes it. */
+/**
+ * Returns SQL for a column's canonical text, from which the digest of a row is computed.
+ */
 function canonicalExpression(column: (typeof ENTRY_COLUMNS)[number]): string {
   if (column === 'vega_time')
     return `strftime(vega_time at time zone 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ')`;
