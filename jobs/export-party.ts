@@ -1,6 +1,6 @@
 /**
- * Exports one party's ledger entries: on demand as a run of its own, at night as a part
- * of the nightly run.
+ * The job of an export: exports one party's ledger entries, on demand as a run of its
+ * own, or at night as part of the nightly run.
  */
 import { z } from 'zod';
 import { partyId } from '../src/ledger/json-fields.ts';
@@ -11,7 +11,7 @@ import { workRun } from '../src/runs/work-run.ts';
 
 const payload = z.strictObject({
   runId: z.uuid(),
-  // Jobs of earlier versions, which may wait in a queue, have up to 100.
+  // Jobs of earlier versions may still wait in a queue, and name up to 100 parties.
   partyIds: z.array(partyId).min(1).max(100).optional(),
 });
 

@@ -39,7 +39,8 @@ export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
       const list = subject.parse(run.subject);
       const request = { runId, list, ...params.parse(run.params) };
       const sync = () => deps.stages.sync(request, call);
-      // A part of a nightly run waits for the source, however long the run itself may.
+      // A sync inside a nightly run waits for the source as long as the nightly run
+      // may.
       return run.parentRunId === null
         ? sync()
         : whileSourceAway(run.parentRunId, deps, call, list, sync);

@@ -1,4 +1,4 @@
-/** The job of a verification that a user has ordered. */
+/** The job of a verification that a user has requested. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { workRun } from '../src/runs/work-run.ts';

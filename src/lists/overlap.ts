@@ -1,15 +1,16 @@
 /**
- * Groups of a page, and the overlap check: whether a page begins with rows that are held.
- * Pure.
+ * Groups the rows of a page, and checks its overlap: whether the page begins with rows
+ * that are already stored. Pure functions.
  */
 import type { ListedRow } from './ports.ts';
 
 /**
- * Consecutive rows of one page that share a cursor. With most sources each row is one.
+ * Consecutive rows of one page that share a cursor. Most sources give each row a cursor
+ * of its own, so a group has one row.
  */
 export interface Group {
   readonly cursor: string;
-  /** With repetition, in the order shown. */
+  /** Keys in the order shown, including repeated ones. */
   readonly keys: readonly string[];
 }
 
@@ -25,24 +26,26 @@ export function groupRows(rows: readonly ListedRow[]): Group[] {
 
 export type Overlap =
   /**
-   * The held groups came again, then `fresh` rows; `groups` takes the place of the
-   * expected ones.
+   * The page repeats the stored groups, followed by the `fresh` rows; `groups` replaces
+   * the expected groups.
    */
   | {
       readonly kind: 'shown';
       readonly fresh: readonly ListedRow[];
       readonly groups: readonly Group[];
     }
-  /** The page ends before it has shown what is held: a larger one may show it. */
+  /** The page ends before it has shown all stored rows: a larger page may show them. */
   | { readonly kind: 'cut' }
-  /** Other rows came instead. */
+  /** The page shows other rows instead. */
   | { readonly kind: 'missing' };
 
 /**
- * Compares a page with what is held behind the cursor that was sent.
- * @param sent the group whose cursor was sent; undefined for a page without one
- * @param expected the held groups behind it. The last may have been cut by its page's
- *   border, or have grown: it counts as shown where all that was seen of it comes again
+ * Compares a page with the rows that are stored after the cursor that was sent.
+ * @param sent the group whose cursor was sent; undefined for a page that was requested
+ *   without a cursor
+ * @param expected the stored groups after that cursor. The last one may have been cut
+ *   at the end of its page, or may have grown: it counts as shown if all of its stored
+ *   rows come again
  */
 export function classifyOverlap(
   rows: readonly ListedRow[],
@@ -51,8 +54,8 @@ export function classifyOverlap(
 ): Overlap {
   const page = groupRows(rows);
   const [first] = page;
-  // After a cursor that tied rows share, the rest of its group may follow, less at least
-  // one row.
+  // A cursor may be shared by tied rows. The page after it may then begin with the rest
+  // of that group, which is at least one row smaller than the group.
   const isRest =
     first !== undefined &&
     first.keys.length < (sent?.keys.length ?? 0) &&
@@ -76,7 +79,7 @@ export function classifyOverlap(
   return { kind: 'shown', fresh: withoutKeys(behind, known), groups };
 }
 
-/** What is in `keys` more often than in `other`. */
+/** Returns the keys that occur in `keys` more often than in `other`. */
 export function subtract(
   keys: readonly string[],
   other: readonly string[],
@@ -85,7 +88,7 @@ export function subtract(
   return keys.filter((key) => !take(key));
 }
 
-/** The rows that are left when each of `keys` has been taken away once. */
+/** Returns the rows that are left after each of `keys` has been taken away once. */
 export function withoutKeys(
   rows: readonly ListedRow[],
   keys: readonly string[],
@@ -94,7 +97,10 @@ export function withoutKeys(
   return rows.filter(({ key }) => !take(key));
 }
 
-/** Tells of a key as often as it is among them that it is. */
+/**
+ * Returns a predicate that uses up each key: it is true for a key as often as the key
+ * occurs in `keys`.
+ */
 function takerOf(keys: readonly string[]): (key: string) => boolean {
   const counts = new Map<string, number>();
   for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
@@ -105,7 +111,7 @@ function takerOf(keys: readonly string[]): (key: string) => boolean {
   };
 }
 
-/** Whether two pages show the same rows, in whatever order ties come. */
+/** Whether two pages show the same rows; tied rows may come in any order. */
 export function isSameRows(
   left: readonly ListedRow[],
   right: readonly ListedRow[],
@@ -115,8 +121,9 @@ export function isSameRows(
 }
 
 /**
- * Whether two pages behind one cursor show the same groups. Of a group that a border of
- * the page cuts, another part may come the second time, because ties come in any order.
+ * Whether two pages after one cursor show the same groups. If the start or end of a
+ * page cuts a group, the second page may show a different part of it, because tied rows
+ * come in any order.
  */
 export function isSameGroups(
   left: readonly ListedRow[],
@@ -136,14 +143,15 @@ export function isSameGroups(
 }
 
 /**
- * What a page behind a cursor whose own group may have been cut says of that group: with
- * `ask` the source was asked behind the last group that is held, because no page is large
- * enough to show it again.
- * - `complete`: the rest of the group came, one row less than is held, so that no row of
- *   it is missing
- * - `more`: rows of the group came that were not held; `groups` is the group with them
- * - `unseen`: none of its rows came again; where it is one row, nothing can be said
- *   against the page
+ * What a page proves about the last stored group, which may have been cut at the end of
+ * its page. The page was requested after that group's own cursor, because no page is
+ * large enough to show the whole group again.
+ * - `complete`: the rest of the group came, at least one row less than is stored, so no
+ *   row of the group is missing
+ * - `more`: rows of the group came that were not stored; `groups` has the group with
+ *   them
+ * - `unseen`: none of the group's rows came again; if the group has one row, that is
+ *   not an objection to the page
  */
 export interface Rest {
   readonly kind: 'complete' | 'unseen' | 'more';

@@ -6,17 +6,17 @@ import { heightOf, isOddKey, withoutOddKeys } from '../ledger/ids.ts';
 import { PermanentError } from '../errors/errors.ts';
 import type { ListedRow, ListName, Page, SyncRequest } from './ports.ts';
 
-/**
- * Something was seen that forbids `complete` until an audit finds nothing of the kind.
- */
+/** Reports a finding that forbids `complete` until an audit no longer finds it. */
 export class DoubtError extends PermanentError {}
 
-/** The source cannot be read to its end, although nothing that it shows is wrong. */
+/**
+ * The list cannot be read to its end, although nothing that the source shows is wrong.
+ */
 export class EndNotShown extends PermanentError {}
 
 /**
- * The node that answers has not come as far as an earlier claim of this network: what it
- * lacks says nothing. The next run asks again.
+ * The node that answers has not reached the block of an earlier claim of this network.
+ * Rows that it lacks prove nothing; the next run asks again.
  */
 export class SourceBehind extends EndNotShown {
   constructor(list: ListName, claimed: bigint, now: bigint) {
@@ -32,8 +32,9 @@ export class SourceBehind extends EndNotShown {
 }
 
 /**
- * Each reading found rows between those of the one before it. The list is mirrored as it
- * was shown last, and nothing says yet that this is all of it.
+ * Returns the error for a list in which each reading found rows between those of the
+ * reading before. The mirror has what the last reading showed, and nothing proves yet
+ * that this is the whole list.
  */
 export function readingsDiffer(
   list: ListName,
@@ -47,8 +48,8 @@ export function readingsDiffer(
 }
 
 /**
- * Everything that is held is older than everything that an audit found: a gap, if the
- * source is of the same network, which is not proven yet.
+ * Every stored row is older than every row that an audit found. That is a gap if the
+ * source still shows the same network, which is not proven yet.
  */
 export class NetworkUnproven extends DoubtError {
   constructor(list: ListName) {
@@ -61,7 +62,7 @@ export class NetworkUnproven extends DoubtError {
   }
 }
 
-/** The source does not show again what is held. */
+/** The source no longer shows rows that are stored. */
 export class OverlapMissing extends DoubtError {
   readonly state: string;
 
@@ -93,7 +94,7 @@ function describeDoubt(list: ListName, state: string): string {
   );
 }
 
-/** The source shows no row of those that are held. */
+/** Returns the doubt for a source that shows none of the stored rows. */
 export function otherNetwork(list: ListName, seen: object = {}): DoubtError {
   return new DoubtError(
     `Cannot call ${list} complete: the source shows no row of those that are held; ` +
@@ -111,10 +112,16 @@ export function seenRowTwice(
   });
 }
 
-/** The code of the doubt that says so; it keeps no other row from being claimed. */
+/**
+ * Code of the doubt about rows that could not be understood. This doubt does not keep
+ * the other rows from being claimed.
+ */
 export const ROW_NOT_UNDERSTOOD = 'ROW_NOT_UNDERSTOOD';
 
-/** Rows that are listed, and not understood: the others are mirrored. */
+/**
+ * Returns the doubt about listed rows that are not understood; the other rows are
+ * mirrored.
+ */
 export function rowsNotUnderstood(list: ListName, seen: object): DoubtError {
   return doubt(
     list,
@@ -125,8 +132,9 @@ export function rowsNotUnderstood(list: ListName, seen: object): DoubtError {
 }
 
 /**
- * @throws DoubtError if a page contradicts itself. `endCursor` is never used: with the
- *   public service it leads to a wrong page.
+ * Checks that a page does not contradict itself. `endCursor` is never used for paging:
+ * with the public service it leads to a wrong page.
+ * @throws DoubtError if the page contradicts itself
  */
 export function checkPage(list: ListName, page: Page): void {
   const { rows, hasNextPage, startCursor, endCursor } = page;
@@ -154,7 +162,10 @@ export function checkPage(list: ListName, page: Page): void {
   );
 }
 
-/** New rows oldest first: heights never go down, a party comes once. @throws DoubtError */
+/**
+ * Checks new rows, oldest first: heights never go down, and a party comes only once.
+ * @throws DoubtError
+ */
 export function checkOrder(
   list: ListName,
   lastKey: string | undefined,
@@ -183,57 +194,66 @@ export function checkOrder(
   }
 }
 
-/** What an audit found, compared with what was held and confirmed. */
+/** The rows that an audit found, compared with the stored and the confirmed ones. */
 export interface AuditTotals {
   readonly served: bigint;
-  /** Rows that were claimed in an earlier reading. */
+  /** Rows that an earlier reading claimed. */
   readonly confirmed: bigint;
   /** How many of the confirmed rows the audit shows. */
   readonly common: bigint;
-  /** Rows between or below common ones that were not held. */
+  /** Rows that were not stored, between or below common ones. */
   readonly missed: bigint;
   /**
-   * Confirmed rows that the source serves no longer, those at its old end not counted.
+   * Confirmed rows that the source no longer serves, except those at the old end of the
+   * list.
    */
   readonly gone: bigint;
-  /** How many of those gone are older than everything that the audit shows. */
+  /** Confirmed rows that are gone and are older than everything that the audit shows. */
   readonly pruned: bigint;
-  /** Of those gone, the ones that are newer than every row that is common. */
+  /** Confirmed rows that are gone and are newer than every common row. */
   readonly goneNewest: bigint;
-  /** Rows that no claimed reading ever held, and that the audit does not show either. */
+  /**
+   * Rows that no claimed reading ever contained, and that the audit does not show
+   * either.
+   */
   readonly unconfirmed: bigint;
   readonly isAllNewer: boolean;
 }
 
-/** Rows that may disappear without a doubt, however short the list. */
+/** The most rows that may disappear from even a short list without opening a doubt. */
 const SHRUNK_ROWS_MAX = 2n;
 const SHRUNK_SHARE = 10n;
 
 export type Accepted = Pick<SyncRequest, 'acceptNewNetwork' | 'acceptShrunk'>;
 
-/** What else is known when an audit is judged. */
+/** Further facts that decide what an audit means. */
 export interface AuditContext {
-  /** Rows of the largest list that was ever claimed, and not accepted as shrunk since. */
+  /**
+   * Rows of the largest list ever claimed since an operator last accepted a shrunk
+   * list.
+   */
   readonly largestClaimed: bigint;
   /**
-   * An earlier audit lacked the newest rows too, and the source has shown a later block
-   * since: they are gone, and the source does not lag.
+   * Whether an earlier audit lacked the newest rows too, and the source has shown a
+   * later block since: the rows are gone, and the source is not just lagging.
    */
   readonly isMissingConfirmed: boolean;
-  /** The block that the audit is as of, if the source shows it. */
+  /** The block that the source had reached at the audit, if it shows one. */
   readonly height: string | null;
 }
 
-/** The code of the doubt that a second audit at a later block confirms. */
+/** Code of the doubt that a second audit, at a later block, confirms. */
 export const NEWEST_ROWS_MISSING = 'NEWEST_ROWS_MISSING';
 
 /**
- * - `gap`: everything held is older than everything served
- * - `new network`: nothing is in common, and a person has said that this is right
+ * The outcome of an audit.
+ * - `gap`: everything stored is older than everything served
+ * - `new network`: no row is in common, and an operator has confirmed that this is
+ *   right
  */
 export type AuditFinding = 'same' | 'gap' | 'new network' | DoubtError;
 
-/** What an audit that has read to the end means for what is mirrored. */
+/** Decides what a finished audit means for the mirrored rows. */
 export function decideAudit(
   list: ListName,
   found: AuditTotals,
@@ -274,7 +294,7 @@ export function decideAudit(
       '--accept-new-network',
     );
   }
-  // Nodes that lag lack exactly the newest rows, however few.
+  // A lagging node lacks exactly the newest rows, however few they are.
   const isUnconfirmed = found.goneNewest > 0n && !isMissingConfirmed;
   if (isUnconfirmed && accepted.acceptShrunk !== true) {
     return doubt(
@@ -286,7 +306,8 @@ export function decideAudit(
   }
   // Old checkpoints fall out of the source's retention; parties do not.
   const goneNow = list === 'parties' ? found.gone + found.pruned : found.gone;
-  // A tenth at each audit would be everything in the end: the largest list counts.
+  // A loss of one tenth at each audit would eventually remove everything, so losses are
+  // measured against the largest list.
   const eroded = list === 'parties' ? largestClaimed - served : 0n;
   const gone = goneNow > eroded ? goneNow : eroded;
   const base = largestClaimed > confirmed ? largestClaimed : confirmed;

@@ -1,7 +1,7 @@
 /**
- * Reads one generation on, oldest first: asks behind the group before the last that is
- * held, and takes what follows only where the page shows that last group again. While a
- * page is stored, the next one is requested.
+ * Reads one generation forward, oldest first. Each page is requested after the group
+ * before the last stored one, and its new rows are accepted only if the page shows that
+ * last group again. While a page is stored, the next one is requested.
  */
 import { errorCode } from '../errors/errors.ts';
 import { NETWORK_PARTY, withoutOddKeys } from '../ledger/ids.ts';
@@ -33,16 +33,19 @@ import {
 } from './resume-point.ts';
 import type { Generation } from './store/generations.ts';
 
-/** A group larger than this many rows cannot be read. */
+/** The largest page, in rows. A group with more rows cannot be read. */
 const SIZE_MAX = 1 << 17;
 const TIGHT_ATTEMPTS_MAX = 12;
-/** A page without its overlap is asked for again, then from older groups on. */
+/**
+ * How many groups back each attempt starts when a page lacks its overlap: first the
+ * same page again, then from older and older groups.
+ */
 const OVERLAP_ATTEMPTS = [1, 1, 2, 3, 4, 5];
 
-/** So many rows that are not understood are kept as they came. */
+/** The most rows that are not understood of which a reader keeps the original text. */
 const ODD_ROWS_MAX = 20;
 
-/** A question and the page that answered it. */
+/** A request for a page, and the page that answered it. */
 export interface Asked {
   readonly after: string | undefined;
   readonly size: number;
@@ -51,13 +54,13 @@ export interface Asked {
 
 interface Step {
   readonly fresh: readonly ListedRow[];
-  /** Whether the source promises more behind it. */
+  /** Whether the source promises more rows after this page. */
   readonly promisesMore: boolean;
 }
 
 /**
- * A page that shows what is held, the rows that follow, and all groups that are held with
- * them.
+ * A page that shows the stored rows again, the new rows that follow them, and all
+ * groups including the new ones.
  */
 interface Overlapping {
   readonly asked: Asked;
@@ -65,12 +68,12 @@ interface Overlapping {
   readonly groups: readonly Group[];
 }
 
-/** A page that was requested before the one in front of it was stored. */
+/** A page that was requested before the previous page was stored. */
 interface PageAhead {
   readonly after: string | undefined;
   readonly size: number;
   readonly page: Promise<Page>;
-  /** Ends the request if nobody wants the page any more. */
+  /** Cancels the request if the page is no longer needed. */
   readonly cancel: AbortController;
 }
 
@@ -82,28 +85,31 @@ const OLDEST_FIRST: Pick<PageRequest, 'newestFirst' | 'fromEnd'> = {
 
 export class ListReader {
   readonly context: SyncContext;
-  /** With all pages that this sync has committed. */
+  /** The generation, including all pages that this sync has committed. */
   generation: Generation;
   /**
-   * The resume point of the commit that the next one builds on; its `clamp` and `sizeMax` are as the
-   * source has shown since.
+   * The resume point of the commit that the next one builds on. Its `clamp` and
+   * `sizeMax` reflect what the source has shown since.
    */
   point: ResumePoint;
   /**
-   * A page with room left that promised nothing behind it: looked at once more where
-   * something comes.
+   * A page that had room left and promised no more rows. If more rows come after all,
+   * it is checked once more.
    */
   #unverified: Asked | undefined;
   /**
-   * Set after a page that was asked for again proved right: where more follows, the
+   * Length of a short page that a second request confirmed. If more rows follow it, the
    * source sends no longer pages.
    */
   #shortLength: number | undefined;
   #ahead: PageAhead | undefined;
-  /** `network` at the end of a list that fits one page: it has no place there. */
+  /** `network`, if it ends a list that fits one page: it has no position there. */
   network: ListedRow | undefined;
   pages = 0;
-  /** Rows that are not understood, by their keys: the first that this reader has met. */
+  /**
+   * Rows that are not understood, by their keys: the first ones that this reader has
+   * met.
+   */
   readonly odd = new Map<string, OddRow>();
 
   constructor(
@@ -130,16 +136,17 @@ export class ListReader {
     return page.rows.length < Math.min(size, this.point.clamp ?? size);
   }
 
-  /** How many rows a page is asked for, at most. */
+  /** The most rows to request in a page. */
   get #size() {
     return Math.min(this.context.pageSize, this.point.sizeMax ?? SIZE_MAX);
   }
 
   /**
-   * The newest-first page, or the last one oldest first, no larger than the source sends.
+   * Requests the newest-first page, or the last page in oldest-first order; not larger
+   * than the source sends.
    */
   async askNewest(fromEnd: boolean): Promise<Asked> {
-    // What is read behind the newest page must have been requested after it.
+    // Pages that are read after the newest page must also be requested after it.
     await this.#settleAhead();
     return this.#ask(
       undefined,
@@ -149,8 +156,8 @@ export class ListReader {
   }
 
   /**
-   * The page behind the cursor, oldest first where nothing else is said; smaller where
-   * the source refuses one of that size.
+   * Requests the page after the cursor, oldest first unless the caller sets another
+   * order; a smaller page if the source refuses the size.
    */
   async #ask(
     after: string | undefined,
@@ -189,9 +196,9 @@ export class ListReader {
   }
 
   /**
-   * Requests the page that `#askBehind` will want once these groups are stored. Not before
-   * this reader has stored a page: a resume point that turns out to be outdated would cost
-   * two requests instead of one.
+   * Requests the page that `#askBehind` will need once these groups are stored. It does
+   * so only after this reader has stored a page: otherwise an outdated resume point
+   * would cost two requests instead of one.
    */
   #askAhead(groups: readonly Group[]): void {
     const last = groups.at(-1);
@@ -208,15 +215,15 @@ export class ListReader {
     const signal = AbortSignal.any([context.signal, cancel.signal]);
     const question = { ...OLDEST_FIRST, size, after };
     const page = askPage({ ...context, signal }, question);
-    // The error belongs to the step that takes the page.
+    // The step that takes the page handles its error.
     page.catch(() => undefined);
     this.#ahead = { after, size, page, cancel };
   }
 
   /**
-   * Waits for the answer of a page that nobody takes: the block that it shows counts, as
-   * that of any other answer. The node that gave it may be the only one that has come so
-   * far.
+   * Waits for the answer of a requested page that is no longer needed. The block that
+   * it reports counts like that of any other answer: the node that sent it may be the
+   * only one that has reached that block.
    */
   async #settleAhead(): Promise<void> {
     const ahead = this.#ahead;
@@ -226,15 +233,18 @@ export class ListReader {
   }
 
   /**
-   * Ends the request of a page that nobody takes, after an error, and waits until it has
-   * ended, so that it changes no count afterwards.
+   * After an error, cancels the request for the next page and waits until it has ended,
+   * so that it changes no count afterwards.
    */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#ahead?.cancel.abort();
     await this.#settleAhead();
   }
 
-  /** Before anything is made of the page, so that no kill forgets them. */
+  /**
+   * Stores the rows that are not understood before anything else is done with the page,
+   * so that a kill cannot lose them.
+   */
   async #keepOdd({ rows }: Page) {
     const { odd } = this;
     const before = odd.size;
@@ -246,7 +256,10 @@ export class ListReader {
     await this.context.session.keepOddRows(this.generation, seen);
   }
 
-  /** @throws DoubtError `PAGE_DIFFERS` where the same page now shows other rows */
+  /**
+   * Requests a page again and compares it.
+   * @throws DoubtError `PAGE_DIFFERS` if the same page now shows other rows
+   */
   async #askTwice({ after, size, page }: Asked) {
     const again = await this.#ask(after, size);
     if (isSameRows(page.rows, again.page.rows)) return;
@@ -260,7 +273,7 @@ export class ListReader {
     );
   }
 
-  /** Which of these rows are held. */
+  /** Finds out which of these rows are stored. */
   locate(
     keys: readonly string[],
     countingTo?: bigint,
@@ -269,14 +282,14 @@ export class ListReader {
   }
 
   /**
-   * One page on.
-   * @param isPressed the source has shown that more rows exist
+   * Reads one page forward.
+   * @param isPressed whether the source has shown that more rows exist
    * @throws OverlapMissing, DoubtError, EndNotShown, StaleResumePoint
    */
   async step(isPressed: boolean): Promise<Step> {
     await this.#verify();
     const last = this.lastGroup;
-    // Nothing can be shown again where a page holds one row.
+    // A page of one row cannot show an older row again.
     if (this.point.clamp === 1 && last !== undefined)
       return this.#askTight(last, isPressed);
     const found = await this.#askOverlapping();
@@ -297,7 +310,7 @@ export class ListReader {
     checkCeiling(context, 'rows', Number(this.generation.rows) + fresh.length);
     if (context.list === 'checkpoints') await this.#verifyTwins(asked, fresh);
     let { clamp } = this.point;
-    // A page that could not show all there was is as long as pages of this source get.
+    // A page that could not show all rows is as long as pages of this source get.
     if (fresh.length > 0 && this.#shortLength !== undefined)
       clamp = Math.max(this.#shortLength, clamp ?? 0);
     this.#shortLength = undefined;
@@ -341,7 +354,10 @@ export class ListReader {
     await failpoint?.('remembered');
   }
 
-  /** The page behind what is held, with the groups that it must show again. */
+  /**
+   * Requests the page after the stored rows, together with the groups that it must show
+   * again.
+   */
   async #askOverlapping(): Promise<Overlapping> {
     const held = this.point.groups;
     if (held.length === 0) {
@@ -349,7 +365,7 @@ export class ListReader {
       const fresh = this.#withoutNetwork(asked.page);
       return { asked, fresh, groups: groupRows(fresh) };
     }
-    // Where the kept groups are all there are, the first page shows them again.
+    // If the resume point has all groups of the list, the first page shows them again.
     const understood = withoutOddKeys(held.flatMap(({ keys }) => keys));
     const isAll = BigInt(understood.length) === this.generation.rows;
     for (const back of OVERLAP_ATTEMPTS) {
@@ -388,8 +404,8 @@ export class ListReader {
           groups: [...groups.slice(0, -back), ...overlap.groups],
         };
       }
-      // The largest page still cuts the group: the page behind it may show what is
-      // missing.
+      // Even the largest page cuts the group: the page after it may show the missing
+      // rows.
       const isLargest =
         rows.length < asked.size || size === SIZE_MAX || asked.size < size;
       if (!isLargest) continue;
@@ -399,16 +415,19 @@ export class ListReader {
     }
   }
 
-  /** A page of new rows, and what it has to show again before them. */
+  /**
+   * Computes the size of a page that has room for new rows and for the rows that it
+   * must show again before them.
+   */
   #sizeBehind(sent: Group | undefined, expected: readonly Group[]): number {
     const repeated = expected.reduce((sum, { keys }) => sum + keys.length, 0);
     return this.#size + repeated + (sent?.keys.length ?? 1) - 1;
   }
 
   /**
-   * The page behind the very last group, where none behind an older one shows more: it
-   * must show the rest of the group, or, where each row has a cursor of its own, be the
-   * same twice.
+   * Requests the page after the very last group, if no page after an older group shows
+   * more. It must show the rest of that group or, if each row has a cursor of its own,
+   * be the same when requested twice.
    */
   async #askTight(behind: Group, isPressed: boolean): Promise<Step> {
     let last = behind;
@@ -442,8 +461,8 @@ export class ListReader {
   }
 
   /**
-   * A page that is shorter than asked, with more behind it, is asked for again with the
-   * size that it had.
+   * Requests a short page again, with the size that it had: a page that is shorter than
+   * requested, although more rows follow, may lack rows.
    */
   async #verify(short = this.#unverified): Promise<void> {
     this.#unverified = undefined;
@@ -468,7 +487,7 @@ export class ListReader {
     this.#shortLength = length;
   }
 
-  /** Two equal checkpoints are two rows, or one row sent twice. */
+  /** Checks equal checkpoints, which are two rows, or one row that was sent twice. */
   async #verifyTwins(asked: Asked, fresh: readonly ListedRow[]): Promise<void> {
     const keys = [
       ...(this.lastGroup?.keys ?? []),
@@ -478,8 +497,8 @@ export class ListReader {
   }
 
   /**
-   * `network` behind all others has no place: what is new comes before it. The public
-   * service lists it on one page only.
+   * Removes `network` if it comes after all other rows: it has no position in the
+   * order, and new rows come before it. The public service lists it on one page only.
    */
   #withoutNetwork({ rows, hasNextPage }: Page): readonly ListedRow[] {
     const last = rows.at(-1);

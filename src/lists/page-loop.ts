@@ -1,6 +1,7 @@
 /**
- * The end of a list is not believed: the source's newest-first page must show it. Each of
- * its rows is held, or reached by going on, and the last row that was read is among them.
+ * Reads a list to its end and proves that end: the source's newest-first page must show
+ * it. Each row of that page is stored or is reached by reading on, and the last row
+ * that was read is among them.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode } from '../errors/errors.ts';
@@ -11,32 +12,39 @@ import type { ListedRow } from './ports.ts';
 import type { Asked, ListReader } from './page-fetcher.ts';
 
 /**
- * A long list is also asked for its end on the way, so that a list that grows faster than
- * it is read still ends.
+ * How many pages are read before the newest page is first requested, and by which
+ * factor that number grows. A long list is checked for its end while it is read, so
+ * that the sync also ends if the list grows faster than it is read.
  */
 const FIRST_LOOK_PAGES = 16;
 const LOOK_AGAIN_FACTOR = 4;
-/** How often the source is asked for rows that it has shown, before it is doubted. */
+/**
+ * How often rows that the source has shown are requested before the source is doubted.
+ */
 const REACH_ATTEMPTS_MAX = 3;
 const PAUSE_MS = 500;
 
 interface Newest {
   readonly asked: Asked;
   /**
-   * Without `network`, where the source's order has no place for it, and without rows
-   * that are not understood.
+   * The keys without `network`, if the source's order has no position for it, and
+   * without rows that are not understood.
    */
   readonly keys: readonly string[];
-  /** Those that are not held yet. */
+  /** Keys that are not stored yet. */
   readonly unheld: Set<string>;
   /**
-   * The last place that was held when the page was asked for, and the last group's rows.
+   * The last stored position when the page was requested, and the rows of the last
+   * group.
    */
   readonly lastPos: bigint;
   readonly lastKeys: readonly string[];
 }
 
-/** @returns the keys of the newest page, all held */
+/**
+ * Reads the list until its end is proven.
+ * @returns the keys of the newest page, all of them stored
+ */
 export async function readToEnd(
   reader: ListReader,
 ): Promise<readonly string[]> {
@@ -48,9 +56,10 @@ export async function readToEnd(
     dropReached(early, fresh);
     if (!promisesMore) break;
     if (early?.unheld.size === 0) {
-      // More is promised behind the rows that were the newest ones. If a whole page of new
-      // rows has come meanwhile, the list grows as fast as it is read. Otherwise it has an
-      // end, which need not show all rows that tie for the newest place.
+      // The source promises more rows after those that were the newest. If a whole page
+      // of new rows has come meanwhile, the list grows as fast as it is read. Otherwise
+      // the list has an end, and the page at that end need not show all rows that tie
+      // for the newest position.
       const now = await lookForNewest(reader);
       if (now.keys.length > 0 && now.unheld.size === now.keys.length)
         return proveEnd(reader, now);
@@ -76,7 +85,7 @@ async function proveEnd(
   await checkWholeList(reader, newest);
   if (!(await showsLastRow(reader, newest))) {
     const isOldest = await isFirstPage(reader, newest);
-    // A list of parties cannot show from which end it was read; heights can.
+    // A list of parties cannot show from which end it was read; block heights can.
     if (isOldest && list === 'parties') throw noEnd(reader.context);
     newest = isOldest ? await lookFromEnd(reader) : await lookForNewest(reader);
     await reach(reader, newest);
@@ -105,7 +114,7 @@ function noEnd({ list }: SyncContext): EndNotShown {
   );
 }
 
-/** Goes on until every row of the newest page is held. */
+/** Reads on until every row of the newest page is stored. */
 async function reach(reader: ListReader, newest: Newest): Promise<void> {
   const { list, pauseMs = PAUSE_MS, signal } = reader.context;
   const { unheld } = newest;
@@ -114,7 +123,7 @@ async function reach(reader: ListReader, newest: Newest): Promise<void> {
     dropReached(newest, fresh);
     if (fresh.length > 0) continue;
     if (attempt >= REACH_ATTEMPTS_MAX) {
-      // Rows may have been inserted among the last ones: the end is read again.
+      // Rows may have been inserted among the last ones, so the end is read again.
       if (reader.generation.kind === 'current') {
         throw new OverlapMissing(
           list,
@@ -140,8 +149,8 @@ function dropReached(
 }
 
 /**
- * A page whose rows are all held proves no end unless it is the last page: the source may
- * ignore the order.
+ * Whether the page shows the last row. A page whose rows are all stored proves no end
+ * unless it is the last page: the source may ignore the requested order.
  */
 async function showsLastRow(
   reader: ListReader,
@@ -155,8 +164,8 @@ async function showsLastRow(
 }
 
 /**
- * Whether the source ignores the order: its newest-first page is the first page, oldest
- * first.
+ * Whether the source ignores the requested order: its newest-first page is the first
+ * page of the oldest-first order.
  */
 async function isFirstPage(
   reader: ListReader,
@@ -167,8 +176,8 @@ async function isFirstPage(
 }
 
 /**
- * A page with room left, and none behind it, shows the whole list: as many rows as are
- * held.
+ * Checks a page that has room left and no page after it: it shows the whole list, so it
+ * must have as many rows as are stored.
  */
 async function checkWholeList(
   reader: ListReader,
@@ -224,7 +233,8 @@ const REFUSALS = [
 ];
 
 /**
- * Where the source has no newest-first page, the last page of the other order may serve.
+ * Requests the last page of the oldest-first order, for a source that has no
+ * newest-first page.
  */
 async function lookFromEnd(reader: ListReader): Promise<Newest> {
   try {
@@ -235,9 +245,9 @@ async function lookFromEnd(reader: ListReader): Promise<Newest> {
 }
 
 /**
- * The public service lists `network` first, newest first, and oldest first only where
- * everything fits one page: it has no place in the order. The exception covers `network`
- * and nothing else.
+ * Returns the keys that have a position in the order. The public service lists
+ * `network` first in newest-first order, and in oldest-first order only if everything
+ * fits one page: it has no position. The exception covers `network` and nothing else.
  */
 async function placedKeys(
   reader: ListReader,
@@ -249,7 +259,7 @@ async function placedKeys(
   const shown = rows[at] ?? reader.network;
   const isAtOdds = at === 0 || reader.network !== undefined;
   if (list !== 'parties' || shown === undefined || !isAtOdds) return keys;
-  // Placed like any other row where the source lists it so.
+  // It has a position like any other row if the source lists it that way.
   if ((await reader.locate([NETWORK_PARTY])).highestPos !== null) return keys;
   if (tally.network !== 'stored')
     await session.keepUnplaced(reader.generation.epoch, shown);

@@ -1,6 +1,6 @@
 /**
- * What a sync of a list is asked for, and what it needs from the source and from the
- * resume state.
+ * The request for a sync of a list, and what the sync needs from the source and from
+ * the resume state.
  */
 import type { Micros } from '../time/time.ts';
 
@@ -10,44 +10,49 @@ export interface SyncRequest {
   readonly list: ListName;
   /** The id of an open row of `mirror.runs`, in which the verdict is recorded. */
   readonly runId: string;
-  /** Reads everything again. */
+  /** Whether to read the whole list again. */
   readonly isAudit: boolean;
-  /** Reads everything again if no more rows are held: each night does. */
+  /**
+   * The largest number of stored rows up to which the whole list is read again; the
+   * nightly run sets it.
+   */
   readonly wholeUpToRows?: number | undefined;
   readonly pageSize: number;
   /**
-   * A person has confirmed that the source shows a new network, of which no row is held.
+   * An operator has confirmed that the source shows a new network, from which no row is
+   * stored.
    */
   readonly acceptNewNetwork?: boolean | undefined;
-  /** A person has confirmed that the list lost many rows. */
+  /** An operator has confirmed that the list lost many rows. */
   readonly acceptShrunk?: boolean | undefined;
 }
 
 /** One row of a list as the source sent it, with the cursor of its edge. */
 export interface ListedRow {
   /**
-   * Opaque: sent back as it came, compared with nothing but the cursors of the same page.
+   * Opaque. It is sent back unchanged, and compared only with the cursors of the same
+   * page.
    */
   readonly cursor: string;
   /**
-   * Natural key: the party's id, or `atBlock/hash/blockHash` as `checkpointKey` writes
-   * it.
+   * The natural key: the party's id, or `atBlock/hash/blockHash` as `checkpointKey`
+   * writes it.
    */
   readonly key: string;
-  /** Fields of the node that nobody knew, or undefined. */
+  /** Fields of the node that this version does not know; undefined if there are none. */
   readonly extra: Readonly<Record<string, unknown>> | undefined;
-  /** Absent where the row is understood. */
+  /** Set if the row could not be understood. */
   readonly odd?: OddRow;
 }
 
 /**
- * A row that is not understood. It has its place in a page, under a key that stands for
- * its bytes (`oddKey`), and is not stored among the others.
+ * A row that could not be understood. It keeps its position in the page, under a key
+ * that stands for its bytes (`oddKey`), and is not stored with the other rows.
  */
 export interface OddRow {
-  /** What is wrong with it, in words. */
+  /** The reason why the row was not understood, in words. */
   readonly because: string;
-  /** The row as it came: the beginning of its JSON, without secrets. */
+  /** The beginning of the row's JSON as it was sent, without secrets. */
   readonly row: string;
 }
 
@@ -55,7 +60,7 @@ export interface PageRequest {
   readonly list: ListName;
   readonly newestFirst: boolean;
   readonly size: number;
-  /** Forward paging: the rows behind this cursor. Absent: the first page. */
+  /** Forward paging: requests the rows after this cursor. If absent, the first page. */
   readonly after?: string | undefined;
   /**
    * Asks for the last rows of the order instead of the first (`pagination.last`); never
@@ -67,40 +72,44 @@ export interface PageRequest {
 }
 
 export interface Page {
-  /** In the order of the answer; rows that are not understood have their place in it. */
+  /** Rows in the order of the answer, including those that are not understood. */
   readonly rows: readonly ListedRow[];
   /** A hint that proves nothing. */
   readonly hasNextPage: boolean;
-  /** Undefined where the source left them out. */
+  /** Undefined if the source left the cursors out. */
   readonly startCursor: string | undefined;
   readonly endCursor: string | undefined;
-  /** The source's last block when it answered (`X-Block-*`), where it said so. */
+  /** The source's last block when it answered (`X-Block-*`), if it reported one. */
   readonly blockHeight: bigint | undefined;
   readonly blockTime: Micros | undefined;
-  /** When the answer was given, by the server's clock. */
+  /** When the source answered, by the server's clock. */
   readonly answeredAt?: Micros | undefined;
 }
 
-/** The lists of the source. Retries, rate and timeouts are its own affair. */
+/**
+ * The lists of the source. The implementation handles retries, rate limits and
+ * timeouts.
+ */
 export interface ListSource {
   /**
-   * @throws PermanentError `PAGE_TOO_LARGE` where the source cannot send or refuses a
+   * Requests one page of a list.
+   * @throws PermanentError `PAGE_TOO_LARGE` if the source cannot send, or refuses, a
    *   page of this size
-   * @throws PermanentError `CURSOR_REFUSED` where it refuses the cursor (400, or 500
-   *   again and again, with a cursor sent)
-   * @throws PermanentError `PAGE_SHAPE` if the answer is not a page, names the offending
-   *   value
-   * @throws RetryableError after its own retries are used up
-   * @throws UnreachableError if no connection came about
+   * @throws PermanentError `CURSOR_REFUSED` if it refuses the cursor (400, or repeated
+   *   500 answers when a cursor was sent)
+   * @throws PermanentError `PAGE_SHAPE` if the answer is not a page; the message names
+   *   the offending value
+   * @throws RetryableError after the source's own retries are used up
+   * @throws UnreachableError if no connection could be made
    */
   page(question: PageRequest, signal: AbortSignal): Promise<Page>;
-  /** One party by filter; undefined where the source knows none of that id (404). */
+  /** Requests one party by its id; undefined if the source does not know it (404). */
   party(id: string, signal: AbortSignal): Promise<ListedRow | undefined>;
 }
 
 /**
- * Where resume points lie: Redis, or Postgres in its place. It may forget, and go back in
- * time.
+ * Where resume points are saved: Redis, or Postgres instead. It may lose them, or
+ * return an older one.
  */
 export interface ResumePointStore {
   get(key: string): Promise<unknown>;

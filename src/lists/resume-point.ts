@@ -1,26 +1,29 @@
 /**
- * Where a sync goes on: the last groups that are held, with their cursors; and how that
- * is remembered.
+ * The resume point of a sync: the last stored groups with their cursors, and how they
+ * are saved.
  */
 import { z } from 'zod';
 import type { Group } from './overlap.ts';
 import type { ListName, ResumePointStore } from './ports.ts';
 
 /**
- * Behind each of them a page may be asked for: where one cursor fails, an older one may
- * not.
+ * The most groups that a resume point has. A page may be requested after any of them:
+ * if one cursor fails, an older one may still work.
  */
 const GROUPS_KEPT = 6;
-/** Whole groups are kept beyond it only where there are fewer than two. */
+/** The most keys that a resume point has, unless fewer than two groups fit. */
 const KEYS_KEPT_MAX = 3_000;
 const RESUME_POINT_TTL_MS = 30 * 86_400_000;
 
 const rowCount = z.int().positive();
 const schema = z.object({
   generationId: z.string(),
-  /** The sequence of its commit. A commit that builds on another one is refused. */
+  /**
+   * The sequence of the commit that this point was saved with. A commit that builds on
+   * another sequence is refused.
+   */
   sequence: z.string().regex(/^\d{1,18}$/),
-  /** Oldest first. The last may have been cut by its page's border. */
+  /** The groups, oldest first. The last may have been cut at the end of its page. */
   groups: z
     .array(
       z.object({
@@ -31,18 +34,24 @@ const schema = z.object({
     .min(1)
     .max(GROUPS_KEPT)
     .readonly(),
-  /** The largest page that the source did not refuse, where it refused one. */
+  /**
+   * The largest page size that the source still accepts, if it has refused a larger
+   * one.
+   */
   sizeMax: rowCount.optional(),
-  /** The most rows that the source sends, whatever is asked. */
+  /** The most rows that the source sends in a page, whatever size is requested. */
   clamp: rowCount.optional(),
 });
 
 export type ResumePoint = Readonly<z.output<typeof schema>>;
 
-/** A page or claim builds on a resume point that the generation has gone on from. */
+/**
+ * A page or claim builds on an outdated resume point: the generation has advanced
+ * since.
+ */
 export class StaleResumePoint extends Error {}
 
-/** The last groups, as many as are of use. */
+/** Returns the last groups, as many as a resume point needs. */
 export function keepGroups(groups: readonly Group[]): readonly Group[] {
   const kept: Group[] = [];
   let keys = 0;
@@ -59,14 +68,14 @@ export function keepGroups(groups: readonly Group[]): readonly Group[] {
 }
 
 /**
- * As the evidence says it: the resume state lies in Redis, or in Postgres; the list's own
- * row always in Postgres.
+ * Where a resume point was read, as the evidence names it: the resume state is in Redis
+ * (or in Postgres if Redis is not used), the list's own row always in Postgres.
  */
 export type ResumedFrom = 'resume state' | 'list row';
 
 /**
- * The resume point of a generation: the resume state decides, the list's own row where
- * that has none.
+ * Chooses the resume point of a generation: the resume state's, or the list row's if
+ * the resume state has no usable one.
  */
 export function chooseResumePoint(
   generation: { readonly generationId: bigint; readonly resumePoint: unknown },
@@ -84,7 +93,7 @@ export function chooseResumePoint(
   if (row === undefined) return { point: undefined, from: undefined };
   const keysOf = ({ groups }: ResumePoint): string =>
     JSON.stringify(groups.map(({ keys }) => keys));
-  // Where both claim the same commit and name different rows, one of them is damaged.
+  // If both name the same commit but different rows, one of them is damaged.
   const isUsable =
     state !== undefined &&
     (state.sequence !== row.sequence || keysOf(state) === keysOf(row));
@@ -95,17 +104,17 @@ export function chooseResumePoint(
 
 export interface ResumePoints extends AsyncDisposable {
   /**
-   * @returns undefined if there is none, or its store is away: Postgres has the same,
-   *   and the store logs its outage
+   * @returns undefined if there is none, or if its store is unreachable: Postgres has
+   *   the same resume point, and the store logs its outage
    */
   read(): Promise<unknown>;
   write(point: ResumePoint): void;
 }
 
 /**
- * The resume state of a list. Written after the commits: one write at a time, the newest
- * wins, and a slow or unreachable store delays no sync. Disposing of it waits for the
- * last write.
+ * Opens the resume state of a list. It is written after each commit, one write at a
+ * time; the newest wins, and a slow or unreachable store delays no sync. Disposing of
+ * it waits for the last write.
  */
 export function openResumePoints(
   store: ResumePointStore,

@@ -1,6 +1,6 @@
 /**
- * What every step of one sync shares: its session, its source, its limits, what it has
- * seen, and the evidence of that.
+ * The state that all steps of one sync share: its session, its source, its limits, what
+ * it has seen, and the evidence for its verdict.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PermanentError } from '../errors/errors.ts';
@@ -40,9 +40,9 @@ export interface SyncDeps {
   readonly resumePoints: ResumePointStore;
   readonly onProgress: (progress: SyncProgress) => void;
   readonly failpoint?: (step: Failpoint) => Promise<void> | void;
-  /** After which a list that does not end is given up. */
+  /** Limits after which a list that shows no end is given up. */
   readonly ceiling?: typeof CEILING;
-  /** Pause before the source is asked again for rows that it has shown elsewhere. */
+  /** Pause before the source is asked again for rows that another page has shown. */
   readonly pauseMs?: number;
 }
 
@@ -56,9 +56,9 @@ export interface SyncContext
   readonly tally: Tally;
 }
 
-/** What one sync has asked and seen. */
+/** Counts what one sync has requested and seen. */
 export class Tally {
-  /** `because`: why everything is read again. */
+  /** `because` is the reason for reading the whole list again. */
   mode: {
     readonly kind: 'first reading' | 'increment' | 'audit';
     readonly because?: string;
@@ -68,24 +68,29 @@ export class Tally {
   resumedFrom: ResumedFrom | undefined;
   requests = 0;
   pages = 0;
-  /** New rows of the reading that is going on. */
+  /** New rows of the current reading. */
   newRows = 0;
-  /** New rows of this sync's earlier readings. */
+  /** New rows that earlier readings of this sync found. */
   #newRowsBefore = 0n;
-  /** How often the list was read, the reading that is going on among them. */
+  /** How often this sync has read the list, including the current reading. */
   readings = 1;
   head: SourceHead = { blockHeight: undefined, blockTime: undefined };
-  /** The highest block that any claim of this network was as of. */
+  /** The highest block up to which any claim of this network is known to be complete. */
   claimedHeight: bigint | undefined;
-  /** The highest block that an answer of this sync was of. */
+  /** The highest block that any answer of this sync has reported. */
   seenHeight: bigint | undefined;
   readonly warnings: string[] = [];
   network: 'stored' | undefined;
-  /** First the list is read; then the source has to show that it ends there. */
+  /**
+   * A sync first reads the list; then the source has to show that the list ends there.
+   */
   phase: 'reading' | 'proving the end' = 'reading';
   readonly startedMs = performance.now();
 
-  /** @param audit what the last reading was, unless it was the first one of all */
+  /**
+   * @param audit the report of the last reading; undefined if that was the list's first
+   *   reading
+   */
   beginNextReading(audit: AuditReport | undefined): void {
     this.#newRowsBefore = this.countNew(audit);
     this.newRows = 0;
@@ -93,7 +98,7 @@ export class Tally {
     this.phase = 'reading';
   }
 
-  /** Rows that were not held when the sync began. */
+  /** Returns how many rows were not stored when the sync began. */
   countNew(audit: AuditReport | undefined): bigint {
     const inThisReading =
       audit === undefined ? BigInt(this.newRows) : audit.served - audit.common;
@@ -107,8 +112,8 @@ export class Tally {
 }
 
 /**
- * Asks for a page, and once more where the source contradicts itself: a passing error is
- * no reason for doubt.
+ * Requests a page, and requests it once more if the source contradicts itself: a
+ * transient error is not a reason for doubt.
  * @throws DoubtError if the second answer contradicts itself too
  */
 export async function askPage(
@@ -145,15 +150,16 @@ export async function askPage(
   }
 }
 
-/** How often a page is asked for again of a fleet in which a node is behind. */
+/** How often a page is requested again while a node behind the source's address lags. */
 const BEHIND_ATTEMPTS_MAX = 6;
 const BEHIND_PAUSE_MS = 500;
 
 /**
- * Behind one address may stand several nodes. An answer below the highest claim lacks
- * rows that are held; the newest page must also be no older than the pages before it.
- * @returns the block that the answer should have reached; undefined if it has, or if the
- *   source shows no blocks
+ * Several nodes may share one address. An answer from below the highest claim lacks
+ * rows that are stored; the newest page must also not be older than the pages before
+ * it.
+ * @returns the block that the answer should have reached; undefined if it has, or if
+ *   the source shows no blocks
  */
 function heightAhead(
   { blockHeight }: Page,
@@ -168,7 +174,10 @@ function heightAhead(
   return floors.find((floor) => floor !== undefined && blockHeight < floor);
 }
 
-/** @throws SourceBehind if no node has come so far after several attempts */
+/**
+ * Waits before the next attempt.
+ * @throws SourceBehind if no node has reached the claimed block after several attempts
+ */
 async function waitForNextNode(
   { list, tally, signal, pauseMs = BEHIND_PAUSE_MS }: SyncContext,
   { blockHeight = 0n }: Page,
@@ -210,7 +219,7 @@ export function checkCeiling(
     );
 }
 
-/** For bars and logs. */
+/** Reports the progress for progress bars and logs. */
 export function reportProgress({ list, tally, onProgress }: SyncContext): void {
   onProgress(measureProgress(list, tally));
 }
@@ -230,8 +239,8 @@ function measureProgress(
 }
 
 /**
- * What a list has to show for its verdict.
- * @param missing what stands between the list and `complete`
+ * Builds the evidence for a list's verdict.
+ * @param missing what keeps the list from being `complete`
  */
 export function describeSync(
   { list, tally, pageSize }: SyncContext,

@@ -1,7 +1,7 @@
 /**
- * Brings one list up to date. First reading, increment and audit are one: a generation is
- * read on, oldest first, until the newest page shows that its end is reached, and then
- * claimed.
+ * Brings one list up to date. A first reading, an increment and an audit all work the
+ * same way: a generation is read forward, oldest first, until the newest page shows
+ * that its end is reached; then it is claimed.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { heightOf } from '../ledger/ids.ts';
@@ -38,24 +38,30 @@ import type { Generation } from './store/generations.ts';
 import type { ListSituation } from './store/list-state.ts';
 import type { ListSession } from './store/list-store.ts';
 
-/** An outdated resume point costs one page; the second attempt takes Postgres's. */
+/**
+ * The most outdated resume points that one sync accepts. Each costs one page; the
+ * second attempt takes the one from Postgres.
+ */
 const STALE_MAX = 3;
-/** How often what is held is asked for again before the whole list is. */
+/**
+ * How often stored rows that the source did not show are requested again before the
+ * whole list is read again.
+ */
 const NOT_SHOWN_MAX = 3;
 const NOT_SHOWN_PAUSE_MS = 500;
-/** How often a list is read whole in one sync until two readings in a row agree. */
+/** The most complete readings in one sync before two in a row have to agree. */
 const READINGS_MAX = 4;
-/** Longer than the lease of a dead worker lasts. */
+/** How long to wait for a busy list: longer than the lease of a dead worker lasts. */
 const WAIT_FOR_LEASE_MS = 13_000;
 
 /**
  * Syncs the list and records the verdict of the run.
- * @throws FencedError if another worker took over; nothing of ours was lost, stop
- *   quietly
- * @throws RetryableError `LIST_BUSY` while another worker is at it, or where the source
- *   asks to wait long
- * @throws UnreachableError if the source or the database is away; what was committed
- *   stays
+ * @throws FencedError if another worker took over; the caller stops quietly, as nothing
+ *   that was committed is lost
+ * @throws RetryableError `LIST_BUSY` while another worker syncs the list, or if the
+ *   source asks to wait for a long time
+ * @throws UnreachableError if the source or the database is unreachable; what was
+ *   committed stays
  */
 export async function syncList(
   request: SyncRequest,
@@ -88,7 +94,7 @@ export async function syncList(
 
 /**
  * Opens the sync, waiting for the lease of a worker that may be dead.
- * @throws RetryableError `LIST_BUSY` where the other worker is alive
+ * @throws RetryableError `LIST_BUSY` if the other worker is alive is alive
  */
 export function openSession(
   store: SyncDeps['store'],
@@ -108,7 +114,7 @@ export function openSession(
 async function run(context: SyncContext): Promise<VerdictWithEvidence> {
   const { session, tally, list } = context;
   const found = await session.situation();
-  // Another network's blocks are not counted from ours.
+  // Block heights of another network cannot be compared with ours.
   if (found.claimedHeight !== null && context.acceptNewNetwork !== true)
     tally.claimedHeight = BigInt(found.claimedHeight);
   try {
@@ -145,14 +151,14 @@ async function run(context: SyncContext): Promise<VerdictWithEvidence> {
         generation.kind === 'audit' &&
         generation.sequence > 0n
       ) {
-        // The rows that an earlier run had read may be wrong.
+        // The rows that an earlier run has read may be wrong.
         generation = await session.begin('audit', generation.epoch);
       } else if (
         error instanceof OverlapMissing &&
         generation.kind === 'current' &&
         notShown < NOT_SHOWN_MAX
       ) {
-        // A node that lags may have answered, and the next one may not.
+        // A lagging node may have answered; the next one may be up to date.
         notShown += 1;
         const { pauseMs = NOT_SHOWN_PAUSE_MS, signal } = context;
         await sleep(pauseMs * notShown, undefined, { signal });
@@ -162,7 +168,8 @@ async function run(context: SyncContext): Promise<VerdictWithEvidence> {
         error instanceof OverlapMissing &&
         generation.kind === 'current'
       ) {
-        // What is held cannot be read on: the list is read again from its oldest row.
+        // The source no longer continues from the stored rows: the list is read again
+        // from its oldest row.
         tally.mode = { kind: 'audit', because: error.state };
         tally.warn(error.state);
         generation = await session.begin('audit', generation.epoch);
@@ -183,8 +190,9 @@ function isRefusal(error: unknown): error is DoubtError | EndNotShown {
 }
 
 /**
- * A source whose blocks lie below an earlier claim may lag, or be another network: then
- * its first page shows no row that is held.
+ * Whether the source shows none of the stored rows. A source whose blocks are below an
+ * earlier claim may lag, or may be another network: then its first page has no stored
+ * row.
  */
 async function showsNothingHeld(
   { source, session, list, pageSize: size, signal }: SyncContext,
@@ -199,8 +207,8 @@ async function showsNothingHeld(
 }
 
 /**
- * Whether the source shows a party that is held: checkpoints fall out of its retention,
- * parties do not.
+ * Whether the source shows a stored party. Checkpoints fall out of the source's
+ * retention; parties do not.
  */
 async function showsHeldParty({
   source,
@@ -213,7 +221,7 @@ async function showsHeldParty({
   return session.holdsParty(rows.map(({ key }) => key));
 }
 
-/** Whether everything is to be read again, and why. */
+/** Chooses whether to read the whole list again, and gives the reason. */
 async function chooseMode(
   context: SyncContext,
   found: ListSituation,
@@ -249,8 +257,10 @@ async function chooseMode(
 }
 
 /**
- * @returns undefined if the list is claimed, and has to be read once more: the next
- *   reading shows whether rows are inserted, and whether another node shows the same
+ * Reads a generation to its end and claims it.
+ * @returns undefined if the list is claimed but has to be read once more: the next
+ *   reading shows whether the source inserts rows, and whether another node shows the
+ *   same list
  * @throws DoubtError, EndNotShown, StaleResumePoint
  */
 async function readAndClaim(
@@ -294,8 +304,8 @@ async function readAndClaim(
 }
 
 /**
- * Records what stands between the list and `complete`, and the verdict that follows.
- * @param error absent where the tables refused the claim
+ * Records what keeps the list from being `complete`, and the verdict that follows.
+ * @param error undefined if the database refused the claim
  */
 async function refuse(
   context: SyncContext,
@@ -336,8 +346,8 @@ function busyElsewhere(list: ListName, state: string): RetryableError {
 }
 
 /**
- * One party by filter: whether the source lists it. It is stored without a place in the
- * list, which only a sync can prove.
+ * Looks up one party by its id and records whether the source lists it. The party is
+ * stored without a position in the list, which only a sync can prove.
  */
 export async function lookUpParty(
   id: string,

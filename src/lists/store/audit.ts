@@ -1,4 +1,7 @@
-/** An audit's rows, compared with what is held, judged, and put in its place. */
+/**
+ * Compares an audit's rows with the stored ones, judges the difference, and replaces
+ * the stored rows with the audit's.
+ */
 import { sql, type RawBuilder } from 'kysely';
 import { heightOf } from '../../ledger/ids.ts';
 import { evidenceJson } from '../../json/json-value.ts';
@@ -25,8 +28,8 @@ export interface AuditReport extends AuditTotals {
 }
 
 /**
- * Puts the audit in the place of what is held, where nothing speaks against it, and
- * settles what spoke against the list.
+ * Replaces the stored rows with the audit's unless a doubt forbids it, and closes the
+ * doubts that the audit settles.
  */
 export async function replaceCurrent(
   tx: Database,
@@ -55,8 +58,8 @@ export async function replaceCurrent(
   let removed: readonly string[] = [];
   const isNewNetwork = finding === 'new network';
   if (isNewNetwork) {
-    // The audit is the next epoch's first reading: nothing of it was ever held. The other
-    // list's sync may have begun it.
+    // The audit is the first reading of the next epoch: none of its rows was ever
+    // stored. The sync of the other list may have begun that epoch already.
     const { isAllNewer: _, ...counts } = totals;
     await sql`insert into mirror.networks (epoch, evidence)
       values (${epoch + 1}, ${evidenceJson({ ...counts, list, runId })}) on conflict do nothing`.execute(
@@ -64,8 +67,8 @@ export async function replaceCurrent(
     );
     await makeCurrent(tx, audit, epoch + 1);
   } else {
-    // Rows between confirmed rows, without a doubt: the source inserts rows, and will do
-    // so again.
+    // New rows between confirmed ones, with no doubt open: the source inserts rows, and
+    // will do so again.
     const isInserted =
       totals.missed > 0n &&
       current.isClaimed &&
@@ -85,7 +88,7 @@ export async function replaceCurrent(
       tx,
     );
   }
-  // What this very reading has not understood is no matter of the past.
+  // Rows that this very reading has not understood are still a doubt, so it stays open.
   const isOfAudit = sql`(code = ${ROW_NOT_UNDERSTOOD} and seen->>'generationId' = ${`${audit.generationId}`})`;
   await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${runId},
       seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
@@ -104,15 +107,15 @@ export async function replaceCurrent(
   };
 }
 
-/** What a person has said, and what the source has shown of its network. */
+/** What an operator has accepted, and what the source has shown about its network. */
 interface JudgedBy {
   readonly accepted: Accepted;
   readonly isSameNetwork?: boolean;
 }
 
 /**
- * An earlier audit lacked the newest rows, and the source has shown a later block since: a
- * node that lags would have caught up.
+ * Whether an earlier audit lacked the newest rows, and the source has shown a later
+ * block since: a lagging node would have caught up.
  */
 function isMissingConfirmed(
   doubts: ListSituation['doubts'],
@@ -124,7 +127,9 @@ function isMissingConfirmed(
   return BigInt(headHeight) > BigInt(height);
 }
 
-/** Rows with a place that are served, as far as is known. */
+/**
+ * Selects the rows that have a position and that the source serves, as far as is known.
+ */
 function held({ list, epoch }: Generation): RawBuilder<unknown> {
   const { table, key } = LISTS[list];
   return sql`select ${key} as key, pos from ${table}
@@ -169,9 +174,9 @@ async function compareAudit(
 }
 
 /**
- * Puts the audit's rows in the place of the current ones: missed rows are in, rows that
- * are served no longer are marked, rows that were never confirmed are removed. Rows that
- * keep their place are not touched.
+ * Replaces the current rows with the audit's: adds missed rows, marks rows that are no
+ * longer served, and removes rows that were never confirmed. Rows that keep their
+ * position are not touched.
  * @returns the first of the removed rows
  */
 async function replaceWithAudit(
@@ -189,17 +194,17 @@ async function replaceWithAudit(
     where generation_id = ${audit.generationId} order by served.pos limit 1`.execute(
     tx,
   );
-  // Rows may be served that are older than the oldest held one. They begin at place 1 all
-  // the same, because a claim counts no row below that.
-  // Where nothing is in common, the new rows follow the held ones.
+  // The source may serve rows that are older than the oldest stored one. Positions
+  // still begin at 1, because a claim counts no row below that. If no row is in common,
+  // the new rows follow the stored ones.
   const [{ shift, older } = { shift: current.lastPos, older: 0n }] = shifts;
   const isServed = sql`exists (select from mirror.audit_rows served where generation_id = ${audit.generationId} and key = ${key})`;
   const removed = await sql<{ key: string }>`
     delete from ${table} where epoch = ${epoch} and pos > ${current.claimedPos} and gone_since is null and not ${isServed}
     returning ${key} as key`.execute(tx);
-  // Checkpoints older than everything served fell out of the source's retention: they keep
-  // their places below it, if there is room, and are served on. A party that is listed no
-  // longer has been removed.
+  // Checkpoints that are older than everything served fell out of the source's
+  // retention. They keep their positions below the served rows if there is room, and
+  // this mirror still serves them. A party that is no longer listed has been removed.
   const keepsPlace =
     list === 'checkpoints' && older === 0n ? sql`pos <= ${shift}` : sql`false`;
   await sql`update ${table} set gone_since = coalesce(gone_since, clock_timestamp()),
@@ -210,7 +215,7 @@ async function replaceWithAudit(
     tx,
   );
   await makeCurrent(tx, audit, epoch, shift, isAppendOnly);
-  // What was claimed before counts on: of a node that is behind, and of a list that shrank.
+  // Earlier claims still count: they reveal a node that lags, and a list that shrank.
   await sql`update mirror.generations
     set head_height = greatest(head_height, ${current.headHeight}::numeric),
       largest_rows = greatest(largest_rows, ${current.largestRows}::bigint)
@@ -218,7 +223,9 @@ async function replaceWithAudit(
   return removed.rows.slice(0, REMOVED_SHOWN).map((row) => row.key);
 }
 
-/** @param shift of its rows' places, where older rows are held before them */
+/**
+ * @param shift how far the audit's positions move, if older rows are stored before them
+ */
 async function makeCurrent(
   tx: Database,
   audit: Generation,
@@ -239,8 +246,8 @@ async function makeCurrent(
 }
 
 /**
- * Known gaps in the light of an audit: closed where rows below are served again,
- * confirmed where not.
+ * Updates the known gaps after an audit: closes a gap if the rows below it are served
+ * again, and confirms it otherwise.
  */
 async function settleGaps(
   tx: Database,

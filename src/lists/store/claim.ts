@@ -1,6 +1,6 @@
 /**
- * Claims a list complete: an audit takes its place, and one statement says `complete`
- * where it is true.
+ * Claims a list complete: an audit replaces the current rows, and one statement records
+ * `complete` if it is true.
  */
 import { sql } from 'kysely';
 import { evidenceJson } from '../../json/json-value.ts';
@@ -24,17 +24,18 @@ import { agreesWithRestored, forgetUnlisted } from './restore-lists.ts';
 import { readOpen, readSituation, type ListSituation } from './list-state.ts';
 
 /**
- * The source's last block is of when it sent the newest page: so far the list is read.
+ * The claim of one reading. `SourceHead` is the source's last block when it sent the
+ * newest page: the list is known to be complete up to that block.
  */
 export interface Claim extends SourceHead {
   readonly generation: Generation;
   readonly sequence: bigint;
-  /** From the newest-first page of this run. */
+  /** The keys of the newest-first page of this run. */
   readonly newestKeys: readonly string[];
   readonly accepted: Accepted;
   /**
-   * Whether the source shows parties that are held: a list of checkpoints in which nothing
-   * is in common is then of the same network.
+   * Whether the source shows stored parties. If so, a list of checkpoints with no row
+   * in common still belongs to the same network.
    */
   readonly isSameNetwork?: boolean;
   readonly evidence: (
@@ -45,12 +46,15 @@ export interface Claim extends SourceHead {
 
 export type Claimed =
   | { readonly kind: 'complete'; readonly evidence: object }
-  /** The list was read to its end, which no second reading in a row has confirmed. */
+  /** The list was read to its end, but no second reading in a row has confirmed it. */
   | { readonly kind: 'unconfirmed'; readonly audit: AuditReport | undefined }
-  /** The generation has gone on since: the resume point was an old one. */
+  /** The generation has advanced since: the resume point was outdated. */
   | { readonly kind: 'stale' }
   | { readonly kind: 'doubt'; readonly doubt: DoubtError }
-  /** All that is understood is claimed; the rest keeps the list from being complete. */
+  /**
+   * All rows that are understood are claimed; the others keep the list from being
+   * complete.
+   */
   | {
       readonly kind: 'odd rows';
       readonly doubt: DoubtError;
@@ -80,14 +84,14 @@ export async function claimList(
   const evidence = claim.evidence(standing, audit);
   const agrees = audit !== undefined && isAgreeing(audit);
   const { table, isAsked } = LISTS[list];
-  // An increment leaves the standing of the rest as it was.
+  // An increment does not change whether the rest of the list is confirmed.
   const standingAt = generation.isClaimed
     ? sql`confirmed_at`
     : sql`case when ${agreesWithRestored(list)} then clock_timestamp() end`;
   const confirmedAt = isAudit
     ? sql`case when ${agrees} then clock_timestamp() end`
     : standingAt;
-  // The one statement that says `complete`: it can only succeed where it is true.
+  // Only this statement records `complete`, and it succeeds only if that is true.
   const { rows } = await sql<{ isConfirmed: boolean; isEnded: boolean }>`
     with claimed as (
       update mirror.generations g
@@ -145,14 +149,18 @@ export async function claimList(
   return { kind: 'refused', audit };
 }
 
-/** Whether a whole reading lacks nothing of the one before it, and found nothing between. */
+/**
+ * Whether a complete reading lacks no row of the reading before, and found no new row
+ * between.
+ */
 function isAgreeing({ finding, missed, common, served }: AuditReport): boolean {
   return finding === 'same' && missed === 0n && (common > 0n || served === 0n);
 }
 
 /**
- * A whole reading with rows that are held is of our network. The other list's doubt may
- * still forbid the claim; this list's own is settled, or the two would wait for each other.
+ * Closes this list's doubt about the network: a complete reading that shows stored rows
+ * comes from the same network. The other list's doubt may still forbid the claim; if
+ * this list's own stayed open too, the two lists would wait for each other.
  */
 async function settleNetwork(
   tx: Database,

@@ -1,5 +1,6 @@
 /**
- * Generations: what is held of a list, written page by page, each page one transaction.
+ * Generations: the stored rows of a list, written page by page, each page in one
+ * transaction.
  */
 import { sql, type RawBuilder } from 'kysely';
 import { formatInstant } from '../../time/time.ts';
@@ -17,17 +18,20 @@ export interface Generation {
   readonly rows: bigint;
   readonly claimedPos: bigint;
   readonly headHeight: string | null;
-  /** Rows of the largest list that was claimed, and not accepted as shrunk since. */
+  /**
+   * Rows of the largest list ever claimed since an operator last accepted a shrunk
+   * list.
+   */
   readonly largestRows: bigint;
   readonly isAppendOnly: boolean;
   readonly isClaimed: boolean;
-  /** Whether two readings in a row agreed on what is claimed. */
+  /** Whether two readings in a row agreed on the claimed rows. */
   readonly isConfirmed: boolean;
-  /** RFC 3339. */
+  /** When the list was last read whole and claimed, as RFC 3339. */
   readonly auditedAt: string | null;
 }
 
-/** The source's last block, where it said so. */
+/** The source's last block, if it reported one. */
 export type SourceHead = Pick<Page, 'blockHeight' | 'blockTime'>;
 
 export const COLUMNS = sql`generation_id as "generationId", list, epoch, kind, sequence, resume_point as "resumePoint",
@@ -43,8 +47,8 @@ export function setHead({
 }
 
 /**
- * A page of a generation, in the order shown. A party is listed once. A checkpoint may be
- * listed several times, next to each other.
+ * Builds the statement that appends a page to a generation, in the order shown. A party
+ * is listed once. A checkpoint may be listed several times, next to each other.
  */
 export function appendRows(
   { generationId, list, epoch, kind, lastPos }: Generation,
@@ -69,10 +73,10 @@ export function appendRows(
 }
 
 /**
- * Puts rows into a list.
- * @param shown their key, copies, pos and extra
- * @param isAppended behind those that are held; absent: in their place, where rows that
- *   keep it are not touched
+ * Builds the statement that puts rows into a list.
+ * @param shown a query with the rows' key, copies, pos and extra
+ * @param isAppended whether the rows follow the stored ones. If absent, they go to
+ *   their positions in the list, and rows that keep their position are not touched
  */
 export function placeRows(
   list: ListName,
@@ -80,7 +84,8 @@ export function placeRows(
   shown: RawBuilder<unknown>,
   isAppended = false,
 ): RawBuilder<unknown> {
-  // A row is what the source shows now: a field that it took away is taken away.
+  // A row has what the source shows now: a field that the source no longer sends is
+  // removed.
   const kept = sql`gone_since = null, extra = excluded.extra`;
   const hasChanged = sql`held.pos is distinct from excluded.pos or held.gone_since is not null
     or held.extra is distinct from excluded.extra`;
@@ -101,7 +106,7 @@ export function placeRows(
     on conflict (epoch, at_block, hash, block_hash) do update set ${merged}`;
 }
 
-/** A key of a checkpoint back into its fields. */
+/** Splits the key of a checkpoint into its fields. */
 function fieldsOf(key: 'key' | 'asked.key'): RawBuilder<unknown> {
   const [hash, blockHash] = [2, 3].map(
     (part) =>
@@ -115,7 +120,7 @@ type Rows = Readonly<
   Record<'table' | 'copies' | 'isAsked', RawBuilder<unknown>>
 >;
 
-/** What all generations of a list have become, by list. */
+/** The tables with the current rows, by list. */
 export const LISTS: Readonly<
   Record<ListName, Rows & { readonly key: RawBuilder<unknown> }>
 > = {
@@ -135,7 +140,9 @@ export const LISTS: Readonly<
   },
 };
 
-/** Where the rows of a generation lie, and which of that table's are its own. */
+/**
+ * Returns the table with the rows of a generation, and the condition that selects them.
+ */
 export function rowsOf(
   of: Generation,
 ): Rows & { readonly isHeld: RawBuilder<unknown> } {

@@ -1,4 +1,4 @@
-/** What is read of the lists: how one stands, and the parties that were ever listed. */
+/** Reads the state of a list, and the parties that were ever listed. */
 import { sql } from 'kysely';
 import {
   CANDIDATES_MAX,
@@ -14,21 +14,22 @@ import { COLUMNS, type Generation } from './generations.ts';
 
 export interface OpenDoubt {
   readonly code: string;
-  /** What was seen; `message` says it in words. */
+  /** What was seen; `message` describes it in words. */
   readonly seen: Readonly<Record<string, unknown>>;
   /** RFC 3339. */
   readonly since: string;
 }
 
 /**
- * Rows that the source no longer served when they were to be read, between two held ones.
+ * Rows between two stored ones that the source no longer served when they were to be
+ * read.
  */
 export interface KnownGap {
   readonly belowKey: string;
   readonly aboveKey: string;
   /** RFC 3339. */
   readonly foundAt: string;
-  /** Whether an audit has found that the source does not serve them. */
+  /** Whether an audit has confirmed that the source does not serve these rows. */
   readonly isConfirmed: boolean;
 }
 
@@ -36,16 +37,16 @@ export interface ListSituation extends Readonly<
   Record<Generation['kind'], Generation | undefined>
 > {
   readonly epoch: number;
-  /** The highest block that any claim of this network was as of, of either list. */
+  /** The highest block up to which a claim of either list is known to be complete. */
   readonly claimedHeight: string | null;
-  /** Whether either list was found to be another network's. */
+  /** Whether either list was found to belong to another network. */
   readonly isOtherNetwork: boolean;
-  /** What no audit has closed. */
+  /** Doubts that no audit has closed. */
   readonly doubts: readonly OpenDoubt[];
   readonly gaps: readonly KnownGap[];
 }
 
-/** What speaks against a list in an epoch. */
+/** Reads the open doubts and gaps of a list in an epoch. */
 export async function readOpen(
   db: Database,
   list: ListName,
@@ -72,7 +73,7 @@ export async function readEpoch(db: Database): Promise<number> {
   return epoch;
 }
 
-/** @param of absent: the epoch of the current network */
+/** @param of the epoch; if absent, that of the current network */
 export async function readSituation(
   db: Database,
   list: ListName,
@@ -95,19 +96,25 @@ export async function readSituation(
   };
 }
 
-/** One may have been removed; of three, one is there. */
+/**
+ * The most witnesses to choose: one party may have been removed since, but hardly all
+ * three.
+ */
 const WITNESSES_MAX = 3;
 
-/** Whether one of the lists was found to be of another network than the present one. */
+/**
+ * Whether one of the lists was found to belong to another network than the current one.
+ */
 export async function isOtherNetwork(db: Database): Promise<boolean> {
   const network = await readNetwork(db, await readEpoch(db));
   return network.isOtherNetwork;
 }
 
 /**
- * Spellings of parties that the present network is known by: those that it has listed the
- * longest.
- * @returns none if the last claim was of this source, or nothing was ever claimed
+ * Returns the spellings of parties that identify the current network: those that it has
+ * listed the longest.
+ * @returns no party if the last claim came from this source, or if nothing was ever
+ *   claimed
  */
 export async function findWitnesses(
   db: Database,
@@ -123,8 +130,8 @@ export async function findWitnesses(
 }
 
 /**
- * The highest block that any claim of the present network was as of.
- * @returns undefined if no claim had one
+ * Reads the highest block up to which any claim of the current network is complete.
+ * @returns undefined if no claim had a block
  */
 export async function readClaimedHeight(
   db: Database,
@@ -134,8 +141,9 @@ export async function readClaimedHeight(
 }
 
 /**
- * What both lists together say of a network. Where nothing was claimed in this database,
- * the newest restored checkpoint speaks for the claims of the one that was lost.
+ * Reads what both lists together show about a network. If nothing was claimed in this
+ * database, the newest restored checkpoint stands for the claims of the database that
+ * was lost.
  */
 function readNetwork(
   db: Database,
@@ -160,8 +168,8 @@ function readNetwork(
 }
 
 /**
- * The party with this id first, then, where the id is cut, those whose id begins and ends
- * so: as many as one is chosen of.
+ * Returns the party with exactly this id first and then, if the id is shortened, those
+ * whose id has the same beginning and end; at most `CANDIDATES_MAX`.
  */
 export async function findListedParties(
   db: Database,

@@ -1,6 +1,6 @@
 /**
- * The tables of the lists: who syncs one, what is held, what speaks against it, and the
- * verdict.
+ * The tables of the lists: which worker syncs a list, which rows are stored, which
+ * doubts are open, and the verdict.
  */
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
@@ -50,8 +50,8 @@ interface Held {
 }
 
 /**
- * One list under its lease. @throws FencedError from whatever writes, once another worker
- * has taken over
+ * One list under its lease.
+ * @throws FencedError from every write, once another worker has taken over
  */
 export type ListSession = ReturnType<typeof openSession>;
 
@@ -75,8 +75,8 @@ function openSession(held: Held, takenAtMs: number) {
   }
 
   /**
-   * Renews the lease until it is disposed, and then gives it back: a successor need not
-   * wait for its end.
+   * Renews the lease until it is disposed, and then gives it back, so that a successor
+   * need not wait until it expires.
    */
   const keep = () => keepLease({ what, takenAtMs, renew, release });
   const write = openWriter(held);
@@ -92,9 +92,9 @@ function openSession(held: Held, takenAtMs: number) {
 
 function openWriter({ db, list, token, signal }: Held) {
   /**
-   * Locks the lease's row first, which makes this worker the only one that commits.
-   * @param wasDone what was written, where its answer was lost; absent for what is safe
-   *   to repeat
+   * Locks the lease's row first, so that only this worker can commit.
+   * @param wasDone returns what an earlier attempt has written, in case its answer was
+   *   lost; absent if the work is safe to repeat
    */
   return <Result>(
     action: string,
@@ -111,14 +111,14 @@ function openWriter({ db, list, token, signal }: Held) {
     );
 }
 
-/** What is held of the list, page by page. */
+/** Reads and writes the stored rows of the list, page by page. */
 function openPages(
   { db, list, runId, token, signal }: Held,
   write: ReturnType<typeof openWriter>,
 ) {
   /**
-   * An abandoned audit is of no use beside a new one. Safe to repeat: the new one has no
-   * page yet.
+   * Begins a generation and drops an abandoned audit, which a new one replaces. Safe to
+   * repeat, because the new generation has no page yet.
    */
   const begin = (kind: Generation['kind'], epoch: number) =>
     write('begin a generation', async (tx) => {
@@ -131,9 +131,10 @@ function openPages(
     });
 
   /**
-   * Appends a page. @returns the generation with it; undefined, and nothing is written,
-   * where the generation has gone on since the resume point that the page builds on
-   * @throws DoubtError `ROW_TWICE` where a party is held already
+   * Appends a page.
+   * @returns the generation including the page; undefined if the generation has
+   *   advanced since the resume point that the page builds on: then nothing is written
+   * @throws DoubtError `ROW_TWICE` if a party is already stored
    */
   function append(
     { generationId }: Generation,
@@ -159,7 +160,8 @@ function openPages(
       if (numAffectedRows !== BigInt(added)) throw seenRowTwice(list, keys);
       return held;
     };
-    // The sequence tells whether the page is in: nobody else commits under our lease.
+    // The sequence shows whether the page was committed: no other worker commits under
+    // this lease.
     return write(`commit a page of ${list}`, commit, async () => {
       const { rows } =
         await sql<Generation>`select ${COLUMNS} from mirror.generations
@@ -172,10 +174,11 @@ function openPages(
   }
 
   /**
-   * Which of the rows of a page are held, and the highest of their places: one look into
-   * an index for each.
-   * @param countingTo counts the rows of the list, repeated ones too, up to this place,
-   *   or to the highest of the asked ones where that is higher; absent: `rowsUpTo` is 0
+   * Finds out which rows of a page are stored, and the highest of their positions, with
+   * one index lookup for each row.
+   * @param countingTo counts the rows of the list, including repeated ones, up to this
+   *   position, or up to the highest position of the given keys if that is higher; if
+   *   absent, `rowsUpTo` is 0
    */
   function locate(
     generation: Generation,
@@ -203,7 +206,7 @@ function openPages(
   return { begin, append, locate };
 }
 
-/** How the list stands, what speaks against it, and the verdict. */
+/** Reads the state of the list and its open doubts, and records verdicts. */
 function openVerdicts(
   { db, list, runId, signal }: Held,
   write: ReturnType<typeof openWriter>,
@@ -215,8 +218,8 @@ function openVerdicts(
       ),
 
     /**
-     * Whether one of these parties is held of the present network. While no party is held
-     * at all, the address that a list was claimed from says so.
+     * Whether one of these parties is stored for the current network. While no party is
+     * stored at all, the source address of the last claim decides.
      */
     holdsParty: async (partyIds: readonly string[]) => {
       const held = statement({ isHeld: 'boolean' })`
@@ -251,7 +254,7 @@ function openVerdicts(
       }),
 
     /**
-     * Opens the doubt of rows that are not understood, or renews it: it stays open for
+     * Opens or updates the doubt about rows that are not understood. It stays open for
      * the reading that has met them, and the next audit closes it.
      */
     keepOddRows: ({ generationId, epoch }: Generation, seen: object) =>
@@ -266,7 +269,7 @@ function openVerdicts(
       }),
 
     /**
-     * Puts an audit in place of the current rows, and records `complete` where it is
+     * Replaces the current rows with those of an audit, and records `complete` if it is
      * true: one statement decides, from stored rows.
      */
     claim: (claim: Claim) =>
@@ -299,8 +302,8 @@ export class ListStore {
   readonly #holder: number | undefined;
 
   /**
-   * @param holder by which others see that this process is there; absent: its leases are
-   *   soon taken over
+   * @param holder the id of this process's liveness lock, which shows other processes
+   *   that it is alive; if absent, its leases are soon taken over
    */
   constructor(db: Database, holder?: number) {
     this.#db = db;
@@ -330,7 +333,7 @@ export class ListStore {
       : openSession({ db, list, runId, token, signal }, takenAtMs);
   }
 
-  /** Stores one party that was looked up, without a place in the list. */
+  /** Stores one party that was looked up, without a position in the list. */
   keepParty(row: ListedRow): Promise<{ readonly wasKnown: boolean }> {
     return inTransaction(this.#db, { action: 'store a party' }, async (tx) =>
       keepUnplaced(tx, await readEpoch(tx), row),
@@ -344,7 +347,7 @@ async function dropAudit(tx: Database, list: ListName) {
   );
 }
 
-/** Keeps a party without a place: `network`, or one that was looked up. */
+/** Stores a party without a position: `network`, or one that was looked up. */
 function keepUnplaced(tx: Database, epoch: number, { key, extra }: ListedRow) {
   const query = sql<{ wasKnown: boolean }>`
     insert into mirror.parties as held (party_id, first_epoch, epoch, extra)

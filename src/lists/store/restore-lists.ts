@@ -1,7 +1,7 @@
 /**
- * Puts rows of the lists that were read back from the lake into a database that lacks
- * them. They have no place in the source's order until the source shows them again; the
- * first complete reading decides which of them it still has.
+ * Puts list rows that were read back from the lake into a database that lacks them.
+ * They have no position in the source's order until the source shows them again; the
+ * first complete reading decides which of them the source still has.
  */
 import { type RawBuilder, sql } from 'kysely';
 import { NETWORK_PARTY } from '../../ledger/ids.ts';
@@ -12,8 +12,9 @@ import type { ListName } from '../ports.ts';
 import { type Generation, LISTS } from './generations.ts';
 
 /**
- * When a restored party was last seen: nobody knows. `forgetUnlisted` recognises restored
- * parties by it; a party that is listed again has a later instant.
+ * The instant at which restored parties count as last seen, because the true one is
+ * lost. `forgetUnlisted` recognises restored parties by it; a party that is listed
+ * again gets a later instant.
  */
 const NOT_SEEN = '1970-01-01T00:00:00Z';
 const ACTION = 'restore a list';
@@ -39,9 +40,9 @@ export interface RestoredCheckpoint {
 }
 
 /**
- * Restored parties are of the present network, and are exported until the source's list
- * turns out to lack them. Rows that are there stay.
- * @returns how many were not there
+ * Restores parties into the current network. They are exported until the source's list
+ * turns out to lack them. Existing rows stay unchanged.
+ * @returns how many parties were added
  */
 export async function restoreParties(
   db: Database,
@@ -58,9 +59,9 @@ export async function restoreParties(
 }
 
 /**
- * Restored checkpoints count as such that the source no longer has, until it shows them.
- * The epochs of the chain come back with them.
- * @returns how many were not there
+ * Restores checkpoints, which count as no longer served until the source shows them
+ * again. The epochs of the chain are restored with them.
+ * @returns how many checkpoints were added
  */
 export async function restoreCheckpoints(
   db: Database,
@@ -82,8 +83,8 @@ export async function restoreCheckpoints(
 }
 
 /**
- * A complete reading of the parties shows which restored ones the source has removed.
- * They stay, and are no longer asked for.
+ * Marks the restored parties that a complete reading did not show: the source has
+ * removed them. They stay stored, and are no longer exported.
  */
 export async function forgetUnlisted(
   tx: Database,
@@ -98,20 +99,20 @@ export async function forgetUnlisted(
 }
 
 /**
- * Whether the first reading of a list `g` agrees with the rows that were restored, as a
- * second reading would: it shows all of them, and none that is new before the last of
- * them. The lost database had proven what it wrote to the lake, so such a reading needs
- * no other to confirm it.
+ * Whether the first reading of a list `g` agrees with the restored rows as a second
+ * reading would: it shows all of them, and no new row before the last of them. The lost
+ * database had proven what it wrote to the lake, so such a reading needs no second one
+ * to confirm it.
  *
- * Only a list that has never been read in this database can have restored rows. What the
- * reading itself adds is first seen behind its start.
+ * Only a list that has never been read in this database can have restored rows. Rows
+ * that the reading itself adds are first seen after its start.
  */
 export function agreesWithRestored(list: ListName): RawBuilder<unknown> {
   const { table } = LISTS[list];
   const isMissing = {
     parties: sql`r.pos is null and r.gone_since is null
       and r.last_seen_at = ${NOT_SEEN}::timestamptz and r.party_id <> ${NETWORK_PARTY}`,
-    // The source removes the oldest checkpoints by and by.
+    // The source gradually removes its oldest checkpoints.
     checkpoints: sql`r.gone_since is not null and r.at_block > (
       select min(at_block) from ${table} where epoch = g.epoch and gone_since is null)`,
   }[list];
