@@ -1,8 +1,8 @@
 /**
- * `/healthz`: the process lives. `/readyz`: it can do its work; each part is tried for
- * real. `/metrics`: Prometheus metrics of the API and of the mirror's freshness. Names
- * are stable and documented in docs/metrics.md; labels come from small fixed sets, and
- * are never a URL, a key or a party.
+ * `/healthz` reports that the process is running. `/readyz` reports whether it can do its
+ * work, by really trying each part. `/metrics` has Prometheus metrics of the API and of
+ * the mirror's freshness. Metric names are stable and documented in docs/metrics.md;
+ * labels come from small fixed sets, and are never a URL, a key or a party.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -18,7 +18,10 @@ import type { MirrorStatus } from '../../status/status-summary.ts';
 import { openRoutes } from '../kit/routes.ts';
 import type { ApiDeps } from './ports.ts';
 
-/** Health is open to everybody, so frequent requests must cost nothing. */
+/**
+ * How long a result of `/readyz` is reused. The route is open to every client, so
+ * frequent requests must not cause work.
+ */
 const PROBED_MAX_AGE_MS = 1_000;
 
 const ALIVE = z.object({ status: z.string() });
@@ -41,16 +44,16 @@ const METRICS = { summary: 'Prometheus metrics', produces: ['text/plain'] };
 const SECONDS = [
   0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
 ];
-/** All files of the console count as one route. */
+/** All files of the console count as one route in the metrics. */
 const ASSETS = '/assets/';
 
-/** Whether each part of the process can do its work, by its name. */
+/** Whether each part of the process can do its work, by the part's name. */
 type Readiness = z.infer<typeof READY>;
 
 /**
- * Adds the routes, and counts every request. Health reveals only which part fails,
- * because it is open to everybody.
- * @param status reads what the gauges show
+ * Adds the health routes and the metrics, and counts every request. The health routes are
+ * open to every client, so they reveal only which part fails.
+ * @param status reads the status that the gauges show
  */
 export function addHealth(
   server: FastifyInstance,

@@ -1,6 +1,6 @@
 /**
- * `/openapi.json`, made from the schemas that validate and serialize, so that it cannot
- * describe anything else.
+ * Serves `/openapi.json`. It is generated from the schemas that validate requests and
+ * serialize answers, so it cannot differ from what the API does.
  */
 import swagger from '@fastify/swagger';
 import type { FastifyInstance, FastifySchema } from 'fastify';
@@ -25,7 +25,8 @@ const TAGS = [
 ];
 
 /**
- * Adds the route. It describes every route added after it, save those without a tag.
+ * Adds the route. It describes every route that is added after it, except those without a
+ * tag.
  * @param basePath the path below which clients reach the API, or empty text
  */
 export async function addOpenApi(
@@ -94,8 +95,8 @@ function describeRoute(
 }
 
 /**
- * Describes an answer that is not JSON. Nothing serializes it, so its route has no schema
- * of it.
+ * Describes an answer that is not JSON. Fastify does not serialize such an answer, so its
+ * route has no schema for it.
  */
 function describeText(produces: readonly string[] | undefined): object {
   if (produces === undefined) return {};
@@ -104,7 +105,7 @@ function describeText(produces: readonly string[] | undefined): object {
   return { 200: { description: 'Success', content } };
 }
 
-/** `GET /mirror/runs/:id` is `getMirrorRunsById`. */
+/** Returns the id of an operation: `GET /mirror/runs/:id` becomes `getMirrorRunsById`. */
 function operationId(url: string, method: string): string {
   const path = `${method.toLowerCase()}${url.replaceAll('/:', '/by/')}`;
   return path.replaceAll(/\/(\w)/g, (_match, letter: string) =>

@@ -7,7 +7,7 @@ import type { MirrorDeps } from '../mirror/ports.ts';
 export interface ApiDeps extends MirrorDeps, ConsoleDeps {
   /** Reads the lists, the console's data and the sessions. */
   readonly rows: Rows;
-  /** The parts that `/readyz` tries. */
+  /** The parts that `/readyz` tests. */
   readonly probes: readonly Probe[];
   readonly metrics: MetricsRegistry;
 }

@@ -1,6 +1,6 @@
 /**
- * The read API and the console as one Fastify server, and its port. The mirror's parts
- * are handed in; nothing here opens one.
+ * Builds the read API and the console as one Fastify server, and opens its port. The
+ * parts of the mirror are passed in; this module opens none of them.
  */
 import type { IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -45,26 +45,29 @@ import type { ApiDeps } from './ports.ts';
 /** Limits of Node's HTTP server, in milliseconds. */
 export interface HttpTimeouts {
   /**
-   * Until the end of a request's headers, from the first byte of the connection or
-   * request.
+   * How long a client may take to send a request's headers, from the first byte of the
+   * connection or of the request.
    */
   readonly headersTimeout: number;
   /**
-   * Until the end of its body. Node takes it for `headersTimeout` and the other way round
-   * if it is the smaller one.
+   * How long a client may take to send the whole request. It must not be smaller than
+   * `headersTimeout`, because Node would then swap the two limits.
    */
   readonly requestTimeout: number;
-  /** Between two looks for connections that are over either. */
+  /** How often Node looks for connections that exceed one of these limits. */
   readonly connectionsCheckingInterval: number;
 }
 
-/** What the downloads of a process may send in an hour, if no setting says so. */
+/**
+ * The most bytes that the downloads of a process may send per hour if no setting limits
+ * them.
+ */
 const DOWNLOAD_BYTES_PER_HOUR = 100 * 2 ** 30;
 
 export interface ApiOptions extends AccessSettings {
-  /** `API_DOWNLOADS_PER_HOUR`, in bytes. */
+  /** The value of `API_DOWNLOADS_PER_HOUR`, in bytes. */
   readonly apiDownloadsPerHour?: number | undefined;
-  /** Shorter limits, for tests that would wait too long. */
+  /** Shorter limits for tests, which could not wait for the real ones. */
   readonly timeouts?: Partial<HttpTimeouts> | undefined;
 }
 
@@ -74,14 +77,14 @@ const TIMEOUTS: HttpTimeouts = {
   connectionsCheckingInterval: 1_000,
 };
 /**
- * How long nothing may move in either direction of an answer. A reader may pause for
- * minutes; event streams send a heartbeat long before.
+ * How long a connection may be idle, in both directions, while an answer is being sent. A
+ * reader may pause for minutes; event streams send a heartbeat much more often.
  */
 const IDLE_TIMEOUT_MS = 15 * 60_000;
 /**
- * Longer than balancers keep a connection without requests (60 s to 10 min). If this end
- * closed first, the balancer's next request would meet a closed connection and become a
- * 502.
+ * How long a connection without requests stays open: longer than load balancers keep it
+ * (60 s to 10 min). If this server closed it first, the balancer's next request would
+ * reach a closed connection and fail with a 502.
  */
 const KEEP_ALIVE_MS = 620_000;
 const CLOSE_GRACE_MS = 2_000;
@@ -109,7 +112,7 @@ const CONTENT_POLICY = [
 ].join('; ');
 
 /**
- * Headers of every answer, so that no other site can use a browser against the mirror.
+ * Headers of every answer. They keep other sites from using a browser against the mirror.
  */
 const HEADERS = {
   'content-security-policy': CONTENT_POLICY,
@@ -124,8 +127,8 @@ const HEADERS = {
 } as const;
 
 /**
- * Headers of a stream that failed before its first bytes; they do not fit the error's
- * answer.
+ * Headers that a stream had set before it failed to send its first bytes. They do not fit
+ * the error that is sent instead.
  */
 const STREAM_HEADERS = [
   'accept-ranges',
@@ -137,7 +140,10 @@ const STREAM_HEADERS = [
   'vary',
 ];
 
-/** Why an address cannot be listened on, and what to do, by the system's error code. */
+/**
+ * Why the server cannot listen on an address, and what to do about it, by the system's
+ * error code.
+ */
 const LISTEN_ADVICE: Readonly<Record<string, string>> = {
   EADDRINUSE:
     'another program uses the port; set API_PORT to another, such as 8081, or to ' +
@@ -148,8 +154,8 @@ const LISTEN_ADVICE: Readonly<Record<string, string>> = {
 };
 
 /**
- * Builds the server without opening a port: `listen` does. Until then more routes may be
- * registered, behind the same checks.
+ * Builds the server without opening a port, which `listen` does. Until then the caller
+ * may register more routes, which the same checks protect.
  */
 export async function buildServer(
   deps: ApiDeps,
@@ -165,7 +171,7 @@ export async function buildServer(
   server.setErrorHandler<FastifyError>((error, request, reply) =>
     answerError(error, request, reply, log),
   );
-  // The source answers a known path with another method by 501, whatever the method.
+  // For a known path and any unsupported method, the source answers 501.
   server.setNotFoundHandler((request, reply) =>
     SERVICE_PATHS.has(pathOf(request))
       ? sendError(reply, new StatusError('unimplemented', 'Method Not Allowed'))
@@ -203,14 +209,15 @@ function openServer(timeouts: HttpTimeouts, basePath: string): FastifyInstance {
     http: { ...timeouts },
     connectionTimeout: IDLE_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    // The source knows no HEAD; routes that answer it say so.
+    // The source does not support HEAD; routes that do support it say so.
     exposeHeadRoutes: false,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: PARAMETER_CHARACTERS_MAX },
     rewriteUrl: (request: IncomingMessage) =>
       withoutBasePath(request.url, basePath),
-    // A value that does not fit is refused, not trimmed or unpacked until it does. Nor
-    // does an infinite number slip past the bounds that are only checked for finite ones.
+    // A value that does not fit the schema is refused; it is not trimmed or unwrapped
+    // until it fits. With `strictNumbers`, bounds would only be checked for finite numbers,
+    // and an infinite one would pass.
     ajv: {
       customOptions: {
         removeAdditional: false,
@@ -227,17 +234,20 @@ function openServer(timeouts: HttpTimeouts, basePath: string): FastifyInstance {
   });
 }
 
-/** Some proxies pass the base path on, others remove it: both are understood. */
+/**
+ * Removes the base path from a URL. Some proxies pass it on and others remove it, so both
+ * forms are accepted.
+ */
 function withoutBasePath(url = '/', basePath: string): string {
   const isBelow = basePath !== '' && url.startsWith(`${basePath}/`);
   return isBelow ? url.slice(basePath.length) : url;
 }
 
-/** Lets every address that an answer names lie below the base path. */
+/** Puts the base path in front of every address that a Location header names. */
 function addBasePath(server: FastifyInstance, basePath: string): void {
   if (basePath === '') return;
   server.addHook('onRequest', async (request, reply) =>
-    // Relative addresses of the page need the slash.
+    // The page's relative addresses only resolve if its own address ends in a slash.
     pathOf(request) === basePath ? reply.redirect('/', 308) : undefined,
   );
   server.addHook('onSend', async (_request, reply, payload) => {
@@ -249,8 +259,8 @@ function addBasePath(server: FastifyInstance, basePath: string): void {
 }
 
 /**
- * Answers what no handler has answered itself. Nothing of the inside gets out: that goes
- * to the log.
+ * Sends the answer for an error that no handler has answered. Internal details are only
+ * logged.
  */
 function answerError(
   error: FastifyError,
@@ -287,7 +297,10 @@ function sendError(reply: FastifyReply, error: StatusError): FastifyReply {
   return sendJson(reply.code(error.statusCode), withoutSecrets(error.body));
 }
 
-/** Must be added before all routes. */
+/**
+ * Adds the headers of every answer and the checks of every URL. It must run before any
+ * route is added.
+ */
 function addSafety(server: FastifyInstance): void {
   server.addHook('onRequest', async (request, reply) => {
     reply.headers(HEADERS);
@@ -297,7 +310,7 @@ function addSafety(server: FastifyInstance): void {
         `the URL is longer than ${URL_CHARACTERS_MAX} characters`,
       );
     }
-    // The source's own interface reports in its own words what is wrong with a parameter.
+    // Routes of the source's own interface report a bad parameter in the source's words.
     if (!request.url.startsWith('/api/v2/') && !isText(request.url)) {
       throw new StatusError(
         'invalidArgument',
@@ -307,7 +320,10 @@ function addSafety(server: FastifyInstance): void {
   });
 }
 
-/** No text of ours holds a NUL, and Postgres takes none. */
+/**
+ * Whether a URL decodes to text that Postgres accepts: it refuses NUL characters, and no
+ * text of the mirror contains one.
+ */
 function isText(url: string): boolean {
   try {
     return !decodeURIComponent(url).includes('\0');
@@ -316,24 +332,24 @@ function isText(url: string): boolean {
   }
 }
 
-/** Where the server listens. */
+/** The address that the server listens on. */
 export interface ListenAddress {
   readonly host: string;
-  /** 0 for a free port. */
+  /** The port; 0 for any free one. */
   readonly port: number;
-  /** API_TOKEN; without it only loopback addresses are accepted. */
+  /** The value of API_TOKEN; without it only loopback addresses are accepted. */
   readonly token: string | undefined;
 }
 
-/** A server that listens. Disposing closes it. */
+/** A server that is listening. Disposing it closes the server. */
 export interface Listening extends AsyncDisposable {
   readonly url: string;
 }
 
 /**
  * Opens the port.
- * @throws UsageError if others could reach it and there is no token
- * @throws PermanentError `API_PORT_UNUSABLE`
+ * @throws UsageError if other machines could reach it and no token is set
+ * @throws PermanentError `API_PORT_UNUSABLE` if the port cannot be opened
  */
 export async function listen(
   server: FastifyInstance,
@@ -360,7 +376,10 @@ export async function listen(
   };
 }
 
-/** Event streams and slow downloads would keep the server open without an end. */
+/**
+ * Closes the server. Connections that are still open after a short grace period are cut,
+ * because event streams and slow downloads could keep the server open forever.
+ */
 async function close(server: FastifyInstance): Promise<void> {
   const impatient = setTimeout(
     () => server.server.closeAllConnections(),
