@@ -1,6 +1,6 @@
 /**
- * A budget of bytes an hour. It fills evenly; what is taken for an answer that ends early
- * is given back.
+ * A budget of bytes per hour. It refills evenly. Bytes that were taken for an answer but
+ * not sent are given back.
  */
 const HOUR_MS = 3_600_000;
 
@@ -10,7 +10,7 @@ export class ByteBudget {
   #left: number;
   #countedAtMs: number;
 
-  /** @param nowMs a clock that never goes back */
+  /** @param nowMs returns the time of a clock that never goes back */
   constructor(bytesPerHour: number, nowMs = () => performance.now()) {
     this.#bytesPerHour = bytesPerHour;
     this.#nowMs = nowMs;
@@ -19,9 +19,9 @@ export class ByteBudget {
   }
 
   /**
-   * Takes bytes, all or none. An answer that is larger than the whole budget may start
-   * while nothing of it is taken: otherwise it never could.
-   * @returns 0 if they were taken; otherwise after how many seconds they can be
+   * Takes all the bytes, or none. An answer that is larger than the whole budget may
+   * start while the budget is full; otherwise it could never start.
+   * @returns 0 if the bytes were taken; otherwise the seconds until they can be
    */
   take(bytes: number): number {
     this.#fill();

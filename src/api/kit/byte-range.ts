@@ -1,17 +1,18 @@
-/** The part of a file that a request asks for: `Range` and `If-Range` of RFC 9110. */
+/** Reads which part of a file a request wants, from `Range` and `If-Range` (RFC 9110). */
 const RANGE = /^bytes=(?<first>\d{0,19})-(?<last>\d{0,19})$/;
 
-/** Bytes from `start` up to, and not including, `end`. */
+/** Bytes from `start` up to, but not including, `end`. */
 export interface ByteRange {
   readonly start: bigint;
   readonly end: bigint;
 }
 
 /**
- * @param size of the whole file
- * @param tag its entity tag, with its quotes
- * @returns 'whole' if no range is asked for, or none that counts; 'none' if no byte of
- *   the file lies in it
+ * Reads the byte range that a request wants.
+ * @param size the size of the whole file, in bytes
+ * @param tag the entity tag of the file, with its quotes
+ * @returns 'whole' if the request has no valid range; 'none' if the range contains no
+ *   byte of the file
  */
 export function readByteRange(
   headers: {
@@ -22,7 +23,8 @@ export function readByteRange(
   tag: string,
 ): ByteRange | 'whole' | 'none' {
   const condition = headers['if-range'];
-  // The part of another file would not fit what the client has.
+  // The client's bytes are from another version of the file, so a part of this one would
+  // not match them.
   if (condition !== undefined && condition !== tag) return 'whole';
   const { first = '', last = '' } =
     RANGE.exec(headers.range ?? '')?.groups ?? {};

@@ -1,6 +1,6 @@
 /**
- * Compresses answers with gzip for clients that accept it, as the source does, and adds
- * `Vary`, which the source forgets.
+ * Compresses answers with gzip for clients that accept it, as the source does. It also
+ * adds the header `Vary`, which the source omits.
  */
 import { pipeline, Readable } from 'node:stream';
 import { promisify } from 'node:util';
@@ -8,12 +8,16 @@ import { constants, createGzip, gzip } from 'node:zlib';
 import type { FastifyInstance } from 'fastify';
 
 /**
- * The source's own level: a mirror's time is worth more than the last tenth of the bytes.
+ * The same level as the source's: the mirror's CPU time is worth more than the last tenth
+ * of the bytes.
  */
 const OPTIONS = { level: constants.Z_BEST_SPEED } as const;
-/** An answer that fits into a packet gains nothing. */
+/** A shorter answer fits into one packet, so compressing it gains nothing. */
 const BYTES_MIN = 1_024;
-/** Event streams are left out: every line of theirs must be sent at once. */
+/**
+ * Content types to compress. Event streams are not among them, because each of their
+ * lines must be sent at once.
+ */
 const TYPES = /^(?:application\/json|text\/(?:csv|css|html|javascript))(?:;|$)/;
 const compress = promisify(gzip);
 
@@ -27,7 +31,7 @@ export function addCompression(server: FastifyInstance): void {
 
     const isStream = payload instanceof Readable;
     if (!isStream && !isLong(payload)) return payload;
-    // Ranges and lengths of a download count plain bytes.
+    // The ranges and lengths of a download count uncompressed bytes.
     if (reply.hasHeader('accept-ranges')) return payload;
     if (!acceptsGzip(request.headers['accept-encoding'])) return payload;
     reply.removeHeader('content-length').header('content-encoding', 'gzip');
@@ -49,7 +53,8 @@ function acceptsGzip(accepted: string | string[] | undefined): boolean {
 }
 
 /**
- * Returns how much a client wants `name`, from 0 to 1; 0 if the Accept header omits it.
+ * Returns the weight, from 0 to 1, that a client gives to `name`; 0 if its Accept header
+ * does not list it.
  */
 function weightOf(accept: string, name: string): number {
   for (const range of accept.toLowerCase().split(',')) {

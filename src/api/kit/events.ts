@@ -1,6 +1,7 @@
 /**
- * Server-sent events: one JSON value an event, with a heartbeat so that a dead connection
- * is noticed. Beside them, what bounds how many answers are open at the same time.
+ * Sends server-sent events: one JSON value per event, with a heartbeat so that a dead
+ * connection is noticed. This module also limits how many answers are open at the same
+ * time.
  */
 import { PassThrough, pipeline } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -8,7 +9,10 @@ import type { FastifyReply } from 'fastify';
 import { StatusError } from './status-error.ts';
 
 const HEARTBEAT_MS = 15_000;
-/** A browser connects again by itself; without an end, dead streams would pile up. */
+/**
+ * The longest that a stream stays open. Browsers reconnect by themselves; without a
+ * limit, dead streams would accumulate.
+ */
 const STREAM_MS_MAX = 60 * 60 * 1_000;
 const STREAMS_MAX = 64;
 
@@ -20,21 +24,24 @@ export function goneSignal(reply: FastifyReply): AbortSignal {
   return gone.signal;
 }
 
-/** Takes a place for an answer. @returns false if all are taken or the client is gone */
+/**
+ * Takes a place for an answer.
+ * @returns false if all places are taken or the client is gone
+ */
 export type TakePlace = (reply: FastifyReply) => boolean;
 
 /**
- * Limits how many answers may be open at the same time; each gives its place back at its
- * end.
+ * Limits how many answers may be open at the same time. The place of an answer becomes
+ * free when the answer ends.
  */
 export function limitOpen(max: number): TakePlace {
   let open = 0;
   return (reply) => {
-    // A connection that is closed already emits no `close` again: its place would be
-    // lost.
+    // A connection that is already closed does not emit `close` again, so its place would
+    // never become free.
     if (reply.raw.destroyed || open >= max) return false;
     open += 1;
-    // Not `finish`: a client that leaves its last bytes unread still has its answer.
+    // Not `finish`: it fires while the client may still be reading the last bytes.
     reply.raw.once('close', () => {
       open -= 1;
     });
@@ -42,21 +49,24 @@ export function limitOpen(max: number): TakePlace {
   };
 }
 
-/** How a value is followed. */
+/** Options for following a value. */
 export interface FollowOptions<Value> {
-  /** Time between two readings. */
+  /** Time between two readings, in milliseconds. */
   readonly everyMs: number;
-  /** Two values of the same text are not a change. JSON if absent. */
+  /**
+   * Returns the text by which two values are compared: equal texts are not a change. The
+   * default is the value's JSON.
+   */
   readonly textOf?: (value: Value) => string;
-  /** The value is sent again after this time, though nothing has changed. */
+  /** The value is sent again after this many milliseconds even if it has not changed. */
   readonly silentMsMax?: number;
-  /** Whether nothing follows this value. */
+  /** Whether no other value follows this one. */
   readonly isLast?: (value: Value) => boolean;
 }
 
 /**
- * Yields what `read` returns now, then each change, until the last value, the signal's
- * abort, or undefined.
+ * Yields the value that `read` returns now, and then each changed one. It ends after the
+ * last value, when the signal aborts, or when `read` returns undefined.
  */
 export async function* followChanges<Value>(
   read: () => Promise<Value | undefined>,
@@ -81,12 +91,14 @@ export async function* followChanges<Value>(
   }
 }
 
-/** Counts the open streams of this process. */
+/** Counts the open event streams of this process. */
 const takeStream = limitOpen(STREAMS_MAX);
 
 /**
- * Sends what `read` returns now, then each change, until the client is gone.
- * @throws StatusError 429 if too many streams are open; what the first `read` throws
+ * Sends the value that `read` returns now, and then each changed one, until the client is
+ * gone.
+ * @throws StatusError 429 if too many streams are open
+ * @throws anything that the first call of `read` throws
  */
 export async function followEvents<Value>(
   reply: FastifyReply,
@@ -98,7 +110,8 @@ export async function followEvents<Value>(
     AbortSignal.timeout(STREAM_MS_MAX),
   ]);
   const values = followChanges(read, options, signal);
-  // The first value is read before the stream is open: its failure still has a status.
+  // The first value is read before the stream opens, so that a failure still gets an HTTP
+  // status.
   const first = await values.next();
   if (!takeStream(reply))
     throw new StatusError(
@@ -116,7 +129,10 @@ export async function followEvents<Value>(
     .send(body);
 }
 
-/** Ends with an `end` event if the values end; without one, the client connects again. */
+/**
+ * Formats values as events. An `end` event follows the last value; a client whose stream
+ * closes without one connects again.
+ */
 async function* eventTexts(
   first: IteratorResult<unknown>,
   rest: AsyncIterator<unknown>,

@@ -1,11 +1,11 @@
 /**
- * Reads a query string the way the source's gateway does: fields in either spelling, each
- * at most once, values by Go's rules, unknown fields ignored. So the same request gets
- * the same error.
+ * Reads a query string as the source's gateway does, so that the same request gets the
+ * same error: fields in either spelling, each at most once, values by Go's rules, unknown
+ * fields ignored.
  */
 import { StatusError } from './status-error.ts';
 
-/** The value of a field, by its kind. */
+/** The type of a field's value, by the field's kind. */
 interface ValueKinds {
   string: string;
   int32: number;
@@ -16,17 +16,19 @@ type FieldKind = keyof ValueKinds;
 type FieldValue = ValueKinds[FieldKind];
 
 /**
- * A message's fields by their proto names, such as `pagination.newest_first`. Messages
- * are implied by the dots.
+ * The fields of a message by their proto names, such as `pagination.newest_first`. The
+ * dots imply the messages that contain them.
  */
 export type Fields = Readonly<Record<string, FieldKind>>;
 
-/** The values of a query; a field that it omits is absent. */
+/** The values of a query; a field that the query omits is absent. */
 export type QueryValues<F extends Fields> = {
   -readonly [Name in keyof F]?: ValueKinds[F[Name]];
 };
 
-/** Fields that only have members: a value of their own cannot be read. */
+/**
+ * Fields that are messages and have only members: they cannot have a value themselves.
+ */
 const MESSAGES = new Map([
   ['pagination', 'datanode.api.v2.Pagination'],
   ['date_range', 'datanode.api.v2.DateRange'],
@@ -67,8 +69,8 @@ export function readQuery<F extends Fields>(
 }
 
 /**
- * Keys in the order of their first appearance; `a[b]=c` counts as the values b and c of
- * a.
+ * Splits the query into keys, in the order in which they first appear, with their values.
+ * `a[b]=c` counts as the values b and c of a.
  */
 function readParameters(url: string): Map<string, string[]> {
   const start = url.indexOf('?');
@@ -105,8 +107,8 @@ function unescape(text: string): string {
 }
 
 /**
- * @returns the proto name of the field or message that a key names; undefined if it is
- *   unknown
+ * Returns the proto name of the field or message that a key names; undefined if there is
+ * no such field.
  */
 function fieldName(key: string, fields: Fields): string | undefined {
   const name = key.split('.').map(protoName).join('.');
@@ -120,7 +122,10 @@ function fieldName(key: string, fields: Fields): string | undefined {
   return isKnown ? name : undefined;
 }
 
-/** `newestFirst` is `newest_first`; a name that has an underscore stays as it is. */
+/**
+ * Converts a name to its proto form: `newestFirst` becomes `newest_first`. A name that
+ * already has an underscore stays as it is.
+ */
 function protoName(part: string): string {
   if (part.includes('_')) return part;
   return part.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);

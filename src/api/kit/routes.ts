@@ -1,6 +1,6 @@
 /**
- * How routes are added. One schema each validates what comes in, serializes what goes
- * out, and is what OpenAPI describes.
+ * Adds routes to the server. A single schema validates each input, serializes each
+ * output, and is what OpenAPI describes.
  */
 import type {
   FastifyInstance,
@@ -11,8 +11,8 @@ import type {
 import { z } from 'zod';
 
 /**
- * Checked by its pattern: the format alone accepts `urn:uuid:`, which Postgres does not
- * know.
+ * A UUID, checked by its pattern. JSON Schema's `uuid` format alone would also accept
+ * `urn:uuid:`, which Postgres does not.
  */
 export const UUID = z.guid();
 export const TEXT_OR_NULL = z.string().nullable();
@@ -22,7 +22,7 @@ export const BY_ID = z.strictObject({ id: UUID });
 export type RouteTag = 'service' | 'exports' | 'mirror' | 'health';
 
 /**
- * What a route takes and sends. A strict object refuses members that it does not name.
+ * What a route accepts and sends. A strict object refuses members that it does not name.
  */
 interface RouteSchema<Params, Query, Body> {
   readonly summary?: string;
@@ -33,7 +33,7 @@ interface RouteSchema<Params, Query, Body> {
   readonly querystring?: z.ZodType<Query>;
   readonly body?: z.ZodType<Body>;
   readonly response?: Readonly<Record<number, z.ZodType>>;
-  /** Whether HEAD is answered too, as monitors ask it. */
+  /** Whether the route answers HEAD too, which monitors use. */
   readonly hasHead?: boolean;
 }
 
@@ -46,7 +46,7 @@ type RouteHandler<Params, Querystring, Body> = (
   reply: FastifyReply,
 ) => unknown;
 
-/** Adds a route. `route` has its method and path, such as `GET /mirror/runs`. */
+/** Adds a route. `route` is its method and path, such as `GET /mirror/runs`. */
 type AddRoute = <Params, Querystring, Body>(
   route: string,
   schema: RouteSchema<Params, Querystring, Body>,
@@ -55,8 +55,8 @@ type AddRoute = <Params, Querystring, Body>(
 
 /**
  * Returns a function that adds routes to a server.
- * @param tag their group in OpenAPI; routes of the console's page have none and are left
- *   out
+ * @param tag the group of these routes in OpenAPI; without one, as for the console's
+ *   pages, OpenAPI omits them
  */
 export function openRoutes(server: FastifyInstance, tag?: RouteTag): AddRoute {
   return <Params, Querystring, Body>(
@@ -72,8 +72,8 @@ export function openRoutes(server: FastifyInstance, tag?: RouteTag): AddRoute {
       ...convertSchemas(rest),
       response: convertSchemas(response),
     };
-    // Requests to the source's own interface are read by its gateway's rules, in the
-    // handler.
+    // For the source's own interface, the handler reads the request by the rules of the
+    // source's gateway.
     const rules = url.startsWith('/api/v2/')
       ? { validatorCompiler: () => () => true }
       : {};
@@ -88,12 +88,12 @@ export function openRoutes(server: FastifyInstance, tag?: RouteTag): AddRoute {
   };
 }
 
-/** Refers to a schema that the server knows by its name. */
+/** Returns a reference to a schema that was registered with `nameSchemas`. */
 export function named<Value = unknown>(name: string): z.ZodType<Value> {
   return z.unknown().meta({ $ref: `${name}#` }) as z.ZodType<Value>;
 }
 
-/** Lets routes refer to schemas by their names. */
+/** Registers schemas under names, so that routes can refer to them. */
 export function nameSchemas(
   server: FastifyInstance,
   schemas: Readonly<Record<string, z.ZodType>>,
@@ -103,7 +103,7 @@ export function nameSchemas(
 }
 
 function toJsonSchema(schema: z.ZodType): Readonly<Record<string, unknown>> {
-  // Fastify's validator knows no dialect but its own.
+  // Fastify's validator refuses schemas that declare a dialect it does not know.
   const { $schema: _dialect, ...json } = z.toJSONSchema(schema, {
     io: 'input',
     target: 'draft-7',
@@ -111,7 +111,7 @@ function toJsonSchema(schema: z.ZodType): Readonly<Record<string, unknown>> {
   return json;
 }
 
-/** Converts the members that are Zod schemas, and keeps the others. */
+/** Converts the members that are Zod schemas, and keeps the others unchanged. */
 function convertSchemas(parts: object): Readonly<Record<string, unknown>> {
   const entries = Object.entries(parts).map(
     ([name, part]): [string, unknown] => [

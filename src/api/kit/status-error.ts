@@ -1,8 +1,8 @@
 /**
- * Errors as the source words them: a google.rpc.Status. An error of the source's gateway
+ * Errors in the source's format, a google.rpc.Status. An error of the source's gateway
  * has no detail and one Content-Type. An error of its handlers has one detail, which says
- * what happened, and a second Content-Type: a slip of the original that its clients live
- * with.
+ * what happened, and a second Content-Type: a mistake of the original that its clients
+ * rely on.
  */
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
@@ -40,12 +40,15 @@ const STATUSES: Readonly<Record<StatusName, StatusCodes>> = {
   unauthenticated: { grpc: 16, http: 401 },
 };
 
-/** When to try again what was refused for being busy, or not ready. */
+/**
+ * When a client should retry a request that was refused because the mirror is busy or not
+ * ready.
+ */
 export const RETRY_AFTER_SECONDS = 5;
 
-/** The numbers and texts of the source's own error details. */
+/** The codes and messages of the source's own error details. */
 export const DETAIL = {
-  /** The source has no number of its own for this error; all such errors have 10000. */
+  /** The source has no code of its own for this error; all such errors share 10000. */
   invalidPartyId: { code: 10_000, message: 'invalid party id' },
   missingPartyId: { code: 10_014, message: 'missing party id' },
   invalidPagination: { code: 10_028, message: 'invalid pagination' },
@@ -75,12 +78,12 @@ export const STATUS_BODY = z
 export type StatusBody = z.infer<typeof STATUS_BODY>;
 
 /**
- * An answer other than success, thrown by a handler. Without details it is one of the
- * gateway's.
+ * An answer other than success, thrown by a handler. Without details it is an error of
+ * the gateway's kind.
  */
 export class StatusError extends Error {
   override readonly name = 'StatusError';
-  /** The HTTP status, under the name that Fastify and its plugins know. */
+  /** The HTTP status, under the name that Fastify and its plugins expect. */
   readonly statusCode: number;
   readonly body: StatusBody;
 
@@ -97,8 +100,8 @@ export class StatusError extends Error {
   }
 
   /**
-   * An error of the source's handlers: its kind is the message, its reason the one
-   * detail.
+   * Creates an error like those of the source's handlers: the message names the kind of
+   * error, and the only detail gives the reason.
    */
   static ofHandler(
     status: StatusName,
@@ -117,8 +120,8 @@ export class StatusError extends Error {
 }
 
 /**
- * Sends an error of a list, with the second Content-Type if the source has it.
- * @param indent in spaces
+ * Sends an error of a list, with the second Content-Type if the source would send it.
+ * @param indent the indentation of the JSON, in spaces
  */
 export function sendStatus(
   reply: FastifyReply,
@@ -132,20 +135,21 @@ export function sendStatus(
     'content-type': ['application/json', 'application/grpc'],
     'content-length': bytes.length,
   });
-  // As a stream: Fastify reads the type of everything else, and takes it for one text.
+  // Sent as a stream, because Fastify reads the Content-Type of any other body and
+  // expects it to be a single text.
   return reply.send(Readable.from([bytes]));
 }
 
 /**
  * Sends JSON without a charset in its Content-Type, as the source does.
- * @param indent in spaces
+ * @param indent the indentation of the JSON, in spaces
  */
 export function sendJson(
   reply: FastifyReply,
   body: unknown,
   indent?: number,
 ): FastifyReply {
-  // As bytes: Fastify adds a charset to the type of text.
+  // Sent as bytes, because Fastify adds a charset to the Content-Type of a string.
   const bytes = Buffer.from(JSON.stringify(body, undefined, indent));
   return reply.header('content-type', 'application/json').send(bytes);
 }
