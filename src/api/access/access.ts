@@ -1,7 +1,7 @@
 /**
- * The one gate in front of every route. If a token is set, every request but health
- * checks and the login must show it: as a bearer, or by the cookie that `/login` sets. A
- * read token may read everything, and start or cancel nothing.
+ * The one access check in front of every route. If a token is set, every request except
+ * health checks and the login must show it, as a bearer token or by the cookie that
+ * `/login` sets. The read token may read everything, but cannot start or cancel anything.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Log } from '../../logging/log.ts';
@@ -21,34 +21,38 @@ import {
 } from './tokens.ts';
 
 const READING = new Set(['GET', 'HEAD']);
-/** A log line for each refused origin would let a stranger fill the disk. */
+/** Logging every refused origin would let a stranger fill the disk. */
 const REFUSAL_LOG_EVERY_MS = 10_000;
 
-/** The settings that decide who is let in. */
+/** The settings that decide which requests are allowed. */
 export interface AccessSettings {
-  /** Without it, only loopback names are answered. */
+  /**
+   * The token for everything; without it, only requests for loopback names are answered.
+   */
   readonly apiToken: string | undefined;
   readonly apiReadToken: string | undefined;
-  /** Names that requests may be for, beside loopback names and `apiHost`. */
+  /** Host names that requests may use, besides loopback names and `apiHost`. */
   readonly apiHosts: readonly string[] | undefined;
   readonly apiHost: string;
   /** Origins whose pages may read the source's own interface. */
   readonly apiOrigins?: readonly string[] | undefined;
   /**
-   * The path of a proxy below which browsers reach the console, without a slash at its
+   * The path, on a proxy, below which browsers reach the console; without a slash at its
    * end.
    */
   readonly apiBasePath?: string | undefined;
 }
 
-/** What the gate needs beside its settings. */
+/** What the checks need besides their settings. */
 export interface AccessDeps {
   readonly isNamedOrigin: IsNamedOrigin;
   readonly rows: Rows;
   readonly log: Log;
 }
 
-/** Adds the checks in front of every route, `/login` and `/logout`. */
+/**
+ * Adds the access checks in front of every route, and the routes `/login` and `/logout`.
+ */
 export async function addAccess(
   server: FastifyInstance,
   settings: AccessSettings,
@@ -102,8 +106,8 @@ export async function addAccess(
 }
 
 /**
- * Returns what a request may do. A proxy that authenticates people adds a bearer of its
- * own: with a valid session beside it, that is not a guess at our token.
+ * Returns what a request may do. A proxy that authenticates its users adds a bearer token
+ * of its own: if the request also has a valid session, that is not a guess at our token.
  */
 async function roleOf(
   request: FastifyRequest,
@@ -121,8 +125,8 @@ async function roleOf(
 }
 
 /**
- * Logs refused hosts and origins, with the values that differ; at most one in ten
- * seconds.
+ * Returns a function that logs refused hosts and origins, with the headers that differ,
+ * at most once in ten seconds.
  */
 function openRefusalLog(log: Log): (request: FastifyRequest) => void {
   let lastMs = -Infinity;

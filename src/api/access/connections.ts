@@ -1,7 +1,7 @@
 /**
- * Bounds on what strangers may hold open. An address that opens more connections than it
- * may loses its oldest ones that never showed a token, so that the next request of
- * anybody else still gets in.
+ * Limits how many connections unauthenticated clients may hold open. When there are too
+ * many, from one address or in total, the oldest one that has not shown a token is
+ * closed, so that the next request of any other client still gets in.
  */
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
@@ -11,19 +11,29 @@ import { isHealthPath, isOpenPath, pathOf } from './paths.ts';
 const CONNECTIONS_MAX = 1_024;
 const STRANGERS_MAX = 512;
 const STRANGERS_PER_ADDRESS_MAX = 256;
-/** More would only wait for the database's connections. */
+/**
+ * The most requests that are open at the same time; more would only wait for connections
+ * to the database.
+ */
 const OPEN_REQUESTS_MAX = 256;
-/** A login waits for the body of a client that has shown nothing yet. */
+/**
+ * The most logins that are open at the same time. A login waits for the body of a client
+ * that has not authenticated yet.
+ */
 const OPEN_LOGINS_MAX = 16;
 
-/** Must be added after the gate: its hooks then see only what was let through. */
+/**
+ * Adds the limits. They must be added after the access checks, so that their hooks see
+ * only the requests that those let through.
+ */
 export function addBounds(server: FastifyInstance): void {
   const strangers = watchStrangers(server);
   const open = { requests: 0, logins: 0 };
   server.addHook('onRequest', async (request, reply) => {
     if (isHealthPath(request)) return;
     if (!isOpenPath(request)) strangers.delete(request.raw.socket);
-    // The client left while the gate checked: its `close` would never be seen here.
+    // The client left during the access checks: its `close` event has already fired and
+    // would not be seen here.
     if (reply.raw.destroyed) return;
 
     const isLogin = request.method === 'POST' && pathOf(request) === '/login';
@@ -42,8 +52,8 @@ export function addBounds(server: FastifyInstance): void {
 }
 
 /**
- * Closes connections of strangers beyond the bounds.
- * @returns connections that have not been let through the gate, the oldest first, each
+ * Closes unauthenticated connections beyond the limits.
+ * @returns connections that have not passed the access checks, the oldest first, each
  *   with its address
  */
 function watchStrangers(
@@ -61,7 +71,7 @@ function watchStrangers(
   return strangers;
 }
 
-/** Returns the connection that must go, if there is one too many. */
+/** Returns the connection to close if there is one too many. */
 function findSurplus(
   strangers: ReadonlyMap<Socket, string | undefined>,
   address: string | undefined,

@@ -1,14 +1,14 @@
 /**
- * Lets the pages of named origins read the source's own interface in a browser, as the
- * source lets every page. Nothing else of the mirror can be read from another origin, and
- * nothing changed: no cookie is sent along, so such a page needs a token where one is
- * set.
+ * Lets the pages of configured origins read the source's own interface in a browser, as
+ * the source lets every page. Pages of other origins can read nothing else of the mirror
+ * and change nothing: browsers send no cookie along, so such a page needs a token if one
+ * is set.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { pathOf } from './paths.ts';
 
 const PREFLIGHT_SECONDS = 7_200;
-/** Besides those that a page may always read. */
+/** Response headers that such a page may read, besides those that any page may. */
 const READABLE = [
   'content-disposition',
   'retry-after',
@@ -21,13 +21,13 @@ const READABLE = [
   'x-mirror-whole',
 ].join(', ');
 
-/** Whether a page of another origin may have sent a request. */
+/** Whether a page of a configured origin sent a request, to a path that it may read. */
 export type IsNamedOrigin = (request: FastifyRequest) => boolean;
 
 /**
- * Adds the headers, and answers what a browser asks before it sends a request. Must be
- * added before the access checks: such a question carries no token.
- * @param paths that may be read
+ * Adds the headers, and answers the preflight request that a browser sends first. It must
+ * be added before the access checks, because a preflight request carries no token.
+ * @param paths the paths that such pages may read
  */
 export function addCrossOrigin(
   server: FastifyInstance,

@@ -1,10 +1,11 @@
 /**
- * Which host a request is for, and which site it was sent from. A browser can be made to
- * send any request, but it names the host that it means and the page that it comes from:
- * so a rebound name and a foreign page are both recognised.
+ * Checks which host a request is for, and which site sent it. A malicious page can make a
+ * browser send any request, but the browser names the host that the request is for and
+ * the page that it comes from. This exposes both a rebound DNS name and a foreign page.
  *
- * A proxy in front rewrites the Host in many ways. Its word on the outer name counts only
- * if a token is asked for; without one, nothing is answered that came through a proxy.
+ * A proxy in front rewrites the Host header in many ways. Its statement about the outer
+ * name counts only if a token is required; without a token, no request that came through
+ * a proxy is answered.
  */
 import { isIP, isIPv4 } from 'node:net';
 import type { FastifyRequest } from 'fastify';
@@ -13,8 +14,8 @@ import { StatusError } from '../kit/status-error.ts';
 import { isPagePath, pathOf } from './paths.ts';
 
 /**
- * What proxies add. Without a token a proxy would open the mirror to everybody who
- * reaches it.
+ * Headers that proxies add. Without a token, a proxy would open the mirror to every
+ * client that can reach the proxy.
  */
 const PROXY_HEADERS = [
   'forwarded',
@@ -24,12 +25,12 @@ const PROXY_HEADERS = [
   'x-real-ip',
   'via',
 ];
-/** Longer names than DNS allows are cut where they are shown. */
+/** The most characters of a header that an error shows; DNS allows no longer name. */
 const SHOWN_CHARACTERS_MAX = 270;
 
 /**
- * Whether the name or address means this machine only. Names are not looked up: what DNS
- * answers can change.
+ * Whether a name or address can only mean this machine. Names are not resolved, because
+ * what DNS answers can change.
  */
 export function isLoopback(host: string): boolean {
   const name = withoutBrackets(host);
@@ -38,8 +39,8 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * Whether a process that asks for no token was addressed by a name of this machine. A
- * browser always sends a Host.
+ * Whether a request, in a process that requires no token, was sent to a name of this
+ * machine. Browsers always send a Host header.
  */
 export function isAskedLocally(hostHeader: string | undefined): boolean {
   if (hostHeader === undefined) return true;
@@ -48,7 +49,8 @@ export function isAskedLocally(hostHeader: string | undefined): boolean {
 }
 
 /**
- * @throws UsageError if others could reach the API and nothing would ask them for a token
+ * Refuses to listen on an address that other machines can reach if no token is set.
+ * @throws UsageError with the settings that solve it
  */
 export function refuseOpenListening(
   host: string,
@@ -64,19 +66,22 @@ export function refuseOpenListening(
 
 export interface HostRules {
   /**
-   * Names beside those of this machine that requests may be for; `*.name` stands for
-   * every name below one.
+   * Host names that requests may use, besides those of this machine; `*.name` stands for
+   * every name below `name`.
    */
   readonly names: readonly string[];
-  /** Without one, only loopback names are answered, and nothing that a proxy sent on. */
+  /**
+   * Whether a token is required. If not, only requests for loopback names are answered,
+   * and none that came through a proxy.
+   */
   readonly hasToken: boolean;
-  /** Whether a page of an origin that the operator named sent a request. */
+  /** Whether a page of an origin that the operator configured sent the request. */
   readonly isNamedOrigin: (request: FastifyRequest) => boolean;
 }
 
 /**
- * @throws StatusError 403 for a name that is not ours, and for a browser that another
- *   site sent
+ * Refuses a request for another host, or one that another site made a browser send.
+ * @throws StatusError 403
  */
 export function refuseForeign(request: FastifyRequest, rules: HostRules): void {
   const { headers } = request;
@@ -120,8 +125,8 @@ function isOurOrigin(
   { hasToken }: HostRules,
 ): boolean {
   const { origin, 'sec-fetch-site': site } = request.headers;
-  // The browser compares with the address that it shows, and no page can change what it
-  // says.
+  // The browser itself compares the origin with the address that it shows, and no page
+  // can change the result.
   if (hasToken && site === 'same-origin') return true;
   const hosts = [
     request.headers.host,
@@ -135,8 +140,8 @@ function isOurOrigin(
 }
 
 /**
- * The name that the outermost proxy was asked for. No page can send this header across
- * sites.
+ * Returns the name under which the outermost proxy was requested. No page can make a
+ * browser send this header to another site.
  */
 function forwardedHost({ headers }: FastifyRequest): string | undefined {
   const forwarded = headers['x-forwarded-host'];
@@ -145,7 +150,10 @@ function forwardedHost({ headers }: FastifyRequest): string | undefined {
     : undefined;
 }
 
-/** Compares host and port; a scheme's own port equals none. */
+/**
+ * Whether an origin's host and port are those of `host`. A scheme's default port counts
+ * as no port.
+ */
 function isOriginOf(origin: string, host: string | undefined): boolean {
   const from = URL.parse(origin);
   if (from === null || host === undefined) return false;
@@ -153,7 +161,8 @@ function isOriginOf(origin: string, host: string | undefined): boolean {
 }
 
 /**
- * Following a link to a page from elsewhere is harmless: the page does nothing by itself.
+ * Whether the request follows a link to a page. Following one from another site is
+ * harmless, because the page does nothing by itself.
  */
 function isLinkToPage(request: FastifyRequest): boolean {
   const { headers, method } = request;
@@ -174,8 +183,8 @@ function isOurName(
   const name = hostName(host);
   if (name === undefined || !hasToken) return false;
 
-  // A probe or scraper asks for the very address that it connects to: no name was
-  // resolved, so none was rebound.
+  // A probe or scraper requests the very address that it connects to. It resolved no
+  // name, so none can have been rebound.
   const ownAddress = request.raw.socket.localAddress?.replace(/^::ffff:/, '');
   if (isIP(name) !== 0 && name === ownAddress) return true;
   return names.some((known) =>
@@ -189,7 +198,7 @@ function hostName(host: string | undefined): string | undefined {
   return url === null ? undefined : withoutBrackets(url.hostname);
 }
 
-/** Returns a name in small letters, and an IPv6 address without its brackets. */
+/** Returns a name in lower case, and an IPv6 address without its brackets. */
 function withoutBrackets(host: string): string {
   return host.toLowerCase().replace(/^\[(.*)\]$/, '$1');
 }

@@ -1,6 +1,6 @@
 /**
- * `/login` and `/logout`: a token for a session's cookie, from the page's form or as
- * JSON.
+ * `/login` exchanges a token for a session cookie, and `/logout` ends the session. Both
+ * accept the page's form or JSON.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
@@ -20,20 +20,20 @@ const LOGIN = z.strictObject({
 });
 const FORM = 'application/x-www-form-urlencoded';
 
-/** What opens a mirror that has a token. */
+/** What checks the tokens and sessions of a mirror that has a token. */
 export interface Locks {
   readonly sessions: Sessions;
   readonly checkToken: TokenCheck;
 }
 
 export interface LoginOptions {
-  /** undefined if no token is asked for: then everybody is let in. */
+  /** undefined if no token is required; every client is then let in. */
   readonly locks: Locks | undefined;
-  /** The cookie is for this path and everything below it. */
+  /** The path of the cookie: browsers send it for this path and everything below it. */
   readonly cookiePath: string;
 }
 
-/** Adds both routes, in a scope of their own: only they accept a form. */
+/** Adds both routes, in a scope of their own, so that no other route accepts a form. */
 export function addLogin(
   server: FastifyInstance,
   { locks, cookiePath }: LoginOptions,
@@ -75,14 +75,17 @@ export function addLogin(
   });
 }
 
-/** Returns the address of the login page, from which the browser comes back to `next`. */
+/** Returns the address of the login page, which sends the browser back to `next`. */
 export function loginPage(next: string | undefined): string {
   const page = safeReturnPath(next);
   const query = page === '/' ? '' : `?next=${encodeURIComponent(page)}`;
   return `/login${query}`;
 }
 
-/** @throws StatusError 401, to a client that did not send the page's form */
+/**
+ * Sends a browser that used the form back to it.
+ * @throws StatusError 401 if the client did not use the form
+ */
 function refuseLogin(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -97,8 +100,8 @@ function isForm({ headers }: FastifyRequest): boolean {
 }
 
 /**
- * Returns the text of a Set-Cookie header. The cookie is Lax: a link from another site
- * finds the session, and a form there does not send it.
+ * Returns the value of a Set-Cookie header. The cookie is Lax: browsers send it when they
+ * follow a link from another site, but not with a form there.
  * @param pair `name=value`
  */
 function cookieOf(
@@ -107,7 +110,7 @@ function cookieOf(
   seconds: number,
   path: string,
 ): string {
-  // To believe a proxy costs nothing here: its word can only make the cookie stricter.
+  // Trusting the proxy is harmless here: its header can only make the cookie stricter.
   const secure = headers['x-forwarded-proto'] === 'https' ? '; Secure' : '';
   return `${pair}; Path=${path}; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`;
 }

@@ -1,4 +1,4 @@
-/** The paths that the gate treats in their own ways. All are compared exactly. */
+/** The paths to which special access rules apply. All are compared exactly. */
 import type { FastifyRequest } from 'fastify';
 
 /**
@@ -7,7 +7,7 @@ import type { FastifyRequest } from 'fastify';
  */
 const HEALTH_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
 
-/** What the login page needs before anybody has shown a token. */
+/** The paths that the login page needs before the reader has shown a token. */
 const LOGIN_PATHS: ReadonlySet<string> = new Set([
   '/login',
   '/logout',
@@ -16,7 +16,7 @@ const LOGIN_PATHS: ReadonlySet<string> = new Set([
   '/assets/login.js',
 ]);
 
-/** The console's pages: a link to one does nothing by itself, whatever site it is on. */
+/** The console's pages. A link to one does nothing by itself, whatever site it is on. */
 const PAGE_PATHS: ReadonlySet<string> = new Set([
   '/',
   '/data',
@@ -28,7 +28,7 @@ const PAGE_PATHS: ReadonlySet<string> = new Set([
 ]);
 const QUEUE_PAGE = /^\/queues\/queue\/[\w-]+$/;
 
-/** Returns the target's path, exactly as it was sent. */
+/** Returns the path of the request target, exactly as it was sent. */
 export function pathOf({ url }: FastifyRequest): string {
   return url.split('?', 1)[0] ?? url;
 }
@@ -37,7 +37,7 @@ export function isHealthPath(request: FastifyRequest): boolean {
   return HEALTH_PATHS.has(pathOf(request));
 }
 
-/** Whether the path is answered before anybody has shown a token. */
+/** Whether the path is answered without a token. */
 export function isOpenPath(request: FastifyRequest): boolean {
   return isHealthPath(request) || LOGIN_PATHS.has(pathOf(request));
 }
@@ -49,10 +49,10 @@ export function isPagePath(path: string): boolean {
 const PLACEHOLDER = 'http://mirror.invalid';
 
 /**
- * Checks where a login wants to go afterwards.
- * @param text path, query and fragment, as a client gave them
- * @returns the same if it names a page of this console; `/` for everything else, so that
- *   a login never leads to another site
+ * Checks the page to which a client returns after its login.
+ * @param text path, query and fragment, as the client sent them
+ * @returns the same text if it names a page of this console; otherwise `/`, so that a
+ *   login never leads to another site
  */
 export function safeReturnPath(text: string | undefined): string {
   const url = text?.startsWith('/') ? URL.parse(text, PLACEHOLDER) : null;

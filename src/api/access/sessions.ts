@@ -1,7 +1,7 @@
 /**
- * Sessions of browsers: a cookie that carries its own end and role, signed with a key of
- * this mirror. All processes of a mirror accept each other's, and share which were ended
- * by a logout.
+ * Sessions of browsers. A session is a cookie that contains its end and its role, signed
+ * with a key of this mirror. All processes of a mirror accept each other's sessions, and
+ * share the record of those that a logout has ended.
  */
 import { createHmac, randomBytes, scrypt } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -27,10 +27,10 @@ const derive = promisify(scrypt) as (
   bytes: number,
 ) => Promise<Buffer>;
 
-/** A session whose cookie is genuine and whose time is not over. */
+/** A session whose cookie is genuine and which has not expired. */
 interface Session {
   readonly id: string;
-  /** Milliseconds since 1970. */
+  /** When the session ends, in milliseconds since 1970. */
   readonly endMs: number;
   readonly role: Role;
 }
@@ -40,9 +40,10 @@ export class Sessions {
   readonly #readKey: () => Promise<Buffer>;
 
   /**
-   * @param tokens are part of the key: when one is rotated, all sessions end
-   * @param rows reads the mirror's secret, the other part: another mirror's sessions are
-   *   not ours
+   * @param tokens one part of the signing key, so all sessions end when a token is
+   *   rotated
+   * @param rows reads the mirror's secret, the other part, so the sessions of other
+   *   mirrors are refused
    */
   constructor({ write, read = '' }: Tokens, rows: Rows) {
     this.#rows = rows;
@@ -51,7 +52,10 @@ export class Sessions {
     );
   }
 
-  /** @returns a cookie's `name=value`, for a session that begins now */
+  /**
+   * Opens a session that begins now.
+   * @returns `name=value` for its cookie
+   */
   async open(role: Role): Promise<string> {
     const endMs = Date.now() + SESSION_SECONDS * 1_000;
     const id = randomBytes(ID_BYTES).toString('base64url');
@@ -60,7 +64,8 @@ export class Sessions {
   }
 
   /**
-   * Returns the role of the session that a request shows.
+   * Returns the role of the session in a request's cookies; undefined if there is no
+   * valid one.
    * @param cookies the request's Cookie header
    */
   async roleOf(cookies = ''): Promise<Role | undefined> {
@@ -74,8 +79,8 @@ export class Sessions {
   }
 
   /**
-   * Ends the session that a request shows, for all processes.
-   * @returns the `name=value` to set in its place
+   * Ends the session in a request's cookies, for all processes.
+   * @returns `name=value` to replace the cookie with
    */
   async close(cookies = ''): Promise<string> {
     const session = await this.#find(cookies);
@@ -104,8 +109,8 @@ export class Sessions {
   }
 
   /**
-   * Mirrors on one machine share its cookies, on every port: so each has a name of its
-   * own.
+   * Returns the cookie's name, which differs by mirror: browsers share the cookies of one
+   * machine among all its ports.
    */
   async #cookieName(): Promise<string> {
     const digest = await this.#sign('name');

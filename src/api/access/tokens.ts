@@ -1,7 +1,8 @@
 /**
- * The tokens that open the mirror. Wrong ones are counted by address: each is logged, and
- * beyond a few a minute its answer waits. A right token is never held back for the wrong
- * ones of a neighbour, who may share a proxy, unless these come in crowds.
+ * Checks the tokens that open the mirror. Wrong tokens are counted by address: each is
+ * logged, and after a few per minute its answer is delayed. Wrong tokens of a neighbour,
+ * who may share a proxy with others, do not delay a right one, unless they arrive in
+ * masses.
  */
 import { hash, timingSafeEqual } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,31 +11,36 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Log } from '../../logging/log.ts';
 import { StatusError } from '../kit/status-error.ts';
 
-/** `write` reads and orders; `read` only reads. */
+/** `write` may read everything and order runs; `read` may only read. */
 export type Role = 'read' | 'write';
 
 export interface Tokens {
-  /** API_TOKEN. */
+  /** The value of API_TOKEN. */
   readonly write: string;
-  /** API_READ_TOKEN, if it is set. */
+  /** The value of API_READ_TOKEN, if it is set. */
   readonly read: string | undefined;
 }
 
 const WRONG_PER_MINUTE_MAX = 20;
 const MINUTE_MS = 60_000;
 const SLOWED_MS = 1_000;
-/** How many slowed answers may wait at the same time: caps the guesses a second. */
+/**
+ * How many delayed answers may wait at the same time, which caps the guesses per second.
+ */
 const WAITING_PER_ADDRESS_MAX = 16;
 const WAITING_MAX = 128;
 
-/** Returns the token of an Authorization header. */
+/** Returns the bearer token of an Authorization header; undefined if it has none. */
 export function bearerOf(
   authorization: string | undefined,
 ): string | undefined {
   return /^bearer +(\S+)$/i.exec(authorization ?? '')?.[1];
 }
 
-/** Returns the role that a token gives. It is compared with each, in constant time. */
+/**
+ * Returns the role that a token gives. It is always compared with both tokens, each in
+ * constant time.
+ */
 export function roleOfToken(
   token: string,
   { write, read }: Tokens,
@@ -45,7 +51,9 @@ export function roleOfToken(
   return isRead ? 'read' : undefined;
 }
 
-/** Compares hashes in constant time: the texts may have any length. */
+/**
+ * Compares two texts in constant time, by their hashes, so that they may have any length.
+ */
 export function isSame(text: string, expected: string): boolean {
   return timingSafeEqual(
     hash('sha256', text, 'buffer'),
@@ -54,17 +62,17 @@ export function isSame(text: string, expected: string): boolean {
 }
 
 /**
- * Compares a token that a request showed.
- * @returns undefined if it is wrong
- * @throws StatusError 429, after a pause if many were wrong; at once if they come in
- *   crowds, and then nothing is compared
+ * Checks a token that a request carries.
+ * @returns undefined if the token is wrong
+ * @throws StatusError 429, after a pause, if the address has sent many wrong tokens; at
+ *   once, without checking the token, if too many delayed answers are waiting
  */
 export type TokenCheck = (
   request: FastifyRequest,
   token: string,
 ) => Promise<Role | undefined>;
 
-/** Counts wrong tokens for the whole server. */
+/** Returns a check that counts wrong tokens for the whole server. */
 export async function openTokenCheck(
   server: FastifyInstance,
   tokens: Tokens,
@@ -75,7 +83,7 @@ export async function openTokenCheck(
     max: WRONG_PER_MINUTE_MAX,
     timeWindow: MINUTE_MS,
   });
-  /** Addresses whose slowed answers wait; one entry for each answer. */
+  /** The addresses whose delayed answers are waiting; one entry per answer. */
   const waiting: string[] = [];
 
   return async (request, token) => {

@@ -1,6 +1,6 @@
 /**
- * Sessions that were logged out before their end, and the secret that no other mirror
- * has.
+ * Statements for sessions that a logout ended early, and the mirror's secret that signs
+ * sessions.
  */
 import { onlyRow, type Rows } from '../../../postgres/rows.ts';
 
@@ -13,8 +13,8 @@ export const ENDED_SESSION =
   'select from mirror.ended_sessions where session_id = $1';
 
 /**
- * 32 bytes that no client knows, the same for every process of this mirror and for no
- * other.
+ * Reads 32 bytes that no client knows. They are the same for every process of this
+ * mirror, and differ between mirrors.
  */
 export async function readSessionSecret(rows: Rows): Promise<Buffer> {
   const statement = `select sha256('sessions'::bytea || cursor_secret) as secret from mirror.identity`;
