@@ -1,11 +1,14 @@
-/** The header that says with each answer of the source's interface what the mirror is. */
+/**
+ * Adds a header to the answers of the source's interface that says whether the mirror is
+ * complete.
+ */
 import type { FastifyInstance } from 'fastify';
 import type { MirrorStatus } from '../../status/status-summary.ts';
 
 /**
- * Adds `x-mirror-complete` to the answers of these paths: `true` if what is configured is
- * proven complete, as the status decides it. The header is left out if the status cannot
- * be read, because that must not keep rows from being served.
+ * Adds `x-mirror-complete` to the answers of these paths. It is `true` if the configured
+ * scope is proven complete, as the status decides. The header is left out if the status
+ * cannot be read, because that must not keep rows from being served.
  */
 export function addCompleteHeader(
   server: FastifyInstance,
@@ -19,7 +22,7 @@ export function addCompleteHeader(
       const { complete } = await status();
       reply.header('x-mirror-complete', String(complete));
     } catch {
-      // The answer itself says what is wrong with the database.
+      // If the database does not work, the answer itself reports it.
     }
   });
 }

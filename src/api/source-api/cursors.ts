@@ -1,32 +1,40 @@
 /**
- * Cursors: a position in a list, as signed text. They carry what the next page starts
- * from, so that a page costs the same at any depth and no process keeps anything. A
- * cursor that this mirror has not made for the list is refused.
+ * Cursors: positions in a list, as signed text. A cursor contains everything from which
+ * the next page starts, so a page costs the same at any depth and no process keeps state.
+ * A cursor that this mirror has not made for the list is refused.
  */
 import { hash, timingSafeEqual } from 'node:crypto';
 
 const CHARACTERS_MAX = 8_192;
-/** 132 bits of the hash. A hash that is cut off cannot be extended either. */
+/**
+ * How much of the signature's hash is kept: 132 bits. Truncation also rules out
+ * length-extension attacks.
+ */
 const SIGNATURE_CHARACTERS = 22;
 
 export class Cursors {
   readonly #key: string;
 
   /**
-   * @param secret known to no client; a client that had it could forge positions, nothing
-   *   else
+   * @param secret must be unknown to clients; a client that had it could forge positions,
+   *   but nothing else
    */
   constructor(secret: Buffer, list: string) {
     this.#key = hash('sha256', `${secret.toString('hex')} cursors of ${list}`);
   }
 
-  /** Returns text that needs no escape in a URL or in JSON. */
+  /**
+   * Returns a cursor of these fields, as text that needs no escape in a URL or in JSON.
+   */
   write(...fields: readonly string[]): string {
     const body = Buffer.from(JSON.stringify(fields)).toString('base64url');
     return `${body}.${this.#sign(body)}`;
   }
 
-  /** @returns the fields; undefined if this mirror has not made `text` for this list */
+  /**
+   * Returns the fields of a cursor; undefined if this mirror has not made `text` for this
+   * list.
+   */
   read(text: string): readonly string[] | undefined {
     if (text.length > CHARACTERS_MAX) return undefined;
     const [body = '', signature = '', more] = text.split('.');

@@ -1,22 +1,22 @@
 /**
- * Headers that say what of a ledger the mirror knows, beside an answer or an error. Times
- * are RFC 3339.
+ * Headers that report how much of a ledger the mirror knows, in an answer or an error.
+ * Times are RFC 3339.
  */
 import type { FastifyReply } from 'fastify';
 import type { LedgerReading } from '../../exports/reading/read-ledger.ts';
 import { later } from '../../ledger/ranges.ts';
 import { formatInstant, type Micros } from '../../time/time.ts';
 
-/** A line of a header must not become longer than proxies take. */
+/** The most ranges in a header, so that its line stays within the limits of proxies. */
 const RANGES_MAX = 20;
 
-/** What is known; each part may be missing. */
+/** The known part of a ledger; each field may be missing. */
 type Known = Partial<Pick<LedgerReading, 'knownFrom' | 'knownTo' | 'missing'>>;
 
 /**
- * Adds `X-Mirror-Known-To`: all that was asked for is known from its beginning up to
- * there. If its beginning is not known, `X-Mirror-Known-From` is there instead. If the
- * caller took what there is, `X-Mirror-Missing` lists what is left out.
+ * Adds `X-Mirror-Known-To`: everything requested is known from the beginning up to that
+ * instant. If the beginning is not known, `X-Mirror-Known-From` is sent instead. If the
+ * caller accepted a partial answer, `X-Mirror-Missing` lists the ranges that it lacks.
  */
 export function addKnownHeaders(
   reply: FastifyReply,
@@ -35,21 +35,22 @@ export function addKnownHeaders(
 }
 
 /**
- * Adds the block time that a node would name, as far as this ledger is proven. A client
- * that goes by the time of the lists would otherwise take a ledger that was exported
- * before them for a whole one. No height stands beside it: a mirror knows the blocks of
- * its lists only.
+ * Adds the block time that a node would send, limited to what is proven of this ledger. A
+ * client that uses the time of the lists would otherwise take a ledger that was exported
+ * before them for complete. No block height is sent with it, because the mirror knows the
+ * blocks of its lists only.
  */
 export function addProvenTime(
   reply: FastifyReply,
   { provenTo }: Pick<LedgerReading, 'provenTo'>,
 ): void {
-  // A time of 0 means that none is told: what is not proven at all is of 1970, too.
+  // A time of 0 would mean that there is none, so the time is at least one microsecond,
+  // even if nothing is proven.
   const micros = later(provenTo, 1n);
   reply.header('x-block-timestamp', String(micros * 1_000n));
 }
 
-/** Adds what the error of a ledger that is not wholly known says of it. */
+/** Adds what an error reports about a ledger that is only partly known. */
 export function addKnownOfError(
   reply: FastifyReply,
   meta: Readonly<Record<string, unknown>>,

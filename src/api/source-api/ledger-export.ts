@@ -1,7 +1,7 @@
 /**
- * The source's own interface, served from the mirror: `GET /api/v2/ledgerentry/export`, a
- * party's ledger as the source would stream it. The source sends CSV whatever a client
- * accepts, and so does the mirror.
+ * The source's own interface, served from the mirror: `GET /api/v2/ledgerentry/export`
+ * streams a party's ledger as the source would. Like the source, it sends CSV regardless
+ * of the Accept header.
  */
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
@@ -28,7 +28,10 @@ import {
 } from './known-headers.ts';
 import type { SourceApiDeps } from './ports.ts';
 
-/** Each holds an object open; the source allows 250 a client. */
+/**
+ * The most exports that may be open at the same time, because each holds an object open;
+ * the source allows 250 per client.
+ */
 const OPEN_EXPORTS_MAX = 32;
 const FIELDS = {
   party_id: 'string',
@@ -40,7 +43,9 @@ const FIELDS = {
 const SECOND_NANOS = 1_000_000_000n;
 
 const INSTANT = z.string().meta({ format: 'int64' }).optional();
-/** The query as OpenAPI describes it. It validates nothing: see query-text.ts. */
+/**
+ * The query as OpenAPI describes it. This schema does not validate it: see query-text.ts.
+ */
 const QUERY = z.object({
   partyId: z.string().describe('As the list has it.'),
   assetId: z
@@ -73,21 +78,21 @@ const SCHEMA = {
 /** Counts the open exports of this process. */
 const takeExport = limitOpen(OPEN_EXPORTS_MAX);
 
-/** A ledger that is being read for a client. */
+/** A ledger that is open for reading by a client. */
 export interface OpenLedger {
   readonly reading: LedgerReading;
   /**
-   * Starts reading, and waits for the first bytes: until then a failure still has a
-   * status.
-   * @param start how many bytes to leave out at the beginning
+   * Starts reading, and waits for the first bytes, so that a failure until then still
+   * gets an HTTP status.
+   * @param start how many bytes to skip at the beginning
    * @throws StatusError if nothing can be sent
    */
   rows(start?: bigint): Promise<Readable>;
 }
 
 /**
- * Opens the CSV of a ledger, and names what is known of it in the headers.
- * @param takePlace limits how many are open
+ * Opens the CSV of a ledger, and sets the headers that report which part of it is known.
+ * @param takePlace limits how many ledgers are open at the same time
  * @throws StatusError if nothing can be sent
  */
 export async function openLedger(
@@ -136,8 +141,8 @@ export function addLedgerExport(
 ): void {
   const add = openRoutes(server, 'service');
   add('GET /api/v2/ledgerentry/export', SCHEMA, async ({ url }, reply) => {
-    // Outside of the envelope: the source's gateway refuses a query before the stream
-    // exists.
+    // Errors of the query have no envelope: the source's gateway refuses the query before
+    // the stream exists.
     const query = readQuery(url, FIELDS);
     try {
       const range = readRange(query);
@@ -150,13 +155,16 @@ export function addLedgerExport(
       return await reply.header('content-type', 'text/csv').send(body);
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
-      // Streamed operations put their errors into an envelope.
+      // Errors of streamed operations are sent in an envelope.
       return sendJson(reply.code(error.statusCode), { error: error.body });
     }
   });
 }
 
-/** @throws StatusError as the source's handler words it */
+/**
+ * Reads which ledger and which range a query wants.
+ * @throws StatusError in the words of the source's handler
+ */
 function readRange(query: QueryValues<typeof FIELDS>): LedgerQuery {
   const { party_id: text = '', asset_id: asset } = query;
   if (text === '')
@@ -176,7 +184,7 @@ function readRange(query: QueryValues<typeof FIELDS>): LedgerQuery {
   };
 }
 
-/** The source drops what is below the second from both bounds. */
+/** Rounds a bound down to the whole second, as the source does for both bounds. */
 function wholeSecond(nanos: bigint | undefined): Micros | undefined {
   if (nanos === undefined) return undefined;
   const rest = ((nanos % SECOND_NANOS) + SECOND_NANOS) % SECOND_NANOS;
@@ -189,15 +197,18 @@ function exportError(error: unknown, { partyId }: LedgerRange): StatusError {
     const detail = { ...DETAIL.export, inner: errorCode(error) };
     return StatusError.ofHandler('internal', detail, error);
   }
-  // The source takes a word for no party; another source with such ids has ledgers of
-  // them.
+  // The source does not accept a word as a party id. Another source that lists such ids
+  // has ledgers for them, so only an unknown one is refused.
   if (!isHexId(partyId))
     return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
   const detail = { ...DETAIL.export, inner: error.message };
   return StatusError.ofHandler('notFound', detail, error);
 }
 
-/** `ledger_entries_<party>[_<asset>][_<from>][-<to>].csv`, as the source names it. */
+/**
+ * Returns the name that the source gives the file:
+ * `ledger_entries_<party>[_<asset>][_<from>][-<to>].csv`.
+ */
 function fileName({ partyId, assetId, from, to }: LedgerRange): string {
   const asset = assetId === undefined ? '' : `_${assetId}`;
   const start = from === undefined ? '' : `_${timeInName(from)}`;
@@ -210,9 +221,9 @@ function timeInName(time: Micros): string {
 }
 
 /**
- * A failure after the first byte can no longer change the status. The source then ends
- * its stream with the error in the place of the next bytes, and so does this.
- * @returns the body; it ends normally even if `rows` failed
+ * Ends the stream as the source does after a failure: the error replaces the next bytes,
+ * because after the first byte the status can no longer change.
+ * @returns the body; it ends normally even if `rows` fails
  */
 async function* withErrorAtEnd(
   rows: AsyncIterable<Buffer>,

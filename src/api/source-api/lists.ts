@@ -2,11 +2,12 @@
  * The source's own interface, served from the mirror: `GET /api/v2/parties` and
  * `/api/v2/checkpoints`.
  *
- * The network's own party is listed without a position. It stands above all others: the
- * first row if the newest come first, the last if the oldest do. The source leaves it out
- * if it is not on the first page, and sends nothing behind its cursor; here a client that
- * follows the cursors gets every row. If several checkpoints share a height, the source
- * leaves their order open and its cursor cannot distinguish them; here each has its own.
+ * The network's own party is listed without a position. It ranks above all others: it is
+ * the first row if the newest come first, and the last row if the oldest do. The source
+ * omits it unless it is on the first page, and returns nothing after its cursor; here, a
+ * client that follows the cursors gets every row. If several checkpoints have the same
+ * height, the source leaves their order open and its cursor cannot distinguish them;
+ * here, each has its own cursor.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -34,14 +35,14 @@ import {
 } from './paging.ts';
 import * as store from './store/list-rows.ts';
 
-/** How much older than the rows the block in the headers may be; it is never newer. */
+/** How much older than the rows the block in the headers may be. It is never newer. */
 const STATE_MAX_AGE_MS = 1_000;
 const PARTY_FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
-/** Paging of a page with one row that is not cut from the list. */
+/** The paging of a page whose only row was looked up, and not cut from the list. */
 const SINGLE_ROW = { isForward: true, rowsMax: 1, beyond: undefined } as const;
 
-/** The source's ids of one byte stand for words: `03` is the party `network`. */
+/** The source's one-byte ids stand for words: `03` is the party `network`. */
 const WORDS_BY_BYTE: ReadonlyMap<string, string> = new Map([
   ['00', 'VOTE'],
   ['03', NETWORK_PARTY],
@@ -66,20 +67,20 @@ const CHECKPOINT = z.looseObject({
   atBlock: z.string().meta({ format: 'uint64' }),
 });
 
-/** One request for a page. */
+/** One request for a page of a list. */
 interface ListRequest {
-  /** The request target, with its query. */
+  /** The request target, including the query. */
   readonly url: string;
   readonly state: store.ListState;
   readonly cursors: Cursors;
 }
 
-/** How a list is described in OpenAPI, and how a page of it is read. */
+/** Describes a list for OpenAPI, and reads a page of it. */
 interface ListRoute {
   readonly summary: string;
   readonly querystring: z.ZodType;
   readonly node: z.ZodType;
-  /** @throws StatusError as the source words it */
+  /** @throws StatusError in the source's words */
   readonly read: (rows: Rows, request: ListRequest) => Promise<Page>;
 }
 
@@ -140,8 +141,8 @@ function addList(
       if (!(error instanceof StatusError)) throw error;
       if (error.statusCode === 503)
         reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
-      // What the source's gateway refuses never reached its handlers, which name the
-      // block.
+      // Only the source's handlers name the block, and a request that its gateway refuses
+      // never reaches them.
       const isOfGateway = error.body.details.length === 0;
       if (!isOfGateway) reply.headers(headers);
       return sendStatus(reply, error, indent);
@@ -159,7 +160,7 @@ async function readParties(
     cursor: cursors.write(`${epoch}`, pos ?? ''),
   });
   const { party_id: partyId, ...paging } = readQuery(url, PARTY_FIELDS);
-  // The source checks the paging of a lookup too, and then ignores it.
+  // The source checks the paging of a lookup too, but then ignores it.
   const request = readPageRequest(paging, epoch, cursors);
   const refuseUnread = () => refuseUnreadList('parties', state, paging);
   if (partyId !== undefined && partyId !== '') {
@@ -210,8 +211,8 @@ async function readCheckpoints(
 }
 
 /**
- * A list that was never read to its end may lack any row. It is served only to callers
- * that say that a part will do.
+ * Refuses a list that was never read to its end, which may lack any row. Only callers
+ * that accept a partial answer get it.
  * @throws StatusError 503
  */
 function refuseUnreadList(
@@ -229,8 +230,9 @@ function refuseUnreadList(
 }
 
 /**
- * @param refuseUnread is called before an id is called unknown
- * @throws StatusError 404 for an id that is not listed, 400 for text that is not an id
+ * Looks up one party.
+ * @param refuseUnread called before an id is reported as unknown
+ * @throws StatusError 404 if the id is not listed, 400 if the text is not an id
  */
 async function findParty(
   rows: Rows,
@@ -238,7 +240,7 @@ async function findParty(
   epoch: number,
   refuseUnread: () => void,
 ): Promise<store.PartyRow> {
-  // Words count as they are written, hex digits in either case.
+  // Words match only as they are written, hex digits in either case.
   const isHex = EVEN_HEX.test(text);
   const lower = isHex ? text.toLowerCase() : text;
   const id = WORDS_BY_BYTE.get(lower) ?? lower;

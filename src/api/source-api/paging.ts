@@ -1,11 +1,11 @@
 /**
- * The page rules of the source, for a list whose every row has a position of its own:
- * which slice a request wants, and what its page reports of its neighbours.
+ * The source's paging rules, for a list in which every row has a position of its own:
+ * which slice a request wants, and what its page reports about the pages next to it.
  *
- * The mirror differs from the source on the safe side only. No page holds more than
+ * The mirror differs from the source only where that is safer. No page has more than
  * `PAGE_ROWS_MAX` rows, and a request for more is a 400, as in the source's releases
- * since 0.73: a client that got fewer rows than it asked for would take them for all. A
- * cursor that the mirror has not made is a 400 too.
+ * since 0.73: a client that got fewer rows than it requested would think that there are
+ * no more. A cursor that the mirror has not made is a 400 too.
  */
 import { z } from 'zod';
 import type { QueryValues } from '../kit/query-text.ts';
@@ -70,19 +70,19 @@ export const PAGE_INFO = z.object({
 
 /** The slice of a list that a request wants. */
 export interface PageRequest {
-  /** Further down the list as the client reads it. */
+  /** Whether the slice continues down the list, as the client reads it. */
   readonly isForward: boolean;
-  /** Towards higher positions (newer rows). */
+  /** Whether the slice goes towards higher positions (newer rows). */
   readonly ascending: boolean;
   readonly rowsMax: number;
   /**
-   * The fields of the cursor behind its epoch; undefined if the slice begins at the
-   * list's end.
+   * The fields of the cursor after its epoch; undefined if the slice begins at an end of
+   * the list.
    */
   readonly beyond: readonly string[] | undefined;
 }
 
-/** Size and cursor of the direction that a request pages in. */
+/** The size and the cursor for the direction in which a request pages. */
 interface Direction {
   readonly isForward: boolean;
   readonly size: number | undefined;
@@ -91,8 +91,8 @@ interface Direction {
 
 /**
  * Reads which slice a query wants.
- * @param epoch the life of the source's chain that is served. It is the first field of
- *   every cursor; cursors of other epochs are refused
+ * @param epoch the life of the source's chain that is served; it is the first field of
+ *   every cursor, and cursors of other epochs are refused
  * @throws StatusError 400 `invalid pagination`
  */
 export function readPageRequest(
@@ -126,8 +126,9 @@ export function readPageRequest(
 }
 
 /**
- * `first` wins over `last`; a cursor of the other direction is then not even looked at.
- * Without both, a lone `before` pages backward, and everything else forward.
+ * Reads the direction. `first` takes precedence over `last`, and a cursor for the other
+ * direction is then ignored. Without either, a lone `before` pages backward, and
+ * everything else forward.
  */
 function readDirection(query: QueryValues<typeof PAGE_FIELDS>): Direction {
   const { 'pagination.first': first, 'pagination.last': last } = query;
@@ -168,17 +169,17 @@ export interface Edge {
   readonly cursor: string;
 }
 
-/** A page as it is sent. */
+/** A page in the form in which it is sent. */
 export interface Page {
   readonly edges: readonly Edge[];
   readonly pageInfo: z.infer<typeof PAGE_INFO>;
 }
 
 /**
- * Builds a page. What lies behind a cursor is inferred from the cursor, not read, as the
- * source does: with a cursor there is always something on its side.
- * @param rows the rows of the slice in the order in which they were read, up to `rowsMax
- *   + 1`
+ * Builds a page. Like the source, it does not read whether there are rows on the cursor's
+ * side: a request with a cursor always has some there.
+ * @param rows the rows of the slice in the order in which they were read, at most
+ *   `rowsMax + 1`
  */
 export function toPage<Row>(
   { isForward, rowsMax, beyond }: Omit<PageRequest, 'ascending'>,

@@ -3,7 +3,7 @@ import type { Log } from '../../logging/log.ts';
 import type { JobDeps } from '../../runs/job.ts';
 
 export interface SourceApiDeps {
-  /** Reads ledgers. */
+  /** Opens ledgers for reading. */
   readonly jobs: JobDeps;
   readonly log: Log;
 }

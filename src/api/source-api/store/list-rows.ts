@@ -1,21 +1,22 @@
 /**
- * The mirrored lists for the read API. Every slice is one range of one index, so that a
- * page costs the same at any depth.
+ * Reads the mirrored lists for the read API. Every slice is one range of one index, so
+ * that a page costs the same at any depth.
  */
 import { NETWORK_PARTY } from '../../../ledger/ids.ts';
 import { onlyRow, type Rows } from '../../../postgres/rows.ts';
 import type { PageRequest } from '../paging.ts';
 
 /**
- * Fields of a listed row that the mirror does not know; the source shows them, and so do
- * we.
+ * Fields of a listed row that the mirror does not interpret. The source sends them, and
+ * so does the mirror.
  */
 type ExtraFields = Readonly<Record<string, unknown>>;
 
 export interface PartyRow {
   readonly id: string;
   /**
-   * Its place in the source's order; null for the network's own party, which has none.
+   * The party's position in the source's order; null for the network's own party, which
+   * has none.
    */
   readonly pos: string | null;
   readonly extra: ExtraFields | null;
@@ -26,7 +27,7 @@ export interface CheckpointRow {
   readonly hash: string;
   readonly blockHash: string;
   /**
-   * Counts the equal rows that the source lists, so that every row of the list has a
+   * Numbers the equal rows that the source lists, so that every row of the list has a
    * position of its own.
    */
   readonly copy: string;
@@ -40,20 +41,27 @@ interface ListRows {
 
 export type ListName = keyof ListRows;
 
-/** Which life of the chain the served lists are of, and as of which block. */
+/**
+ * The life of the chain that the served lists belong to, and the block they are current
+ * to.
+ */
 export interface ListState {
   readonly epoch: number;
-  /** The source's last block when the newest row was read; 0 before the first sync. */
+  /**
+   * Height of the source's last block when the newest row was read; 0 before the first
+   * sync.
+   */
   readonly headHeight: string;
   /**
-   * The time of that block, in nanoseconds since 1970; 0 before the first sync. It is
-   * never later than what the last nightly run proved of the ledgers: clients close
-   * ledgers by it, and a sync of the lists alone brings no entry.
+   * Time of that block, in nanoseconds since 1970; 0 before the first sync. It is never
+   * later than the instant to which the last nightly run proved the ledgers: clients
+   * consider ledgers complete up to this time, and a sync of the lists alone brings no
+   * entries.
    */
   readonly headNanos: string;
   /**
-   * Whether the list was ever read to its end. A first reading is served as far as it has
-   * come.
+   * Whether the list was ever read to its end. During the first reading, the rows read so
+   * far are served.
    */
   readonly isComplete: boolean;
   /** Whether the network's own party is listed. */
@@ -75,20 +83,18 @@ const STATE = `
     order by finished_at desc limit 1) exported on true`;
 
 /**
- * A party's spelling by the source lies among its unknown fields; ids are served in one
- * form.
+ * The source's own spelling of a party's id is kept in `extra`. It is removed here,
+ * because ids are served in one form only.
  */
 const PARTY_COLUMNS = `party_id as id, pos::text, extra - 'id' as extra`;
 
-/**
- * A party that only an earlier life of the chain had is not in the list that is served.
- */
+/** A party that only exists in an earlier life of the chain is not in the served list. */
 const PARTY = `
   select ${PARTY_COLUMNS} from mirror.parties
   where party_id = $2
     and (party_id = '${NETWORK_PARTY}' or (epoch = $1 and pos is not null))`;
 
-/** Where a slice begins, and in which direction it is read. */
+/** Where a slice begins, and in which direction it is read, as parts of the SQL. */
 interface SliceText {
   readonly isBeyond: boolean;
   readonly side: '>' | '<';
@@ -96,15 +102,15 @@ interface SliceText {
 }
 
 /**
- * In both statements $1 is the epoch, $2 the number of rows, and the position follows.
+ * In both statements, $1 is the epoch and $2 the number of rows; the position follows.
  */
 const SLICES: Readonly<Record<ListName, (slice: SliceText) => string>> = {
   parties: ({ isBeyond, side, order }) => `
     select ${PARTY_COLUMNS} from mirror.parties
     where epoch = $1 and ${isBeyond ? `pos ${side} $3::bigint` : 'pos is not null'}
     order by parties.pos ${order} limit $2::int`,
-  // Reads one row more than wanted: the row that the slice starts from may have no copy
-  // left.
+  // Reads one more row than requested: the row that the slice starts from may have no
+  // copy left.
   checkpoints: ({ isBeyond, side, order }) => `
     select at_block::text as "atBlock", hash, block_hash as "blockHash",
       nth::text as copy, extra
@@ -126,7 +132,8 @@ export function readListState(rows: Rows, list: ListName): Promise<ListState> {
 
 /**
  * Reads a slice of a list in one direction, in the order in which it is read.
- * @param slice `beyond`: rows strictly beyond this position; absent: from the list's end
+ * @param slice `beyond` limits it to rows strictly beyond this position; without it, the
+ *   slice begins at an end of the list
  */
 export function readSlice<List extends ListName>(
   rows: Rows,
@@ -150,7 +157,10 @@ export function readSlice<List extends ListName>(
   );
 }
 
-/** @returns undefined if no such party is in the list that is served */
+/**
+ * Looks up one party.
+ * @returns undefined if it is not in the served list
+ */
 export async function readParty(
   rows: Rows,
   epoch: number,
@@ -161,8 +171,8 @@ export async function readParty(
 }
 
 /**
- * Reads 32 bytes that no client knows, the same for every process of this mirror: without
- * them nobody can forge a cursor.
+ * Reads 32 bytes that no client knows, the same for every process of this mirror. Without
+ * them, a client cannot forge a cursor.
  */
 export async function readCursorSecret(rows: Rows): Promise<Buffer> {
   const statement = 'select cursor_secret as secret from mirror.identity';
