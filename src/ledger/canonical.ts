@@ -1,7 +1,8 @@
 /**
- * The canonical row (row form `values-v1`): what a line of the CSV says, apart from how
- * the source's release wrote it. Its text is what `values_digest` sums, so the same rows
- * have the same sum whether they are read from objects, the warehouse or the lake.
+ * The canonical row (row form `values-v1`): the values of a CSV line, independent of how
+ * the source's release formatted them. `values_digest` is computed from the row's text,
+ * so the same rows have the same digest whether they are read from objects, the warehouse
+ * or the lake.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { formatInstant, parseInstant } from '../time/time.ts';
@@ -21,15 +22,20 @@ import {
 } from './header.ts';
 import { cellText, type RowFields } from './row-fields.ts';
 
-/** The columns that make an entry; `effect` follows from them and is kept beside them. */
+/**
+ * The columns that make up an entry. `effect` follows from them and is stored in
+ * addition.
+ */
 export type EntryColumn = Exclude<KnownColumn, 'effect'>;
 
-/** In the order in which they are summed. */
+/** The entry's columns in the order in which they are hashed. */
 export const ENTRY_COLUMNS: readonly EntryColumn[] = KNOWN_COLUMNS.filter(
   (name) => name !== 'effect',
 );
 
-/** The columns of the lines that the loader writes, as COPY reads them. */
+/**
+ * The columns of the lines that the loader writes, in the order in which COPY reads them.
+ */
 export const LINE_COLUMNS: readonly string[] = [
   'party_id',
   'segment_id',
@@ -40,7 +46,7 @@ export const LINE_COLUMNS: readonly string[] = [
 
 type Decode = (text: string) => string | undefined;
 
-/** How a column's text is read. */
+/** The decoder for each kind of column. */
 export const DECODERS: Readonly<Record<ColumnKind, Decode>> = {
   time: decodeTime,
   amount: decodeInteger,
@@ -50,7 +56,7 @@ export const DECODERS: Readonly<Record<ColumnKind, Decode>> = {
   account: decodeAccountType,
 };
 
-/** What the values of a column are; undefined of one that nobody knows. */
+/** Returns the kind of a column's values; undefined for an unknown column. */
 export function kindOf(name: string): ColumnKind | undefined {
   return Object.hasOwn(COLUMN_KINDS, name)
     ? COLUMN_KINDS[name as KnownColumn]
@@ -58,53 +64,56 @@ export function kindOf(name: string): ColumnKind | undefined {
 }
 
 /**
- * The columns whose values are parties: any printable text, where the source gives ids of
- * its own.
+ * Whether the column's values are parties. If the source has ids of its own, these may be
+ * any printable text.
  */
 export function isPartyColumn(name: string): boolean {
   return kindOf(name) === 'party';
 }
 
-/** Columns of whole numbers, whatever their size. */
+/** Whether the column's values are whole numbers, of any size. */
 export function isAmountColumn(name: string): boolean {
   return kindOf(name) === 'amount';
 }
 
-/** Without them there is no entry. */
+/** The columns that every entry must have a value for. */
 export const REQUIRED_VALUES: ReadonlySet<string> = new Set<EntryColumn>([
   'vega_time',
   'quantity',
   'transfer_type',
   'asset_id',
 ]);
-/** Times, ids and types come again and again; amounts seldom do. */
+/**
+ * How many decoded texts a column remembers. Times, ids and types repeat all the time;
+ * amounts seldom do.
+ */
 const REMEMBERED_MAX = 4096;
 
 const SHOWN_CHARACTERS_MAX = 80;
 const VALUE_SEPARATOR = '\u001f';
 const EXTRA_SEPARATOR = '\u001e';
 /**
- * Postgres keeps no NUL in JSON; the separators would make two rows look like one
- * another.
+ * Characters that an extra value must not have: Postgres cannot store NUL in JSON, and
+ * the separators could make two different rows look the same.
  */
 const FORBIDDEN_IN_EXTRA = ['\u0000', VALUE_SEPARATOR, EXTRA_SEPARATOR];
 
-/** Reads the value of an unknown column: any text that can be stored. */
+/** Decodes the value of an unknown column, which may be any text that can be stored. */
 export function decodeExtra(text: string): string | undefined {
   return FORBIDDEN_IN_EXTRA.some((character) => text.includes(character))
     ? undefined
     : text;
 }
 
-/** A column that nobody knew, and its text. */
+/** An unknown column and its text. */
 export type ExtraValue = readonly [name: string, text: string];
 
 export interface CanonicalRow {
-  /** In the order of ENTRY_COLUMNS; '' where the entry has none. */
+  /** The values in the order of ENTRY_COLUMNS; '' if the entry has none. */
   readonly values: readonly string[];
-  /** '' where the release does not send it. */
+  /** The value of `effect`; '' if the release does not send it. */
   readonly effect: string;
-  /** Sorted by name. */
+  /** The values of unknown columns, sorted by column name. */
   readonly extra: readonly ExtraValue[];
 }
 
@@ -113,9 +122,9 @@ const [QUANTITY, FROM_PARTY, TO_PARTY] = (
 ).map((name) => ENTRY_COLUMNS.indexOf(name)) as [number, number, number];
 
 /**
- * What an entry does to a party, as releases from 0.71.6 say it in `effect`: `quantity`
- * with the sign of its direction, 0 where the party is on both sides; undefined where it
- * is on neither.
+ * Returns what an entry does to a party, as releases from 0.71.6 send it in `effect`:
+ * `quantity` with the sign of its direction, or 0 if the party is on both sides;
+ * undefined if the party is on neither side.
  */
 export function effectOn(
   partyId: string,
@@ -143,12 +152,15 @@ export function effectOf(
   return quantity === '0' ? '0' : `-${quantity}`;
 }
 
-/** `2023-05`: the partition that a row belongs to. */
+/** Returns the month of a row, which is its partition: `2023-05`. */
 export function monthOf(values: readonly string[]): string {
   return (values[0] ?? '').slice(0, 'YYYY-MM'.length);
 }
 
-/** The text that is summed. No value can hold a separator: each matched its pattern. */
+/**
+ * Returns the text that is hashed. No value can contain a separator, because each value
+ * matched its pattern.
+ */
 export function canonicalText(
   values: readonly string[],
   extra: readonly ExtraValue[],
@@ -163,7 +175,7 @@ export function canonicalText(
   );
 }
 
-/** Extra values from stored JSON (`extra` of a row) in the order that is summed. */
+/** Parses the stored JSON of a row's `extra`, and sorts the values as they are hashed. */
 export function extraFromJson(json: string): readonly ExtraValue[] {
   const parsed: unknown = JSON.parse(json);
   if (typeof parsed !== 'object' || parsed === null) return [];
@@ -179,20 +191,20 @@ function sortExtra(extra: ExtraValue[]): ExtraValue[] {
   return extra.toSorted(([a], [b]) => (a < b ? -1 : 1));
 }
 
-/** Finer than the warehouse's microseconds. */
+/** Times with nanoseconds, which are finer than the warehouse's microseconds. */
 const NANOSECONDS = /(\.\d{6})\d{1,3}(?!\d)/;
 
-/** Any instant → RFC 3339 in UTC with six digits. */
+/** Converts any instant to RFC 3339 in UTC with six fractional digits. */
 export function decodeTime(text: string): string | undefined {
   const instant = parseInstant(text.replace(NANOSECONDS, '$1'));
   return instant === undefined ? undefined : formatInstant(instant);
 }
 
 /**
- * Made once a file, from its header. Known values but parties are ASCII; a byte beyond it
- * fails its pattern.
- * @returns reads the row that `fields` has scanned last, and throws PermanentError
- *   `BAD_VALUE` with the column and the beginning of its text
+ * Makes a reader for the rows of one file from its header. Apart from parties, the values
+ * of known columns are ASCII; any other byte fails the column's pattern.
+ * @returns a function that reads the row that `fields` scanned last, and throws
+ *   PermanentError `BAD_VALUE` with the column and the beginning of the bad text
  */
 export function openRowReader({
   index,
@@ -237,7 +249,7 @@ function cellDecoder(kind: ColumnKind): Decode {
   return remember(kind === 'party' ? (cell) => decode(cellText(cell)) : decode);
 }
 
-/** Remembers what texts mean; forgets everything when full, so that memory stays flat. */
+/** Caches decoded texts. A full cache is cleared, so that memory stays constant. */
 export function remember<Value extends string | undefined>(
   decode: (text: string) => Value,
 ): (text: string) => Value {

@@ -1,14 +1,15 @@
 /**
- * Rows of releases with different columns as one CSV: columns go by name, every field
- * keeps its bytes, and what a release did not send is empty, which is how it writes NULL.
+ * Combines rows of releases with different columns into one CSV. Columns are matched by
+ * name, every field keeps its bytes, and a field that a release did not send is empty,
+ * which is how the source writes NULL.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { RowFields } from './row-fields.ts';
 import { RowSplitter } from './row-splitter.ts';
 
 /**
- * The last header, which is the newest release's, and behind it what only the others
- * have.
+ * Returns the columns of the last header, which is the newest release's, followed by
+ * columns that only the other headers have.
  */
 export function commonColumns(
   headers: readonly (readonly string[])[],
@@ -17,10 +18,10 @@ export function commonColumns(
 }
 
 /**
- * Passes rows with the columns `from` on as rows with the columns `to`, line ends as they
- * are.
- * @param chunks whole rows, cut anywhere
- * @throws PermanentError `ROW_FIELDS` where a row has not as many fields as `from`
+ * Converts rows with the columns `from` to rows with the columns `to`. Line ends stay as
+ * they are.
+ * @param chunks complete rows; a chunk may end in the middle of a row
+ * @throws PermanentError `ROW_FIELDS` if a row's field count differs from `from`
  */
 export async function* withColumns(
   chunks: AsyncIterable<Buffer>,
@@ -44,8 +45,8 @@ export async function* withColumns(
 }
 
 /**
- * Writes each row anew, its line end as it was. Text is latin1, which keeps every byte.
- * @returns what came after the last line end
+ * Rewrites each row, and keeps its line end. Text is latin1, which keeps every byte.
+ * @returns the bytes after the last line end
  */
 export async function* rewriteRows(
   chunks: AsyncIterable<Buffer>,

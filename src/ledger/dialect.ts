@@ -1,7 +1,7 @@
 /**
- * A source that writes another CSV than the public service. Its lines are rewritten into
- * that service's columns and spellings as they arrive, before anything of them is
- * checked: behind this file there is only one CSV.
+ * Translates the CSV of a source that writes another one than the public service. Its
+ * lines are rewritten into the public service's columns and formats as they arrive,
+ * before anything is checked: all later code sees only one kind of CSV.
  */
 import { PermanentError, RetryableError } from '../errors/errors.ts';
 import { effectOf, remember } from './canonical.ts';
@@ -16,32 +16,35 @@ export type IdFormat = 'hex' | '0x' | 'base64';
 
 export interface CsvDialect {
   /**
-   * What the source calls a column; null: it has none. Those that are not here have their
-   * own names.
+   * The source's name for each column; null if the source does not have the column. A
+   * column that is not in the map has its usual name.
    */
   readonly columns: ReadonlyMap<KnownColumn, string | null>;
-  /** One character. */
+  /** The delimiter, which is one character. */
   readonly delimiter: string;
   readonly times: TimeFormat;
   readonly ids: IdFormat;
-  /** Of every row, where the CSV has no column of assets and none was asked for. */
+  /**
+   * The asset of every row, if the CSV has no asset column and the export requested no
+   * asset.
+   */
   readonly assetId?: string | undefined;
 }
 
-/** The party and the asset that an export asked for. */
+/** The party and the asset that an export requested. */
 export interface AskedFor {
   readonly partyId: string;
   readonly assetId?: string | undefined;
 }
 
-/** Without them there is no ledger; the others may be missing. */
+/** The columns that a ledger cannot do without; all others may be missing. */
 const NEEDED: readonly KnownColumn[] = [
   'vega_time',
   'quantity',
   'asset_id',
   'account_from_party_id',
 ];
-/** The time of every row of a source that shows no times. */
+/** The time of every row, if the source has no times. */
 const NO_TIME = '1970-01-01 00:00:00+00';
 const NO_TRANSFER_TYPE = 'UNSPECIFIED';
 const UTC_TIME = /^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?$/;
@@ -54,9 +57,10 @@ export function hasTimes({ columns }: CsvDialect): boolean {
 }
 
 /**
- * @param chunks the source's CSV, cut anywhere
+ * Translates the source's CSV.
+ * @param chunks the source's CSV; a chunk may end anywhere
  * @throws PermanentError `COLUMNS_MISSING`; RetryableError `ROW_FIELDS`, or the error
- *   that is glued to a row
+ *   that the source appended to a row
  */
 export async function* translated(
   chunks: AsyncIterable<Buffer>,
@@ -86,8 +90,8 @@ export async function* translated(
       { code: 'ROW_FIELDS', meta: { row: number } },
     );
   });
-  // Whether a last line without its end is a row is for the reader of rows to say:
-  // nothing is lost on the way there.
+  // The reader of rows decides whether a last line without a line end is a row, so pass
+  // the line on and lose nothing.
   if (rest.length === 0) return;
   const count = fields.scan(rest, 0, rest.length);
   if (rows === undefined) yield headerOf(fields, dialect, asked) ?? rest;
@@ -95,8 +99,8 @@ export async function* translated(
 }
 
 /**
- * Reads a header from a line without its end.
- * @returns undefined if the line is not a header, or not all of one
+ * Translates a header from a line without a line end.
+ * @returns undefined if the line is not a header, or is only part of one
  */
 function headerOf(
   fields: RowFields,
@@ -111,7 +115,10 @@ function headerOf(
   }
 }
 
-/** @param fields of the header, and later of each row */
+/**
+ * Prepares the translation of rows.
+ * @param fields has scanned the header, and later scans each row
+ */
 function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
   const { times } = dialect;
   const names = fields.texts();
@@ -121,7 +128,7 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
 
   const raw = (at: number): string => {
     const text = fields.raw(at);
-    // Between semicolons a comma needs no quotes.
+    // With semicolons as delimiters, a field with a comma needs no quotes.
     return dialect.delimiter === ',' ||
       text.startsWith('"') ||
       !text.includes(',')
@@ -134,12 +141,12 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
     vega_time: NO_TIME,
     transfer_type: NO_TRANSFER_TYPE,
     asset_id: asked.assetId ?? dialect.assetId,
-    // A CSV without parties is all of the party that was asked for.
+    // A CSV without parties contains only the requested party's entries.
     account_from_party_id: places.has('account_to_party_id')
       ? undefined
       : asked.partyId,
   };
-  /** As the releases say it that have the column. */
+  /** Computes `effect` as the releases that have this column do. */
   const effect = (): string => {
     const [from, to] = (
       ['account_from_party_id', 'account_to_party_id'] as const
@@ -167,18 +174,21 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
   });
   for (const at of unknown) writes.push(() => raw(at));
   return {
-    /** How many fields a row has. */
+    /** The number of fields in a row. */
     count: names.length,
     header: [...KNOWN_COLUMNS, ...unknown.map(raw)].join(','),
     /**
-     * The row that `fields` has scanned last. Text is read and written as latin1, which
-     * keeps every byte.
+     * Translates the row that `fields` scanned last. Text is read and written as latin1,
+     * which keeps every byte.
      */
     row: () => writes.map((write) => write()).join(','),
   };
 }
 
-/** Where each known column stands. @throws PermanentError `COLUMNS_MISSING` */
+/**
+ * Finds the position of each known column.
+ * @throws PermanentError `COLUMNS_MISSING`
+ */
 function placeColumns(
   names: readonly string[],
   { columns }: CsvDialect,
@@ -196,8 +206,8 @@ function placeColumns(
 }
 
 /**
- * In a spelling that is not the one that was set, it goes on as it is, and is refused
- * where it is none.
+ * Converts an id to hex. An id in another format than the configured one is returned
+ * unchanged, and is refused later if it is not an id at all.
  */
 function idText(text: string, ids: IdFormat): string {
   if (ids === '0x') return /^0x/i.test(text) ? text.slice(2) : text;
@@ -207,8 +217,8 @@ function idText(text: string, ids: IdFormat): string {
 }
 
 /**
- * Empty where it is none, which is refused as a row without a time. No digit of it is
- * lost.
+ * Converts a time without losing a digit. The result is empty if the text is not a time;
+ * such a row is later refused because it has no time.
  */
 function timeText(text: string, times: Exclude<TimeFormat, 'rfc3339'>): string {
   if (times === 'utc') return UTC_TIME.test(text) ? `${text}+00` : '';

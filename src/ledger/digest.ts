@@ -1,26 +1,31 @@
 /**
- * The order-free sum of rows: SHA-256 of each row's bytes, added modulo 2^256. Equal sums
- * say "the same rows, each as often", whatever their order and slicing; sums of slices
- * add up to the sum of the whole. They guard against accident. Against forgery they do
- * not: that is the byte SHA-256's business.
+ * The order-independent sum of rows: SHA-256 of each row's bytes, added modulo 2^256.
+ * Equal sums mean that the same rows occur equally often, whatever their order and
+ * however they are sliced; the sums of slices add up to the sum of the whole. The sum
+ * protects against accidents, but not against forgery. The SHA-256 of the object's bytes
+ * does that.
  */
 import { hash } from 'node:crypto';
 import { formatZone } from './vega-time.ts';
 
 const LIMBS = 8;
-/** 2^20 sums of 32-bit limbs stay exact in a double. */
+/**
+ * How many rows are added before a carry: sums of 2^20 limbs of 32 bits stay exact in a
+ * double.
+ */
 const CARRY_EVERY = 2 ** 20;
 const HEX = /^[0-9a-f]{64}$/;
 
-/** Node takes every encoding here; its types name only some. */
+/** Node accepts every encoding here, but its types list only some of them. */
 const PAIRS = 'utf16le' as 'binary';
 
 /**
- * SHA-256 of one row as 16 characters, one for two bytes, the first in its lower half:
- * less than half the cost of a Buffer for each row.
+ * Returns the SHA-256 of one row as 16 characters. Each character has two bytes, the
+ * first of them in its lower half. This costs less than half as much as a Buffer for each
+ * row.
  */
 export function hashRow(buffer: Buffer, start: number, end: number): string {
-  // A plain view is made in half the time of a Buffer's `subarray`.
+  // Making a plain view takes half the time of a Buffer's `subarray`.
   return hash(
     'sha256',
     new Uint8Array(buffer.buffer, buffer.byteOffset + start, end - start),
@@ -28,7 +33,7 @@ export function hashRow(buffer: Buffer, start: number, end: number): string {
   );
 }
 
-/** The same of a text's UTF-8 bytes. */
+/** Returns the same hash of a text's UTF-8 bytes. */
 export function hashText(text: string): string {
   return hash('sha256', text, PAIRS);
 }
@@ -36,10 +41,13 @@ export function hashText(text: string): string {
 export class RowDigest {
   rows = 0;
   #sum = 0n;
-  /** What was added since, the least significant limb first. */
+  /** The hashes added since the last carry, the least significant limb first. */
   readonly #limbs = new Float64Array(LIMBS);
 
-  /** @throws RangeError if `hex` is not 64 hex digits */
+  /**
+   * Restores a digest from its hex form.
+   * @throws RangeError if `hex` is not 64 hex digits
+   */
   static fromHex(hex: string, rows: number): RowDigest {
     if (!HEX.test(hex))
       throw new RangeError(`not a digest: ${hex.slice(0, 80)}`);
@@ -49,7 +57,7 @@ export class RowDigest {
     return digest;
   }
 
-  /** Adds one row by its hash (`hashRow`). */
+  /** Adds one row by its hash (from `hashRow`). */
   add(rowHash: string): void {
     const limbs = this.#limbs;
     for (let limb = 0; limb < LIMBS; limb += 1) {
@@ -65,19 +73,19 @@ export class RowDigest {
     if (this.rows % CARRY_EVERY === 0) this.#carry();
   }
 
-  /** Adds all rows of another sum. */
+  /** Adds all rows of another digest. */
   merge(other: RowDigest): void {
     this.#sum = this.#carry() + other.#carry();
     this.rows += other.rows;
     this.#carry();
   }
 
-  /** 64 hex digits, the most significant first. */
+  /** Returns 64 hex digits, the most significant first. */
   hex(): string {
     return this.#carry().toString(16).padStart(64, '0');
   }
 
-  /** What runs over 256 bits falls away: that is the modulus. */
+  /** Adds the limbs to the sum. Bits beyond 256 are dropped: that is the modulus. */
   #carry(): bigint {
     const added = this.#limbs.reduceRight(
       (sum, limb) => (sum << 32n) + BigInt(limb),
@@ -90,36 +98,42 @@ export class RowDigest {
 }
 
 /**
- * Names what was summed. Digests compare only within one form: another header or time
- * zone changes every row's bytes.
+ * Names the form of the rows that were summed. Only digests of the same form can be
+ * compared: another header or time zone changes every row's bytes.
  */
 export function rowForm(headerLine: Buffer, zones: readonly string[]): string {
   const header = hash('sha256', headerLine, 'hex').slice(0, 16);
   return `sha256sum-v1/${header}/${zones.length === 0 ? 'none' : zones.toSorted().join(',')}`;
 }
 
-/** The sum of sums: 64 hex digits each. @throws RangeError if one is no digest */
+/**
+ * Adds up digests of 64 hex digits each.
+ * @throws RangeError if one of them is not a digest
+ */
 export function addDigests(digests: readonly string[]): string {
   const total = new RowDigest();
   for (const digest of digests) total.merge(RowDigest.fromHex(digest, 0));
   return total.hex();
 }
 
-/** A sum as plain data, as it passes between threads; the digest as 64 hex digits. */
+/**
+ * A sum as plain data, which can be sent between threads; the digest is 64 hex digits.
+ */
 type PlainRowSum = Pick<RowDigest, 'rows'> & {
   readonly digest: string;
   readonly zones: readonly number[];
 };
 
-/**
- * A digest together with what makes it comparable: the form of the rows that were summed.
- */
+/** A digest together with the form of its rows, without which it cannot be compared. */
 export class RowSum {
   readonly digest = new RowDigest();
   readonly #zones = new Set<number>();
   #lastZone = Number.NaN;
 
-  /** @param zoneSeconds the offset that the row's time is written in */
+  /**
+   * Adds one row.
+   * @param zoneSeconds the UTC offset in which the row's time is written
+   */
   add(rowHash: string, zoneSeconds: number): void {
     this.digest.add(rowHash);
     if (zoneSeconds === this.#lastZone) return;
@@ -145,7 +159,10 @@ export class RowSum {
     };
   }
 
-  /** @param header line, with its line end or without */
+  /**
+   * Names the form of the rows.
+   * @param header the header line, with or without its line end
+   */
   form(header: Buffer): string {
     const line = Buffer.from(
       header.toString('latin1').replace(/\r?\n$/, ''),

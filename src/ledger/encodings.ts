@@ -1,8 +1,8 @@
 /**
- * One value of the CSV, whichever release of the service wrote it, as the mirror keeps
- * it. Each reader returns undefined where the text is nothing that a release is known to
- * write: never a guess. A change of what a text means changes the sums of rows that are
- * loaded already.
+ * Decodes single values of the CSV, from whichever release of the service, to the form
+ * that the mirror stores. Each decoder returns undefined if the text is not something
+ * that a release is known to write; it never guesses. If the meaning of a text is changed
+ * here, the digests of rows that are already loaded change as well.
  */
 import { canonicalId, canonicalPartyId } from './ids.ts';
 
@@ -10,10 +10,10 @@ const HEX_BYTES = /^(?:[0-9a-f]{2}){2,64}$/;
 const UNSIGNED = /^[0-9]+$/;
 const TYPE_NAME = /^[A-Z][A-Z0-9_]*$/;
 const TYPE_NAME_CHARACTERS_MAX = 100;
-/** The service's own numeric type ends there. */
+/** The most digits that the service's own numeric type has. */
 const INTEGER_DIGITS_MAX = 1000;
 
-/** Ids of one byte stand for words, in the releases that write bytes. */
+/** In releases that write ids as bytes, an id of one byte stands for a word. */
 const WORD_OF_BYTE: ReadonlyMap<string, string> = new Map([
   ['00', 'VOTE'],
   ['03', 'network'],
@@ -29,8 +29,8 @@ const WORD_OF_BYTE: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * By number; the gaps were never given out. Later numbers have no name here and stay
- * `#19`.
+ * Account types by number. The missing numbers were never assigned. Later numbers have no
+ * name here and become `#19`.
  */
 const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
   [0, 'UNSPECIFIED'],
@@ -54,11 +54,12 @@ const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
 ]);
 const ACCOUNT_TYPE_PREFIX = 'ACCOUNT_TYPE_';
 const TRANSFER_TYPE_PREFIX = 'TRANSFER_TYPE_';
-/** How many digits the number of a type may have. */
+/** The most digits that the number of a type may have. */
 const TYPE_DIGITS_MAX = 9;
 
 /**
- * `\xAA…`, `aa…`, or a word → lower-case hex or the word; `\x` and nothing → '' (none).
+ * Decodes an id: `\xAA…`, `aa…` or a word → lower-case hex or the word; a bare `\x` → ''
+ * (none).
  */
 export function decodeId(text: string): string | undefined {
   const bare = text.startsWith('\\x') ? text.slice(2) : text;
@@ -70,8 +71,9 @@ export function decodeId(text: string): string | undefined {
 }
 
 /**
- * A party's id where the source gives ids of its own: what the public service writes is
- * read as such, any other printable text is the id itself, as the list has it.
+ * Decodes a party id of a source that has ids of its own. Ids in the public service's
+ * format are decoded as such; any other printable text is the id itself, as in the
+ * source's list.
  */
 export function decodePartyId(text: string): string | undefined {
   const bytes =
@@ -80,8 +82,8 @@ export function decodePartyId(text: string): string | undefined {
 }
 
 /**
- * `3`, `ACCOUNT_TYPE_MARGIN` or `MARGIN` → `MARGIN`; a number without a known name →
- * `#19`; nothing → ''.
+ * Decodes an account type: `3`, `ACCOUNT_TYPE_MARGIN` or `MARGIN` → `MARGIN`; a number
+ * without a known name → `#19`; empty text → ''.
  */
 export function decodeAccountType(text: string): string | undefined {
   if (!UNSIGNED.test(text))
@@ -91,7 +93,10 @@ export function decodeAccountType(text: string): string | undefined {
   return ACCOUNT_TYPES.get(number) ?? `#${number}`;
 }
 
-/** `TRANSFER_TYPE_DEPOSIT` or `DEPOSIT` → `DEPOSIT`; a bare number → `#7`. */
+/**
+ * Decodes a transfer type: `TRANSFER_TYPE_DEPOSIT` or `DEPOSIT` → `DEPOSIT`; a bare
+ * number → `#7`.
+ */
 export function decodeTransferType(text: string): string | undefined {
   if (UNSIGNED.test(text) && text.length <= TYPE_DIGITS_MAX)
     return `#${Number(text)}`;
@@ -105,7 +110,10 @@ function decodeTypeName(text: string, prefix: string): string | undefined {
     : undefined;
 }
 
-/** Digits with an optional sign → without `+`, leading zeros and `-0`; nothing → ''. */
+/**
+ * Decodes digits with an optional sign, and removes `+`, leading zeros and the sign of
+ * `-0`; empty text → ''.
+ */
 export function decodeInteger(text: string): string | undefined {
   if (text === '') return '';
   const isNegative = text.startsWith('-');

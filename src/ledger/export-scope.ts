@@ -6,8 +6,8 @@ export interface ExportScope {
   /** Absent: every asset. */
   readonly assetId?: string | undefined;
   /**
-   * The source lists parties whose ids are not 64 hex digits. In its rows, any printable
-   * text may then be a party.
+   * Whether the source lists parties whose ids are not 64 hex digits. If so, any
+   * printable text in its rows may be a party.
    */
   readonly hasOwnIds?: boolean | undefined;
   /** The party's id as the source's list spells it, if that differs from `partyId`. */

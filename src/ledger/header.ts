@@ -1,13 +1,13 @@
 /**
- * Columns by name. The source's releases send 12 or 13 of them in different orders, and
- * may add more: nothing in this project relies on a position.
+ * Finds columns by name. The source's releases send 12 or 13 columns in different orders,
+ * and may add more: nothing in this project relies on a column's position.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { RowFields } from './row-fields.ts';
 
 /**
- * The columns this project understands, in the warehouse's order, and what their values
- * are.
+ * The columns that this project understands, in the warehouse's order, and the kinds of
+ * their values.
  */
 export const COLUMN_KINDS = {
   vega_time: 'time',
@@ -32,7 +32,8 @@ export const KNOWN_COLUMNS = Object.keys(
 ) as readonly KnownColumn[];
 
 /**
- * Releases without `effect` send only what leaves a party; those with it send both sides.
+ * Which sides a release exports: without `effect`, only what leaves a party; with
+ * `effect`, both sides.
  */
 export type Sides = 'from' | 'both';
 
@@ -40,13 +41,13 @@ const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
 const COLUMNS_MAX = 256;
 
 export interface Layout {
-  /** All columns as sent, in order. */
+  /** All columns in the order in which they were sent. */
   readonly columns: readonly string[];
-  /** Position of each known column; `effect` may be missing. */
+  /** The position of each known column; `effect` may be missing. */
   readonly index: Readonly<
     Record<Exclude<KnownColumn, 'effect'>, number> & { effect?: number }
   >;
-  /** Columns that nobody knew, with their positions. */
+  /** Unknown columns with their positions. */
   readonly unknown: readonly {
     readonly name: string;
     readonly index: number;
@@ -55,7 +56,7 @@ export interface Layout {
 }
 
 /**
- * Reads the header line, given without its line end.
+ * Reads the header line, which is given without its line end.
  * @throws PermanentError `COLUMNS_MISSING`, `COLUMNS_REPEATED` or `HEADER_NOT_UNDERSTOOD`
  */
 export function readHeader(line: Buffer): Layout {
@@ -71,7 +72,7 @@ export function readHeader(line: Buffer): Layout {
   return layoutOf(count > COLUMNS_MAX ? [] : fields.texts());
 }
 
-/** The layout of columns already known by name, as `mirror.segments.columns` has them. */
+/** Returns the layout for column names, such as those in `mirror.segments.columns`. */
 export function layoutOf(columns: readonly string[]): Layout {
   const repeated = columns.filter(
     (name, index) => columns.indexOf(name) !== index,

@@ -1,7 +1,6 @@
 /**
- * Ids of parties and assets, and keys of checkpoints, as the service knows them.
- * Everything that enters from outside passes through here before it reaches a URL, a
- * query or a path.
+ * Ids of parties and assets, and keys of checkpoints, in the service's form. Every id
+ * that comes from outside is checked here before it is used in a URL, a query or a path.
  */
 import { UsageError } from '../errors/errors.ts';
 
@@ -9,8 +8,8 @@ const HEX = /^[0-9a-f]+$/;
 const HEX_ID_CHARS = 64;
 
 /**
- * Ids that are words, not hex (the network's own account owner and some built-in assets
- * and parties), by their lower case.
+ * Ids that are words instead of hex, by their lower case: the owner of the network's own
+ * accounts, and some built-in assets and parties.
  */
 export const ID_WORDS: ReadonlyMap<string, string> = new Map(
   'network VOTE XYZalpha XYZbeta XYZgamma XYZdelta XYZepsilon fBTC fDAI fEURO fUSDC'
@@ -19,12 +18,13 @@ export const ID_WORDS: ReadonlyMap<string, string> = new Map(
 );
 
 /**
- * The party that owns the network's accounts; it is in the list, but cannot be exported.
+ * The party that owns the network's accounts. It is in the list but cannot be exported.
  */
 export const NETWORK_PARTY = 'network';
 
 /**
- * The canonical form of a party or asset id: lower-case hex, or a well-known word.
+ * Returns the canonical form of a party or asset id: lower-case hex, or a well-known
+ * word.
  * @returns undefined if `text` is not an id
  */
 export function canonicalId(text: string): string | undefined {
@@ -33,25 +33,29 @@ export function canonicalId(text: string): string | undefined {
   return isHexId(lower) ? lower : ID_WORDS.get(lower);
 }
 
-/** 64 lower-case hex digits, as the public service gives them. */
+/** Whether the id is 64 lower-case hex digits, as the public service writes ids. */
 export function isHexId(id: string): boolean {
-  // Counted by the expression itself, the digits take twice as long.
+  // Counting the digits in the expression would take twice as long.
   return id.length === HEX_ID_CHARS && HEX.test(id);
 }
 
-/** Sources other than the public service have party ids of their own. */
+/**
+ * The longest party id, in bytes. Sources other than the public service have ids of their
+ * own.
+ */
 export const PARTY_ID_BYTES_MAX = 1024;
 /**
- * No control, no half surrogate, nothing invisible, and no space at either end. Two
- * joiners are letters of some scripts and parts of emoji: they stand between others.
+ * Text without control characters, lone surrogates or invisible characters, and without a
+ * space at either end. The two joiners are allowed between other characters, because some
+ * scripts and emoji need them.
  */
 const PRINTABLE =
   /^(?!\s)(?:[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]|(?<=\S)[\u200c\u200d](?=\S))+(?<!\s)$/u;
 
 /**
- * The canonical form of a party id as any source lists it: as `canonicalId` has it, else
- * as it came.
- * @returns undefined if `text` is no bounded printable text
+ * Returns the canonical form of a party id from any source's list: the result of
+ * `canonicalId`, or else the text itself.
+ * @returns undefined if `text` is too long or not printable
  */
 export function canonicalPartyId(text: string): string | undefined {
   const known = canonicalId(text);
@@ -61,12 +65,17 @@ export function canonicalPartyId(text: string): string | undefined {
     : undefined;
 }
 
-/** Every party of the list has a ledger, but the owner of the network's accounts. */
+/**
+ * Whether a party has a ledger. All parties of the list do, except the owner of the
+ * network's accounts.
+ */
 export function isExportableParty(id: string): boolean {
   return id !== NETWORK_PARTY && canonicalPartyId(id) === id;
 }
 
-/** The key of a checkpoint: `/` separates, so that inside a hash it is escaped. */
+/**
+ * Builds the key of a checkpoint. `/` is the separator, so it is escaped inside a hash.
+ */
 export function checkpointKey(
   atBlock: string,
   hash: string,
@@ -81,12 +90,16 @@ function escapeSlash(text: string): string {
     : text;
 }
 
-/** No id and no height begins so, because a control character is in none of them. */
+/**
+ * No id or height begins like this, because none of them contains a control character.
+ */
 const ODD = '\u0001odd/';
 
-/** The key of a row that is not understood: the same for the same JSON. */
+/**
+ * Returns the key of a row that cannot be parsed; the same JSON always has the same key.
+ */
 export function oddKey(json: string): string {
-  // Loaded here: every command reads ids, and few meet such a row.
+  // Loaded on demand: every command reads ids, but few meet such a row.
   const { createHash } = process.getBuiltinModule('node:crypto');
   return ODD + createHash('sha256').update(json).digest('hex');
 }
@@ -95,7 +108,7 @@ export function isOddKey(key: string): boolean {
   return key.startsWith(ODD);
 }
 
-/** The keys of rows that are understood. */
+/** Returns the keys of rows that could be parsed. */
 export function withoutOddKeys(keys: readonly string[]): readonly string[] {
   return keys.filter((key) => !isOddKey(key));
 }
@@ -105,14 +118,14 @@ export function heightOf(checkpoint: string): bigint {
 }
 
 /**
- * A search for an id reads at most so many that begin as it does; the one that equals it
+ * The most ids that a search by the beginning of an id reads. An id that equals the text
  * comes first.
  */
 export const CANDIDATES_MAX = 4;
 
 /**
- * Ids as people copy them: whole, the beginning of one, or its beginning and end with a
- * `…` between them.
+ * Splits an id as users copy it: the whole id, its beginning, or its beginning and end
+ * with `…` between them.
  */
 export function splitCutId(given: string): {
   readonly prefix: string;
@@ -123,18 +136,20 @@ export function splitCutId(given: string): {
 }
 
 /**
- * Only hex ids are cut where they are shown: any other text without a `…`, or a few
- * digits, is a whole id.
+ * Whether the text may be a shortened id. Only hex ids are shortened for display, so any
+ * other text without `…`, or fewer than four digits, is a whole id.
  */
 export function isCutId(given: string): boolean {
   return /…|\.\.\.|^[0-9a-f]{4,}$/u.test(given);
 }
 
 /**
- * @param candidates `CANDIDATES_MAX` at most, the one that equals `given` first
- * @param told `where`: the option or command that was given the id; `hint`: what to do
- *   if there is none
- * @throws UsageError if there is none, or several and none equals `given`
+ * Chooses the candidate that a user means by a whole or shortened id. In the last
+ * parameter, `where` is the option or command that received the id, and `hint` is the
+ * advice if there is no candidate.
+ * @param candidates at most `CANDIDATES_MAX`; one that equals `given` must be first
+ * @throws UsageError if there is no candidate, or there are several and none equals
+ *   `given`
  */
 export function chooseById<Candidate>(
   given: string,

@@ -1,9 +1,14 @@
-/** Values as they stand in the JSON of manifests and records, and as they are here. */
+/**
+ * Codecs for values in the JSON of manifests and records.
+ */
 import { z } from 'zod';
 import { canonicalId, canonicalPartyId } from './ids.ts';
 import { formatInstant, parseInstant } from '../time/time.ts';
 
-/** @returns undefined if the text is not JSON */
+/**
+ * Parses JSON.
+ * @returns undefined if the text is not JSON
+ */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -23,7 +28,7 @@ export const id = z
   .string()
   .refine((text) => canonicalId(text) === text, 'not an id');
 
-/** Microseconds, as RFC 3339. */
+/** Microseconds in memory; RFC 3339 in JSON. */
 export const instant = z.codec(z.string(), z.bigint(), {
   decode: (text, context) => {
     const micros = parseInstant(text);
@@ -39,8 +44,8 @@ export const instant = z.codec(z.string(), z.bigint(), {
 });
 
 /**
- * A count that may exceed a double, as decimal text; of 18 digits, the database's bigint
- * holds it and the next one.
+ * A count that a double may not hold exactly; decimal text in JSON. It has at most 18
+ * digits, so that it and the next number fit the database's bigint.
  */
 export const decimal = z.codec(z.string().regex(/^\d{1,18}$/), z.bigint(), {
   decode: BigInt,

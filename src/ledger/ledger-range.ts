@@ -5,15 +5,18 @@ export interface LedgerRange {
   readonly partyId: string;
   /** Absent: every asset. */
   readonly assetId?: string | undefined;
-  /** Whole seconds, half-open, by the rows' `vega_time`. */
+  /** The range of the rows' `vega_time`: half-open, in whole seconds. */
   readonly from?: Micros | undefined;
   readonly to?: Micros | undefined;
 }
 
-/** What of a mirrored ledger is asked for. */
+/** The part of a mirrored ledger that a caller requests. */
 export interface LedgerQuery extends LedgerRange {
-  /** All of it must be covered by closed segments that are believed, up to its end. */
+  /** Whether closed and trusted segments must cover the whole range, up to its end. */
   readonly isProofNeeded?: boolean | undefined;
-  /** What there is of it will do: ranges that are not known are left out, not refused. */
+  /**
+   * Whether a partial result is enough: unknown ranges are then left out, and the query
+   * is not refused because of them.
+   */
   readonly isPartial?: boolean | undefined;
 }

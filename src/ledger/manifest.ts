@@ -1,7 +1,8 @@
 /**
- * The manifest beside every exported object. It describes the object and what was known
- * of its range, so that a lost database can be rebuilt from the objects alone. People can
- * read it: it is indented JSON, with instants as RFC 3339 and counts as decimal text.
+ * The manifest next to every exported object. It describes the object and what was known
+ * about its range, so that a lost database can be rebuilt from the objects alone. It is
+ * readable for humans: indented JSON, with instants as RFC 3339 and counts as decimal
+ * text.
  */
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
@@ -17,27 +18,28 @@ import {
 import { tailSum } from './tail-sum.ts';
 
 /**
- * Manifests of a few hundred bytes are usual. The limit is far above the largest that
- * this program writes, and keeps a large object under a manifest's key from filling the
- * memory of its reader.
+ * The most bytes that a manifest may have. A few hundred bytes are usual, and the limit
+ * is far above the largest that this program writes. It stops a large object under a
+ * manifest's key from filling the reader's memory.
  */
 export const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
 
-/** What the source's answers had shown of its release when an object was published. */
+/** What the source's answers had shown about its release when an object was published. */
 const releaseShown = z.object({
   /**
-   * 'right': a start and an end may be sent together. 'broken': the release filters them
-   * wrongly. 'unproven': no answer has decided it. Absent: no answer has been compared.
+   * 'right': a request may have both a start and an end. 'broken': the release filters
+   * such requests wrongly. 'unproven': no answer has decided it. Absent: no answer has
+   * been compared.
    */
   bounds: z.enum(['right', 'broken', 'unproven']).optional(),
   /** Which side of a movement the release exports. */
   sides: z.enum(['from', 'both']).optional(),
   /**
-   * Names the header line by which this was decided; another header means another
+   * Identifies the header line from which this was decided; another header means another
    * release.
    */
   header: z.string().optional(),
-  /** What showed it, in words. */
+  /** The evidence for the decision, in words. */
   evidence: z.string().optional(),
   decidedAt: instant.optional(),
 });
@@ -46,11 +48,11 @@ export type ReleaseShown = Readonly<z.output<typeof releaseShown>>;
 export const manifestSchema = z.object({
   version: z.literal(1),
   objectKey: z.string(),
-  /** The database that published the object. */
+  /** The id of the database that published the object. */
   warehouseId: z.uuid(),
   /**
-   * Rises with every publication of a warehouse. A higher number than the database's is
-   * newer than it.
+   * Rises with every publication of a warehouse. If it is higher than the database's
+   * number, the object is newer than the database.
    */
   seq: decimal,
   /** URL of the source, without credentials. */
@@ -62,13 +64,15 @@ export const manifestSchema = z.object({
   /** Exclusive. */
   to: instant,
   /**
-   * true: the range reached the present and may still grow. false: nothing more will
-   * appear in it.
+   * true: the range reached the present and may still grow. false: the range is final.
    */
   open: z.boolean(),
-  /** Which side of a movement the source's release exports: 'from' lacks what came in. */
+  /**
+   * Which side of a movement the source's release exports: 'from' lacks what the party
+   * received.
+   */
   sides: z.enum(['from', 'both']),
-  /** The names in the CSV's header line, in its order. */
+  /** The column names in the CSV's header line, in its order. */
   columns: z.array(z.string()),
   rows: decimal,
   /** Size of the plain CSV. */
@@ -83,45 +87,45 @@ export const manifestSchema = z.object({
   /** The additive digest of all rows (docs/export.md). */
   digest: hex64,
   /**
-   * The form in which the rows were summed; digests of different forms cannot be
-   * compared.
+   * The form of the rows that were summed; digests of different forms cannot be compared.
    */
   rowForm: z.string(),
   /**
-   * Rows of the answer that were outside the party, the asset or the range, and were not
-   * written.
+   * Rows of the answer that were outside the party, the asset or the range, and were
+   * therefore left out of the object.
    */
   leftOut: z.object({ party: decimal, asset: decimal, range: decimal }),
   runId: z.uuid(),
   publishedAt: instant,
   /**
-   * When the source was last asked for the whole range. Absent if that was when the
-   * object was published: only a merged object is younger than its rows.
+   * When the whole range was last requested from the source. Absent if that was when the
+   * object was published. Only a merged object is newer than its rows.
    */
   checkedAt: instant.optional(),
   /**
    * The sum of the range's last rows. A rebuild writes it into the range's coverage:
-   * without it the next export has nothing to compare the source with, and downloads an
-   * idle ledger whole. Absent in an open range, in one that does not end where the answer
-   * ended, and in manifests of earlier versions.
+   * without it, the next export cannot compare the source's answer with anything, and
+   * downloads an idle ledger completely. Absent if the range is open, if it does not end
+   * where the answer ended, and in manifests of earlier versions.
    */
   tail: tailSum.optional(),
   /**
-   * Counts how often the source's chain had started again when the range was exported. A
-   * rebuild writes it into the coverage: audits choose only ranges of the present epoch.
+   * How many times the source's chain had restarted when the range was exported. A
+   * rebuild writes it into the coverage: audits choose only ranges of the current epoch.
    * Absent if no checkpoint was known.
    */
   epoch: z.int().nonnegative().optional(),
   /**
-   * A rebuild of an empty database can start from the newest of these in place of an
-   * empty profile of the source. Absent in manifests of earlier versions.
+   * What was known about the source's release. A rebuild of an empty database can start
+   * from the newest of these instead of an empty profile of the source. Absent in
+   * manifests of earlier versions.
    */
   release: releaseShown.optional(),
 });
 
 export type Manifest = z.output<typeof manifestSchema>;
 
-/** Returns the bytes that are published. */
+/** Returns the bytes to publish. */
 export function encodeManifest(manifest: Manifest): Buffer {
   return Buffer.from(
     `${JSON.stringify(manifestJson(manifest), undefined, 2)}\n`,
@@ -136,6 +140,7 @@ export function manifestJson(
 }
 
 /**
+ * Decodes and checks a manifest.
  * @param content the bytes of a manifest, or its parsed JSON
  * @param where names the manifest in messages
  * @throws PermanentError `MANIFEST_INVALID`
@@ -154,10 +159,10 @@ export function decodeManifest(content: unknown, where: string): Manifest {
 }
 
 /**
- * Reads a manifest from the store: the only way to do so. It reads no more than
- * `MANIFEST_BYTES_MAX`, because anyone who may write to the bucket can put an object of
- * any size under a manifest's key.
- * @param key of the manifest
+ * Reads a manifest from the store. All manifests are read through this function, because
+ * it stops after `MANIFEST_BYTES_MAX`: anyone who may write to the bucket can put an
+ * object of any size under a manifest's key.
+ * @param key the manifest's key
  * @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID`
  */
 export async function readManifest(
@@ -167,7 +172,7 @@ export async function readManifest(
 ): Promise<Manifest> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  // Leaving the loop early destroys the stream, and ends the transfer.
+  // Leaving the loop early destroys the stream and stops the transfer.
   for await (const chunk of await objects.read(key, signal)) {
     bytes += (chunk as Buffer).length;
     if (bytes > MANIFEST_BYTES_MAX)

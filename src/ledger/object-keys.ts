@@ -1,6 +1,6 @@
 /**
- * The keys of objects, made and checked in one place, so that none can leave its store;
- * and what a key says of its bytes.
+ * Builds and checks the keys of all objects, so that no key can point outside its store,
+ * and reads from a key how the object is compressed.
  */
 import { createHash } from 'node:crypto';
 import { pipeline, type Readable } from 'node:stream';
@@ -18,11 +18,14 @@ const SUFFIX: Readonly<Record<Compression, string>> = {
   none: '',
 };
 const PART = /^[A-Za-z0-9_=][A-Za-z0-9_=.,+-]*$/;
-/** S3's limit. */
+/** The most bytes that S3 allows in a key. */
 const KEY_BYTES_MAX = 1024;
 const SHA_CHARACTERS = 12;
 
-/** @throws PermanentError `OBJECT_KEY_INVALID` */
+/**
+ * Checks an object key.
+ * @throws PermanentError `OBJECT_KEY_INVALID`
+ */
 export function checkKey(key: string): string {
   if (
     key.length <= KEY_BYTES_MAX &&
@@ -36,19 +39,22 @@ export function checkKey(key: string): string {
   );
 }
 
-/** A prefix to list by: like a key, but it may end anywhere, and may be empty. */
+/**
+ * Checks a prefix for listing. It has the form of a key, but may end anywhere and may be
+ * empty.
+ */
 export function checkPrefix(prefix: string): string {
   checkKey(`${prefix}0`);
   return prefix;
 }
 
-/** File systems end at 255 bytes a name. */
+/** The most characters of a name; file systems allow 255 bytes. */
 const NAME_CHARACTERS_MAX = 200;
 
 /**
- * A party's id as a part of a key or a file name, one to one: 64 hex digits as they are;
- * of other ids, bytes beyond `A-Za-z0-9_.-` as `=XX`, and what is too long by its
- * SHA-256.
+ * Converts a party id to part of a key or a file name; different ids get different names.
+ * 64 hex digits stay as they are. In other ids, bytes other than `A-Za-z0-9_.-` become
+ * `=XX`, and an id that is too long becomes its SHA-256.
  */
 export function partyName(partyId: string): string {
   if (isHexId(partyId)) return partyId;
@@ -65,14 +71,14 @@ export function partyName(partyId: string): string {
     : `=sha256=${createHash('sha256').update(partyId).digest('hex')}`;
 }
 
-/** What the keys of all objects of a party begin with. */
+/** Returns the prefix of the keys of all of a party's objects. */
 export function partyPrefix(partyId: string): string {
   return `ledger/party=${partyName(partyId)}/`;
 }
 
 /**
- * `ledger/party=…/asset=…/<from>_<to>.<sha>.csv[.zst|.gz]`, of whole seconds; `sha256` is
- * of the plain CSV.
+ * Builds a segment's key: `ledger/party=…/asset=…/<from>_<to>.<sha>.csv[.zst|.gz]`, with
+ * times in whole seconds. `sha256` is the hash of the plain CSV.
  */
 export function segmentKey(
   name: Pick<Manifest, 'partyId' | 'from' | 'to' | 'sha256' | 'compression'> &
@@ -88,7 +94,7 @@ export function segmentKey(
 const SEGMENT_KEY =
   /^ledger\/party=[A-Za-z0-9_.=-]+\/asset=[A-Za-z0-9]+\/\d{8}T\d{6}Z_\d{8}T\d{6}Z\.[0-9a-f]{12}\.csv(?:\.zst|\.gz)?$/;
 
-/** Whether a key is one that `segmentKey` makes. */
+/** Whether a key has the form that `segmentKey` builds. */
 export function isSegmentKey(key: string): boolean {
   return SEGMENT_KEY.test(key);
 }
@@ -99,7 +105,7 @@ export function manifestKey(objectKey: string): string {
   return checkKey(`${objectKey}${MANIFEST_SUFFIX}`);
 }
 
-/** The object that a manifest lies beside. */
+/** Returns the key of the object that a manifest describes. */
 export function objectKeyOf(keyOfManifest: string): string {
   return keyOfManifest.slice(0, -MANIFEST_SUFFIX.length);
 }
@@ -108,7 +114,7 @@ export function isManifestKey(key: string): boolean {
   return key.endsWith(MANIFEST_SUFFIX);
 }
 
-/** How an object is compressed, by its key. */
+/** Returns how an object is compressed, according to its key. */
 export function compressionOf(objectKey: string): Compression {
   if (objectKey.endsWith(SUFFIX.zstd)) return 'zstd';
   return objectKey.endsWith(SUFFIX.gzip) ? 'gzip' : 'none';
@@ -117,8 +123,8 @@ export function compressionOf(objectKey: string): Compression {
 const PIECE_BYTES = 256 * 2 ** 10;
 
 /**
- * The bytes of a stored object, whichever way it was compressed. Destroying the stream
- * that is returned ends the stored one too; errors of either come out of it.
+ * Decompresses a stored object. Destroying the returned stream also destroys the stored
+ * one; errors of either stream appear on the returned one.
  */
 export function plainStream(
   stored: Readable,
@@ -129,12 +135,12 @@ export function plainStream(
     compression === 'zstd'
       ? createZstdDecompress({ chunkSize: PIECE_BYTES })
       : createGunzip({ chunkSize: PIECE_BYTES });
-  // The callback does nothing: pipeline destroys `plain` with the error, and its reader
-  // meets it there.
+  // The callback is empty because pipeline destroys `plain` with the error, so the reader
+  // of `plain` gets it.
   return pipeline(stored, plain, () => undefined);
 }
 
-/** An archive that does not unpack, as zstd and zlib say it. */
+/** Whether zstd or zlib reported that an archive is damaged. */
 export function isArchiveDamage(error: unknown): boolean {
   return /^(?:ZSTD_|Z_)/.test(errorCode(error));
 }

@@ -1,8 +1,8 @@
 /**
- * Reads rows by their bytes. Nearly all rows of an answer are plain: no quote in them,
- * digits where amounts belong, a day, a zone, ids and types that came before. Such a row
- * is decided here without a string for it or for any of its cells; any other row is left
- * to the reader of texts, which is the one that defines what a row says.
+ * Reads rows by their bytes. Nearly all rows of an answer are plain: they have no quotes,
+ * amounts are digits, and the day, the zone, the ids and the types have occurred before.
+ * Such a row is decided here without making a string for it or for any of its cells. Any
+ * other row is left to the text reader, which defines what a row means.
  */
 import type { VegaTimeReader } from './vega-time.ts';
 
@@ -11,21 +11,24 @@ const QUOTE = 0x22;
 const MINUS = 0x2d;
 const ZERO = 0x30;
 const NINE = 0x39;
-/** A longer row may have a number of more digits than loading takes. */
+/** A longer row may have a number with more digits than the loader accepts. */
 export const PLAIN_ROW_MAX = 1000;
-/** Columns have a few hundred values, in a block of rows a few dozen. */
+/**
+ * Size of a column's cache of cells. A column has a few hundred different values, and a
+ * few dozen within a block of rows.
+ */
 const KNOWN_CELLS = 256;
 
-/** What a row's cells say together; each cell adds its part. */
+/** The flags of a row. Each cell adds its own. */
 export const NOT_PLAIN = -1;
 export const IS_FROM = 1;
 export const IS_TO = 2;
 export const IS_ASSET = 4;
 
 /**
- * How a column is read: by its bytes alone, or by what its text means.
- * @param decide gets a cell without quotes, each byte as a character; returns what it
- *   adds to the row, or NOT_PLAIN if its row has to be read as text
+ * How a column is read: by its bytes alone, or by the meaning of its text.
+ * @param decide receives a cell without quotes, each byte as a character; returns the
+ *   flags that the cell adds to its row, or NOT_PLAIN if the row must be read as text
  */
 export type PlainColumn =
   | { readonly kind: 'time' | 'extra' }
@@ -39,11 +42,17 @@ type ByteColumn =
 export class PlainRows {
   readonly #columns: readonly ByteColumn[];
   readonly #time: VegaTimeReader;
-  /** The block that the last row lies in. A view of it reads four bytes at once. */
+  /**
+   * The block that contains the last row. A view of the block reads four bytes at once.
+   */
   #buffer: Uint8Array | undefined;
   #block: DataView = new DataView(new ArrayBuffer(0));
 
-  /** @param time reads the row's time; it holds that of the last row that was plain */
+  /**
+   * Creates a reader.
+   * @param time reads the time of each row; afterwards it has the time of the last plain
+   *   row
+   */
   constructor(columns: readonly PlainColumn[], time: VegaTimeReader) {
     this.#time = time;
     this.#columns = columns.map((column) =>
@@ -54,7 +63,9 @@ export class PlainRows {
   }
 
   /**
-   * @returns the sum of what its cells add, or NOT_PLAIN: then nothing is known of it
+   * Reads one row.
+   * @returns the flags of all cells together, or NOT_PLAIN if the row must be read as
+   *   text
    */
   read(buffer: Uint8Array, start: number, end: number): number {
     if (end - start > PLAIN_ROW_MAX) return NOT_PLAIN;
@@ -96,7 +107,10 @@ export class PlainRows {
   }
 }
 
-/** @returns the position behind an amount, or NOT_PLAIN */
+/**
+ * Skips an amount.
+ * @returns the position after it, or NOT_PLAIN
+ */
 function amountEnd(
   block: DataView,
   from: number,
@@ -114,13 +128,16 @@ function amountEnd(
   return isRequired || digits > from ? NOT_PLAIN : at;
 }
 
-/** @returns the position behind a text of a column that nobody knew, or NOT_PLAIN */
+/**
+ * Skips the text of an unknown column.
+ * @returns the position after it, or NOT_PLAIN
+ */
 function extraEnd(block: DataView, from: number, end: number): number {
   let at = from;
   while (at < end) {
     const byte = block.getUint8(at);
     if (byte === COMMA) break;
-    // Control characters, some of which cannot be stored.
+    // Quotes need the text reader, and some control characters cannot be stored.
     if (byte === QUOTE || byte < 0x20) return NOT_PLAIN;
     at += 1;
   }
@@ -129,27 +146,30 @@ function extraEnd(block: DataView, from: number, end: number): number {
 
 interface KnownCell {
   readonly bytes: number;
-  /** Four bytes each, and behind them the last bytes one by one. */
+  /** The cell's bytes in groups of four; `rest` has the remaining bytes one by one. */
   readonly words: Int32Array;
   readonly rest: Uint8Array;
-  /** What it adds to a row. */
+  /** The flags that the cell adds to its row. */
   readonly found: number;
 }
 
-/** The cells of a column that were decided before. */
+/** Caches the cells of a column that were already decided. */
 class KnownCells {
-  /** What the cell that was read last adds to its row. */
+  /** The flags that the last cell adds to its row. */
   found = 0;
   readonly #decide: (cell: string) => number;
   readonly #cells: (KnownCell | undefined)[] = [];
-  /** Cells repeat from row to row. */
+  /** The cell that was read last, because cells often repeat from row to row. */
   #last: KnownCell | undefined;
 
   constructor(decide: (cell: string) => number) {
     this.#decide = decide;
   }
 
-  /** @returns the position behind the cell, or NOT_PLAIN; `found` is set then */
+  /**
+   * Reads one cell and sets `found`.
+   * @returns the position after the cell, or NOT_PLAIN
+   */
   read(block: DataView, from: number, end: number): number {
     const last = this.#last;
     if (last !== undefined) {
@@ -189,7 +209,7 @@ class KnownCells {
     const bytes = Buffer.from(block.buffer, block.byteOffset + from, to - from);
     const found = this.#decide(bytes.toString('latin1'));
     if (found === NOT_PLAIN) return undefined;
-    // Copies: the block that the cell came in is given back.
+    // The cell is copied, because its block is reused later.
     const words = new Int32Array(bytes.length >> 2);
     for (let word = 0; word < words.length; word += 1)
       words[word] = bytes.readInt32LE(word * 4);
@@ -198,7 +218,7 @@ class KnownCells {
   }
 }
 
-/** Whether a known cell lies at a place of a block, which has room for it. */
+/** Whether a known cell is at a position of a block. The block must have room for it. */
 function isAt(
   { words, rest }: KnownCell,
   block: DataView,

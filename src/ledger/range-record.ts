@@ -1,8 +1,8 @@
 /**
- * What no manifest says of ledgers: ranges without entries, which have no object, and
- * what was learned of a segment after its manifest was written. It lies in the store as
- * one object, a line of JSON for each range, so that a lost database comes back with
- * everything that was known.
+ * Records what manifests do not contain: ranges without entries, which have no object,
+ * and facts about a segment that were learned after its manifest was written. The record
+ * is one object in the store, with a line of JSON per range, so that a rebuild of a lost
+ * database restores everything that was known.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -10,13 +10,16 @@ import { id, instant, parseJson, partyId } from './json-fields.ts';
 import { tailSum } from './tail-sum.ts';
 
 export const RANGES_KEY = 'ranges.jsonl.zst';
-/** A line has some hundred bytes; party ids and columns are bounded. */
+/**
+ * The most characters of a line. Usual are a few hundred; party ids and columns are
+ * bounded.
+ */
 const LINE_CHARS_MAX = 64 * 1024;
 
 /** The first line. */
 const headSchema = z.object({
   version: z.literal(1),
-  /** The lineage of the mirror that wrote it. */
+  /** The id of the warehouse that wrote the record. */
   warehouseId: z.uuid(),
   writtenAt: z.string(),
 });
@@ -30,11 +33,13 @@ const rangeSchema = z.object({
   /** Exclusive. */
   to: instant,
   sides: z.enum(['from', 'both', 'unknown']),
-  /** Absent: the range has no entries. Otherwise the segment that the line corrects. */
+  /**
+   * Absent if the range has no entries. Otherwise the segment that this line corrects.
+   */
   objectKey: z.string().optional(),
   tail: tailSum.optional(),
   epoch: z.int().optional(),
-  /** The run that requested it last. */
+  /** The run that last requested the range. */
   runId: z.uuid().optional(),
   checkedAt: instant,
 });
@@ -45,12 +50,18 @@ export function encodeHead(head: RangesHead): string {
   return JSON.stringify(head);
 }
 
-/** @throws PermanentError `RANGES_INVALID` */
+/**
+ * Parses the first line.
+ * @throws PermanentError `RANGES_INVALID`
+ */
 export function decodeHead(line: string): RangesHead {
   return decode(headSchema, line);
 }
 
-/** @throws PermanentError `RANGES_INVALID` */
+/**
+ * Parses the line of a range.
+ * @throws PermanentError `RANGES_INVALID`
+ */
 export function decodeRange(line: string): RangeRecord {
   return decode(rangeSchema, line);
 }
@@ -65,7 +76,10 @@ function decode<Shape extends z.ZodType>(
   throw rangesInvalid('a line is not what this version writes', parsed.error);
 }
 
-/** Splits text into lines, and refuses one that no record can have. */
+/**
+ * Splits text into lines. It refuses a line that is too long for a record, and a last
+ * line without a line end.
+ */
 export async function* linesOf(
   chunks: AsyncIterable<Buffer>,
 ): AsyncGenerator<string> {

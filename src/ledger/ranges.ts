@@ -1,4 +1,6 @@
-/** Half-open ranges of time and what is left of them: `[from, to)`, whole seconds. */
+/**
+ * Set operations on half-open ranges of time, `[from, to)`, in whole seconds.
+ */
 import { floorSecond, type Micros, SECOND_MICROS } from '../time/time.ts';
 
 interface Span<Instant> {
@@ -15,8 +17,8 @@ export function overlaps<Instant>(
 }
 
 /**
- * `range` without `excluded` (in any order, overlapping or not): disjoint, in order, none
- * empty.
+ * Returns `range` without the `excluded` ranges, which may overlap and be in any order.
+ * The results are disjoint, sorted and not empty.
  */
 export function subtract(range: Range, excluded: readonly Range[]): Range[] {
   const rest: Range[] = [];
@@ -31,7 +33,7 @@ export function subtract(range: Range, excluded: readonly Range[]): Range[] {
   return rest;
 }
 
-/** The same instants in the fewest ranges, in order. */
+/** Merges ranges into the fewest that have the same instants, sorted. */
 export function union(ranges: readonly Range[]): Range[] {
   const joined: { from: Micros; to: Micros }[] = [];
   for (const range of ranges
@@ -56,12 +58,15 @@ export function later(left: Micros, right: Micros): Micros {
   return left > right ? left : right;
 }
 
-/** Whole seconds since 1970: exact in a double for any time there is. */
+/**
+ * Returns the whole seconds since 1970, which a double holds exactly for every valid
+ * time.
+ */
 export function secondOf(instant: Micros): number {
   return Number(floorSecond(instant) / SECOND_MICROS);
 }
 
-/** The instant a second begins. */
+/** Returns the instant at which a second begins. */
 export function instantOf(second: number): Micros {
   return BigInt(second) * SECOND_MICROS;
 }

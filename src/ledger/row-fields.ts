@@ -1,16 +1,19 @@
-/** The fields of a CSV row: its bytes become one text, of which the fields are slices. */
+/**
+ * Splits a CSV row into fields: its bytes become one text, and each field is a slice of
+ * it.
+ */
 const QUOTE = '"';
 const NOT_ASCII = /[\u0080-\u00ff]/;
 
 /**
- * Finds the fields of one row at a time; they hold until the next `scan`. A quoted field
- * is a field that begins with a quote; a delimiter or line end inside it belongs to it.
+ * Finds the fields of one row at a time; they are valid until the next `scan`. A field
+ * that begins with a quote is quoted; delimiters and line ends inside it belong to it.
  */
 export class RowFields {
-  /** The row as it was sent, each byte as a character. */
+  /** The row as it was sent, with each byte as a character. */
   row = '';
   count = 0;
-  /** Where each field ends. */
+  /** The end position of each field. */
   readonly #ends: number[] = [];
   readonly #delimiter: string;
 
@@ -19,7 +22,10 @@ export class RowFields {
     this.#delimiter = delimiter;
   }
 
-  /** @returns how many fields the row has (an empty row has one empty field) */
+  /**
+   * Scans a row.
+   * @returns how many fields the row has (an empty row has one empty field)
+   */
   scan(buffer: Buffer, start: number, end: number): number {
     const row = buffer.toString('latin1', start, end);
     this.row = row;
@@ -34,7 +40,7 @@ export class RowFields {
     return this.count;
   }
 
-  /** As it was sent, each byte as a character. */
+  /** Returns the field as it was sent, with each byte as a character. */
   raw(index: number): string {
     return this.row.slice(
       index === 0 ? 0 : (this.#ends[index - 1] ?? 0) + 1,
@@ -42,25 +48,28 @@ export class RowFields {
     );
   }
 
-  /** As it was sent, its quotes left out; those inside stay doubled. */
+  /** Returns the field without its outer quotes; quotes inside it stay doubled. */
   cell(index: number): string {
     const raw = this.raw(index);
     return isQuoted(raw) ? raw.slice(1, -1) : raw;
   }
 
-  /** The field's value. Unquoted empty (NULL) and `""` both read as ''. */
+  /** Returns the field's value. An unquoted empty field (NULL) and `""` are both ''. */
   text(index: number): string {
     const raw = this.raw(index);
     return isQuoted(raw) ? cellText(raw.slice(1, -1)) : toText(raw);
   }
 
-  /** All values of the row. */
+  /** Returns all values of the row. */
   texts(): string[] {
     return Array.from({ length: this.count }, (_, index) => this.text(index));
   }
 }
 
-/** What a cell says whose bytes were read as latin1, with quotes still doubled. */
+/**
+ * Returns the value of a cell whose bytes were read as latin1 and whose quotes are still
+ * doubled.
+ */
 export function cellText(cell: string): string {
   const text = toText(cell);
   return text.includes(QUOTE) ? text.replaceAll('""', '"') : text;
@@ -77,8 +86,8 @@ function isQuoted(raw: string): boolean {
 }
 
 /**
- * The position behind the quote that closes the one at `opening`; the row's end where
- * none does.
+ * Returns the position after the quote that closes the one at `opening`, or the row's end
+ * if no quote does.
  */
 function closingQuote(row: string, opening: number): number {
   let quote = row.indexOf(QUOTE, opening + 1);

@@ -1,7 +1,7 @@
 /**
- * Whether a row is what was asked for. The request is a superset (some releases filter
- * wrongly, and the range is asked with a margin), so membership is decided here, by the
- * exported columns alone.
+ * Decides whether a row belongs to the requested ledger. The source sends more than that:
+ * some releases filter wrongly, and the range is requested with a margin. So the exported
+ * columns alone decide here.
  */
 import { canonicalId } from './ids.ts';
 import {
@@ -27,32 +27,38 @@ import { VegaTimeReader } from './vega-time.ts';
 import type { ExportScope } from './export-scope.ts';
 
 /**
- * `fields`: not as many as the header has; `time`: not a time; `spelling`: a party that is
- * not an id; `value`: a value that cannot be loaded; `party`, `asset`: not asked for.
+ * Why a row is not accepted. `fields`: its field count is not the header's; `time`: its
+ * time is invalid; `spelling`: a party is not an id; `value`: a value cannot be loaded;
+ * `party`, `asset`: it belongs to another party or asset.
  */
 export type RowFinding = 'ok' | UnreadableRow | 'party' | 'asset';
 export type UnreadableRow = 'fields' | 'time' | 'spelling' | 'value';
 
 /**
- * The service began after 1970; from the year 9999 on an instant has no room for what
- * comes after it.
+ * The last second is before the year 9999, so that there is room for a time after any
+ * row's. The first is 1970, because the service is younger.
  */
 const SECOND_END = Date.UTC(9999, 0, 1) / 1000;
 
 export class RowFilter {
-  /** The time of the row last checked, where it had one. */
+  /** The time of the last checked row, if it had one. */
   readonly time = new VegaTimeReader();
-  /** The cells of the last row that was read as text, as every unreadable row is. */
+  /**
+   * The fields of the last row that was read as text. Every unreadable row is read as
+   * text.
+   */
   readonly fields = new RowFields();
   /**
-   * The last row is out of an account of the party: to another's, or to one of its own.
+   * Whether the last row leaves an account of the party, to its own or to another party's
+   * account.
    */
   isFrom = false;
   /**
-   * Out of the party's accounts, and to another's: no release lets it pass by mistake.
+   * Whether the last row goes from the party's accounts to another party's. No release
+   * sends such a row by mistake.
    */
   leaves = false;
-  /** The column that made the last row unreadable. */
+  /** The name of the column that made the last row unreadable. */
   column: string | undefined;
   readonly #layout: Layout;
   readonly #scope: ExportScope;
@@ -62,13 +68,14 @@ export class RowFilter {
   readonly #plain: PlainRows;
 
   /**
-   * @param checksValues not where rows are read back: what was published is passed on as
-   *   it is
+   * @param checksValues false when published rows are read back, which are passed on as
+   *   they are
    */
   constructor(scope: ExportScope, layout: Layout, checksValues = true) {
     this.#layout = layout;
     this.#scope = scope;
-    // An id that is none of the public service's is the source's own.
+    // If the party's id is not one of the public service's, the source has ids of its
+    // own.
     const { hasOwnIds = canonicalId(scope.partyId) === undefined } = scope;
     const decode = hasOwnIds ? decodePartyId : decodeId;
     this.#decodeParty = remember((cell) => decode(cellText(cell)));
@@ -96,7 +103,10 @@ export class RowFilter {
     return (found & IS_ASSET) === 0 ? 'asset' : 'ok';
   }
 
-  /** The same by the row's text: it decides what no shorter way may decide otherwise. */
+  /**
+   * Checks the row by its text. This is the definitive check: the faster one must agree
+   * with it.
+   */
   checkText(buffer: Buffer, start: number, end: number): RowFinding {
     const { fields } = this;
     const { index, columns, sides } = this.#layout;
@@ -116,14 +126,14 @@ export class RowFilter {
     this.column = this.#refused?.(fields);
     if (this.column !== undefined) return 'value';
     const { assetId } = this.#scope;
-    // A built-in asset is a word here, and a byte in some releases.
+    // A built-in asset is a word here, but one byte in some releases.
     const isAsset =
       assetId === undefined ||
       this.#decodeAsset(fields.cell(index.asset_id)) === assetId;
     return isAsset ? 'ok' : 'asset';
   }
 
-  /** A cell decides its row only where its text alone would be accepted by every rule. */
+  /** A cell decides a plain row only if every rule would accept its text. */
   #plainColumn(column: Column): PlainColumn {
     const { name, index, isRequired, kind } = column;
     if (kind === undefined) return { kind: 'extra' };
@@ -151,7 +161,10 @@ export class RowFilter {
     return this.#decodeParty(cell) === this.#scope.partyId;
   }
 
-  /** A party in a spelling that nobody knows may be the one that was asked for. */
+  /**
+   * Whether the cell is certainly another party. A party in an unknown spelling may be
+   * the requested one.
+   */
   #isOther(cell: string): boolean {
     const party = this.#decodeParty(cell);
     return (
@@ -162,9 +175,9 @@ export class RowFilter {
 }
 
 const TYPE = String.raw`\d{1,9}|[A-Z]{1,15}(?:_[A-Z]{1,15}){0,5}`;
-/** Spelled out, for the sake of speed: counted, the digits take three times as long. */
+/** The digits are spelled out, because a counted repetition takes three times as long. */
 const ID = String.raw`(?:\\x)?${'[0-9a-f]'.repeat(64)}|network|\\x03`;
-/** What releases write, of which every decoder of the kind takes all. */
+/** Texts that releases write. The decoders of each kind accept all of them. */
 const PLAIN: Readonly<Record<ColumnKind, string>> = {
   time: '[^,"]+',
   amount: String.raw`-?\d+`,
@@ -177,21 +190,22 @@ const NONE = '|""|';
 const NO_ID = String.raw`|""|\\x|`;
 const PLAIN_EXTRA = '[^,"\u0000\u001e\u001f]*';
 
-/** A column, and what its values have to be for loading to read them. */
+/** A column, and the condition under which the loader can read its values. */
 interface Column {
   readonly name: string;
   readonly index: number;
-  /** undefined of a column that nobody knew. */
+  /** undefined for an unknown column. */
   readonly kind: ColumnKind | undefined;
   readonly isRequired: boolean;
-  /** A pattern of texts that `decode` takes. */
+  /** A pattern of texts that `decode` accepts. */
   readonly plain: string;
   readonly decode: (text: string) => string | undefined;
 }
 
 /**
- * @param hasOwnIds of the source's parties; elsewhere a text that is no known id is a lie
- *   or damage
+ * Prepares the columns of a layout.
+ * @param hasOwnIds whether the source has party ids of its own; if not, a text that is
+ *   not a known id is invalid
  */
 function columnsOf(layout: Layout, hasOwnIds: boolean): readonly Column[] {
   return layout.columns.map((name, index) => {
@@ -213,11 +227,12 @@ function isLoadable({ decode, isRequired }: Column, text: string): boolean {
 }
 
 /**
- * Whether every value of a row is one that loading can read, decided before the row is
- * published: what a release never writes is asked for again, not stored. Nearly all rows
- * are told by one expression; the values of the others are given to the decoders that
- * loading uses.
- * @returns gives the name of the first column whose value cannot be loaded
+ * Makes a check that all values of a row can be loaded. It runs before the row is
+ * published: a row with a value that no release writes is requested again instead of
+ * stored. One regular expression decides nearly all rows; the others go through the
+ * decoders that the loader uses.
+ * @returns a function that returns the name of the first column whose value cannot be
+ *   loaded
  */
 function valueCheck(columns: readonly Column[]) {
   const plainRow = new RegExp(

@@ -1,19 +1,23 @@
 /**
  * Cuts a stream of CSV bytes into rows, wherever its chunks begin and end. Rows are
- * handed out as places in a buffer, uncopied: only a row that spans chunks is joined.
+ * passed on as positions in a buffer and are not copied; only a row that spans several
+ * chunks is joined.
  */
 import { PermanentError } from '../errors/errors.ts';
 
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 const QUOTE = 0x22;
-/** A row beyond this is an error, not an allocation. */
+/**
+ * The most bytes of one row. A longer row is an error, so that it does not fill the
+ * memory.
+ */
 export const ROW_BYTES_MAX = 16 * 2 ** 20;
 
 /**
- * One row: `buffer[start, end)` without its line end; `next` is where the following row
- * begins. Rows of one chunk are contiguous in one buffer, so runs of them can be passed
- * on as one slice.
+ * Receives one row: `buffer[start, end)` without its line end; `next` is the start of the
+ * following row. The rows of one chunk are contiguous in one buffer, so several of them
+ * can be passed on as one slice.
  */
 export type RowVisitor = (
   buffer: Buffer,
@@ -25,7 +29,7 @@ export type RowVisitor = (
 export class RowSplitter {
   readonly #onRow: RowVisitor;
   readonly #rowBytesMax: number;
-  /** The beginning of a row whose end has not come yet. */
+  /** The beginning of a row whose end has not arrived yet. */
   #carried: Buffer[] = [];
   #carriedBytes = 0;
   #isQuoted = false;
@@ -67,8 +71,8 @@ export class RowSplitter {
   }
 
   /**
-   * What came after the last line end; empty where the stream ended on a row, as a whole
-   * one does.
+   * Returns the bytes after the last line end. They are empty if the stream ended with a
+   * complete row, as a complete stream does.
    */
   rest(): Buffer {
     return this.#carried.length === 1 && this.#carried[0] !== undefined
@@ -99,8 +103,8 @@ export class RowSplitter {
     this.#carried.push(piece);
     this.#carriedBytes += piece.length;
     this.#check(this.#carriedBytes);
-    // Many tiny chunks of one long row: joined now and then, so that the list stays
-    // short.
+    // A long row may arrive in many tiny chunks. Join them now and then, so that the list
+    // stays short.
     if (this.#carried.length >= 1024) this.#carried = [this.rest()];
   }
 

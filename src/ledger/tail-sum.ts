@@ -1,7 +1,7 @@
 /**
- * The sum of a range's last rows. Every continuation of a ledger requests these rows
- * again and compares them with the sum: that is how the mirror notices a source that has
- * lost or changed its history.
+ * The sum of a range's last rows. Whenever a ledger is continued, these rows are
+ * requested again and compared with the sum. This is how the mirror notices that a source
+ * has lost or changed its history.
  */
 import { z } from 'zod';
 import { hex64, instant } from './json-fields.ts';
@@ -14,8 +14,7 @@ export const tailSum = z.object({
   /** The additive digest of those rows, as 64 hex digits. */
   digest: hex64,
   /**
-   * The form in which the rows were summed; digests of different forms cannot be
-   * compared.
+   * The form of the rows that were summed; digests of different forms cannot be compared.
    */
   rowForm: z.string(),
 });

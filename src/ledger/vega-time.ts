@@ -1,7 +1,7 @@
 /**
  * Reads the export's times (`2023-05-01 10:00:00.123456+00`, Postgres's timestamptz text)
- * at the speed of the stream, to the second: borders are whole seconds, and those fit a
- * double exactly.
+ * at the speed of the stream. Results are whole seconds, because the borders of ranges
+ * are, and a double holds them exactly.
  */
 const TIME =
   /^(?!00)\d{4}-\d\d-\d\d[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:0\d|1[0-8])(?::?[0-5]\d){0,2})$/;
@@ -11,27 +11,30 @@ const SPACE = 0x20;
 const LETTER_T = 0x54;
 const COLON = 0x3a;
 const POINT = 0x2e;
-/** `2023-05-01 10:00:00` */
+/** The length of `2023-05-01 10:00:00`. */
 const TO_SECOND = 19;
 const FRACTION_DIGITS_MAX = 9;
 
 export class VegaTimeReader {
-  /** The second the last time read lies in, counted from 1970. */
+  /** The second of the last time that was read, since 1970. */
   second = 0;
-  /** Its offset from UTC in seconds, as it was written. */
+  /** The time's offset from UTC in seconds, as it was written. */
   zoneSeconds = 0;
-  /** Days and offsets repeat from row to row, so the last ones are kept. */
+  /** Days and offsets repeat from row to row, so the last ones are cached. */
   #day = '';
   #daySecond = 0;
   #zone = 'Z';
 
-  /** @returns false if `text` is not such a time */
+  /**
+   * Reads a time.
+   * @returns false if `text` is not a time in this format
+   */
   read(text: string): boolean {
     if (!TIME.test(text)) return false;
     const day = text.slice(0, 10);
     if (day !== this.#day) {
       const date = new Date(`${day}T00:00:00Z`);
-      // A day that its month lacks becomes one of the next month.
+      // A day that its month does not have becomes a day of the next month.
       if (date.getUTCDate() !== Number(day.slice(8))) return false;
       this.#day = day;
       this.#daySecond = date.getTime() / 1000;
@@ -47,8 +50,8 @@ export class VegaTimeReader {
   }
 
   /**
-   * Reads a time by its bytes if its day and zone are those of the last one.
-   * @returns the position behind it, or -1: then `read` has to decide
+   * Reads a time by its bytes if its day and zone are the same as the last one's.
+   * @returns the position after the time, or -1 if `read` has to decide
    */
   readAgain(block: DataView, from: number, end: number): number {
     const day = this.#day;
@@ -86,7 +89,10 @@ function isText(text: string, block: DataView, from: number): boolean {
   return true;
 }
 
-/** @returns the number that two digits make, or -1 if they are none below `limit` */
+/**
+ * Parses two digits.
+ * @returns their number, or -1 if they are not digits or not below `limit`
+ */
 function byteDigits2(block: DataView, at: number, limit: number): number {
   const tens = block.getUint8(at) - ZERO;
   const ones = block.getUint8(at + 1) - ZERO;
@@ -95,7 +101,10 @@ function byteDigits2(block: DataView, at: number, limit: number): number {
   return value < limit ? value : -1;
 }
 
-/** @returns the position behind a fraction of one to nine digits, if there is one; or -1 */
+/**
+ * Skips a fraction of one to nine digits, if there is one.
+ * @returns the position after it, or -1 if it is malformed
+ */
 function fractionEnd(block: DataView, from: number, end: number): number {
   if (block.getUint8(from) !== POINT) return from;
   let at = from + 1;
@@ -112,7 +121,7 @@ function digits2(text: string, at: number): number {
   return (text.charCodeAt(at) - ZERO) * 10 + text.charCodeAt(at + 1) - ZERO;
 }
 
-/** `+00`, `-0530`, `+05:30`, `+05:30:15` or `Z`. */
+/** Parses an offset: `+00`, `-0530`, `+05:30`, `+05:30:15` or `Z`. */
 function secondsOfZone(zone: string): number {
   const digits = zone.replaceAll(/\D/g, '');
   const [hours, minutes, seconds] = [0, 2, 4].map((at) =>
@@ -122,7 +131,7 @@ function secondsOfZone(zone: string): number {
   return zone.startsWith('-') ? -absolute : absolute;
 }
 
-/** How an offset is written in a row form: `+00`, `+05:30`. */
+/** Formats an offset as row forms contain it: `+00`, `+05:30`. */
 export function formatZone(zoneSeconds: number): string {
   const absolute = Math.abs(zoneSeconds);
   const parts = [

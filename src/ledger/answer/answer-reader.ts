@@ -1,7 +1,7 @@
 /**
- * The one reader for every form in which an export comes: raw CSV, or `{result|error}`
- * messages. The form is recognised by the first bytes, never by a header: the service's
- * own document announces messages, and its releases send CSV.
+ * The one reader for all forms of an export's answer: raw CSV, or `{result|error}`
+ * messages. The first bytes decide the form and the response headers never do: the
+ * service's own document announces messages, but its releases send CSV.
  */
 import { isUtf8 } from 'node:buffer';
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
@@ -16,36 +16,36 @@ import {
 import { type SplitMessage, splitMessages } from './message-splitter.ts';
 
 /**
- * A header line is some 250 bytes; where none ends within this many, the answer is no
- * CSV.
+ * The most bytes of the first line. A header line has about 250; if no line ends within
+ * the limit, the answer is not CSV.
  */
 const FIRST_LINE_BYTES_MAX = 64 * 1024;
-/** How much of a payload is judged. */
+/** How many characters of a payload are examined to find its encoding. */
 const DECIDING_CHARS = 4096;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
-/** In a shorter sample no character is cut at its end. */
+/** In a sample shorter than this, no character is cut at the end. */
 const CUT_CHARACTER_BYTES = 16;
 const BOM = Buffer.from('\ufeff');
 /**
- * gRPC codes that mean "not this question": invalid argument, not found, unimplemented,
- * unauthenticated.
+ * gRPC codes that mean that the request itself is refused: invalid argument, not found,
+ * unimplemented, unauthenticated.
  */
 const REFUSALS: ReadonlySet<number> = new Set([3, 5, 12, 16]);
 
 /**
- * Plain CSV bytes from whatever form; iterate once. What was learned of the form is known
- * as it is read.
+ * Yields the plain CSV bytes of an answer in any form. Iterate it once. The fields about
+ * the form are set as the answer is read.
  */
 export class AnswerReader implements AsyncIterable<Buffer> {
   readonly #bytes: AsyncIterable<Buffer>;
   readonly #messageBytesMax: number | undefined;
   readonly #delimiter: string;
   form: 'csv' | 'messages' | undefined;
-  /** That came so far, blank lines apart. */
+  /** How many CSV bytes have arrived so far, not counting blank lines. */
   csvBytes = 0;
   #encoding: ReturnType<typeof dataEncoding>;
 
-  /** @param bytes the answer's body, decompressed, cut anywhere */
+  /** @param bytes the answer's body, decompressed; a chunk may end anywhere */
   constructor(
     bytes: AsyncIterable<Buffer>,
     messageBytesMax?: number,
@@ -57,12 +57,13 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   }
 
   /**
-   * @throws PermanentError `EXPORT_REFUSED` where an error came instead of rows and names
-   *   the question
-   * @throws RetryableError `SOURCE_ERROR_IN_STREAM` for every other error message, with
-   *   its byte offset
-   * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where it is neither form,
-   *   `SOURCE_BROKE` where it ends early
+   * Yields the CSV's bytes.
+   * @throws PermanentError `EXPORT_REFUSED` if an error arrived before any row and means
+   *   that the request is refused
+   * @throws RetryableError `SOURCE_ERROR_IN_STREAM` for any other error message, with its
+   *   byte offset
+   * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if the answer has neither form,
+   *   `SOURCE_BROKE` if it ends early
    * @throws PermanentError `MESSAGE_TOO_LARGE`
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
@@ -149,9 +150,9 @@ async function* startingWith(
 }
 
 /**
- * Drops byte order marks and white space in front, and holds the beginning back until it
- * is enough. No chunk is empty.
- * @param isEnough gets what is held so far
+ * Drops byte order marks and white space from the beginning, and buffers the beginning
+ * until there is enough of it. It yields no empty chunks.
+ * @param isEnough receives the bytes buffered so far
  */
 async function* withoutLead(
   chunks: AsyncIterable<Buffer>,
@@ -170,7 +171,10 @@ async function* withoutLead(
   if (start !== undefined && start.length > 0) yield start;
 }
 
-/** A byte order mark may itself be cut. */
+/**
+ * Whether the beginning cannot be part of a byte order mark any more: a chunk may cut a
+ * mark.
+ */
 function isPastMark(start: Buffer): boolean {
   return (
     start.length >= BOM.length || !BOM.subarray(0, start.length).equals(start)
@@ -201,8 +205,8 @@ function leadBytes(bytes: Buffer): number {
 }
 
 /**
- * Lets a CSV pass and nothing else: its first line is a list of names. An error page of a
- * proxy, sent with 200, would otherwise be read as a header.
+ * Refuses everything except CSV, whose first line is a list of names. A proxy's error
+ * page that was sent with status 200 would otherwise be read as a header.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD`
  */
 function refuseOther(start: Buffer, delimiter: string): void {
@@ -234,11 +238,12 @@ function neitherForm(
 }
 
 /**
- * How `data` of `result` messages is encoded, which the interface document does not say:
- * proto JSON makes it base64, others send the text itself. The first payload decides, by
- * its content. Base64 is what has only its letters and means text: `vega_time` is made of
- * them too, but decodes to no text, and a header with a comma is none.
- * @returns undefined if there is nothing to judge by
+ * Finds how the `data` of `result` messages is encoded. The interface document does not
+ * specify it: proto JSON uses base64, others send the text itself. The content of the
+ * first payload decides. It is base64 if it has only base64's characters and decodes to
+ * text. `vega_time` has only such characters too, but does not decode to text; and a
+ * header with a comma is not base64.
+ * @returns undefined if the payload is empty
  */
 function dataEncoding(data: string): 'base64' | 'plain' | undefined {
   if (data === '') return undefined;
@@ -247,7 +252,7 @@ function dataEncoding(data: string): 'base64' | 'plain' | undefined {
   return isText(Buffer.from(sample, 'base64')) ? 'base64' : 'plain';
 }
 
-/** Node skips what is not base64. */
+/** Whether the text is base64. Needed because Node's decoder skips invalid characters. */
 function isBase64(chars: string): boolean {
   return BASE64.test(chars) && chars.replace(/=+$/, '').length % 4 !== 1;
 }
@@ -265,9 +270,9 @@ function isText(bytes: Buffer): boolean {
 }
 
 /**
- * Decodes one message's base64, standard or url-safe, padded or not.
- * @param offset of the message in the stream, for the error
- * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where a character is none of base64's
+ * Decodes one message's base64, standard or URL-safe, with or without padding.
+ * @param offset the message's position in the stream, for the error
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if a character is not a base64 character
  */
 function decodeBase64(data: string, offset: number): Buffer {
   const chars = data.replaceAll(/\s/g, '');
@@ -277,8 +282,9 @@ function decodeBase64(data: string, offset: number): Buffer {
 }
 
 /**
- * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where half a character would be lost in
- *   UTF-8
+ * Encodes one message's text as UTF-8.
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if the text has half a character, which
+ *   UTF-8 would lose
  */
 function encodePlain(data: string, offset: number): Buffer {
   if (data.isWellFormed()) return Buffer.from(data, 'utf8');

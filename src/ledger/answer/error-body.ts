@@ -1,7 +1,7 @@
 /**
- * The service's error body, `{code, message, details}`: bare, or enveloped in `error`.
- * Both shapes occur on every route, and spacing differs between answers, so only the
- * parsed value is looked at.
+ * Parses the service's error body, `{code, message, details}`, either bare or inside
+ * `error`. Both shapes occur on every route, and white space differs between answers, so
+ * only the parsed value counts.
  */
 import { RetryableError } from '../../errors/errors.ts';
 import { hideSecrets } from '../../secrets/secret-masking.ts';
@@ -9,21 +9,24 @@ import { parseJson } from '../json-fields.ts';
 
 const TEXT_MAX = 500;
 const OPENING = /\{\s*"error"\s*:/;
-/** Looked at from where the reading stopped; the message is short. */
+/** How many of the last bytes are searched for an error message. The message is short. */
 const TAIL_BYTES_MAX = 64 * 2 ** 10;
 
-/** What an error's `meta` carries of the body. */
+/** The fields of the body that an error's `meta` contains. */
 export interface SourceErrorBody {
   /** gRPC status code: 3 invalid argument, 5 not found, 8 exhausted, 13 internal, … */
   readonly code: number;
   readonly message: string;
-  /** The service's own code in `details[0]`, for example 10017: an asset is demanded. */
+  /** The service's own code in `details[0]`, for example 10017: an asset is required. */
   readonly detailCode: number | undefined;
-  /** The reason in words, where `details[0]` gives one. */
+  /** The reason in words, if `details[0]` has one. */
   readonly inner: string | undefined;
 }
 
-/** @returns undefined if `value` is not an error body */
+/**
+ * Parses an error body.
+ * @returns undefined if `value` is not an error body
+ */
 export function readErrorBody(value: unknown): SourceErrorBody | undefined {
   if (!isRecord(value)) return undefined;
   const body = isRecord(value['error']) ? value['error'] : value;
@@ -51,12 +54,12 @@ export function readErrorBody(value: unknown): SourceErrorBody | undefined {
   };
 }
 
-/** What envelopes say where nothing is wrong. */
+/** Codes in an envelope that mean success. */
 const FINE_CODES: readonly unknown[] = [0, 200];
 
 /**
- * Whether an answer under status 200 tells an error, instead of its content or beside it:
- * then it proves nothing.
+ * Whether an answer with status 200 contains an error, instead of its content or in
+ * addition to it. Such an answer proves nothing.
  */
 export function tellsError(answer: Readonly<Record<string, unknown>>): boolean {
   const bare = readErrorBody({ ...answer, error: undefined });
@@ -74,8 +77,8 @@ function isTrouble(value: unknown): boolean {
 }
 
 /**
- * `Internal error: failed to export ledger entries: copying to stdout`: one line for
- * people.
+ * Formats the error as one line for messages, for example `Internal error: failed to
+ * export ledger entries: copying to stdout`.
  */
 export function errorBodyLine(body: SourceErrorBody): string {
   return body.inner === undefined
@@ -84,10 +87,11 @@ export function errorBodyLine(body: SourceErrorBody): string {
 }
 
 /**
- * The service reports a failure in mid-export by JSON glued to the last row's bytes,
- * under status 200 and with a clean end. Found here, so that it never becomes a row.
- * @param tail what could not be read as rows, from the start of the line on
- * @param offset where `tail` begins in the plain CSV
+ * Finds an error message that the service appended to a row. If an export fails halfway,
+ * the service appends JSON directly to the last row's bytes, under status 200 and with a
+ * clean end. It is found here so that it never becomes a row.
+ * @param tail the bytes that could not be read as rows, from the start of their line
+ * @param offset the position of `tail` in the plain CSV
  * @returns RetryableError `SOURCE_ERROR_IN_STREAM`, or undefined if there is no such
  *   message
  */
@@ -103,7 +107,7 @@ export function gluedError(
   const found = OPENING.exec(text);
   if (found === null) return undefined;
   const byteOffset = offset + BigInt(cut + found.index);
-  // The message itself may have been cut off, too.
+  // The message itself may be incomplete, too.
   const body = readErrorBody(
     parseJson(Buffer.from(text.slice(found.index), 'latin1').toString('utf8')),
   );
@@ -118,7 +122,10 @@ export function gluedError(
   );
 }
 
-/** @param state what stands where, for `Cannot read the answer` */
+/**
+ * Makes the error for an answer that cannot be parsed.
+ * @param state what was found and where, for `Cannot read the answer`
+ */
 export function notUnderstood(
   state: string,
   meta: Readonly<Record<string, unknown>>,
@@ -129,8 +136,8 @@ export function notUnderstood(
 }
 
 /**
- * A short piece of what was sent, printable, with whatever looks like a credential
- * masked.
+ * Returns a short printable sample of what was sent, in which anything that looks like a
+ * credential is masked.
  */
 export function sampleOf(bytes: Buffer, lengthMax = 160): string {
   const text = printable(bytes.subarray(0, lengthMax * 4).toString('utf8'));
@@ -147,8 +154,8 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
 }
 
 /**
- * A source that refuses a credential often repeats it: hidden before the cut, which could
- * halve it.
+ * Makes a text printable and short. Secrets are hidden first, because a source that
+ * refuses a credential often repeats it, and cutting the text could leave half of it.
  */
 function printable(text: string): string {
   return hideSecrets(text.slice(0, TEXT_MAX * 4))

@@ -1,12 +1,12 @@
 /**
- * Finds where one JSON message of a stream ends and the next begins, by nesting and
- * strings alone, so that nothing is parsed twice and a message may be cut anywhere on its
- * way.
+ * Finds the borders between JSON messages in a stream. It tracks only nesting and
+ * strings, so that nothing is parsed twice, and a message may be spread over any number
+ * of chunks.
  */
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
 import { notUnderstood, sampleOf } from './error-body.ts';
 
-/** Sixty times what the service sends in one message. */
+/** The most bytes of one message: sixty times what the service sends. */
 const MESSAGE_BYTES_MAX = 64 * 2 ** 20;
 const DEPTH_MAX = 64;
 
@@ -19,21 +19,24 @@ const CLOSE_BRACKET = 0x5d;
 
 export interface SplitMessage {
   readonly bytes: Buffer;
-  /** Where it begins in the stream. */
+  /** The position in the stream at which the message begins. */
   readonly offset: number;
 }
 
 /**
+ * Splits a stream into messages.
  * @throws PermanentError `MESSAGE_TOO_LARGE`
- * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` where something stands between two
- *   messages, `SOURCE_BROKE` where the stream ends inside one
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if there is anything between two
+ *   messages, `SOURCE_BROKE` if the stream ends inside one
  */
 export async function* splitMessages(
   chunks: AsyncIterable<Buffer>,
   bytesMax = MESSAGE_BYTES_MAX,
 ): AsyncGenerator<SplitMessage, void, undefined> {
   const nesting = new Nesting();
-  /** The current message: where it begins, its bytes so far, and how many they are. */
+  /**
+   * The current message: its position, its bytes so far, and the number of these bytes.
+   */
   let offset = 0;
   let pieces: Buffer[] = [];
   let held = 0;
@@ -87,8 +90,8 @@ class Nesting {
   #isEscaped = false;
 
   /**
-   * @returns the position behind the message's last byte, or where it is too deep, or the
-   *   chunk's end
+   * Scans on until the message ends, is nested too deeply, or the chunk ends.
+   * @returns the position after the last byte that was scanned
    */
   scan(chunk: Buffer, from: number): number {
     let at = from;
@@ -108,7 +111,10 @@ class Nesting {
     return at;
   }
 
-  /** @returns the position behind a quote, or the chunk's end */
+  /**
+   * Scans a string.
+   * @returns the position after its closing quote, or the chunk's end
+   */
   #scanString(chunk: Buffer, from: number): number {
     const at = this.#isEscaped ? from + 1 : from;
     const quote = chunk.indexOf(QUOTE, at);
