@@ -1,28 +1,36 @@
-/** Starts the command line with this process's environment; everything else is called with its inputs. */
+/**
+ * Starts the command line with this process's environment. All other modules receive
+ * their inputs as arguments.
+ */
 import { unlessBrokenPipe } from './cli/output/destination.ts';
 import { runCli } from './cli/program.ts';
 import { processEnvironment } from './config/environment.ts';
 
-/** After a command has ended nothing should keep the process; if something does, it does not for long. */
+/**
+ * How long the process may linger after its command has ended. By then nothing should
+ * keep it alive; if something does, this ends it.
+ */
 const LINGER_MAX_MS = 3_000;
 
-// Ledgers, lake and spool are for this user alone, whatever the shell's default is.
+// Ledgers, lake and spool are readable by this user only, whatever umask the shell sets.
 process.umask(0o077);
 
 const stop = new AbortController();
 for (const name of ['SIGINT', 'SIGTERM'] as const) {
   process.on(name, () => {
-    // A second signal means now: everything is safe against that.
+    // A second signal means "exit now". That is safe: all stored state survives a kill.
     if (stop.signal.aborted) process.exit(name === 'SIGINT' ? 130 : 143);
     stop.abort(new DOMException(`told to stop by ${name}`, 'AbortError'));
   });
 }
 
-// A reader such as `head` may stop early: what is written after that is for nobody.
+// A reader such as `head` may close the pipe early. Nobody reads what is written after
+// that.
 for (const output of [process.stdout, process.stderr])
   output.on('error', unlessBrokenPipe);
 
-// Where nothing is left to wait for and no answer came, Node would end as if all were well.
+// If the event loop runs empty before the command has answered, Node would exit with code
+// 0, as if all were well.
 process.exitCode = 1;
 process.once('exit', sayUnanswered);
 const given = processEnvironment();

@@ -8,8 +8,8 @@ import type { Command, Option } from 'commander';
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
 /**
- * @returns a script that the shell reads, for example by `source <(ledger-mirror
- *   completion bash)`
+ * Returns a script for the shell to load, for example with `source <(ledger-mirror
+ * completion bash)`.
  */
 export function completionScript(
   shell: (typeof SHELLS)[number],
@@ -18,13 +18,13 @@ export function completionScript(
   return { bash, zsh, fish }[shell](program);
 }
 
-/** A word that may be typed, and what it means if the word alone does not say so. */
+/** A word that may be typed. Its meaning is empty if the word explains itself. */
 interface Word {
   readonly word: string;
   readonly meaning: string;
 }
 
-/** Commands below a command, and the choices of its first argument. */
+/** Returns the subcommands of a command, and the choices of its first argument. */
 function wordsAfter({
   commands,
   registeredArguments: [first],
@@ -65,7 +65,10 @@ complete -o default -F _ledger_mirror ledger-mirror
 `;
 }
 
-/** A function of zsh's own completion system, which shows what each word means. */
+/**
+ * Returns a completion function for zsh's own completion system, which shows what each
+ * word means.
+ */
 function zsh(program: Command): string {
   const commands = program.commands.map((command) => ({
     word: command.name(),
@@ -115,7 +118,10 @@ compdef _ledger_mirror ledger-mirror
 `;
 }
 
-/** The elements of an array for `_describe`: a word, a colon, its meaning. */
+/**
+ * Formats the array elements that `_describe` expects: each is a word, a colon and the
+ * word's meaning.
+ */
 function describedForZsh(words: readonly Word[]): string {
   return words
     .map(({ word, meaning }) => `${word.replaceAll(':', '\\:')}:${meaning}`)
@@ -147,7 +153,10 @@ function fishLines(command: Command, program: Command): readonly string[] {
   ];
 }
 
-/** `-r`: a value follows, which may be a file; `-x`: one of these follows. */
+/**
+ * Fish options: `-r` means that a value follows, which may be a file; `-x` means that one
+ * of the listed choices follows.
+ */
 function fishValue({ required, argChoices }: Option): string {
   if (argChoices !== undefined) return ` -x -a '${argChoices.join(' ')}'`;
   return required ? ' -r' : '';

@@ -1,4 +1,4 @@
-/** What every command is handed, and what it answers with. */
+/** The input of every command, and the result that it returns. */
 import type { Writable } from 'node:stream';
 import type { Config } from '../config/environment.ts';
 import type { Log } from '../logging/log.ts';
@@ -12,9 +12,9 @@ export const EXIT = {
   done: 0,
   /** Wrong usage or configuration, or a bug. */
   wrong: 1,
-  /** Ended with another verdict than `complete`. */
+  /** The command ended with another verdict than `complete`. */
   verdict: 2,
-  /** A service could not be reached, or a waiting command was told to stop. */
+  /** A service could not be reached, or a waiting command was stopped by a signal. */
   tryAgain: 75,
 } as const;
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
@@ -24,8 +24,8 @@ export interface CliEnvironment {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   /**
-   * Sets a variable that the process was not given, for libraries that read its
-   * environment and nothing else.
+   * Sets an environment variable unless the process already has it. Some libraries read
+   * their settings from the environment only.
    */
   readonly setVariable?: (name: string, value: string) => void;
   readonly stdout: Writable & {
@@ -44,24 +44,24 @@ export interface CommandContext extends Pick<
   readonly config: Config;
   readonly log: Log;
   /**
-   * Shows what the user must see at every level; only `--quiet` silences it.
+   * Logs what the user must see whatever the log level is; only `--quiet` silences it.
    */
   readonly notices: Log;
-  /** `--json`: one document on stdout and nothing else there. */
+  /** `--json`: stdout carries one JSON document and nothing else. */
   readonly isJson: boolean;
   readonly progress: Progress;
 }
 
 export interface CommandResult {
-  /** Default: done. */
+  /** Defaults to `EXIT.done`. */
   readonly exitCode?: ExitCode | undefined;
-  /** For `--json`; undefined where the command wrote its own output. */
+  /** The document that `--json` prints; undefined if the command wrote its own output. */
   readonly document?: Readonly<Record<string, unknown>> | readonly unknown[];
-  /** For people. */
+  /** The same result as text for a human reader. */
   readonly text?: string | undefined;
 }
 
-/** Does a command, with its options and its arguments under their names. */
+/** Runs a command. `options` holds its options and its arguments by name. */
 export type Handler<Options = object> = (
   options: Options,
   context: CommandContext,
@@ -77,7 +77,7 @@ export function exitCodeOf(
     : EXIT.verdict;
 }
 
-/** What a command answers that did one run. */
+/** Returns the result of a command that did one run. */
 export function runResult(ended: Run): CommandResult {
   const document = describeRun(ended);
   return {

@@ -1,4 +1,7 @@
-/** Every command with its options; what it does is loaded once it is chosen. */
+/**
+ * Declares every command with its options. The module that implements a command is loaded
+ * only when that command runs.
+ */
 import {
   Argument,
   type Command,
@@ -11,7 +14,10 @@ import { RELEASE_NAMES } from '../sandbox/options.ts';
 import { completionScript, SHELLS } from './completion.ts';
 import type { Handler } from './context.ts';
 
-/** Loads a module that has the command's handler under the command's name. */
+/**
+ * Declares a command. `load` imports the module that exports the handler under the
+ * command's name.
+ */
 type Add = <Name extends string>(
   parent: Command,
   name: Name,
@@ -32,7 +38,10 @@ const loadProof = () => import('./commands/proof.ts');
 const loadRuns = () => import('./commands/runs.ts');
 const loadSetup = () => import('./commands/setup.ts');
 
-/** As text: what knows them loads the lake's engine. */
+/**
+ * The formats are repeated here as text, because the module that implements them loads
+ * the lake's engine.
+ */
 const FORMATS = [
   'table',
   'csv',
@@ -48,7 +57,10 @@ export function declareCommands(program: Command, add: Add): void {
   declareOperating(program, add);
 }
 
-/** The commands that ask the source, or bring what it said further. */
+/**
+ * Declares the commands that query the source, or carry its data on to the warehouse and
+ * the lake.
+ */
 function declareMirroring(program: Command, add: Add): void {
   add(program, 'sync', 'bring the lists up to date now and wait', loadSync)
     .addArgument(
@@ -114,7 +126,7 @@ function declareMirroring(program: Command, add: Add): void {
     .option('--take-over', takeOver, false);
 }
 
-/** The commands that read what is mirrored: checks, the lake, SQL. */
+/** Declares the commands that read mirrored data: checks, the lake, SQL. */
 function declareReading(program: Command, add: Add): void {
   add(
     program,
@@ -172,7 +184,7 @@ function declareReading(program: Command, add: Add): void {
     .option('--asset <id>', 'for a ready question: one asset');
 }
 
-/** The commands with which others check what the mirror says of itself. */
+/** Declares the commands with which others check what the mirror claims about itself. */
 function declareProving(program: Command, add: Add): void {
   const prove = 'prove that the mirror held these rows of a ledger on a night';
   add(program, 'prove', prove, loadProof)
@@ -206,8 +218,8 @@ function declareProving(program: Command, add: Add): void {
 }
 
 /**
- * The commands for those who operate a mirror: how it stands, its runs, and whether it is
- * set up right.
+ * Declares the commands for operators: the mirror's status, its runs, and checks of its
+ * setup.
  */
 function declareOperating(program: Command, add: Add): void {
   const check = 'end with exit code 2 where the mirror is not complete';
@@ -255,7 +267,7 @@ function declareOperating(program: Command, add: Add): void {
   );
 }
 
-/** The commands that go on until they are told to stop. */
+/** Declares the commands that serve: most run until they are stopped. */
 function declareServing(program: Command, add: Add): void {
   const demo =
     'mirror a sandbox network with everything embedded, verify it, answer three ' +

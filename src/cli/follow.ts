@@ -1,6 +1,6 @@
 /**
- * Starts runs, and follows them to their verdicts; where no worker is running, they are
- * worked here.
+ * Starts runs and follows them to their verdicts. If no worker is running, this process
+ * works on them itself.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { App } from '../app/app.ts';
@@ -21,11 +21,15 @@ import { COMMAND } from './typed.ts';
 const POLL_MS = 150;
 const CHECK_MS = 2_000;
 /**
- * A run that stays silent for so long has lost its process, or its job with its queue.
+ * A run that is silent for longer than this has lost its process, or its job was lost
+ * with the queue.
  */
 const LOST_MS = 10_000;
 
-/** Joins an open run that does the same, no matter who ordered it, or creates one. */
+/**
+ * Joins an open run that does the same work, even if another client ordered it, or
+ * creates one.
+ */
 export async function joinOrCreate(
   app: App,
   wanted: NewRun,
@@ -38,8 +42,8 @@ export async function joinOrCreate(
 }
 
 /**
- * A new nightly run, once none is going: two would ask the source for the same things.
- * Nothing is queued while it waits.
+ * Waits until no other nightly run is open, then orders a new one: two at once would
+ * request the same data from the source. Nothing is queued while it waits.
  */
 export async function startNight(
   app: App,
@@ -74,9 +78,10 @@ export async function startNight(
 }
 
 /**
- * @returns the run as it ended
- * @throws the signal's reason where the command was told to stop; the run goes on where a
- *   worker runs. UnreachableError where the database stays away for a minute
+ * Follows a run until it has ended.
+ * @returns the run in its final state
+ * @throws the signal's reason if the command is stopped; if a worker is running, it
+ *   continues the run. UnreachableError if the database is unreachable for a minute
  */
 export async function followRun(
   app: App,
@@ -98,11 +103,12 @@ export async function followRun(
     return found;
   };
   /**
-   * Also while following: a worker that died leaves its jobs to us, a lost queue its
-   * runs.
+   * Called while following, too: a worker that died leaves its jobs to this process, and
+   * a lost queue leaves its runs.
    */
   const lookAfter = async () => {
-    // A worker of another source refuses what asks this one.
+    // Only a worker of the same source counts: one of another source refuses this run's
+    // jobs.
     if (await workers.anyAlive(run.sourceUrl)) return;
     jobWorker.start(chooseQueues(run));
     for (const lost of await jobs.runs.stale(LOST_MS))
@@ -111,8 +117,7 @@ export async function followRun(
   };
   try {
     for (;;) {
-      // A database that restarts does not end the work, so it does not end the waiting
-      // either.
+      // A database restart does not end the work, so it must not end the waiting either.
       const found = await untilReachable('database', context, look);
       if (found !== undefined && isOver(found)) {
         view.finish(found.verdict ?? found.state);
@@ -122,7 +127,8 @@ export async function followRun(
     }
   } catch (error) {
     view.finish('no longer followed');
-    // Nobody waits for what has not begun: it must not run later, by surprise.
+    // Nobody waits any longer for a run that has not begun, and it must not start later
+    // by surprise.
     if (
       context.signal.aborted &&
       (await jobs.runs.get(runId))?.state === 'queued'
@@ -133,10 +139,9 @@ export async function followRun(
 }
 
 /**
- * Verifies in this process: that asks no source, and no other process needs to take it
- * over.
- * @throws the signal's reason where the command was told to stop; the run is cancelled
- *   then
+ * Verifies in this process: that queries no source, and no other process needs to be able
+ * to take it over.
+ * @throws the signal's reason if the command is stopped; the run is then cancelled
  */
 export async function verifyHere(
   { jobs, workers }: App,

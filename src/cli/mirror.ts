@@ -1,6 +1,6 @@
 /**
- * The mirror that a command reads: it is there already, and its runs are named by the
- * beginning of their ids.
+ * Opens the existing mirror that a command reads, and finds its runs by the beginning of
+ * their ids.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,13 +13,17 @@ import { UsageError } from '../errors/errors.ts';
 import type { Run } from '../runs/store/run-store.ts';
 import type { CommandContext } from './context.ts';
 
-/** @throws UsageError if there is no mirror yet: a command that only reads makes none */
+/**
+ * Opens an existing mirror.
+ * @throws UsageError if there is no mirror yet: a command that only reads does not create
+ *   one
+ */
 export async function openMirror(context: CommandContext): Promise<App> {
   requireMirror(context.config, context.config.databaseUrl, 'postgres');
   return (await import('../app/app.ts')).openApp(context);
 }
 
-/** For commands that only look; as `openMirror`. */
+/** Like `openMirror`, for commands that only read. */
 export async function openMirrorReader(
   context: CommandContext,
 ): Promise<ReadOnlyBase> {
@@ -28,7 +32,8 @@ export async function openMirrorReader(
 }
 
 /**
- * @param folder the part of a mirror that DATA_DIR would hold
+ * Requires that a part of the mirror exists.
+ * @param folder the folder below DATA_DIR that holds this part unless `url` is set
  * @throws UsageError if `url` is not set and `folder` does not exist
  */
 export function requireMirror(
@@ -44,7 +49,8 @@ export function requireMirror(
 }
 
 /**
- * Whether it may be the id of a run, or the beginning of one that is long enough to tell.
+ * Whether `given` may be the id of a run, or a prefix that is long enough to identify
+ * one.
  */
 export function isRunId(given: string): boolean {
   return /^[0-9a-f][0-9a-f-]{3,35}$/.test(
@@ -52,7 +58,10 @@ export function isRunId(given: string): boolean {
   );
 }
 
-/** @throws UsageError if no run, or more than one, has an id that begins so */
+/**
+ * Finds the run with this id or prefix.
+ * @throws UsageError if no run matches, or more than one
+ */
 export async function findRun(
   { runs }: Pick<ReadOnlyBase, 'runs'>,
   where: string,
@@ -69,8 +78,8 @@ export async function findRun(
 }
 
 /**
- * Runs that are recorded as running and that no process works on. One without a heartbeat
- * was given back, and waits to be tried again.
+ * Lists runs that are recorded as running although no process works on them. A run
+ * without a heartbeat is left out: it was given back and waits for another attempt.
  */
 export async function listGone(
   runs: Pick<ReadOnlyBase['runs'], 'stale'>,
@@ -80,8 +89,8 @@ export async function listGone(
 }
 
 /**
- * @throws UsageError if no listed party, or more than one, has this id or one that
- *   begins so
+ * Finds the listed party with this id or prefix.
+ * @throws UsageError if no listed party matches, or more than one
  */
 export function chooseParty(given: string, listed: readonly string[]): string {
   const hint = `give an id as the source lists it; 'ledger-mirror sync parties' reads the list`;

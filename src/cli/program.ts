@@ -1,4 +1,4 @@
-/** The command line: every command, with what all of them share. */
+/** The command line: registers every command, and does what all of them share. */
 import { Command, CommanderError } from 'commander';
 import { readConfig } from '../config/environment.ts';
 import { secretsOf } from '../config/secrets.ts';
@@ -21,7 +21,7 @@ import {
 import { declareCommands } from './declare.ts';
 import { nameCommands } from './typed.ts';
 
-/** What each exit code tells a script. */
+/** What each exit code means to a script. */
 export const EXIT_CODES = [
   [EXIT.done, 'done, verdict complete'],
   [EXIT.wrong, 'wrong usage or configuration, or a bug'],
@@ -36,7 +36,7 @@ export const EXIT_CODES = [
   ],
 ] as const;
 const NAME_CHARACTERS = 29;
-/** Commands whose log says nothing below a warning unless `LOG_LEVEL` is set. */
+/** Commands that log only warnings and errors unless `LOG_LEVEL` is set. */
 const CALM: ReadonlySet<string> = new Set([
   'demo',
   'status',
@@ -47,7 +47,10 @@ const CALM: ReadonlySet<string> = new Set([
   'config',
 ]);
 
-/** @returns the exit code; everything that could go wrong has been told on stderr */
+/**
+ * Runs one command.
+ * @returns the exit code; by then every failure has been reported on stderr
+ */
 export async function runCli(environment: CliEnvironment): Promise<number> {
   const { argv, stdout, stderr } = environment;
   let exitCode: number = EXIT.done;
@@ -68,7 +71,7 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
     .configureOutput({
       writeOut: (text) => stdout.write(text),
       writeErr: (text) => stderr.write(text),
-      // As every other error of ours begins.
+      // Begins with the program's name, like every other error that we print.
       outputError: (text, write) =>
         write(
           text
@@ -102,8 +105,8 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
 }
 
 /**
- * Reads the settings, opens the terminal, and writes what the command answers. @returns
- * the exit code
+ * Reads the settings, opens the terminal, runs the command and writes its result.
+ * @returns the exit code
  */
 async function execute(
   environment: CliEnvironment,
@@ -115,18 +118,19 @@ async function execute(
   const { json: isJson = false, quiet: isQuiet = false } = options;
   const config = readConfig(environment);
   rememberSecrets(secretsOf(config));
-  // The SDK of S3 looks for its files, profiles and roles in the process's environment.
+  // The S3 SDK looks for its files, profiles and roles in the process's environment.
   for (const [variable, value] of Object.entries(config.ambient))
     if (variable.startsWith('AWS_')) environment.setVariable?.(variable, value);
-  // Neither `--version` nor `--help` comes as far: the log, TLS and a command's own modules
-  // are most of what would be loaded for them.
+  // `--version` and `--help` never get this far. They need not load the log, TLS and the
+  // command's own modules, which are most of what the program loads.
   const [{ applyNetworkDefaults }, { openTerminal }] = await Promise.all([
     import('../network/trust.ts'),
     import('./output/progress.ts'),
   ]);
   const networkProblem = applyNetworkDefaults(config.ambient);
-  // Bars on a terminal, and the demo itself, tell what happens; a command that only reads
-  // does nothing that its output does not show. Of the log, only what needs attention.
+  // On a terminal the progress bars show what happens, the demo reports its own steps,
+  // and the output of a command that only reads shows all that it did. So only warnings
+  // and errors are logged.
   const isCalm =
     (stderr.isTTY === true || CALM.has(name)) &&
     config.origins.logLevel === 'default';
@@ -136,7 +140,8 @@ async function execute(
   const run = async () => {
     const { log, notices, ...terminal } = openTerminal(stderr, level, isQuiet);
     if (networkProblem !== undefined) notices.warn(networkProblem);
-    // Restored before anything else is written to it.
+    // Disposed of, and so the terminal is restored, before anything else is written to
+    // it.
     using progress = terminal.progress;
     return await handle(options as never, {
       ...environment,
@@ -155,14 +160,12 @@ async function execute(
   return exitCode;
 }
 
-/**
- * Everything that went wrong is told once this returns; with `--json` as a document, too.
- */
+/** Reports a failure on stderr and, with `--json`, also as a document on stdout. */
 export function tellFailure(
   { argv, stdout, stderr, signal }: CliEnvironment,
   error: unknown,
 ): ExitCode {
-  // Commander has written its lines, and those of `--help`, already.
+  // Commander has already written its own errors, and the text of `--help`.
   const isTold = error instanceof CommanderError;
   if (isTold && error.exitCode === 0) return EXIT.done;
   const failure = classify(firstFailureOf(error), signal);
@@ -179,12 +182,13 @@ export function tellFailure(
 }
 
 /**
- * A failure may be followed by others while everything is closed, as a database that refuses who
- * asks refuses a goodbye too. The first one is what a person must look at.
+ * Returns the first failure of a chain. Closing the resources may raise more failures
+ * after it: a database that refuses a client also refuses its orderly goodbye. The first
+ * is the cause that the user must see.
  */
 function firstFailureOf(error: unknown): unknown {
   let first = error;
-  // By its name: the class is not there in every Node that runs this.
+  // Compared by name, because not every Node version that runs this has the class.
   while (
     first instanceof Error &&
     first.name === 'SuppressedError' &&
@@ -194,7 +198,7 @@ function firstFailureOf(error: unknown): unknown {
   return first;
 }
 
-/** A line for each problem; never a stack trace for what a user can mend. */
+/** Returns one line for each problem, and never a stack trace for what a user can fix. */
 function classify(error: unknown, signal: AbortSignal) {
   if (error instanceof CommanderError)
     return {
@@ -214,7 +218,7 @@ function classify(error: unknown, signal: AbortSignal) {
   return { code: errorCode(error), lines: [errorLine(error)], exitCode };
 }
 
-/** What `--help` says below the commands. */
+/** Returns the text that `--help` shows after the commands. */
 function describeSettings(): string {
   const secrets = SETTINGS.filter((setting) => setting.secret === true).map(
     (setting) => setting.name,

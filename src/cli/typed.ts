@@ -1,19 +1,20 @@
 /**
- * Commands and paths as they are typed in the folder that this process was started in.
+ * Formats commands and paths the way a user types them in this process's working
+ * directory.
  */
 import { relative } from 'node:path';
 
 /**
- * How a reader calls this program. A checkout runs its sources, and has the command
- * behind npx; a package is compiled.
+ * How a user starts this program. A checkout runs the TypeScript sources and needs npx; a
+ * package is compiled and has the command on the path.
  */
 export const COMMAND = import.meta.filename.endsWith('.ts')
   ? 'npx ledger-mirror'
   : 'ledger-mirror';
 
 /**
- * Messages name commands in quotes, as `ledger-mirror status`; here they are as they are
- * typed.
+ * Replaces the plain `ledger-mirror` that messages quote, as in `ledger-mirror status`,
+ * by the command that the user has to type.
  */
 export function nameCommands(message: string): string {
   return message.replaceAll(
@@ -22,12 +23,15 @@ export function nameCommands(message: string): string {
   );
 }
 
-/** As it is typed in a shell, for the mirror in this folder. */
+/** Returns the command as typed in a shell, with DATA_DIR set to this mirror. */
 export function commandOn(dataDir: string): string {
   return `DATA_DIR='${near(dataDir)}' ${COMMAND}`;
 }
 
-/** A path as it is typed in that folder. */
+/**
+ * Returns the path relative to the working directory, or unchanged if it is outside of
+ * it.
+ */
 export function near(path: string): string {
   const fromHere = relative(process.cwd(), path) || '.';
   return fromHere.startsWith('..') ? path : fromHere;

@@ -1,7 +1,7 @@
 /**
- * `demo`: the whole of it with nothing installed and nothing configured: a sandbox
- * network is served, mirrored, verified and asked. Its data lie in DATA_DIR/demo, so that
- * a real run is not disturbed.
+ * `demo`: shows the whole product with nothing installed and nothing configured. It
+ * serves a sandbox network, mirrors it, verifies the mirror and queries it. Its data is
+ * stored in DATA_DIR/demo, so that it does not disturb a real mirror.
  */
 import { once } from 'node:events';
 import { basename, join } from 'node:path';
@@ -29,7 +29,10 @@ import { keptGenesis } from './sandbox.ts';
 
 const PARTIES = 150;
 const ENTRIES_MEAN = 300;
-/** It spans at least three months, so that figures by month have several rows. */
+/**
+ * The history spans at least three calendar months, so that figures by month have several
+ * rows.
+ */
 const HISTORY_DAYS = 75;
 const QUESTIONS = new Map([
   ['top-parties', 'Who has the most entries?'],
@@ -43,7 +46,7 @@ export const demo: Handler<{ keep: boolean }> = async (
   given,
 ) => {
   const startedMs = performance.now();
-  // `DATA_DIR=data/demo`, as it is copied from a page, means the demo's own folder, not one
+  // `DATA_DIR=data/demo`, copied from the docs, means the demo's own folder, not one
   // below it.
   const { dataDir: parent } = given.config;
   const dataDir = basename(parent) === 'demo' ? parent : join(parent, 'demo');
@@ -53,11 +56,11 @@ export const demo: Handler<{ keep: boolean }> = async (
     ...given,
     config: demoConfig(given.config, dataDir, sandbox.url),
   };
-  // With --json stdout belongs to the document.
+  // With --json, stdout is reserved for the document.
   const out = context.isJson ? context.stderr : context.stdout;
   const say = (text: string) => out.write(`${text}\n`);
   await using app = await openDemo(context);
-  // Sooner than after a minute of work: its port may be taken.
+  // Started now rather than after a minute of work: its port may be taken.
   await using api = isKept ? await startApi(app) : undefined;
   say(
     `A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`,
@@ -89,7 +92,10 @@ export const demo: Handler<{ keep: boolean }> = async (
   return { exitCode: exitCodeOf(verdict, night.evidence), document };
 };
 
-/** The same network at every run in this checkout, grown by the time that has passed. */
+/**
+ * Serves the same network at every run in this checkout; it has grown by the time that
+ * has passed.
+ */
 async function startNetwork(dataDir: string): Promise<Sandbox> {
   const fresh = floorSecond(nowMicros()) - BigInt(HISTORY_DAYS) * DAY_MICROS;
   return startSandbox({
@@ -105,7 +111,10 @@ async function startNetwork(dataDir: string): Promise<Sandbox> {
   });
 }
 
-/** Every configured URL is ignored: the demo touches nothing but its own folder. */
+/**
+ * Returns the demo's settings. Every configured URL is ignored: the demo touches nothing
+ * but its own folder.
+ */
 function demoConfig(
   config: Config,
   dataDir: string,
@@ -115,7 +124,8 @@ function demoConfig(
     dataDir,
     sourceUrl,
     sourceAuthorization: undefined,
-    // The demo's source is on this machine and its own: nobody is to be spared.
+    // The source belongs to the demo and runs on this machine, so no rate limit is
+    // needed.
     sourceRate: '1000',
     sourceExportConcurrency: '2',
     sourcePageSize: '100',
@@ -147,8 +157,8 @@ async function openDemo(context: CommandContext): Promise<App> {
 }
 
 /**
- * Shows the first rows of each answer.
- * @returns all rows of each, by the name of its question
+ * Runs the demo's questions and shows the first rows of each answer.
+ * @returns all rows of each answer, by the name of the question
  */
 async function answer(
   { lake: access }: App,
@@ -180,7 +190,7 @@ async function answer(
   return answers;
 }
 
-/** How `psql` is started on the demo's database. */
+/** Returns the command that opens the demo's database in `psql`. */
 function clientCommand({ databaseUrl, config }: App): string {
   const { hostname, port, username, pathname } = new URL(databaseUrl);
   const client =

@@ -1,4 +1,4 @@
-/** `export`: one party's ledger entries now, and waits. */
+/** `export`: exports one party's ledger entries now and waits. */
 import { openApp, type App } from '../../app/app.ts';
 import { sourceMissing } from '../../config/environment.ts';
 import { errorCode, errorLine, UsageError } from '../../errors/errors.ts';
@@ -37,12 +37,12 @@ interface ExportOptions {
   readonly asset?: string;
   readonly from?: string;
   readonly to?: string;
-  /** A whole month, instead of `from` and `to`. */
+  /** A whole month, as an alternative to `from` and `to`. */
   readonly month?: string;
   readonly out?: string;
-  /** What is covered in the range is not believed, and asked for anew. */
+  /** Fetches the range again, whatever of it is already covered. */
   readonly again: boolean;
-  /** `--no-load`: loading is left to the next nightly run. */
+  /** False for `--no-load`: the next nightly run does the loading. */
   readonly load: boolean;
 }
 
@@ -55,7 +55,7 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
   const wanted = { ...given, partyId: await knownParty(given.partyId, app) };
   const tell = (at: Micros | undefined) =>
     at === undefined ? undefined : formatInstant(at);
-  // JSON leaves out what is undefined: equal questions have equal parameters.
+  // JSON omits undefined values, so equal requests have equal parameters.
   const params = {
     assetId: wanted.assetId,
     from: tell(wanted.from),
@@ -70,8 +70,8 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
   });
   const ended = await followRun(app, run, context).catch(
     async (error: unknown) => {
-      // Nobody waits for it any more, so the source need not answer it; unless others asked
-      // for it too.
+      // Nobody waits for this export any more, so the source need not answer it, unless
+      // another command ordered it too.
       if (context.signal.aborted && !isJoined)
         await app.jobs.runs.requestCancel(run.runId);
       throw error;
@@ -82,7 +82,7 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
     ? await writeFound(wanted, options.out, app, context)
     : undefined;
   const missing = found?.missing ?? [];
-  // What was published is in the warehouse and the lake when the command ends.
+  // When the command ends, what it published is in the warehouse and the lake.
   const { loadRunId } = ended.evidence;
   const load =
     typeof loadRunId === 'string'
@@ -118,8 +118,9 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
 };
 
 /**
- * Writes what there is of the ledger now that it was exported. What the export could not
- * bring is named, on stderr and in the document, and the command does not end in 0.
+ * Writes what the mirror has of the ledger after the export. Ranges that the export could
+ * not fetch are reported on stderr and in the document, and the command does not exit
+ * with 0.
  */
 async function writeFound(
   wanted: LedgerQuery,
@@ -137,8 +138,9 @@ async function writeFound(
 }
 
 /**
- * Without a source: what the mirror holds already, where that is all that is wanted.
- * @throws UsageError that says why the source is needed
+ * Serves an export without a source: it writes what the mirror already covers, if that is
+ * all that the command needs.
+ * @throws UsageError that explains why the source is needed
  */
 async function writeCovered(
   given: LedgerQuery,
@@ -177,8 +179,8 @@ async function writeCovered(
 }
 
 /**
- * The source says what it thinks of a whole hex id; any other text means a party that is
- * listed.
+ * Returns a whole hex id unchanged, because the source decides whether it knows it. Any
+ * other text has to match a listed party.
  */
 async function knownParty(given: string, app: App): Promise<string> {
   return isHexId(given)
@@ -186,7 +188,10 @@ async function knownParty(given: string, app: App): Promise<string> {
     : chooseParty(given, await app.jobs.stages.listedParties(given));
 }
 
-/** @throws UsageError with everything that is wrong, at once */
+/**
+ * Reads the options.
+ * @throws UsageError that lists all problems at once
+ */
 function parse(
   { party, asset, out, ...times }: ExportOptions,
   { isJson }: CommandContext,

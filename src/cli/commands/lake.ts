@@ -5,7 +5,7 @@ import type { Handler } from '../context.ts';
 import { openMirror, requireMirror } from '../mirror.ts';
 import { formatBytes, formatCount, formatTable } from '../output/format.ts';
 
-/** Asks the object store alone. */
+/** Lists the lake's tables. It reads only the object store. */
 export const lake: Handler = async (_, context) => {
   requireMirror(context.config, context.config.objectStoreUrl, 'objects');
   await using objects = await openStore(context);

@@ -1,6 +1,6 @@
 /**
- * `nightly`, `load` and `verify`: the scheduled run, now; and from published objects on,
- * without the source.
+ * `nightly`, `load` and `verify`: `nightly` does the scheduled run now; the other two
+ * work on published objects, without the source.
  */
 import { readFile } from 'node:fs/promises';
 import { openApp, type App } from '../../app/app.ts';
@@ -17,7 +17,7 @@ import { followRun, joinOrCreate, startNight, verifyHere } from '../follow.ts';
 import { findRun, isRunId, openMirror } from '../mirror.ts';
 import { formatBytes, formatCount, formatDuration } from '../output/format.ts';
 
-/** `--dry-run` only tells what it would ask. */
+/** `--dry-run` only reports what the run would request from the source. */
 export const nightly: Handler<{ dryRun: boolean }> = async (
   options,
   context,
@@ -34,8 +34,8 @@ export const nightly: Handler<{ dryRun: boolean }> = async (
   }
   await app.ownership.refuseStrange(context.signal);
   const run = await startNight(app, 'now', context);
-  // `cancel` needs the id. Settings given to this command reach only the process that
-  // works the run.
+  // The user needs the id for `cancel`. Settings of this command apply only if this
+  // process also works on the run; another process uses its own.
   const { runId } = run;
   const started = 'Nightly run started';
   if (await app.workers.anyAlive(app.jobs.source?.url))
@@ -131,7 +131,10 @@ export const verify: Handler<VerifyFlags> = async (options, context) => {
   return runResult(await verifyHere(app, request, context));
 };
 
-/** A file, a key in the object store, or the id of a nightly run. */
+/**
+ * Reads the report that the user named: a file, a key in the object store, or the id of a
+ * nightly run.
+ */
 async function findReport(
   given: string,
   app: App,

@@ -1,6 +1,6 @@
 /**
- * `prove`, `check-proof` and `compare`: what a mirror says of itself, for those who need
- * not believe it.
+ * `prove`, `check-proof` and `compare`: let others check what a mirror claims about
+ * itself, without having to trust it.
  */
 import { createReadStream, existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -112,7 +112,10 @@ export const compare: Handler<CompareOptions> = async (options, context) => {
   };
 };
 
-/** A month that the CSV lacks contradicts nothing: it may hold a part of the ledger. */
+/**
+ * Whether only the CSV lacks this month. That is not a contradiction: the CSV may hold a
+ * part of the ledger.
+ */
 function isOnlyAbsent({ left }: MonthDifference): boolean {
   return left === null;
 }
@@ -229,7 +232,7 @@ function countOf(
   return `${formatCount(count)} ${String(count) === '1' ? one : several}`;
 }
 
-/** A public key, or the path of a file that holds one. */
+/** Reads a public key, given as text or as the path of a file that has it. */
 async function readKey(given: string): Promise<VerifierKey> {
   const isPath = existsSync(resolve(given));
   return decodeVerifierKey(isPath ? await readGiven('--key', given) : given);

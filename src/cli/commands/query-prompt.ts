@@ -1,6 +1,6 @@
 /**
- * A prompt for SQL: a statement may have several lines and ends with `;`, a question is
- * one line that begins with its name.
+ * A prompt for SQL. A statement may span several lines and ends with `;`. A ready
+ * question is one line that begins with its name.
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -16,7 +16,7 @@ import { nameCommands } from '../typed.ts';
 
 const HISTORY_MAX = 500;
 const FIRST = 'ledger-mirror> ';
-/** A name, and options behind it. */
+/** Matches the name of a question, optionally followed by options. */
 const QUESTION = /^[a-z][a-z-]*(\s+--.*)?$/;
 const MORE = '           ... ';
 
@@ -29,17 +29,17 @@ export const QUESTION_OPTIONS = [
 ] as const satisfies QuestionParameter[];
 
 interface PromptOptions extends Pick<CommandContext, 'stderr' | 'signal'> {
-  /** A file: one statement a line, the newest last. */
+  /** The history file: one statement per line, the newest last. */
   readonly history: string;
-  /** What `help` shows. */
+  /** The text that `help` shows. */
   readonly help: string;
   readonly stdin: NodeJS.ReadableStream;
 }
 
 /**
- * What is typed at the prompt: SQL, or a question with its options as on the command
+ * Reads a line typed at the prompt: SQL, or a question with its options as on the command
  * line.
- * @throws UsageError if a question does not have an option
+ * @throws UsageError if an option is unknown or lacks its value
  */
 export function readTyped(
   typed: string,
@@ -62,7 +62,10 @@ export function readTyped(
   }
 }
 
-/** As a shell splits them. A value may begin with a dash, as in `--since -30d`. */
+/**
+ * Splits text into words as a shell does. A value may begin with a dash, as in `--since
+ * -30d`.
+ */
 function wordsOf(given: string): string[] {
   const words = given.match(/(?:'[^']*'|"[^"]*"|\S)+/g) ?? [];
   const plain = words.map((word) =>
@@ -74,7 +77,10 @@ function wordsOf(given: string): string[] {
     .split('\0');
 }
 
-/** What is wrong with SQL has several lines: the mistake, and a mark below its place. */
+/**
+ * Keeps all lines of an SQL error: the message, and a marker below the place of the
+ * mistake.
+ */
 function describeError(error: unknown): string {
   return error instanceof UsageError
     ? error.problems.join('\n')
@@ -82,8 +88,8 @@ function describeError(error: unknown): string {
 }
 
 /**
- * Ends with Ctrl-D, `exit` or `quit`. An error of one statement is told, and the next is
- * asked for.
+ * Answers statements until Ctrl-D, `exit` or `quit`. An error of one statement is shown,
+ * and the prompt returns.
  */
 export async function promptForSql(
   { history, help, stdin, stderr, signal }: PromptOptions,
@@ -103,7 +109,8 @@ export async function promptForSql(
     'Type SQL that ends with ; or a ready question. help shows what there is, ' +
       'Ctrl-D ends.\n',
   );
-  // Input can end while a statement is answered, or before lines that were pasted are.
+  // The input may end while a statement is still being answered, or while pasted lines
+  // still wait.
   let isOpen = true;
   lines.once('close', () => {
     isOpen = false;
@@ -114,7 +121,7 @@ export async function promptForSql(
   };
   let typed: string[] = [];
   lines.on('SIGINT', () => {
-    // A half-typed statement is given up; at an empty prompt nothing is left but to end.
+    // Ctrl-C discards a half-typed statement; at an empty prompt it ends the session.
     if (typed.length === 0 && lines.line === '') return lines.close();
     typed = [];
     stderr.write('\n');

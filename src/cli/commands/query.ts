@@ -1,5 +1,6 @@
 /**
- * `query`: SQL over the lake, or one of the ready questions. Asks the object store alone.
+ * `query`: runs SQL over the lake, or one of the ready questions. It reads only the
+ * object store.
  */
 import { extname, join, resolve } from 'node:path';
 import type { Writable } from 'node:stream';
@@ -40,18 +41,18 @@ import { formatTable } from '../output/format.ts';
 import { promptForSql, QUESTION_OPTIONS, readTyped } from './query-prompt.ts';
 
 interface QueryCommandOptions extends QuestionValues {
-  /** Absent: typed at a prompt, or read from standard input. */
+  /** Undefined if the SQL is typed at a prompt or read from standard input. */
   readonly sql?: string | undefined;
   readonly list: boolean;
-  /** Absent: by the ending of `output`, otherwise a table. */
+  /** If absent, the extension of `output` decides; without one, a table. */
   readonly format?: QueryFormat;
   readonly output?: string | undefined;
-  /** In seconds. */
+  /** The time limit in seconds. */
   readonly timeout: number;
 }
 type Asked = ReturnType<typeof readOptions>;
 
-/** A word alone is meant as the name of a question. */
+/** A single word is taken as the name of a question. */
 const NAME = /^[a-z][a-z-]*$/;
 
 export const query: Handler<QueryCommandOptions> = async (options, context) => {
@@ -75,7 +76,7 @@ export const query: Handler<QueryCommandOptions> = async (options, context) => {
   const write = (output: Writable) => answer(lake, asked, context, output);
   const { output: file } = options;
   if (file === undefined) {
-    // A reader such as `head` may stop early.
+    // A reader such as `head` may close the pipe early.
     await write(context.stdout).catch(unlessBrokenPipe);
     return {};
   }
@@ -88,8 +89,8 @@ export const query: Handler<QueryCommandOptions> = async (options, context) => {
 };
 
 /**
- * What is asked for, its format and where it goes. @throws UsageError with a line for
- * each problem
+ * Determines the SQL, its parameters, its format and its time limit.
+ * @throws UsageError with a line for each problem
  */
 function readOptions(
   options: QueryCommandOptions,
@@ -105,7 +106,7 @@ function readOptions(
   );
   const flags = `--${refused.join(', --')}`;
   const ending = extname(output ?? '').slice(1);
-  // A table is text.
+  // A table is plain text, so no extension and `.txt` both mean a table.
   const byEnding = ['', 'txt'].includes(ending)
     ? 'table'
     : QUERY_FORMATS.find((known) => known === ending);
@@ -149,7 +150,7 @@ function noQuestion(name: string): string {
   );
 }
 
-/** The lake and its store, and nothing else; the stack closes both. */
+/** Opens the lake and its store, and nothing else; the stack closes both. */
 async function openOnly(
   context: CommandContext,
   stack: AsyncDisposableStack,
@@ -163,7 +164,10 @@ async function openOnly(
   );
 }
 
-/** @returns how many rows were written */
+/**
+ * Runs the query and writes its result.
+ * @returns the number of rows written
+ */
 async function answer(
   lake: Lake,
   asked: Asked,
@@ -184,7 +188,7 @@ async function answer(
     parameters,
   };
   const written = await runQuery(lake, sql, options, output, context.signal);
-  // What a reader must know of the answer.
+  // The note explains a limitation of the answer that its reader must know.
   if (
     note !== undefined &&
     format === 'table' &&
@@ -195,8 +199,8 @@ async function answer(
 }
 
 /**
- * One statement after the other over one moment, until the end of input. What is wrong
- * with one is told, and the next asked for.
+ * Answers one statement after the other, all over one snapshot of the lake, until the
+ * input ends. The error of a statement is shown, and the prompt returns.
  */
 async function converse(
   options: QueryCommandOptions,
@@ -215,7 +219,7 @@ async function converse(
   const lake = await openOnly(context, stack);
   await promptForSql(prompt, async (typed) => {
     const { sql, ...values } = readTyped(typed);
-    // The prompt answers on the terminal, whatever --output says.
+    // The prompt answers on the terminal, whatever --output names.
     const given = { ...options, ...values, output: undefined };
     const asked = readOptions(given, sql, { ...context, isJson: false });
     await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);

@@ -1,6 +1,6 @@
 /**
- * `runs`, `logs`, `cancel`: what ran and how it ended, what it said, and the end of one
- * that goes on.
+ * `runs`, `logs`, `cancel`: show what ran and how it ended, show what a run logged, and
+ * end a run.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UsageError } from '../../errors/errors.ts';
@@ -15,20 +15,20 @@ import { readableLog } from '../output/progress.ts';
 import { runReport, type RunNow } from '../output/run-report.ts';
 
 /**
- * The time at which the run was recorded, which its id begins with: enough to tell it
- * from others.
+ * How much of the parent's id is shown: the part that encodes when it was recorded, which
+ * is enough to tell runs apart.
  */
 const PARENT_CHARACTERS = 13;
 const LOG_PAGE_LINES = 1_000;
 const LOG_LINES_MAX = 50_000;
 const POLL_MS = 200;
 /**
- * A worker notices within three seconds; what it has in hand is given this long to reach
- * a safe point.
+ * A worker notices the request within three seconds. The rest of this time lets it finish
+ * its current step and reach a safe point.
  */
 const CANCEL_WAIT_MAX_MS = 15_000;
 
-/** With an id, one run with its evidence. */
+/** Lists the newest runs; given an id, shows that run with its evidence. */
 export const runs: Handler<{ run?: string; limit: number }> = async (
   { run: given, limit },
   context,
@@ -65,7 +65,7 @@ export const runs: Handler<{ run?: string; limit: number }> = async (
   };
 };
 
-/** What a run does at the moment, and whether a process works on it. */
+/** Returns the steps that a run reports now, and whether a process still works on it. */
 async function lookAt(
   { runId }: Run,
   { runs: store, progress }: ReadOnlyBase,
@@ -78,7 +78,7 @@ async function lookAt(
   };
 }
 
-/** The log lines of a run and of those below it, whichever process wrote them. */
+/** Shows the log lines of a run and of its child runs, whichever process wrote them. */
 export const logs: Handler<{ run: string }> = async (
   { run: given },
   context,
@@ -111,7 +111,7 @@ export const logs: Handler<{ run: string }> = async (
   };
 };
 
-/** Ends a run of any kind, and those below it, at its next safe point. */
+/** Ends a run of any kind, and its child runs, at the next safe point. */
 export const cancel: Handler<{ run: string }> = async (
   { run: given },
   context,

@@ -1,4 +1,4 @@
-/** `sandbox`: serves a made-up network until it is told to stop. */
+/** `sandbox`: serves a made-up network until it is stopped. */
 import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -29,7 +29,8 @@ export const sandbox: Handler<Options> = async (
   { config, isJson, stdout, signal },
 ) => {
   const { entries, seed, release, host, port, parties } = options;
-  // A midnight a week before the first start, the same network from then on.
+  // The network begins at midnight, a week before the first start. Later starts keep that
+  // beginning.
   const now = nowMicros();
   const fresh = now - (now % DAY_MICROS) - BigInt(HISTORY_DAYS) * DAY_MICROS;
   const genesis = await keptGenesis(
@@ -38,7 +39,7 @@ export const sandbox: Handler<Options> = async (
   );
   const entriesMean = Math.ceil(entries / parties);
   const historyMs = HISTORY_DAYS * 86_400_000;
-  // It lives: blocks are made as time goes by.
+  // The real clock keeps the network alive: it produces blocks as time passes.
   const lives = { genesis, entriesMean, historyMs, clock: nowMicros };
   await using network = await startSandbox({
     seed,
@@ -62,7 +63,7 @@ export const sandbox: Handler<Options> = async (
   return {};
 };
 
-/** @returns what to do about a port that cannot be had; undefined for other errors */
+/** Returns advice for a port that is unavailable; undefined for other errors. */
 function portProblem(
   error: unknown,
   host: string,
@@ -79,19 +80,19 @@ function portProblem(
 }
 
 /**
- * When a network began: at every later start it is the same one, grown by the time that
- * has passed.
- * @param fresh the beginning, in µs since 1970, of a network that is started for the
- *   first time
- * @returns what the file holds; `fresh`, which it holds from now on, where it held
- *   nothing of use
+ * Returns when a network began: every later start serves the same network, grown by the
+ * time that has passed.
+ * @param fresh the beginning of a network that is started for the first time, in µs since
+ *   1970
+ * @returns the instant stored in the file; if the file has no valid one, `fresh`, which
+ *   is stored for later starts
  */
 export async function keptGenesis(
   path: string,
   fresh: Micros,
 ): Promise<Micros> {
   const kept = await readFile(path, 'utf8').catch(() => '');
-  // A whole second, no later than 2286: blocks are counted from it.
+  // A whole second, not later than 2286: blocks are counted from it.
   const [, stored] = /^\{"genesisMicros":"(\d{1,10}0{6})"\}$/.exec(kept) ?? [];
   if (stored !== undefined) return BigInt(stored);
   await makeFolders(dirname(path));

@@ -1,4 +1,4 @@
-/** `doctor`, `migrate`, `config`: whether the mirror is set up right. */
+/** `doctor`, `migrate`, `config`: show whether the mirror is set up correctly. */
 import type { Config } from '../../config/environment.ts';
 import { describeNextTimes } from '../../time/scheduled-times.ts';
 import { shownSettings } from '../../config/secrets.ts';
@@ -16,7 +16,7 @@ const MARK = {
 /** Checks the configuration and everything it points to. */
 export const doctor: Handler = async (_, context) => {
   const { runChecks: examine } = await import('../../app/doctor.ts');
-  // Each finding says what a warning of the log would.
+  // Logs errors only: each finding already reports what the log would warn about.
   const findings = await examine({ ...context, log: createLog('error') });
   const isWrong = findings.some((finding) => finding.state === 'wrong');
   const text = findings
@@ -29,7 +29,7 @@ export const doctor: Handler = async (_, context) => {
   };
 };
 
-/** Brings the warehouse's schema forward; every command does so when it starts. */
+/** Migrates the warehouse's schema; every command does so when it starts. */
 export const migrate: Handler = async (_, context) => {
   const { openApp } = await import('../../app/app.ts');
   await using app = await openApp(context);
@@ -41,7 +41,7 @@ export const migrate: Handler = async (_, context) => {
   return { document: { migrated }, text };
 };
 
-/** A cron pattern in words: when it comes next. */
+/** Describes the cron patterns in words: when each fires next. */
 function nextTimes({
   schedule,
   auditSchedule,
@@ -54,7 +54,7 @@ function nextTimes({
 }
 
 /**
- * Every setting as it is in force, and where its value comes from. No service is asked.
+ * Shows every effective setting and where its value comes from. It contacts no service.
  */
 export const config: Handler = async (_, context) => {
   const settings = shownSettings(context.config);

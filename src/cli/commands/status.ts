@@ -1,5 +1,6 @@
 /**
- * `status`: is the mirror whole, how fresh is it, what is under way, what needs a person.
+ * `status`: shows whether the mirror is complete, how fresh it is, what is running, and
+ * what needs an operator.
  */
 import {
   summarizeStatus,
@@ -22,9 +23,14 @@ import {
 import { progressText } from '../output/progress-text.ts';
 import { watchText } from '../output/watch-text.ts';
 
-/** Runs shown with their progress; more are counted. */
+/**
+ * The most running runs that are shown with their progress; the others are only counted.
+ */
 const RUNS_SHOWN_MAX = 8;
-/** A list may name a checkpoint twice; here it is one. */
+/**
+ * The unit of each stream's rows. A list may name a checkpoint twice; here it counts
+ * once.
+ */
 const HELD = {
   parties: 'parties',
   checkpoints: 'unique checkpoints',
@@ -32,9 +38,9 @@ const HELD = {
 } as const;
 
 interface StatusOptions {
-  /** A mirror that is not complete ends the command with exit code 2. */
+  /** Whether the command exits with code 2 if the mirror is not complete. */
   readonly check: boolean;
-  /** Shows the status until the command is told to stop. */
+  /** Whether to keep showing the status until the command is stopped. */
   readonly watch?: boolean;
 }
 
@@ -146,7 +152,10 @@ function describe(found: MirrorStatus, open: readonly string[]): string {
   ].join('\n');
 }
 
-/** What is under way, how far it is, and what no process works on any more. */
+/**
+ * Describes the running runs with their progress, and the runs that no process works on
+ * any more.
+ */
 async function openLines(
   { openRuns, work }: MirrorStatus,
   app: ReadOnlyBase,

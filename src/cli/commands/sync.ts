@@ -32,7 +32,8 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
     (subject) => ({ kind: 'sync', subject, params }) as const,
   );
   const joined = await Promise.all(wanted.map((one) => joinOrCreate(app, one)));
-  // Neither is left to itself where the other cannot be followed.
+  // Waits for both, so that one run is followed to its end even if the other cannot be
+  // followed.
   const followed = await Promise.allSettled(
     joined.map(({ run }) => followRun(app, run, context)),
   );
@@ -60,7 +61,7 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
   };
 };
 
-/** One party by filter: there or not, without a sync. */
+/** Looks one party up with a filter, without a sync: the source lists it or does not. */
 const lookUp: Handler<{ what: string; party: string }> = async (
   { what, party: given },
   context,
@@ -76,7 +77,7 @@ const lookUp: Handler<{ what: string; party: string }> = async (
       `--party: ${shown} is no party id; give it as the source lists it`,
     ]);
   await using app = await openApp(context);
-  // The source may know an id that is not listed here yet.
+  // The source may know an id that is not in our list yet.
   const listed = await app.jobs.stages.listedParties(text);
   const id = listed.length === 0 ? text : chooseParty(text, listed);
   const outcome = await app.jobs.stages.lookUpParty(id, context.signal);

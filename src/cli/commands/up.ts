@@ -1,4 +1,7 @@
-/** `up`, `worker`, `serve`: the long-lived processes. They end in 0 on SIGTERM, and in 1 without a secret that works. */
+/**
+ * `up`, `worker`, `serve`: the long-lived processes. They exit with 0 on SIGTERM, and
+ * with 1 if a service no longer accepts their secrets.
+ */
 import { refuseOpenListening } from '../../api/access/hosts.ts';
 import { openApp, type App } from '../../app/app.ts';
 import { requireWritable } from '../../app/data-dir.ts';
@@ -13,12 +16,13 @@ export const up = goOn(true, true);
 export const worker = goOn(true, false);
 export const serve = goOn(false, true);
 
-/** @returns what goes on until it is told to stop */
+/** Returns a handler that runs until it is stopped. */
 function goOn(isWorking: boolean, isServing: boolean): Handler {
   return async (_, context) => {
     const { config, log, signal } = context;
     if (isWorking) requireSource(config);
-    // Before anything is started: what would be refused later costs a database first.
+    // Checked before anything starts: refused later, it would first have cost the start
+    // of a database.
     if (isServing) refuseOpenListening(config.apiHost, config.apiToken);
     await requireWritable(config.dataDir);
     try {
@@ -31,7 +35,7 @@ function goOn(isWorking: boolean, isServing: boolean): Handler {
   };
 }
 
-/** Ports first: a process that cannot listen must not have begun to work. */
+/** Opens the ports first: a process that cannot listen must not have begun to work. */
 async function runUntilStopped(
   isWorking: boolean,
   isServing: boolean,

@@ -1,6 +1,6 @@
 /**
- * Where a command writes what it was asked for: a file that appears whole or not at all,
- * a device or pipe, or stdout.
+ * Where a command writes its output: to a file that appears whole or not at all, to a
+ * device or pipe, or to stdout.
  */
 import { once } from 'node:events';
 import { accessSync, constants, createWriteStream, statSync } from 'node:fs';
@@ -16,8 +16,9 @@ export const STDOUT = '-';
 const LINE_FEED = 0x0a;
 
 /**
- * @param option that names the path
- * @returns what would make writing there fail, found before anything is asked of anybody
+ * Checks whether the output can be written, before any work begins.
+ * @param option name of the option that gave the path, for the message
+ * @returns the problems that would make writing to the path fail
  */
 export function outputProblems(
   option: string,
@@ -38,12 +39,18 @@ export function outputProblems(
   }
 }
 
-/** A device or a pipe is written to, and never replaced. */
+/**
+ * Whether the path is replaced as a whole. A device or a pipe is written to and never
+ * replaced.
+ */
 function isReplaced(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isFile() ?? true;
 }
 
-/** What a command wrote, in decimal text, and where. */
+/**
+ * The number of rows that a command wrote, as decimal text, and the file that it wrote
+ * to.
+ */
 export type Written = Readonly<Record<'rows' | 'file', string>>;
 
 export function formatWritten({ rows, file }: Written): string {
@@ -53,7 +60,11 @@ export function formatWritten({ rows, file }: Written): string {
   );
 }
 
-/** @param write its writable is ended behind it */
+/**
+ * Writes a file that replaces `path` once it is complete; a device or pipe is written to
+ * directly.
+ * @param write writes the content; the stream is ended after it returns
+ */
 export async function writeOutput<Result>(
   path: string,
   signal: AbortSignal,
@@ -61,14 +72,15 @@ export async function writeOutput<Result>(
 ): Promise<Result> {
   const isWhole = isReplaced(path);
   const target = isWhole ? `${path}.partial-${process.pid}` : path;
-  // What a killed process left, or somebody put there, is not written to.
+  // Removes what a killed process, or anyone else, left under this name: never write into
+  // it.
   if (isWhole) await rm(target, { force: true });
   const output = createWriteStream(target, {
     flush: isWhole,
     flags: isWhole ? 'wx' : 'w',
   });
   const written = finished(output);
-  // Told below, or by `write`.
+  // Prevents an unhandled rejection. The error surfaces below, or in `write`.
   written.catch(() => undefined);
   try {
     await once(output, 'open', { signal });
@@ -84,7 +96,10 @@ export async function writeOutput<Result>(
   }
 }
 
-/** @returns how many rows were written, the header not counted, and where */
+/**
+ * Writes CSV to a file or to stdout.
+ * @returns the number of rows written, without the header, and where they went
+ */
 export async function writeCsv(
   csv: AsyncIterable<Buffer>,
   out: string,
@@ -104,13 +119,16 @@ export async function writeCsv(
   }
   const send = (output: Writable): Promise<void> =>
     pipeline(counted, output, { end: false, signal });
-  // A reader of stdout such as `head` may stop early.
+  // A reader of stdout such as `head` may close the pipe early.
   if (out === STDOUT) await send(stdout).catch(unlessBrokenPipe);
   else await writeOutput(out, signal, send);
   return { rows: String(lines > 0n ? lines - 1n : 0n), file: out };
 }
 
-/** @throws any other error */
+/**
+ * Ignores a broken pipe.
+ * @throws any other error
+ */
 export function unlessBrokenPipe(error: unknown): void {
   if (errorCode(error) !== 'EPIPE') throw error;
 }

@@ -1,6 +1,7 @@
 /**
- * What every text of a run's evidence needs: its fields, which are anything, its values
- * as people read them, and its faults, wherever in it they lie.
+ * Helpers for every text about a run's evidence: they read its fields, whose types are
+ * unknown, format its values for people, and collect the faults in it, nested ones
+ * included.
  */
 import { ADVICE } from '../../errors/advice.generated.ts';
 import {
@@ -16,7 +17,7 @@ export type Fields = Readonly<Record<string, unknown>>;
 /** What went wrong, in one line, and what to do about it. */
 export interface Fault {
   readonly text: string;
-  /** Undefined if neither its code nor its kind tells. */
+  /** Undefined if neither the fault's code nor its kind has advice. */
   readonly todo: string | undefined;
 }
 
@@ -24,7 +25,7 @@ const VALUE_CHARACTERS_MAX = 400;
 const LABEL_CHARACTERS = 11;
 export const INDENT = '  ';
 
-/** Under these names evidence says what went wrong, doubts and gaps first. */
+/** Fields in which evidence lists what went wrong; doubts and gaps come first. */
 export const FAULTS: ReadonlySet<string> = new Set([
   'doubts',
   'knownGaps',
@@ -38,10 +39,13 @@ export const FAULTS: ReadonlySet<string> = new Set([
   'warnings',
 ]);
 const FAULT_DEPTH_MAX = 3;
-/** Names more than quantities: grouping would hide them from a search. */
+/**
+ * Fields whose numbers are identifiers rather than quantities: digit grouping would hide
+ * them from a text search.
+ */
 export const NAMES = /(?:height|block|epoch|status|code|port|id|version)$/i;
 
-/** @returns each fault once */
+/** Returns each fault once. */
 export function listFaults(evidence: Fields): readonly Fault[] {
   const found = collect(evidence, 0);
   return [...new Map(found.map((fault) => [fault.text, fault])).values()];
@@ -100,7 +104,10 @@ function gapText({ belowKey, aboveKey, foundAt }: Fields): string {
   return `rows are missing between ${itemText(belowKey)} and ${itemText(aboveKey)}${since}`;
 }
 
-/** In one line: the fields of an item, or the items of a list, side by side. */
+/**
+ * Formats an item in one line: the fields of a record, or the elements of a list,
+ * separated by commas.
+ */
 export function itemText(item: unknown, name = ''): string {
   if (Array.isArray(item))
     return shorten(item.map((inner) => itemText(inner, name)).join(', '));
@@ -118,7 +125,10 @@ export function isNothing(value: unknown): boolean {
   return !isPlain(value) || /^(?:0|false)?$/.test(String(value));
 }
 
-/** Counts arrive as decimal text; names say which of them are bytes or milliseconds. */
+/**
+ * Formats a value by the name of its field. Counts arrive as decimal text; the name shows
+ * which of them are bytes or milliseconds.
+ */
 export function valueText(name: string, value: unknown): string {
   if (!isPlain(value)) return shorten(JSON.stringify(value) ?? '');
   if (typeof value === 'boolean') return value ? 'yes' : 'no';

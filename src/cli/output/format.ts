@@ -1,8 +1,8 @@
 /**
- * Values, and tables of them, as people read them. Counts stay exact: they are grouped as
- * text, never rounded.
+ * Formats values and tables for people. Counts stay exact: they are grouped as text,
+ * never rounded.
  */
-/** Made with the first count: it loads Node's tables of languages. */
+/** Created at the first count, because it loads Node's locale data. */
 let grouped: Intl.NumberFormat | undefined;
 const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SECOND_MS = 1000;
@@ -14,7 +14,7 @@ const TIME_UNITS = [
   SECOND,
 ] as const;
 
-/** Whole, or in decimal text; of a number, what is behind its point is left away. */
+/** A whole number, or decimal text; the fraction of a `number` is cut off. */
 export type Count = bigint | number | string;
 
 function wholeOf(count: Count): bigint {
@@ -30,7 +30,7 @@ export function formatCount(count: Count): string {
 /** `1536n` → `1.5 KiB` */
 export function formatBytes(bytes: Count): string {
   const whole = wholeOf(bytes);
-  // Each unit has ten bits more.
+  // Each unit is 2^10 times the one before, so it has ten bits more.
   const unit = Math.min(
     Math.floor((whole.toString(2).length - 1) / 10),
     BYTE_UNITS.length - 1,
@@ -40,7 +40,10 @@ export function formatBytes(bytes: Count): string {
   return `${formatCount(tenths / 10n)}${fraction} ${BYTE_UNITS[unit] ?? ''}`;
 }
 
-/** `3_725_000` → `1 h 2 min`; the two largest units, or tenths of a second below ten. */
+/**
+ * `3_725_000` → `1 h 2 min`: the two largest units, or tenths of a second below ten
+ * seconds.
+ */
 export function formatDuration(durationMs: number): string {
   if (durationMs < SECOND_MS)
     return `${Math.max(0, Math.round(durationMs))} ms`;
@@ -54,7 +57,10 @@ export function formatDuration(durationMs: number): string {
   return rest === 0 ? first : `${first} ${rest} ${smaller}`;
 }
 
-/** How long before `nowMs` an instant was: `3 min 5 s ago`, `just now`, or `in 2 h`. */
+/**
+ * Formats how long before `nowMs` an instant was: `3 min 5 s ago`, `just now`, or `in 2
+ * h`.
+ */
 export function formatAge(instantMs: number, nowMs: number): string {
   const ageMs = nowMs - instantMs;
   if (Math.abs(ageMs) < SECOND_MS) return 'just now';
@@ -63,7 +69,7 @@ export function formatAge(instantMs: number, nowMs: number): string {
     : `in ${formatDuration(-ageMs)}`;
 }
 
-/** A quantity in its unit: bytes scaled, everything else counted. */
+/** Formats a quantity with its unit: bytes are scaled, everything else is counted. */
 export function formatQuantity(quantity: Count, unit: string): string {
   return unit === 'bytes'
     ? formatBytes(quantity)
@@ -81,8 +87,8 @@ export function formatShare(
 }
 
 /**
- * Text from outside made fit for a terminal: no control characters, so that no value can
- * move the cursor, hide a line or ring the bell.
+ * Makes text from outside safe for a terminal: it replaces control characters, so that no
+ * value can move the cursor, hide a line or ring the bell.
  */
 export function printable(text: string): string {
   return text.replaceAll(
@@ -92,7 +98,7 @@ export function printable(text: string): string {
   );
 }
 
-/** At most `characters` long, the cut marked. */
+/** Returns at most `characters` characters; an ellipsis marks a cut. */
 export function truncate(text: string, characters: number): string {
   if (text.length <= characters) return text;
   return characters <= 1
@@ -103,11 +109,11 @@ export function truncate(text: string, characters: number): string {
 type Cell = string | number | bigint | boolean | null | undefined;
 
 /**
- * A table for terminals.
+ * Formats a table for terminals.
  * @param header names of the columns
- * @param rows cells in the order of the header; a column that holds only numbers is set
+ * @param rows cells in the order of the header; a column that has only numbers is aligned
  *   to the right
- * @returns lines, each ended
+ * @returns lines, each with its line end
  */
 export function formatTable(
   header: readonly string[],

@@ -1,4 +1,7 @@
-/** One step of a run under way, in a line: `parties: 1,200 rows (300 rows/s, 12 pages)`. */
+/**
+ * Formats one step of a running run in one line: `parties: 1,200 rows (300 rows/s, 12
+ * pages)`.
+ */
 import type { ProgressLine } from '../../runs/progress.ts';
 import { formatQuantity, formatShare, printable } from './format.ts';
 

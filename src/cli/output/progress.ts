@@ -1,7 +1,7 @@
 /**
- * Live progress of a command: a line a task with bar, count, rate and time left on a
- * terminal, log lines otherwise. Both are driven by a timer, so that a silent stretch of
- * work still shows that it lives.
+ * Live progress of a command. A terminal shows one line per task with bar, count, rate
+ * and time left; other outputs get log lines. A timer drives both, so that a command that
+ * is busy and silent still shows signs of life.
  */
 import type { WriteStream } from 'node:tty';
 import { styleText } from 'node:util';
@@ -18,18 +18,20 @@ import {
 
 export interface Progress extends Disposable {
   /**
-   * Of one followed run: a task for each line that it reports; a line that is reported no
-   * more has ended.
+   * Opens the view of one followed run. It shows one task for each line that the run
+   * reports. A task ends when its line is no longer reported.
    */
   openView(): {
-    /** @param lines none where nothing is known at the moment: what was shown stays */
+    /**
+     * @param lines empty if the progress is unknown at the moment: the last state stays
+     */
     show(lines: readonly ProgressLine[]): void;
-    /** The run is over, and so is every line of it; what is shown later is nothing. */
+    /** Ends the run and all of its lines. Later calls of `show` do nothing. */
     finish(outcome: string): void;
   };
 }
 
-/** What a screen needs of stderr. */
+/** The parts of stderr that a screen uses. */
 type TerminalStream = Partial<
   Pick<WriteStream, 'isTTY' | 'columns' | 'rows'>
 > & {
@@ -39,9 +41,9 @@ type Screen = ReturnType<typeof openScreen>;
 type Task = ReturnType<typeof startTask>;
 
 const REDRAW_MS = 120;
-/** No run is silent for longer than this. */
+/** How often progress is logged if there is no terminal: no run is silent for longer. */
 const LOG_EVERY_MS = 10_000;
-/** Tasks that a tick logs at most; more would bury everything else. */
+/** The most tasks that one tick logs; more would bury everything else in the log. */
 const LOGGED_TASKS_MAX = 20;
 const BAR_CHARACTERS = 20;
 const COLUMNS_DEFAULT = 80;
@@ -49,10 +51,10 @@ const ROWS_DEFAULT = 24;
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /**
- * What a command writes to `stream`: bars and readable logs on a terminal, JSON lines
- * otherwise; no bars where it is to be quiet. @returns `progress` to be disposed of,
- * which gives the terminal back; `notices`, a log of what its user must be told, which a
- * terminal shows whatever the level is
+ * Opens what a command writes to `stream`: bars and readable logs on a terminal, JSON
+ * lines otherwise. If `isQuiet`, there are no bars.
+ * @returns `progress`, which restores the terminal when it is disposed of, and `notices`,
+ *   a log of what the user must see, which a terminal shows whatever the level is
  */
 export function openTerminal(
   stream: TerminalStream,
@@ -70,11 +72,12 @@ export function openTerminal(
 }
 
 /**
- * @param screen the terminal; absent where stderr is none
- * @returns a progress that shows until it is disposed of; unfinished tasks then vanish
+ * Creates the progress display.
+ * @param screen the terminal; absent if stderr is not a terminal
+ * @returns a progress that is shown until it is disposed of; unfinished tasks then vanish
  */
 export function createProgress(log: Log, screen?: Screen): Progress {
-  /** Of each view its tasks, by their labels. */
+  /** The tasks of each open view, by their labels. */
   const views = new Set<Map<string, Task>>();
   const tick = () => {
     const tasks = [...views].flatMap((view) => [...view.values()]);
@@ -102,7 +105,7 @@ export function createProgress(log: Log, screen?: Screen): Progress {
       const { label, isPart } = task.latest;
       if (kept.some((line) => line.label === label)) continue;
       view.delete(label);
-      // What is a part of another ends without a word.
+      // A task that is part of another one ends silently.
       if (isPart === true) continue;
       if (screen === undefined)
         log.info({ ...measure(task), outcome }, 'Finished');
@@ -142,8 +145,8 @@ function startTask(latest: ProgressLine) {
 }
 
 /**
- * The task's state, as fields of a log line; the time left where the present rate tells
- * it.
+ * Returns the task's state as fields of a log line. The time left is included if the
+ * current rate allows an estimate.
  */
 function measure({
   latest: { label, done, total, unit, note },
@@ -169,7 +172,10 @@ function measure({
   };
 }
 
-/** A task of a run that goes on is done; the last ones end as their run does. */
+/**
+ * Describes an ended task. The outcome defaults to `complete`: a task that ends while its
+ * run continues is done. Tasks that are left at the end get the run's outcome.
+ */
 function describeEnd(ended: Task, outcome = 'complete'): string {
   const { task, done, unit, elapsedMs } = measure(ended);
   const told = outcome === 'complete' ? '' : `  ${printable(outcome)}`;
@@ -212,10 +218,10 @@ function bar(done: bigint, total: bigint): string {
 }
 
 /**
- * The bottom lines of a terminal: they are redrawn in place, and everything else is
- * written above them. Logs and progress share one screen, so that neither tears the other
- * apart.
- * @returns a screen; disposed of, it removes the bottom lines, and can be used again
+ * Opens a screen, which controls the bottom lines of a terminal: they are redrawn in
+ * place, and everything else is written above them. Logs and progress share one screen,
+ * so that neither garbles the other.
+ * @returns a screen; disposing of it removes the bottom lines, and it can be used again
  */
 function openScreen(stream: TerminalStream) {
   let lines: readonly string[] = [];
@@ -227,11 +233,11 @@ function openScreen(stream: TerminalStream) {
       stream.write(`${clear}${above}${below.join('')}`);
   };
   return {
-    /** Writes whole lines above the bottom ones. */
+    /** Writes whole lines above the bottom lines. */
     write: (text: string) => redraw(text, lines),
     draw: (tasks: readonly Task[]) => {
-      // Terminals that do not know their size say 0 or nothing. A line of the window at
-      // least stays for what is above.
+      // A terminal that does not know its size reports 0 or nothing. At least one line of
+      // the window stays free for the text above.
       const columns = (stream.columns || COLUMNS_DEFAULT) - 1;
       const room = Math.max(1, (stream.rows || ROWS_DEFAULT) - 2);
       const states = tasks
@@ -260,8 +266,8 @@ const STYLES: Readonly<Record<string, Style>> = {
 };
 
 /**
- * A JSON line of the log made readable: time, level, message, then the fields. @returns
- * it with its line end
+ * Makes a JSON line of the log readable: time, level, message, then the fields.
+ * @returns the text with its line end
  */
 export function readableLog(line: string): string {
   const {
@@ -287,7 +293,7 @@ function shown(value: unknown): string {
   return printable(truncate(text, LOGGED_CHARACTERS_MAX));
 }
 
-/** `message (CODE)`; stacks stay in the JSON form. */
+/** Formats an error as `message (CODE)`. Stack traces appear only in JSON logs. */
 function errorText(error: unknown): readonly string[] {
   if (typeof error !== 'object' || error === null || !('message' in error))
     return [];

@@ -1,6 +1,7 @@
 /**
- * A run with its evidence, as `runs ID` shows it: what went wrong and what to do, what it
- * does or did in sentences, and every figure in a table. `--json` cuts nothing.
+ * A run with its evidence, as `runs ID` shows it: what went wrong and what to do, what
+ * the run does or did in sentences, and every figure in a table. `--json` shortens
+ * nothing.
  */
 import { ADVICE } from '../../errors/advice.generated.ts';
 import type { ProgressLine } from '../../runs/progress.ts';
@@ -25,11 +26,11 @@ import { progressText } from './progress-text.ts';
 import { runHead } from './run-text.ts';
 import { runSentences } from './run-sentences.ts';
 
-/** What is known of a run that has not ended. */
+/** The current state of a run that has not ended. */
 export interface RunNow {
-  /** The steps that it reports now; empty if there are none. */
+  /** The steps that the run reports now; empty if it reports none. */
   readonly lines: readonly ProgressLine[];
-  /** No process works on it any more. */
+  /** True if no process works on the run any more. */
   readonly isGone: boolean;
   readonly nowMs: number;
 }
@@ -37,16 +38,19 @@ export interface RunNow {
 const FAULTS_SHOWN_MAX = 20;
 const FIGURES_SHOWN_MAX = 120;
 const FIGURE_CHARACTERS_MAX = 120;
-/** A figure may lie in a part of a part; what lies deeper is one line. */
+/**
+ * How deep figures are taken out of nested parts; anything deeper is shown in one line.
+ */
 const FIGURE_DEPTH_MAX = 3;
-/** Told elsewhere in the report, or the same in every one. */
+/** Fields that the report shows elsewhere, or that are the same in every report. */
 const TOLD = new Set(['error', 'verdict', 'runId']);
 
 /**
+ * Writes the whole report.
  * @param run `{ runId, kind, subject, state, verdict, queuedAt, startedAt, finishedAt,
  *   evidence }`
  * @param now undefined if the run has ended
- * @returns lines, each ended
+ * @returns lines, each with its line end
  */
 export function runReport(run: Fields, now?: RunNow): string {
   const evidence = fields(run['evidence']);
@@ -94,7 +98,10 @@ function faultLines(run: Fields, evidence: Fields): string[] {
   ];
 }
 
-/** Why the mirror is not complete, which a nightly run decides at its end. */
+/**
+ * Returns the reasons why the mirror is not complete, which a nightly run determines at
+ * its end.
+ */
 function reasonFaults(evidence: Fields): Fault[] {
   return items(fields(evidence['mirror'])['reasons']).map((reason) => {
     const code = word(reason);
@@ -126,7 +133,7 @@ function nowLines(run: Fields, { lines, isGone, nowMs }: RunNow): string[] {
     : [begun, `${INDENT}It reports no step at the moment.`];
 }
 
-/** Whatever there is some of, and the names of what there is none of. */
+/** Lists every figure that is not empty or zero, and the names of those that are. */
 function figureLines(runId: string, evidence: Fields): string[] {
   const figures = flatten(evidence, [], 0);
   if (figures.length === 0) return [];
@@ -159,7 +166,7 @@ function tableLines(figures: readonly Figure[]): string[] {
     .map((line) => `${INDENT}${line}`);
 }
 
-/** Faults are listed above, one by one. */
+/** Shows only the count of faults, because they are listed one by one above. */
 function figureText(name: string, value: unknown): string {
   if (Array.isArray(value) && FAULTS.has(name))
     return `${formatCount(value.length)}, see above`;
@@ -167,13 +174,15 @@ function figureText(name: string, value: unknown): string {
 }
 
 interface Figure {
-  /** The names above it, outermost first. */
+  /** The names of the enclosing parts, outermost first. */
   readonly path: readonly string[];
   readonly name: string;
   readonly value: unknown;
 }
 
-/** A part's own figures come before those of the parts below it. */
+/**
+ * Flattens nested evidence. A part's own figures come before those of its nested parts.
+ */
 function flatten(
   evidence: Fields,
   path: readonly string[],

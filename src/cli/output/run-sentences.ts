@@ -1,19 +1,22 @@
 /**
- * What a run did, a sentence for each of its parts, in the order in which they happen.
- * Figures that differ for a reason have the reason beside them.
+ * Describes what a run did, in one sentence for each of its parts, in the order in which
+ * they happen. If two figures differ for a reason, the sentence gives the reason.
  */
 import { type Fields, fields, valueText, word } from './evidence.ts';
 import { formatBytes, formatCount } from './format.ts';
 
-/** A label, and what is said beside it. */
+/** A label, and the text beside it. */
 type Sentence = readonly [label: string, text: string];
 type Tell = (part: Fields) => string;
 
-/** @param run `{ kind, evidence }` */
+/**
+ * Returns the sentences of one run.
+ * @param run `{ kind, verdict, evidence }`
+ */
 export function runSentences(run: Fields): readonly Sentence[] {
   const kind = word(run['kind']);
   const evidence = fields(run['evidence']);
-  // Of one run alone, the first line of its report says any other verdict.
+  // The head line of a single run's report already shows any other verdict.
   const proven = run['verdict'] === 'complete' ? { verdict: 'complete' } : {};
   if (kind !== 'nightly')
     return partSentences(kind, kind, { ...evidence, ...proven });
@@ -28,7 +31,10 @@ export function runSentences(run: Fields): readonly Sentence[] {
   ];
 }
 
-/** Has a part this field, it got far enough to tell something; then what it tells. */
+/**
+ * For each part: the field whose presence shows that the part got far enough to have a
+ * result, and the function that describes that result.
+ */
 const PARTS: Readonly<Record<string, readonly [proof: string, tell: Tell]>> = {
   sync: ['rows', syncText],
   export: ['rows', exportText],
@@ -55,7 +61,10 @@ function partSentences(label: string, kind: string, part: Fields): Sentence[] {
   ];
 }
 
-/** The source lists checkpoints twice, and `network` beside the parties. */
+/**
+ * Describes a sync of a list. Two peculiarities of the source show here: it lists some
+ * checkpoints twice, and it lists `network` among the parties.
+ */
 function syncText(sync: Fields): string {
   const rows = whole(sync['rows']);
   const isNetworkListed = sync['network'] === 'stored' && rows > 0n;
@@ -95,7 +104,10 @@ function exportText(part: Fields): string {
   );
 }
 
-/** An open segment is published again with what came since: not all its rows are new. */
+/**
+ * Describes the published rows. An open segment is published again with its new rows, so
+ * not all of its rows are new.
+ */
 function publishedText(rows: unknown, replaced: unknown): string {
   const grown = whole(rows) - whole(replaced);
   const entries = plural(grown < 0n ? 0n : grown, 'new entry', 'new entries');
@@ -120,7 +132,7 @@ function nightExportsText(part: Fields): string {
   ].join('; ');
 }
 
-/** Nothing is said where nothing was merged. */
+/** Returns an empty text if nothing was merged. */
 function mergedText(part: Fields): string {
   if (whole(part['segments']) === 0n) return '';
   return (
@@ -129,7 +141,7 @@ function mergedText(part: Fields): string {
   );
 }
 
-/** What the comparison with a source that is itself a mirror found. */
+/** Describes the result of the comparison with a source that is itself a mirror. */
 function sourceProofText(part: Fields): string {
   const said = word(part['says']);
   if (said === '') return word(part['problem']);

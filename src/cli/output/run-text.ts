@@ -1,4 +1,4 @@
-/** A run that has ended, in a few lines; `run-report.ts` tells it with its evidence. */
+/** Summarises an ended run in a few lines; `run-report.ts` shows it with its evidence. */
 import { COMMAND } from '../typed.ts';
 import {
   endLines,
@@ -17,8 +17,8 @@ const FAULTS_SHOWN_MAX = 5;
 
 const LIST = 'rows newRows pages asOfHeight doubts';
 /**
- * What the summary shows of a run, or of a part of a nightly run: the first always, the
- * rest where there are some.
+ * The fields that the summary shows of a run, or of a part of a nightly run: the first
+ * always, the others unless they are zero or missing.
  */
 const TOLD: Readonly<Record<string, string>> = {
   sync: LIST,
@@ -33,10 +33,11 @@ const TOLD: Readonly<Record<string, string>> = {
   source: 'bytes lists exports retries',
 };
 /**
+ * Writes the summary.
  * @param run `{ runId, kind, subject, state, verdict, startedAt, finishedAt, evidence }`
- * @param command how the reader calls this program, for the line that says how to see
+ * @param command how the reader starts this program, for the line that shows how to see
  *   more
- * @returns lines, each ended
+ * @returns lines, each with its line end
  */
 export function runSummary(run: Fields, command = COMMAND): string {
   const { kind, runId, verdict } = run;

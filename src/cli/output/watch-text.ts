@@ -1,4 +1,4 @@
-/** Shows a text again whenever it has changed, until the command is told to stop. */
+/** Shows a text again whenever it has changed, until the command is stopped. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorLine } from '../../errors/errors.ts';
 import { hideSecrets } from '../../secrets/secret-masking.ts';
@@ -10,16 +10,17 @@ const LOOK_EVERY_MS = 1_000;
 const CLEAR = '\u001B[H\u001B[2J';
 
 /**
- * On a terminal each text takes the place of the last. Elsewhere it follows it, so that a
- * file or a pipe has every one. A look that fails is told in its place and tried again: a
- * database that is away for a minute ends no watching.
+ * Calls `look` every second and shows its text if it changed. On a terminal each text
+ * replaces the last one. Elsewhere it is appended, so that a file or a pipe has every
+ * one. If a look fails, its error is shown instead and the next look tries again: a
+ * database that is unreachable for a minute does not end the watching.
  */
 export async function watchText(
   look: () => Promise<string>,
   { stdout, signal: told }: Pick<CommandContext, 'stdout' | 'signal'>,
 ): Promise<void> {
   const unread = new AbortController();
-  // A reader such as `head` may have read enough.
+  // A reader such as `head` may close the pipe early.
   const stop = (): void => unread.abort();
   stdout.once('error', stop);
   const signal = AbortSignal.any([told, unread.signal]);
