@@ -1,11 +1,17 @@
-/** How other programs write `.env` and the environment, and where a reading would differ from theirs. */
+/**
+ * How other programs write `.env` and the environment, and where our reading would differ
+ * from theirs.
+ */
 
 const UTF16_MARKS = ['fffe', 'feff'];
-/** A name, and a value without quotes in which a # follows something other than a blank. */
+/** Matches a name with an unquoted value in which a # follows directly on a non-blank. */
 const UNQUOTED_HASH =
   /^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=[ \t]*(?!["'`])[^\s#][^#\n]*?(?<=\S)#/gm;
 
-/** @returns the text without a byte order mark, or undefined if it is UTF-16 */
+/**
+ * Decodes UTF-8.
+ * @returns the text without a byte order mark, or undefined if it is UTF-16 or binary
+ */
 export function decodeText(bytes: Buffer): string | undefined {
   const isUtf16 = UTF16_MARKS.includes(bytes.subarray(0, 2).toString('hex'));
   if (isUtf16 || bytes.includes(0)) return undefined;
@@ -13,14 +19,17 @@ export function decodeText(bytes: Buffer): string | undefined {
 }
 
 /**
- * Names whose value is cut here and in `node --env-file` at a #, while Compose and systemd take the
- * whole of it.
+ * Returns the names whose value this program and `node --env-file` cut at a #, while
+ * Compose and systemd take all of it.
  */
 export function findCutValues(text: string): readonly string[] {
   return [...text.matchAll(UNQUOTED_HASH)].map(([, name = '']) => name);
 }
 
-/** Kubernetes announces a service `api` as API_PORT=tcp://10.0.0.1:80 in every pod. */
+/**
+ * Whether Kubernetes set the variable: it announces a service `api` as
+ * API_PORT=tcp://10.0.0.1:80 in every pod.
+ */
 export function isServiceLink(name: string, value: string): boolean {
   return name.endsWith('_PORT') && /^(?:tcp|udp|sctp):\/\//.test(value);
 }

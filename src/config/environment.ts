@@ -1,4 +1,7 @@
-/** Reads the environment and `.env`, the only place that does, and reports every problem at once. */
+/**
+ * Reads the environment and `.env`, and reports every problem at once. No other module
+ * reads them.
+ */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
@@ -16,7 +19,7 @@ import {
 
 /**
  * Where a value came from, for the console's configuration page. A command such as `demo`
- * sets some itself.
+ * sets some values itself.
  */
 export type Origin =
   | 'environment'
@@ -28,11 +31,14 @@ export type Origin =
 
 export interface Config extends Settings {
   readonly origins: Readonly<Record<SettingKey, Origin>>;
-  /** As it was written, but for the values of secrets; what is unset is absent. */
+  /**
+   * The values as the user wrote them, except those of secrets; unset settings are
+   * absent.
+   */
   readonly texts: Readonly<Partial<Record<SettingKey, string>>>;
   /**
-   * What other libraries read under names of their own (AWS_…, HTTPS_PROXY, …), `.env`
-   * included.
+   * Variables that other libraries read under names of their own (AWS_…, HTTPS_PROXY, …),
+   * including those from `.env`.
    */
   readonly ambient: Readonly<Record<string, string>>;
 }
@@ -46,12 +52,15 @@ const GUARDED = /^(?:SOURCE|EXPORT|NIGHTLY)_/;
 /** Names that are not ours but that users expect to work from `.env` too. */
 const AMBIENT =
   /^(?:AWS_[A-Z0-9_]+|OTEL_[A-Z0-9_]+|(?:https?|all|no)_proxy|(?:HTTPS?|ALL|NO)_PROXY|NODE_EXTRA_CA_CERTS|TEST_(?:DATABASE|REDIS|S3)_URL)$/;
-/** What a compose file reads from the same `.env`: its own passwords and images, and Compose's settings. */
+/**
+ * Variables that a compose file reads from the same `.env`: its own passwords and images,
+ * and Compose's settings.
+ */
 const COMPOSE =
   /^(?:COMPOSE_[A-Z_]+|TZ|POSTGRES_PASSWORD|POSTGRES_PORT|READER_PASSWORD|S3_ACCESS_KEY|S3_SECRET_KEY|MIRROR_(?:ENV_FILE|VERSION)|PROXY_(?:HOST|PORT|TLS_PORT)|(?:NODE|POSTGRES|REDIS|S3|PROXY)_IMAGE)$/;
 const SHOWN_MAX = 80;
 
-/** The real one; tests make their own. */
+/** Returns the environment of this process; tests make their own. */
 export function processEnvironment(): EnvironmentInput & {
   readonly env: NodeJS.ProcessEnv;
 } {
@@ -59,12 +68,13 @@ export function processEnvironment(): EnvironmentInput & {
 }
 
 /**
+ * Reads and checks the whole configuration.
  * @throws UsageError with one line for each unknown name and each value that is not
  *   accepted
  */
 export function readConfig({ env, cwd }: EnvironmentInput): Config {
   const problems: string[] = [];
-  /** What a file holds that is named. There need not be an `.env`. */
+  /** Reads a file that the configuration names. The `.env` may be missing. */
   const readGiven = (
     name: string,
     path: string,
@@ -95,7 +105,10 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
       `${name}: has a # outside of quotes (in .env), where programs differ over what ` +
         'follows; write the value in single quotes',
     );
-  /** An empty value counts as unset: compose files and shells pass empty ones on. */
+  /**
+   * Looks a variable up. An empty value counts as unset, because compose files and shells
+   * pass empty ones on.
+   */
   const find = (name: string) => {
     if (env[name] && !isServiceLink(name, env[name]))
       return { text: env[name], origin: 'environment' as const };
@@ -183,8 +196,8 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
 }
 
 /**
- * The same configuration, but for what a command decides itself: written as a user would,
- * undefined where unset.
+ * Returns the configuration with a command's own values. They are written as a user would
+ * write them; undefined clears a setting.
  */
 export function changeSettings(
   config: Config,
@@ -204,7 +217,10 @@ export function changeSettings(
   };
 }
 
-/** @param why the source is needed */
+/**
+ * Returns the error for a missing source.
+ * @param why the reason why the source is needed
+ */
 export function sourceMissing(why: string): UsageError {
   return new UsageError([
     `SOURCE_URL: not set, and ${why}; give the URL of the query service`,
@@ -234,7 +250,8 @@ function findContradictions(
       'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read everything, and start or cancel nothing',
     );
   }
-  // A CSV without an asset column needs SOURCE_ASSETS to name the asset that its rows belong to.
+  // A CSV without an asset column needs SOURCE_ASSETS to name the asset that its rows
+  // belong to.
   if (exportColumns?.get('asset_id') === null && sourceAssets?.length !== 1) {
     problems.push(
       'EXPORT_COLUMNS: asset_id=none leaves open which asset the rows are of; set SOURCE_ASSETS to that one',
@@ -254,7 +271,7 @@ function findKeyProblem({
     return 'SOURCE_CLIENT_KEY: given without SOURCE_CLIENT_CERT; give both or neither';
   if (key === undefined)
     return 'SOURCE_CLIENT_CERT: given without SOURCE_CLIENT_KEY; give both or neither';
-  // Loaded here: `--version` reads no certificate.
+  // Loaded only here, so that `--version`, which reads no certificate, starts fast.
   const { createPrivateKey, X509Certificate } =
     process.getBuiltinModule('node:crypto');
   const isPair = new X509Certificate(cert).checkPrivateKey(
@@ -272,8 +289,8 @@ function findUnknownNames(
   const known = SETTINGS.flatMap(({ name, secret }) =>
     secret === true ? [name, `${name}_FILE`] : [name],
   );
-  // Other programs' names are theirs (SOURCE_DATE_EPOCH, Kubernetes' service links); one that is
-  // near to a setting's is a slip.
+  // Other programs may have such names (SOURCE_DATE_EPOCH, Kubernetes' service links).
+  // Only a name close to one of our settings is taken as a typo.
   const inEnvironment = Object.keys(env).filter(
     (name) =>
       GUARDED.test(name) &&
@@ -304,7 +321,8 @@ function parsePartyFile(
 ): readonly string[] {
   const split = (separator: RegExp) =>
     (text ?? '').split(separator).flatMap((part) => part.trim() || []);
-  // A source with ids of its own may have spaces and commas in them: then each is a line.
+  // Ids of a source's own kind may contain spaces and commas. If any word is not a plain
+  // id, each line is taken as one id.
   const words = split(/[\s,]+/);
   const lines = words.every((word) => canonicalId(word) !== undefined)
     ? words
@@ -322,7 +340,7 @@ function parsePartyFile(
   return [...new Set(ids.filter((id) => id !== undefined))];
 }
 
-/** What was given, printable and short. */
+/** Quotes a given value for a message: escaped and shortened. */
 function quote(given: string): string {
   return JSON.stringify(
     given.length > SHOWN_MAX ? `${given.slice(0, SHOWN_MAX)}…` : given,

@@ -9,8 +9,9 @@ import { SETTINGS, type SettingKey } from './settings.ts';
 const OF_FILE = 'file ';
 
 /**
- * Reads a setting's file again, and hides the new value wherever it might be shown.
- * @returns undefined if the setting comes from no file, or if the file cannot be read or accepted
+ * Reads a setting's file again, and masks the new value wherever it might be shown.
+ * @returns undefined if the setting does not come from a file, or if the file cannot be
+ *   read or its value is not accepted
  */
 export function readSecretAgain<Key extends SettingKey>(
   config: Config,
@@ -23,7 +24,8 @@ export function readSecretAgain<Key extends SettingKey>(
   try {
     text = decodeText(readFileSync(path))?.trim();
   } catch {
-    // It is being replaced, or is gone: the refused secret is all there is.
+    // The file is being replaced or is gone, so there is no newer secret than the refused
+    // one.
     return undefined;
   }
   // A file that is being written may be empty for a moment.
@@ -34,12 +36,15 @@ export function readSecretAgain<Key extends SettingKey>(
   return value;
 }
 
-/** Whether the setting comes from a file, which may change. */
+/** Whether the setting comes from a file, whose content may change. */
 export function isSecretOfFile(config: Config, key: SettingKey): boolean {
   return pathOf(config, key) !== undefined;
 }
 
-/** What a person has to look at: `API_TOKEN`, or `API_TOKEN_FILE (/run/secrets/token)`. */
+/**
+ * Names the setting for an operator: `API_TOKEN`, or `API_TOKEN_FILE
+ * (/run/secrets/token)`.
+ */
 export function nameOfSecret(config: Config, key: SettingKey): string {
   const name = SETTINGS.find((one) => one.key === key)?.name ?? key;
   const path = pathOf(config, key);

@@ -1,6 +1,6 @@
 /**
- * What of a configuration must never be told (settings, parts of URLs, other libraries'
- * keys), and how it is shown without.
+ * Finds the parts of a configuration that must never be shown (settings, parts of URLs,
+ * other libraries' keys), and shows it without them.
  */
 import { decodeUrl } from '../secrets/secret-masking.ts';
 import { PostgresUrl } from '../network/postgres/postgres-url.ts';
@@ -10,15 +10,16 @@ import { SETTINGS, type Setting } from './settings.ts';
 const PROXY_NAME = /^(?:https?|all)_proxy$/i;
 const AMBIENT_SECRET = /(?:SECRET|TOKEN|PASSWORD|_HEADERS)/;
 /**
- * Secret parts of the path of NOTIFY_URL, which most chat services treat as the secret,
- * and of its parameters. Shorter parts are ordinary words.
+ * The shortest part of NOTIFY_URL's path, or of a URL's parameters, that counts as a
+ * secret. Most chat services use the path as the secret; shorter parts are ordinary
+ * words.
  */
 const PART_CHARACTERS_MIN = 8;
 
 export function secretsOf(config: Config): readonly string[] {
   const { notifyUrl, sourceUrl, ambient } = config;
   const path = notifyUrl?.pathname ?? '';
-  // Gateways take keys as parameters.
+  // Gateways take keys as URL parameters.
   const parameters = [notifyUrl, sourceUrl].flatMap((url) => [
     ...(url?.searchParams.values() ?? []),
   ]);
@@ -43,8 +44,8 @@ export function secretsOf(config: Config): readonly string[] {
 }
 
 /**
- * The password, alone and as Basic authentication sends it; of URLs within it too
- * (`?endpoint=`).
+ * Returns the password, alone and as Basic authentication sends it. URLs inside its
+ * parameters (`?endpoint=`) are included.
  */
 export function secretsOfUrl(url: URL): readonly string[] {
   const inner = [...url.searchParams.values()].filter((value) =>
@@ -53,8 +54,8 @@ export function secretsOfUrl(url: URL): readonly string[] {
   const nested = inner.flatMap((value) => secretsOfUrl(new URL(value)));
   const user = decodeUrl(url.username);
   const password = decodeUrl(url.password);
-  // A password that is shown beside itself as user, host or database hides nothing, and
-  // is a word.
+  // A password that is the same as the user, host or database next to it is an ordinary
+  // word: masking it would hide nothing.
   const beside = [
     user,
     url.hostname,
@@ -65,7 +66,7 @@ export function secretsOfUrl(url: URL): readonly string[] {
   return [password, url.password, `${user}:${password}`, ...nested];
 }
 
-/** As `secretsOfUrl`, which cannot read several hosts or an empty one. */
+/** Like `secretsOfUrl`, which cannot parse several hosts or an empty one. */
 function secretsOfPostgres({ target }: PostgresUrl): readonly string[] {
   const { user = '', password = '', database, hosts } = target;
   const beside = [user, database, 'postgres', ...hosts.map(({ host }) => host)];
@@ -79,7 +80,7 @@ function secretsOfProxy(text: string): readonly string[] {
   return url === null ? [] : secretsOfUrl(url);
 }
 
-/** `api-key=…,other=…`, as OpenTelemetry writes headers. */
+/** Returns the values of headers written as OpenTelemetry does: `api-key=…,other=…`. */
 function headerValues(list: string): readonly string[] {
   return list
     .split(',')
@@ -88,7 +89,9 @@ function headerValues(list: string): readonly string[] {
     );
 }
 
-/** One setting as the console and `config` show it: a secret's value never gets here. */
+/**
+ * One setting as the console and `config` show it. It never holds the value of a secret.
+ */
 export interface ShownSetting extends Pick<Setting, 'name' | 'help'> {
   readonly value: string | null;
   readonly isSecret: boolean;
@@ -115,7 +118,10 @@ export function shownSettings(config: Config): readonly ShownSetting[] {
   });
 }
 
-/** Users write keys into URLs, and into the endpoint of an object store within. */
+/**
+ * Masks credentials in a URL. Users write keys into URLs, and into the endpoint of an
+ * object store's URL.
+ */
 function withoutSecrets(url: URL): string {
   const shown = new URL(url);
   if (shown.username !== '') shown.username = MASK;

@@ -1,23 +1,23 @@
 /**
- * The declared table of every setting: name, default, what is accepted, what it means.
+ * The table that declares every setting: its name, default, accepted values and meaning.
  * `--help`, the table in docs/configuration.md and the console's configuration page are
  * made from it or tested against it.
  */
 import * as form from './value-forms.ts';
 
 interface Declared<Value> extends form.Form<Value> {
-  /** Read exactly as if a user had written it. */
+  /** The default, parsed exactly as if a user had written it. */
   readonly fallback?: string;
   readonly secret?: boolean;
   readonly help: string;
 }
 
-/** Unset, it is undefined. */
+/** Declares a setting that is undefined if it is not set. */
 function optional<Value>(given: form.Form<Value>, help: string) {
   return { ...given, help };
 }
 
-/** Optional, and never shown or stored. */
+/** Declares an optional setting that is never shown or stored. */
 function secret<Value>(given: form.Form<Value>, help: string) {
   return { ...given, help, secret: true };
 }
@@ -179,8 +179,8 @@ const TABLE = {
     'how long a nightly run asks for ledgers; unset: until an hour before the ' +
       'next scheduled time',
   ),
-  // A leftover of a killed export is removed a week later, and only while its run is
-  // known.
+  // At least two weeks: the leftovers of a killed export are removed after one week, and
+  // only while its run is still recorded.
   HISTORY_RETENTION: preset(
     '90d',
     form.duration('14d', '3650d'),
@@ -298,7 +298,7 @@ const TABLE = {
   LOG_LEVEL: preset('info', form.logLevel, 'what is logged'),
 } satisfies Readonly<Record<string, Declared<unknown>>>;
 
-/** `SOURCE_URL` is `sourceUrl` in the configuration. */
+/** Type of the configuration key of a setting: `SOURCE_URL` becomes `sourceUrl`. */
 type KeyOf<Name extends string> = Name extends `${infer First}_${infer Rest}`
   ? `${Lowercase<First>}${Capitalize<KeyOf<Rest>>}`
   : Lowercase<Name>;
@@ -316,7 +316,7 @@ type ValueOf<Name extends keyof Table> = NonNullable<
   ReturnType<Table[Name]['parse']>
 >;
 
-/** The settings, parsed: those with a default are always there. */
+/** The parsed settings. Those with a default are always defined. */
 export type Settings = {
   readonly [Name in keyof Table as KeyOf<Name>]: Table[Name] extends {
     fallback: string;

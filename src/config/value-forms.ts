@@ -1,4 +1,4 @@
-/** How the values of settings are written: what is accepted, and how it is read. */
+/** The forms of setting values: which texts are accepted, and how each is parsed. */
 import { parseCron } from '../time/cron.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
 import {
@@ -8,15 +8,21 @@ import {
 import { KNOWN_COLUMNS, type KnownColumn } from '../ledger/header.ts';
 
 export interface Form<Value> {
-  /** As it stands in an error line. */
+  /** Describes the accepted values, in words that fit an error line. */
   readonly accepted: string;
-  /** Why it is not accepted and what to write, where more can be said than what is accepted. */
+  /**
+   * Explains why a value is refused and what to write, if there is more to say than
+   * `accepted`.
+   */
   readonly explain?: (text: string) => string | undefined;
-  /** @returns undefined if the text is not accepted */
+  /** Returns undefined if the text is not accepted. */
   readonly parse: (text: string) => Value | undefined;
 }
 
-/** Which parties the nightly run exports. A file is read when the configuration is. */
+/**
+ * The parties that the nightly run exports. A file is read together with the
+ * configuration.
+ */
 export type PartySelection =
   | { kind: 'all' }
   | { kind: 'list'; ids: readonly string[] }
@@ -29,7 +35,7 @@ function form<Value>(
   return { accepted, parse };
 }
 
-/** Text as it is given, where it is right. */
+/** Accepts a text unchanged if it passes the check. */
 function textThat(
   accepted: string,
   isRight: (given: string) => boolean,
@@ -44,8 +50,9 @@ export function text(accepted: string, pattern: RegExp): Form<string> {
 export const parameter = text('a query parameter name', /^[\w.\-[\]]+$/);
 
 /**
- * @param what and what must be escaped in it, so that every reader takes the same user
- *   and password
+ * Accepts a URL with one of the protocols. A bare % in its user or password is refused,
+ * so that every parser reads the same user and password.
+ * @param what names the kind of URL in messages
  */
 export function url(what: string, ...protocols: readonly string[]): Form<URL> {
   return form(`${what} (a % in its password is written %25)`, (given) => {
@@ -59,11 +66,11 @@ export function url(what: string, ...protocols: readonly string[]): Form<URL> {
   });
 }
 
-/** A host as people type it, with a port or a path behind it. */
+/** Matches a host as people type it, perhaps followed by a port or a path. */
 const LACKS_SCHEME =
   /^(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:\d))(?::\d+)?(?:\/|$)/;
 
-/** As psql and the pages of clouds write it. */
+/** Accepts connection URLs as psql and cloud providers' pages write them. */
 export const postgresUrl: Form<PostgresUrl> = {
   accepted:
     'a postgres:// or postgresql:// URL (a % in its password is written %25)',
@@ -85,7 +92,10 @@ export const httpUrl: Form<URL> = {
     LACKS_SCHEME.test(given) ? 'lacks http:// or https:// in front' : undefined,
 };
 
-/** The origin and path of a service, to which names of its own are added. */
+/**
+ * Accepts the origin and path of a service, to which the client appends paths and
+ * parameters.
+ */
 export const serviceUrl: Form<URL> = {
   ...httpUrl,
   accepted:
@@ -94,11 +104,14 @@ export const serviceUrl: Form<URL> = {
   parse: (given) => (/[?#]/.test(given) ? undefined : httpUrl.parse(given)),
 };
 
-/** Headers that HTTP itself, or a setting of its own, decides. */
+/** Headers that HTTP itself or another setting determines. */
 const RESERVED_HEADERS =
   /^(?:host|connection|content-length|transfer-encoding|te|upgrade|expect|accept|accept-encoding|user-agent|authorization|proxy-.*)$/;
 
-/** Values by the lower-case names of their headers. */
+/**
+ * Accepts header lines; the result holds the values by the lower-case names of their
+ * headers.
+ */
 export const httpHeaders = form(
   'one "Name: value" a line; the Authorization header goes into SOURCE_AUTHORIZATION',
   (given): Readonly<Record<string, string>> | undefined => {
@@ -118,7 +131,10 @@ export const httpHeaders = form(
   },
 );
 
-/** A PEM text, whose line ends may be written `\n` where a value has one line. */
+/**
+ * Accepts a PEM text. Its line ends may be written `\n` if the value must fit on one
+ * line.
+ */
 function pemReadBy(
   accepted: string,
   read: (pem: string) => unknown,
@@ -134,7 +150,9 @@ function pemReadBy(
   });
 }
 
-/** Loaded with the first key: `--version` and `--help` read none. */
+/**
+ * Loads the module with the first key, because `--version` and `--help` do not need it.
+ */
 const crypto = () => process.getBuiltinModule('node:crypto');
 
 export const certificate = pemReadBy(
@@ -149,12 +167,12 @@ export const privateKey = pemReadBy(
 
 const storeUrl = url('', 'file:', 's3:');
 
-/** Nobody else may write, and the mirror itself must be able to read. */
+/** Other users must not be able to write, and the mirror itself must be able to read. */
 export const umask = form('077, 027 or 022', (given) =>
   /^0?0(?:77|27|22)$/.test(given) ? Number.parseInt(given, 8) : undefined,
 );
 
-/** What may stand behind the `?` of an S3 store, and what is accepted there. */
+/** The parameters of an S3 store's URL, each with the check for its value. */
 const STORE_PARAMETERS: Readonly<Record<string, (given: string) => boolean>> = {
   region: (given) => given !== '',
   endpoint: (given) => httpUrl.parse(given) !== undefined,
@@ -163,7 +181,10 @@ const STORE_PARAMETERS: Readonly<Record<string, (given: string) => boolean>> = {
   'kms-key': (given) => /^[\w:/.-]+$/.test(given),
   'storage-class': (given) => /^[A-Z][A-Z0-9_]*$/.test(given),
 };
-/** The mirror reads its objects at any time, and nothing brings these back by itself. */
+/**
+ * Storage classes whose objects must be restored by hand, although the mirror may read
+ * its objects at any time.
+ */
 const ARCHIVE_CLASSES: ReadonlySet<string> = new Set([
   'GLACIER',
   'DEEP_ARCHIVE',
@@ -192,7 +213,10 @@ export const objectStoreUrl: Form<URL> = {
   },
 };
 
-/** What is wrong with the parameters of an S3 store, and what to write. */
+/**
+ * Returns the problem with the parameters of an S3 store's URL, and what to write
+ * instead.
+ */
 function storeProblem({ searchParams }: URL): string | undefined {
   for (const [name, value] of searchParams) {
     const isRight = STORE_PARAMETERS[name];
@@ -211,7 +235,7 @@ function storeProblem({ searchParams }: URL): string | undefined {
   return hasKey && !isKms ? 'has kms-key= without sse=aws:kms' : undefined;
 }
 
-/** In plain notation. */
+/** Accepts a whole number in plain decimal notation. */
 export function integer(
   min: number,
   max: number,
@@ -225,7 +249,7 @@ export function integer(
 
 export const port = integer(0, 65_535, 'a port from 0 to 65535');
 
-/** A part of 1. */
+/** Accepts a percentage; the result is a fraction of 1. */
 export const percentage = form(
   'a percentage from 0% to 100%, such as 0.5%',
   (given) => {
@@ -247,10 +271,10 @@ const BYTES = {
 };
 const MILLISECONDS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000 };
 
-/** In bytes, which a number without a unit counts. */
+/** A size in bytes; a number without a unit counts bytes. */
 export const byteSize = withUnit('size', BYTES);
 
-/** In milliseconds. */
+/** A duration in milliseconds. */
 export const duration = withUnit('duration', MILLISECONDS);
 
 function withUnit(what: string, units: Readonly<Record<string, number>>) {
@@ -272,7 +296,7 @@ export function oneOf<const Word extends string>(
 }
 
 const LOG_LEVELS = oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent');
-/** What other programs call them. */
+/** Names that other programs use for the levels. */
 const LEVEL_WORDS: Readonly<Record<string, string>> = {
   verbose: 'debug',
   information: 'info',
@@ -285,7 +309,7 @@ const LEVEL_WORDS: Readonly<Record<string, string>> = {
   none: 'silent',
 };
 
-/** In any case, and by the usual other words. */
+/** Accepts a level in any letter case, and by its common other names. */
 export const logLevel = form(LOG_LEVELS.accepted, (given) => {
   const word = given.trim().toLowerCase();
   return LOG_LEVELS.parse(LEVEL_WORDS[word] ?? word);
@@ -295,7 +319,7 @@ function either(words: readonly string[]): string {
   return `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
 }
 
-/** A set of values, separated by commas, where each is one. */
+/** Accepts a comma-separated list in which every part is valid, and drops duplicates. */
 function listOf<Value>(
   accepted: string,
   read: (part: string) => Value | undefined,
@@ -317,14 +341,14 @@ const NOTICES =
   'nightly, sync, export, load, verify, started, waiting, finished, failed, cancelled, recovered';
 
 /**
- * The runs that NOTIFY_URL receives notices of: those of a kind, those to which something
- * happened, or all.
+ * Selects the notices that NOTIFY_URL receives: all those of a kind of run, those of one
+ * event, or all.
  */
 export const notices = listOf(`all, or of: ${NOTICES}`, (word) =>
   ['all', ...NOTICES.split(', ')].find((known) => known === word),
 );
 
-/** Theirs by ours; null: the CSV has no such column. */
+/** Maps our column names to the source's; null means that the CSV has no such column. */
 export const columnNames = form(
   'our name=its name, separated by commas; =none for a column (but quantity) that ' +
     'it does not have',
@@ -376,7 +400,10 @@ export const timeZone = textReadBy('an IANA time zone', (zone) =>
   Intl.DateTimeFormat('en', { timeZone: zone }),
 );
 
-/** @param read a library's, which throws where the text is wrong */
+/**
+ * Accepts a text that a library can parse.
+ * @param read the library's parser, which throws if the text is wrong
+ */
 function textReadBy(
   accepted: string,
   read: (given: string) => unknown,
@@ -392,13 +419,11 @@ function textReadBy(
 
 const TOKEN_CHARACTERS_MIN = 16;
 const TOKEN_CHARACTERS_DIFFERENT_MIN = 8;
-/**
- * How the tokens of published examples begin. Scanners of the network try these first.
- */
+/** How the tokens of published examples begin. Network scanners try these first. */
 const EXAMPLE_TOKEN =
   /^(?:change[-_ ]?(?:this|me|it)|your[-_ ]|example|at-least)/i;
 
-/** A token of the API: so long and mixed that guessing it over the network is hopeless. */
+/** An API token: so long and varied that guessing it over the network is hopeless. */
 export const token = textThat(
   `at least ${TOKEN_CHARACTERS_MIN} printable characters, ` +
     `${TOKEN_CHARACTERS_DIFFERENT_MIN} of them different, and no example; for ` +
@@ -413,14 +438,14 @@ export const token = textThat(
 const HOST_NAME =
   /^(?:\*\.)?[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?$|^[0-9a-f:]+$/;
 
-/** That the API answers to. */
-/** Read without a slash at its end; empty for `/`. */
+/** A base path. The result has no slash at its end, and is empty for `/`. */
 export const basePath = form('a path such as /ledger', (given) =>
   /^\/$|^(?:\/(?!\.+(?:\/|$))[\w.~-]+)+\/?$/.test(given)
     ? given.replace(/\/$/, '')
     : undefined,
 );
 
+/** The host names that the API answers to. */
 export const hostNames = listOf(
   'host names or addresses, separated by commas; *.name for every name below one',
   (given) => {
@@ -429,7 +454,10 @@ export const hostNames = listOf(
   },
 );
 
-/** As browsers send them: a scheme, a host, and a port that is not the scheme's own. */
+/**
+ * Origins as browsers send them: a scheme, a host, and a port unless it is the scheme's
+ * default.
+ */
 export const origins = listOf(
   'origins such as https://app.example.com, separated by commas',
   (given) => {

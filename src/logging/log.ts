@@ -1,5 +1,5 @@
 /**
- * Logs are JSON objects, one a line, on stderr. Each has a constant message, and its
+ * Logs are JSON objects on stderr, one per line. Each has a constant message, and its
  * values as fields. Every value passes through `convertToJson` first, which hides
  * secrets, prints bigints and limits the size of errors.
  */
