@@ -1,6 +1,6 @@
 /**
- * A party's ledger, whichever way its source gives it: in all assets at once, or in each
- * asset apart.
+ * Exports a party's ledger in the way that the source allows: all assets at once, or each
+ * asset by itself.
  */
 import { errorCode, FencedError, PermanentError } from '../errors/errors.ts';
 import { worst } from '../errors/verdict.ts';
@@ -10,14 +10,17 @@ import type { SourceProfile } from './store/source-profile.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 
 export interface PartyExportDeps extends ExportDeps {
-  /** Asked for where the source demands an asset; absent or empty: those seen so far. */
+  /**
+   * The assets to export if the source demands one. Absent or empty: all assets seen so
+   * far.
+   */
   readonly assets?: readonly string[] | undefined;
 }
 
 /**
- * Like `exportLedger`. Where the source demands an asset and none was given, every
- * configured or known asset is exported, and the evidence names them: whether there are
- * others cannot be proven there.
+ * Like `exportLedger`. If the source demands an asset and the request names none, every
+ * configured or known asset is exported, and the evidence names them, because it cannot
+ * be proven that there are no others.
  */
 export async function exportParty(
   request: ExportRequest,
@@ -34,7 +37,7 @@ export async function exportParty(
   if (!demandsAsset(profile, request.clock.seen)) {
     try {
       const outcome = await exportLedger(request, deps, signal);
-      // It answered without one.
+      // The source answered a request without an asset, so it no longer demands one.
       if (outcome.requests > 0 && profile.assetRequired === true)
         await learn({ assetRequired: undefined, assetAskedAt: undefined });
       return outcome;
@@ -52,7 +55,10 @@ const SEEN_ASSETS =
   'set SOURCE_ASSETS: the source demands an asset, and only those seen so far ' +
   'were asked for';
 
-/** @throws the first error of an asset, when all have been asked for */
+/**
+ * Exports one asset after another.
+ * @throws the first permanent error, after every asset was tried; any other error at once
+ */
 async function exportAssets(
   request: ExportRequest,
   deps: PartyExportDeps,
@@ -66,8 +72,8 @@ async function exportAssets(
   );
   const outcomes: ExportOutcome[] = [];
   const failures: PermanentError[] = [];
-  // What a new asset holds is asked for from the beginning: behind what is new of those
-  // that are known.
+  // Known assets come first: only their new entries are requested, but a new asset is
+  // requested from its beginning.
   for (const assetId of assets.toSorted(
     (one, other) => Number(known.has(other)) - Number(known.has(one)),
   )) {
@@ -75,7 +81,8 @@ async function exportAssets(
       outcomes.push(await exportLedger({ ...request, assetId }, deps, signal));
     } catch (error) {
       signal.throwIfAborted();
-      // One that is quarantined fails every night: the others' turn comes all the same.
+      // A quarantined asset fails every night, and must not keep the others from being
+      // exported.
       if (!(error instanceof PermanentError) || error instanceof FencedError)
         throw error;
       failures.push(error);

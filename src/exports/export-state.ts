@@ -1,7 +1,7 @@
 /**
  * What an export does next, as a pure state machine: `next(state, event)` returns the new
- * state and one decision. `run-export.ts` carries the decisions out and reports what came
- * of them as events. Nothing here reads, writes or waits.
+ * state and one decision. `run-export.ts` carries out the decisions, and reports their
+ * results as events. Nothing here reads, writes or waits.
  *
  *                 planned                   answered
  *   planning ──────────────► requesting ──────────────► publishing
@@ -9,11 +9,11 @@
  *    │  │  ▼                   │ doubted, cancelled,      │   ▼
  *    │ probing                 │ refused                  │  done
  *    │                         ▼                          │
- *    └──────────────────── planning ◄─────────────────────┘ more is left, or it has less
- *                                                           than is known
+ *    └──────────────────── planning ◄─────────────────────┘ more is left, or the answer
+ *                                                           has less than is known
  *
  * The doubts about the answers to one plan are kept in `plan`. While there are any, the
- * next request is another one, which must bring the same rows.
+ * next request is a different one that must bring the same rows.
  */
 import type { Coverage } from '../catalog/coverage-rows.ts';
 import type { Verdict, VerdictWithEvidence } from '../errors/verdict.ts';
@@ -23,26 +23,35 @@ import type {
   PublishedFacts,
 } from './validation/assess-answer.ts';
 
-/** An export stops after so many requests in a row that publish nothing. */
+/** How many requests in a row may publish nothing before the export stops. */
 export const FRUITLESS_MAX = 8;
-/** Requests of one run and export: most of a terabyte at the default segment size. */
+/**
+ * The most requests of an export in one run: most of a terabyte at the default segment
+ * size.
+ */
 export const REQUESTS_MAX = 1_000;
-/** After so many requests about one plan, no answer to it is believed any more. */
+/** The most requests for one plan. A doubt about the last answer is final. */
 export const REQUESTS_PER_PLAN_MAX = 3;
-/** After so many runs in a row that contradict known rows, the source is believed. */
+/**
+ * The number of runs in a row that contradict known rows after which the source is
+ * believed.
+ */
 export const CONTRADICTIONS_MAX = 3;
 
 /** What a run has found so far, over all plans. */
 export interface RunFindings {
-  /** Requests in a row that published nothing. */
+  /** The number of requests in a row that published nothing. */
   readonly fruitless: number;
-  /** Runs in a row, before this one, in which the source contradicted known rows. */
+  /**
+   * The number of runs in a row, before this one, in which the source contradicted known
+   * rows.
+   */
   readonly contradictionsBefore: number;
-  /** The same with this run; 0 if this run found no contradiction. */
+  /** `contradictionsBefore` plus this run; 0 if this run found no contradiction. */
   readonly contradictions: number;
   /** Ids of coverage that stays although the source contradicts it. */
   readonly kept: ReadonlySet<bigint>;
-  /** Ids of coverage to request once more. It stays if the same rows come back. */
+  /** Ids of coverage to request once more. Each stays if the same rows come back. */
   readonly audited: ReadonlySet<bigint>;
   readonly verdicts: readonly Verdict[];
   /** Every doubt of the run, in order. */
@@ -51,13 +60,16 @@ export interface RunFindings {
   readonly overlap: string | undefined;
 }
 
-/** What the answers to the plan in hand have shown. It says nothing of the next plan. */
+/** What the answers to the current plan have shown. The next plan begins without it. */
 export interface PlanFindings {
   readonly doubts: readonly Doubt[];
   readonly requests: number;
-  /** `sums` of the last answer. */
+  /** The `sums` of the last answer. */
   readonly lastSums: string | undefined;
-  /** Nothing left the party, and another request could not show more. */
+  /**
+   * Whether it is believed that no entry left the party, because another request could
+   * not show more.
+   */
   readonly isEmptyBelieved: boolean;
 }
 
@@ -74,21 +86,24 @@ export type ExportState = Findings &
     | {
         readonly kind: 'publishing';
         readonly as: PublishAs;
-        /** Nothing is left to request once the answer is published. */
+        /** Whether nothing is left to request once the answer is published. */
         readonly isLast: boolean;
       }
     | { readonly kind: 'done' }
   );
 
 export type ExportEvent =
-  /** What is left was computed from the coverage. */
+  /** The ranges that are left to request were computed from the coverage. */
   | {
       readonly kind: 'planned';
-      /** Something is left to request. */
+      /** Whether anything is left to request. */
       readonly isLeft: boolean;
-      /** A probe can show whether the source applies the end that the plan wants. */
+      /**
+       * Whether a probe is needed first, to show if the source applies the end that the
+       * plan wants.
+       */
       readonly needsProbe: boolean;
-      /** All requests of the run so far. */
+      /** The number of requests that the run has sent so far. */
       readonly requests: number;
     }
   | { readonly kind: 'probed' }
@@ -102,28 +117,29 @@ export type ExportEvent =
   | { readonly kind: 'shrunk'; readonly rows: readonly Coverage[] };
 
 /**
- * How to request what is planned. `fallback`: in another way that must bring the same
- * rows. `startless fallback`: the same, without a start.
+ * How to send the request for a plan. `fallback`: as a different request that must bring
+ * the same rows. `startless fallback`: like `fallback`, and without a start.
  */
 export type RequestWay = 'primary' | 'fallback' | 'startless fallback';
 
-/** What an answer shows of the release besides its rows; it concerns all exports. */
+/** What an answer shows about the source's release. It matters to all exports. */
 export type Lesson =
-  /** Known rows did not come back: the source has to prove again how it filters. */
+  /** Known rows did not come back, so the source must prove again how it filters. */
   | 'distrust bounds'
   /**
-   * Entries that left a party came with a start alone, and not with a start and an end.
+   * Entries that left a party came in answer to a start alone, but not to a start and an
+   * end.
    */
   | 'bounds are broken';
 
 export type Decision =
-  /** Compute anew what is left. */
+  /** Compute again what is left to request. */
   | {
       readonly do: 'plan';
-      /** Discard what the last answer brought. */
+      /** Whether to discard the rows that the last answer brought. */
       readonly discards: boolean;
       readonly learns?: Lesson | undefined;
-      /** Coverage that stays although the answer has less of it, and why. */
+      /** Coverage that stays although the answer has fewer rows, and the reason. */
       readonly keeps?: {
         readonly rows: readonly Coverage[];
         readonly reason: string;
@@ -133,7 +149,10 @@ export type Decision =
   | {
       readonly do: 'request';
       readonly way: RequestWay;
-      /** Requests in vain before this one: the more, the longer the pause before it. */
+      /**
+       * How many requests in a row have published nothing. The more, the longer the pause
+       * before this one.
+       */
       readonly fruitless: number;
     }
   | {
@@ -150,7 +169,7 @@ export type Decision =
 
 export type Transition = readonly [ExportState, Decision];
 
-/** The doubts that say nothing about what the release can be trusted with. */
+/** Doubts that concern a single request, and not how the release filters. */
 const CONCERNS_ONE_REQUEST: ReadonlySet<Doubt['state']> = new Set([
   'nothing left',
   'start unproven',
@@ -241,7 +260,8 @@ function planned(
 }
 
 /**
- * After the first doubt the request is another one; after the second, the first again.
+ * Returns how to send the next request: after the first doubt as a different request,
+ * after the second as the first one again.
  */
 function requestWay({ doubts, isEmptyBelieved }: PlanFindings): RequestWay {
   const [first] = doubts;
@@ -251,7 +271,10 @@ function requestWay({ doubts, isEmptyBelieved }: PlanFindings): RequestWay {
   return first.state === 'start unproven' ? 'startless fallback' : 'fallback';
 }
 
-/** A larger answer cannot settle the doubt that the plan is about. */
+/**
+ * Decides what follows a cancelled answer. If the request was sent to settle a doubt, an
+ * answer too large for a segment cannot settle it.
+ */
 function cancelled({ run, plan }: Findings, hasLeaving: boolean): Transition {
   const doubt = plan.doubts.at(-1);
   if (doubt === undefined) return planAgain({ run, plan });
@@ -290,7 +313,8 @@ function doubtOf(
 }
 
 /**
- * Nothing speaks against the answer. What it shows of the first doubt is settled with it.
+ * Publishes an answer that raises no doubt. If there was a doubt about the plan, this
+ * answer settles it.
  */
 function believed({ run, plan }: Findings, facts: AnswerFacts): Transition {
   const first = plan.doubts[0]?.state;
@@ -298,7 +322,7 @@ function believed({ run, plan }: Findings, facts: AnswerFacts): Transition {
     first === 'nothing left' && facts.hasLeaving
       ? 'bounds are broken'
       : undefined;
-  // The request with the start did not bring these rows.
+  // The first request had a start, and did not bring these rows.
   const isMissed = first === 'start unproven' && facts.hasClosedRows;
   return publish(
     { run: isMissed ? suspect(run) : run, plan },
@@ -322,7 +346,7 @@ function doubted(
   const run = { ...state.run, doubts: [...state.run.doubts, doubt] };
   const plan = { ...state.plan, doubts };
   const isLast = plan.requests >= REQUESTS_PER_PLAN_MAX;
-  // The first of two answers that may end anywhere says nothing yet.
+  // An answer that may have been cut off shows nothing until a second one is the same.
   if (doubt.state === 'end unproven' && !isLast)
     return planAgain({ run, plan }, { discards: true });
 
@@ -332,8 +356,8 @@ function doubted(
   const isTwice = doubts.length > 1;
   if (isLast || (isTwice && doubt.state !== 'other'))
     return contradicted({ run, plan }, { doubt, facts, isProven }, learns);
-  // The same surprise came twice: the known rows are requested again, and replaced if
-  // they differ.
+  // The same surprise came twice: request the known rows again, and replace them if they
+  // differ.
   const audited = isTwice
     ? new Set([...run.audited, ...facts.compared])
     : run.audited;
@@ -343,7 +367,10 @@ function doubted(
   );
 }
 
-/** Known rows stay. New rows contradict nothing, and are published as an open segment. */
+/**
+ * Decides what follows an answer that contradicts known rows. Those stay. New rows
+ * contradict nothing, and are published as an open segment.
+ */
 function contradicted(
   { run, plan }: Findings,
   { doubt, facts, isProven }: Doubted,
@@ -353,7 +380,7 @@ function contradicted(
     doubt.state === 'fewer in the open segment' && !facts.hasTimes;
   if (isTimeless && isProven)
     return publish({ run: suspect(run), plan }, facts, 'closed', learns);
-  // Whatever else is doubted: rows that were shown once are not replaced by fewer.
+  // Whatever the doubt is, rows that were received once are not replaced by fewer.
   if (facts.openShrunk.length > 0) {
     const reason = 'rows of the last open segment are gone';
     return keep({ run, plan }, facts.openShrunk, { reason, learns });
@@ -374,7 +401,7 @@ function contradicted(
     return publish({ run: marked, plan }, facts, 'closed', learns);
 
   const counted = { ...marked, contradictions: isEnd ? 0 : contradictions };
-  // A last line that may have been cut is not a row yet.
+  // A last line that may have been cut off does not count as a row.
   const isWhole = isProven || !facts.hasOpenLine;
   const mayShow =
     facts.hasNewRows &&
@@ -398,7 +425,7 @@ function published(
   );
   const isSuspicious =
     hasForeignRows ||
-    // The source tells another story of a range that was closed.
+    // The source now sends other rows for a range that was closed.
     audited.some(({ isSame }) => !isSame) ||
     (as === 'closed' && isSurprise);
   const answeredIds = new Set(audited.map(({ row }) => row.coverageId));
@@ -412,7 +439,7 @@ function published(
   return isLast ? finish(state, COMPLETE) : planAgain(state);
 }
 
-/** Known coverage stays, and is not requested again by this run. */
+/** Keeps known coverage, and does not request it again in this run. */
 function keep(
   { run }: Findings,
   rows: readonly Coverage[],

@@ -1,4 +1,4 @@
-/** What an export is asked for, what it works with, and what it returns. */
+/** The types of an export's request, of what an export works with, and of its outcome. */
 import type { ExportLease } from '../catalog/leases.ts';
 import { RetryableError } from '../errors/errors.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
@@ -17,23 +17,25 @@ export interface ExportRequest extends LedgerRange {
   readonly runId: string;
   /** The source's time when the run began. */
   readonly clock: SourceClock;
-  /** Coverage in the range is not believed, and requested anew. */
+  /** Whether to distrust the coverage in the range, and to request all of it again. */
   readonly again?: boolean | undefined;
   /** The share of the closed segments to request once more and compare, from 0 to 1. */
   readonly auditShare?: number | undefined;
-  /** Those that were compared longer ago than this are requested, whatever the share. */
+  /**
+   * Closed segments last compared longer ago than this are requested, whatever the share.
+   */
   readonly auditWithinMicros?: Micros | undefined;
 }
 
-/** How far the request in hand has come. */
+/** How far an export has come in this run. */
 export interface ExportProgress extends ExportScope {
-  /** Plain CSV received so far. */
+  /** Bytes of plain CSV received so far. */
   readonly bytes: number;
   readonly rows: number;
   readonly segments: number;
 }
 
-/** The steps of a publication at which tests kill the process. */
+/** The steps of a publication at which tests can kill the process. */
 export type PublishStep =
   | 'claimed'
   | 'asked'
@@ -47,18 +49,21 @@ export interface PublishDeps {
   readonly repository: ExportRepository;
   readonly objects: ObjectStore;
   readonly compression: SpoolOptions['compression'];
-  /** Called at each step. */
+  /** Called at each step; a test can kill the process there. */
   readonly failpoint?:
     | ((step: PublishStep) => Promise<void> | void)
     | undefined;
 }
 
-/** What the holder of a lease publishes with. */
+/** What the steps of a publication work with while the lease is held. */
 export interface PublishContext extends SpoolOptions {
   readonly repository: ExportRepository;
   readonly objects: ObjectStore;
   readonly lease: ExportLease;
-  /** @throws FencedError | RetryableError `LEASE_LOST` */
+  /**
+   * Checks that the lease is still held. @throws FencedError | RetryableError
+   * `LEASE_LOST`
+   */
   readonly checkLease: () => void;
   readonly failpoint: (step: PublishStep) => Promise<void>;
   /** Aborts when the work is stopped or the lease is lost. */
@@ -67,29 +72,38 @@ export interface PublishContext extends SpoolOptions {
 
 export interface ExportDeps extends PublishDeps {
   readonly source: LedgerSource;
-  /** Plain CSV in one object. A stream that outgrows it is requested in windows. */
+  /**
+   * The most bytes of plain CSV in one object. A ledger whose answer exceeds this is
+   * requested in windows.
+   */
   readonly segmentBytesMax: number;
-  /** How long the source keeps entries for certain; 90 days by default. */
+  /** How long the source is certain to keep entries; 90 days by default. */
   readonly retentionMicros?: Micros;
-  /** Exports at once, over all workers. */
+  /** How many exports may use the source at once, over all workers. */
   readonly exportLimit: number;
-  /** Absent: the rows of every answer are read on the calling thread. */
+  /**
+   * Threads that read the rows of large answers. Absent: the calling thread reads all
+   * rows.
+   */
   readonly rowPool?: RowPool | undefined;
   readonly onProgress?: (progress: ExportProgress) => void;
-  /** Returns the pause before a request that follows so many in vain, in milliseconds. */
+  /**
+   * Returns the pause before the next request, in milliseconds, after this many requests
+   * in a row that published nothing.
+   */
   readonly pauseMs?: (fruitless: number) => number;
   /** How long to wait for a lease that another worker has; one hour by default. */
   readonly waitMs?: number;
 }
 
-/** What each step of the work on a leased export works with. */
+/** What each step of a leased export works with. */
 export interface ExportContext
   extends Omit<ExportDeps, keyof PublishContext>, PublishContext {
   readonly request: ExportRequest;
 }
 
 export interface ExportOutcome extends VerdictWithEvidence, Published {
-  /** Requests sent to the source. */
+  /** The number of requests sent to the source. */
   readonly requests: number;
 }
 

@@ -76,10 +76,14 @@ import {
 import { RowCounter } from './validation/row-counter.ts';
 
 /**
- * After so many failures an export is quarantined, and tried once by each nightly run.
+ * The number of failures in a row after which an export is quarantined. Each nightly run
+ * then tries it once.
  */
 const ATTEMPTS_MAX = 5;
-/** Failures that another attempt cannot mend. */
+/**
+ * Codes of failures that another attempt would meet again. The first one quarantines the
+ * export.
+ */
 const HOPELESS: ReadonlySet<string> = new Set([
   'SOURCE_CANNOT_ANSWER',
   'SOURCE_OUTSIDE_RANGE',
@@ -101,7 +105,7 @@ const NO_TIMES =
  * Exports what the request wants and the coverage lacks. Two workers never work on the
  * same export: the second one waits, and then finds the range covered.
  * @throws PermanentError | RetryableError from the source, the checks of its answer, the
- *   object store or the warehouse. Nothing of the failed answer is visible then
+ *   object store or the warehouse. Nothing of the failed answer is then visible
  */
 export async function exportLedger(
   request: ExportRequest,
@@ -149,8 +153,8 @@ function checkRequest(request: ExportRequest, { source }: ExportDeps): void {
 }
 
 /**
- * Returns what to lease. One asset's export cannot replace coverage of all assets that is
- * open, faulty or requested again. All assets are exported then.
+ * Returns the scope to lease. An export of one asset cannot replace coverage of all
+ * assets that is open, faulty or requested again; all assets are exported in that case.
  */
 async function scopeOf(
   request: ExportRequest,
@@ -170,8 +174,8 @@ async function scopeOf(
 
 /**
  * Counts a failure of the export.
- * @returns the error to throw: a quarantined export is not tried again before the next
- *   night
+ * @returns the error to throw; it is permanent if the export is now quarantined, so that
+ *   it is not retried before the next nightly run
  */
 async function recordFailure(
   cause: unknown,
@@ -187,8 +191,8 @@ async function recordFailure(
     // Another worker has the export now. What failed here, for example because that
     // worker cleared the spool, is not a failure of the export.
     if (error instanceof FencedError) return error;
-    // Otherwise the first error matters more than the one that kept it from being
-    // recorded.
+    // In all other cases the first error matters more than the one that kept it from
+    // being recorded.
   }
   if (failures === undefined || !(cause instanceof RetryableError))
     return cause;
@@ -199,7 +203,7 @@ async function recordFailure(
   );
 }
 
-/** A plan for the next request, and what was known of the source when it was made. */
+/** A plan for the next request, and what was known about the source when it was made. */
 interface Plan extends NextWindow {
   readonly profile: SourceProfile;
   readonly probe: Probe | undefined;
@@ -216,19 +220,21 @@ class ExportRun {
   #answered: Answered | undefined;
   /** The last answer that was published. */
   #lastPublished: Answered | undefined;
-  /** Objects that an earlier run intended and this one published. */
+  /** Keys of objects that an earlier run intended and this one published. */
   readonly #adoptedKeys: string[] = [];
   #epoch: number | undefined;
   /** The coverage of the ledger; undefined if a publication may have changed it. */
   #coverage: readonly Coverage[] | undefined;
-  /** Ranges that this run has compared with the source and found to be the same. */
+  /**
+   * Ids of ranges that this run has compared with the source and found to be the same.
+   */
   readonly #compared = new Set<bigint>();
   /** A publication without rows, which is committed as the export ends. */
   #unwritten: Publication | undefined;
   /**
-   * The spool belongs to a publication that is intended and not committed, and must stay:
-   * the next lease can finish it. True at first, since an earlier attempt may have left
-   * one.
+   * Whether the spool belongs to a publication that is intended and not committed. It
+   * must then stay, so that the next owner of the lease can finish it. True at first,
+   * since an earlier attempt may have left such a publication.
    */
   #isIntended = true;
   #segments = 0;
@@ -256,7 +262,8 @@ class ExportRun {
       });
       return await this.#outcome(ended);
     } catch (error) {
-      // The next owner can finish what is intended from the spool.
+      // Keep the spool of an intended publication: the next owner can finish it from
+      // there.
       if (!this.#isIntended)
         await clearSpool(this.#context).catch(() => undefined);
       throw error;
@@ -305,7 +312,7 @@ class ExportRun {
     return decision.outcome;
   }
 
-  /** Moves the state on, and records what the event has taught. */
+  /** Applies an event to the state, and records what it has shown about the release. */
   async #decide(event: ExportEvent): Promise<Decision> {
     const [state, decision] = next(this.#state, event);
     this.#state = state;
@@ -326,7 +333,7 @@ class ExportRun {
     return await this.#makePlan();
   }
 
-  /** Computes what is left from the coverage. */
+  /** Computes from the coverage what is left to request. */
   async #makePlan(): Promise<ExportEvent> {
     const { repository, lease } = this.#context;
     const coverage = this.#coverage ?? (await repository.coverage(lease.scope));
@@ -351,7 +358,7 @@ class ExportRun {
     const { shownTo = BEGINNING } = profile;
     const from = floorSecond(request.from ?? BEGINNING);
     const to = request.to && ceilSecond(request.to);
-    // A source that shows no time has all of its blocks before its newest entry.
+    // A source that shows no time surely has all of its blocks before its newest entry.
     const closedTo =
       clock.from === 'guessed'
         ? earlier(shownTo, clock.closedTo)
@@ -373,7 +380,10 @@ class ExportRun {
     };
   }
 
-  /** Asks the source for a known entry by its own seconds. */
+  /**
+   * Requests a known entry by its own second, to see whether the source applies both
+   * bounds.
+   */
   async #probe(): Promise<ExportEvent> {
     const { profile, probe } = this.#planInHand();
     if (probe === undefined)
@@ -428,7 +438,7 @@ class ExportRun {
     }
   }
 
-  /** Records for all exports what an answer shows of the release. */
+  /** Records, for all exports, what an answer shows about the release. */
   async #learn(
     { target, request }: PlannedRequest,
     received: Received | Outgrown,
@@ -468,7 +478,7 @@ class ExportRun {
     );
   }
 
-  /** After an answer that was cancelled, the next request is for less. */
+  /** Records a cancelled answer, so that the next request is for less. */
   async #shrink(
     { plan }: PlannedRequest,
     outgrown: Outgrown,
@@ -520,7 +530,10 @@ class ExportRun {
     return { kind: 'published', facts };
   }
 
-  /** Publishes, unless no rows move: then the export's end writes it with its own row. */
+  /**
+   * Publishes a plan. If it is the last one and moves no rows, it is instead written with
+   * the export's own row as the export ends.
+   */
   async #commit(
     planned: Publication,
     isLast: boolean,
@@ -591,8 +604,8 @@ class ExportRun {
   }
 
   /**
-   * When the closed range that waits the longest was last compared with the source: what
-   * was added to it since then is not known.
+   * Returns when the source was last compared with the closed range that has waited
+   * longest. Entries that were added to that range since then are not known.
    * @returns undefined if every range was compared in this run
    */
   async #comparedSince(): Promise<Micros | undefined> {
@@ -645,7 +658,7 @@ class ExportRun {
   }
 }
 
-/** Returns evidence of what the last published answer shows of the source. */
+/** Returns evidence of what the last published answer shows about the source. */
 function describeAnswer(last: Answered | undefined): Record<string, unknown> {
   if (last === undefined) return {};
   const { bounds, evidence = 'seen before' } = last.learned;

@@ -1,21 +1,25 @@
 /**
- * How far the node was that answered: behind one address may stand several, with caches
- * before them. An answer of one that is behind closes nothing.
+ * Checks how far the node that answered has come. One address may lead to several nodes,
+ * with caches in front of them. An answer from a node that is behind closes nothing.
  */
 import { formatInstant, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import { earlier } from '../../ledger/ranges.ts';
 import type { AnswerHead } from '../ports.ts';
 import type { SourceClock } from './source-clock.ts';
 
-/** Nodes of one fleet are a few blocks apart, and blocks take a moment to be stored. */
+/**
+ * How far past the needed end a node's last block must be: the nodes of one fleet are a
+ * few blocks apart, and a block takes a moment to be stored.
+ */
 const WRITE_MARGIN_MICROS = 60n * SECOND_MICROS;
-/** The clocks of two servers may differ by so much. */
+/** The largest difference to expect between the clocks of two servers. */
 const SKEW_MICROS = 300n * SECOND_MICROS;
 
 /**
- * @param clock `closedTo` is where the export would close the ledger
+ * Checks whether the node that answered is behind the run's clock.
+ * @param clock the run's clock; the export would close the ledger at its `closedTo`
  * @param to the end of the request; undefined: up to the present
- * @returns what shows that the node is behind the run's clock; undefined if nothing does
+ * @returns what shows that the node is behind; undefined if nothing does
  */
 export function behindClock(
   { blockHeight, blockTime, producedAt, isProven = false }: AnswerHead,
@@ -24,8 +28,8 @@ export function behindClock(
 ): string | undefined {
   const neededTo =
     to === undefined ? clock.closedTo : earlier(to, clock.closedTo);
-  // A guessed end is that of an entry, and its block is one of the node's if it has come
-  // so far: a network that stands still has no block a minute later.
+  // A guessed end is the time of an entry, and a node that has come so far has the
+  // entry's block. It needs no margin: a halted network has no block a minute later.
   const isExact = isProven || clock.from === 'guessed';
   const margin = isExact ? 0n : WRITE_MARGIN_MICROS;
   const reaches = (instant: Micros): boolean =>
@@ -33,7 +37,7 @@ export function behindClock(
   if (blockTime !== undefined && !reaches(neededTo))
     return `its last block is of ${formatInstant(blockTime)}`;
 
-  // A node may be behind and yet hold all of an earlier range.
+  // A node may be behind and still have all of an earlier range.
   const isEarlierRange = to !== undefined && reaches(to);
   const { height, answeredAt } = clock;
   if (

@@ -1,6 +1,6 @@
 /**
- * Which closed segments and ranges without entries an export asks for once more, to
- * compare their sums.
+ * Chooses the closed segments and ranges without entries that an export requests once
+ * more, to compare their sums.
  */
 import { hash } from 'node:crypto';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../time/time.ts';
@@ -16,15 +16,15 @@ interface AuditChoice extends Pick<
 > {
   /** The share of the closed segments that the source should still have; from 0 to 1. */
   readonly share: number;
-  /** What was checked longer ago than this is chosen, whatever the share. */
+  /** Ranges last checked longer ago than this are chosen, whatever the share. */
   readonly withinMicros?: Micros | undefined;
   readonly scope: ExportScope;
 }
 
 /**
- * Segments and ranges without entries, those checked longest ago. A share below one
- * segment a night becomes one segment every few nights, by chance: what chance leaves out
- * for too long is chosen by its age.
+ * Chooses segments and ranges without entries, beginning with those checked longest ago.
+ * If the share is less than one segment a night, chance decides in which nights one is
+ * chosen. A segment that chance leaves out for too long is chosen by its age.
  */
 export function chooseAudited(
   coverage: readonly Coverage[],
@@ -37,7 +37,8 @@ export function chooseAudited(
   );
   const candidates = coverage
     .filter((row) => !row.open && row.assetId === scope.assetId)
-    // What is empty behind the newest entry is part of every overlap check.
+    // A range without entries after the newest entry is part of every overlap check
+    // already.
     .filter(
       (row) => row.content !== undefined || (isEmpty(row) && row.to <= newest),
     )
@@ -56,7 +57,8 @@ export function chooseAudited(
 }
 
 /**
- * The same, without a first segment whose first entry the source may not have any more.
+ * Like `chooseAudited`, but without the first segment if the source may no longer have
+ * its first entry.
  */
 export async function servedAudits(
   coverage: readonly Coverage[],
@@ -72,15 +74,15 @@ export async function servedAudits(
 }
 
 /**
- * Manifests of earlier versions name no epoch. As long as the chain has never begun
- * again, there is one that a range can be of.
+ * Whether a range belongs to an epoch. Manifests of earlier versions name none, but as
+ * long as the chain has never begun again, there is only one epoch.
  */
 function isOfEpoch(row: Coverage, epoch: number | undefined): boolean {
   const isFirst = (epoch ?? 1) === 1;
   return row.epoch === epoch || (row.epoch === undefined && isFirst);
 }
 
-/** Whether a source should still have what is of that time. */
+/** Whether the source should still have entries of that time. */
 function isServed(
   time: Micros,
   { now, retentionMicros = RETENTION_MICROS }: AuditChoice,
@@ -88,7 +90,10 @@ function isServed(
   return now - time < retentionMicros;
 }
 
-/** From 0 to 1; the same for a ledger all day, and another one the next. */
+/**
+ * Returns a number from 0 to 1: the same for a ledger all day, and another one the next
+ * day.
+ */
 function chance({ partyId, assetId }: ExportScope, now: Micros): number {
   const name = `${partyId} ${assetId ?? 'all'} ${now / DAY_MICROS}`;
   return Number.parseInt(hash('sha256', name, 'hex').slice(0, 8), 16) / 2 ** 32;

@@ -16,11 +16,11 @@ import {
 /** How much earlier the fallback request starts if known rows did not come back. */
 const FALLBACK_MARGIN_MICROS = 3600n * SECOND_MICROS;
 
-/** What to request next, and what that follows from. */
+/** What to request next, and the target that it was planned for. */
 export interface NextWindow {
   readonly plan: RequestPlan;
   readonly target: Target;
-  /** The request would have an end if the source were known to apply one. */
+  /** Whether the request would have an end if the source were known to apply one. */
   readonly wantsEnd: boolean;
 }
 
@@ -47,13 +47,13 @@ export function nextWindow(
   const isPast = whole.open === undefined || whole.open.to !== undefined;
   const range = closedRange(whole);
   if (range === undefined) return next(whole, isPast);
-  // If nothing is known of the release yet, its answer shows whether it applies both
+  // If nothing is known about the release yet, its answer shows whether it applies both
   // bounds.
   const isUnknown =
     profile.header === undefined && profile.bounds === undefined;
   const isUnproven = profile.bounds !== 'right' && !isUnknown;
-  // No known entry can prove an end. A later start makes the request smaller as well, and
-  // its answer shows entries.
+  // No entry is known that could prove an end. A later start makes the request smaller as
+  // well, and its answer shows entries.
   const from =
     isUnproven && profile.known === undefined
       ? windows.laterStart(range)
@@ -81,8 +81,8 @@ export function nextWindow(
 
 /**
  * Returns the range to request for a plan.
- * @param way `fallback`: another request that must bring the same rows, and those of the
- *   plan. `startless fallback`: the same without a start, since nothing came with one
+ * @param way `fallback`: a different request that must bring all rows of the plan.
+ *   `startless fallback`: the same without a start, since nothing came with one
  */
 export function requestFor(
   plan: RequestPlan,
@@ -95,8 +95,9 @@ export function requestFor(
 }
 
 /**
- * If no known row would show that a start was understood, none is sent. The range stays
- * the same, and the other rows that come are left out.
+ * Returns the plan's own range. If no known row would show that the source understood a
+ * start, none is sent; the rows to keep stay the same, and the other rows that come are
+ * left out.
  */
 function primaryRequest({
   question,
@@ -123,7 +124,8 @@ function fallbackRequest(
 }
 
 /**
- * Removes the start. 1970 is before all entries, in whichever unit the source reads it.
+ * Removes the start. If there is an end, the start becomes 1970, which is before all
+ * entries in whichever unit the source reads it.
  */
 function withoutStart({
   to,
@@ -132,11 +134,11 @@ function withoutStart({
 }
 
 /**
- * Returns the window plan as it would be if the answer in hand were cancelled; undefined
+ * Returns the window plan as it would be if the current answer were cancelled; undefined
  * if that would not make the next request smaller, so that the answer must run to its
  * end.
- * @param mayBound the release may turn out to apply an end, by what the answer shows of
- *   it or by a known entry
+ * @param mayBound whether the release may turn out to apply an end, as the answer or a
+ *   known entry would show
  */
 export function planShrunk(
   { plan, target }: NextWindow,
@@ -159,8 +161,8 @@ export function planShrunk(
 
 /**
  * Returns where to end the next request; undefined if it can cover the whole range. The
- * first closed range gets a request of its own if much known data lies between it and the
- * next.
+ * first closed range gets a request of its own if there is much known data between it and
+ * the last.
  */
 function windowEnd(
   whole: RequestPlan,

@@ -1,7 +1,7 @@
 /**
- * Learns from the source's answers what its release can be trusted with, since it never
- * names itself. A mistake here costs bytes or a request and never a row, because whether
- * a row belongs is decided row by row. Pure.
+ * Learns from the source's answers how its release filters, because the source never
+ * names its release. A mistake here costs bytes or a request, but never a row: each row
+ * is checked by itself. Pure.
  */
 import { hash } from 'node:crypto';
 import { PermanentError } from '../../errors/errors.ts';
@@ -11,40 +11,48 @@ import type { SourceProfile } from '../store/source-profile.ts';
 import type { Layout } from '../../ledger/header.ts';
 import { instantOf } from '../../ledger/ranges.ts';
 
-/** How long a finding is believed: an upgraded source is noticed after so long. */
+/**
+ * How long a finding is believed. An upgrade of the source is noticed after this time at
+ * the latest.
+ */
 const BELIEVED_MICROS = DAY_MICROS;
 /**
- * How old a known entry may become: the source must still have it when it is requested.
+ * How old a known entry may become. The source must still have it when it is requested.
  */
 const KNOWN_AGE_MICROS = 30n * DAY_MICROS;
 
-/** What an answer shows of the release that sent it. */
+/** What an answer shows about the release that sent it. */
 export interface ReleaseTraits {
   /** The header line as sent, with its line end if there was one. */
   readonly header: Buffer;
   readonly layout: Layout;
-  /** Rows so far outside the requested times that the release ignored them. */
+  /**
+   * The number of rows so far outside the requested times that the release cannot have
+   * applied the bounds.
+   */
   readonly farOutside: number;
-  /** Second of the newest row that left the party's accounts; undefined if none did. */
+  /**
+   * The second of the newest row that left the party's accounts; undefined if none did.
+   */
   readonly leavingSecond: number | undefined;
 }
 
 type Decided = Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'>;
 
-/** An answer, and the request that it is for. */
+/** An answer's traits, and the request that it answers. */
 interface Lesson {
   readonly traits: ReleaseTraits;
   readonly question: WindowRequest;
   readonly now: Micros;
 }
 
-/** Returns the profile with what an answer shows. */
+/** Returns the profile, updated with what an answer shows. */
 export function learnFromAnswer(
   profile: SourceProfile,
   lesson: Lesson,
 ): SourceProfile {
   const { traits } = lesson;
-  // Alone, the header line may lack its line end.
+  // A header line without rows may lack its line end.
   const header = hash(
     'sha256',
     traits.header.toString('latin1').trimEnd(),
@@ -62,7 +70,8 @@ export function learnFromAnswer(
 }
 
 /**
- * Another header means another release. What the answers of the old one showed is void.
+ * Returns the profile of the release that a new header shows. Nothing that the old
+ * release's answers showed holds for it.
  */
 function profileOfNewRelease(
   profile: SourceProfile,
@@ -77,7 +86,7 @@ function profileOfNewRelease(
       : 'a column effect: a release of which some filter wrongly; not shown yet ' +
         'which this is';
   const bounds = sides === 'from' ? 'right' : 'unproven';
-  // A refusal that came before any header came from the same release.
+  // If no header was known before, the refusal came from this same release, and stays.
   const outdated =
     profile.header === undefined
       ? {}
@@ -94,8 +103,8 @@ function profileOfNewRelease(
 }
 
 /**
- * What is known once entries that left a party came with a start alone, but not with an
- * end.
+ * The finding after entries that left a party came in answer to a start alone, but not to
+ * a start and an end.
  */
 export const BOUNDS_ARE_BROKEN = {
   bounds: 'broken',
@@ -104,7 +113,8 @@ export const BOUNDS_ARE_BROKEN = {
 } as const;
 
 /**
- * Known rows did not come back as they were: the source must show again how it filters.
+ * Returns the profile after known rows did not come back as they were: the source must
+ * show again how it filters.
  */
 export function distrustBounds(
   profile: SourceProfile,
@@ -116,7 +126,7 @@ export function distrustBounds(
 }
 
 /**
- * Returns whether the source is still believed to demand an asset. A refusal costs it
+ * Whether the source is still believed to demand an asset. A refusal costs the source
  * nothing, so a request without an asset tests this once a day.
  */
 export function demandsAsset(profile: SourceProfile, now: Micros): boolean {
@@ -127,9 +137,9 @@ export function demandsAsset(profile: SourceProfile, now: Micros): boolean {
 }
 
 /**
- * Some sources refuse a request without a start and an end. Returns the profile by which
- * both are sent from now on, or no longer if that did not help; undefined if the error
- * says something else.
+ * Returns the profile after an error. Some sources refuse a request without a start and
+ * an end: both are sent from now on, or no longer if that did not help. Returns undefined
+ * if the error means something else.
  */
 export function afterRefusal(
   profile: SourceProfile,
@@ -139,7 +149,7 @@ export function afterRefusal(
     error instanceof PermanentError && error.code === 'EXPORT_REFUSED';
   if (!isRefused || error.meta['status'] !== 400) return undefined;
   const isDemanded = profile.boundsDemanded === true;
-  // A source that has answered without them refuses for another reason.
+  // A source that has answered requests without bounds refuses for another reason.
   if (profile.header !== undefined && !isDemanded) return undefined;
   return { ...profile, boundsDemanded: isDemanded ? undefined : true };
 }
@@ -167,8 +177,8 @@ function boundsShownByRows(
 }
 
 /**
- * Returns an entry that left a party. A known one stays while the source should still
- * have it.
+ * Returns an entry that left a party, to probe with. The known one stays as long as the
+ * source should still have it.
  */
 function knownEntry(
   { known }: SourceProfile,

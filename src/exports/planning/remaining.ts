@@ -1,7 +1,8 @@
 /**
  * Computes what is left to request of a ledger (the target minus the coverage), and the
- * request that brings it. A range does not grow to hold a known segment that it touches:
- * the part of the segment outside the range stays, and only its border moves. Pure.
+ * request that brings it. A range does not grow to include a known segment that it
+ * touches: the part of the segment outside the range stays, and only the segment's border
+ * moves. Pure.
  */
 import {
   BEGINNING,
@@ -26,50 +27,54 @@ import {
 type Rows = readonly Coverage[];
 
 /**
- * How long a source surely keeps entries: half of the six months that nodes keep by
+ * How long a source is certain to keep entries: half of the six months that nodes keep by
  * default.
  */
 export const RETENTION_MICROS = 90n * DAY_MICROS;
 /**
- * From release 0.73 on, bounds apply to an entry's own time, which is up to some
- * microseconds after the block time that is exported. An end is requested this much
- * later, and the surplus is cut here.
+ * How much later than needed an end is requested; the surplus rows are left out here.
+ * From release 0.73 on, bounds apply to an entry's own time, which is up to a few
+ * microseconds after the block time that is exported.
  */
 const END_PAD_MICROS = 2n * SECOND_MICROS;
-/** Later than every instant of an entry. */
+/** An instant later than every entry. */
 const NO_END: Micros = 10n ** 18n;
 
 /**
- * What is wanted of a ledger, and what is known of it. Times are microseconds since 1970.
+ * The part of a ledger that is wanted, and what is known about the ledger. Times are
+ * microseconds since 1970.
  */
 export interface Target {
   readonly coverage: readonly Coverage[];
   readonly profile: SourceProfile;
   readonly assetId?: string | undefined;
   readonly from: Micros;
-  /** Absent: up to the present. */
+  /** The end, exclusive. Absent: up to the present. */
   readonly to?: Micros | undefined;
   /** Nothing newer than this is closed. A whole second. */
   readonly closedTo: Micros;
   /**
-   * The target is one window of a larger range; only the last window covers the present.
+   * Whether the target is one window of a larger range. Only the last window covers the
+   * present.
    */
   readonly isWindow?: boolean;
   /** The source's own time. */
   readonly now: Micros;
   /**
-   * How long the source surely keeps entries; 90 days by default. The absence of older
-   * rows proves nothing.
+   * How long the source is certain to keep entries; 90 days by default. The absence of
+   * older rows proves nothing.
    */
   readonly retentionMicros?: Micros | undefined;
-  /** Epoch of the source's chain; undefined if no list is known. */
+  /** The epoch of the source's chain; undefined if no list is known. */
   readonly epoch?: number | undefined;
   readonly runId?: string | undefined;
-  /** The source answers only for short ranges, so that a start cannot be left out. */
+  /**
+   * Whether the source answers only for short ranges, so that a start cannot be left out.
+   */
   readonly isSilent?: boolean | undefined;
   /** Coverage in this range is requested again, unless this run requested it already. */
   readonly again?: Range | undefined;
-  /** Ids of coverage to request again. It stays if the same rows come back. */
+  /** Ids of coverage to request again. Each stays if the same rows come back. */
   readonly audited?: ReadonlySet<bigint> | undefined;
   /** Ids of coverage that stays although the source contradicts it. */
   readonly kept?: ReadonlySet<bigint> | undefined;
@@ -95,7 +100,7 @@ export interface RequestPlan {
   /** The last known rows before the first range. The answer must contain them. */
   readonly overlap: Overlap | undefined;
   /**
-   * Coverage inside `closed`, each a range of its own there. It stays as it is if the
+   * Coverage inside `closed`, where each is a separate range. Each stays as it is if the
    * answer's rows are the same.
    */
   readonly revalidated: Rows;
@@ -109,8 +114,8 @@ export interface Overlap {
   readonly tail: TailSum;
   readonly sides: Coverage['sides'];
   /**
-   * There are no known rows that would show that the source understood a start, so that
-   * none is sent.
+   * Whether no start is sent, because no known rows would show that the source understood
+   * it.
    */
   readonly isStartless: boolean;
   /** Why the source may no longer have these rows; undefined if it should have them. */
@@ -200,8 +205,7 @@ function isDistrusted(
 }
 
 /**
- * Returns whether an open or audited segment can stay as it is, if its rows come back the
- * same.
+ * Whether an open or audited segment can stay as it is, if its rows come back the same.
  */
 function mayStayUnchanged(
   row: Coverage,
@@ -242,7 +246,7 @@ function questionOf(
   return from === BEGINNING ? {} : { from };
 }
 
-/** The ranges of a plan, and what becomes of the coverage in them. */
+/** The ranges of a plan, and what happens to the coverage in them. */
 interface Expanded {
   readonly closed: readonly Range[];
   readonly open: RequestPlan['open'];
@@ -251,10 +255,10 @@ interface Expanded {
 }
 
 /**
- * Expands the wanted ranges until they hold every row of coverage that cannot be split
- * and that they touch: an object that is not believed, what a person requests again, and
- * the open segment, which the answer brings anyway. All other coverage that they touch is
- * trimmed.
+ * Expands the wanted ranges until they include every row of coverage that they touch and
+ * that cannot be split: an object that is not believed, a range that an operator requests
+ * again, and the open segment, which the answer brings anyway. All other coverage that
+ * they touch is trimmed.
  *
  *     coverage    ├── trusted ──┤├─ faulty ─┤       ├── open ──►
  *     wanted                 ├────────┤
@@ -296,7 +300,7 @@ function expandToUnsplittable(
   return { closed, open, trims, supersedes };
 }
 
-/** Returns the closed ranges and the open one: all that the answer brings anew. */
+/** Returns the closed ranges and the open one: everything that the answer replaces. */
 function replacedRanges(
   closed: readonly Range[],
   open: RequestPlan['open'],
@@ -311,8 +315,9 @@ function touchedBy(ranges: readonly Range[], rows: Rows): Rows {
 }
 
 /**
- * Returns the part of a row that the plan must hold whole; undefined if the row can be
- * trimmed anywhere. If only a part of a segment is requested again, the rest stays.
+ * Returns the part of a row that the plan must include as a whole; undefined if the row
+ * can be trimmed anywhere. If only a part of a segment is requested again, the rest
+ * stays.
  */
 function replacedPart(row: Coverage, target: Target): Range | undefined {
   const { from, to } = row;
@@ -328,7 +333,7 @@ function replacedPart(row: Coverage, target: Target): Range | undefined {
 }
 
 /**
- * Returns the open range after everything closed; undefined if there is none. If an old
+ * Returns the open range after all closed ranges; undefined if there is none. If an old
  * open segment is replaced, the open range reaches up to the present again.
  */
 function openPart(
@@ -347,8 +352,8 @@ function openPart(
 }
 
 /**
- * Returns the range from the first closed range to the end of the last; undefined if
- * none.
+ * Returns the range from the start of the first closed range to the end of the last;
+ * undefined if there are none.
  */
 export function closedRange({ closed }: RequestPlan): Range | undefined {
   const first = closed[0];
@@ -356,7 +361,7 @@ export function closedRange({ closed }: RequestPlan): Range | undefined {
   return first && last && { from: first.from, to: last.to };
 }
 
-/** Returns whether coverage is a closed range without entries. */
+/** Whether coverage is a closed range without entries. */
 export function isEmpty({ open, rows, objectKey }: Coverage): boolean {
   return !open && rows === 0n && objectKey === undefined;
 }
@@ -376,7 +381,8 @@ function overlapAt(
   return {
     to: first,
     tail: isStartless ? { ...tail, from: emptySince(row, known) } : tail,
-    // There were rows of neither direction, so there are none of one direction either.
+    // There were no rows on either side of a movement, so there are none on one side
+    // alone.
     sides: isStartless && sides === 'both' ? 'unknown' : sides,
     isStartless,
     mayBeGone: tail.rows === 0 ? undefined : whyGone(row, tail, target),
@@ -384,7 +390,8 @@ function overlapAt(
 }
 
 /**
- * Returns where the unbroken run of known ranges without entries begins that ends here.
+ * Returns the start of the unbroken run of known ranges without entries that ends with
+ * `last`.
  */
 function emptySince(last: Coverage, known: Rows): Micros {
   const newestFirst = known

@@ -1,5 +1,5 @@
 /**
- * Until when a ledger can be called closed: by the source's clock, never by ours alone.
+ * Decides up to when a ledger can be closed: by the source's clock, never by ours alone.
  */
 import {
   DAY_MICROS,
@@ -9,45 +9,49 @@ import {
 } from '../../time/time.ts';
 import { earlier } from '../../ledger/ranges.ts';
 
-/** A block near the head may still be on its way into the node's tables. */
+/**
+ * How far before the source's time a ledger is closed: a block near the head may not be
+ * in the node's tables yet.
+ */
 const MARGIN_MICROS = 120n * SECOND_MICROS;
 /**
- * What a source without a clock of its blocks may lag behind the clock of its answers,
- * and behind ours.
+ * How far a source that shows no block time may lag: behind the clock of its answers, or
+ * behind ours if its answers show no time either.
  */
 const ANSWERED_LAG_MICROS = 3600n * SECOND_MICROS;
 const UNTOLD_LAG_MICROS = DAY_MICROS;
 
 export interface SourceClock {
   readonly seen: Micros;
-  /** Nothing newer is proven to be all there. A whole second. */
+  /** The ledger is not proven complete after this instant. A whole second. */
   readonly closedTo: Micros;
   /**
-   * `guessed`: an upper bound alone; nothing is closed beyond what the source's own
-   * entries have reached.
+   * `guessed`: `closedTo` is only an upper bound; nothing is closed after the newest
+   * entry that the source has sent.
    */
   readonly from: 'source' | 'guessed';
   /**
-   * The highest block that this answer, or any claim of the network, was as of; undefined
-   * if the source shows none.
+   * The highest block that this answer, or any claim about the network, was made at;
+   * undefined if the source shows none.
    */
   readonly height?: bigint | undefined;
-  /** When the answer was given, by its server's clock. */
+  /** When the answer was sent, by its server's clock. */
   readonly answeredAt?: Micros | undefined;
 }
 
-/** What a list's answer says of the time, and the highest block that is known. */
+/** What a list's answer shows about the time, and the highest known block. */
 export interface ClockAnswer {
   /** Undefined or 0 if the source does not show it. */
   readonly blockTime: Micros | undefined;
-  /** The time that the answer itself gives (its Date header). */
+  /** The time in the answer's Date header. */
   readonly answeredAt?: Micros | undefined;
   readonly height?: bigint | undefined;
 }
 
 /**
- * @param answer of a list, which came before the export is requested
- * @param now this machine's time: it may delay closing, never hasten it
+ * Computes the source's clock for an export.
+ * @param answer the answer to a request for a list, sent before the export is requested
+ * @param now this machine's time: it may delay closing, but never hasten it
  */
 export function sourceClock(
   { blockTime, answeredAt, height }: ClockAnswer,

@@ -2,8 +2,8 @@
 import { overlaps } from '../../ledger/ranges.ts';
 
 /**
- * The bytes between two seconds, at least; `to` is exclusive. Plain data, so that it can
- * be stored.
+ * The least number of bytes between two seconds; `to` is exclusive. Plain data, so that
+ * it can be stored.
  */
 export interface HistogramBucket {
   readonly from: number;
@@ -11,13 +11,16 @@ export interface HistogramBucket {
   readonly bytes: number;
 }
 
-/** Buckets of one histogram. */
+/** The most buckets of a histogram, which bounds its memory. */
 const BUCKETS_MAX = 256;
 
 export class TimeHistogram {
   readonly #bucketsMax: number;
   #buckets = new Map<number, number>();
-  /** Seconds in one bucket. Doubles whenever there would be too many buckets. */
+  /**
+   * The seconds in one bucket. The number doubles whenever there would be too many
+   * buckets.
+   */
   #bucketSeconds = 1;
 
   constructor(bucketsMax = BUCKETS_MAX) {
@@ -58,7 +61,7 @@ export function sumBytes(stretches: readonly HistogramBucket[]): number {
 }
 
 /**
- * Returns where the first buckets end that hold at most `bytesMax` together; the end of
+ * Returns the end of the first buckets that together hold at most `bytesMax`; the end of
  * the first bucket if it alone holds more; undefined if there are no buckets.
  */
 export function findBorder(
@@ -76,7 +79,8 @@ export function findBorder(
 }
 
 /**
- * Merges what two streams showed of the same rows. The later one wins where they overlap.
+ * Merges what two streams showed about the same rows. Where they overlap, the later one
+ * wins.
  */
 export function mergeSeen(
   earlier: readonly HistogramBucket[],
@@ -88,7 +92,7 @@ export function mergeSeen(
   return [...apart, ...later].toSorted((one, other) => one.from - other.from);
 }
 
-/** Returns whether an answer has fewer bytes in some bucket than were seen before. */
+/** Whether an answer has fewer bytes in some bucket than were seen before. */
 export function hasLess(
   answer: readonly HistogramBucket[],
   known: readonly HistogramBucket[],

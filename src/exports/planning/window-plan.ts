@@ -2,11 +2,12 @@
  * Decides how much of a ledger to request at once. Normally that is all of it, because
  * every request is a full scan at the source. A stream that outgrows a segment is
  * cancelled, and a stream that broke twice is not requested whole again. From then on the
- * range is requested in windows, the earliest first, each shorter than the one that it
+ * range is requested in windows, the earliest first, each shorter than the range that it
  * was cut from.
  *
- * At most twice the ledger is requested, and what was in flight at each kill: a stream is
- * cancelled only while the cancelled bytes are at most what the ledger is known to hold.
+ * Cancelling costs at most the size of the ledger once more, and what was in flight at
+ * each cancellation: a stream is cancelled only while the cancelled bytes are at most
+ * what the ledger is known to hold.
  *
  * For some ranges the source sends nothing before it gives up, because its query takes
  * too long. Such a range is halved twice. That helps if the query time grows with the
@@ -26,38 +27,48 @@ import {
   sumBytes,
 } from './time-histogram.ts';
 
-/** A window's size is an estimate, so it stays this far below what a stream may hold. */
+/**
+ * The part of the largest stream that a window aims for, because its size is an estimate.
+ */
 const WINDOW_PART = 0.7;
 /**
- * A stream that broke is requested whole once more, then in windows of half of what came.
+ * How often a broken stream is requested whole again. After that, it is requested in
+ * windows of half of what came.
  */
 const BREAKS_MAX = 1;
 const BROKEN_PART = 0.5;
 /** The smallest window that is worth a request. */
 const LEAST_WINDOW_BYTES = 64 * 2 ** 10;
 /**
- * The part of an unsorted stream to request next: how much it did not show is unknown.
+ * The part of an unsorted stream to request next, because how much it has not shown yet
+ * is unknown.
  */
 const UNSORTED_PART = 1 / 4;
-/** The part of a segment that may come twice among the cancelled streams themselves. */
+/**
+ * The bytes that cancelled streams may repeat among themselves, as a part of a segment.
+ */
 const REPEATED_PART = 1 / 16;
 const STRETCHES_MAX = 1024;
 const SILENCES_BEFORE_HALVING = 2;
 const HALVINGS_MAX = 2;
 /**
- * Shorter ranges are not halved: a query that fails there would fail for half of it too.
+ * The shortest range to halve. If a query fails for a range this short, it would fail for
+ * half of it too.
  */
 const LONG_SECONDS_MIN = secondOf(DAY_MICROS);
-/** What nodes keep by default. Halving a range blindly takes earlier times for empty. */
+/**
+ * How long nodes keep entries by default. If a range must be halved blindly, all earlier
+ * times are assumed to be empty.
+ */
 const USUAL_SECONDS_MAX = secondOf(180n * DAY_MICROS);
 
 const count = z.number().nonnegative();
 const planSchema = z.object({
   version: z.literal(5),
   breaks: z.int().nonnegative(),
-  /** Bytes of the longest stream that broke. */
+  /** Bytes that came before the last stream broke. */
   brokenBytes: count.optional(),
-  /** What unfinished streams showed of the rows that are still to come. */
+  /** What unfinished streams have shown about the rows that are still to come. */
   seen: z
     .array(z.object({ from: z.int(), to: z.int(), bytes: count }).readonly())
     .max(STRETCHES_MAX)
@@ -68,33 +79,35 @@ const planSchema = z.object({
   /** Bytes of cancelled streams minus bytes of finished windows. */
   owedBytes: z.number(),
   silence: z.object({
-    /** Answers in a row without a row. */
+    /** The number of requests in a row that brought no row. */
     times: z.int().nonnegative(),
     /** The longest range to request, in seconds. */
     secondsMax: z.int().positive().optional(),
-    /** Times before this second are taken for empty. */
+    /** Times before this second are assumed to be empty. */
     firstSecond: z.int().optional(),
   }),
 });
 
-/** What was received of an answer so far. */
+/** The part of an answer that was received so far. */
 export interface StreamSeen {
   /** Bytes of plain CSV. */
   readonly bytes: number;
   /** The bytes of the requested rows by time. */
   readonly stretches: readonly HistogramBucket[];
   /**
-   * The last second if times never went back, so that every second before it is whole;
-   * undefined otherwise.
+   * The last second received if times never went back, so that every second before it is
+   * complete; otherwise undefined.
    */
   readonly sortedTo: number | undefined;
 }
 
 export class WindowPlan {
-  /** An answer that is longer is cancelled. */
+  /** The most bytes of one answer; a longer answer is cancelled. */
   readonly streamBytesMax: number;
   readonly #kept: z.output<typeof planSchema>;
-  /** What the last window held: an estimate for the window right after it. */
+  /**
+   * How densely the last window was filled: an estimate for the window right after it.
+   */
   #last:
     | { readonly toSecond: number; readonly bytesPerSecond: number }
     | undefined;
@@ -119,7 +132,7 @@ export class WindowPlan {
     return this.#kept.breaks > BREAKS_MAX;
   }
 
-  /** The size of a window. */
+  /** The size that a window aims for, in bytes. */
   get windowBytes(): number {
     const wanted = WINDOW_PART * this.streamBytesMax;
     const { brokenBytes = Infinity } = this.#kept;
@@ -132,19 +145,20 @@ export class WindowPlan {
   }
 
   /**
-   * Whether another stream can be cancelled: no more was cancelled than the ledger holds.
+   * Whether another stream may be cancelled: no more bytes were cancelled than the ledger
+   * is known to hold.
    */
   get isAffordable(): boolean {
     const { seen, owedBytes } = this.#kept;
     return owedBytes <= sumBytes(seen) + REPEATED_PART * this.streamBytesMax;
   }
 
-  /** The source answers only for short ranges. */
+  /** Whether the source answers only for short ranges. */
   get isSilent(): boolean {
     return this.#kept.silence.secondsMax !== undefined;
   }
 
-  /** Returns the plan as it would be if the stream in hand were cancelled. */
+  /** Returns the plan as it would be if the current stream were cancelled. */
   afterOutgrown(seen: StreamSeen, range: Range): WindowPlan {
     const copy = new WindowPlan(this.streamBytesMax, this.toJson());
     copy.recordOutgrown(seen, range);
@@ -180,7 +194,7 @@ export class WindowPlan {
     return second > from && second < to ? instantOf(second) : undefined;
   }
 
-  /** Records that an answer broke on its way. */
+  /** Records that an answer broke off. */
   recordBroken(seen: StreamSeen): void {
     this.#kept.breaks += 1;
     this.#kept.brokenBytes = seen.bytes;
@@ -189,13 +203,14 @@ export class WindowPlan {
   }
 
   /**
-   * Records that an answer was cancelled. @param range the range that was too large, if
-   * it was
+   * Records that an answer was cancelled.
+   * @param range the range that was too large; absent if the request was about a doubt
    */
   recordOutgrown(seen: StreamSeen, range?: Range): void {
     this.#remember(seen);
     this.#kept.owedBytes += sumBytes(seen.stretches);
-    // Without a range the answer is about a doubt: another window would not settle it.
+    // Without a range, the answer is about a doubt, which another window would not
+    // settle.
     if (range === undefined) return;
     this.#last = undefined;
     this.#kept.outgrown = {
@@ -244,7 +259,7 @@ export class WindowPlan {
   }
 
   /**
-   * Returns whether an answer has less of a range than an unfinished one showed before.
+   * Whether an answer has fewer bytes in a range than an unfinished one showed before.
    */
   isLess(answer: readonly HistogramBucket[], range: Range): boolean {
     return hasLess(
@@ -272,14 +287,17 @@ export class WindowPlan {
     this.#kept.sortedTo = sortedTo;
   }
 
-  /** @returns infinity, or a second from `to` on, if all of the range can be requested */
+  /**
+   * Returns the second to cut at; infinity, or a second at or after `to`, if all of the
+   * range can be requested.
+   */
   #cutBySize(from: number, to: number): number {
     const { outgrown } = this.#kept;
     if (outgrown?.from === from) {
       const end = Math.min(to, outgrown.to);
       if (end - from < 2) return Infinity;
       const second = this.#cutBySeen(from, end);
-      // If nothing that was seen gives a border, the range is halved blindly.
+      // If nothing seen so far gives a border, the range is halved blindly.
       return second !== undefined && second > from && second < end
         ? second
         : middleOf(from, end);
@@ -304,7 +322,7 @@ export class WindowPlan {
 }
 
 /**
- * Returns the middle of a range. If it begins in 1970, its first years are taken for
+ * Returns the middle of a range. If it begins in 1970, its first years are assumed to be
  * empty.
  */
 function middleOf(from: number, to: number): number {

@@ -1,7 +1,7 @@
 /**
- * Decides what of a ledger an answer can hold: which segments have its rows, up to when
- * the ledger is known, and which ranges that were asked for are missing. Pure: the rest
- * of the room reads and sends.
+ * Decides which part of a ledger an answer can contain: which segments have its rows, up
+ * to when the ledger is known, and which requested ranges are missing. Pure: the other
+ * file of this folder reads and sends.
  */
 import { PermanentError } from '../../errors/errors.ts';
 import type { Coverage, SegmentContent } from '../../catalog/coverage-rows.ts';
@@ -21,7 +21,7 @@ import {
 import { BEGINNING, DAY_MICROS, type Micros } from '../../time/time.ts';
 
 const END_OF_TIME: Micros = 2n ** 62n;
-/** What release 0.71.4 begins an answer without entries with. */
+/** The header with which release 0.71.4 begins an answer without entries. */
 const HEADER_OF_0_71_4: readonly string[] = [
   'vega_time',
   'quantity',
@@ -37,16 +37,16 @@ const HEADER_OF_0_71_4: readonly string[] = [
   'account_to_balance',
 ];
 
-/** What a reader has to know besides the coverage of the ledger. */
+/** What a reading depends on besides the coverage of the ledger. */
 export interface ReadingFacts {
   /**
-   * If the source demands an asset, those that every ledger must be covered in; otherwise
-   * none. They are what "every asset" means then.
+   * If the source demands an asset, the assets in which every ledger must be covered;
+   * otherwise empty. These assets are then what "every asset" means.
    */
   readonly demandedAssets: readonly string[];
   /** The header of the mirror's newest segment; undefined if it has none. */
   readonly newestColumns: readonly string[] | undefined;
-  /** The present. */
+  /** The current time. */
   readonly now: Micros;
 }
 
@@ -58,36 +58,36 @@ export interface ReadSegment extends Range {
 }
 
 export interface ReadingPlan {
-  /** By time. */
+  /** The segments that have rows of the answer, ordered by time. */
   readonly segments: readonly ReadSegment[];
   /** The columns of the answer's header. */
   readonly columns: readonly string[];
-  /** The rows of the answer: no row is before `from`, at `to` or behind it. */
+  /** The range of the answer's rows: `from` is inclusive, `to` exclusive. */
   readonly from: Micros;
   readonly to: Micros;
   /**
-   * If nothing is known of the beginning of the range: where knowledge of the ledger
-   * begins again.
+   * If the beginning of the range is not known, the instant from which the ledger is
+   * known again; otherwise undefined.
    */
   readonly knownFrom: Micros | undefined;
   /**
-   * From the range's beginning up to here, all is known; undefined if its beginning is
-   * not. It may lie behind the end of the range.
+   * The ledger is known from the range's beginning up to this instant, which may be after
+   * the range's end; undefined if the beginning is not known.
    */
   readonly knownTo: Micros | undefined;
   /**
-   * From the range's beginning up to here, nothing is missing: what is open is not
-   * counted. The range's beginning if nothing is proven.
+   * The ledger is complete from the range's beginning up to this instant; an open segment
+   * does not count as complete. Equal to the range's beginning if nothing is proven.
    */
   readonly provenTo: Micros;
-  /** Empty if the answer is all that was asked for. */
+  /** The ranges that the answer lacks; empty if it has everything that was requested. */
   readonly missing: readonly MissingRange[];
 }
 
 /**
- * A question without an end asks for what there is up to the present, of which a mirror
- * knows as much as its last run brought. Its answer ends at `knownTo`, for every asset
- * alike, so that the next question can go on from there.
+ * Plans an answer. A query without an end requests everything up to the present, of which
+ * a mirror knows as much as its last run brought. The answer then ends at `knownTo`, for
+ * every asset alike, so that the next query can continue from there.
  * @throws PermanentError `LEDGER_NOT_MIRRORED` if the ledger was never exported
  */
 export function planReading(
@@ -136,9 +136,9 @@ export function refuseMissing(question: LedgerQuery, plan: ReadingPlan): void {
 }
 
 /**
- * The assets that must be known one by one; undefined stands for every asset at once.
- * Coverage of single assets is not all of a ledger unless these are all that the mirror
- * is to have: what was ordered of one asset says nothing of the others.
+ * Returns the assets that must be known one by one; undefined means every asset at once.
+ * Coverage of single assets is not all of a ledger unless these are all the assets that
+ * the mirror is meant to have: an export of one asset shows nothing about the others.
  */
 function assetsOf(
   { assetId }: LedgerQuery,
@@ -148,7 +148,7 @@ function assetsOf(
   return demandedAssets.length === 0 ? [undefined] : demandedAssets;
 }
 
-/** What is not known of an asset from an instant on. */
+/** The ranges of an asset that are not known. */
 interface Holes {
   readonly assetId: string | undefined;
   readonly ranges: readonly Range[];
@@ -159,7 +159,7 @@ function holesOf(
   assetId: string | undefined,
   coverage: readonly Coverage[],
 ): Holes {
-  // What is known of every asset is known of each.
+  // Coverage of every asset covers each single one.
   const known = coverage.filter(
     (range) => range.assetId === undefined || range.assetId === assetId,
   );
@@ -167,7 +167,7 @@ function holesOf(
   return { assetId, ranges: subtract({ from, to }, known) };
 }
 
-/** Up to where all of the assets are known. */
+/** Returns the instant up to which all of the assets are known. */
 function leastKnownTo(
   groups: readonly Holes[],
   from: Micros,
@@ -185,7 +185,7 @@ function knownToOf({ ranges }: Holes, from: Micros): Micros | undefined {
   return first.from > from ? first.from : undefined;
 }
 
-/** Where the last of the assets begins to be known. */
+/** Returns the instant from which every one of the assets is known. */
 function knownFromOf(
   groups: readonly Holes[],
   start: Micros,
@@ -202,15 +202,15 @@ function missingOf(
   asked: { readonly from: Micros; readonly to: Micros | undefined },
   now: Micros,
 ): readonly MissingRange[] {
-  // Whatever is not known yet, nothing can have happened in the future. A day allows for
-  // clocks that differ.
+  // Nothing can be missing from the future, because it has not happened yet. A day allows
+  // for clocks that differ.
   const future = now + DAY_MICROS;
   if (asked.from >= future) return [];
   const end = asked.to ?? END_OF_TIME;
   return ranges.flatMap(({ from, to }) => {
     if (from >= end) return [];
     const isLast = to >= END_OF_TIME;
-    // Without an end, as much is asked for as there is, but there must be something.
+    // A query without an end takes as much as is known, but its start must be known.
     if (asked.to === undefined && isLast && from > asked.from) return [];
     return [{ assetId, from, to: isLast ? undefined : earlier(to, end) }];
   });
@@ -230,8 +230,9 @@ function segmentsWithin(
 }
 
 /**
- * An answer without entries has the header of the ledger's other segments, or of the
- * mirror's newest one: a client must not meet another release's columns in it.
+ * Returns the columns of the answer. An answer without entries has the header of the
+ * ledger's other segments, or of the mirror's newest one, so that a client does not meet
+ * another release's columns in it.
  */
 function columnsOf(
   segments: readonly ReadSegment[],

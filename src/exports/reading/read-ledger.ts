@@ -1,8 +1,8 @@
 /**
  * Reads a party's mirrored ledger back from the published objects, as one CSV. A segment
- * that lies whole in what is asked is passed on as it is; only where a border or an asset
- * cuts one, or the columns of its release are not those of the others, are its rows
- * looked at. Segments outside the range are never opened.
+ * that is entirely inside the query is passed on as it is. Its rows are read one by one
+ * only if the query's range or asset cuts it, or if its columns differ from those of the
+ * answer. Segments outside the range are never opened.
  */
 import { createHash } from 'node:crypto';
 import { PermanentError } from '../../errors/errors.ts';
@@ -37,27 +37,27 @@ export interface LedgerReading extends Pick<
   ReadingPlan,
   'knownFrom' | 'knownTo' | 'provenTo' | 'missing'
 > {
-  /** Equal tags mean equal bytes. */
+  /** Identifies the content of the answer: equal tags mean equal bytes. */
   readonly tag: string;
   /**
-   * The size of the CSV in bytes. It follows from the sizes of whole segments; the others
-   * are read for it.
+   * Returns the size of the CSV in bytes. It is computed from the recorded sizes of
+   * segments that are passed on as they are; the other segments are read to measure them.
    */
   measure(): Promise<bigint>;
   /**
-   * The plain CSV: one header line, then the source's lines unchanged, those outside the
-   * question left out. Ending the iteration early releases everything.
-   * @param start how many bytes to leave out at the beginning
+   * Yields the plain CSV: one header line, then the source's lines unchanged, without
+   * those outside the query. Ending the iteration early releases everything.
+   * @param start the number of bytes to leave out at the beginning
    */
   rows(start?: bigint): AsyncGenerator<Buffer>;
 }
 
 /**
- * Opens what is known of a ledger.
+ * Opens the known part of a ledger.
  * @param signal aborting it releases everything
- * @throws PermanentError `LEDGER_NOT_MIRRORED` if what is asked for was never exported, or
- *   misses a range that was not left to the mirror: an empty answer would read as "no
- *   entries". `meta` has `knownFrom` and `knownTo`
+ * @throws PermanentError `LEDGER_NOT_MIRRORED` if the ledger was never exported, or if a
+ *   part of the range is missing and the query does not accept a partial answer: an empty
+ *   answer would read as "no entries". `meta` has `knownFrom` and `knownTo`
  */
 export async function openLedger(
   { exports, readFacts, objects }: ReaderDeps,
@@ -100,16 +100,16 @@ function tagOf(
     .slice(0, ETAG_CHARACTERS);
 }
 
-/** Reads the rows of a plan's segments, from any byte of the answer on. */
+/** Reads the rows of a plan's segments, starting at any byte of the answer. */
 class SegmentReader {
   readonly #scope: Pick<LedgerQuery, 'partyId' | 'assetId'>;
   readonly #plan: ReadingPlan;
   readonly #objects: ReaderDeps['objects'];
   readonly #signal: AbortSignal;
   readonly #header: Buffer;
-  /** Sizes of the rows of those segments that were measured, in bytes. */
+  /** Sizes of the rows of the segments measured so far, in bytes. */
   readonly #sizes = new Map<ReadSegment, bigint>();
-  /** Sizes of header lines as they are stored, by the form of a segment's rows. */
+  /** Sizes of the stored header lines in bytes, by the row form of the segment. */
   readonly #headerSizes = new Map<string, number>();
 
   constructor(
@@ -137,8 +137,8 @@ class SegmentReader {
   }
 
   async *rows(start: bigint): AsyncGenerator<Buffer> {
-    // Sent with the first rows: until they are read, a failure can still be told by the
-    // status.
+    // The header is sent with the first rows: until those are read, a failure can still
+    // be reported by the HTTP status.
     let header = this.#header.subarray(clamp(start, this.#header.length));
     let left = start - BigInt(this.#header.length);
     for (const segment of this.#plan.segments) {
@@ -170,7 +170,7 @@ class SegmentReader {
     return size;
   }
 
-  /** Whether all rows of a segment are sent, as they are. */
+  /** Whether all rows of a segment are sent as they are. */
   #isPassedOn(segment: ReadSegment): boolean {
     return this.#isWhole(segment) && this.#hasColumns(segment);
   }
@@ -186,8 +186,9 @@ class SegmentReader {
   }
 
   /**
-   * The header line is stored as the source sent it, which may be longer than its columns
-   * are. All segments of one form have the same.
+   * Returns the size of a segment's header line in bytes. The line is stored as the
+   * source sent it, and may be longer than the column names. All segments with one row
+   * form have the same line.
    */
   async #headerSize(segment: ReadSegment): Promise<number> {
     const { rowForm } = segment.content;
@@ -222,7 +223,11 @@ class SegmentReader {
     }
   }
 
-  /** @throws PermanentError `LEDGER_SIZE` if the header is not as long as was measured */
+  /**
+   * Yields a segment's rows without the header line.
+   * @throws PermanentError `LEDGER_SIZE` if the header line is not as long as was
+   *   measured
+   */
   async *#withoutHeader(segment: ReadSegment): AsyncGenerator<Buffer> {
     const isMeasured = this.#sizes.has(segment) && this.#isPassedOn(segment);
     const measured = isMeasured
@@ -231,7 +236,7 @@ class SegmentReader {
     let headerSize = 0;
     let isHeader = true;
     for await (const chunk of this.#plain(segment)) {
-      // Column names are plain words: the first line end is the header's.
+      // Column names contain no line ends, so the first line end is the header's.
       const start = isHeader ? chunk.indexOf(LINE_FEED) + 1 : 0;
       if (isHeader) headerSize += start === 0 ? chunk.length : start;
       if (isHeader && start === 0) continue;
@@ -272,12 +277,15 @@ class SegmentReader {
   }
 }
 
-/** Borders are whole seconds, which a double holds exactly for any time there is. */
+/**
+ * Converts a border to seconds. Borders are whole seconds, which a double holds exactly
+ * for every possible time.
+ */
 function toSeconds(instant: Micros): number {
   return Number(instant / SECOND_MICROS);
 }
 
-/** @returns `value` as a number from 0 to `max` */
+/** Returns `value` as a number, limited to the range from 0 to `max`. */
 function clamp(value: bigint, max: number): number {
   if (value <= 0n) return 0;
   return value >= BigInt(max) ? max : Number(value);
