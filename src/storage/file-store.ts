@@ -41,8 +41,8 @@ import { guardStore, type StoreKind } from './guarded-store.ts';
 
 const SPOOL_FOLDER = '.spool';
 /**
- * The filesystem has no hard links (some network and FAT mounts), or the file lies on
- * another one.
+ * Errors of a filesystem without hard links (some network and FAT mounts), or of a file
+ * that is on another filesystem.
  */
 const NO_LINKS = new Set([
   'EPERM',
@@ -51,11 +51,15 @@ const NO_LINKS = new Set([
   'ENOSYS',
   'EMLINK',
   'EXDEV',
-  // Some mounts say so; where rights are missing, the copy in its place fails as well.
+  // Some mounts report these; if the rights are really missing, the copy that follows
+  // fails as well.
   'EINVAL',
   'EACCES',
 ]);
-/** The filesystem syncs files, but no folders (CIFS, s3fs, drvfs and others). */
+/**
+ * Errors of a filesystem that syncs files, but not folders (CIFS, s3fs, drvfs and
+ * others).
+ */
 const NO_FOLDER_SYNC = new Set([
   'EINVAL',
   'ENOTSUP',
@@ -64,7 +68,7 @@ const NO_FOLDER_SYNC = new Set([
   'EISDIR',
   'EBADF',
 ]);
-/** Errors that may pass: space is freed, a mount returns. */
+/** Errors that may pass, for example when space is freed or a mount returns. */
 const RETRYABLE = new Set([
   'ENOSPC',
   'EDQUOT',
@@ -75,19 +79,19 @@ const RETRYABLE = new Set([
   'ESTALE',
   'ETIMEDOUT',
 ]);
-/** Before a umask takes rights away. */
+/** Rights of new files and folders, before a umask takes some away. */
 const FILE_MODE = 0o666;
 const FOLDER_MODE = 0o777;
 
 export interface FileStoreOptions {
-  /**
-   * Rights that new objects and their folders lack. Absent: those that the process's own umask takes
-   * away.
-   */
+  /** The umask for new objects and their folders; if absent, that of the process. */
   readonly umask?: number | undefined;
 }
 
-/** @param folder is made on first use */
+/**
+ * Opens a store in a folder.
+ * @param folder is made on first use
+ */
 export function openFileStore(
   folder: string,
   options: FileStoreOptions = {},
@@ -102,7 +106,9 @@ class FileStore implements StoreKind {
   readonly #root: string;
   readonly #umask: number | undefined;
   #isRootShared = false;
-  /** Why folders cannot be synced here; undefined while they can. */
+  /**
+   * The error code for which folders cannot be synced here; undefined while they can.
+   */
   #unsyncedFolders: string | undefined;
 
   constructor(root: string, { umask }: FileStoreOptions) {
@@ -229,9 +235,9 @@ class FileStore implements StoreKind {
   }
 
   /**
-   * Links a file to its key. Without hard links, a copy in the spool is renamed: the key
-   * names its content, so a race replaces a file by an equal one.
-   * @returns false if something lies under the key
+   * Links a file to its key. Without hard links, a copy in the spool is renamed: the
+   * key names its content, so a race replaces a file by an equal one.
+   * @returns false if the key is already taken
    */
   async #linkUnlessTaken(from: string, target: string): Promise<boolean> {
     const outcome = await linkOrFail(from, target);
@@ -265,12 +271,16 @@ class FileStore implements StoreKind {
   /** Gives a new file or folder the rights that the store's own umask leaves. */
   async #share(path: string, mode: number): Promise<void> {
     if (this.#umask === undefined) return;
-    // The bits above the rights stay: a folder may hand its group on.
+    // The bits above the rights stay, because a folder may pass its group on to new
+    // files.
     const facts = await stat(path);
     await chmod(path, (facts.mode & 0o7000) | (mode & ~this.#umask));
   }
 
-  /** The spool may have made it, for this user alone. Another user's folder stays as it is. */
+  /**
+   * Shares the root folder, which the spool may have made for this user alone. Another
+   * user's folder stays as it is.
+   */
   async #shareRoot(): Promise<void> {
     if (this.#umask === undefined || this.#isRootShared) return;
     const { uid } = await stat(this.#root);
@@ -278,7 +288,10 @@ class FileStore implements StoreKind {
     this.#isRootShared = true;
   }
 
-  /** On mounts that cannot do that, the store is used all the same, and `doctor` says so. */
+  /**
+   * Makes a folder's entries durable. On mounts that cannot sync folders, the store is
+   * still used, and `doctor` reports that.
+   */
   async #syncFolder(folder: string): Promise<void> {
     try {
       await syncPath(folder);

@@ -1,5 +1,5 @@
 /**
- * What all object stores have in common: the checks of keys, the classification of
+ * The common part of all object stores: the checks of keys, the classification of
  * errors, the spool, and the error for a key that is taken.
  */
 import { lstat, readdir, unlink } from 'node:fs/promises';
@@ -20,13 +20,17 @@ import type {
 import { type StoreProbe, probeStore } from './probe-store.ts';
 
 /**
- * What each kind of store does in its own way. Keys are checked before; errors are raw.
+ * The operations that each kind of store implements. Keys are checked before the call;
+ * errors are thrown unclassified.
  */
 export interface StoreKind extends StoreProbe, AsyncDisposable {
   readonly url: string;
-  /** Where objects grow before they are published. No reader sees what is in it. */
+  /**
+   * The folder in which objects are written before they are published. Readers never
+   * see its files.
+   */
   readonly spoolDir: string;
-  /** What the last probe found; the kind may write faster if it knows. */
+  /** The result of the last probe; with it, the store may skip a check after a write. */
   capabilities?: StoreCapabilities;
   putFile(
     key: string,
@@ -46,7 +50,7 @@ export interface StoreKind extends StoreProbe, AsyncDisposable {
     signal: AbortSignal,
   ): Promise<void>;
   head(key: string, signal: AbortSignal): Promise<ObjectFacts | undefined>;
-  /** @returns undefined if nothing lies under the key */
+  /** @returns undefined if the key is absent */
   read(
     key: string,
     signal: AbortSignal,
@@ -55,13 +59,13 @@ export interface StoreKind extends StoreProbe, AsyncDisposable {
   list(prefix: string, signal: AbortSignal): AsyncGenerator<ListedObject>;
   remove(key: string, signal: AbortSignal): Promise<void>;
   /**
-   * Aborts the uploads of dead processes, which lie outside of the spool.
+   * Aborts the unfinished uploads of dead processes, which are not in the spool.
    * @returns how many were aborted
    */
   abortUploads(startedBeforeMs: number, signal: AbortSignal): Promise<number>;
 }
 
-/** Makes a kind of store an object store. */
+/** Wraps a kind of store as an object store. */
 export function guardStore(kind: StoreKind): ObjectStore {
   return new GuardedStore(kind);
 }
@@ -219,7 +223,7 @@ class GuardedStore implements ObjectStore {
   }
 }
 
-/** The folder in which objects grow before they are published. */
+/** The folder in which objects are written before they are published. */
 class Spool {
   readonly #folder: string;
 
@@ -235,7 +239,8 @@ class Spool {
   }
 
   /**
-   * Removes the files whose names begin with `prefix` and that were not written to since.
+   * Removes the files whose names begin with `prefix` and that were last written before
+   * the given time.
    */
   async clear(
     prefix: string,

@@ -8,25 +8,28 @@ export type ConditionSupport = 'honoured' | 'ignored' | 'refused';
 
 /** What a store does with conditional writes. */
 export interface StoreCapabilities {
-  /** With the condition on one small write. */
+  /** How one small conditional write is answered. */
   readonly put: ConditionSupport;
   /**
-   * With the condition on the last call of an upload in parts, which objects above 16 MiB
-   * need.
+   * How the last call of a conditional multipart upload is answered. Objects above 16
+   * MiB need such uploads.
    */
   readonly multipart: ConditionSupport;
   /**
-   * Of several writers of different bytes under one key, exactly one is told that it
-   * wrote.
+   * Whether exactly one of several writers of different bytes under one key gets the
+   * answer that it wrote.
    */
   readonly hasOneWinner: boolean;
-  /** What else the store does not do, in words for `doctor`; absent if nothing is known. */
+  /**
+   * Other guarantees that the store lacks, in words for `doctor`; absent if none is
+   * known.
+   */
   readonly weaknesses?: readonly string[];
 }
 
 /**
- * 'written': these bytes lie under the key now, no matter who wrote them. 'present': other
- * bytes do.
+ * 'written': the key now holds these bytes, no matter which writer put them there.
+ * 'present': it holds other bytes.
  */
 export type Outcome = 'written' | 'present';
 
@@ -45,7 +48,7 @@ export interface StoredRange {
   readonly end: bigint;
 }
 
-/** What is known of an object without reading it. */
+/** What is known about an object without reading it. */
 export interface ObjectFacts {
   /** Size as it is stored. */
   readonly bytes: bigint;
@@ -54,18 +57,18 @@ export interface ObjectFacts {
 }
 
 /**
- * Immutable objects under keys relative to OBJECT_STORE_URL. Publishing is atomic: a key
- * is either absent or whole. Publishing the same bytes twice is accepted; other bytes
- * under the same key are an error. Each call waits by itself for a store that cannot be
- * reached or is busy (60 s).
+ * Immutable objects under keys relative to OBJECT_STORE_URL. Publishing is atomic: a
+ * key is either absent or whole. Publishing the same bytes twice is accepted; other
+ * bytes under the same key are an error. Each call waits up to 60 s for a store that is
+ * unreachable or busy.
  */
 export interface ObjectStore extends AsyncDisposable {
-  /** For messages and manifests; without credentials. */
+  /** The store's URL for messages and manifests, without credentials. */
   readonly url: string;
 
   /**
-   * Returns where to spool a file of this name: beside the store, on its filesystem. The
-   * file itself is not made.
+   * Returns the path at which to spool a file of this name: next to the store, on its
+   * filesystem. It does not create the file itself.
    */
   spoolPath(name: string): Promise<string>;
 
@@ -78,7 +81,7 @@ export interface ObjectStore extends AsyncDisposable {
   /**
    * Makes the spooled file visible under `key`, durably. The caller removes the spool
    * file.
-   * @throws PermanentError `OBJECT_CONFLICT` if other bytes lie under the key
+   * @throws PermanentError `OBJECT_CONFLICT` if the key holds other bytes
    */
   publishFile(
     key: string,
@@ -89,9 +92,9 @@ export interface ObjectStore extends AsyncDisposable {
 
   /**
    * Publishes small content, such as a manifest.
-   * @param spoolPrefix names what a killed process may leave in the spool, for
-   *   `clearSpool`
-   * @throws PermanentError `OBJECT_CONFLICT` if other bytes lie under the key
+   * @param spoolPrefix prefix of the spool file's name, by which `clearSpool` finds
+   *   what a killed process left
+   * @throws PermanentError `OBJECT_CONFLICT` if the key holds other bytes
    */
   publishBytes(
     key: string,
@@ -101,12 +104,12 @@ export interface ObjectStore extends AsyncDisposable {
   ): Promise<void>;
 
   /**
-   * Writes small content if nothing lies under the key: the commit of a log whose writers
-   * may race.
-   * @returns 'written' if these bytes lie under the key now; an answer may have been
-   *   lost, so the same bytes of an earlier call count. 'present' if other bytes do.
-   *   Unless `capabilities` reports `put: 'honoured'` and `hasOneWinner`, two writers at
-   *   once may both get 'written': hold a lease
+   * Writes small content if the key is absent: the commit of a log whose writers may
+   * race.
+   * @returns 'written' if the key now holds these bytes; an answer may have been lost,
+   *   so the same bytes from an earlier call count. 'present' if it holds other bytes.
+   *   Unless `capabilities` reports `put: 'honoured'` and `hasOneWinner`, two writers
+   *   at once may both get 'written', so hold a lease
    */
   putIfAbsent(
     key: string,
@@ -116,9 +119,9 @@ export interface ObjectStore extends AsyncDisposable {
   ): Promise<Outcome>;
 
   /**
-   * Writes small content, whatever lies under the key: for the few objects that say what
-   * is newest. A reader sees the old bytes or the new ones, never a part. Nothing keeps
-   * two writers apart: hold a lease.
+   * Writes small content, whatever the key holds: for the few objects that name the
+   * newest version of something. A reader sees the old bytes or the new ones, never a
+   * part. Nothing keeps two writers apart, so hold a lease.
    */
   replaceBytes(
     key: string,
@@ -126,7 +129,10 @@ export interface ObjectStore extends AsyncDisposable {
     signal: AbortSignal,
   ): Promise<void>;
 
-  /** @returns undefined if nothing lies under the key */
+  /**
+   * Reads an object's facts.
+   * @returns undefined if the key is absent
+   */
   head(key: string, signal: AbortSignal): Promise<ObjectFacts | undefined>;
 
   /**
@@ -159,7 +165,7 @@ export interface ObjectStore extends AsyncDisposable {
   capabilities(signal: AbortSignal): Promise<StoreCapabilities>;
 
   /**
-   * Tries the store out now: writes, reads, lists, removes and sends a part below
+   * Tries the store out now: writes, reads, lists, removes and uploads a part below
    * `probe/`.
    * @param stepMaxMs how long one step may take; a minute by default
    * @throws PermanentError naming what the store refused or could not do
@@ -168,7 +174,7 @@ export interface ObjectStore extends AsyncDisposable {
   probe(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities>;
 }
 
-/** Whether the store itself keeps a second writer of a key out, without a lease. */
+/** Whether the store itself prevents a second write to a key, without a lease. */
 export function isWrittenOnce(capabilities: StoreCapabilities): boolean {
   const { put, multipart, hasOneWinner } = capabilities;
   return put === 'honoured' && multipart === 'honoured' && hasOneWinner;

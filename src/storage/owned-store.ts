@@ -1,7 +1,7 @@
 /**
- * An object store that only its owner writes. Ownership is checked before a write or a
- * removal, and again from time to time: a mirror that another one took over from stops
- * within half a minute, in the middle of a night if need be.
+ * An object store that only its owner writes to. Ownership is checked before a write or
+ * a removal, and checked again from time to time: if another mirror takes the store
+ * over, this one stops within half a minute, even in the middle of a nightly run.
  */
 import type { Readable } from 'node:stream';
 import type { FileFacts } from '../files/byte-counter.ts';
@@ -14,15 +14,18 @@ import type {
   StoredRange,
 } from './object-store.ts';
 
-/** How long an answer of the check counts. */
+/** How long a passed check stays valid. */
 const CHECKED_FOR_MS = 30_000;
-/** The same for removals, which cannot be undone. */
+/** How long a passed check stays valid for removals, which cannot be undone. */
 const CHECKED_FOR_REMOVAL_MS = 2_000;
 
-/** @throws the error that says why this process must not write */
+/**
+ * Checks that this process owns the store.
+ * @throws the error that explains why this process must not write
+ */
 export type OwnershipCheck = (signal: AbortSignal) => Promise<void>;
 
-/** Reads pass through; every other call checks the ownership first. */
+/** Passes reads through, and checks the ownership before every write and removal. */
 export class OwnedStore implements ObjectStore {
   readonly #store: ObjectStore;
   readonly #check: OwnershipCheck;
@@ -126,7 +129,10 @@ export class OwnedStore implements ObjectStore {
     return this.#store[Symbol.asyncDispose]();
   }
 
-  /** Checks once for all calls that come in meanwhile. A refusal is never remembered. */
+  /**
+   * Checks the ownership once for all calls that arrive meanwhile. A refusal is never
+   * remembered.
+   */
   async #requireOwnership(
     signal: AbortSignal,
     checkedForMs = CHECKED_FOR_MS,

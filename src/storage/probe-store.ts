@@ -1,6 +1,6 @@
 /**
- * Tries out what a store does with reads and writes, below `probe/`: rights, parts,
- * conditions, a race.
+ * Tries a store out with objects below `probe/`: rights, reads and writes, multipart
+ * uploads, conditional writes, and a race of several writers.
  */
 import { randomUUID } from 'node:crypto';
 import { buffer } from 'node:stream/consumers';
@@ -14,7 +14,10 @@ import type {
 } from './object-store.ts';
 
 const PROBE_PREFIX = 'probe/';
-/** The age at which an object below `probe/` is taken for what a killed process left. */
+/**
+ * The age from which an object below `probe/` counts as left over from a killed
+ * process.
+ */
 const ABANDONED_MICROS = 3_600_000_000n;
 const STEP_MAX_MS = 60_000;
 const TEXT = 'ledger-mirror tries this store out\n';
@@ -30,17 +33,18 @@ type TryWrite = (
   signal: AbortSignal,
 ) => Promise<ConditionSupport>;
 
-/** What a probe needs of a kind of store beside its ordinary calls. */
+/** What a probe needs from a kind of store besides its ordinary calls. */
 export interface StoreProbe {
   readonly tryPut: TryWrite;
   readonly tryInParts: TryWrite;
-  /** @returns what the writes so far have shown the store not to do */
+  /** @returns guarantees that the store lacks, as the writes so far have shown */
   readonly weaknesses?: () => readonly string[];
-  /** @param what is what was done, and to which key: "publish ledger/…" */
+  /** @param what the action and its key: "publish ledger/…" */
   readonly mapError: (what: string, error: unknown) => Error;
 }
 
 /**
+ * Tries the store out and removes the objects that this wrote.
  * @throws PermanentError naming what the store refused
  * @throws UnreachableError if a step gets no answer in time
  */
@@ -73,7 +77,7 @@ class Probe {
   readonly #stepMaxMs: number;
   readonly #written = probeKey('one');
   readonly #raced = probeKey('raced');
-  /** What is to be removed, with what killed processes left. */
+  /** The keys to remove, including those that killed processes left. */
   readonly #keys = [this.#written, this.#raced];
 
   constructor(
@@ -143,7 +147,7 @@ class Probe {
         return Promise.all(writes);
       },
     );
-    // A store that ignores the condition tells each writer that it wrote.
+    // A store that ignores the condition answers each writer that it wrote.
     const winners = answers.filter((answer) => answer !== 'honoured');
     return { put, multipart, hasOneWinner: winners.length === 1 };
   }
@@ -157,7 +161,8 @@ class Probe {
   }
 
   /**
-   * Runs a step. One that takes longer than `stepMaxMs` is abandoned, and may still end.
+   * Runs a step. A step that takes longer than `stepMaxMs` is abandoned; its work may
+   * still finish.
    */
   async #step<Result>(
     what: string,

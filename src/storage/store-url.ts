@@ -1,6 +1,6 @@
 /**
- * Names an object store, as tables, messages and statements show it. It has a file of its
- * own, so that nothing loads a store's client to learn its name.
+ * Names an object store for tables, messages and SQL statements. This is a file of its
+ * own, so that no module loads a store's client just to learn its name.
  */
 import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -12,7 +12,7 @@ export function storeUrl(url: URL): string {
     : pathToFileURL(resolve(fileURLToPath(url))).href;
 }
 
-/** Returns what precedes every key in the bucket, without slashes at its ends. */
+/** Returns the prefix of every key in the bucket, without slashes at its ends. */
 export function prefixOf({ pathname }: URL): string {
   return pathname.replaceAll(/^\/+|\/+$/g, '');
 }

@@ -8,15 +8,15 @@ const CONNECT_TIMEOUT_MS = 10_000;
 /** How long a connection may carry no byte in either direction. */
 const SOCKET_TIMEOUT_MS = 30_000;
 /**
- * The retry strategy decides by time. Without a number the client would stop at three
- * attempts.
+ * The most attempts of a call. The retry strategy limits them by time; without a
+ * number, the client would stop after three.
  */
 const ATTEMPTS_MAX = 1_000;
 /** Self-hosted servers ignore the region, but a signature must name one. */
 const REGION_OF_ENDPOINTS = 'us-east-1';
 const DELAY_MIN_MS = 100;
 const DELAY_MAX_MS = 3_000;
-/** How often a call is sent whose data was damaged in transit. */
+/** How often a call is sent if its data is damaged in transit. */
 const DAMAGED_ATTEMPTS_MAX = 5;
 
 /** The AWS_… variables. */
@@ -24,11 +24,17 @@ type Ambient = Readonly<Partial<Record<string, string>>>;
 
 export interface S3Connection {
   readonly client: S3;
-  /** The address of the proxy on the way, if there is one; without user and password. */
+  /**
+   * The address of the proxy between here and the store, if there is one, without user
+   * and password.
+   */
   readonly proxy: string | undefined;
 }
 
-/** @throws UsageError if the endpoint is not a URL */
+/**
+ * Opens the client.
+ * @throws UsageError if the endpoint is not a URL
+ */
 export function openS3Client(
   url: URL,
   ambient: Ambient,
@@ -80,7 +86,7 @@ export function openS3Client(
   return { client, proxy: agents?.proxy };
 }
 
-/** Where requests go, which decides whether a proxy stands on the way. */
+/** Returns the host to which requests go; it decides whether a proxy is used. */
 function hostOf(
   bucket: string,
   endpoint: string | undefined,
@@ -95,8 +101,8 @@ function hostOf(
 }
 
 /**
- * Passes on what `.env` gave, because it is not in the process's environment. Everything
- * else is left to the SDK's own chain.
+ * Passes on the credentials from `.env`, which are not in the process's environment.
+ * Everything else is left to the SDK's own chain.
  */
 function credentialsOf(
   ambient: Ambient,
@@ -118,14 +124,14 @@ type Strategy = Extract<
 >;
 /** Counts the failures of one call. */
 type CallToken = Awaited<ReturnType<Strategy['acquireInitialRetryToken']>> & {
-  /** When the first of them happened, on the monotonic clock. */
+  /** When the first failure happened, on the monotonic clock. */
   readonly sinceMs?: number;
 };
 
 /**
  * The only layer that retries: the SDK calls it after every failure, and the table of
- * errors decides. It waits for a store that is away or busy for `patienceMs`, counted
- * from a call's first failure.
+ * errors decides. It waits for a store that is unreachable or busy for `patienceMs`,
+ * counted from a call's first failure.
  */
 function waitPatiently(patienceMs: number): Strategy {
   return {

@@ -1,6 +1,6 @@
 /**
- * The one table of what an error of S3, or of the connection to it, means: whether the
- * call is repeated, and what a person can do.
+ * The table of what each error of S3, or of the connection to it, means: whether the
+ * call is repeated, and what the operator can do.
  */
 import { S3ServiceException } from '@aws-sdk/client-s3';
 import {
@@ -13,9 +13,11 @@ import { classifyErrno } from '../../errors/faults.ts';
 import { refusedTunnel } from '../../network/proxied-agents.ts';
 
 /**
- * `wait`: the call is repeated until the store's patience ends. `few`: it is repeated a
- * few times, because more would not help. `anew`: the call cannot be repeated, but the
- * whole job can. `never`: it fails until somebody changes something.
+ * What to do after an error.
+ * - `wait`: repeat the call until the store's patience ends
+ * - `few`: repeat it a few times, because more would not help
+ * - `anew`: the call cannot be repeated, but the whole job can
+ * - `never`: the call fails until an operator changes something
  */
 export type Retry = 'wait' | 'few' | 'anew' | 'never';
 
@@ -106,8 +108,8 @@ const CONFIGURATION = never(
 );
 
 /**
- * Keys are names of the SDK's errors (S3's own codes, if they are more exact), statuses
- * and errnos.
+ * The meanings of errors. A pattern matches the name of an SDK error (or S3's own code,
+ * if it is more exact), a status or an errno.
  */
 const MEANINGS: readonly (readonly [RegExp, Meaning])[] = [
   [/^(?:Credentials|Token)ProviderError$/, CREDENTIALS],
@@ -145,7 +147,7 @@ function lookUp(text: string | number): Meaning | undefined {
 }
 
 /**
- * Looks the name up first, then the status, then the errno: the name is the most exact.
+ * Looks up the name first, then the status, then the errno: the name is the most exact.
  */
 function meaningOf(error: unknown): Meaning {
   const tunnel = refusedTunnel(error);
@@ -173,8 +175,8 @@ export function retryOf(error: unknown): Retry {
 }
 
 /**
- * Whether a failed write may have happened, so that a look at the key helps. After a
- * refusal it has not, and an unreachable store cannot be looked at.
+ * Whether a failed write may have happened, so that looking at the key helps. After a
+ * refusal the write has not happened, and an unreachable store cannot be asked.
  */
 export function mayHaveHappened(error: unknown): boolean {
   return (
@@ -209,20 +211,20 @@ export function isMissing(error: unknown): boolean {
   );
 }
 
-/** Whether the condition failed: something lies under the key. */
+/** Whether the condition failed because the key is taken. */
 export function isTaken(error: unknown): boolean {
   return statusOf(error) === 412;
 }
 
-/** Whether the store does not know conditional writes. */
+/** Whether the store does not support conditional writes. */
 export function isConditionUnknown(error: unknown): boolean {
   return statusOf(error) === 501;
 }
 
 /**
  * Classifies an error.
- * @param what is what was done, and to which key: "publish ledger/…"
- * @param proxy the address of the proxy on the way, if there is one
+ * @param what the action and its key: "publish ledger/…"
+ * @param proxy the address of the proxy between here and the store, if there is one
  */
 export function s3Error(
   what: string,

@@ -1,6 +1,6 @@
 /**
- * Reads objects of S3: whole, in ranges, or only their facts; and goes on if a connection
- * breaks.
+ * Reads objects of S3 whole, in ranges, or only their facts, and continues if a
+ * connection breaks.
  */
 import { Readable } from 'node:stream';
 import { paginateListObjectsV2, type S3 } from '@aws-sdk/client-s3';
@@ -14,12 +14,12 @@ import { isMissing, retryOf, statusOf } from './errors.ts';
 import type { Target, Where } from './upload.ts';
 
 /**
- * How often the reading of one object goes on after a break. Bytes that came are not read
- * again.
+ * How often the reading of one object continues after a broken connection. Bytes that
+ * arrived are not read again.
  */
 const BREAKS_MAX = 10;
 
-/** What an answer to a GET says of the object. */
+/** Headers of the answer to a GET. */
 interface ObjectHeaders {
   readonly ContentLength?: number | undefined;
   readonly ContentRange?: string | undefined;
@@ -33,7 +33,8 @@ export interface OpenedObject {
 }
 
 /**
- * Resolves when the first answer has arrived. The stream goes on if a connection breaks.
+ * Starts to read an object; resolves when the first answer has arrived. The stream
+ * continues if a connection breaks.
  * @throws the SDK's error, as the stream does
  */
 export async function readObject(
@@ -69,7 +70,7 @@ export async function readObject(
   return { headers: first.headers, bytes: bytes() };
 }
 
-/** One GET. */
+/** The answer to one GET. */
 interface Answer {
   readonly headers: ObjectHeaders;
   readonly body: AsyncIterable<Buffer>;
@@ -93,9 +94,9 @@ async function getObject(
 }
 
 /**
- * Reads an object's facts by a GET of one byte, because the answer to a HEAD has no body
- * that could describe an error.
- * @returns undefined if nothing lies under the key
+ * Reads an object's facts by a GET of one byte, because the answer to a HEAD has no
+ * body that could describe an error.
+ * @returns undefined if the key is absent
  */
 export async function readFacts(
   client: S3,
@@ -115,7 +116,7 @@ export async function readFacts(
   }
 }
 
-/** For `.catch`: undefined if the key is absent. */
+/** Error handler for `.catch`: returns undefined if the key is absent. */
 export function undefinedIfAbsent(error: unknown): undefined {
   if (!isMissing(error)) throw error;
 }

@@ -1,4 +1,4 @@
-/** Objects in a bucket of S3, or of a server that speaks its protocol. */
+/** Objects in a bucket of S3, or of a server with the same protocol. */
 import { open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import type { S3 } from '@aws-sdk/client-s3';
@@ -49,19 +49,24 @@ export interface StoreOptions {
   /** `s3://bucket/prefix?region=…&endpoint=…`, or for a folder `file:///dir`. */
   readonly url: URL;
   /**
-   * Where objects for S3 grow. A file store spools into itself, to stay on one
-   * filesystem.
+   * The folder in which objects for S3 are written before their upload. A file store
+   * spools into itself, to stay on one filesystem.
    */
   readonly spoolDir: string;
   /** The AWS_… variables, from the environment or from `.env`. */
   readonly ambient: Readonly<Record<string, string>>;
-  /** Rights that new files of a folder lack; by default those of the process's umask. */
+  /** The umask for new files of a folder; by default that of the process. */
   readonly umask?: number | undefined;
-  /** How long a call waits for a store that is away or busy; a minute by default. */
+  /**
+   * How long a call waits for a store that is unreachable or busy; a minute by default.
+   */
   readonly patienceMs?: number | undefined;
 }
 
-/** @throws UsageError if the endpoint is not a URL */
+/**
+ * Opens a store in a bucket.
+ * @throws UsageError if the endpoint is not a URL
+ */
 export function openS3Store(options: StoreOptions): ObjectStore {
   return guardStore(new S3Store(options));
 }
@@ -274,10 +279,10 @@ class S3Store implements StoreKind {
   }
 
   /**
-   * Writes if nothing lies under the key. The object that lies there afterwards decides
-   * the outcome, whatever the answer to the write was.
-   * @param write gets a function that sends a call under the condition, or without it if
-   *   the store does not know conditions and nothing lies under the key
+   * Writes if the key is absent. The object that the key holds afterwards decides the
+   * outcome, whatever the answer to the write was.
+   * @param write gets a function that sends a call under the condition, or without it
+   *   if the store does not know conditions and the key is absent
    */
   async #writeOnce(
     target: Target,
@@ -322,8 +327,8 @@ class S3Store implements StoreKind {
   }
 
   /**
-   * Whether the store tells only one writer that it wrote: its answer then needs no
-   * second look.
+   * Whether the store answers only one writer that it wrote: its answer then needs no
+   * second check.
    */
   #hasOneWriter(way: 'put' | 'multipart'): boolean {
     const { capabilities } = this;
@@ -332,7 +337,10 @@ class S3Store implements StoreKind {
     );
   }
 
-  /** @returns undefined if nothing lies under the key */
+  /**
+   * Compares the object under the key with the given facts.
+   * @returns undefined if the key is absent
+   */
   async #findOutcome(
     target: Target,
     facts: FileFacts,
@@ -344,7 +352,10 @@ class S3Store implements StoreKind {
     return isSame ? 'written' : 'present';
   }
 
-  /** If the write failed, its error counts more than that of the look afterwards. */
+  /**
+   * Looks the object up after a write. If both the write and the look-up failed, the
+   * write's error is thrown.
+   */
   async #findOutcomeAfter(
     failure: Error | undefined,
     target: Target,
@@ -359,7 +370,10 @@ class S3Store implements StoreKind {
   }
 }
 
-/** An error of the local disk, where the spool lies, is not the store's. */
+/**
+ * Whether an error comes from the local disk, which holds the spool, and not from the
+ * store.
+ */
 function isDiskError(error: unknown): boolean {
   return error instanceof Error && 'path' in error && 'syscall' in error;
 }

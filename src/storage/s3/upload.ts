@@ -1,6 +1,6 @@
 /**
- * Sends a large object in parts. Two parts at a time are held in memory, each is sent
- * with its SHA-256, and one last call makes the object visible. That call names the
+ * Sends a large object in parts. Two parts at a time are in memory, each is sent with
+ * its SHA-256, and one last call makes the object visible. That call names the
  * checksums of parts only if the store returned them.
  */
 import type {
@@ -13,17 +13,20 @@ import type { FileFacts } from '../../files/byte-counter.ts';
 import { isMissing } from './errors.ts';
 
 /**
- * Objects up to this size are one PUT, which is held in memory; larger ones have parts of
- * this size.
+ * Objects up to this size are sent in one PUT, from memory; larger ones are sent in
+ * parts of this size.
  */
 export const PART_BYTES = 16 * 2 ** 20;
-/** S3 accepts 10,000 parts. Files that would have more than this get larger ones. */
+/** The most parts per object; S3 accepts 10,000. Larger files get larger parts. */
 const PARTS_MAX = 9_000;
 const CHECKSUM = { ChecksumAlgorithm: 'SHA256' } as const;
-/** Aborting an upload must not delay a process that is told to stop. */
+/**
+ * How long aborting an upload may take, because it must not delay a process that is
+ * stopping.
+ */
 const ABORT_MS_MAX = 3_000;
 
-/** A bucket, and what precedes the keys in it: empty, or with a slash at its end. */
+/** A bucket and the prefix of its keys, which is empty or ends with a slash. */
 export interface Where {
   readonly Bucket: string;
   readonly Prefix: string;
@@ -35,7 +38,10 @@ export interface Target {
   readonly Key: string;
 }
 
-/** How the store keeps what is written: encryption and storage class. Empty: its defaults. */
+/**
+ * How the store keeps new objects: encryption and storage class. If empty, the store's
+ * defaults apply.
+ */
 export interface Keeping {
   readonly ServerSideEncryption?: ServerSideEncryption;
   readonly SSEKMSKeyId?: string;
@@ -63,7 +69,7 @@ export interface PartsSource extends FileFacts {
   readPart(start: number, length: number): Promise<Buffer>;
 }
 
-/** The condition of a write; empty: none. */
+/** The condition of a write; if empty, the write is unconditional. */
 export interface WriteCondition {
   readonly IfNoneMatch?: string;
 }
@@ -75,6 +81,7 @@ export type Send = (condition: WriteCondition) => Promise<unknown>;
 export type Conditionally = (send: Send) => Promise<unknown>;
 
 /**
+ * Uploads an object in parts.
  * @param conditionally sends the last call, which makes the object visible
  * @throws the SDK's first error, after the upload was aborted
  */
@@ -138,7 +145,7 @@ export async function uploadInParts(
 
 /**
  * Aborts the uploads that were begun before an instant and never finished.
- * @returns how many
+ * @returns how many were aborted
  */
 export async function abortUploads(
   client: S3,
