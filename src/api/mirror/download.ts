@@ -1,7 +1,8 @@
 /**
- * Sends a ledger as a file: with its size, a tag and ranges of bytes, so that a download
- * that was cut goes on where it ended. Nothing is written to the disk: the size follows
- * from the segments' sizes, and a range is read from the segments that hold it.
+ * Sends a ledger as a file with a size, a tag and ranges of bytes, so that a download
+ * that was cut off continues where it ended. Nothing is written to disk: the size is
+ * computed from the segments' sizes, and a range is read from the segments that contain
+ * it.
  */
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -13,7 +14,10 @@ import { sendJson, StatusError } from '../kit/status-error.ts';
 import { openLedger } from '../source-api/ledger-export.ts';
 import type { SourceApiDeps } from '../source-api/ports.ts';
 
-/** Each holds an object open. They take no place of the mirrored export's. */
+/**
+ * The most downloads that may be open at the same time, because each holds an object
+ * open. They are counted separately from the exports of the source's interface.
+ */
 const OPEN_DOWNLOADS_MAX = 32;
 
 export type SendDownload = (
@@ -23,8 +27,8 @@ export type SendDownload = (
 ) => Promise<FastifyReply>;
 
 /**
- * @param bytesPerHour what all downloads of this process may send in an hour
- * @returns a function that answers with a ledger, or a part of it
+ * Returns a function that answers a request with a ledger, or a part of it.
+ * @param bytesPerHour the most bytes that all downloads of this process may send per hour
  */
 export function openDownloads(
   deps: SourceApiDeps,
@@ -52,7 +56,8 @@ export function openDownloads(
         .header('content-range', `bytes ${start}-${end - 1n}/${size}`);
     const length = end - start;
     reply.header('content-length', String(length));
-    // A stream: for anything else Fastify sends the length of the body that HEAD leaves out.
+    // An empty stream: for any other body, Fastify would send its own length, and not
+    // that of the file.
     if (request.method === 'HEAD') return reply.send(Readable.from([]));
     const bytes = Number(length);
     takeBytes(reply, budget, bytes);
@@ -66,13 +71,19 @@ export function openDownloads(
   };
 }
 
-/** @see RFC 9110, 13.1.2 */
+/**
+ * Whether the client already has this version of the file.
+ * @see RFC 9110, 13.1.2
+ */
 function isKnownTo({ headers }: FastifyRequest, tag: string): boolean {
   const tags = headers['if-none-match']?.split(',') ?? [];
   return tags.some((one) => one.trim().replace(/^W\//, '') === tag);
 }
 
-/** Sent here: the size of the file is a header that other errors do not have. */
+/**
+ * Refuses a range outside the file. The error is sent here, because its header with the
+ * size of the file is one that no other error has.
+ */
 function refuseRange(reply: FastifyReply, size: bigint): FastifyReply {
   const { statusCode, body } = new StatusError(
     'outOfRange',
@@ -99,8 +110,9 @@ function takeBytes(
 }
 
 /**
- * What fails resets the connection: a client of HTTP/1.0, to whom its end is the file's,
- * sees that the file is cut too. Bytes that were not sent go back into the budget.
+ * Sends part of a ledger. A failure resets the connection, so that even an HTTP/1.0
+ * client, for which the end of the connection is the end of the file, notices that the
+ * file is incomplete. Bytes that were not sent are given back to the budget.
  */
 function sendPart(
   reply: FastifyReply,
@@ -109,7 +121,7 @@ function sendPart(
   budget: ByteBudget,
 ): Readable {
   let left = bytes;
-  // Ending the loop ends the reading: nothing behind the range is read.
+  // Ending the loop ends the reading, so nothing after the range is read.
   async function* part(): AsyncGenerator<Buffer> {
     for await (const chunk of rows as AsyncIterable<Buffer>) {
       const sent = chunk.subarray(0, Math.min(left, chunk.length));

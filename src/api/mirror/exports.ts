@@ -1,6 +1,6 @@
 /**
- * `/mirror/exports`: exports on demand are runs, queued ahead of the nightly ones. An id
- * is the run's.
+ * `/mirror/exports`: exports on demand. Each order is a run, queued ahead of those of the
+ * nightly runs, and the id of the order is the run's id.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -35,16 +35,19 @@ import { StatusError } from '../kit/status-error.ts';
 import type { SendDownload } from './download.ts';
 import { EVENT_STREAM, FOLLOWING } from './runs.ts';
 
-/** Each is a run that is never forgotten, and goes ahead of the nightly ones. */
+/**
+ * The most orders that may be open at the same time: each is a run that is kept forever,
+ * and goes ahead of the nightly ones.
+ */
 const ORDERS_OPEN_MAX = 200;
-/** What the service numbers errors that have no number of their own. */
+/** The code that the source uses for errors without a code of their own. */
 const UNMAPPED = 10_000;
 
 const ASSET_ID = /^[0-9a-fA-F]{64}$/;
 const INSTANT = z.string().max(40).optional();
 const PARTY_ID = z.string().min(1).max(PARTY_ID_BYTES_MAX);
 
-/** Kept as the run's parameters. */
+/** An order of an export; it is stored as the parameters of its run. */
 const EXPORT_ORDER = z.strictObject({
   partyId: PARTY_ID.describe('As the source lists it.'),
   assetId: z.string().regex(ASSET_ID).optional(),
@@ -76,14 +79,14 @@ const EXPORT_STATUS = RUN.pick({
   evidence: true,
 });
 
-/** What was asked for; null where the order named none. */
+/** The range that an order names; null for each part that it does not name. */
 const ASKED = z.object({
   assetId: TEXT_OR_NULL,
   from: TEXT_OR_NULL,
   to: TEXT_OR_NULL,
 });
 
-/** One line of the history of orders. Times are RFC 3339. */
+/** One entry of the history of orders. Times are RFC 3339. */
 const ORDER_RECORD = EXPORT_STATUS.extend({
   partyId: z.string(),
   ...ASKED.shape,
@@ -144,7 +147,10 @@ function askedBy({ params }: Run): z.infer<typeof ASKED> {
   return { assetId, from, to };
 }
 
-/** What an order was for; undefined while it has not ended with something to download. */
+/**
+ * Returns the range of an order; undefined if the order has not ended, or has produced
+ * nothing to download.
+ */
 function rangeOf(run: Run | undefined): LedgerRange | undefined {
   if (
     run?.kind !== 'export' ||
@@ -163,7 +169,10 @@ function rangeOf(run: Run | undefined): LedgerRange | undefined {
   };
 }
 
-/** An order that is open already is not queued again: its id is returned. */
+/**
+ * Orders an export, and returns its id. If the same order is already open, it is not
+ * queued again, and the id of the open one is returned.
+ */
 async function submit(
   { partyId, ...asked }: ExportOrder,
   jobs: JobDeps,
@@ -256,12 +265,15 @@ export function addExports(
   });
 }
 
-/** @throws StatusError 400 naming the field and what is accepted */
+/**
+ * Checks an order, and brings its ids and times into one form.
+ * @throws StatusError 400 that names the field and what it accepts
+ */
 function readOrder({ again, assetId, ...body }: ExportOrder): ExportOrder {
   const partyId = readParty(body.partyId);
   const from = readSecond('from', body.from);
   const to = readSecond('to', body.to);
-  // Both are written alike: texts compare as instants.
+  // Both are in the same format, so comparing the texts compares the instants.
   if (from !== undefined && to !== undefined && from >= to)
     throw refuse('to: give an instant after from');
   return {

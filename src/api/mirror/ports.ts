@@ -4,7 +4,7 @@ import type { JobDeps } from '../../runs/job.ts';
 import type { RunReader } from '../../runs/store/run-reader.ts';
 import type { FactsReader } from '../../status/mirror-facts.ts';
 
-/** What the read API and the console read of the mirror's state. */
+/** Reads what the API and the console show of the mirror's state and its runs. */
 export interface StatusStore extends FactsReader, RunReader {}
 
 export interface MirrorDeps {

@@ -1,6 +1,6 @@
 /**
- * `/mirror/proof/…`: the log of nights as it lies in the object store, so that others can
- * check what this mirror says and compare themselves with it.
+ * `/mirror/proof/…`: the log of nightly runs, as it is in the object store, so that
+ * others can check what this mirror claims and compare it with their own mirror.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -8,7 +8,7 @@ import { openRoutes } from '../kit/routes.ts';
 import { StatusError } from '../kit/status-error.ts';
 import type { MirrorDeps } from './ports.ts';
 
-/** As the log names its files: nothing else of the store can be named. */
+/** The names of the log's files; a request cannot name any other object of the store. */
 const PATH =
   /^(?:checkpoint|statements\/\d{9}|(?:ledgers|pages)\/\d{1,9}-[0-9a-f]{8}|tile\/(?:\d{1,2}|entries)\/(?:x\d{3}\/){0,4}\d{3}(?:\.p\/\d{1,3})?)$/;
 const RANGE = /^bytes=(?<start>\d{1,15})-(?<last>\d{1,15})$/;
@@ -64,7 +64,7 @@ export function addProof(server: FastifyInstance, { jobs }: MirrorDeps): void {
         throw new StatusError('notFound', 'the log of nights has no such file');
       reply
         .header('content-type', 'application/octet-stream')
-        // Only the checkpoint ever changes.
+        // The checkpoint is the only file that ever changes.
         .header(
           'cache-control',
           path === 'checkpoint'
@@ -81,7 +81,10 @@ export function addProof(server: FastifyInstance, { jobs }: MirrorDeps): void {
   );
 }
 
-/** @returns undefined if no range, or none that is understood, is asked for */
+/**
+ * Reads the Range header.
+ * @returns undefined if the request has no range, or one that this route does not support
+ */
 function readRange(header: string | undefined) {
   const { start, last } = RANGE.exec(header ?? '')?.groups ?? {};
   if (start === undefined || last === undefined) return undefined;

@@ -1,6 +1,6 @@
 /**
- * `/mirror/status` and `/mirror/runs`: what the mirror knows of itself; runs are started
- * once for each key, and never twice side by side.
+ * `/mirror/status` and `/mirror/runs`: the state of the mirror, and its runs. A run is
+ * started once per key, and the same work never runs twice at the same time.
  */
 import { hash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
@@ -33,23 +33,26 @@ import {
 } from '../../status/status-summary.ts';
 
 /**
- * Counting a hundred thousand ledgers takes some tenths of a second: all who look share
- * one count.
+ * How long a status is fresh. Counting a hundred thousand ledgers takes some tenths of a
+ * second, so all readers share one count.
  */
 const STATUS_MAX_AGE_MS = 5_000;
-/** Who looks all the time, as the console does, does not wait for the next one. */
+/**
+ * How long a status may be served while the next one is being read, so that readers that
+ * poll, such as the console, do not wait for it.
+ */
 const STATUS_USABLE_MS = 10_000;
 const LOG_LINES_MAX = 500;
 const WAIT_SECONDS_MAX = 60;
 const WAITERS_MAX = 64;
-/** The position of a line in a log. */
+/** The position of a line in a run's log. */
 const PLACE = /^\d{1,18}$/;
 const KEY = /^[\x21-\x7e]{1,200}$/;
-/** How a run is followed to its end. */
+/** The schema of a stream that follows a run to its end. */
 export const EVENT_STREAM = { params: BY_ID, produces: ['text/event-stream'] };
 export const FOLLOWING = { everyMs: 250, isLast: isOver };
 
-/** What `POST /mirror/runs` asks for. */
+/** The body of `POST /mirror/runs`. */
 const RUN_ORDER = z.strictObject({
   kind: z.enum(['nightly', 'sync', 'audit', 'load', 'verify']),
   list: z
@@ -121,10 +124,15 @@ const STATUS = {
   response: { 200: named('Status') },
 };
 
-/** The same name is the same run; `hash` is of what was asked for. */
+/**
+ * An idempotency key: the same name means the same run. `hash` covers what was ordered.
+ */
 type OrderKey = Readonly<Record<'name' | 'hash', string>>;
 
-/** @throws StatusError 409, 422 or 503 */
+/**
+ * Starts a run, or finds the one that the order means.
+ * @throws StatusError 409, 422 or 503
+ */
 async function startRun(
   order: RunOrder,
   key: OrderKey | undefined,
@@ -146,7 +154,8 @@ async function startRun(
         'alreadyExists',
         `run ${runId} does the same already`,
       );
-    // Also where its first request was cut off before the job was queued.
+    // A run without a job is queued too: its first request was cut off before the job was
+    // queued.
     if (found === 'none' || run.jobId === null) await enqueueRun(run, jobs);
     return { runId, isNew: found === 'none' };
   };
@@ -164,7 +173,7 @@ async function startRun(
   const [first, second] = runsOf(order);
   const started = await startOne(first, key);
   if (second === undefined) return started;
-  // Two lists are two runs: each has a key of its own.
+  // An order of both lists is two runs, so the second one gets a key of its own.
   const { isNew } = await startOne(
     second,
     key && { ...key, name: `${key.name} 1` },
@@ -200,7 +209,10 @@ function runsOf({
   ];
 }
 
-/** What was asked for is part of the key: the same key with another body is a mistake. */
+/**
+ * Reads the idempotency key. The order is part of it, so that using the same key for
+ * another order is reported as a mistake.
+ */
 function keyOf(
   name: string | readonly string[] | undefined,
   { kind, list, rebuild, deep }: RunOrder,
@@ -215,7 +227,10 @@ function keyOf(
   throw new StatusError('invalidArgument', `Idempotency-Key: ${accepted}`);
 }
 
-/** Reads the status at most so often, for every route that shows some of it. */
+/**
+ * Returns a function that reads the status. All routes that show parts of it share a
+ * reading for a few seconds.
+ */
 export function shareStatus({
   status,
 }: MirrorDeps): () => Promise<MirrorStatus> {

@@ -1,5 +1,5 @@
 /**
- * The document of `/mirror/status`, as the server sends it and OpenAPI describes it.
+ * The document at `/mirror/status`, as the server sends it and OpenAPI describes it.
  * Times are RFC 3339, counts are decimal text.
  */
 import { z } from 'zod';
@@ -84,7 +84,10 @@ const LAST_VERIFY = z
   .nullable()
   .describe('The last verification that was ordered.');
 
-/** The facts of the mirror (src/status/mirror-facts.ts), and what follows from them. */
+/**
+ * The facts of the mirror (src/status/mirror-facts.ts), and the conclusions drawn from
+ * them.
+ */
 export const MIRROR_STATUS = z.object({
   sourceUrl: TEXT_OR_NULL,
   epoch: z.int32(),
