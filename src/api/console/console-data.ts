@@ -1,4 +1,7 @@
-/** The console's own data. Not an interface for others: it may change with the page. */
+/**
+ * The routes for the console's own data. They are not an interface for others, and may
+ * change with the page.
+ */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
@@ -11,13 +14,13 @@ import type { Attention, MirrorStatus } from '../../status/status-summary.ts';
 import { FILE, FILE_TYPES, QUESTION } from './lake-queries.ts';
 import * as work from './store/work-statements.ts';
 
-/** Summing up a million segments takes a moment: all who look share it. */
+/** Adding up a million segments takes a moment, so all readers share the result. */
 const HISTORY_MAX_AGE_MS = 1_500;
 const LINES_MAX_AGE_MS = 1_000;
 const EVERY_MS = 500;
 /**
- * Heartbeats are invisible to a page: a snapshot this often tells it that the line is
- * alive.
+ * A page cannot see heartbeats, so a snapshot is sent at least this often to show it that
+ * the connection is alive.
  */
 const SILENT_MS_MAX = 5_000;
 const DISK_PARTS_MIN = 20n;
@@ -27,8 +30,8 @@ const QUARANTINED_QUESTION = z.strictObject({
 });
 
 /**
- * Adds the routes. What a statement to the lake may do is decided where it runs: it reads
- * the lake and nothing else.
+ * Adds the routes. They do not restrict the statements of a query to the lake: the
+ * process that runs one can read the lake and nothing else.
  */
 export function addConsoleData(
   server: FastifyInstance,
@@ -73,7 +76,7 @@ export function addConsoleData(
     ASKED_FILE,
     async ({ body, query: { format } }, reply) => {
       const file = await lake.file(body, format, goneSignal(reply));
-      // What was asked, and the day of the answer.
+      // The file is named after the question and the day of the answer.
       const asked = 'question' in body ? body.question : 'query';
       const fileName = `${asked}-${new Date().toISOString().slice(0, 10)}.${format}`;
       reply.headers({
@@ -86,8 +89,8 @@ export function addConsoleData(
 }
 
 /**
- * Adds `/console/events`: one snapshot of what moves for all who look, sent to each
- * whenever it changed.
+ * Adds `/console/events`. All open pages share one snapshot of the live state, and each
+ * gets it whenever it has changed.
  */
 export function addConsoleFeed(
   server: FastifyInstance,
@@ -130,7 +133,7 @@ export function addConsoleFeed(
   );
 }
 
-/** Before an export finds no room for its spool. */
+/** Warns before an export finds no space for its spool. */
 function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): Attention | null {
   if (diskFreeBytes === null || diskBytes === null) return null;
   if (BigInt(diskFreeBytes) * DISK_PARTS_MIN >= BigInt(diskBytes)) return null;
@@ -144,8 +147,8 @@ function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): Attention | null {
 }
 
 /**
- * Work that waits for nobody is what a person must know of first; a queue that is only
- * long is not.
+ * Reports work that waits while no worker is running, which an operator must know first.
+ * A queue that is only long is not reported.
  */
 function idleAttention({
   workers,

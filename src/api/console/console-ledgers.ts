@@ -1,4 +1,4 @@
-/** What the console asks of parties and their ledgers. */
+/** The routes that answer the console's questions about parties and their ledgers. */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { timeZone } from '../../config/value-forms.ts';
@@ -21,9 +21,9 @@ const INSTANT_AND_ROWS = /^\d{4}-\d\d-\d\dT[\d:.]{8,15}Z~\d{1,9}$/;
 
 const PARTIES = z.strictObject({
   view: z.enum(['recent', 'id', 'quarantined']).default('id'),
-  /** A whole id, or as it is shown cut; only with the view `id`. */
+  /** An id, whole or shortened as the console shows it; used only with the view `id`. */
   search: ID.default(''),
-  /** `next` of the page before. */
+  /** `next` of the previous page. */
   after: z.string().max(PARTY_ID_BYTES_MAX).optional(),
 });
 const params = z.strictObject({ id: z.string().max(PARTY_ID_BYTES_MAX) });
@@ -40,22 +40,22 @@ const ENTRIES = {
   querystring: z.strictObject({
     asset: ID.optional(),
     type: WORD.optional(),
-    /** Days of UTC, both included. */
+    /** Days in UTC, both included. */
     since: DAY,
     until: DAY,
     /**
-     * `next` of the page before: the instant that it ended at, and how many of its rows
-     * were shown.
+     * `next` of the previous page: the instant at which it ended, and how many rows of
+     * that instant were already shown.
      */
     after: z.string().regex(INSTANT_AND_ROWS).optional(),
   }),
 };
 
-/** What is sent as it is read, but for these columns. */
+/** A row that is sent as it is read; only these columns are used here. */
 type RowWith<Column extends string> = PlainRow &
   Readonly<Record<Column, string>>;
 
-/** Adds the routes; no page costs more than the first. */
+/** Adds the routes. No page costs more than the first. */
 export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
   const add = openRoutes(server);
   add(
@@ -75,7 +75,8 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
         values,
       );
       const shown = found.slice(0, PARTIES_PAGE);
-      // A party whose assets are asked one by one has an export for each.
+      // A party whose assets are requested one by one has an export for each, but is
+      // shown once.
       const parties = [
         ...new Map(shown.map((party) => [party.partyId, party])).values(),
       ];
@@ -129,7 +130,7 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
       };
     },
   );
-  // Newest first.
+  // Entries are sent newest first.
   add(
     'GET /console/parties/:id/entries',
     ENTRIES,
@@ -155,7 +156,7 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
       if (found.length <= ENTRIES_PAGE || last === undefined)
         return { entries, next: null };
       const seen = entries.filter(({ at }) => at === last.at).length;
-      // A page that is all of one instant goes on within it.
+      // If the whole page is of one instant, the next page continues within that instant.
       const before =
         entries[0]?.at === last.at && from === last.at ? Number(seenBefore) : 0;
       return { entries, next: `${last.at}~${before + seen}` };
@@ -163,13 +164,16 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
   );
 }
 
-/** Ids are listed in small letters, words as they are. */
+/** Writes an id as the lists do: hex digits in lower case, words unchanged. */
 function toListed(search: string): string {
   const id = search.trim().replace(/^0x/i, '');
   return /^[0-9a-f….]*$/i.test(id) ? id.toLowerCase() : id;
 }
 
-/** @throws StatusError 404 for what can be no party */
+/**
+ * Reads a party's id in its canonical form.
+ * @throws StatusError 404 if the text cannot be a party's id
+ */
 function readPartyId(text: string): string {
   return canonicalPartyId(text) ?? unknownParty();
 }

@@ -1,7 +1,8 @@
 /**
- * The console's files, read once at the start: no build step, nothing from another host.
- * All addresses in them are relative, so that the pages work below the path of a proxy
- * too. A file that the browser has already is not sent again.
+ * Serves the console's files, which are read once at the start. There is no build step,
+ * and nothing comes from another host. All addresses in the files are relative, so that
+ * the pages also work below the path of a proxy. A file that the browser already has is
+ * not sent again.
  */
 import { hash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
@@ -11,9 +12,7 @@ import { openRoutes } from '../kit/routes.ts';
 
 const FOLDER = new URL('page/', import.meta.url);
 
-/**
- * Addresses of the files that are pages. One page has several, one for each of its views.
- */
+/** The addresses of the files that are pages; a page has one address per view. */
 const PAGES: Readonly<Record<string, readonly string[]>> = {
   'index.html': ['/', '/data', '/runs', '/settings'],
   'login.html': ['/login'],
@@ -26,10 +25,12 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** The files of the one style sheet, in the order in which their rules win. */
+/** The files that make up the style sheet; later rules override earlier ones. */
 const STYLES = ['base', 'frame', 'status', 'runs', 'tables', 'dialog', 'phone'];
 
-/** Files that are sent as one, by their path; the chart library brings its own. */
+/**
+ * Bundles by their path: each is sent as one file. The chart library is already bundled.
+ */
 const BUNDLES = {
   '/assets/console.css': STYLES.map(
     (name) => new URL(`style/${name}.css`, FOLDER),
@@ -44,7 +45,7 @@ const BUNDLES = {
 
 const ETAG_CHARACTERS = 22;
 
-/** Adds the pages and what they load. */
+/** Adds the pages and the files that they load. */
 export async function addConsole(server: FastifyInstance): Promise<void> {
   for (const [path, urls] of Object.entries(BUNDLES))
     await addFile(server, [path], urls);
@@ -71,7 +72,8 @@ async function addFile(
   for (const path of paths) {
     add(`GET ${path}`, { hasHead: true }, (request, reply) => {
       reply.headers({
-        // The browser keeps it and asks each time: a new version shows at once.
+        // The browser keeps the file but checks it each time, so a new version shows at
+        // once.
         'cache-control': 'private, no-cache',
         etag,
         'content-type': type,

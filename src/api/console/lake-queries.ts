@@ -1,7 +1,7 @@
 /**
- * Answers questions to the lake by `ledger-mirror query` in a process of its own: a
- * statement can exhaust or crash that process, never the API. Statements at once, their
- * time and their answers are bounded.
+ * Answers questions about the lake by running `ledger-mirror query` in a process of its
+ * own: a statement can exhaust or crash that process, but never the API. The number of
+ * concurrent statements, their time and the size of their answers are limited.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -33,34 +33,40 @@ export const QUESTION = z.union([
 ]);
 export type LakeQuestion = z.infer<typeof QUESTION>;
 
-/** As what a result is downloaded. */
+/** The format in which a result is downloaded. */
 export const FILE = z.strictObject({ format: z.enum(['csv', 'parquet']) });
 export const FILE_TYPES = {
   csv: 'text/csv; charset=utf-8',
   parquet: 'application/vnd.apache.parquet',
 };
 
-/** Rows as JSON has them; amounts are text. */
+/** Rows as JSON values; amounts are text. */
 export interface LakeAnswer {
   readonly rows: readonly PlainRow[];
-  /** There are more rows than are shown. */
+  /** Whether there are more rows than these. */
   readonly isCut: boolean;
   readonly tookMs: number;
 }
 
 export interface LakeQueries {
-  /** What tables there are, with their columns, and how to read each from elsewhere. */
+  /**
+   * Returns the tables of the lake, with their columns and how to read each with other
+   * tools.
+   */
   tables(): Promise<readonly object[]>;
   readonly questions: readonly Pick<
     ReadyQuestion,
     'name' | 'title' | 'parameters'
   >[];
   /**
-   * This and `file` throw a StatusError with what was wrong, or where too many are asked
-   * at once.
+   * Answers a question. Like `file`, it throws a StatusError if the statement fails, or
+   * if too many statements are running.
    */
   ask(question: LakeQuestion, signal: AbortSignal): Promise<LakeAnswer>;
-  /** The stream fails where the statement does after its first bytes. */
+  /**
+   * Returns the result as a file. The stream fails if the statement fails after its first
+   * bytes.
+   */
   file(
     question: LakeQuestion,
     format: keyof typeof FILE_TYPES,
@@ -75,9 +81,9 @@ const ANSWER_CHARACTERS_MAX = 8_000_000;
 const SAID_CHARACTERS_MAX = 4_000;
 
 /**
- * Runs `ledger-mirror query`; `document` is what a command without options says of itself
- * as JSON.
- * @param command the program and its first arguments: what runs `ledger-mirror`
+ * Returns functions that run `ledger-mirror` in a process of its own. `document` runs a
+ * command without options, and returns its JSON output.
+ * @param command the program and its first arguments, which together run `ledger-mirror`
  * @param env the whole environment: the object store's settings and nothing else
  */
 export function openQueryRunner(
@@ -95,7 +101,8 @@ export function openQueryRunner(
       timeout: (TIMEOUT_SECONDS + 15) * 1_000,
     });
     const ended = untilEnded(child);
-    // Who stops reading before the end does not ask how it ended.
+    // A caller that stops reading early does not await `ended`, so its rejection must not
+    // be unhandled.
     ended.catch(() => undefined);
     return { child, stdout: child.stdout, ended };
   };
@@ -150,15 +157,15 @@ export function openQueryRunner(
         lines.push(line);
       }
       if (isCut) child.kill();
-      // Where it was ended within a line, it says so here, and nothing is read of that
-      // line.
+      // If the process was ended in the middle of a line, this throws, and the partial
+      // line is not parsed.
       else await ended;
       const rows = lines.map((line) => JSON.parse(line) as PlainRow);
       return { rows, isCut, tookMs: Math.round(performance.now() - startedMs) };
     },
     file: async (question, format, signal) => {
       const { stdout, ended } = query(question, format, signal);
-      // Until the first bytes, a failure can still be told by the status.
+      // Until the first bytes are sent, the HTTP status can still report a failure.
       await Promise.race([once(stdout, 'readable'), ended]);
       ended.catch((error: Error) => stdout.destroy(error));
       return stdout;
@@ -166,7 +173,10 @@ export function openQueryRunner(
   };
 }
 
-/** @throws StatusError with what it said on stderr where it failed */
+/**
+ * Waits for the process to end.
+ * @throws StatusError with the text of its stderr if it failed
+ */
 async function untilEnded(
   child: ChildProcessByStdio<null, Readable, Readable>,
 ): Promise<void> {
@@ -178,7 +188,7 @@ async function untilEnded(
     said ||= error.message;
   });
   const code = await new Promise((resolve) => child.once('close', resolve));
-  // The page has fields where the command line has options.
+  // The page has fields instead of command-line options, so the dashes are removed.
   const message = said.trim().replaceAll(/^ledger-mirror: (?:--)?/gm, '');
   if (code !== 0)
     throw new StatusError(

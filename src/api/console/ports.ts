@@ -1,4 +1,7 @@
-/** What the console needs beside what the read API has anyway. Times are RFC 3339. */
+/**
+ * What the console needs from the rest of the mirror, besides what the read API needs.
+ * Times are RFC 3339.
+ */
 import type { ShownSetting } from '../../config/secrets.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import type { JobDeps } from '../../runs/job.ts';
@@ -15,30 +18,32 @@ export interface ConsoleDeps {
 export interface ConsoleParts {
   readonly lake: LakeQueries;
   readonly settings: readonly ShownSetting[];
-  /** When the schedule fires next; null if nothing is scheduled. */
+  /** Returns when the next nightly run begins; null if none is scheduled. */
   nextNightlyRun(): string | null;
-  /** What a nightly run that began now would ask the source. */
+  /**
+   * Estimates the requests that a nightly run would send to the source if it began now.
+   */
   preview(): Promise<NightlyPreview>;
   upkeep(): Promise<Upkeep>;
   /**
-   * Time between two readings of the live state while a page follows it. Half a second if
-   * unset; tests read more often.
+   * How often the live state is read while a page follows it, in milliseconds. The
+   * default is half a second; tests read it more often.
    */
   readonly everyMs?: number;
 }
 
-/** What an operator looks after beside the runs. */
+/** The state of the installation that an operator watches besides the runs. */
 export interface Upkeep {
-  /** Jobs that wait in the queues; null if the queues cannot be read. */
+  /** Jobs that are waiting in the queues; null if the queues cannot be read. */
   readonly jobsWaiting: number | null;
-  /** Age of the job that waits the longest, in seconds. */
+  /** Age of the job that has waited the longest, in seconds. */
   readonly oldestSeconds: number;
-  /** When the lists are audited next; null if nothing is scheduled. */
+  /** When the next audit of the lists begins; null if none is scheduled. */
   readonly nextAudit: string | null;
   /**
-   * Free bytes of the disk of DATA_DIR, as decimal text; null if they cannot be measured.
+   * Free bytes on the disk of DATA_DIR, as decimal text; null if they cannot be measured.
    */
   readonly diskFreeBytes: string | null;
-  /** Size of that disk, as decimal text; null if it cannot be measured. */
+  /** Size of that disk in bytes, as decimal text; null if it cannot be measured. */
   readonly diskBytes: string | null;
 }

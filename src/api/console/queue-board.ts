@@ -1,5 +1,6 @@
 /**
- * The queue board at `/queues`. It shows what a job holds: ids, nothing of the ledger.
+ * The queue board at `/queues`. It shows the content of jobs, which is only ids and no
+ * data of ledgers.
  */
 import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
@@ -10,7 +11,8 @@ import type { Queues } from '../../queue/queues.ts';
 
 const BASE = '/queues';
 /**
- * The board styles its charts in place, and resolves its files against a base of its own.
+ * The content policy of the board, which sets styles inline, and resolves its files
+ * against a base of its own.
  */
 const POLICY = [
   "default-src 'none'",
@@ -24,8 +26,8 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 /**
- * The page loads fonts from another host. The policy refuses that, so the tag is left
- * out.
+ * A tag of the page that loads fonts from another host. The content policy would refuse
+ * that, so the tag is removed.
  */
 const FOREIGN_LINK = /<link [^>]*href="https?:\/\/[^>]*>\s*/g;
 const DESCRIPTIONS = {
@@ -36,13 +38,16 @@ const DESCRIPTIONS = {
 } as const;
 
 export interface QueueBoardOptions {
-  /** true if no token is asked for: then nobody may retry, promote or clear jobs. */
+  /**
+   * Whether the board may only show the jobs. True if no token is required, because any
+   * client could otherwise retry, promote or clear them.
+   */
   readonly isReadOnly: boolean;
   /** The path below which browsers reach the console, or empty text. */
   readonly basePath: string;
 }
 
-/** Adds the board. The checks that stand before every route hold for it too. */
+/** Adds the board. The checks in front of every route protect it too. */
 export function addQueueBoard(
   server: FastifyInstance,
   queues: Queues,
@@ -56,7 +61,8 @@ export function addQueueBoard(
       readOnlyMode: isReadOnly,
       displayName: name,
       description: DESCRIPTIONS[name],
-      // The run's own page: the queue forgets a job, and the mirror does not.
+      // Links to the run, because the queue forgets its job and the mirror does not
+      // forget the run.
       externalJobUrl: ({ data: { runId } }) =>
         typeof runId === 'string'
           ? {
@@ -81,8 +87,7 @@ export function addQueueBoard(
   server.register(async (scope) => {
     scope.addHook('onRequest', async ({ headers }, reply) => {
       reply.header('content-security-policy', POLICY);
-      // The page is rewritten on the way out, so the answer must not be compressed
-      // before.
+      // The page is rewritten before it is sent, so the board must not compress it.
       delete headers['accept-encoding'];
     });
     scope.addHook('onSend', async (_request, reply, payload: unknown) => {

@@ -1,13 +1,16 @@
 /**
- * The console's questions about parties and their ledgers. Pages go by key, never by
- * offset; sizes are summed for the rows of a page only, so that a million parties cost
- * what fifty do.
+ * The console's statements about parties and their ledgers. Pages continue after a key,
+ * never at an offset, and sizes are added up for the rows of one page only. A page
+ * therefore costs the same with a million parties as with fifty.
  */
 
 export const ENTRIES_PAGE = 50;
 const BALANCE_POINTS_MAX = 600;
 
-/** For each row of `page`, which has a party_id: what is mirrored of its ledger. */
+/**
+ * For each row of `page`, which must have a `party_id`: how much of its ledger is
+ * mirrored.
+ */
 const SUMMARY = `
   select page.party_id as "partyId", page.key,
     coalesce(s.rows, 0)::text as rows, coalesce(s.bytes, 0)::text as bytes,
@@ -23,8 +26,9 @@ const SUMMARY = `
     select max(to_time) as known_to from mirror.coverage where party_id = page.party_id) c on true`;
 
 /**
- * What follows a prefix sorts below the last letter in every collation, where it is hex
- * or a word.
+ * Parties in the order of their ids. `$1 || 'zz'` is an upper bound for ids that begin
+ * with `$1`: whatever follows the prefix is hex or a word, and sorts below it in every
+ * collation.
  */
 const BY_ID = `
   with page as materialized (
@@ -43,7 +47,7 @@ function byExport(column: 'last_entry_at' | 'quarantined_at'): string {
   ${SUMMARY} order by page.at desc, page.export_id desc`;
 }
 
-/** A page of parties in each order: their ids, or their exports. */
+/** A page of parties in each order: by their ids, or by their exports. */
 export const PARTIES = {
   id: BY_ID,
   recent: byExport('last_entry_at'),
@@ -62,14 +66,14 @@ export const PARTY = `
   where pa.party_id is not null or summary."knownTo" is not null`;
 
 /**
- * A party may have millions of entries: accounts and charts are of its newest ones, which
- * an index finds.
+ * How many of a party's newest entries its accounts and charts cover. It may have
+ * millions; an index finds the newest ones.
  */
 export const SUMMED_MAX = 20_000;
 const NEWEST = `newest as (
     select * from mirror.ledger_entries where party_id = $1 order by vega_time desc limit ${SUMMED_MAX})`;
 
-/** Its own accounts, as they stand in its own exports. */
+/** The party's own accounts, as its own exports name them. */
 export const ACCOUNTS = `
   with ${NEWEST}
   select asset_id as "assetId", account_type as "accountType", market_id as "marketId",
@@ -83,8 +87,9 @@ export const ACCOUNTS = `
 export const TYPES = `with ${NEWEST} select distinct transfer_type as type from newest order by 1 limit 200`;
 
 /**
- * Movements between two of its own accounts are neither received nor sent. The first day
- * of what is read may lack entries, where the ledger began before it.
+ * Amounts that a party received and sent, by day. Movements between two of its own
+ * accounts count as neither. If the ledger has older entries than those read, the first
+ * day is left out, because it may be incomplete.
  */
 export const FLOWS = `
   with ${NEWEST}
@@ -96,7 +101,10 @@ export const FLOWS = `
     or date_trunc('day', vega_time, $3) > (select date_trunc('day', min(vega_time), $3) from newest))
   group by 1 order by 1`;
 
-/** The last balance of each of as many equal parts of the account's time. */
+/**
+ * An account's balance over time: its time is divided into equal parts, and each part
+ * shows its last balance.
+ */
 export const BALANCE = `
   with ${NEWEST},
   moved as (
@@ -115,8 +123,8 @@ export const BALANCE = `
   order by part, at desc`;
 
 /**
- * Entries of one instant may be equal, so no key tells them apart: a page resumes after a
- * number of rows of that instant.
+ * Entries of one instant may be equal, so no key distinguishes them. A page resumes after
+ * a number of rows of that instant.
  */
 export const ENTRIES = `
   select to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, transfer_type as "transferType",

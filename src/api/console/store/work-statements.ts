@@ -1,28 +1,29 @@
 /**
- * The console's questions about the mirror's work: what runs, what was published, what
- * was quarantined.
+ * The console's statements about the mirror's work: what is running, published and
+ * quarantined.
  */
 import { onlyRow, type PlainRow, type Rows } from '../../../postgres/rows.ts';
 
 const LINES_MAX = 16;
 
 /**
- * What is going on now, in one consistent reading that costs the same however large the
+ * The work in progress, from one consistent reading that costs the same however large the
  * mirror is.
  */
 export interface LiveFacts extends PlainRow {
-  /** Processes that work jobs and were heard of lately. */
+  /** Processes that work jobs and have sent a recent sign of life. */
   readonly workers: number;
-  /** Runs that have not ended, oldest first; no more than a page can show. */
+  /** Runs that have not ended, oldest first; at most as many as a page can show. */
   readonly openRuns: readonly (PlainRow &
     Readonly<{ runId: string; state: string; parentRunId: string | null }>)[];
-  /** Those at the source first; the others wait for their turn. */
+  /**
+   * Exports in flight: those at the source first, then those that wait for their turn.
+   */
   readonly inFlight: readonly (PlainRow & { readonly partyId: string })[];
 }
 
 /**
- * One statement, so that all of it is of one instant. Every part of it is found by an
- * index.
+ * One statement, so that all parts describe the same instant. An index finds each part.
  */
 const LIVE = `
   with open_runs as (
@@ -58,7 +59,9 @@ const LIVE = `
       select string_agg(run_id::text || state, ',') from (
         select run_id, state from mirror.runs order by queued_at desc limit 50) last)))) as found`;
 
-/** Ledgers that are in flight, quarantined, or were published last, in this order. */
+/**
+ * Ledgers that are in flight, then those that are quarantined, then the latest published.
+ */
 export const LINES = `
   with chosen as (
     (select party_id, asset_id, 1 as rank, 'in flight' as state, lease_until as at from mirror.exports
@@ -82,8 +85,8 @@ export const LINES = `
   from shown order by rank, at desc`;
 
 /**
- * Parts of the time that there is, so that a first nightly run shows as well as a year of
- * them.
+ * The rows published over time. The time is divided into equal parts, so that the chart
+ * is as readable after the first nightly run as after a year.
  */
 export const GROWTH = `
   with bounds as (
@@ -97,7 +100,7 @@ export const NIGHTLY_RUNS = `
   from mirror.runs where kind = 'nightly' and queued_at > clock_timestamp() - interval '120 days'
   order by queued_at desc limit 1000`;
 
-/** Those quarantined last come first. */
+/** Quarantined exports, the latest first. */
 export const QUARANTINED = `
   select export_id::text as "exportId", party_id as "partyId", asset_id as "assetId", quarantined_at as since, attempts,
     quarantine_reason as reason
@@ -105,8 +108,8 @@ export const QUARANTINED = `
   where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
 
 /**
- * A row of the statement below: the costs of a run itself come first, then those of the
- * runs below it. Counts are decimal text.
+ * A row of the statement below: the first one has the costs of the run itself, the others
+ * those of its child runs. Counts are decimal text.
  */
 type CostRow = Readonly<
   Record<
@@ -133,8 +136,8 @@ export async function readLive(rows: Rows): Promise<LiveFacts> {
 }
 
 /**
- * What each stage of a run asked the source, and how long it took, in their order; none
- * of an unknown run.
+ * Returns how many requests each stage of a run sent to the source, and how long the
+ * stage took, in their order. An unknown run has no stages.
  */
 export async function readCosts(
   rows: Rows,
@@ -160,8 +163,8 @@ export async function readCosts(
   const none = { requests: '0', retries: '0', bytes: '0' };
   return [
     ...syncs.map((row) => costOf(row, row.subject)),
-    // What a nightly run asks itself are its exports; they lie between its lists and its
-    // load.
+    // The requests that a nightly run itself sends are its exports, which come after its
+    // lists and before its load.
     costOf(
       {
         ...own,
