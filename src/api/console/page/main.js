@@ -1,5 +1,5 @@
-// The console: one event stream moves what moves; the rest is asked for when something
-// has changed.
+// The console. One event stream updates what changes all the time; everything else is
+// requested when something has changed.
 import { loadQuarantine, startQuarantine } from './runs/quarantine.js';
 import { redrawCharts } from './common/charts.js';
 import { startDialog } from './common/dialog.js';
@@ -22,12 +22,12 @@ import { onZone, setMirrorTime, startClock } from './common/time.js';
 
 const THEME = 'ledger-mirror theme';
 /**
- * However much is published, what the stream does not bring is asked for no more often;
- * longer than any answer is kept.
+ * How often, at most, the data that is not in the stream is requested, however much is
+ * published. Longer than any shared answer is kept.
  */
 const RELOAD_MS = 2_000;
 /**
- * What each view shows: at its start, with each snapshot, and when something has changed.
+ * What each view does: at its start, with each snapshot, and when something has changed.
  */
 const VIEWS = {
   '': {
@@ -89,7 +89,10 @@ function take(snapshot) {
   }, RELOAD_MS);
 }
 
-/** The last part of the path decides: a proxy may put others before it. */
+/**
+ * Returns the view for a path. Only its last part decides, because a proxy may put others
+ * before it.
+ */
 function viewOf({ pathname }) {
   return VIEWS[pathname.split('/').at(-1)] ?? VIEWS[''];
 }
@@ -123,7 +126,7 @@ function startTheme() {
 
 const LINKED = { party: openParty, run: openRun };
 
-/** A link to a party or a run opens it; closing it leaves the page where it was. */
+/** Opens the party or the run that a link names; closing it returns to the page. */
 function startLinks() {
   const go = () => {
     const [, kind, id] =
@@ -137,7 +140,7 @@ function startLinks() {
   go();
 }
 
-/** What is cut or mistyped links to nothing. */
+/** Decodes the fragment; one that is cut or mistyped counts as empty. */
 function decoded(hash) {
   try {
     return decodeURIComponent(hash);
@@ -157,7 +160,7 @@ function start() {
   follow(take);
   startLinks();
   onZone(redrawCharts);
-  // The first screen goes first; what lies below it follows.
+  // Paints the first screen before the content below it is loaded.
   setTimeout(
     () =>
       void Promise.resolve(view.load?.()).catch((error) =>

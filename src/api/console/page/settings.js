@@ -1,4 +1,4 @@
-// The resolved configuration. On a phone, what nobody set is folded.
+// The resolved configuration. On a phone, settings that are not set are folded.
 import { ask } from './common/ask.js';
 import { byId, el, loader, show } from './common/dom.js';
 
@@ -16,7 +16,7 @@ export const loadSettings = loader(
   ({ settings }, target) => {
     show(target, ...settings.map(row));
     byId('settings-all').textContent = `Show all ${settings.length} settings`;
-    // Without a token there is no session to end.
+    // Without a token there is no session to end, so the logout button is hidden.
     byId('logout').hidden = !settings.some(
       ({ name, value }) => name === 'API_TOKEN' && value !== null,
     );

@@ -1,11 +1,11 @@
-// Requests to the mirror. Paths are relative, so that they stay below the path of a
+// Sends requests to the mirror. Paths are relative, so that they stay below the path of a
 // proxy.
 
 const TIMEOUT_MS = 15_000;
 
 /**
- * Sends a request. If the session is over, the page goes to the login, and comes back
- * from it.
+ * Sends a request. If the session has expired, the page goes to the login, which returns
+ * to it.
  * @throws Error with the mirror's own message
  */
 export async function send(path, { timeoutMs = TIMEOUT_MS, ...options } = {}) {

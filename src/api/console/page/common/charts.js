@@ -1,5 +1,5 @@
-// Charts by uPlot, in the page's colours. What a chart shows is also said in words beside
-// it.
+// Charts by uPlot, in the page's colours. A hidden text beside each chart says what it
+// shows.
 /* global uPlot */
 import { byId, el, show } from './dom.js';
 import { count, rough } from './format.js';
@@ -10,12 +10,12 @@ const DAY_SECONDS = 86_400;
 const DAYS_BETWEEN_MARKS = [1, 2, 7, 14, 28, 91, 182, 364].map(
   (days) => days * DAY_SECONDS,
 );
-/** By the element that each stands in. */
+/** The charts, by the element that contains each. */
 const charts = new Map();
 
 /**
- * Canvas knows neither variables nor `light-dark()`: an element's computed colour is a
- * plain one.
+ * Returns a colour of the style sheet as a plain one. A canvas understands neither
+ * variables nor `light-dark()`, but the computed colour of an element is plain.
  */
 function colour(name) {
   const probe = byId('announce');
@@ -23,12 +23,17 @@ function colour(name) {
   return getComputedStyle(probe).color;
 }
 
-/** Colours are painted, not styled: another theme means another painting. */
+/**
+ * Paints the charts again after the theme has changed, because a canvas is not restyled.
+ */
 export function redrawCharts() {
   for (const { redraw } of charts.values()) redraw();
 }
 
-/** A line, or bars, of amounts: numbers place them, texts are exact. */
+/**
+ * Returns a series of amounts, drawn as a line or as bars. Numbers place the points; the
+ * texts shown are exact.
+ */
 export function amounts(
   label,
   tone,
@@ -42,9 +47,10 @@ export function amounts(
 }
 
 /**
- * @param series as `amounts` gives them
+ * Draws a chart in place of the target's content.
+ * @param series as `amounts` returns them
  * @param times seconds since 1970
- * @param said the same in words
+ * @param said the content of the chart in words
  */
 export function chart(target, { label, times, series, form, said }) {
   charts.get(target)?.end();
@@ -87,8 +93,8 @@ export function chart(target, { label, times, series, form, said }) {
 }
 
 /**
- * The library's marks end long before a ledger's amounts do: it is given numbers near
- * one.
+ * Returns the power of ten to divide the amounts by. The library cannot label axes for
+ * numbers as large as a ledger's amounts, so it gets numbers near one.
  */
 function powerOf(series) {
   const most = series
@@ -118,7 +124,7 @@ function optionsOf(target, times, series, form, power) {
     series: [
       {
         label: 'Time',
-        // Where nothing is pointed at, the legend tells the latest values.
+        // While the pointer is elsewhere, the legend shows the latest values.
         value: (_plot, seconds) =>
           formatTime((seconds ?? times.at(-1)) * 1_000, form),
       },
@@ -148,7 +154,10 @@ function tick(seconds, stepSeconds) {
   return stepSeconds >= 60 ? text.slice(11, 16) : text.slice(11);
 }
 
-/** A chart of one instant would have no width. */
+/**
+ * Adds a margin at both ends; without it, a chart of a single instant would have no
+ * width.
+ */
 function xRange(times, form) {
   const first = times[0] ?? 0;
   const last = times.at(-1) ?? 0;
@@ -159,7 +168,7 @@ function xRange(times, form) {
   return [first - spare, last + spare];
 }
 
-/** A bar is as long as it is from zero. */
+/** Makes the axis include zero, because the length of a bar is its distance from zero. */
 function fromZero(_plot, least, most) {
   return least < 0 || most > 0
     ? [Math.min(least * 1.05, 0), Math.max(most * 1.05, 0)]

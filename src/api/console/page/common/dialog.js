@@ -1,12 +1,13 @@
-// The one dialog: a run's evidence, or a party's ledger. The browser keeps the focus
-// inside, and gives it back.
+// The only dialog: it shows a run's evidence, or a party's ledger. The browser keeps the
+// focus inside, and restores it afterwards.
 import { byId, el, fill, show } from './dom.js';
 
 let onClose;
 
 /**
- * @param read gives what to show, and a title where it is known only then: `{ title,
- *   parts }`
+ * Opens the dialog.
+ * @param read returns the content, and a title if it is only known then: `{ title, parts
+ *   }`
  * @param closed called when the dialog is closed
  */
 export function openDialog(title, read, closed) {

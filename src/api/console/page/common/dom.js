@@ -1,4 +1,4 @@
-// Building the page. Whatever was mirrored goes in as text, never as markup.
+// Builds the page. Everything that was mirrored is inserted as text, never as markup.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -20,8 +20,8 @@ function build(made, classes, [first, ...rest]) {
 }
 
 /**
- * `el('p.hint.wide', { title: 'why' }, content)`: attributes may be left out. A function
- * among them listens to the event of its name.
+ * Builds an element: `el('p.hint.wide', { title: 'why' }, content)`. The attributes may
+ * be left out; one that is a function listens to the event of its name.
  */
 export function el(selector, ...parts) {
   const [tag, ...classes] = selector.split('.');
@@ -39,8 +39,8 @@ export function byId(id) {
 }
 
 /**
- * Shows content where "Loading…", an error or older content stood. What had the focus has
- * it again.
+ * Replaces "Loading…", an error or older content. The element that had the focus gets it
+ * back.
  */
 export function show(target, ...content) {
   const focused = target.contains(document.activeElement)
@@ -61,8 +61,8 @@ function nameOf(node) {
 }
 
 /**
- * Draws what `read` brings; an error stands in its place, with a way to try again. An
- * answer that was overtaken by that to a newer question is left out.
+ * Draws the result of `read`. If it fails, an error with a button to try again takes its
+ * place. The answer to an older question is dropped if a newer one was asked meanwhile.
  */
 export async function fill(target, read, draw, wrap = (problem) => problem) {
   const question = {};
@@ -79,20 +79,20 @@ export async function fill(target, read, draw, wrap = (problem) => problem) {
   }
 }
 
-/** How to fill the element of this id. */
+/** Returns a function that fills the element with this id. */
 export function loader(id, read, draw, wrap) {
   return () => fill(byId(id), read, draw, wrap);
 }
 
 /**
- * Changes a text only where it differs, so that nothing that stays is spoken or drawn
- * again.
+ * Changes a text only if it differs, so that a screen reader does not repeat it and the
+ * browser does not redraw it.
  */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Draws anew only where `key` is another than before. */
+/** Draws the content again only if `key` has changed. */
 export function redraw(node, key, content) {
   if (node.dataset.shown === `${key}`) return;
   node.dataset.shown = `${key}`;
@@ -100,8 +100,8 @@ export function redraw(node, key, content) {
 }
 
 /**
- * One child for each item, kept over updates by its key: what has the focus keeps it.
- * `make` gives `{ node, update(item) }`.
+ * Shows one child per item. A child with the same key is kept and updated, so that it
+ * does not lose the focus. `make` returns `{ node, update(item) }`.
  */
 export function keyed(target, items, keyOf, make) {
   target.classList.remove('loading');
@@ -127,7 +127,7 @@ export function keyed(target, items, keyOf, make) {
   });
 }
 
-/** The head of a table; `isNumber` tells which columns hold figures. */
+/** Returns the head of a table; `isNumber` decides which columns hold figures. */
 export function tableHead(names, isNumber = () => false) {
   const cells = names.map((name, index) =>
     el(
@@ -139,7 +139,10 @@ export function tableHead(names, isNumber = () => false) {
   return el('thead', el('tr', cells));
 }
 
-/** What is too wide or too long for its room scrolls by itself, by keyboard too. */
+/**
+ * Returns a region that scrolls by itself if its content is too wide or too long, with
+ * the keyboard too.
+ */
 export function scrolling(label, content) {
   return el(
     'div.scroll',
@@ -148,12 +151,12 @@ export function scrolling(label, content) {
   );
 }
 
-/** Says something to those who cannot see what changed. */
+/** Announces a change to readers who cannot see it. */
 export function announce(text) {
   byId('announce').textContent = text;
 }
 
-/** An error where the content would be, with a way to try again. */
+/** Returns an error to show in place of the content, with a button to try again. */
 export function failed(error, again) {
   return el(
     'p.notice.bad',
@@ -162,7 +165,10 @@ export function failed(error, again) {
   );
 }
 
-/** A button that says what became of it, and cannot be pressed twice. */
+/**
+ * Returns a button that shows the result of its action, and that cannot be pressed again
+ * meanwhile.
+ */
 export function action(label, work, className = '') {
   const button = el('button', { type: 'button', class: className }, label);
   button.addEventListener('click', async () => {

@@ -1,12 +1,12 @@
-// Links to files of ledgers. A browser shows nothing of an answer that refuses a
-// download, so the mirror is asked first, and what it says is shown beside the link.
+// Links to files of ledgers. A browser does not show an answer that refuses a download.
+// The mirror is therefore asked first, and its refusal is shown next to the link.
 import { announce, el, show } from './dom.js';
 
 const ANSWERS_MS_MAX = 60_000;
 
 /**
  * @param link an anchor with the address of the file, and its name as `download`
- * @param partialHref of what there is of it, if the whole is refused
+ * @param partialHref the address of the known part, offered if the whole is refused
  */
 export function askFirst(link, partialHref) {
   const told = el('span.hint', { role: 'status' });
@@ -44,7 +44,10 @@ async function start(link, { href, partialHref, name }, told) {
   }
 }
 
-/** An answer's first bytes decide; the rest is left to the browser's own download. */
+/**
+ * Returns the mirror's reason to refuse the file; undefined if it sends it. The first
+ * bytes of the answer decide, and the browser's own download then fetches the file.
+ */
 async function problemOf(href) {
   const leave = new AbortController();
   const late = setTimeout(() => leave.abort(), ANSWERS_MS_MAX);

@@ -1,15 +1,18 @@
-// The line to the mirror: every snapshot as it comes. A line that is lost shows, and
-// heals by itself.
+// The connection to the mirror, which delivers each snapshot. A lost connection is shown,
+// and restored without the reader's help.
 import { ask } from './ask.js';
 import { byId, setText } from './dom.js';
 import { formatTime } from './time.js';
 
-/** The mirror speaks every five seconds, whether something changed or not. */
+/**
+ * A connection without a message for this long is lost: the mirror sends one every five
+ * seconds, even if nothing has changed.
+ */
 const SILENT_MS_MAX = 12_000;
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 8_000;
 
-/** Calls `take` with each snapshot, at most once a frame. */
+/** Calls `take` with the latest snapshot, at most once per frame. */
 export function follow(take) {
   let source;
   let heardAtMs = performance.now();
@@ -33,8 +36,8 @@ export function follow(take) {
     );
     retry = setTimeout(open, retryMs);
     retryMs = Math.min(retryMs * 2, RETRY_MS_MAX);
-    // A session that is over looks to an event stream like any other error: this one goes
-    // to the login.
+    // An event stream reports an expired session like any other error. This request
+    // detects it, and goes to the login.
     ask('mirror/status').catch(() => undefined);
   };
   const open = () => {

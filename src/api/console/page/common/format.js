@@ -1,4 +1,4 @@
-// Numbers and names as people read them. Counts are decimal text of any length.
+// Formats numbers and names for readers. Counts are decimal text of any length.
 
 const THIN = '\u202F';
 const GROUP = ',';
@@ -12,7 +12,7 @@ export function count(digits) {
   return String(digits).replaceAll(/\B(?=(\d{3})+$)/g, GROUP);
 }
 
-/** As the command line writes it: `8.3 MiB`, cut, never rounded up. */
+/** Formats a size as the command line does: `8.3 MiB`, truncated and never rounded up. */
 export function bytes(digits) {
   const whole = BigInt(digits);
   let unit = 0;
@@ -25,7 +25,10 @@ export function bytes(digits) {
   return `${count(tenths / 10n)}${unit === 0 ? '' : `.${tenths % 10n}`} ${UNITS[unit]}`;
 }
 
-/** Beginning and end tell ids apart; the whole lies in the title. */
+/**
+ * Shortens an id to its beginning and end, which are enough to distinguish ids. Callers
+ * put the whole id into the element's title.
+ */
 export function shortId(id) {
   return id.length > 20 ? `${id.slice(0, 8)}…${id.slice(-4)}` : id;
 }
@@ -35,8 +38,8 @@ export function plural(amount, one, many = `${one}s`) {
 }
 
 /**
- * As the command line writes it: the two largest units, or tenths of a second below ten;
- * cut, never rounded up.
+ * Formats a duration as the command line does: the two largest units, or tenths of a
+ * second below ten seconds; truncated and never rounded up.
  */
 export function duration(ms) {
   if (ms < SECOND_MS) return `${Math.max(0, Math.round(ms))} ms`;
@@ -53,7 +56,7 @@ function two(ms, [largeMs, large], [smallMs, small]) {
   return rest === 0 ? first : `${first} ${rest} ${small}`;
 }
 
-/** For the axis of a chart: exactness is in the legend. */
+/** Rounds a number for the axis of a chart; the legend shows exact ones. */
 export function rough(value) {
   if (value === 0) return '0';
   const size = Math.floor(Math.log10(Math.abs(value)) / 3);
@@ -62,7 +65,7 @@ export function rough(value) {
   return `${Number((value / 1_000 ** size).toPrecision(3))}${THIN}${['', 'k', 'M', 'G', 'T'][size]}`;
 }
 
-/** `MARGIN_LOW` and `newRows` as words. */
+/** Turns names such as `MARGIN_LOW` and `newRows` into words. */
 export function words(name) {
   return name
     .replaceAll('_', ' ')

@@ -1,5 +1,5 @@
-// Exports on demand, from the click to the file. One order a ledger; every button of it
-// shows how it stands.
+// Exports on demand, from the click to the file. A ledger has one order at a time, and
+// all buttons of that ledger show its state.
 import { ask, post } from './ask.js';
 import { announce, el, redraw } from './dom.js';
 import { askFirst } from './download.js';
@@ -9,12 +9,12 @@ const POLL_MS = 700;
 const orders = new Map();
 let live = [];
 
-/** Progress comes with the snapshots. */
+/** Keeps the live runs of the last snapshot, which contain the progress of orders. */
 export function takeLive(runs) {
   live = runs;
 }
 
-/** A party's id as a link to its ledger. */
+/** Returns a party's id as a link to its ledger. */
 export function partyName(partyId) {
   return el(
     'a.id',
@@ -53,8 +53,8 @@ function draw(state, button, told) {
 }
 
 /**
- * What the order brought is new bytes; the file holds the whole range, and its size is
- * told when it is fetched.
+ * The size shown is that of the new bytes. The file has the whole range, and its size is
+ * only known when it is downloaded.
  */
 function fileOf({ verdict, bytes: size, file }) {
   const name =

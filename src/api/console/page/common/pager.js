@@ -1,11 +1,12 @@
-// Rows of a table, page after page.
+// Shows the rows of a table page by page.
 import { announce, el, failed, show } from './dom.js';
 
 /**
- * Answers that were overtaken by a newer question are left out.
- * @param read gives the page behind `after`: `{ rows, next }`
- * @param told is given how many rows are shown
- * @returns how to begin anew
+ * Loads pages into a table. The answer to an older question is dropped if a newer one was
+ * asked meanwhile.
+ * @param read returns the page after `after`: `{ rows, next }`
+ * @param told receives the number of rows shown
+ * @returns a function that starts again from the first page
  */
 export function pager({ body, more, read, told, nothing }) {
   let question = 0;

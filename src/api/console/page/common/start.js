@@ -1,11 +1,12 @@
-// "Run now": what each kind of run would ask of the source, before it is started.
+// "Run now": shows what each kind of run would request from the source before it is
+// started.
 import { ask, post } from './ask.js';
 import { closeDialog, openDialog } from './dialog.js';
 import { action, announce, el } from './dom.js';
 import { bytes, count, duration, plural } from './format.js';
 
 let lists = [];
-/** How large the lists are is what an audit of them costs. */
+/** Keeps the sizes of the lists, from which the cost of an audit is estimated. */
 export function takeLists(streams) {
   lists = streams.filter(({ name }) => name !== 'ledger');
 }
@@ -138,7 +139,7 @@ function form(choices) {
   return node;
 }
 
-/** Ends a run of any kind at its next safe point. */
+/** Returns a button that ends a run of any kind at its next safe point. */
 export function cancelButton(runId, name) {
   const button = action('Cancel', async () => {
     await ask(`mirror/runs/${runId}`, { method: 'DELETE' });

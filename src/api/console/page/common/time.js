@@ -1,4 +1,4 @@
-// Instants, in UTC or in the reader's own time zone, and how long ago they were.
+// Shows instants, in UTC or in the reader's own time zone, and how long ago they were.
 import { byId, el } from './dom.js';
 import { duration } from './format.js';
 
@@ -7,7 +7,7 @@ const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const forms = new Map();
 const listeners = new Set();
 let zone = localStorage.getItem(KEY) === 'local' ? LOCAL : 'UTC';
-/** What the mirror's clock is ahead of this one, in milliseconds. */
+/** How far the mirror's clock is ahead of the browser's, in milliseconds. */
 let aheadMs = 0;
 
 export function setMirrorTime(iso) {
@@ -75,8 +75,8 @@ export function formatTime(at, form = 'full') {
 }
 
 /**
- * A `time` element that follows the choice of zone, and the clock where it says how long
- * ago.
+ * Returns a `time` element. It follows the choice of time zone, and if it shows how long
+ * ago the instant was, it follows the clock.
  */
 export function time(iso, form = 'minute') {
   if (iso === null || iso === undefined) return el('span.quiet', '–');
@@ -93,7 +93,7 @@ function draw(node) {
   node.title = `${FORMS.full(ms)} ${zone}`;
 }
 
-/** Called when days and hours mean something else. */
+/** Registers a listener that runs when the time zone changes. */
 export function onZone(listener) {
   listeners.add(listener);
 }

@@ -1,5 +1,5 @@
-// Completes names of tables and columns in a text area, by Ctrl+Space or while a word is
-// typed.
+// Completes names of tables and columns in a text area, on Ctrl+Space or while a word is
+// being typed.
 import { ask } from '../common/ask.js';
 import { el } from '../common/dom.js';
 
@@ -43,7 +43,7 @@ export function completeNames(area) {
         ]),
       ];
     } catch {
-      // Keywords alone, then.
+      // Without the tables, only keywords are completed.
     }
   };
   void load();

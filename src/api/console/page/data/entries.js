@@ -1,4 +1,4 @@
-// A party's entries, newest first, filtered by day, type and asset, page after page.
+// Lists a party's entries page by page, newest first, filtered by day, type and asset.
 import { ask } from '../common/ask.js';
 import { announce, el, scrolling, setText, tableHead } from '../common/dom.js';
 import { count, plural, shortId, words } from '../common/format.js';
@@ -8,7 +8,7 @@ import { time } from '../common/time.js';
 
 const NOTHING = 'No entry is like this.';
 
-/** @returns the parts of the dialog that list the entries */
+/** Returns the parts of the dialog that list the entries. */
 export function entryList(party) {
   const assets = [...new Set(party.accounts.map(({ assetId }) => assetId))];
   const form = el(

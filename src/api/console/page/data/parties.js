@@ -1,4 +1,4 @@
-// Parties, found by the beginning of their id, page after page.
+// Lists parties page by page, and finds them by the beginning of their id.
 import { ask } from '../common/ask.js';
 import { byId, el, setText } from '../common/dom.js';
 import { askFirst } from '../common/download.js';
@@ -59,8 +59,8 @@ export function loadParties() {
 }
 
 /**
- * After an export or a nightly run, unless somebody has gone further, or is at work
- * there.
+ * Reloads the list after an export or a nightly run, unless the reader has paged further
+ * or is using the list.
  */
 export function refreshParties() {
   const target = byId('parties');
@@ -106,12 +106,15 @@ function row(party) {
   );
 }
 
-/** The network's own accounts are listed, and cannot be exported. */
+/**
+ * Whether a party can be exported: the network's own accounts are listed, but have no
+ * export.
+ */
 export function exportable(partyId) {
   return partyId !== 'network';
 }
 
-/** What is mirrored already, as one CSV. */
+/** Returns a link to everything already mirrored of a party, as one CSV file. */
 export function download({ partyId }) {
   const href = `api/v2/ledgerentry/export?partyId=${encodeURIComponent(partyId)}`;
   const link = el(

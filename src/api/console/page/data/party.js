@@ -1,5 +1,5 @@
-// A party's ledger: what is known of it, what flowed each day, and how an account's
-// balance went.
+// Shows a party's ledger: what is known of it, the flows of each day, and the balance of
+// an account over time.
 import { ask } from '../common/ask.js';
 import { amounts, chart } from '../common/charts.js';
 import { openDialog } from '../common/dialog.js';
@@ -94,7 +94,7 @@ function charts(party) {
   };
   asset.addEventListener('change', choose);
   account.addEventListener('change', showBalance);
-  // Not before the dialog has them: a chart is as wide as its place.
+  // Not before the dialog contains the charts: a chart is as wide as its container.
   queueMicrotask(choose);
   return [
     el('p.choices', el('label.choice', 'Asset', asset)),
@@ -150,8 +150,8 @@ function drawFlows({ days }, target, isSentOnly) {
 }
 
 /**
- * Noon of a day in the chosen zone is near enough for a bar, whatever the zone does to
- * its clocks.
+ * Returns a time in the middle of a day in the chosen zone, in seconds since 1970. This
+ * is exact enough for a bar, whenever the zone changes its clocks.
  */
 function dayStart(day) {
   const noon = Date.parse(`${day}T12:00:00Z`);

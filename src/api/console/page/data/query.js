@@ -1,5 +1,5 @@
-// SQL over the lake and the ready questions: the result as a table, a chart where it
-// makes sense, a file.
+// Answers SQL or ready questions about the lake: with a table, with a chart if the result
+// suits one, or with a file.
 import { asJson, ask, post, send } from '../common/ask.js';
 import { completeNames } from './complete.js';
 import { action, announce, byId, el, show } from '../common/dom.js';
@@ -7,7 +7,7 @@ import { duration, plural } from '../common/format.js';
 import { resultChart } from './result-chart.js';
 import { isLonger, resultTable, tabled } from './result.js';
 
-/** Longer than a statement may take. */
+/** Longer than any statement may take, so that the mirror's own answer arrives first. */
 const TIMEOUT_MS = 70_000;
 const LAST = 'ledger-mirror query';
 const KEYS = 'Ctrl+Enter runs it; Ctrl+Space completes names.';
@@ -23,7 +23,7 @@ const OPTIONS = {
   party: { label: 'party', hint: ID_HINT },
   asset: { label: 'asset', hint: ID_HINT },
 };
-/** A small table that names every asset. */
+/** A query of a small table that names every asset. */
 const ASSETS = 'select distinct asset_id from daily_flows order by 1';
 
 export function startQuery() {
@@ -79,7 +79,8 @@ async function loadQuestions(question, { options, sql, keys, result }) {
         chosen === undefined
           ? KEYS
           : `${chosen.title[0].toUpperCase()}${chosen.title.slice(1)}.`;
-      // The answer to another question goes, and one that still comes is not shown.
+      // Removes the answer to the previous question; one that is still on its way is not
+      // shown.
       show(result);
       options.replaceChildren(...(chosen?.parameters ?? []).map(optionField));
     });
@@ -114,7 +115,7 @@ function assetList(id) {
       ...rows.map(({ asset_id: value }) => el('option', { value })),
     );
   };
-  // An id can be typed without it.
+  // The list is only a help: an id can be typed without it.
   void load().catch(() => undefined);
   return list;
 }
@@ -164,7 +165,8 @@ async function answer(asked, run, result) {
     hint.textContent = told;
     announce(told);
   } catch (error) {
-    // As DuckDB wrote it: a mark in its last line stands below the place.
+    // The message keeps DuckDB's line breaks, because the mark in its last line points at
+    // the error in the line above.
     show(target, el('pre.notice.bad', { tabindex: 0 }, error.message));
   } finally {
     run.removeAttribute('aria-disabled');

@@ -1,5 +1,5 @@
-// A result over time: a line of its first figures, or a line for each kind where they are
-// told by day or month.
+// Draws a result over time: a line for its first column of figures, or, if the figures
+// are by day or month, a line per kind.
 import { chart } from '../common/charts.js';
 import { el } from '../common/dom.js';
 import { count, shortId } from '../common/format.js';
@@ -7,7 +7,7 @@ import { count, shortId } from '../common/format.js';
 const LINES_MAX = 6;
 const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
 
-/** @returns the chart's place, or nothing where a line would say nothing */
+/** Returns the chart's elements; an empty array if a chart would show nothing useful. */
 export function resultChart(columns, rows) {
   const places = (kind) =>
     columns.flatMap((column, index) => (column.kind === kind ? [index] : []));
@@ -32,7 +32,7 @@ export function resultChart(columns, rows) {
   const target = el('div.chart');
   const name = columns[figure].name;
   const label = kind === undefined ? name : `${name} by ${columns[kind].name}`;
-  // Not before the page has it: a chart is as wide as its place.
+  // Not before the page contains the chart: a chart is as wide as its container.
   queueMicrotask(() =>
     chart(target, {
       label,
@@ -51,7 +51,8 @@ export function resultChart(columns, rows) {
 }
 
 /**
- * The column of text with the fewest values, where these are few enough to tell apart.
+ * Returns the column of text with the fewest different values, if these are few enough to
+ * tell apart.
  */
 function fewest(kinds, rows) {
   const valuesOf = (index) => new Set(rows.map((row) => row[index])).size;
@@ -61,7 +62,7 @@ function fewest(kinds, rows) {
     : undefined;
 }
 
-/** Whole figures of one time and kind are added up; others stand alone. */
+/** Adds up the figures of the same time and kind. */
 function linesOf(rows, { time, figure, kind }) {
   const lines = new Map();
   for (const row of rows) {

@@ -1,18 +1,19 @@
-// A result as a table that stays fast: rows are added as they are scrolled to.
+// A result as a table that stays fast, because rows are only added as the reader scrolls.
 import { el, scrolling, tableHead } from '../common/dom.js';
 import { count, shortId } from '../common/format.js';
 
 const ROWS_AT_ONCE = 100;
 const NUMBER = /^-?\d{1,45}(?:\.\d+)?$/;
-/** Columns whose numbers are names or places, not amounts. */
+/** Columns whose numbers are names or positions, and not amounts. */
 const NAMED =
   /(?:^|_)(?:id|year|month|day|hour|week|quarter|epoch|block|height|pos|version)$/i;
 const CODED = /^-?0\d/;
 const TIME = /^\d{4}-\d\d(?:-\d\d(?:[ T]|$)|$)/;
 
 /**
- * Rows as objects → `{ columns: [{ name, kind, isAmount }], rows: [[value]] }`; a column
- * is what all its values are.
+ * Converts rows that are objects to columns, `{ name, kind, isAmount }`, and rows that
+ * are arrays of values. A column has a kind only if all its values have it; otherwise it
+ * is text.
  */
 export function tabled(found) {
   const names = Object.keys(found[0] ?? {});
@@ -36,7 +37,10 @@ function kindOf(values) {
   return are(TIME) ? 'time' : 'text';
 }
 
-/** @param rows arrays of JSON values; amounts are text, so that no digit is lost */
+/**
+ * Returns the table.
+ * @param rows arrays of JSON values; amounts are text, so that no digit is lost
+ */
 export function resultTable(columns, rows) {
   const names = columns.map(({ name }) => name);
   const head = tableHead(
@@ -67,7 +71,7 @@ export function resultTable(columns, rows) {
   return region;
 }
 
-/** Whether rows lie below what its box shows. */
+/** Whether the region has more rows than it can show without scrolling. */
 export function isLonger(region) {
   return region !== null && region.scrollHeight > region.clientHeight;
 }

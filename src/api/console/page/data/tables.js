@@ -1,5 +1,5 @@
-// What tables there are: columns with their meaning, rows, size, age, and how to read
-// each from elsewhere.
+// Lists the tables of the lake: their columns with their meaning, rows, size and age, and
+// how to read each with other tools.
 import { ask } from '../common/ask.js';
 import {
   action,

@@ -1,5 +1,5 @@
-// Evidence as people read it: a sentence first, then what there is, then the names of
-// what there is none of.
+// Shows evidence for readers: first a sentence, then the values that are not empty or
+// zero, then the names of those that are.
 import { ask } from '../common/ask.js';
 import { el, tableHead } from '../common/dom.js';
 import {
@@ -14,13 +14,16 @@ import { time } from '../common/time.js';
 
 const SHOWN_MAX = 12;
 const DEPTH_MAX = 6;
-/** Named values that fit into one line. */
+/** The most named values that are shown in one line. */
 const SMALL_MAX = 6;
 
 const CANCELLED =
   'It was cancelled. What it had stored stays; the next run goes on from there.';
 
-/** @param run `{ runId, kind, state, evidence }` */
+/**
+ * Returns the evidence of a run.
+ * @param run `{ runId, kind, state, evidence }`
+ */
 export function evidence({ runId, kind, state, evidence: found }) {
   const sentence = state === 'cancelled' ? CANCELLED : SENTENCES[kind]?.(found);
   return el(
@@ -47,7 +50,7 @@ export function evidence({ runId, kind, state, evidence: found }) {
   );
 }
 
-/** Asked for when it is opened. */
+/** Returns a folded part, which is loaded when it is opened. */
 function folded(title, body, load) {
   const node = el('details', el('summary', title), body);
   node.addEventListener('toggle', async () => {
@@ -61,7 +64,7 @@ function folded(title, body, load) {
   return node;
 }
 
-/** What it asked of the source, and how long it took, by stage. */
+/** Returns a table of what each stage requested from the source, and how long it took. */
 async function costTable(runId) {
   const { stages } = await ask(`console/runs/${runId}/costs`);
   const sum = (name) =>
@@ -99,7 +102,7 @@ async function costTable(runId) {
   );
 }
 
-/** The first page of them is what is looked for. */
+/** Returns the first page of the log, which is what readers look for. */
 async function logLines(runId) {
   const { lines, next } = await ask(`mirror/runs/${runId}/logs`);
   const texts = lines.map(({ at, level, message, fields }) =>
@@ -125,15 +128,16 @@ function said([name, value]) {
 }
 
 /**
- * The source lists checkpoints twice, each held once, and `network` beside the parties.
+ * Describes how many rows the source listed. It may list a checkpoint more than once,
+ * which is stored once, and it lists `network` besides the parties.
  */
 function listed({ rows, network, list }) {
   return `${plural(rows, 'row')}${network === 'stored' ? ' and network' : ''} listed${list === 'checkpoints' ? ' (repeats included)' : ''}`;
 }
 
 /**
- * An open segment is published again with what came since: so not all of its rows are
- * new entries.
+ * Describes what was published. An open segment is published again together with its new
+ * entries, so not all of its rows are new.
  */
 function published(rows = 0, replaced = 0) {
   const grown = BigInt(rows) - BigInt(replaced);
@@ -160,7 +164,10 @@ const SENTENCES = {
     `${plural(exports.parties ?? 0, 'ledger')} looked after: ${published(exports.newRows, exports.replacedRows)}, ${bytes(exports.newBytes ?? 0)} as CSV, ${count(exports.failed ?? 0)} failed. ${verify?.verdict === 'complete' ? 'All sums agree.' : ''}`,
 };
 
-/** Plain facts first, then what has parts of its own; at the top those are folded. */
+/**
+ * Shows plain values first, then those with parts of their own, which are folded at the
+ * top level.
+ */
 function tree(value, depth) {
   const facts = [];
   const branches = [];

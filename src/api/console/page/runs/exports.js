@@ -1,5 +1,5 @@
-// Ledgers as lines in time: what is closed, what is open, what is being asked for, what
-// was quarantined.
+// Shows ledgers as bars over time: which ranges are closed, open, being requested, or
+// quarantined.
 import { ask } from '../common/ask.js';
 import { el, loader, show, svg } from '../common/dom.js';
 import { plural } from '../common/format.js';
@@ -24,7 +24,10 @@ export const loadLines = loader(
     ),
 );
 
-/** All is well in a sentence; what is under way or in quarantine is drawn at once. */
+/**
+ * Returns a sentence if all is well; exports in progress or in quarantine are drawn at
+ * once.
+ */
 function told(lines) {
   if (lines.some(({ state }) => state !== 'published'))
     return [legend(), ...draw(lines)];
@@ -72,8 +75,8 @@ function legend() {
 }
 
 /**
- * Ledgers are known from the beginning of time; the picture begins where their entries
- * do.
+ * Returns the range of time to draw. Ledgers are known from the beginning of time, but
+ * the drawing begins with their first entries.
  */
 function domainOf(lines) {
   const nowMs = mirrorNowMs();
@@ -84,7 +87,7 @@ function domainOf(lines) {
     ])
     .filter((at) => at !== null)
     .map((at) => Date.parse(at));
-  // Before the first load nobody knows where they do.
+  // Before the first load, the times of the first entries are unknown.
   const fromMs =
     starts.length === 0
       ? nowMs - 7 * DAY_MS

@@ -1,4 +1,4 @@
-// How the mirror grew, and how its nightly runs went.
+// Shows how the mirror has grown, and how its nightly runs ended.
 import { ask } from '../common/ask.js';
 import { amounts, chart } from '../common/charts.js';
 import { byId, el, loader, scrolling, show } from '../common/dom.js';
@@ -38,7 +38,7 @@ export function drawHistory() {
   drawGrowth(byId('growth'), last.growth);
   const target = byId('nightly-runs');
   show(target, ...calendar(last.nightlyRuns));
-  // On a narrow screen the latest weeks are what is looked for.
+  // On a narrow screen, scrolls to the latest weeks, which readers look for.
   const weeks = target.querySelector('.scroll');
   weeks.scrollLeft = weeks.scrollWidth;
 }
@@ -67,7 +67,10 @@ function drawGrowth(target, points) {
   });
 }
 
-/** The last weeks, one column each; a day shows the worst that its runs came to. */
+/**
+ * Returns a calendar of the last weeks, one column per week. A day shows the worst
+ * outcome of its runs.
+ */
 function calendar(nightlyRuns) {
   const byDay = Map.groupBy(nightlyRuns, ({ at }) => formatTime(at, 'day'));
   const today = formatTime(mirrorNowMs(), 'day');

@@ -1,4 +1,4 @@
-// What was quarantined, why, and asking again.
+// Lists what was quarantined and why, with a button to request it again.
 import { ask } from '../common/ask.js';
 import { byId, el, keyed, loader, show } from '../common/dom.js';
 import { plural } from '../common/format.js';
@@ -6,7 +6,7 @@ import { time } from '../common/time.js';
 import { orderButton, partyName } from '../common/orders.js';
 
 const PAGE = 50;
-/** The table of parties pages through however many there are. */
+/** The most rows shown here; the table of parties can page through any number. */
 const SHOWN_MAX = 1_000;
 let shown = PAGE;
 

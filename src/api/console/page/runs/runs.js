@@ -1,4 +1,4 @@
-// Runs, newest first, each with its evidence.
+// Lists the runs, newest first, each with its evidence.
 import { ask } from '../common/ask.js';
 import { openDialog } from '../common/dialog.js';
 import { byId, el, keyed, loader, redraw, show } from '../common/dom.js';
@@ -40,8 +40,8 @@ export const loadRuns = loader(
 );
 
 /**
- * The parts of a run follow it, in the order in which they began; those of a run on the
- * next page come with it.
+ * Lists the parts of each run after it, in the order in which they began. Parts whose run
+ * is on the next page are shown there with it.
  */
 function familiesOf(runs, isCut) {
   const known = new Set(runs.map(({ runId }) => runId));
@@ -125,7 +125,7 @@ export function openRun(runId, closed) {
   return openDialog('Run', read, closed);
 }
 
-/** The last run of a kind that ended, in the dialog. */
+/** Opens the dialog with the last run of a kind that has ended. */
 export async function showLastRun(kind, subject) {
   const { runs } = await ask(`mirror/runs?limit=100&kind=${kind}`);
   const found = runs.find(

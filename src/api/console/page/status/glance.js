@@ -1,4 +1,5 @@
-// First of all: is the mirror complete, as of when, and does anything need a person.
+// The first thing on the page: whether the mirror is complete, as of when, and whether
+// anything needs the operator.
 import { action, byId, el, keyed, redraw, setText } from '../common/dom.js';
 import { bytes, count, duration } from '../common/format.js';
 import { formatTime, time } from '../common/time.js';
@@ -27,7 +28,7 @@ const NUMBERS = [
   ],
 ];
 
-/** How many, and for how long the first of them. */
+/** Returns how many jobs are waiting, and how long the oldest has waited. */
 function waiting({ jobsWaiting, oldestSeconds }) {
   if (jobsWaiting === null) return '–';
   return jobsWaiting === 0
@@ -64,7 +65,9 @@ export function showGlance(snapshot) {
   );
 }
 
-/** Spoken when it changes; a date is not broken in two. */
+/**
+ * Shows the sentence, which is spoken when it changes; dates are not broken across lines.
+ */
 function showSentence(text) {
   const parts = text.split(/(\d{4}-\d\d-\d\d)/);
   redraw(byId('sentence'), text, () =>
@@ -105,7 +108,7 @@ function attentionItem() {
     update: (item) => {
       setText(what, item.what[0].toUpperCase() + item.what.slice(1));
       setText(why, item.why);
-      // What stands between backticks is a command.
+      // Text between backticks is a command.
       redraw(todo, item.todo, () =>
         item.todo
           .split('`')
@@ -143,7 +146,10 @@ function buttons(wanted) {
 }
 
 let quarantined = [];
-/** The ledgers that the last snapshot names; drawn below the item that speaks of them. */
+/**
+ * Keeps the quarantined ledgers of the last snapshot, which are listed below the item
+ * about the quarantine.
+ */
 export function takeQuarantined(found) {
   quarantined = found;
 }

@@ -1,4 +1,4 @@
-// What runs now, and how far it is.
+// Shows what is running now, and its progress.
 import { byId, el, keyed, redraw, setText } from '../common/dom.js';
 import {
   bytes,
@@ -16,7 +16,7 @@ export function showNow({ live, nightly, inFlight, nextNightlyRun, workers }) {
   const items = [
     ...live.map((run) => ({
       key: run.runId,
-      // What a run below it tells is not told twice.
+      // Progress that a child run shows is not repeated for its parent.
       run: live.some(({ parentRunId }) => parentRunId === run.runId)
         ? { ...run, progress: [] }
         : run,
@@ -51,8 +51,8 @@ function idleItem() {
 }
 
 /**
- * Exports of a nightly run come and go: one line holds them all, so that nothing below it
- * moves.
+ * Returns one item for all exports of a nightly run: they come and go quickly, and
+ * separate items would move everything below them.
  */
 function flights(live, nightly, inFlight) {
   const exports = inFlight.filter(
@@ -118,7 +118,7 @@ function runItem() {
           ? ''
           : duration(mirrorNowMs() - Date.parse(run.startedAt)),
       );
-      // A part of a run ends with the run; it can be cancelled by itself under Runs.
+      // A child run ends with its parent; it can be cancelled by itself under Runs.
       if (run.parentRunId === null && cancel.childElementCount === 0) {
         cancel.append(
           cancelButton(
@@ -137,14 +137,20 @@ function runItem() {
   };
 }
 
-/** Its ledgers are counted above, and its exports are told below: once is enough. */
+/**
+ * Leaves out progress that is already shown: ledgers are counted above, and exports are
+ * shown below.
+ */
 function besides(lines) {
   return lines.filter(
     ({ label }) => label !== 'exports' && label !== 'exporting',
   );
 }
 
-/** How many ledgers of a nightly run are done, and how long the rest may take. */
+/**
+ * Returns a line with how many ledgers of a nightly run are done, and an estimate of how
+ * long the rest takes.
+ */
 function ledgersLine({ waiting, done, failed, deferred, firstAt }) {
   const total = waiting + done + failed;
   const settled = done + failed;

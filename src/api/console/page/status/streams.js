@@ -1,4 +1,4 @@
-// What is mirrored: each list and the ledgers, with verdict and freshness.
+// Shows what is mirrored: each list and the ledgers, with verdict and freshness.
 import { byId, el, keyed, redraw, setText } from '../common/dom.js';
 import { count } from '../common/format.js';
 import { time } from '../common/time.js';
@@ -21,7 +21,10 @@ export function showStreams({ status }) {
   keyed(byId('streams'), items, ({ name }) => name, makeStream);
 }
 
-/** `network` has no ledger; a checkpoint that the source lists twice is held once. */
+/**
+ * Counts the rows that are stored. `network` is counted apart because it has no ledger; a
+ * checkpoint that the source lists twice is stored once.
+ */
 function heldOf({ name, rows }, { hasNetwork, coverage }) {
   if (name === 'parties' && hasNetwork)
     return `${count(coverage.listed)} and network`;
