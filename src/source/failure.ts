@@ -1,7 +1,7 @@
 /**
- * Turns what went wrong on the wire into errors that carry the retry decision. The policy is data: the
- * meaning of each status, gRPC code and errno, and how long each failure is waited for. The text of a
- * message decides nothing, with the one exception named below.
+ * Turns failures of a request into errors whose class is the retry decision. The policy
+ * is data: what each status, gRPC code and errno means, and how long to wait after each
+ * failure. The text of a message decides nothing, with the one exception named below.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import {
@@ -22,21 +22,23 @@ import { ProxyError } from '../network/tunnel.ts';
 import { isLimitedInTime, retryAfterMs } from './wire/answer-headers.ts';
 
 export interface RetryRule {
-  /** The first delay. Each further one is twice as long, with jitter. */
+  /** The first delay. Each further delay is twice as long, with jitter. */
   readonly minMs: number;
   readonly maxMs: number;
   /**
-   * The source did no work for the request, so that even an export may be sent again at
-   * once.
+   * Whether the source did no work for the request, so that even an export may be sent
+   * again at once.
    */
   readonly isCheap: boolean;
 }
 
-/** How long each retryable failure is waited for. A code that is not listed is permanent. */
+/**
+ * How long to wait after each retryable failure. A code that is not listed is permanent.
+ */
 const RULES = {
   SOURCE_UNREACHABLE: { minMs: 500, maxMs: 5_000, isCheap: true },
   SOURCE_BUSY: { minMs: 2_000, maxMs: 60_000, isCheap: true },
-  // A 429 comes without a hint, and the bucket refills within seconds.
+  // A 429 has no hint how long to wait, and the bucket refills within seconds.
   SOURCE_RATE_LIMITED: { minMs: 2_000, maxMs: 60_000, isCheap: true },
   SOURCE_BANNED: { minMs: 60_000, maxMs: 600_000, isCheap: true },
   SOURCE_BROKE: { minMs: 250, maxMs: 15_000, isCheap: false },
@@ -64,7 +66,7 @@ const BY_STATUS: Readonly<Partial<Record<number, FailureCode>>> = {
   401: 'SOURCE_UNAUTHORIZED',
   403: 'SOURCE_FORBIDDEN',
   404: 'SOURCE_ABSENT',
-  // Without a proxy of ours, a 407 comes from a front of the source.
+  // If we use no proxy, a 407 comes from a gateway in front of the source.
   407: 'SOURCE_UNAUTHORIZED',
   408: 'SOURCE_BUSY',
   425: 'SOURCE_BUSY',
@@ -76,7 +78,10 @@ const BY_STATUS: Readonly<Partial<Record<number, FailureCode>>> = {
   504: 'SOURCE_STATUS',
 };
 
-/** Decides if the status is vague (200 or 500): gateways flatten statuses. */
+/**
+ * Decides if the status is vague (200 or 500), because gateways reduce many statuses to
+ * these.
+ */
 const BY_GRPC_CODE: Readonly<Partial<Record<number, FailureCode>>> = {
   3: 'SOURCE_REFUSED',
   5: 'SOURCE_ABSENT',
@@ -86,7 +91,7 @@ const BY_GRPC_CODE: Readonly<Partial<Record<number, FailureCode>>> = {
   16: 'SOURCE_UNAUTHORIZED',
 };
 
-/** The codes of undici. Those of the network are in `classifyErrno`. */
+/** The error codes of undici. `classifyErrno` has those of the network. */
 const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   UND_ERR_CONNECT_TIMEOUT: 'SOURCE_UNREACHABLE',
   UND_ERR_HEADERS_TIMEOUT: 'SOURCE_STALLED',
@@ -96,13 +101,13 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   UND_ERR_DESTROYED: 'SOURCE_CLOSED',
 };
 
-/** An answer with another status than 200, or an error body with 200. */
+/** An answer with a status other than 200, or with an error body and status 200. */
 export interface FailedAnswer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   /** The beginning of the body. */
   readonly body: Buffer;
-  /** The address of the proxy that passed the answer on, or wrote it itself. */
+  /** The address of the proxy that forwarded the answer, or wrote it itself. */
   readonly proxy?: string | undefined;
 }
 
@@ -110,10 +115,10 @@ function codeOfAnswer(
   { status, headers, proxy }: FailedAnswer,
   body: SourceErrorBody | undefined,
 ): FailureCode {
-  // The ban of the service is the only 403 that states how long it lasts.
+  // A ban of the service is the only 403 that states how long it lasts.
   if (status === 403 && isLimitedInTime(headers)) return 'SOURCE_BANNED';
   const byProxy = proxy === undefined ? undefined : codeOfForwarded(status);
-  // The service's own answers have its error body, no matter who passed them on.
+  // The service's own answers have its error body, whichever proxy forwarded them.
   if (byProxy !== undefined && (status === 407 || body === undefined))
     return byProxy;
   if (status === 429 && body !== undefined && isAnswerTooLarge(body))
@@ -128,8 +133,9 @@ function codeOfAnswer(
 }
 
 /**
- * A 504 of a proxy may be a query that takes long, which must not be sent again at once.
- * @returns undefined for a status that a proxy only passes on
+ * Classifies the status of an answer that came through a proxy. A proxy's 504 is not
+ * among these: it may be a slow query, which must not be sent again at once.
+ * @returns undefined for a status that a proxy only forwards
  */
 function codeOfForwarded(
   status: number,
@@ -138,7 +144,7 @@ function codeOfForwarded(
   return status === 502 || status === 503 ? 'SOURCE_UNREACHABLE' : undefined;
 }
 
-/** An unknown errno counts as a broken connection, and is retried. */
+/** Classifies an errno. An unknown one counts as a broken connection, and is retried. */
 function codeOfErrno(errno: string): FailureCode {
   const fault = classifyErrno(errno);
   if (fault !== undefined)
@@ -149,8 +155,9 @@ function codeOfErrno(errno: string): FailureCode {
 }
 
 /**
- * The gateway's own cap on an answer has the same status (429) and code (8) as the rate limit, and no
- * header of its own. Only the text distinguishes them, and retrying would never help.
+ * Whether the gateway's own limit for an answer was exceeded. That has the same status
+ * (429) and code (8) as the rate limit and no header of its own, so only the text
+ * distinguishes them. A retry would never help.
  */
 function isAnswerTooLarge(body: SourceErrorBody): boolean {
   return body.code === 8 && /larger than max/.test(body.message);
@@ -167,10 +174,10 @@ const ADVICE: Readonly<Partial<Record<FailureCode, string>>> = {
     'check SOURCE_AUTHORIZATION, the headers that a gateway before it wants (SOURCE_HEADERS), and what this client may ask',
 };
 
-/** Refusals to open a tunnel that concern the moment: too slow, too many. */
+/** Statuses of a refused tunnel that may pass: too slow, too many requests. */
 const PASSING: ReadonlySet<number> = new Set([408, 429]);
 
-/** Our own errors pass unchanged. Any other is a failure of the transport. */
+/** Makes the error for a failed transport. Our own errors are returned unchanged. */
 export function transportError(
   action: string,
   where: string,
@@ -189,7 +196,10 @@ export function transportError(
   });
 }
 
-/** A proxy that is away, or cannot reach the source, may do so later; one that refuses will not. */
+/**
+ * Makes the error for a failed tunnel. A proxy that is unreachable, or cannot reach the
+ * source, may do so later; a proxy that refuses will not.
+ */
 function tunnelError(action: string, where: string, error: ProxyError): Error {
   const { proxy, status } = error;
   const mayPass = status === undefined || status >= 500 || PASSING.has(status);
@@ -200,7 +210,7 @@ function tunnelError(action: string, where: string, error: ProxyError): Error {
   });
 }
 
-/** @returns the error that an answer other than a good 200 means */
+/** Makes the error for an answer other than a good 200. */
 export function answerError(
   action: string,
   where: string,
@@ -209,7 +219,7 @@ export function answerError(
   const { status, headers, proxy } = answer;
   const body = errorBodyOf(answer.body);
   const code = codeOfAnswer(answer, body);
-  // The page of a redirect repeats its target, with the query.
+  // The page of a redirect repeats its target, including the query.
   const shown = code === 'SOURCE_REDIRECT' ? Buffer.alloc(0) : answer.body;
   const detail = body === undefined ? sampleOf(shown) : errorBodyLine(body);
   const to =
@@ -229,7 +239,7 @@ export function answerError(
   return failure(code, `Cannot ${action} ${where}: ${state}`, details);
 }
 
-/** @returns the error that a trailer reports: the server failed while it sent the body */
+/** Makes the error if a trailer reports that the server failed while it sent the body. */
 export function trailerError(
   action: string,
   where: string,
@@ -245,7 +255,11 @@ export function trailerError(
   );
 }
 
-/** @returns undefined if it is not the service's, as a proxy's page; callers show a sample of that */
+/**
+ * Parses the service's error body.
+ * @returns undefined for any other body, such as a proxy's page; callers show a sample of
+ *   it
+ */
 export function errorBodyOf(bytes: Buffer): SourceErrorBody | undefined {
   return readErrorBody(parseJson(bytes.toString('utf8')));
 }
@@ -256,7 +270,7 @@ interface FailureDetails {
   readonly retryAfterMs?: number | undefined;
 }
 
-/** The class of the error is the retry decision. */
+/** Makes an error of the class that is the retry decision for its code. */
 function failure(
   code: FailureCode,
   state: string,
@@ -275,7 +289,10 @@ function failure(
   });
 }
 
-/** undici wraps some errors of the socket; attempts at several addresses make an aggregate. */
+/**
+ * Finds the errno. undici wraps some socket errors, and attempts at several addresses
+ * give an AggregateError.
+ */
 function errnoOf(error: unknown): string {
   const code = errorCode(error);
   if (code !== 'UNKNOWN' && code !== 'UND_ERR_SOCKET') return code;
@@ -286,7 +303,7 @@ function errnoOf(error: unknown): string {
   return code;
 }
 
-/** Shows the origin alone: a proxy may have put secrets into the query. */
+/** Returns the origin only: a proxy may have put secrets into the query. */
 function redirectTarget(
   { location = '' }: IncomingHttpHeaders,
   where: string,

@@ -1,4 +1,7 @@
-/** The export over HTTP: a request with the source's parameters, and an answer as plain CSV bytes. */
+/**
+ * The export over HTTP: a request with the source's parameters, and an answer as plain
+ * CSV bytes.
+ */
 import type { Config } from '../config/environment.ts';
 import { errorCode, PermanentError } from '../errors/errors.ts';
 import { canonicalId, isExportableParty } from '../ledger/ids.ts';
@@ -31,11 +34,14 @@ export interface ExportNames {
   readonly sourceExportParamAsset: string;
   readonly sourceExportParamFrom: string;
   readonly sourceExportParamTo: string;
-  /** How the two times are written. */
+  /** The format of the two times. */
   readonly sourceExportTime: Config['sourceExportTime'];
 }
 
-/** The settings of the export; those of another CSV are unset for the public service. */
+/**
+ * The settings of the export. For the public service, those that describe another CSV are
+ * unset.
+ */
 export interface ExportConfig extends ExportNames {
   readonly sourceAssets?: Config['sourceAssets'];
   readonly exportColumns?: Config['exportColumns'];
@@ -61,7 +67,7 @@ export function openLedgerSource(
       url: exportUrl(baseUrl, config, window),
       limits: limits?.export ?? EXPORT_LIMITS,
       retries: limits?.exportRetries ?? EXPORT_RETRIES,
-      // Blank lines keep a connection alive and are not progress.
+      // Blank lines keep a connection alive but are not progress.
       usefulBytes: () => reader?.csvBytes ?? 0,
     };
     let answer: OpenAnswer;
@@ -85,7 +91,10 @@ export function openLedgerSource(
   return { baseUrl, ask, hasTimes: dialect === undefined || hasTimes(dialect) };
 }
 
-/** @returns undefined if the settings describe the public service's CSV */
+/**
+ * Returns the source's CSV dialect.
+ * @returns undefined if the settings describe the public service's CSV
+ */
 function exportDialect(config: ExportConfig): CsvDialect | undefined {
   const {
     exportColumns,
@@ -104,12 +113,12 @@ function exportDialect(config: ExportConfig): CsvDialect | undefined {
     delimiter: exportDelimiter,
     times: exportTimeFormat,
     ids: exportIdFormat,
-    // A CSV without an asset column belongs to the one asset that is configured.
+    // Every row of a CSV without an asset column belongs to the one configured asset.
     assetId: others.length === 0 ? assetId : undefined,
   };
 }
 
-/** Passes the rows on and closes the answer at their end, or with their error. */
+/** Passes the rows on, and closes the answer after the last row or an error. */
 async function* untilDone(
   answer: OpenAnswer,
   csv: AsyncIterable<Buffer>,
@@ -124,9 +133,9 @@ async function* untilDone(
 }
 
 /**
- * The URL of one export.
- * @throws PermanentError `EXPORT_QUESTION` for an invalid id or a fraction of a second, and for an end
- *   without a beginning, which has crashed nodes of the public service
+ * Builds the URL of one export.
+ * @throws PermanentError `EXPORT_QUESTION` for an invalid id or a fraction of a second,
+ *   and for an end without a beginning, which has crashed nodes of the public service
  */
 export function exportUrl(
   baseUrl: string,
@@ -171,7 +180,10 @@ function instantText(
   return String((instant / SECOND_MICROS) * UNITS_PER_SECOND[unit]);
 }
 
-/** A request that is refused concerns one export; a client that is refused concerns all of them. */
+/**
+ * Recodes a refusal that concerns only this export; other refusals concern the client,
+ * and so all exports.
+ */
 function refusal(error: unknown, window: WindowRequest): unknown {
   if (!(error instanceof PermanentError)) return error;
   const { meta, message } = error;

@@ -1,4 +1,7 @@
-/** Observers of the source's requests: what each run costs the source, and how fast it answers. */
+/**
+ * Observers of the source's requests: what each run costs the source, and how fast it
+ * answers.
+ */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type {
   RequestReport,
@@ -17,17 +20,18 @@ const NO_COST = {
   waitedMs: 0,
 };
 
-/** Adds up the cost of some work. */
+/** Adds up the requests, bytes and waits of some work. */
 export class CostTally implements SourceObserver {
   #cost = { ...NO_COST };
 
   onRequest({ route, status, errorCode, attempt, bytes }: RequestReport): void {
-    // The one request for a statement is counted by the metrics alone: it reads neither.
+    // The one request for a statement counts only in the metrics: it reads neither a list
+    // nor an export.
     if (route !== 'proof')
       this.#cost[route === 'export' ? 'exports' : 'lists'] += 1;
     if (attempt > 1) this.#cost.retries += 1;
     const isGood = status === 200 || status === 206;
-    // Most sources serve no statements: that answer is not a failure.
+    // Most sources serve no statements, so that answer is not a failure.
     const isFailure = !isGood || errorCode !== undefined;
     if (isFailure && route !== 'proof') this.#cost.failures += 1;
     this.#cost.bytes += bytes;
@@ -37,7 +41,10 @@ export class CostTally implements SourceObserver {
     this.#cost.waitedMs += waitMs;
   }
 
-  /** @returns what was counted since the last call; undefined if nothing was */
+  /**
+   * Returns the counts and resets them.
+   * @returns what was counted since the last call; undefined if nothing was
+   */
   take(): SourceCost | undefined {
     const { lists, exports, ...cost } = this.#cost;
     if (lists + exports + cost.waitedMs === 0) return undefined;
@@ -51,15 +58,15 @@ export class CostTally implements SourceObserver {
 }
 
 /**
- * Attributes requests to runs. Jobs share one client, so a request belongs to the run in whose
- * asynchronous context it was sent.
+ * Attributes requests to runs. Jobs share one client, so a request belongs to the run in
+ * whose asynchronous context it was sent.
  */
 export class CostMeter implements SourceObserver, RunMeter {
   readonly #next: SourceObserver;
   readonly #runs = new AsyncLocalStorage<string>();
   readonly #tallies = new Map<string, CostTally>();
 
-  /** @param next receives every report too, for metrics */
+  /** @param next also receives every report, for metrics */
   constructor(next: SourceObserver) {
     this.#next = next;
   }
@@ -97,24 +104,24 @@ export class CostMeter implements SourceObserver, RunMeter {
   }
 }
 
-/** How many answers the median is taken over. */
+/** How many answers the median is computed from. */
 const LATENCIES_KEPT = 64;
 
 /**
- * The latency of good list answers. One that rises far above the median shows an overloaded source,
- * and not just a passing delay: leave the source alone then.
+ * The latency of good list answers. If the last one is far above the median, the source
+ * is overloaded and not just slow for a moment: it should then be left alone.
  */
 export interface ListLatency {
   readonly lastMs: number;
   readonly medianMs: number;
 }
 
-/** Remembers the latency of the last good list answers. */
+/** Records the latency of the last good list answers. */
 export class LatencyObserver implements SourceObserver {
   readonly #next: SourceObserver | undefined;
   readonly #latencies: number[] = [];
 
-  /** @param next receives every report too, for metrics and costs */
+  /** @param next also receives every report, for metrics and costs */
   constructor(next?: SourceObserver) {
     this.#next = next;
   }
@@ -134,7 +141,10 @@ export class LatencyObserver implements SourceObserver {
     this.#next?.onWait(report);
   }
 
-  /** @returns undefined before the first good answer */
+  /**
+   * Returns the latency of list answers.
+   * @returns undefined before the first good answer
+   */
   listLatency(): ListLatency | undefined {
     const sorted = this.#latencies.toSorted((a, b) => a - b);
     const medianMs = sorted[Math.floor(sorted.length / 2)];

@@ -1,4 +1,7 @@
-/** The state that the source client shares with all workers, and what observes its requests. */
+/**
+ * The state that all workers share for the source's sake, and the observers of its
+ * requests.
+ */
 import type { Micros } from '../time/time.ts';
 
 /** One budget of requests for all workers. */
@@ -13,23 +16,26 @@ export interface RateState {
   ): Promise<{ readonly waitMs: number }>;
 }
 
-/** The end of the source's ban. A request during a ban lengthens it, so every worker must know it. */
+/**
+ * Stores the end of the source's ban. A request during a ban makes the ban longer, so
+ * every worker must know it.
+ */
 export interface BanStore {
   get(): Promise<Micros | undefined>;
-  /** Never moves a stored end to an earlier time. */
+  /** Stores an end, unless a later one is stored already. */
   set(until: Micros): Promise<void>;
 }
 
 export type Route = 'parties' | 'checkpoints' | 'export' | 'proof';
 
-/** One request that was sent, answered or not. */
+/** One request that was sent, whether it was answered or not. */
 export interface RequestReport {
   readonly route: Route;
   /** Undefined if no answer arrived. */
   readonly status: number | undefined;
-  /** For an export, until its stream ended or was closed. */
+  /** For an export, the time until its stream ended or was closed. */
   readonly durationMs: number;
-  /** Bytes of the body, as they came over the wire. */
+  /** Bytes of the body, as they arrived over the wire. */
   readonly bytes: number;
   /** 1 for the first attempt. */
   readonly attempt: number;
@@ -59,7 +65,7 @@ export interface SourceCost {
   readonly failures: number;
   /** Bytes of the bodies, over the wire. */
   readonly bytes: number;
-  /** Time spent waiting for the rate, for bans and between retries. */
+  /** Time spent waiting for the rate limit, for bans and between retries. */
   readonly waitedMs: number;
 }
 
@@ -67,11 +73,14 @@ export interface SourceCost {
 export interface RunMeter {
   /** Counts every request that `work` makes for the run. */
   during<Result>(runId: string, work: () => Promise<Result>): Promise<Result>;
-  /** @returns what was counted since the last call */
+  /**
+   * Returns the counts and resets them.
+   * @returns the cost of each run since the last call
+   */
   take(): readonly (readonly [runId: string, cost: SourceCost])[];
 }
 
-/** Monotonic time and waiting, so that tests need not wait. */
+/** Monotonic time and waiting. Tests replace it so that they need not wait. */
 export interface Clock {
   nowMs(): number;
   /** Rejects with the signal's reason when it is aborted. */

@@ -1,5 +1,5 @@
 /**
- * The log of nights of a source that is itself a mirror: what it serves below
+ * Reads the log of nights from a source that is itself a mirror and serves the log below
  * `/mirror/proof/`.
  */
 import { errorCode } from '../errors/errors.ts';
@@ -13,7 +13,9 @@ import {
 import { readWhole } from './wire/body.ts';
 import { LIST_LIMITS } from './wire/http.ts';
 
-/** The last statement and its proof: some kilobytes. */
+/**
+ * The most bytes of the last statement and its proof, which usually have some kilobytes.
+ */
 const LATEST_BYTES_MAX = 2 ** 20;
 const FILE_BYTES_MAX = 256 * 2 ** 20;
 
@@ -24,15 +26,18 @@ interface Part {
 }
 
 export interface ProofSource {
-  /** Without credentials; for messages. */
+  /** The address without credentials, for messages. */
   readonly where: string;
   /**
-   * Asks once for the last statement.
-   * @param from the size of the log that is known; 0: none
-   * @throws what the request failed with; most sources have no such answer
+   * Requests the last statement, with one attempt only.
+   * @param from the size of the log that is already known; 0 if none is
+   * @throws the request's error; most sources do not serve statements
    */
   latest(from: number, signal: AbortSignal): Promise<string>;
-  /** @returns undefined if there is no such file */
+  /**
+   * Reads a file, or a part of it.
+   * @returns undefined if the file does not exist
+   */
   read(
     path: string,
     part: Part | undefined,
@@ -79,7 +84,7 @@ export function openProofSource(access: SourceAccess): ProofSource {
   };
 }
 
-/** A server that knows no ranges sends the whole file. */
+/** A server that does not support ranges sends the whole file. */
 async function readPart(
   { status, body }: OpenAnswer,
   part: Part | undefined,

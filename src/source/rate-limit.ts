@@ -1,4 +1,7 @@
-/** The gate before every request: the rate limit of all workers, a ban, and the source's own budget. */
+/**
+ * The gate before every request: the rate limit of all workers, bans, and the source's
+ * own budget.
+ */
 import { setTimeout as delay } from 'node:timers/promises';
 import { sharedLoad } from '../concurrency/shared-load.ts';
 import { RetryableError } from '../errors/errors.ts';
@@ -12,11 +15,17 @@ import type {
   WaitReason,
 } from './ports.ts';
 
-/** A longer wait is not slept through: the job goes back to the queue with its resume point. */
+/**
+ * The longest wait within a job. For a longer one, the job goes back to the queue with
+ * its resume point.
+ */
 export const WAIT_MAX_MS = 5 * 60_000;
 const BAN_CACHE_MS = 1_000;
 const BUDGET = 'source';
-/** The longest stretch of slots that one reservation takes, and how late a slot may be used. */
+/**
+ * The longest time whose slots one reservation takes, and the longest delay after which a
+ * slot may still be used.
+ */
 const BATCH_MS = 250;
 
 export const SYSTEM_CLOCK: Clock = {
@@ -38,14 +47,14 @@ export interface RateDeps {
 export class RateLimiter {
   readonly #deps: RateDeps;
   readonly #slots: RequestSlots;
-  /** The ban that any worker stored; read at most once a second. */
+  /** Reads the ban that any worker has stored; at most once a second. */
   readonly #readStoredBan: () => Promise<Micros | undefined>;
-  /** The ban that this process met itself. */
+  /** The end of the last ban that this process itself received. */
   #bannedUntil: Micros = 0n;
-  /** Until when the source reports its own budget as spent. */
+  /** The instant until which this process pauses: the source's own budget is spent until then. */
   #pausedUntilMs = 0;
 
-  /** @param ratePerSecond SOURCE_RATE: requests a second, over all workers */
+  /** @param ratePerSecond SOURCE_RATE: requests per second, over all workers */
   constructor(ratePerSecond: number, deps: RateDeps) {
     this.#deps = deps;
     this.#slots = new RequestSlots(ratePerSecond, deps);
@@ -54,8 +63,8 @@ export class RateLimiter {
 
   /**
    * Waits until one request may be sent.
-   * @throws RetryableError `SOURCE_BANNED` or `SOURCE_RATE_LIMITED` with `retryAfterMs`, if that would
-   *   take longer than five minutes
+   * @throws RetryableError `SOURCE_BANNED` or `SOURCE_RATE_LIMITED` with `retryAfterMs`,
+   *   if the wait would be longer than five minutes
    */
   async pass(route: Route, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
@@ -65,13 +74,13 @@ export class RateLimiter {
     await this.#wait(route, 'rate', await this.#slots.take(), signal);
   }
 
-  /** Holds this process back while the source's own budget is spent. */
+  /** Makes this process wait while the source's own budget is spent. */
   pauseFor(forMs: number): void {
     const untilMs = this.#deps.clock.nowMs() + forMs;
     this.#pausedUntilMs = Math.max(this.#pausedUntilMs, untilMs);
   }
 
-  /** Holds all workers back: a request during a ban lengthens it. */
+  /** Makes all workers wait, because a request during a ban makes the ban longer. */
   async ban(forMs: number): Promise<void> {
     this.#bannedUntil = nowMicros() + BigInt(Math.ceil(forMs)) * 1000n;
     await this.#deps.bans.set(this.#bannedUntil);
@@ -98,13 +107,14 @@ export class RateLimiter {
 }
 
 /**
- * This process's slots in the budget of all workers. A slot is the instant from which on one request
- * may be sent; slots lie one interval (a second by the rate) apart.
+ * This process's slots in the budget of all workers. A slot is an instant from which one
+ * request may be sent. Slots are one interval (1 s divided by the rate) apart.
  *
- * Each reservation is a round trip to the shared store. As long as the reserved slots are used in
- * time, the next reservation takes twice as many, up to those of 250 ms, so that a fast night does
- * not ask the store as often as the source. After a pause it begins again with one. A slot that is
- * not used within 250 ms is lost: the budget is never overdrawn, only left in part.
+ * Each reservation is a round trip to the shared store. As long as the reserved slots are
+ * used in time, each reservation takes twice as many as the last, up to the slots of 250
+ * ms, so that fast work does not call the store as often as the source. After a pause it
+ * starts again with one slot. A slot that is not used within 250 ms is lost, so the
+ * budget is never exceeded, only partly unused.
  */
 class RequestSlots {
   readonly #deps: RateDeps;
@@ -112,9 +122,9 @@ class RequestSlots {
   readonly #intervalMs: number;
   readonly #batchMax: number;
   #batchSize = 0;
-  /** Reserved slots that no request has taken. */
+  /** How many reserved slots no request has taken yet. */
   #left = 0;
-  /** The instant of the next of them. */
+  /** The instant of the next of these slots. */
   #nextMs = 0;
   #reserving: Promise<void> | undefined;
 
@@ -125,7 +135,10 @@ class RequestSlots {
     this.#batchMax = Math.max(1, Math.floor(BATCH_MS / this.#intervalMs));
   }
 
-  /** @returns how long to wait until the slot that this call takes */
+  /**
+   * Takes the next slot.
+   * @returns how long to wait for it
+   */
   async take(): Promise<number> {
     for (;;) {
       const nowMs = this.#deps.clock.nowMs();
@@ -135,7 +148,8 @@ class RequestSlots {
         this.#nextMs += this.#intervalMs;
         return waitMs;
       }
-      // Concurrent callers share one reservation; those that it does not serve reserve the next.
+      // Concurrent callers share one reservation; callers for whom it has no slot left
+      // make the next.
       this.#reserving ??= this.#reserve(nowMs).finally(() => {
         this.#reserving = undefined;
       });
@@ -147,7 +161,8 @@ class RequestSlots {
     const isUsedInTime = this.#left === 0 && nowMs - this.#nextMs <= BATCH_MS;
     const doubled = Math.min(Math.max(1, this.#batchSize * 2), this.#batchMax);
     this.#batchSize = isUsedInTime ? doubled : 1;
-    // The store spaces reservations by their rate: one slot of half the rate is two of the rate.
+    // The store spaces reservations by their rate: one slot at half the rate takes as
+    // long as two slots.
     const rate = this.#ratePerSecond / this.#batchSize;
     const { waitMs } = await this.#deps.rate.reserve(BUDGET, rate);
     this.#nextMs = this.#deps.clock.nowMs() + waitMs;

@@ -1,4 +1,7 @@
-/** One request to the source: the rate limit, HTTP, its status, and the retries. */
+/**
+ * Sends one request to the source: it obeys the rate limit, interprets the status, and
+ * retries.
+ */
 import {
   errorCode,
   errorLine,
@@ -22,19 +25,19 @@ import {
 } from './wire/http.ts';
 
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
-/** The length of a ban whose answer does not state one: the service's default. */
+/** The length of a ban whose answer does not state one; the service's default. */
 const BAN_MS = 10 * 60_000;
 
-/** How long a request is retried. */
+/** How long and how often a request is retried. */
 export interface RetryLimits {
   readonly attemptsMax: number;
-  /** From the first attempt on; a wait that the source demands counts too. */
+  /** The limit from the first attempt on. It includes waits that the source demands. */
   readonly elapsedMaxMs: number;
-  /** While no connection can be opened, however many attempts that takes. */
+  /** The limit while no connection can be opened, however many attempts fit into it. */
   readonly unreachableMaxMs: number;
   /**
-   * Retries only failures that cost the source nothing. A query that ran once must not run again
-   * unless the caller decides so.
+   * Retries only failures that cost the source nothing. A query that has run must not run
+   * again unless the caller decides so.
    */
   readonly onlyCheap: boolean;
 }
@@ -45,7 +48,7 @@ export const LIST_RETRIES: RetryLimits = {
   unreachableMaxMs: 60_000,
   onlyCheap: false,
 };
-/** For a question whose failure is the answer. */
+/** For a request whose failure is itself the answer. */
 export const ONE_ATTEMPT: RetryLimits = {
   ...LIST_RETRIES,
   attemptsMax: 1,
@@ -53,7 +56,7 @@ export const ONE_ATTEMPT: RetryLimits = {
 };
 export const EXPORT_RETRIES: RetryLimits = { ...LIST_RETRIES, onlyCheap: true };
 
-/** The limits of each kind of request; tests shorten them. */
+/** The limits for each kind of request; tests shorten them. */
 export interface SourceLimits {
   readonly connectMs?: number;
   readonly list?: HttpLimits;
@@ -62,7 +65,7 @@ export interface SourceLimits {
   readonly exportRetries?: RetryLimits;
 }
 
-/** What the clients of the lists and of the export share. */
+/** What the clients for lists and exports share. */
 export interface SourceAccess {
   readonly requester: SourceRequester;
   readonly baseUrl: string;
@@ -76,18 +79,24 @@ export interface SourceRequest extends HttpRequest {
 
 /** A good answer whose body has not been read. */
 export interface OpenAnswer {
-  /** 206: a part, as it was asked for. */
+  /** 206 if the answer is the requested part. */
   readonly status: 200 | 206;
   readonly headers: HttpAnswer['headers'];
-  /** Decompressed; can be iterated once. Its errors are classified. */
+  /** The decompressed body; it can be iterated once. Its errors are classified. */
   readonly body: AsyncIterable<Buffer>;
-  /** Whether the transport marks the end of the body, which proves it. */
+  /**
+   * Whether the transport marks the end of the body, which proves that the body is
+   * complete.
+   */
   readonly isFramed: boolean;
-  /** Closes the answer and reports the request, however it ended. Only the first call counts. */
+  /**
+   * Closes the answer and reports the request, however it ended. Only the first call has
+   * an effect.
+   */
   done(error?: unknown): Promise<void>;
 }
 
-/** The codes with which the source refuses who asks. */
+/** The codes with which the source refuses the client's credentials. */
 const WHO_REFUSED: ReadonlySet<string> = new Set([
   'SOURCE_UNAUTHORIZED',
   'SOURCE_FORBIDDEN',
@@ -95,7 +104,7 @@ const WHO_REFUSED: ReadonlySet<string> = new Set([
 
 export interface RequesterDeps {
   readonly get: HttpGet;
-  /** Read again when the source refuses them. `get` sends the current ones. */
+  /** Reloaded when the source refuses them. `get` sends the current ones. */
   readonly credentials: RotatingSecret<object>;
   readonly rate: RateLimiter;
   readonly clock: Clock;
@@ -103,7 +112,10 @@ export interface RequesterDeps {
   readonly log: Pick<Log, 'warn'> | undefined;
 }
 
-/** Sends requests, at the rate that all workers share, and retries those whose failure may pass. */
+/**
+ * Sends requests at the rate that all workers share, and retries those whose failure may
+ * pass.
+ */
 export class SourceRequester {
   readonly #deps: RequesterDeps;
 
@@ -112,16 +124,18 @@ export class SourceRequester {
   }
 
   /**
-   * Sends the request and resolves with its answer as soon as the headers have arrived.
-   * @throws the last attempt's error, with the number of attempts and the first failure in `meta`. A
-   *   RetryableError keeps `retryAfterMs`, so that the job can be put off if the wait is too long
+   * Sends the request, and resolves as soon as the answer's headers have arrived.
+   * @throws the last attempt's error, with the number of attempts and the first failure
+   *   in `meta`. A RetryableError keeps `retryAfterMs`, so that the job can be postponed
+   *   if the wait is too long
    */
   open(request: SourceRequest, signal: AbortSignal): Promise<OpenAnswer> {
     return this.#retry(request, signal, (answer) => Promise.resolve(answer));
   }
 
   /**
-   * Sends the request and reads the whole answer with `read`; a failure amid the body is retried too.
+   * Sends the request and reads the whole answer with `read`. A failure in the middle of
+   * the body is retried too.
    * @throws as `open` does
    */
   read<Result>(
@@ -171,8 +185,9 @@ export class SourceRequester {
   }
 
   /**
-   * One attempt, repeated at once if the source refuses credentials that have been replaced
-   * meanwhile. The refusal cost the source nothing, so that an export may be sent again too.
+   * Makes one attempt, and repeats it at once if the source refuses credentials that have
+   * been replaced meanwhile. The refusal cost the source nothing, so even an export may
+   * be sent again.
    */
   async #sendAsKnown(
     request: SourceRequest,
@@ -195,7 +210,7 @@ export class SourceRequester {
     }
   }
 
-  /** One attempt. Every attempt that passed the rate limit is reported once. */
+  /** Makes one attempt. Every attempt that passed the rate limit is reported once. */
   async #send(
     request: SourceRequest,
     attempt: number,
@@ -239,7 +254,7 @@ export class SourceRequester {
     }
   }
 
-  /** The error that an answer other than 200 means. A ban is stored for all workers. */
+  /** Returns the error for an answer other than 200. A ban is stored for all workers. */
   async #refusal(
     request: SourceRequest,
     answer: HttpAnswer,
@@ -262,8 +277,9 @@ export class SourceRequester {
 }
 
 /**
+ * Decides whether and when to retry.
  * @param attempt the number of the attempt that failed, from 1
- * @returns how long to wait for the next attempt; undefined if there is none
+ * @returns how long to wait before the next attempt; undefined if there is none
  */
 function chooseWaitMs(
   error: unknown,
@@ -286,8 +302,8 @@ function chooseWaitMs(
 }
 
 /**
- * The delay after so many failed attempts: it doubles from the rule's minimum, less a random part of
- * up to half, so that workers do not retry together.
+ * Returns the delay after `failed` attempts. It doubles from the rule's minimum, and a
+ * random part of up to half is subtracted, so that workers do not retry all at once.
  */
 export function delayMs(
   rule: RetryRule,
@@ -298,7 +314,10 @@ export function delayMs(
   return Math.round(fullMs * (0.5 + random() / 2));
 }
 
-/** Names the files that were read again in vain. A refusal of a fixed secret says what to check. */
+/**
+ * Adds the advice for a secret from a file, which names the files that were reloaded in
+ * vain. The refusal of a fixed secret has its own advice.
+ */
 function withAdvice(
   error: unknown,
   { isFromFile, advice }: RotatingSecret<object>,
@@ -312,7 +331,9 @@ function withAdvice(
   });
 }
 
-/** Adds the attempts and the first failure: that one is usually the one to act on. */
+/**
+ * Adds the number of attempts and the first failure, which is usually the one to act on.
+ */
 function withHistory(last: unknown, attempts: number, first: unknown): unknown {
   if (attempts < 2) return last;
   if (!(last instanceof RetryableError) && !(last instanceof PermanentError))

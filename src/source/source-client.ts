@@ -1,4 +1,6 @@
-/** Opens the source: one client for the lists and the export, behind one rate limit. */
+/**
+ * Opens the source: one client for the lists and the export, with one rate limit.
+ */
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../errors/errors.ts';
 import type { LedgerSource } from '../exports/ports.ts';
@@ -19,20 +21,20 @@ import { openHttp } from './wire/http.ts';
 /** The settings that concern the source; `Config` has all of them. */
 export interface SourceConfig extends ExportConfig {
   readonly sourceUrl: URL | undefined;
-  /** Requests a second, over all workers. */
+  /** Requests per second, over all workers. */
   readonly sourceRate: number;
-  /** The Authorization header; otherwise user and password of the URL are sent. */
+  /** The Authorization header. Without it, the user and password in the URL are sent. */
   readonly sourceAuthorization?: string | undefined;
-  /** Further headers of each request, by their lower-case names. */
+  /** Additional headers of each request, by their lower-case names. */
   readonly sourceHeaders?: Config['sourceHeaders'];
-  /** The certificate, in PEM, by which this client shows who it is, and its key. */
+  /** The client certificate, in PEM, and its key. */
   readonly sourceClientCert?: string | undefined;
   readonly sourceClientKey?: string | undefined;
   /** The proxy variables and `NODE_EXTRA_CA_CERTS`. */
   readonly ambient: Readonly<Record<string, string>>;
 }
 
-/** What is sent to show who asks; both may change while the process runs. */
+/** The headers that identify the client. They may change while the process runs. */
 export interface SourceCredentials {
   readonly authorization: string | undefined;
   readonly headers: Config['sourceHeaders'];
@@ -47,10 +49,10 @@ export interface SourceDeps {
   /** Logs each retry and its reason. */
   readonly log?: Pick<Log, 'warn'>;
   readonly clock?: Clock;
-  /** Saves bandwidth for little CPU at the source. Tests switch it off. */
+  /** Compression saves bandwidth and costs the source little CPU. Tests switch it off. */
   readonly acceptGzip?: boolean;
   readonly limits?: SourceLimits | undefined;
-  /** Default: those of the configuration, for good. */
+  /** Default: the configured credentials, which never change. */
   readonly credentials?: RotatingSecret<SourceCredentials> | undefined;
 }
 
@@ -59,15 +61,19 @@ export interface Source extends AsyncDisposable {
   readonly ledger: LedgerSource;
   /** The log of nights of a source that is itself a mirror. */
   readonly proof: ProofSource;
-  /** @returns undefined before the first good answer of a list */
+  /**
+   * Returns the latency of list answers.
+   * @returns undefined before the first good answer of a list
+   */
   listLatency(): ListLatency | undefined;
-  /** Aborts requests in flight. */
+  /** Aborts the requests in flight. */
   close(): Promise<void>;
 }
 
 /**
- * Opens no connection; the first request does.
- * @throws UsageError if SOURCE_URL is missing, or a proxy's URL or the file of CAs cannot be used
+ * Opens the source. No connection is made before the first request.
+ * @throws UsageError if SOURCE_URL is missing, or if a proxy's URL or the file of CAs
+ *   cannot be used
  */
 export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   if (config.sourceUrl === undefined) {
@@ -89,7 +95,7 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
     ...authorizationOf(credentials.current.authorization ?? authorization),
     ...credentials.current.headers,
     accept: 'application/json',
-    // A cache between would answer with the rows of another hour.
+    // A cache on the way could answer with old rows.
     'cache-control': 'no-cache',
     'accept-encoding': acceptGzip ? 'gzip' : 'identity',
     'user-agent': `ledger-mirror/${version()}`,
@@ -134,7 +140,7 @@ function clientCertificate({
   return cert === undefined || key === undefined ? undefined : { cert, key };
 }
 
-/** Credentials in the URL are sent as a header, and appear nowhere else. */
+/** Splits the URL. Its credentials are sent as a header and appear nowhere else. */
 function splitUrl(url: URL): {
   baseUrl: string;
   authorization: string | undefined;

@@ -1,6 +1,6 @@
 /**
- * The two lists over HTTP: requests that are never ambiguous, answers that are never
- * guessed.
+ * Reads the two lists over HTTP. Requests are never ambiguous, and answers are checked
+ * instead of guessed.
  */
 import { errorCode, PermanentError } from '../../errors/errors.ts';
 import { canonicalPartyId } from '../../ledger/ids.ts';
@@ -23,18 +23,24 @@ import { answerError, errorBodyOf } from '../failure.ts';
 import { LIST_LIMITS, whereOf } from '../wire/http.ts';
 import { parsePage } from './page.ts';
 
-/** The service itself stops at 20 MiB, measured before its answer is written as JSON. */
+/**
+ * The most bytes of a page. The service itself stops at 20 MiB, measured before it writes
+ * its answer as JSON.
+ */
 export const PAGE_BYTES_MAX = 32 * 2 ** 20;
-/** A source that does not know the filter of a look-up sends a page of its own size. */
+/**
+ * The most rows of a look-up. A source that does not support the filter sends a page of
+ * its own size.
+ */
 const LOOK_UP_ROWS_MAX = 5_000;
-/** The page size that no release refuses. */
+/** A page size that no release refuses. */
 const PROBE_ROWS = 1;
 const GRPC_NOT_FOUND = 5;
 const SHOWN_MAX = 80;
 
 /**
- * Failures that a cursor or a page size may cause: the public service answers a forged cursor with
- * 500.
+ * Failures that a bad cursor or page size may cause. For example, the public service
+ * answers a forged cursor with 500.
  */
 const AMBIGUOUS: ReadonlySet<string> = new Set([
   'SOURCE_REFUSED',
@@ -68,7 +74,8 @@ export function openListSource(access: SourceAccess): ListSource {
       }
       const rows = await lookUp(access, partyId, signal);
       const [row] = rows;
-      // A source that does not know the filter ignores it, and sends any party, or all of them.
+      // A source that does not support the filter ignores it, and sends some party or all
+      // of them.
       if (rows.length > 1 || (row !== undefined && row.key !== partyId)) {
         const answer = `${row?.key ?? 'nothing'} and ${rows.length} rows`;
         throw new PermanentError(
@@ -81,7 +88,10 @@ export function openListSource(access: SourceAccess): ListSource {
   };
 }
 
-/** Always sends a size: without one, some releases send the whole list. */
+/**
+ * Requests one page. It always sends a size, because some releases otherwise send the
+ * whole list.
+ */
 function requestPage(
   access: SourceAccess,
   request: PageRequest,
@@ -122,7 +132,7 @@ async function lookUp(
 interface ListQuery {
   readonly list: ListName;
   readonly parameters: Readonly<Record<string, string>>;
-  /** An answer with more rows is refused. */
+  /** The most rows that the answer may have. */
   readonly rowsMax: number;
   readonly isOneAttempt?: boolean | undefined;
 }
@@ -132,7 +142,8 @@ function requestRows(
   { list, parameters, rowsMax, isOneAttempt = false }: ListQuery,
   signal: AbortSignal,
 ): Promise<Page> {
-  // Percent-encodes: the `+` of a raw base64 cursor would arrive as a space.
+  // URLSearchParams percent-encodes: the `+` of a raw base64 cursor would otherwise
+  // arrive as a space.
   const query = new URLSearchParams(parameters).toString();
   const url = new URL(`${baseUrl}/api/v2/${list}?${query}`);
   const request: SourceRequest = {
@@ -148,8 +159,9 @@ function requestRows(
 }
 
 /**
- * Finds out what the source refused. It refuses a cursor, a size and a broken table with the same
- * codes; one more request that differs in the suspect alone distinguishes them.
+ * Finds out what the source refused. It uses the same codes to refuse a cursor, a size
+ * and a broken table, so further requests that differ in one thing only show which it
+ * was.
  * @returns the error to report
  */
 async function diagnose(
@@ -160,7 +172,10 @@ async function diagnose(
 ): Promise<unknown> {
   const { list, newestFirst, size, after, fromEnd = false } = request;
 
-  /** @returns the code of the failure; undefined if a page came */
+  /**
+   * Requests a page without the cursor.
+   * @returns the code of the failure; undefined if a page arrived
+   */
   async function probe(rows: number): Promise<string | undefined> {
     try {
       await requestPage(access, { list, newestFirst, size: rows }, signal);
@@ -201,7 +216,7 @@ async function readPage(
   } catch (error) {
     const isNotAPage = errorCode(error) === 'ANSWER_NOT_UNDERSTOOD';
     if (!isNotAPage || errorBodyOf(body) === undefined) throw error;
-    // Proxies send the service's error bodies with 200.
+    // Proxies may send the service's error bodies with status 200.
     throw answerError(`list ${list}`, whereOf(url), {
       status: 200,
       headers: answer.headers,
@@ -210,7 +225,10 @@ async function readPage(
   }
 }
 
-/** A 404 of the service has its own code. One without it means that the path is wrong. */
+/**
+ * Whether the source reports that it does not know the id. A 404 of the service has its
+ * own code; a 404 without it means that the path is wrong.
+ */
 function isUnknownId(error: unknown): boolean {
   const isAbsent =
     error instanceof PermanentError && error.code === 'SOURCE_ABSENT';

@@ -1,6 +1,6 @@
 /**
- * A page of a list: its JSON checked value by value, its ids canonical, its numbers
- * exact.
+ * Parses a page of a list. Its JSON is checked value by value, its ids become canonical,
+ * and its numbers stay exact.
  */
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
 import { toStorableJson } from '../../json/json-value.ts';
@@ -23,20 +23,21 @@ const CURSOR_CHARS_MAX = 16_384;
 const SHOWN_CHARS_MAX = 120;
 const DECIMAL = /^(?:0|[1-9]\d{0,19})$/;
 /**
- * The interface does not show how hashes are written; printable text is kept as it came.
+ * The most bytes of a hash. The interface does not specify the format of hashes, so any
+ * printable text is kept as it is.
  */
 const HASH_BYTES_MAX = 1024;
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]*$/u;
 /**
- * Edge, node and their fields take four levels; the rest is for fields that nobody knows
- * yet.
+ * The deepest nesting of a page's JSON. Edge, node and their fields need four levels; the
+ * rest is for fields that do not exist yet.
  */
 const DEPTH_MAX = 32;
 const VALUES_PER_ROW_MAX = 64;
 const VALUES_BESIDE_ROWS_MAX = 1_000;
-/** What is kept of a row that is not understood. */
+/** How much is stored of a row that cannot be parsed. */
 const ODD_ROW_CHARS_MAX = 2_000;
-/** A number this long may have more digits than a JavaScript number keeps. */
+/** A number of this length may have more digits than a JavaScript number can hold. */
 const LONG_NUMBER_CHARS = 16;
 const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
 
@@ -48,19 +49,20 @@ const CLOSE_BRACKET = 0x5d;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
-/** Passes over a byte order mark. */
+/** Decodes strictly; it also skips a byte order mark. */
 const UTF8 = new TextDecoder('utf-8', { fatal: true });
 
 export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'answeredAt'>;
 
 /**
- * Reads a page. A row that is not understood says so itself, so that it keeps no other
- * from being read.
- * @param rowsMax how many rows were asked for: more are refused, before they are parsed
- *   where they are many
- * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if it is not JSON (cut, an error
- *   page), or tells an error
- * @throws PermanentError `PAGE_SHAPE` with the path and the value that is none of a page
+ * Parses a page. A row that cannot be parsed is returned with the reason in `odd`, so
+ * that the other rows can still be read.
+ * @param rowsMax how many rows were requested. A page with more is refused, and a page
+ *   with very many even before it is parsed
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if the answer is not JSON (cut off, or
+ *   an error page), or reports an error
+ * @throws PermanentError `PAGE_SHAPE` with the path and value that do not belong in a
+ *   page
  */
 export function parsePage(
   list: ListName,
@@ -81,7 +83,7 @@ export function parsePage(
   }
   const answer = objectAt(list, parseExact(list, body), '');
   if (tellsError(answer)) throw notUnderstood(list, body, 'tells an error');
-  // An empty field may be left out or null.
+  // An empty field may be missing or null.
   const page = objectAt(list, answer[list] === null ? {} : answer[list], list);
   if (tellsError(page)) throw notUnderstood(list, body, 'tells an error');
   const info = objectAt(list, page['pageInfo'] ?? {}, `${list}.pageInfo`);
@@ -134,7 +136,7 @@ export function parsePage(
   };
 }
 
-/** An edge of a page, whose node may be anything. */
+/** An edge of a page. The fields of its node are not checked yet. */
 interface Edge {
   readonly node: Record<string, unknown>;
   readonly cursor: string;
@@ -164,7 +166,7 @@ function readNode(
   }
 }
 
-/** The error of a value in a row. */
+/** Makes the error for a value in a row. */
 type RowError = (
   path: string,
   value: unknown,
@@ -184,8 +186,8 @@ function partyRow(
       given,
       `a printable text of 1 to ${PARTY_ID_BYTES_MAX} bytes`,
     );
-  // The spelling is kept: the source may compare ids letter by letter when it is asked
-  // for one.
+  // Keep the source's spelling: when one id is looked up, the source may compare ids
+  // exactly.
   return {
     cursor,
     key: id,
@@ -204,7 +206,7 @@ function checkpointRow(
     blockHash: givenBlockHash,
     ...extra
   } = node;
-  // proto3 JSON leaves a zero out.
+  // In JSON, proto3 omits a zero.
   const atBlock = uint64(givenBlock === undefined ? '0' : givenBlock);
   if (atBlock === undefined)
     throw error('.node.atBlock', givenBlock, 'a whole number below 2^64');
@@ -217,7 +219,10 @@ function checkpointRow(
   };
 }
 
-/** Decimal text; a JSON number that lost digits came as text already (`parseExact`). */
+/**
+ * Returns decimal text. A JSON number that would lose digits is text already (see
+ * `parseExact`).
+ */
 function uint64(given: unknown): string | undefined {
   const text =
     typeof given === 'number' && Number.isSafeInteger(given)
@@ -239,7 +244,8 @@ function extraOf(extra: Record<string, unknown>): ListedRow['extra'] {
 }
 
 /**
- * JSON.parse, but a number that would lose digits comes as the text it was written with.
+ * Parses JSON, but a number that would lose digits becomes the text in which it was
+ * written.
  */
 function parseExact(list: ListName, body: Buffer): unknown {
   try {
@@ -319,12 +325,12 @@ function notUnderstood(
 }
 
 /**
- * Bounds for JSON from outside, checked on its bytes before `JSON.parse` sees them: a few
- * kilobytes on the wire can unpack into brackets that take gigabytes as objects, and end
- * the process. Reads each byte once and keeps nothing. Malformed JSON is left to the
- * parser.
- * @returns what is exceeded, in words for a message; undefined where the text may be
- *   parsed
+ * Checks limits for JSON from outside on its bytes, before `JSON.parse` sees them: a few
+ * kilobytes on the wire can unpack into brackets that take gigabytes as objects, and
+ * crash the process. It reads each byte once and stores nothing. Malformed JSON is left
+ * to the parser.
+ * @returns the limit that is exceeded, in words for a message; undefined if the text may
+ *   be parsed
  */
 export function findExcess(
   json: Uint8Array,
@@ -348,7 +354,10 @@ export function findExcess(
   return undefined;
 }
 
-/** @returns the place of the closing quote, or the end if there is none */
+/**
+ * Finds the end of a string.
+ * @returns the position of the closing quote, or the end if there is none
+ */
 function endOfString(json: Uint8Array, start: number): number {
   let at = start + 1;
   while (at < json.length && json[at] !== QUOTE)

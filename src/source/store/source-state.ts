@@ -1,4 +1,7 @@
-/** The source's ban, which all workers must know and must not lose with Redis. */
+/**
+ * Stores the source's ban in Postgres: all workers must know it, and it must survive the
+ * loss of Redis.
+ */
 import { sql } from 'kysely';
 import { formatInstant, parseInstant } from '../../time/time.ts';
 import type { BanStore } from '../ports.ts';
@@ -8,8 +11,8 @@ import { execute, findRow } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 
 /**
- * `get` knows no ban that is over; `set` keeps the later of two ends, in whichever order
- * they come.
+ * Opens the store. `get` ignores a ban that is over; `set` keeps the later of two ends,
+ * in whichever order they arrive.
  */
 export function openBanStore(db: Database): BanStore {
   return {

@@ -1,16 +1,24 @@
-/** Reads an answer's headers: how long to wait, how much budget is left, and how far the source is. */
+/**
+ * Reads an answer's headers: how long to wait, how much budget is left, and the source's
+ * block height.
+ */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { AnswerHead } from '../../exports/ports.ts';
 import type { Page } from '../../lists/ports.ts';
 
 const SECONDS = /^\d{1,9}(?:\.\d+)?$/;
 const UINT64_MAX = 2n ** 64n - 1n;
-/** A date far ahead is the sender's mistake: no wait is longer than a day. */
+/**
+ * The longest wait that is accepted, a day: a date further ahead is the sender's mistake.
+ */
 const WAIT_MAX_MS = 86_400_000;
-/** The wait for a budget that is empty without a stated end. */
+/** The wait if the budget is spent and the answer does not state until when. */
 const RESET_MS = 1_000;
 
-/** Prefers `RateLimit-Retry-After`, a ban's own header, to `Retry-After`. Both hold seconds or an HTTP date. */
+/**
+ * Prefers `RateLimit-Retry-After`, which only bans have, to `Retry-After`. Both contain
+ * seconds or an HTTP date.
+ */
 export function retryAfterMs(
   headers: IncomingHttpHeaders,
   nowMs: number,
@@ -26,12 +34,15 @@ export function retryAfterMs(
     : Math.min(Math.max(at - nowMs, 0), WAIT_MAX_MS);
 }
 
-/** Whether the answer is a ban, which alone has this header. */
+/** Whether the answer is a ban: only bans have this header. */
 export function isLimitedInTime(headers: IncomingHttpHeaders): boolean {
   return single(headers['ratelimit-retry-after']) !== undefined;
 }
 
-/** @returns how long the source's own budget stays empty; undefined unless it reports that it is */
+/**
+ * Returns how long the source's own budget stays spent.
+ * @returns undefined unless the source reports that it is spent
+ */
 export function exhaustedForMs(
   headers: IncomingHttpHeaders,
 ): number | undefined {
@@ -47,7 +58,10 @@ export function exhaustedForMs(
   return Math.min(Math.ceil(Number(reset) * 1000), WAIT_MAX_MS);
 }
 
-/** How far the node was that made an answer, and when it did: a cache says its `Age`. */
+/**
+ * Returns the node's block when it made the answer, and when it did so. A cached answer
+ * states its `Age`.
+ */
 export function readAnswerHead(headers: IncomingHttpHeaders): AnswerHead {
   const { blockHeight, blockTime, answeredAt } = readSourceClock(headers);
   const age = single(headers.age);
@@ -59,7 +73,10 @@ export function readAnswerHead(headers: IncomingHttpHeaders): AnswerHead {
   return { blockHeight, blockTime, producedAt, isProven };
 }
 
-/** The source's last block, if it sends one other than 0, and when it answered by its own clock. */
+/**
+ * Returns the source's last block, if it sends one other than 0, and the time of the
+ * answer by the source's own clock.
+ */
 export function readSourceClock(
   headers: IncomingHttpHeaders,
 ): Pick<Page, 'blockHeight' | 'blockTime' | 'answeredAt'> {

@@ -1,4 +1,6 @@
-/** The body of an answer: decompressed, counted, and never waited for without a limit. */
+/**
+ * The body of an answer: decompressed, counted, and always read with a time limit.
+ */
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
@@ -7,26 +9,26 @@ const GUNZIP_CHUNK_BYTES = 256 * 1024;
 const ENCODING_SHOWN_MAX = 40;
 
 export interface DripLimit {
-  /** A slower average counts as stalled. */
+  /** A stream whose average is lower counts as stalled. */
   readonly bytesPerSecondMin: number;
-  /** Measured over this much waiting. */
+  /** The waiting time over which the average is measured. */
   readonly windowMs: number;
 }
 
 /**
- * Finds a stream that is kept alive by a trickle. Only waiting counts: while the consumer
- * is busy the source is not slow.
+ * Detects a stream that is kept alive by a trickle. Only waiting counts: while the
+ * consumer is busy, the source is not slow.
  */
 export class DripGuard {
   readonly #limit: DripLimit;
   /**
-   * Until the first byte the window is as long as the headers may take: a slow query may be kept
-   * alive by blank lines.
+   * Until the first byte, the window is as long as the limit for the headers, because
+   * blank lines may keep a slow query's connection alive.
    */
   #windowMs: number;
   #waitedMs = 0;
   #bytes = 0;
-  /** All bytes that came over the wire. */
+  /** All bytes that arrived over the wire. */
   wireBytes = 0;
 
   constructor(limit: DripLimit, beginMs = limit.windowMs) {
@@ -56,7 +58,8 @@ export class DripGuard {
 
   /**
    * Passes the wire's bytes on, counts them and checks their pace.
-   * @param usefulBytes how many bytes of the requested content have arrived; by default all count
+   * @param usefulBytes returns how many bytes of the requested content have arrived; by
+   *   default all bytes count
    */
   async *pass(
     body: AsyncIterable<Buffer>,
@@ -76,7 +79,7 @@ export class DripGuard {
 }
 
 /**
- * Decompresses as `Content-Encoding` says. The result throws the errors of the body.
+ * Decompresses according to `Content-Encoding`. The result throws the errors of the body.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` for an encoding that was not requested
  */
 export function decoded(
@@ -94,8 +97,9 @@ export function decoded(
 }
 
 /**
- * Decompresses every gzip member to its end. Node's gunzip ignores whatever follows a zero byte after
- * a member, so the bytes that it read are compared with those that arrived.
+ * Decompresses every gzip member to its end. Node's gunzip ignores everything that
+ * follows a zero byte after a member, so the number of bytes that it read is compared
+ * with the number that arrived.
  * @throws RetryableError `SOURCE_BROKE` for bytes after the last member
  */
 async function* gunzipped(
@@ -111,7 +115,7 @@ async function* gunzipped(
     }
   }
 
-  // The reader of gunzip gets the error; the callback keeps it from being thrown twice.
+  // The reader of gunzip gets the error; the callback prevents that it is thrown twice.
   const ended = new Promise<Error | null | undefined>((resolve) =>
     pipeline(counted, gunzip, resolve),
   );
@@ -144,8 +148,8 @@ export async function readWhole(
 }
 
 /**
- * Reads the beginning of an error's body. The status has decided already, so the part that arrived is
- * enough if the body breaks or is huge.
+ * Reads the beginning of an error's body. The status has already decided, so if the body
+ * breaks off or is huge, the part that arrived is enough.
  */
 export async function readStart(
   body: AsyncIterable<Buffer>,
@@ -156,7 +160,10 @@ export async function readStart(
   return Buffer.concat(chunks);
 }
 
-/** @returns whether the body ended within `bytesMax` */
+/**
+ * Reads chunks up to a limit.
+ * @returns whether the body ended within `bytesMax`
+ */
 async function collect(
   body: AsyncIterable<Buffer>,
   bytesMax: number,

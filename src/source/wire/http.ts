@@ -1,6 +1,6 @@
 /**
- * One HTTP request to the source: its headers, its time limits, and an answer that can be
- * closed.
+ * Sends one HTTP request to the source, with its headers and time limits, and returns an
+ * answer that can be closed.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { RetryableError } from '../../errors/errors.ts';
@@ -9,11 +9,11 @@ import { decoded, DripGuard, type DripLimit } from './body.ts';
 import { trailerError, transportError } from '../failure.ts';
 
 export interface HttpLimits {
-  /** Until the status line. An export sends nothing before its query ends. */
+  /** Limit until the status line. An export sends nothing before its query ends. */
   readonly headersMs: number;
-  /** Between two pieces of the body. */
+  /** Limit between two chunks of the body. */
   readonly idleMs: number;
-  /** The whole call, body included. */
+  /** Limit for the whole call, including the body. */
   readonly callMs: number;
   readonly drip: DripLimit;
 }
@@ -39,16 +39,16 @@ const REDIRECT_BYTES_MAX = 65_536;
 export interface HttpAnswer extends AsyncDisposable {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** Decompressed; can be iterated once. Its errors are classified. */
+  /** The decompressed body; it can be iterated once. Its errors are classified. */
   readonly body: AsyncIterable<Buffer>;
   /**
-   * Whether the transport itself marks the end of the body. Otherwise the body ends with the
-   * connection, and its end is unproven.
+   * Whether the transport itself marks the end of the body. If not, the body ends with
+   * the connection, which does not prove that it is complete.
    */
   readonly isFramed: boolean;
-  /** The address of the proxy that passed the answer on, or wrote it itself. */
+  /** The address of the proxy that forwarded the answer, or wrote it itself. */
   readonly proxy: string | undefined;
-  /** Bytes of the body so far, as they came over the wire. */
+  /** Returns how many bytes of the body have arrived over the wire so far. */
   wireBytes(): number;
 }
 
@@ -57,15 +57,18 @@ export interface HttpRequest {
   readonly action: string;
   readonly url: URL;
   readonly limits: HttpLimits;
-  /** The part of the file that is wanted; the answer may have all of it. */
+  /** The requested part of the file; the answer may contain all of it. */
   readonly range?: { readonly start: number; readonly end: number } | undefined;
-  /** How many bytes of the requested content have arrived; without it, all bytes count. */
+  /**
+   * Returns how many bytes of the requested content have arrived; without it, all bytes
+   * count.
+   */
   readonly usefulBytes?: () => number;
 }
 
 /**
- * Resolves with the answer's headers, whatever its status. The caller disposes of the answer, which
- * ends the request at the source if it is still running.
+ * Resolves with the answer's headers, whatever its status. The caller disposes of the
+ * answer, which also cancels the request at the source if it is still running.
  * @throws RetryableError | PermanentError as the retry policy classifies the failure
  */
 export type HttpGet = (
@@ -73,7 +76,11 @@ export type HttpGet = (
   caller: AbortSignal,
 ) => Promise<HttpAnswer>;
 
-/** @param readHeaders returns what is sent with a request; it may change from one to the next */
+/**
+ * Makes the function that sends requests.
+ * @param readHeaders returns the headers of a request; they may differ from one request
+ *   to the next
+ */
 export function openHttp(
   wayOut: WayOut,
   readHeaders: () => Readonly<Record<string, string>>,
@@ -117,7 +124,8 @@ export function openHttp(
         body: readBody(answer),
         wireBytes: () => guard.wireBytes,
         isFramed: isFramed(answer.headers),
-        // Closes the connection of an unfinished answer, which cancels the request at the source.
+        // Closes the connection of an unfinished answer, which cancels the request at the
+        // source.
         [Symbol.asyncDispose]: async () => {
           answer.body.destroy();
         },
@@ -135,8 +143,8 @@ interface Sending {
 }
 
 /**
- * Sends a GET and follows redirects within the origin. Any other origin would be sent the
- * Authorization header, so a redirect there is the answer.
+ * Sends a GET and follows redirects within the origin. A redirect to another origin is
+ * returned as the answer, because following it would send the Authorization header there.
  */
 async function follow(
   wayOut: WayOut,
@@ -152,7 +160,7 @@ async function follow(
       bodyTimeout: limits.idleMs,
       signal,
     });
-    // The body may fail before it is read. Its reader gets the error all the same.
+    // The body may fail before it is read. Its reader still gets the error.
     answer.body.on('error', () => undefined);
     const next = REDIRECTS.has(answer.statusCode)
       ? redirectWithin(target, answer.headers['location'])
@@ -163,14 +171,20 @@ async function follow(
   }
 }
 
-/** @returns undefined if the location is not one of the same origin */
+/**
+ * Resolves a redirect's location.
+ * @returns undefined if the location is not in the same origin
+ */
 function redirectWithin(from: URL, location: unknown): URL | undefined {
   if (typeof location !== 'string') return undefined;
   const target = URL.parse(location, from.href);
   return target?.origin === from.origin ? target : undefined;
 }
 
-/** The origin and the path. A query holds cursors and ids, which are too long for a message. */
+/**
+ * Returns the origin and the path. The query contains cursors and ids, which are too long
+ * for a message.
+ */
 export function whereOf(url: URL): string {
   return `${url.origin}${url.pathname}`;
 }
