@@ -20,7 +20,10 @@ import { readSegment } from './segment-reader.ts';
 import type { MonthLines, RowSink } from './store/copy-sink.ts';
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
-/** Each month of a segment needs a partition. A ledger does not span a century. */
+/**
+ * The most months in one segment. Each month needs a partition, and no ledger spans a
+ * century.
+ */
 const MONTHS_MAX = 1200;
 const NULL = '\\N';
 const PARTY_PLACES = ENTRY_COLUMNS.flatMap((name, place) =>
@@ -42,15 +45,15 @@ export interface MonthSum {
   readonly valuesDigest: string;
 }
 
-/** What the loader computed while it read a segment. */
+/** Sums that the loader computed while it read a segment. */
 export interface LoadedSums {
   /** The additive digest of all rows' canonical values, as 64 hex digits. */
   readonly valuesDigest: string;
   readonly months: readonly MonthSum[];
   readonly rows: bigint;
   /**
-   * How many rows have an `effect` that contradicts their quantity and accounts. They are
-   * loaded as the source sent them.
+   * How many rows have an `effect` that contradicts their quantity and accounts. Such
+   * rows are loaded as the source sent them.
    */
   readonly effectsContradicted: bigint;
 }
@@ -114,8 +117,8 @@ class RowGatherer {
   }
 
   /**
-   * Returns what was gathered since the last call, one chunk a month; empty if there was
-   * no row.
+   * Returns the lines gathered since the last call, one chunk per month; empty if there
+   * was no row.
    */
   take(): readonly MonthLines[] {
     const taken: MonthLines[] = [];
@@ -187,8 +190,9 @@ class RowGatherer {
 }
 
 /**
- * Most values need no escape, because their patterns admit no character that COPY
- * interprets. Parties and columns that nobody knew do.
+ * Formats one line of COPY input. Most values need no escaping, because their patterns
+ * admit no character that COPY interprets. Party ids and columns that this version does
+ * not know may need it.
  */
 function copyLine(segment: SegmentRecord, row: CanonicalRow): string {
   const extra =

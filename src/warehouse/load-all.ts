@@ -18,13 +18,13 @@ import type { LoadStore, WriteSegment } from './store/load-store.ts';
 
 const CONCURRENCY = 2;
 const PAGE_ROWS = 200;
-/** How many failures of each kind the evidence lists. All of them are counted. */
+/** The most failures of each kind that the evidence lists; all of them are counted. */
 const LISTED_MAX = 100;
-/** Segments may change during a load, which then plans again; this is how often. */
+/** How often a load is planned again if segments change while it runs. */
 const PLANS_MAX = 20;
 /**
- * A bit may flip on the way, so an object counts as damaged only after this many
- * readings.
+ * How often an object must read as damaged before it counts as damaged: a bit may also
+ * flip in transit.
  */
 const READINGS_MAX = 2;
 
@@ -41,18 +41,18 @@ export interface FaultySegment {
   readonly message: string;
 }
 
-/** A party whose load failed for a reason that is not in one of its segments. */
+/** A party whose load failed for a reason other than one of its segments. */
 export interface FailedParty {
   readonly partyId: string;
   readonly code: string;
   readonly message: string;
 }
 
-/** What was loaded, of one party or of all. */
+/** Counts of what was loaded, for one party or for all. */
 export interface LoadSums {
   readonly segments: number;
   readonly rows: bigint;
-  /** Rows of superseded segments that left. */
+  /** Removed rows of superseded segments. */
   readonly removedRows: bigint;
   /**
    * Loaded rows whose `effect` contradicts their quantity and accounts. The evidence of
@@ -60,23 +60,23 @@ export interface LoadSums {
    */
   readonly effectsContradicted: bigint;
   /**
-   * Segments that wait, because what they replace also waits for a segment that is
+   * Segments that wait: the segments that they replace also need a replacement that is
    * quarantined.
    */
   readonly heldBack: number;
 }
 
-/** What was loaded of one party. */
+/** The result of loading one party. */
 export interface PartyLoad extends LoadSums {
   readonly quarantined: readonly FaultySegment[];
   /**
-   * Segments that have lost their objects. The caller knows how many there are in all, and
-   * decides whether they are quarantined.
+   * Segments whose objects are missing. The caller knows how many there are in all, and
+   * decides whether to quarantine them.
    */
   readonly missing: readonly FaultySegment[];
 }
 
-/** What a whole load did. */
+/** The result of a whole load. */
 export interface LoadReport extends LoadSums {
   readonly verdict: Verdict;
   readonly parties: number;
@@ -95,13 +95,14 @@ const NOTHING_LOADED: LoadSums = {
 };
 
 /**
- * Loads every party that has something to load. A party whose load fails does not stop
- * the others; a warehouse or store that cannot be reached does.
+ * Loads every party that has something to load. A failed party does not stop the
+ * others; an unreachable warehouse or store does.
  * @returns the verdict `incomplete` if a segment was quarantined or the load of a party
- *   failed, `suspicious` if what was loaded contradicts itself
+ *   failed, `suspicious` if the loaded rows contradict themselves
  * @throws UnreachableError
- * @throws PermanentError `OBJECTS_MISSING` if so many objects are missing that it is the
- *   store's fault: none is held against its segment, and the others are loaded
+ * @throws PermanentError `OBJECTS_MISSING` if so many objects are missing that it must
+ *   be the store's fault: then no segment is quarantined for it, and the other segments
+ *   are loaded
  */
 export async function loadAll(
   deps: LoadDeps,
@@ -138,7 +139,10 @@ export async function loadAll(
   return totals.report();
 }
 
-/** Quarantines the segments that lost their objects, unless the store lost them. */
+/**
+ * Quarantines the segments whose objects are missing, unless so many are missing that
+ * the store itself must have lost them.
+ */
 async function settleMissing(
   totals: LoadTotals,
   { repository, objects }: LoadDeps,
@@ -167,7 +171,7 @@ async function* listPartiesToLoad(
   }
 }
 
-/** Sums up the loads of parties. */
+/** Adds up the loads of all parties. */
 class LoadTotals {
   #sums = NOTHING_LOADED;
   #parties = 0;
@@ -177,12 +181,12 @@ class LoadTotals {
   #failedCount = 0;
   readonly #failed: FailedParty[] = [];
 
-  /** All segments that have lost their objects, quarantined or not. */
+  /** All segments whose objects are missing, quarantined or not. */
   get missing(): readonly FaultySegment[] {
     return this.#missing;
   }
 
-  /** How many segments were read, or were to be. */
+  /** How many segments were read or should have been. */
   get read(): number {
     const { segments } = this.#sums;
     return segments + this.#missing.length + this.#quarantinedCount;
@@ -241,9 +245,10 @@ function addSums(a: LoadSums, b: LoadSums): LoadSums {
 
 /**
  * Loads every current segment of a party that is not loaded, and removes the rows of
- * superseded ones in the transaction that brings their replacement. A segment that cannot
- * be read is quarantined with its reason, and the next load tries it again; one that has
- * lost its object is returned as missing. The other segments go on. Repeating the load, or running it twice at once, changes nothing.
+ * superseded ones in the transaction that adds their replacement. A segment that cannot
+ * be read is quarantined with its reason, and the next load tries it again; one whose
+ * object is missing is returned as missing. The other segments are still loaded.
+ * Repeating the load, or running it twice at once, changes nothing.
  * @throws PermanentError `OBJECT_STORE_…` if the store refuses an object: no segment is
  *   quarantined, and the next load tries it again
  * @throws RetryableError if the warehouse or the store failed; what was committed stays

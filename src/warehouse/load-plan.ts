@@ -1,15 +1,15 @@
 /**
- * Decides which segments must change place in one transaction. The rows of a superseded
- * segment leave in the transaction that brings the rows of its replacement. Segments that
- * replace nothing are loaded one by one, so that a long first load can be resumed segment
- * by segment.
+ * Decides which segments must be replaced in one transaction. The rows of a superseded
+ * segment are removed in the transaction that adds the rows of its replacement.
+ * Segments that replace nothing are loaded one by one, so that a long first load can be
+ * resumed segment by segment.
  */
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
 /** A superseded segment whose rows are still in the warehouse. */
 export interface StaleSegment {
   readonly segmentId: bigint;
-  /** null: every asset. */
+  /** null means every asset. */
   readonly assetId: string | null;
   /** RFC 3339. */
   readonly from: string;
@@ -18,8 +18,8 @@ export interface StaleSegment {
 }
 
 /**
- * Segments that change place in one transaction, so that no reader sees a range twice or
- * not at all.
+ * Segments that replace each other in one transaction, so that no reader sees a range
+ * twice or not at all.
  */
 export interface Replacement {
   readonly load: readonly SegmentRecord[];
@@ -68,7 +68,7 @@ function findStart({ load, remove }: Replacement): string {
 }
 
 interface AssetRange<Instant> {
-  /** null or absent: every asset. */
+  /** null or absent means every asset. */
   readonly assetId?: string | null | undefined;
   readonly from: Instant;
   /** Exclusive. */
@@ -77,13 +77,13 @@ interface AssetRange<Instant> {
 
 /** A range of a ledger as one export received it. */
 export interface RangeClaim extends AssetRange<bigint> {
-  /** When the source was asked for the range, in microseconds. */
+  /** When the range was requested from the source, in microseconds. */
   readonly at: bigint;
 }
 
 /**
- * Keeps the newest of ranges that overlap, whole, and drops the others, whole. The part
- * of a dropped range that no kept range covers is requested from the source again.
+ * Keeps the newest of several overlapping ranges whole, and drops the others whole. The
+ * part of a dropped range that no kept range covers is requested from the source again.
  */
 export function chooseNewest<Claim extends RangeClaim>(
   ranges: readonly Claim[],

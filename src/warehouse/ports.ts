@@ -1,4 +1,4 @@
-/** What verification reports, and what it needs from the lake. */
+/** The problems that verification reports, and what it needs from the lake. */
 
 /** A record that does not agree with what is stored. */
 export interface Problem {
@@ -22,8 +22,8 @@ export interface LakeFindings {
   readonly filesRead: number;
   readonly rows: bigint;
   /**
-   * Segments that were loaded or unloaded after the last build. They are not a problem:
-   * the next build adds or removes them.
+   * Segments that were loaded or unloaded after the last build of the lake. They are
+   * not a problem: the next build adds or removes them.
    */
   readonly segmentsBehind: number;
   readonly problems: readonly Problem[];
@@ -39,8 +39,8 @@ export interface LakeCheckOptions {
   /** Also sums the values of every row. */
   readonly deep: boolean;
   /**
-   * Reads the files that were never proven and one in `parts` of the others; absent: all
-   * files.
+   * Reads the files that were never proven, and one in `parts` of the others; if
+   * absent, all files.
    */
   readonly parts?: number;
 }

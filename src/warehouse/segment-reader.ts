@@ -1,7 +1,7 @@
 /**
- * Reads a published object and proves it during the reading: the stored bytes, the plain
- * bytes, the rows and their digest are what the manifest table records, or the reading
- * fails at its end.
+ * Reads a published object and proves it at the same time: the stored bytes, the plain
+ * bytes, the rows and their digest must equal the record in the manifest table, or the
+ * reading fails at its end.
  */
 import { pipeline, type Readable } from 'node:stream';
 import { ByteCounter } from '../files/byte-counter.ts';
@@ -40,14 +40,14 @@ export class SegmentFault extends PermanentError {
 }
 
 /**
- * Yields after each piece of plain bytes, when the rows of the piece have been visited:
- * the consumer sets the pace of the reading. The generator ends normally only if
- * everything agrees with the record.
+ * Reads a segment. It yields after each piece of plain bytes, once the rows of that
+ * piece have been visited, so that the consumer sets the pace. The generator ends
+ * normally only if everything agrees with the record.
  * @param begin is called once, before the first row. The visitor that it returns gets
  *   every row; a row's buffer is valid only during the call
  * @throws SegmentFault `OBJECT_CORRUPT` naming what differs, `OBJECT_MISSING`, or the
  *   code of a header or row that cannot be read
- * @throws PermanentError `OBJECT_STORE_…` if the store refuses the reading
+ * @throws PermanentError `OBJECT_STORE_…` if the store refuses to be read
  * @throws RetryableError if the store failed
  */
 export async function* readSegment(
@@ -133,9 +133,9 @@ function corruptObject(
 }
 
 /**
- * A missing object, a damaged archive and unreadable rows are faults of the segment. A
- * store that refuses the call keeps its own error, which says what to do. Everything else
- * may pass.
+ * Classifies an error of a reading. A missing object, a damaged archive and unreadable
+ * rows are faults of the segment. If the store refuses the call, its own error is kept,
+ * because it has the advice. All other errors may pass.
  */
 function classifyReadingError(segment: SegmentRecord, error: unknown): Error {
   if (error instanceof RetryableError || error instanceof SegmentFault)

@@ -1,6 +1,6 @@
 /**
- * Proves what is recorded: every published object and every loaded row agrees with its
- * sums. What was never fetched is listed, and does not fail the verification.
+ * Proves the records: every published object and every loaded row agrees with its sums.
+ * Data that was never fetched is listed, and does not fail the verification.
  */
 import { errorCode, errorLine, PermanentError } from '../errors/errors.ts';
 import { isStoreFault } from '../errors/faults.ts';
@@ -15,43 +15,43 @@ import type { SegmentRecord } from '../catalog/segment-records.ts';
 import type { NeverFetched, VerifyStore } from './store/verify-store.ts';
 
 const PAGE_SEGMENTS = 100;
-/** How many problems a report lists. All of them are counted. */
+/** The most problems that a report lists; all of them are counted. */
 const LISTED_MAX = 100;
 /**
- * A nightly run proves one in so many of the segments that were proven before: everything
- * is proven again within four weeks.
+ * The share of the proven segments that a nightly run proves again: one in 28, so that
+ * everything is proven again within four weeks.
  */
 const NIGHTLY_PARTS = 28;
 
 /**
- * After so many refusals in succession the store refuses everything, and the verification
- * ends.
+ * The most refusals in succession. After that many, the store refuses everything, and
+ * the verification ends.
  */
 const REFUSALS_MAX = 20;
 export interface VerifyDeps {
   readonly repository: VerifyStore;
   readonly objects: ObjectStore;
-  /** Absent: the lake is not checked. */
+  /** Checks the lake; if absent, the lake is not checked. */
   readonly lake?: LakeCheck;
 }
 
 export interface VerifyOptions {
   /**
-   * `nightly`: what was published or loaded since its last proof, and a share of the
-   * rest. `whole` is the default.
+   * `nightly` checks the segments that were published or loaded since their last proof,
+   * and a share of the others. `whole`, the default, checks everything.
    */
   readonly scope?: 'nightly' | 'whole';
   /** Recomputes the sums of the values of the rows in the warehouse and the lake. */
   readonly deep?: boolean;
   /**
-   * false: another database owns the store, so what is missing or damaged is reported,
-   * and no segment is distrusted. Default: true.
+   * false if another database owns the store: missing or damaged objects are reported,
+   * but no segment is quarantined. Default: true.
    */
   readonly mayDistrust?: boolean;
   /**
-   * true: a person has decided that missing objects are lost for good. Their segments are
-   * distrusted however many they are, so that the source is asked for them again.
-   * Default: false.
+   * true if an operator has decided that the missing objects are lost for good. Their
+   * segments are quarantined, however many they are, so that their ranges are requested
+   * from the source again. Default: false.
    */
   readonly isLossAccepted?: boolean;
   readonly onProgress?: (checked: VerifyCounts) => void;
@@ -61,11 +61,14 @@ export interface VerifyReport {
   readonly verdict: 'complete' | 'failed';
   readonly deep: boolean;
   readonly scope: 'nightly' | 'whole';
-  /** Every current segment was proven since then; null if one never was. RFC 3339. */
+  /**
+   * The time since which every current segment was proven, as RFC 3339; null if one
+   * never was.
+   */
   readonly provenSince: string | null;
   /**
-   * Objects of this mirror that no segment names: a crash left them, or they were
-   * published after a backup that was restored.
+   * Objects of this mirror that no segment names: they were left by a crash, or
+   * published after the backup that was restored.
    */
   readonly objectsNotRecorded: number;
   readonly checked: VerifyCounts;
@@ -74,7 +77,7 @@ export interface VerifyReport {
   readonly neverFetched: NeverFetched;
 }
 
-/** What was checked so far. */
+/** Counts of what was checked so far. */
 export interface VerifyCounts {
   readonly segments: number;
   readonly objectBytes: bigint;
@@ -99,12 +102,13 @@ const NOTHING_CHECKED: VerifyCounts = {
 };
 
 /**
- * Only an object that is proven missing, damaged or different makes its segment
- * distrusted. What the store refuses is a problem of the report, and so is a store that
- * lacks many objects at once: no segment is distrusted because of them.
+ * Verifies the published objects, the warehouse and the lake. A segment is quarantined
+ * only if its object is proven missing, damaged or different. An object that the store
+ * refuses to return is only reported as a problem, and so is a store that lacks many
+ * objects at once: neither quarantines a segment.
  * @throws PermanentError `OBJECT_STORE_…` if the store refuses everything
- * @throws RetryableError if the warehouse or the store could not be read: then nothing is
- *   proven
+ * @throws RetryableError if the warehouse or the store could not be read: then nothing
+ *   is proven
  */
 export async function verify(
   deps: VerifyDeps,
@@ -141,7 +145,7 @@ export async function verify(
   };
 }
 
-/** A segment with what speaks against its object. */
+/** A segment and the reason why its object is not intact. */
 interface ObjectFault {
   readonly segment: SegmentRecord;
   readonly reason: Reason;
@@ -155,7 +159,10 @@ class Verification {
   #checked = NOTHING_CHECKED;
   #problemCount = 0;
   readonly #problems: Problem[] = [];
-  /** Distrusted at the end, unless they are too many. */
+  /**
+   * Segments whose objects are missing. They are quarantined at the end, unless there
+   * are too many.
+   */
   readonly #missing: ObjectFault[] = [];
   readonly #mayDistrust: boolean;
   readonly #isLossAccepted: boolean;
@@ -204,7 +211,10 @@ class Verification {
     await this.#settleMissing(this.#checked.segments);
   }
 
-  /** Distrusts the segments that lost their objects, unless the store lost them. */
+  /**
+   * Quarantines the segments whose objects are missing, unless so many are missing that
+   * the store itself must have lost them.
+   */
   async #settleMissing(segments: number): Promise<void> {
     const missing = this.#missing.length;
     if (!this.#isLossAccepted && isLossOfStore(missing, segments)) {
@@ -251,8 +261,8 @@ class Verification {
   }
 
   /**
-   * Exports and loads go on during a verification: what was replaced since it was listed
-   * is not a problem.
+   * Adds a problem if the segment is still current. Exports and loads continue during a
+   * verification: a segment that was replaced since it was listed is not a problem.
    */
   async #addIfCurrent(segment: SegmentRecord, reason: Reason): Promise<void> {
     const [now] = await this.#deps.repository.segmentsById([segment.segmentId]);
@@ -261,7 +271,10 @@ class Verification {
     this.add([{ ...reason, subject: segment.objectKey }]);
   }
 
-  /** @returns whether the object and its manifest are what the database records */
+  /**
+   * Checks one object.
+   * @returns whether the object and its manifest agree with the database's record
+   */
   async #checkObject(segment: SegmentRecord): Promise<boolean> {
     const error = await this.#findObjectFault(segment);
     if (error === undefined) {
@@ -287,7 +300,10 @@ class Verification {
     return false;
   }
 
-  /** @returns undefined if the object and its manifest are what the database records */
+  /**
+   * Looks for a fault of one object.
+   * @returns undefined if the object and its manifest agree with the database's record
+   */
   async #findObjectFault(
     segment: SegmentRecord,
   ): Promise<PermanentError | undefined> {
@@ -308,8 +324,8 @@ class Verification {
     try {
       await this.#readWhole(segment);
     } catch (error) {
-      // A bit that flipped on the way is not in the object, so what reads as damaged is
-      // read again.
+      // A bit may have flipped in transit, so an object that reads as damaged is read
+      // again.
       const isDamaged =
         error instanceof PermanentError &&
         error.code !== 'OBJECT_MISSING' &&
@@ -357,7 +373,7 @@ class Verification {
   }
 }
 
-/** What a manifest and its segment's row record alike. */
+/** The fields that a manifest and its segment's row have in common. */
 const SAME_IN_MANIFEST = [
   'objectKey',
   'partyId',
@@ -373,7 +389,10 @@ const SAME_IN_MANIFEST = [
   'digest',
 ] as const satisfies readonly (keyof SegmentRecord & keyof Manifest)[];
 
-/** @throws PermanentError `MANIFEST_DIFFERS` */
+/**
+ * Compares a manifest with its segment's row.
+ * @throws PermanentError `MANIFEST_DIFFERS`
+ */
 function refuseOtherManifest(manifest: Manifest, segment: SegmentRecord): void {
   const key = manifestKey(segment.objectKey);
   const described = {

@@ -14,9 +14,12 @@ import {
 /** How many manifests are read to learn which mirror published them. */
 const OWNERS_READ_MAX = 100;
 
-/** What lies in the store beside what the database records. */
+/** Objects in the store that the database does not record. */
 export interface StoreFindings {
-  /** Objects of this mirror that no segment names; above a limit, of any mirror. */
+  /**
+   * Objects that no segment names: those of this mirror, and after the first
+   * `OWNERS_READ_MAX` those of any mirror.
+   */
   readonly notRecorded: number;
   readonly problems: readonly Problem[];
 }
@@ -59,8 +62,9 @@ export async function checkStore(
 }
 
 /**
- * @returns undefined if the manifest was removed after it was listed, or cannot be read
- *   as one
+ * Reads a manifest.
+ * @returns undefined if the manifest was removed after it was listed, or is not a valid
+ *   manifest
  */
 async function findManifest(
   objects: ObjectStore,

@@ -1,6 +1,6 @@
 /**
- * Writes rows into mirror.ledger_entries by COPY, at the pace of the database, and makes
- * a monthly partition when the first row of a month arrives.
+ * Writes rows into mirror.ledger_entries by COPY, at the pace of the database, and
+ * makes a monthly partition when the first row of a month arrives.
  */
 import { sql } from 'kysely';
 import type { Pool } from 'pg';
@@ -15,7 +15,9 @@ const COPY_STATEMENT = `copy mirror.ledger_entries (${LINE_COLUMNS.join(', ')}) 
 const MONTH = /^\d{4}-(?:0[1-9]|1[0-2])$/;
 const LOCK_TIMEOUT_MS = 30_000;
 
-/** Takes the rows of a segment. A write that resolves has made room for the next one. */
+/**
+ * Takes the rows of a segment. When a write resolves, there is room for the next one.
+ */
 export interface RowSink {
   write(months: readonly MonthLines[]): Promise<void>;
   /** Resolves when the database has taken every row so far. */
@@ -92,9 +94,9 @@ class CopySink implements RowSink {
 }
 
 /**
- * Makes the partitions that are missing; several callers may do so at once. A partition
- * is attached and not created in place, because the lock of `attach` lets loads and
- * readers of other months go on.
+ * Makes missing partitions; several callers may do so at once. A partition is attached,
+ * not created in place, because the lock of `attach` does not block loads and readers
+ * of other months.
  * @param months as `2023-05`
  */
 export async function ensurePartitions(
@@ -112,8 +114,8 @@ function attachBlock(month: string): string {
   if (!MONTH.test(month)) throw new RangeError(`not a month: ${month}`);
   const name = `ledger_entries_${month.replace('-', '_')}`;
   const first = `timestamp '${month}-01'`;
-  // A block is one transaction. The advisory lock makes the check whether it is attached
-  // reliable.
+  // A block is one transaction. The advisory lock makes it safe to check whether the
+  // partition is attached.
   return `begin
     perform set_config('lock_timeout', '${LOCK_TIMEOUT_MS}', true);
     perform pg_advisory_xact_lock(mirror.lock_key('partitions'));

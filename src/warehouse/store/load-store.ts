@@ -1,6 +1,6 @@
 /**
- * The database's side of a load: what waits, and the transaction in which segments change
- * place.
+ * The database's side of a load: the segments that wait, and the transaction in which
+ * segments are replaced.
  */
 import { sql } from 'kysely';
 import { quarantineSegment } from '../../catalog/segment-rows.ts';
@@ -35,7 +35,7 @@ export type WriteSegment = (
   sink: RowSink,
 ) => Promise<LoadedSums>;
 
-/** What a load has to do for one party. */
+/** The segments that a load has to add and to remove for one party. */
 export interface PartyWork {
   /** The current segments that are not loaded, including those that were quarantined. */
   readonly pending: readonly SegmentRecord[];
@@ -43,7 +43,7 @@ export interface PartyWork {
   readonly stale: readonly StaleSegment[];
 }
 
-/** What a run has loaded. */
+/** Counts of what a run has loaded. */
 export interface LoadedCounts {
   readonly segments: number;
   readonly rows: bigint;
@@ -90,10 +90,11 @@ export class LoadStore {
   }
 
   /**
-   * Carries out a replacement in one transaction: removes the stale rows, writes the new
-   * ones, and records their sums and `loaded_at`. `write` is called once a segment.
+   * Carries out a replacement in one transaction: removes the stale rows, writes the
+   * new ones, and records their sums and `loaded_at`. `write` is called once per
+   * segment.
    * @returns how many rows were removed; undefined if the manifest table has changed
-   *   since the plan was made, in which case nothing is kept
+   *   since the plan was made, in which case nothing is stored
    */
   async replace(
     partyId: string,
@@ -103,8 +104,8 @@ export class LoadStore {
   ): Promise<bigint | undefined> {
     const { pool } = this.#warehouse;
     const session = await openSession(pool, ACTION);
-    // Unless the transaction ends well, a COPY may be under way: closing the connection
-    // rolls it back.
+    // Unless the transaction succeeds, a COPY may still be running: closing the
+    // connection rolls it back.
     let isBroken = true;
     try {
       await execute(session, ACTION, statement()`begin`);
@@ -113,7 +114,7 @@ export class LoadStore {
           as "limit"`;
       await execute(session, ACTION, limit);
       await execute(session, ACTION, WAITS_FOR_THE_STORE);
-      // Another loader of the party holds the lock for as long as its segment takes.
+      // Another loader of the party keeps the lock for as long as its segment takes.
       await takeLock(session, `mirror.load/${partyId}`, 'transaction', signal);
       let isCurrent = await isUpToDate(session, replacement);
       let removedRows = 0n;
@@ -137,8 +138,8 @@ export class LoadStore {
   }
 
   /**
-   * Returns what was loaded since the run began, over all its deliveries, and is still
-   * current.
+   * Counts the segments that were loaded since the run began, over all its deliveries,
+   * and that are still current.
    */
   async loadedSince(runId: string): Promise<LoadedCounts> {
     const loaded = statement({ segments: 'int', rows: 'bigint' })`
@@ -190,7 +191,10 @@ async function removeRows(
   return removedRows;
 }
 
-/** @returns false if the segment was superseded while it was read */
+/**
+ * Marks a segment as loaded and records its sums.
+ * @returns false if the segment was superseded while it was read
+ */
 async function markLoaded(
   session: Session,
   segmentId: bigint,

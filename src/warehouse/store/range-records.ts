@@ -1,7 +1,7 @@
 /**
- * Writes what no manifest says of ledgers into the store, and takes it over from there
- * into a database that was lost or went back to a backup. The manifests come first: a
- * range without entries never replaces one that has some.
+ * Writes the coverage that no manifest describes into the store, and takes it over from
+ * there into a database that was lost or restored from a backup. The manifests are
+ * taken over first: a range without entries never replaces one that has some.
  */
 import { pipeline } from 'node:stream/promises';
 import { Readable } from 'node:stream';
@@ -36,7 +36,7 @@ import type { ObjectStore } from '../../storage/object-store.ts';
 import { formatInstant } from '../../time/time.ts';
 import type { StoreAndCatalog } from './unknown-objects.ts';
 
-/** How many ranges are taken over in one transaction. */
+/** After how many ranges a transaction ends, at the next party. */
 const RANGES_AT_ONCE = 500;
 
 const utc = (column: string): string =>
@@ -50,13 +50,13 @@ const RANGES = `select json_strip_nulls(json_build_object(
   where not c.open and (c.segment_id is null or differs_from_manifest)
   order by c.party_id, c.from_time`;
 
-/** What is needed to write the record. */
+/** What writing the record needs. */
 export interface RangeRecordDeps {
   readonly warehouse: Warehouse;
   readonly objects: ObjectStore;
 }
 
-/** Replaces the store's record by what is known now. */
+/** Replaces the store's record with the ranges that are known now. */
 export async function publishRanges(
   deps: RangeRecordDeps,
   signal: AbortSignal,
@@ -92,8 +92,9 @@ async function* rangeLines(
 }
 
 /**
- * COPY doubles the backslashes of JSON. The asset stands in a column of its own, because
- * its null means every asset, and is not to be left out.
+ * Completes one line of the record. COPY doubles the backslashes of JSON. The asset
+ * comes in a column of its own, because its null means every asset and must not be left
+ * out.
  */
 function rangeLine(line: string): string {
   const [json = '', asset = ''] = line.replaceAll('\\\\', '\\').split('\t');
@@ -101,16 +102,17 @@ function rangeLine(line: string): string {
   return `${json.slice(0, -1)},"assetId":${JSON.stringify(assetId)}}`;
 }
 
-/** Which lines of the record are taken over. */
+/** Limits which lines of the record are taken over. */
 interface RangeLimits {
-  /** Only a record of this lineage counts; absent: of any. */
+  /** Takes only a record of this lineage; if absent, of any lineage. */
   readonly warehouseId?: string | undefined;
-  /** Only ranges of this party; absent: of all. */
+  /** Takes only the ranges of this party; if absent, of all parties. */
   readonly partyId?: string | undefined;
 }
 
 /**
- * Takes over the store's record. Ranges that the database knows stay as they are.
+ * Takes over the store's record. Ranges that the database already knows stay as they
+ * are.
  * @returns how many ranges changed
  * @throws PermanentError `RANGES_INVALID` if the record is damaged
  */
@@ -124,7 +126,7 @@ export async function adoptRanges(
   for await (const record of readRanges(objects, signal, limits)) {
     const isWanted =
       limits.partyId === undefined || record.partyId === limits.partyId;
-    // A party is never divided among two transactions.
+    // A party is never split between two transactions.
     if (
       batch.length >= RANGES_AT_ONCE &&
       batch.at(-1)?.partyId !== record.partyId
@@ -137,7 +139,10 @@ export async function adoptRanges(
   return changed + (await adoptBatch(db, batch));
 }
 
-/** Yields nothing if there is no record, as in stores of earlier versions. */
+/**
+ * Reads the store's record. It yields nothing if there is no record, as in stores of
+ * earlier versions.
+ */
 async function* readRanges(
   objects: ObjectStore,
   signal: AbortSignal,
@@ -196,10 +201,10 @@ async function adoptBatch(
   });
 }
 
-/** What becomes of the coverage of one party. */
+/** The changes to the coverage of one party. */
 interface EmptyRanges {
   readonly added: readonly NewEmptyRange[];
-  /** Ids of coverage that an added range holds whole. */
+  /** Ids of coverage that an added range contains completely. */
   readonly replaced: readonly bigint[];
 }
 
@@ -207,8 +212,8 @@ interface EmptyRanges {
 type NewEmptyRange = RangeRecord & { readonly open: false };
 
 /**
- * Cuts recorded ranges without entries by what is known. Rows always win; a shorter known
- * range without entries is replaced by the longer one.
+ * Removes from recorded ranges without entries the parts that are already known. Rows
+ * always win; a shorter known range without entries is replaced by the longer one.
  */
 function emptyRanges(
   records: readonly RangeRecord[],
@@ -239,7 +244,8 @@ function emptyRanges(
     const rest = subtract(record, excluded);
     if (rest.length === 0) continue;
     replaced.push(...shorter.map(({ coverageId }) => coverageId));
-    // The sum is of rows before the end, which something newer may have changed.
+    // The sum covers rows before the end of the range, which a newer range may have
+    // changed.
     const tail = excluded.length === 0 ? record.tail : undefined;
     for (const range of rest) {
       added.push({ ...record, ...range, tail, open: false });
@@ -256,8 +262,9 @@ function originOf({ runId, epoch }: RangeRecord): {
 }
 
 /**
- * Corrects what manifests say of segments. A segment that was checked since stays. One
- * that nobody has checked was merged or published then: the record knows better.
+ * Corrects what manifests record about segments. A segment that was checked later stays
+ * as it is. A segment that was not is as it was when it was merged or published: the
+ * record is newer.
  * @returns how many changed
  */
 async function correctSegments(

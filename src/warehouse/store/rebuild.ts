@@ -1,8 +1,8 @@
 /**
- * Takes over published objects that the database does not know. A lost database comes
- * back from their manifests and from the record of what no manifest says
- * (range-records.ts); a database that was restored from a backup learns what was
- * published since. What neither records is requested from the source again.
+ * Takes over published objects that the database does not know. A lost database is
+ * rebuilt from their manifests and from the record of the ranges that no manifest
+ * describes (range-records.ts); a database that was restored from a backup learns what
+ * was published since. Ranges that neither records are requested from the source again.
  */
 import { sql } from 'kysely';
 import { errorCode, errorLine, PermanentError } from '../../errors/errors.ts';
@@ -35,12 +35,12 @@ import {
   type UnknownPage,
 } from './unknown-objects.ts';
 
-/** How many manifests that cannot be used the evidence lists. All of them are counted. */
+/** The most unusable manifests that the evidence lists; all of them are counted. */
 const LISTED_MAX = 100;
 
-/** How many manifests are read at once. */
+/** How many manifests are read concurrently. */
 const READ_AT_ONCE = 16;
-/** How many manifests of other mirrors are read before the comparison is given up. */
+/** How many manifests of other mirrors are read before the comparison stops. */
 const FOREIGN_READ_MAX = 1_000;
 
 /** A manifest that cannot be used. */
@@ -51,27 +51,27 @@ export interface ManifestProblem {
 
 /** What a rebuild took over from the store. */
 export interface RebuildResult {
-  /** Segments that are current now. */
+  /** Segments that were taken over as current. */
   readonly current: number;
-  /** Segments that newer ones replace. */
+  /** Segments that were taken over as superseded by newer ones. */
   readonly superseded: number;
-  /** Ranges that no manifest names, or that one names otherwise, and that changed. */
+  /** Changed ranges that no manifest names, or that a manifest describes differently. */
   readonly ranges: number;
   readonly problemCount: number;
   readonly problems: readonly ManifestProblem[];
 }
 
-/** Which manifests a rebuild takes over. */
+/** Limits which manifests a rebuild takes over. */
 interface AdoptionLimits {
-  /** Only those that this lineage published; absent: those of any mirror. */
+  /** Takes only manifests of this lineage; if absent, those of any mirror. */
   readonly warehouseId?: string;
-  /** Only those of this party; absent: all. */
+  /** Takes only manifests of this party; if absent, those of all parties. */
   readonly partyId?: string | undefined;
 }
 
 /**
- * Rebuilds an empty database from what any mirror has published in the store, or goes on
- * with a rebuild that was killed.
+ * Rebuilds an empty database from what any mirror has published in the store, or
+ * continues a rebuild that was killed.
  * @returns undefined if the database is not empty
  */
 export async function rebuildIfEmpty(
@@ -87,12 +87,14 @@ export async function rebuildIfEmpty(
 }
 
 /**
- * Takes over what a killed rebuild has not reached yet, and what was published after the
- * backup that the database was restored from. It must run before anything is requested
- * from the source or removed from the store: the source would be asked for known ranges
- * again, and what it no longer serves would be lost.
- * @param partyId limits it to the ledger that is about to be exported; absent: all
- * @returns undefined if the database knows everything that this mirror has published
+ * Takes over what a killed rebuild has not reached yet, and what was published after
+ * the backup that the database was restored from. This must run before anything is
+ * requested from the source or removed from the store: otherwise known ranges would be
+ * requested again, and those that the source no longer serves would be lost.
+ * @param partyId limits it to the ledger that is about to be exported; if absent, all
+ *   ledgers
+ * @returns undefined if the database already knows everything that this mirror has
+ *   published
  */
 export async function adoptUnknownManifests(
   catalog: StoreAndCatalog,
@@ -111,8 +113,8 @@ export async function adoptUnknownManifests(
 }
 
 /**
- * Works party by party. A killed rebuild begins again, and knows what it has already
- * recorded.
+ * Takes over manifests party by party. A rebuild that was killed starts again from the
+ * beginning, and skips what it has already recorded.
  */
 async function adoptManifests(
   catalog: StoreAndCatalog,
@@ -150,20 +152,22 @@ async function adoptManifests(
     },
   );
 
-  // The manifests of one party do not show how far the others were numbered.
+  // The manifests of one party do not show the highest publication number of the
+  // others.
   if (partyId === undefined) await finishRebuild(db, adoption.newest);
   return { ...adoption.result(), ranges };
 }
 
-/** A manifest that was read, or why it cannot be used. */
+/** A manifest that was read, or the error why it cannot be used. */
 interface ReadManifest {
   readonly key: string;
   readonly read: Manifest | PermanentError;
 }
 
 /**
- * Reads manifests some at a time, and yields them in the order of their keys.
- * @throws what the store refuses: a rebuild that skipped it would end as if it were whole
+ * Reads several manifests at a time, and yields them in the order of their keys.
+ * @throws the store's error if it refuses a read: a rebuild that skipped the object
+ *   would look complete
  */
 async function* readManifests(
   pages: AsyncIterable<UnknownPage>,
@@ -184,7 +188,8 @@ async function* readManifests(
   for await (const { unknown } of pages) {
     for (let at = 0; at < unknown.length; at += READ_AT_ONCE) {
       const some = unknown.slice(at, at + READ_AT_ONCE);
-      // What was read before a failure is taken over before it ends the rebuild.
+      // Manifests that were read before a failure are taken over before the failure
+      // ends the rebuild.
       for (const one of await Promise.allSettled(some.map(readOne))) {
         if (one.status === 'rejected') throw one.reason;
         yield one.value;
@@ -193,7 +198,10 @@ async function* readManifests(
   }
 }
 
-/** Somebody else publishes below the same prefix, or did: that is for a person to solve. */
+/**
+ * Returns the error for a store in which another mirror publishes, or has published,
+ * below the same prefix. An operator has to solve that.
+ */
 function tooManyForeign({ warehouseId }: Manifest): PermanentError {
   return new PermanentError(
     `Cannot compare the store with the database: ${FOREIGN_READ_MAX} objects are of ` +
@@ -219,7 +227,7 @@ class Adoption {
     this.#db = db;
   }
 
-  /** The manifest with the highest number so far. */
+  /** The manifest with the highest publication number so far. */
   get newest(): Manifest | undefined {
     return this.#newest;
   }
@@ -317,10 +325,10 @@ function adoptParty(
 }
 
 /**
- * Ends a rebuild, and continues the lineage of the newest manifest: what is published
- * next gets a higher number, in the epoch of the source's chain that was the last one. A
- * database that knows nothing of the source's release starts with what that manifest
- * shows of it.
+ * Ends a rebuild, and continues the lineage of the newest manifest: the next
+ * publication gets a higher number, in the last epoch of the source's chain. A database
+ * that knows nothing about the source's release starts with what that manifest shows
+ * about it.
  */
 function finishRebuild(
   db: Database,

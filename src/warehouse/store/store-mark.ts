@@ -1,8 +1,9 @@
 /**
- * Whether the store is ahead of the database, in one small question. The object
- * `store-mark.json` and the database hold the same id, which each nightly run renews
- * before it publishes anything. A database that was restored from a backup of before the
- * last night has an older id: only then are the store's keys listed and compared.
+ * Finds out with one small request whether the store is ahead of the database. The
+ * object `store-mark.json` and the database have the same id, which each nightly run
+ * renews before it publishes anything. A database that was restored from a backup older
+ * than the last nightly run has an older id: only then are the store's keys listed and
+ * compared.
  */
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -18,8 +19,8 @@ const MARK_BYTES_MAX = 4096;
 const markSchema = z.object({ version: z.literal(1), mark: z.uuid() });
 
 /**
- * @returns true if the store may hold what the database does not know; also if either has
- *   no mark yet, or a rebuild has not ended
+ * Whether the store may contain objects that the database does not know.
+ * @returns true also if either has no mark yet, or if a rebuild has not ended
  */
 export async function isStoreAhead(
   { objects, db }: StoreAndCatalog,
@@ -33,14 +34,18 @@ export async function isStoreAhead(
   return mark !== (await readMark(objects, signal));
 }
 
-/** The database knows all that the store holds: both get the same new mark. */
+/**
+ * Gives the store and the database the same new mark, once the database knows
+ * everything in the store.
+ */
 export async function renewMark(
   catalog: StoreAndCatalog,
   signal: AbortSignal,
 ): Promise<void> {
   const mark = randomUUID();
   const content = Buffer.from(`${JSON.stringify({ version: 1, mark })}\n`);
-  // A kill between the two makes the next night compare: that costs a listing.
+  // A kill between the two writes makes the next nightly run compare them, which costs
+  // a listing.
   await catalog.objects.replaceBytes(MARK_KEY, content, signal);
   await keepMark(catalog, mark);
 }
@@ -62,7 +67,10 @@ async function keepMark(
   await execute(db, 'keep the mark of the object store', update);
 }
 
-/** @returns undefined if there is none that this version can read */
+/**
+ * Reads the store's mark.
+ * @returns undefined if there is no mark that this version can read
+ */
 async function readMark(
   objects: StoreAndCatalog['objects'],
   signal: AbortSignal,

@@ -1,13 +1,13 @@
 /**
- * The owner of a store. The object `mirror.json` names the mirror that a store belongs to and
- * the one database that may write there. A wrong OBJECT_STORE_URL, a copy of the database
- * and a second mirror on the same prefix are recognised by it, before objects that belong
- * to somebody else are removed, replaced or believed missing.
+ * The owner of a store. The object `mirror.json` names the mirror that a store belongs
+ * to and the one database that may write there. It reveals a wrong OBJECT_STORE_URL, a
+ * copy of the database and a second mirror on the same prefix, before objects of
+ * another mirror are removed, replaced or believed missing.
  *
  * The owner is recognised by two things together: the claim, an id that both the object
- * and the database hold, and the database's own system identifier and oid. A copy of the
- * database has the claim, and another identifier or oid. A former owner has the
- * identifiers, and an older claim.
+ * and the database have, and the database's own system identifier and oid. A copy of
+ * the database has the claim, but another identifier or oid. A former owner has the
+ * identifiers, but an older claim.
  */
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -23,10 +23,13 @@ import { LEDGER_PREFIX, type StoreAndCatalog } from './unknown-objects.ts';
 
 const OWNER_KEY = 'mirror.json';
 const OWNER_BYTES_MAX = 64 * 1024;
-/** How many segments are looked up to see whether a store holds this mirror's objects. */
+/**
+ * How many of the oldest and of the newest segments are looked up to see whether a
+ * store has this mirror's objects.
+ */
 const SAMPLE_SEGMENTS = 5;
 
-/** The codes of errors that say that a store is not this database's to write. */
+/** Codes of the errors for a store that this database must not write to. */
 const STORE_STRANGE = [
   'OBJECT_STORE_FOREIGN',
   'OBJECT_STORE_OWNED_ELSEWHERE',
@@ -42,7 +45,7 @@ const ownerSchema = z.object({
   /** The lineage of the mirror's publications. */
   warehouseId: z.uuid(),
   database: z.object({
-    /** Decimal text; null if the database does not allow to read it. */
+    /** Decimal text; null if the database does not allow reading it. */
     systemIdentifier: z.string().nullable(),
     oid: z.string(),
   }),
@@ -50,7 +53,7 @@ const ownerSchema = z.object({
 });
 type StoreOwner = z.output<typeof ownerSchema>;
 
-/** What identifies this database as an owner. */
+/** The ids that identify this database as an owner. */
 interface OwnIdentity {
   readonly mirrorId: string;
   readonly warehouseId: string;
@@ -61,15 +64,17 @@ interface OwnIdentity {
 }
 
 /**
- * 'owner': this database may write. 'reader': the store belongs to the same mirror, and
- * another database owns it. 'unclaimed': no database has claimed the store yet, and
- * nothing speaks against its being this mirror's.
+ * What this database may do with a store.
+ * - 'owner': it may write
+ * - 'reader': the store belongs to the same mirror, but another database owns it
+ * - 'unclaimed': no database has claimed the store yet, and nothing contradicts that it
+ *   is this mirror's
  */
 export type StoreStanding = 'owner' | 'reader' | 'unclaimed';
 
 /**
- * Looks whose store it is, and writes nothing.
- * @throws PermanentError `OBJECT_STORE_FOREIGN` if it is another mirror's,
+ * Finds out which mirror a store belongs to, and writes nothing.
+ * @throws PermanentError `OBJECT_STORE_FOREIGN` if it belongs to another mirror,
  *   `OBJECT_STORE_EMPTY` if it lacks what this mirror has published
  */
 export async function examineStore(
@@ -87,15 +92,16 @@ export async function examineStore(
   throw foreign(catalog.objects, owner);
 }
 
-/** Whether an error says that the store is not this database's to write. */
+/** Whether an error means that this database must not write to the store. */
 export function isStoreStrange(error: unknown): boolean {
   return STORE_STRANGE.some((code) => code === errorCode(error));
 }
 
 /**
- * Makes sure that this database owns the store. A store that nobody has claimed is
- * claimed, unless its content shows that it is another mirror's.
- * @param isRebuilding the database is about to be rebuilt from whatever the store holds
+ * Makes sure that this database owns the store. A store that no database has claimed is
+ * claimed, unless its content shows that it belongs to another mirror.
+ * @param isRebuilding whether the database is about to be rebuilt from whatever the
+ *   store contains
  * @throws PermanentError for which `isStoreStrange` is true
  */
 export async function requireOwnership(
@@ -109,13 +115,13 @@ export async function requireOwnership(
   if (owner === undefined) {
     await refuseStrangeContent(catalog, own, signal, isRebuilding);
     await objects.putIfAbsent(OWNER_KEY, encodeOwner(describe(own)), signal);
-    // Another mirror may have been faster.
+    // Another mirror may have claimed the store first.
     owner = await readOwner(objects, signal);
   }
   if (owner === undefined) throw contentMissing(objects);
   if (isOwner(owner, own)) {
     if (own.claim === null) await recordClaim(catalog, owner.claim);
-    // A rebuild has taken over the lineage of the objects since.
+    // A rebuild has taken over the lineage of the store's objects since the claim.
     if (owner.warehouseId !== own.warehouseId) {
       const { warehouseId } = own;
       const corrected = encodeOwner({ ...owner, warehouseId });
@@ -129,11 +135,12 @@ export async function requireOwnership(
 }
 
 /**
- * Makes this database the owner. The former owner stops writing as soon as it looks
- * again. Only a person may decide this. A database that holds ledgers takes over the
- * stores of its own mirror alone: a wrong OBJECT_STORE_URL would end another mirror.
- * @throws PermanentError `OBJECT_STORE_FOREIGN` if it is another mirror's, and this
- *   database is not empty
+ * Makes this database the owner. The former owner stops writing at its next check. Only
+ * an operator may decide this. A database that contains ledgers takes over only the
+ * stores of its own mirror: otherwise a wrong OBJECT_STORE_URL would end another
+ * mirror.
+ * @throws PermanentError `OBJECT_STORE_FOREIGN` if the store belongs to another mirror
+ *   and this database is not empty
  */
 export async function takeOverStore(
   catalog: StoreAndCatalog,
@@ -142,7 +149,7 @@ export async function takeOverStore(
   const own = await readOwnIdentity(catalog);
   const former = await readOwner(catalog.objects, signal).catch(
     (error: unknown) => {
-      // What nobody can read names nobody.
+      // An owner object that cannot be read names no owner.
       if (isStoreStrange(error)) return undefined;
       throw error;
     },
@@ -160,7 +167,7 @@ export async function takeOverStore(
   await recordClaim(catalog, owner.claim);
 }
 
-/** A new claim of this database. */
+/** Returns a new claim of this database. */
 function describe(own: OwnIdentity): StoreOwner {
   const { mirrorId, warehouseId, systemIdentifier, oid } = own;
   return {
@@ -189,7 +196,11 @@ function isOwner({ claim, database }: StoreOwner, own: OwnIdentity): boolean {
   return isSameDatabase && (own.claim === null || own.claim === claim);
 }
 
-/** @throws PermanentError `OBJECT_STORE_FOREIGN` if the object cannot be read as one */
+/**
+ * Reads the store's owner; undefined if it has none.
+ * @throws PermanentError `OBJECT_STORE_FOREIGN` if the object is not one that this
+ *   version can read
+ */
 async function readOwner(
   objects: ObjectStore,
   signal: AbortSignal,
@@ -214,8 +225,8 @@ async function readOwner(
 }
 
 /**
- * Judges a store without an owner by its content. Stores that an earlier version filled
- * have none.
+ * Checks the content of a store that names no owner, as stores from earlier versions do
+ * not.
  */
 async function refuseStrangeContent(
   catalog: StoreAndCatalog,
@@ -236,7 +247,7 @@ async function refuseStrangeContent(
   throw contentMissing(objects);
 }
 
-/** A database without segments looks at one manifest of the store. */
+/** Checks one manifest of the store, for a database without segments. */
 async function refuseForeignManifest(
   { objects }: StoreAndCatalog,
   { warehouseId }: OwnIdentity,
@@ -281,7 +292,7 @@ async function readOwnIdentity({ db }: StoreAndCatalog): Promise<OwnIdentity> {
   return { mirrorId, warehouseId, claim, systemIdentifier, oid: row.oid ?? '' };
 }
 
-/** The objects of the oldest and of the newest current segments. */
+/** Reads the object keys of the oldest and of the newest current segments. */
 async function readSampleKeys({
   db,
 }: StoreAndCatalog): Promise<readonly string[]> {
@@ -314,7 +325,10 @@ function contentMissing(objects: ObjectStore): PermanentError {
   );
 }
 
-/** @param but what may be done all the same */
+/**
+ * Returns the error for a store of another mirror.
+ * @param but which database may still take it over
+ */
 function foreign(
   objects: ObjectStore,
   owner: StoreOwner,

@@ -17,7 +17,7 @@ import { statement } from '../../postgres/statement.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 
 export const LEDGER_PREFIX = 'ledger/';
-/** How many keys are looked up in one statement. */
+/** The most keys that one statement looks up. */
 const KEYS_PER_LOOKUP = 1_000;
 
 /** The store, and the database that describes it. */
@@ -33,21 +33,20 @@ export interface UnknownObject {
   readonly manifestBytes: bigint;
   /**
    * The size of the object that it describes; undefined if the object is not listed
-   * beside it.
+   * next to it.
    */
   readonly bytes: bigint | undefined;
 }
 
 /** One page of a listing. */
 export interface UnknownPage {
-  /** How many manifests the page lists, known ones included. */
+  /** How many manifests the page lists, including known ones. */
   readonly listed: number;
   readonly unknown: readonly UnknownObject[];
 }
 
 /**
- * Returns those of the keys that a segment (current or not) or an unfinished publication
- * names.
+ * Returns the keys that a segment (current or not) or an unfinished publication names.
  */
 export async function readKnownObjects(
   db: Database,
@@ -98,8 +97,8 @@ async function selectUnknown(
 }
 
 /**
- * Reads the manifest of an unknown object and checks that it lies where it belongs, and
- * that its object lies beside it.
+ * Reads the manifest of an unknown object, and checks that it is in the right place and
+ * next to its object.
  * @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID` if it cannot be used
  */
 export async function readUnknownManifest(

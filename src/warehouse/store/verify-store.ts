@@ -1,6 +1,6 @@
 /**
- * The database's side of a verification: what to prove, what its tables hold, and what
- * was proven.
+ * The database's side of a verification: the segments to prove, the content of the
+ * tables, and the proofs.
  */
 import { sql } from 'kysely';
 import { quarantineSegment } from '../../catalog/segment-rows.ts';
@@ -30,18 +30,18 @@ const CANONICAL_SQL = ENTRY_COLUMNS.map((column) =>
     : `${column}::text`,
 ).join(', ');
 
-/** A statement about the tables that holds if it counts nothing. */
+/** An invariant of the tables. It is broken if its query counts any row. */
 interface Invariant {
   readonly code: string;
-  /** Counts by reading every row of the ledger entries. */
+  /** Whether the query reads every row of the ledger entries. */
   readonly isFull: boolean;
   readonly message: string;
   readonly count: Statement<{ readonly count: bigint }>;
 }
 
 /**
- * They run one by one: each has a snapshot of its own, which shows whole transactions
- * only.
+ * The invariants run one by one: each has a snapshot of its own, which shows only whole
+ * transactions.
  */
 const INVARIANTS: readonly Invariant[] = [
   {
@@ -100,12 +100,9 @@ const INVARIANTS: readonly Invariant[] = [
   },
 ];
 
-/**
- * What is missing because nobody has fetched it. `verify` lists it, and does not fail
- * because of it.
- */
+/** Data that was never fetched. `verify` lists it, and does not fail because of it. */
 export interface NeverFetched {
-  /** Listed parties of which no range is known. */
+  /** Listed parties for which no range is known. */
   readonly parties: number;
   readonly listsWithGaps: readonly string[];
   readonly openSegments: bigint;
@@ -113,7 +110,7 @@ export interface NeverFetched {
   readonly segmentsNotLoaded: bigint;
 }
 
-/** What the warehouse holds of a loaded segment. */
+/** The rows that the warehouse has for a loaded segment. */
 export interface CheckedRows {
   readonly segment: SegmentRecord;
   readonly rows: bigint;
@@ -161,7 +158,7 @@ export class VerifyStore {
   }
 
   /**
-   * Records that the object of a segment is lost, damaged or different. The next export
+   * Quarantines a segment whose object is lost, damaged or different. The next export
    * of its party requests the range again.
    */
   async distrust(segmentId: bigint, reason: Reason): Promise<void> {
@@ -171,7 +168,7 @@ export class VerifyStore {
 
   /**
    * Records that the objects and rows of these segments were read and agree. Loaded
-   * segments that were distrusted are trusted again.
+   * segments that were quarantined are trusted again.
    */
   async noteProven(segmentIds: readonly bigint[]): Promise<void> {
     const ids = [...segmentIds];
@@ -206,7 +203,7 @@ export class VerifyStore {
     return unproven > 0n ? null : oldest;
   }
 
-  /** Reports what lies in the store without being recorded in the database. */
+  /** Reports the objects in the store that the database does not record. */
   async checkStore(
     objects: ObjectStore,
     signal: AbortSignal,
@@ -216,7 +213,7 @@ export class VerifyStore {
 
   /**
    * Counts the rows of loaded segments and compares them with the record.
-   * @param isDeep sums the values of the rows as well
+   * @param isDeep whether to sum the values of the rows as well
    */
   async checkRows(
     segments: readonly SegmentRecord[],
@@ -290,7 +287,7 @@ export class VerifyStore {
 
   /**
    * Returns the invariants of the tables that do not hold.
-   * @param isFull checks also those that read every row
+   * @param isFull whether to check also the invariants that read every row
    */
   async inconsistencies(
     signal: AbortSignal,
@@ -347,7 +344,7 @@ export class VerifyStore {
  */
 type CopiedRow = [string, string | null, (string | null)[]];
 
-/** What the tables count for a segment. */
+/** Counts and sums of a segment in the tables. */
 interface RowCounts {
   /** Rows in mirror.ledger_entries. */
   readonly rows: bigint;
@@ -359,7 +356,10 @@ interface RowCounts {
 
 const NO_ROWS: RowCounts = { rows: 0n, monthRows: 0n, digests: [] };
 
-/** @param valuesDigest the sum of the rows' values; undefined if they were not summed */
+/**
+ * Compares a segment's rows with its record; undefined if they agree.
+ * @param valuesDigest the sum of the rows' values; undefined if they were not summed
+ */
 function findDifference(
   segment: SegmentRecord,
   { rows, monthRows, digests }: RowCounts,
