@@ -1,24 +1,25 @@
 /**
- * The way out for clients that take Node's own agents (the object store's, the collector's): the
- * same proxies by the same rules as every other HTTP request.
+ * HTTP agents for clients that take Node's own agents: the object store's client and the
+ * OpenTelemetry exporters. They use the same proxies by the same rules as every other
+ * HTTP request.
  */
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { type Ambient, readProxyRules } from './proxy-rules.ts';
 
-/** As many as the object store's client opens without agents of ours. */
+/** The same limit that the object store's client has by default. */
 const SOCKETS_MAX = 50;
 
 export interface ProxiedAgents {
   readonly http: HttpAgent;
   readonly https: HttpsAgent;
-  /** For messages: without user and password. */
+  /** The proxy's address for messages, without user and password. */
   readonly proxy: string;
 }
 
 /**
- * Agents that reach `url`, and hosts below its name, through the proxy of the variables. They open
- * no connection; the first request does.
+ * Creates agents that reach `url`, and hosts below its name, through the proxy that the
+ * variables name. No connection is opened before the first request.
  * @returns undefined if the URL is reached directly
  * @throws UsageError if the variable that applies does not hold the URL of an HTTP proxy
  */
@@ -28,8 +29,8 @@ export function openProxiedAgents(
 ): ProxiedAgents | undefined {
   const proxy = readProxyRules(ambient).proxyOf(url);
   if (proxy === undefined) return undefined;
-  // Node does the tunnel and the absolute form; which URL goes where is decided above, because its
-  // rules for NO_PROXY are not curl's.
+  // Node opens the tunnel or sends the absolute URL. Which URL uses the proxy is decided
+  // above, because Node's rules for NO_PROXY differ from curl's.
   const options = {
     keepAlive: true,
     maxSockets: SOCKETS_MAX,
@@ -42,12 +43,12 @@ export function openProxiedAgents(
   };
 }
 
-/** What a proxy answered that opened no tunnel. */
+/** The response of a proxy that refused to open a tunnel. */
 export interface RefusedTunnel {
   readonly status: number;
 }
 
-/** @returns undefined if the error is not one of a tunnel */
+/** Returns undefined if the error is not that of a refused tunnel. */
 export function refusedTunnel(error: unknown): RefusedTunnel | undefined {
   if (!(error instanceof Error) || !('code' in error)) return undefined;
   if (error.code !== 'ERR_PROXY_TUNNEL' || !('statusCode' in error))

@@ -1,15 +1,18 @@
-/** Which proxy a URL is reached through, by the variables that curl and most tools read. */
+/**
+ * Decides which proxy a URL is reached through, by the variables that curl and most tools
+ * read.
+ */
 import { BlockList, isIP } from 'node:net';
 import { UsageError } from '../errors/errors.ts';
 
 /** The settings of other libraries, by name: `HTTPS_PROXY`, `NODE_EXTRA_CA_CERTS`, … */
 export type Ambient = Readonly<Record<string, string | undefined>>;
 
-/** One proxy, with what a request to it needs. */
+/** One proxy, and what a request to it needs. */
 export interface Proxy {
-  /** For connections and messages: without user and password. */
+  /** The address for connections and messages, without user and password. */
   readonly origin: string;
-  /** As Node's agents take it: with user and password. */
+  /** The URL for Node's agents, with user and password. */
   readonly href: string;
   /** The value of `Proxy-Authorization`; undefined if the variable names no user. */
   readonly authorization: string | undefined;
@@ -17,21 +20,23 @@ export interface Proxy {
 
 export interface ProxyRules {
   /**
-   * @returns undefined if the URL is reached directly
-   * @throws UsageError if the variable that applies does not hold the URL of an HTTP proxy
+   * Returns the proxy for a URL, or undefined if the URL is reached directly.
+   * @throws UsageError if the variable that applies does not hold the URL of an HTTP
+   *   proxy
    */
   proxyOf(url: URL): Proxy | undefined;
 }
 
-/** As curl: the port of a proxy that is given without one. */
+/** curl's default ports for a proxy that is given without one. */
 const DEFAULT_PORTS: Readonly<Record<string, string>> = {
   'http:': '1080',
   'https:': '443',
 };
 
 /**
- * Reads `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`. The lower-case name goes before the
- * upper-case one, an empty value counts as unset, and the scheme of a proxy may be missing.
+ * Reads `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`. The lower-case name
+ * takes precedence over the upper-case one, an empty value counts as unset, and the
+ * scheme of a proxy may be missing.
  */
 export function readProxyRules(ambient: Ambient): ProxyRules {
   const isExempt = readExemptions(variable(ambient, 'no_proxy')?.text ?? '');
@@ -46,9 +51,11 @@ export function readProxyRules(ambient: Ambient): ProxyRules {
 }
 
 /**
- * Checks every variable at once, so that a typo is found at the start and not at the first request.
- * `ALL_PROXY` is checked when it applies: shells set it to SOCKS for other programs.
- * @throws UsageError with a line for each variable that does not hold the URL of an HTTP proxy
+ * Checks the variables at startup, so that a typo is found before the first request.
+ * `ALL_PROXY` is checked only when it applies, because shells set it to SOCKS for other
+ * programs.
+ * @throws UsageError with a line for each variable that does not hold the URL of an HTTP
+ *   proxy
  */
 export function checkProxies(ambient: Ambient): void {
   const problems: string[] = [];
@@ -78,7 +85,8 @@ function readProxy(given: Given): Proxy {
   const problem = proxyProblem(given);
   if (problem !== undefined) throw new UsageError([problem]);
   const url = new URL(withScheme(given.text));
-  // URL drops the port that is its scheme's own: only the text shows whether one is given.
+  // URL drops a port that is its scheme's default, so only the text shows whether one was
+  // given.
   const hasPort = /:\d+$/.test(authorityOf(given.text));
   if (!hasPort) url.port = DEFAULT_PORTS[url.protocol] ?? '';
   const href = `${url.protocol}//${credentials(url)}${url.host}`;
@@ -89,7 +97,7 @@ function withScheme(text: string): string {
   return text.includes('://') ? text : `http://${text}`;
 }
 
-/** The host and port of a URL's text, without user and path. */
+/** Returns the host and port of a URL's text, without user and path. */
 function authorityOf(text: string): string {
   const [authority = ''] = text.replace(/^.*?:\/\//, '').split(/[/?#]/);
   return authority.slice(authority.lastIndexOf('@') + 1);
@@ -106,7 +114,10 @@ function authorizationOf(url: URL): string | undefined {
   return `Basic ${Buffer.from(pair).toString('base64')}`;
 }
 
-/** curl takes a `%` that does not begin an escape as it stands. */
+/**
+ * Decodes a part of the credentials. Like curl, it leaves the text unchanged if a `%`
+ * does not begin an escape.
+ */
 function decodePart(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -115,7 +126,10 @@ function decodePart(text: string): string {
   }
 }
 
-/** The value may hold a password, so the message does not repeat it. */
+/**
+ * Describes what is wrong with a variable. The value may contain a password, so the
+ * message does not repeat it.
+ */
 function proxyProblem({ name, text }: Given): string | undefined {
   const url = URL.parse(withScheme(text));
   const isHttp = url !== null && ['http:', 'https:'].includes(url.protocol);
@@ -127,7 +141,7 @@ function proxyProblem({ name, text }: Given): string | undefined {
   return `${name}: ${state}, which is not supported; give an http:// or https:// URL, or leave it unset`;
 }
 
-/** @returns whether a URL is exempt by `no_proxy` */
+/** Returns a function that decides whether `no_proxy` exempts a URL. */
 function readExemptions(text: string): (url: URL) => boolean {
   const matchers = text
     .split(/[\s,]+/)
@@ -142,7 +156,10 @@ function readExemptions(text: string): (url: URL) => boolean {
 
 type Exemption = (host: string, port: string) => boolean;
 
-/** An entry is `*`, an address, a range such as `10.0.0.0/8`, or a name; a port may follow. */
+/**
+ * Parses one entry: `*`, an address, a range such as `10.0.0.0/8`, or a name, each with
+ * or without a port.
+ */
 function readExemption(entry: string): Exemption {
   if (entry === '*') return () => true;
   const { target, port } = splitPort(entry);
@@ -158,7 +175,7 @@ function splitPort(entry: string): {
   const bracketed = /^\[([^\]]+)\](?::(\d+))?$/.exec(entry);
   if (bracketed !== null)
     return { target: bracketed[1] ?? '', port: bracketed[2] };
-  // A bare IPv6 address has colons of its own.
+  // A bare IPv6 address contains colons itself.
   const isPlain = isIP(entry.split('/', 1)[0] ?? '') === 0;
   const [, name, port] = (isPlain && /^([^:]+):(\d+)$/.exec(entry)) || [];
   return name === undefined
@@ -166,7 +183,7 @@ function splitPort(entry: string): {
     : { target: name, port };
 }
 
-/** @returns undefined if the target is a name */
+/** Returns undefined if the target is a name. */
 function readRange(target: string): ((host: string) => boolean) | undefined {
   const [address = '', bits] = target.split('/');
   const version = isIP(address);
@@ -186,7 +203,10 @@ function readRange(target: string): ((host: string) => boolean) | undefined {
   };
 }
 
-/** `example.com`, `.example.com` and `*.example.com` all mean the name and every name below it. */
+/**
+ * Matches a name and every name below it: `example.com`, `.example.com` and
+ * `*.example.com` mean the same.
+ */
 function readHost(target: string): (host: string) => boolean {
   const name = target.replace(/^\*?\./, '').replace(/\.$/, '');
   if (name === '') return () => false;

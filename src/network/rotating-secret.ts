@@ -3,25 +3,33 @@ import { isDeepStrictEqual } from 'node:util';
 
 /** Where a secret comes from. */
 export interface SecretOrigin<Value> {
-  /** For people: `DATABASE_URL_FILE (/run/secrets/database)`, never the value. */
+  /**
+   * The name to show to an operator: `DATABASE_URL_FILE (/run/secrets/database)`, never
+   * the value.
+   */
   readonly name: string;
   /**
-   * Reads the secret again, and returns undefined if its file holds nothing usable now. Undefined if
-   * the secret comes from no file, so that it stays as it is until the process ends.
+   * Reads the secret again, and returns undefined if its file has no usable value now.
+   * Undefined if the secret does not come from a file, so that it stays the same until
+   * the process ends.
    */
   readonly read: (() => Value | undefined) | undefined;
 }
 
-/** What the watcher of a process needs to know of a secret. */
+/** The state of a secret, for the process's watcher. */
 export interface SecretState {
   readonly name: string;
-  /** How long it has been refused without a break; undefined if it was not refused last. */
+  /**
+   * How long the secret has been refused without interruption; undefined if it was
+   * accepted last, or never refused.
+   */
   refusedForMs(): number | undefined;
 }
 
 /**
- * Holds a secret and reads its file again only when a service refuses what it held. A new secret is
- * often in its file before the service knows it, and until then the old one is right.
+ * Holds a secret and reads its file again only when a service refuses the current value.
+ * A new secret is often in its file before the service knows it, and until then the old
+ * one is right.
  */
 export class RotatingSecret<Value extends object> implements SecretState {
   readonly #origin: SecretOrigin<Value>;
@@ -41,14 +49,20 @@ export class RotatingSecret<Value extends object> implements SecretState {
     return this.#origin.read !== undefined;
   }
 
-  /** For messages about a refused secret: what to look at, and whether it was read again. */
+  /**
+   * Advice for messages about a refused secret: what to check, and whether it was read
+   * again.
+   */
   get advice(): string {
     return this.isFromFile
       ? `check ${this.name}, which was read again and holds no other one`
       : `check ${this.name}`;
   }
 
-  /** The same object until the secret changes, so that callers can say which one was refused. */
+  /**
+   * The current secret: the same object until it changes, so that callers can report
+   * which one was refused.
+   */
   get current(): Value {
     return this.#current;
   }
@@ -56,7 +70,7 @@ export class RotatingSecret<Value extends object> implements SecretState {
   /**
    * Called when a service refused a secret.
    * @param refused the object that was `current` when the secret was sent
-   * @returns whether there is another one now, which is worth another attempt
+   * @returns whether a different secret is available now, which is worth another attempt
    */
   renew(refused: Value): boolean {
     this.#refusedSinceMs ??= performance.now();
@@ -68,7 +82,7 @@ export class RotatingSecret<Value extends object> implements SecretState {
     return true;
   }
 
-  /** Called when a service took the secret. */
+  /** Called when a service accepted the secret. */
   accept(): void {
     this.#refusedSinceMs = undefined;
   }

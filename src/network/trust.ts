@@ -1,4 +1,7 @@
-/** The certificate authorities that this process trusts, and how it connects: the same for every client. */
+/**
+ * Sets the certificate authorities that this process trusts, and how it connects. Both
+ * are the same for every client.
+ */
 import { readFileSync } from 'node:fs';
 import { setDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
@@ -6,16 +9,18 @@ import { UsageError } from '../errors/errors.ts';
 import type { Ambient } from './proxy-rules.ts';
 
 /**
- * How long one address of a host is tried before the next. Node's 250 ms never reach a host that is
- * farther away than that and has a second, dead family of addresses.
+ * How long one address of a host is tried before the next one. Node's default of 250 ms
+ * never reaches a host that takes longer to answer and whose other address family is
+ * dead.
  */
 const ADDRESS_ATTEMPT_MS = 2_500;
 
 /**
- * Sets what Node's clients use by default (the source, S3, Postgres, Redis, notices, traces). Node
- * itself reads NODE_EXTRA_CA_CERTS at its start, from the environment alone and not from `.env`.
- * @returns why the file of NODE_EXTRA_CA_CERTS is not used, or undefined. It is not an error yet: a
- *   command may need no authority of it
+ * Sets the defaults of Node's clients (the source, S3, Postgres, Redis, notices, traces).
+ * Node itself reads NODE_EXTRA_CA_CERTS at startup, from the environment only and not
+ * from `.env`.
+ * @returns why the file of NODE_EXTRA_CA_CERTS is not used, or undefined. That is not an
+ *   error yet: a command may need none of its authorities
  */
 export function applyNetworkDefaults(ambient: Ambient): string | undefined {
   setDefaultAutoSelectFamilyAttemptTimeout(ADDRESS_ATTEMPT_MS);
@@ -29,8 +34,8 @@ export function applyNetworkDefaults(ambient: Ambient): string | undefined {
 }
 
 /**
- * @returns all trusted authorities in PEM, or undefined if NODE_EXTRA_CA_CERTS adds none
- * @throws UsageError if its file cannot be read, or holds no certificate
+ * Returns all trusted authorities in PEM, or undefined if NODE_EXTRA_CA_CERTS adds none.
+ * @throws UsageError if its file cannot be read or has no certificate
  */
 export function readAuthorities(ambient: Ambient): string[] | undefined {
   const path = ambient['NODE_EXTRA_CA_CERTS'] ?? '';

@@ -1,14 +1,17 @@
-/** A tunnel through an HTTP proxy (CONNECT), and what the proxy itself answers. */
+/** Opens tunnels through an HTTP proxy (CONNECT), and reports the proxy's own errors. */
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Proxy } from './proxy-rules.ts';
 
-/** The proxy did not do what was asked of it: the service behind it was never reached. */
+/** The proxy failed, so the service beyond it was never reached. */
 export class ProxyError extends Error {
   /** The proxy's address, without user and password. */
   readonly proxy: string;
-  /** The status that the proxy answers with; undefined if it cannot be reached itself. */
+  /**
+   * The status with which the proxy answered; undefined if the proxy itself cannot be
+   * reached.
+   */
   readonly status: number | undefined;
 
   constructor(proxy: string, status: number | undefined, cause?: unknown) {
@@ -33,16 +36,17 @@ function describe(
 }
 
 export interface TunnelOptions {
-  /** Until the proxy's answer. */
+  /** How long to wait for the proxy's answer. */
   readonly timeoutMs: number;
   /** Certificate authorities for a proxy that is itself reached over TLS. */
   readonly ca: readonly string[] | undefined;
 }
 
 /**
+ * Opens a tunnel.
  * @param target `host:port`
  * @returns a connection to the target, on which nothing has been sent yet
- * @throws ProxyError if there is no tunnel within the time
+ * @throws ProxyError if no tunnel is open within the time limit
  */
 export function openTunnel(
   proxy: Proxy,
@@ -62,7 +66,7 @@ export function openTunnel(
         ? {}
         : { 'proxy-authorization': authorization }),
     },
-    // Never through the environment's own proxy, and never a connection that is shared.
+    // Uses neither the environment's own proxy nor a shared connection.
     agent: false,
     ...(isTls && ca !== undefined ? { ca: [...ca] } : {}),
   });
@@ -77,7 +81,7 @@ export function openTunnel(
     socket.destroy();
     reject(new ProxyError(proxy.origin, response.statusCode));
   });
-  // A proxy that does not know CONNECT answers as to any request.
+  // A proxy that does not support CONNECT answers it like any other request.
   request.on('response', (response) => {
     response.destroy();
     reject(new ProxyError(proxy.origin, response.statusCode));

@@ -1,6 +1,7 @@
 /**
- * The one way out of the process: the proxies and the certificate authorities of every HTTP request
- * that is sent by it. Clients that take Node's agents get them from proxied-agents.ts.
+ * Sends the HTTP requests of this process through the configured proxies, with the
+ * trusted certificate authorities. Clients that take Node's agents get them from
+ * proxied-agents.ts.
  */
 import type { Socket } from 'node:net';
 import { Agent, buildConnector, type Dispatcher } from 'undici';
@@ -13,18 +14,24 @@ import {
 import { readAuthorities } from './trust.ts';
 import { openTunnel } from './tunnel.ts';
 
-/** Few at once: one page of each list, the exports, and a probe. */
+/**
+ * The most connections per origin. Far fewer are used: one page of each list, the
+ * exports, and a probe.
+ */
 const CONNECTIONS_MAX = 128;
 const CONNECT_MS = 10_000;
 
-/** A certificate by which a client shows who it is, in PEM. */
+/** The certificate with which a client authenticates itself, in PEM. */
 export interface ClientCertificate {
   readonly cert: string;
   readonly key: string;
 }
 
 export interface WayOutOptions {
-  /** Until a connection stands, tunnel and TLS included each. */
+  /**
+   * The time limit for opening the connection; it applies to the tunnel and to TLS
+   * separately.
+   */
   readonly connectMs?: number | undefined;
   readonly clientCertificate?: ClientCertificate | undefined;
 }
@@ -38,16 +45,16 @@ export interface OutgoingRequest extends Omit<
 
 export interface Answer extends Dispatcher.ResponseData {
   /**
-   * The address of the proxy that passed the answer on, or wrote it itself. Undefined for a direct
-   * connection and for a tunnel, in which the proxy cannot write.
+   * The address of the proxy that forwarded the response, or wrote it itself. Undefined
+   * for a direct connection and for a tunnel, into which the proxy cannot write.
    */
   readonly proxy: string | undefined;
 }
 
 export interface WayOut extends AsyncDisposable {
   /**
-   * Sends one request and resolves with the headers of its answer.
-   * @throws ProxyError if a proxy opens no tunnel
+   * Sends one request and resolves with the headers of its response.
+   * @throws ProxyError if a proxy refuses to open a tunnel
    */
   request(url: URL, options: OutgoingRequest): Promise<Answer>;
   /** Aborts requests in flight. */
@@ -55,8 +62,9 @@ export interface WayOut extends AsyncDisposable {
 }
 
 /**
- * Opens no connection; the first request does.
- * @param ambient the proxy variables and `NODE_EXTRA_CA_CERTS`, from the environment or `.env`
+ * Prepares the agents. No connection is opened before the first request.
+ * @param ambient the proxy variables and `NODE_EXTRA_CA_CERTS`, from the environment or
+ *   `.env`
  * @throws UsageError if a proxy's URL or the file of authorities cannot be used
  */
 export function openWayOut(
@@ -75,7 +83,7 @@ export function openWayOut(
   const toService = { ...tls, ...clientCertificate };
   const pool = { connections: CONNECTIONS_MAX, allowH2: false };
   const direct = new Agent({ ...pool, connect: toService });
-  // The proxy itself is not shown the client's certificate.
+  // The client's certificate is for the service, and is never shown to the proxy.
   const forward = new Agent({ ...pool, connect: tls });
   const tunnels = new Map<string, Agent>();
 
@@ -131,7 +139,7 @@ export function openWayOut(
       });
       return { ...answer, proxy: undefined };
     }
-    // Plain http is not tunnelled: most proxies allow CONNECT to port 443 alone.
+    // Plain http is not tunnelled: most proxies allow CONNECT only to port 443.
     const headers: Record<string, string> = {
       ...given.headers,
       host: url.host,

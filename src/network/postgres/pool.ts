@@ -1,9 +1,12 @@
-/** Pools of connections that go by our settings, for the mirror's tables and for its queues. */
+/**
+ * Connection pools whose sessions use our settings, for the mirror's tables and for its
+ * queues.
+ */
 import { type ClientBase, Pool, type PoolClient, type PoolConfig } from 'pg';
 import type { PostgresAddress } from './postgres-client.ts';
 import { applySettings, type SessionSettings } from './session-settings.ts';
 
-/** How long a statement waits for a connection of the pool, or for a new one. */
+/** How long a statement waits for a free or new connection of the pool. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
 export interface PoolOptions extends Pick<
@@ -11,7 +14,7 @@ export interface PoolOptions extends Pick<
   'max' | 'idleTimeoutMillis' | 'types' | 'query_timeout'
 > {
   readonly address: PostgresAddress;
-  /** Set on each connection before it is used. */
+  /** The settings that are applied to each connection before it is used. */
   readonly settings: SessionSettings;
 }
 
@@ -26,8 +29,8 @@ export function openPool({ address, settings, ...rest }: PoolOptions): Pool {
     // oxlint-disable-next-line typescript/no-misused-promises -- the pool waits for it
     onConnect: prepare,
   });
-  // The pool does not listen to a connection that is in use. Its statements report the
-  // failure.
+  // The pool does not listen for errors of a connection that is in use. Its statements
+  // report the failure.
   pool.on('connect', (client) => {
     client.on('error', () => undefined);
     address.accepted();
@@ -42,8 +45,8 @@ type Taken = (
 ) => void;
 
 /**
- * A pool whose new connections go by a login that may change. Those that exist stay: a server does
- * not end them when a password changes.
+ * A pool whose new connections use a login that may change. Existing connections stay
+ * open: a server does not end them when a password changes.
  */
 class LoginPool extends Pool {
   readonly #address: PostgresAddress;

@@ -1,6 +1,6 @@
 /**
- * Clients of Postgres for every pool of this process: connected by libpq's rules, and led to the
- * server that takes writes if there are several.
+ * Postgres clients for every pool of this process. They connect by libpq's rules and, if
+ * there are several servers, to the one that takes writes.
  */
 import { Socket } from 'node:net';
 import { Client, type ClientConfig, Connection } from 'pg';
@@ -18,31 +18,37 @@ import {
 } from './postgres-url.ts';
 import { hostsOf, openTransport } from './transport.ts';
 
-/** Over all hosts of a URL, which share it. */
+/** The time limit of a connection attempt; all hosts of a URL share it. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** The password or the role is wrong, or may not come in. */
+/**
+ * SQLSTATEs of a refused login: the password or the role is wrong, or the role may not
+ * log in.
+ */
 const LOGIN_REFUSED: ReadonlySet<string> = new Set(['28P01', '28000']);
 
 type ClientClass = new (config?: ClientConfig) => Client;
 
-/** As whom a client connects; what is undefined has libpq's default. */
+/**
+ * The role and password with which a client connects; libpq's defaults apply to undefined
+ * fields.
+ */
 export interface PostgresLogin {
   readonly user: string | undefined;
   readonly password: string | undefined;
 }
 
-/** A database that clients are opened to. It remembers which of its hosts takes writes. */
+/** A database to connect clients to. It remembers which of its hosts takes writes. */
 export class PostgresAddress {
   readonly target: PostgresTarget;
-  /** For people: host and port, without user and password. */
+  /** Host and port for messages, without user and password. */
   readonly place: string;
-  /** The class of which a pool makes its clients. */
+  /** The class from which a pool makes its clients. */
   readonly client: ClientClass;
   readonly #login: RotatingSecret<PostgresLogin> | undefined;
   #primary: PostgresHost | undefined;
 
-  /** @param login in place of the target's user and password, if these may change */
+  /** @param login overrides the target's user and password, if these may change */
   constructor(target: PostgresTarget, login?: RotatingSecret<PostgresLogin>) {
     this.target = target;
     this.#login = login;
@@ -50,15 +56,16 @@ export class PostgresAddress {
     this.client = clientOf(this);
   }
 
-  /** As whom the next client connects. */
+  /** The login of the next client that connects. */
   get login(): PostgresLogin {
     return this.#login?.current ?? this.target;
   }
 
   /**
-   * Runs `connect`, and runs it again if the login was refused and its file holds another one now.
-   * @throws PermanentError `DATABASE_28P01` or `DATABASE_28000`, which names where the login comes
-   *   from, if it may change at all
+   * Runs `connect`, and runs it again if the login was refused and its file has a
+   * different one now.
+   * @throws PermanentError `DATABASE_28P01` or `DATABASE_28000` if the login comes from a
+   *   rotating secret; the message names its origin
    */
   async withLogin<Result>(connect: () => Promise<Result>): Promise<Result> {
     const login = this.#login;
@@ -75,12 +82,15 @@ export class PostgresAddress {
     }
   }
 
-  /** Called for each connection that the server has let in. */
+  /** Called for each connection that the server has accepted. */
   accepted(): void {
     this.#login?.accept();
   }
 
-  /** Connects once, and leaves. @throws as `withLogin` */
+  /**
+   * Connects once and disconnects.
+   * @throws as `withLogin`
+   */
   async proveLogin(): Promise<void> {
     await this.withLogin(async () => {
       const client = new this.client();
@@ -94,10 +104,13 @@ export class PostgresAddress {
     });
   }
 
-  /** Opens a socket to the first host that answers, or to the one that takes writes. */
+  /**
+   * Opens a socket to the first host that answers or, if `wantsPrimary`, to the one that
+   * takes writes.
+   */
   async open(signal: AbortSignal): Promise<Socket> {
     const known = this.#primary;
-    // Looked for anew if this attempt fails.
+    // If this attempt fails, the next one searches all hosts.
     this.#primary = undefined;
     const hosts = known === undefined ? hostsOf(this.target) : [known];
     const failures: unknown[] = [];
@@ -107,7 +120,7 @@ export class PostgresAddress {
       );
       const either = AbortSignal.any([signal, limit]);
       try {
-        // The one that is known has been asked before.
+        // A known primary has already passed the check.
         const isUsable =
           known !== undefined || (await this.#isUsable(host, either));
         if (!isUsable) continue;
@@ -122,12 +135,15 @@ export class PostgresAddress {
     throw this.#unreachable(failures);
   }
 
-  /** For a connection whose host turns out to take no writes any more. */
+  /** Called if a connection's host no longer takes writes. */
   forgetPrimary(): void {
     this.#primary = undefined;
   }
 
-  /** Asks a host on a connection of its own whether it takes writes, if that matters. */
+  /**
+   * Whether a host takes writes, asked on a separate connection. True if that does not
+   * matter.
+   */
   async #isUsable(host: PostgresHost, signal: AbortSignal): Promise<boolean> {
     if (!this.target.wantsPrimary) return true;
     const { user, password } = this.login;
@@ -178,7 +194,10 @@ export class PostgresAddress {
   }
 }
 
-/** @throws TypeError if the URL is not accepted, which the settings have looked at before */
+/**
+ * Opens an address from a URL.
+ * @throws TypeError if the URL is not accepted, which the settings have already checked
+ */
 export function openPostgresAddress(
   url: string,
   login?: RotatingSecret<PostgresLogin>,
@@ -188,7 +207,10 @@ export function openPostgresAddress(
   return new PostgresAddress(target, login);
 }
 
-/** @returns the SQLSTATE with which a server refused the login, of the only host or of the first */
+/**
+ * Returns the SQLSTATE with which a server refused the login. If several hosts failed,
+ * the first one's error counts.
+ */
 function refusalOf(error: unknown): string | undefined {
   const code = errorCode(error);
   if (LOGIN_REFUSED.has(code)) return code;
@@ -211,7 +233,7 @@ function clientOf(address: PostgresAddress): ClientClass {
         ...(database !== undefined && { database }),
         ...(options !== undefined && { options }),
         ...(bindsChannel && { enableChannelBinding: true }),
-        // TLS is the transport's; the library would begin it a second time.
+        // The transport does TLS; otherwise the library would start it a second time.
         ssl: false,
         connection: new TargetConnection(address),
       } as ClientConfig);
@@ -219,26 +241,29 @@ function clientOf(address: PostgresAddress): ClientClass {
   };
 }
 
-/** What the library's connection has beyond its declared types, and its client uses. */
+/**
+ * Members of the library's connection that its client uses, but its types do not declare.
+ */
 interface LibraryConnection {
   stream: Socket;
   attachListeners(stream: Socket): void;
 }
 
-/** The library's connection over a socket that is opened by our rules. */
+/** The library's connection over a socket that our rules have opened. */
 class TargetConnection extends Connection {
   readonly #address: PostgresAddress;
   readonly #library = this as unknown as LibraryConnection;
 
   constructor(address: PostgresAddress) {
-    // Stands for the socket until there is one: the library destroys it to give up.
+    // A placeholder until the real socket exists: the library destroys it to cancel the
+    // connection attempt.
     super({ stream: () => new Socket(), ssl: false });
     this.#address = address;
   }
 
-  /** Called by the library's client, whose own idea of host and port does not count. */
+  /** Called by the library's client. The host and port that it passes are ignored. */
   connect(): void {
-    // Without this mark the library would not say goodbye to the server.
+    // Without this flag the library would not send the server an orderly goodbye.
     Object.assign(this, { _connecting: true });
     void this.#open();
   }
@@ -264,7 +289,7 @@ class TargetConnection extends Connection {
   #take(socket: Socket): void {
     this.#library.stream = socket;
     socket.on('error', (error: NodeJS.ErrnoException) => {
-      // The library marks a connection that it is closing: its end is no failure.
+      // The library marks a connection that it is closing. A reset is then not a failure.
       const isClosing = Reflect.get(this, '_ending') === true;
       const isEnd = error.code === 'ECONNRESET' || error.code === 'EPIPE';
       if (!isClosing || !isEnd) this.emit('error', error);

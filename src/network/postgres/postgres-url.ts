@@ -1,13 +1,14 @@
 /**
- * Reads a URL of Postgres as libpq does, which is what psql and the pages of clouds write: several
- * hosts, sockets, every parameter. WHATWG's URL knows neither hosts in a list nor an empty host.
+ * Parses a Postgres URL as libpq does, which is what psql and cloud providers' pages use:
+ * several hosts, sockets, every parameter. WHATWG's URL supports neither a list of hosts
+ * nor an empty host.
  */
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
 export interface PostgresHost {
-  /** A name or an address; the folder of a Unix socket begins with `/`. */
+  /** A name or an address, or the folder of a Unix socket, which begins with `/`. */
   readonly host: string;
   readonly port: number;
 }
@@ -22,31 +23,36 @@ const SSL_MODES = [
 ] as const;
 export type SslMode = (typeof SSL_MODES)[number];
 
-/** One database, as it is connected to. What is undefined has libpq's default. */
+/** One database to connect to. libpq's defaults apply to undefined fields. */
 export interface PostgresTarget {
-  /** In the order in which they are tried; empty: the socket or port of this machine. */
+  /**
+   * The hosts in the order in which they are tried; empty means the local socket or port.
+   */
   readonly hosts: readonly PostgresHost[];
   readonly user: string | undefined;
   readonly password: string | undefined;
   readonly database: string | undefined;
   readonly sslMode: SslMode;
-  /** The authorities that the server's certificate must come from: a file, or `system`. */
+  /**
+   * The certificate authorities that the server's certificate is checked against: a file,
+   * or `system`.
+   */
   readonly sslRootCert: string | undefined;
-  /** Files of the client's own certificate and key. */
+  /** Files with the client's own certificate and key. */
   readonly sslCert: string | undefined;
   readonly sslKey: string | undefined;
-  /** TLS begins without the question whether the server speaks it. */
+  /** Whether TLS begins at once, without asking first whether the server supports it. */
   readonly isSslDirect: boolean;
   readonly bindsChannel: boolean;
-  /** Sent when connecting, as a gateway such as Neon's reads it. */
+  /** Sent when connecting; a gateway such as Neon's reads it. */
   readonly options: string | undefined;
-  /** The connection must lead to the server that takes writes. */
+  /** Whether the connection must lead to the server that takes writes. */
   readonly wantsPrimary: boolean;
 }
 
-/** A URL that was accepted. */
+/** A URL that has been accepted. */
 export class PostgresUrl {
-  /** As it was given, with its password. */
+  /** The URL as given, including its password. */
   readonly href: string;
   readonly target: PostgresTarget;
 
@@ -60,17 +66,27 @@ export class PostgresUrl {
   }
 }
 
-/** Every parameter that libpq knows, and some that others write and that change nothing here. */
+/**
+ * Every parameter that libpq knows, and some that other tools write and that have no
+ * effect here.
+ */
 const KNOWN =
   /^(?:host|port|dbname|user|password|connect_timeout|client_encoding|options|application_name|fallback_application_name|keepalives(?:_idle|_interval|_count)?|tcp_user_timeout|sslmode|ssl|sslnegotiation|sslcompression|sslcert|sslkey|sslrootcert|sslsni|ssl_min_protocol_version|ssl_max_protocol_version|gssencmode|channel_binding|target_session_attrs|load_balance_hosts|service|servicefile|uselibpqcompat|pgbouncer)$/;
-/** They ask for something that is not done here, so that ignoring them would deceive. */
+/**
+ * Parameters that ask for something that is not supported here. Ignoring them would
+ * mislead the user.
+ */
 const NOT_DONE =
   /^(?:hostaddr|passfile|replication|require_auth|requirepeer|sslpassword|sslcrl|sslcrldir|sslcertmode|sslkeylogfile|krbsrvname|gsslib|gssdelegation|scram_client_key|scram_server_key|oauth_.*)$/;
 export const DEFAULT_PORT = 5432;
 
 type Parameters = Readonly<Record<string, string>>;
 
-/** @returns what the URL means, or one line that says what to write instead */
+/**
+ * Parses a URL.
+ * @returns the database that the URL names, or one line that describes the problem and
+ *   what to write instead
+ */
 export function readPostgresUrl(text: string): PostgresTarget | string {
   const foreign = /^(?:jdbc:|(postgres(?:ql)?)\+\w+:)/.exec(text);
   if (foreign !== null)
@@ -85,9 +101,12 @@ export function readPostgresUrl(text: string): PostgresTarget | string {
     : readTarget(withService);
 }
 
-/** What stands before the parameters counts as parameters too, as in libpq. */
+/**
+ * Splits a URL into parameters. As in libpq, the parts before the query count as
+ * parameters too.
+ */
 function readParts(body: string): Parameters | string {
-  // As libpq: a user ends at the first @ that comes before any slash.
+  // As in libpq, the user and password end at the first @ if it comes before any slash.
   const end = body.search(/[@/]/);
   const hasUser = body[end] === '@';
   const credentials = hasUser ? body.slice(0, end) : '';
@@ -117,7 +136,10 @@ function readParts(body: string): Parameters | string {
   return { ...(Object.fromEntries(set) as Parameters), ...parameters };
 }
 
-/** A password with a slash or an @ ends too early, and its rest is taken for hosts. */
+/**
+ * Detects a password with an unescaped slash or @: it ends too early, and its rest is
+ * taken for hosts.
+ */
 function findMisread(hasUser: boolean, rest: string): string | undefined {
   if (!rest.includes('@')) return undefined;
   return hasUser
@@ -163,7 +185,7 @@ function readQuery(query: string): Parameters | string {
   return parameters;
 }
 
-/** A name that a user wrote, short and printable. */
+/** Quotes a name that a user wrote, shortened and printable. */
 function shown(name: string): string {
   return JSON.stringify(name.slice(0, 40));
 }
@@ -176,7 +198,10 @@ function decode(text: string): string | undefined {
   }
 }
 
-/** The lines of `[service]` in pg_service.conf stand where the URL says nothing itself. */
+/**
+ * Adds the lines of `[service]` in pg_service.conf as defaults; parameters of the URL
+ * win.
+ */
 function addService(given: Parameters): Parameters | string {
   const { service, servicefile } = given;
   if (service === undefined) return given;
@@ -246,7 +271,10 @@ function readTarget(given: Parameters): PostgresTarget | string {
   };
 }
 
-/** `any` too: of several servers the mirror looks for the one that takes writes anyway. */
+/**
+ * Includes `any`: among several servers the mirror looks for the one that takes writes
+ * anyway.
+ */
 const WRITABLE = new Set(['any', 'read-write', 'primary']);
 
 function isPrimaryWanted(attributes: string | undefined): boolean {
@@ -265,7 +293,7 @@ function readHosts(given: Parameters): PostgresHost[] | string {
     (port) => !Number.isInteger(port) || port < 1 || port > 65_535,
   );
   if (isWrong) return 'has a port that is none; give a number from 1 to 65535';
-  // A port alone: that of this machine.
+  // A port without a host means this machine.
   const all = names.length === 0 && numbers.length > 0 ? [''] : names;
   return all.map((host, at) => ({
     host,
@@ -277,26 +305,29 @@ function split(list: string | undefined): string[] {
   return list === undefined || list === '' ? [] : list.split(',');
 }
 
-/** libpq's default is `prefer`. `ssl=true` is what JDBC calls `sslmode=require`. */
+/**
+ * Returns the sslmode; libpq's default is `prefer`. JDBC writes `ssl=true` for
+ * `sslmode=require`.
+ */
 function readSslMode(
   given: Parameters,
   hosts: readonly PostgresHost[],
 ): SslMode | undefined {
   const written =
     given['sslmode'] ?? (given['ssl'] === 'true' ? 'require' : undefined);
-  // node-postgres's own word for what libpq calls `require`.
+  // node-postgres's own name for what libpq calls `require`.
   const word = written === 'no-verify' ? 'require' : (written ?? 'prefer');
   const mode = SSL_MODES.find((known) => known === word);
   const isLocal = hosts.length > 0 && hosts.every(({ host }) => isSocket(host));
   return isLocal && mode !== undefined ? 'disable' : mode;
 }
 
-/** `@name` is an abstract socket. */
+/** Whether the host is a Unix socket; `@name` is an abstract one. */
 export function isSocket(host: string): boolean {
   return host.startsWith('/') || host.startsWith('@');
 }
 
-/** For people: where it lies, without user and password. */
+/** Describes the hosts for messages, without user and password. */
 export function placeOf({ hosts }: PostgresTarget): string {
   if (hosts.length === 0) return 'this machine';
   return hosts

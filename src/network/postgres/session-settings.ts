@@ -1,13 +1,17 @@
 /**
- * What a session of Postgres goes by, whatever the server, its database or the role have set. It is
- * set after connecting: a pooler refuses startup parameters, or drops them in silence.
+ * Settings of a Postgres session that hold whatever the server, its database or the role
+ * have set. They are set after connecting, because a pooler refuses startup parameters or
+ * drops them silently.
  */
 import type { ClientBase } from 'pg';
 
-/** Names and values, as `current_setting` shows them. */
+/** Settings by name. The values have the form that `current_setting` returns. */
 export type SessionSettings = Readonly<Record<string, string>>;
 
-/** Those that no session of ours can do without: the form of values, and no limits of a role. */
+/**
+ * Settings that every session of ours needs: the text form of values, and no limits from
+ * the role.
+ */
 export const PLAIN_SETTINGS: SessionSettings = {
   TimeZone: 'UTC',
   DateStyle: 'ISO, MDY',
@@ -17,18 +21,19 @@ export const PLAIN_SETTINGS: SessionSettings = {
   bytea_output: 'hex',
   standard_conforming_strings: 'on',
   default_transaction_isolation: 'read committed',
-  // A role's own limits are for people who forget a session; COPY and verify take their time.
+  // A role's limits are meant for sessions that people forget; COPY and verify take their
+  // time.
   statement_timeout: '0',
   idle_session_timeout: '0',
   transaction_timeout: '0',
 };
 
-/** Older servers do not know all of them. */
+/** Sets only settings that the server knows, because older servers lack some of them. */
 const APPLY = `select count(set_config(name, wanted, false))
   from unnest($1::text[], $2::text[]) as asked(name, wanted)
   where current_setting(name, true) is not null`;
 
-/** Sets them on a new connection, before anything else is run on it. */
+/** Applies the settings to a new connection, before anything else runs on it. */
 export async function applySettings(
   client: Pick<ClientBase, 'query'>,
   settings: SessionSettings,

@@ -1,6 +1,6 @@
 /**
- * The socket below a connection to Postgres: which of several hosts, TLS or not, by libpq's rules.
- * What is spoken over it is the library's.
+ * Opens the socket below a Postgres connection by libpq's rules: to one of several hosts,
+ * with TLS or without. The library speaks the protocol over it.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { isIP, Socket } from 'node:net';
@@ -18,15 +18,15 @@ import {
   type PostgresTarget,
 } from './postgres-url.ts';
 
-/** Bytes of libpq's SSLRequest: its length and its code, 1234 and 5679. */
+/** The bytes of libpq's SSLRequest: its length, then its code, 1234 and 5679. */
 const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 const YES = 'S'.charCodeAt(0);
 const NO = 'N'.charCodeAt(0);
-/** Where distributions and Postgres itself put the socket of a server on this machine. */
+/** Where distributions and Postgres itself put the socket of a local server. */
 const SOCKET_FOLDERS = ['/var/run/postgresql', '/tmp'];
 const KEEP_ALIVE_MS = 10_000;
 
-/** @returns a socket over which Postgres's own messages can be sent */
+/** Returns a socket that is ready for Postgres's own messages. */
 export async function openTransport(
   target: PostgresTarget,
   to: PostgresHost,
@@ -47,12 +47,18 @@ export async function openTransport(
   }
 }
 
-/** `allow` begins with TLS if a server offers it, which is as good for a user who allows both. */
+/**
+ * Whether the connection may do without TLS. `allow` also uses TLS if the server offers
+ * it, which is just as good for a user who accepts both.
+ */
 function isOptional({ sslMode }: PostgresTarget): boolean {
   return sslMode === 'prefer' || sslMode === 'allow';
 }
 
-/** The hosts of the target; without one, the socket of this machine's server, or its port. */
+/**
+ * Returns the hosts of the target. If it names none, that is the socket of a local
+ * server, or `localhost` if there is no socket.
+ */
 export function hostsOf({ hosts }: PostgresTarget): readonly PostgresHost[] {
   const all = hosts.length === 0 ? [{ host: '', port: DEFAULT_PORT }] : hosts;
   return all.map(({ host, port }) =>
@@ -78,7 +84,7 @@ function openSocket(to: PostgresHost, signal: AbortSignal): Promise<Socket> {
   return opening.then(() => socket);
 }
 
-/** One byte, and no more: what follows it is TLS. */
+/** Reads exactly one byte, because what follows it is TLS. */
 async function readByte(socket: Socket, signal: AbortSignal): Promise<number> {
   for (;;) {
     const chunk = socket.read(1) as Buffer | null;
@@ -106,8 +112,9 @@ async function secure(
 }
 
 /**
- * libpq's meaning: `require` encrypts and proves nothing, unless an authority is named; `verify-ca`
- * proves the authority, `verify-full` the name too.
+ * Returns the TLS options with libpq's meaning: `require` encrypts and verifies nothing,
+ * unless an authority is named; `verify-ca` verifies the authority, `verify-full` the
+ * host name too.
  */
 function tlsOptions(
   target: PostgresTarget,
@@ -175,7 +182,10 @@ function notPostgres({ host, port }: PostgresHost): Error {
   );
 }
 
-/** Resolves at the event, and rejects at an error, an end, or when `signal` aborts. */
+/**
+ * Resolves at the event. Rejects at an error, at the end of the connection, or when
+ * `signal` aborts.
+ */
 function settled(
   socket: Socket,
   event: 'connect' | 'readable' | 'secureConnect',
@@ -190,7 +200,7 @@ function settled(
         resolve();
         return;
       }
-      // What comes later tells nothing new, and must not end the process.
+      // A later error adds nothing, and must not crash the process.
       socket.on('error', () => undefined).destroy();
       reject(error);
     };
