@@ -1,6 +1,6 @@
 /**
- * The composition root: builds everything a command needs in order, and takes it down
- * last-in first-out. Whatever has no URL configured is embedded.
+ * The composition root: builds everything that a command needs, in order, and closes it
+ * in reverse order. A service without a configured URL is embedded.
  */
 import { sharedLoad } from '../concurrency/shared-load.ts';
 import { version } from '../version.ts';
@@ -50,19 +50,20 @@ import {
 import { composeStages } from './stages.ts';
 
 export interface AppOptions extends BaseOptions {
-  /** Default: the source client's own. */
+  /** The limits of the source client; its own by default. */
   readonly sourceLimits?: SourceDeps['limits'] | undefined;
   /**
-   * Before the source is asked again for what another of its nodes may answer, in
-   * milliseconds. Default: growing ones.
+   * How long to wait before the source is asked again for something that another of its
+   * nodes may know, in milliseconds. By default the pauses grow.
    */
   readonly askAgainMs?: number | undefined;
 }
 export type App = Awaited<ReturnType<typeof build>> & AsyncDisposable;
 
 /**
- * @throws UnreachableError if a configured service stays away for a minute
- * @throws PermanentError if one is there but cannot be used
+ * Opens everything that a command needs.
+ * @throws UnreachableError if a configured service is unreachable for a minute
+ * @throws PermanentError if a service is reachable but cannot be used
  */
 export async function openApp(options: AppOptions): Promise<App> {
   await using stack = new AsyncDisposableStack();
@@ -82,21 +83,21 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     nightly: jobs.schedule,
     audit: { pattern: config.auditSchedule, tz: config.scheduleTz },
   };
-  // Each store asked the smallest question there is: for readiness and for metrics.
+  // Each probe sends the smallest possible request, for readiness and for metrics.
   const probes: readonly Probe[] = [
     {
       name: 'database',
       check: async () => {
         await warehouse.pool.query('select 1');
-        // A connection of before may still work.
+        // A connection that was opened before the secret changed may still work.
         requireAccepted(neededSecrets);
       },
     },
     { name: 'queues', check: () => queues.probe() },
     { name: 'objects', check: (signal) => store.head('probe/readyz', signal) },
   ];
-  // All of this process. A command that ends soon asks for none of it: the costly part is
-  // added at the first call.
+  // The metrics cover all of this process. A command that ends soon needs none, so the
+  // costly part is added at the first call.
   const measured = {
     queues,
     probes,
@@ -108,11 +109,12 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
   const metrics = sharedLoad(async () => addReadMetrics(work, measured));
   let isServed = false;
   const push = openMetricsPush(config.ambient, log);
-  // At the end: behind the last job, and while the stores that it reads are still open.
+  // Runs at the end: after the last job, and while the stores that it reads are still
+  // open.
   stack.defer(async () => {
     if (push !== undefined && !isServed) await push(await metrics());
   });
-  /** This process's own; idle until started. */
+  /** This process's own worker; idle until started. */
   const jobWorker = stack.use(
     new JobWorker({ queues, workers, jobs, historyRetention, schedules }),
   );
@@ -123,10 +125,15 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     schedules,
     workers,
     jobWorker,
-    /** For health, and for the end of a process that cannot go on. */
+    /**
+     * Secrets to watch: for the health check, and to end a process that cannot continue.
+     */
     neededSecrets,
     probes,
-    /** For who serves them; a process whose metrics are served pushes none at its end. */
+    /**
+     * Returns the metrics for a caller that serves them. A process whose metrics are
+     * served does not push any at its end.
+     */
     metrics: () => {
       isServed = true;
       return metrics();
@@ -164,7 +171,7 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
     onJob: work.onJob,
   });
   stack.defer(() => queues.close(SHUTDOWN_GRACE_MS));
-  // Also keeps the lines of runs.
+  // The log also stores the lines that belong to runs.
   const log = stack
     .use(new RunLogs((lines) => appendLines(warehouse.db, lines)))
     .tee(options.log);

@@ -1,7 +1,7 @@
 /**
- * The database and the resume state, which every process needs, and how the mirror and
- * its work stand by them. A command that only looks loads this, and nothing of queues,
- * source, metrics or lake.
+ * Opens the database and the resume state, which every process needs, and reads the
+ * status of the mirror and its work. Commands that only read load this module, and none
+ * of the queues, source, metrics or lake.
  */
 import { join } from 'node:path';
 import pRetry from 'p-retry';
@@ -53,7 +53,7 @@ import { WorkerRegistry } from '../observability/store/worker-registry.ts';
 import { objectsAt } from './data-dir.ts';
 import { openDatabaseLogin } from './rotating-secrets.ts';
 
-/** For commands that wait for their services. */
+/** How long a command waits for its services, unless it sets another limit. */
 const REACHABLE_MAX_MS = 60_000;
 const RETRY_MIN_MS = 250;
 const RETRY_MAX_MS = 5_000;
@@ -62,19 +62,22 @@ export interface BaseOptions {
   readonly config: Config;
   readonly log: Log;
   readonly signal: AbortSignal;
-  /** How long a service may stay away. Default: a minute. */
+  /** How long a service may be unreachable. Default: a minute. */
   readonly reachableMaxMs?: number;
 }
 
 export interface Base {
   readonly databaseUrl: string;
   readonly warehouse: Warehouse;
-  /** The login of the database, for the queues in it; undefined for the embedded one. */
+  /**
+   * The database login, which queues in Postgres use too; undefined for the embedded
+   * database.
+   */
   readonly login: RotatingSecret<PostgresLogin> | undefined;
-  /** Of queues, and of keys in Redis. */
+  /** The prefix of the queues' names, and of keys in Redis. */
   readonly prefix: string;
   readonly state: ResumeState;
-  /** The names of the migrations that were run now. */
+  /** The names of the migrations that have just run. */
   readonly migrated: readonly string[];
 }
 
@@ -87,7 +90,7 @@ export async function openBase(
     config.databaseUrl?.href ?? (await startDatabase(options, stack));
   const onIdleError = (error: Error): void =>
     log.warn({ err: error }, 'Database connection lost');
-  // Queues in Postgres have a pool of their own.
+  // Queues in Postgres have a pool of their own, which counts against the same limit.
   const elsewhere = config.redisUrl === undefined ? QUEUE_CONNECTIONS : 0;
   const poolMax = config.databaseConnections - elsewhere;
   const login = openDatabaseLogin(config);
@@ -102,7 +105,7 @@ export async function openBase(
   const provenUrl = identity.sourceUrl;
   const url = config.sourceUrl && shownUrl(config.sourceUrl);
   if (provenUrl !== null && url !== undefined && url !== provenUrl) {
-    // Workers that were started with the former address refuse the jobs of this one.
+    // Workers that still run with the former address refuse jobs for this one.
     log.warn(
       { provenUrl, url },
       'SOURCE_URL is not the address that the mirror was read from: start running ' +
@@ -144,15 +147,15 @@ async function startDatabase(
 }
 
 /**
- * The first that is asked of the database: where it is away, its address is what a person
- * must look at.
+ * Makes the first contact with the database. If it is unreachable, the error names its
+ * address, because that is what the user must check.
  */
 async function openSchema(
   { db, pool }: Warehouse,
   { databaseUrl, dataDir }: Config,
 ) {
   try {
-    // No pooler stands before the embedded server.
+    // The embedded server has no pooler in front of it.
     if (databaseUrl !== undefined) await requireSessions(pool);
     return await migrate(db);
   } catch (error) {
@@ -184,16 +187,16 @@ async function openSchema(
   }
 }
 
-/** What the server or the network said. */
+/** Returns the message of the server or the network. */
 function reasonOf({ cause, message }: Error): string {
   if (!(cause instanceof Error)) return message;
   return cause.message === '' ? errorCode(cause) : cause.message;
 }
 
 /**
- * Calls `open` until it succeeds, as long as a service may stay away; only errors that
- * say "not reachable" are retried.
- * @throws UnreachableError the last one, once that is over
+ * Calls `open` until it succeeds, or until the service has been unreachable for too long.
+ * Only `UnreachableError` is retried.
+ * @throws UnreachableError the last one, when the time is over
  */
 export async function untilReachable<Result>(
   what: string,
@@ -204,8 +207,8 @@ export async function untilReachable<Result>(
   }: Omit<BaseOptions, 'config'>,
   open: () => Promise<Result>,
 ): Promise<Result> {
-  // Since the first failure: a process that stood still during an attempt has not tried
-  // for so long.
+  // Counts from the first failure: a process that was suspended during an attempt has not
+  // been retrying all that time.
   let awaySinceMs: number | undefined;
   return pRetry(open, {
     retries: Math.ceil(reachableMaxMs / RETRY_MIN_MS),
@@ -231,7 +234,10 @@ export interface ReadOnlyBase extends AsyncDisposable {
   readonly progress: Pick<ProgressHints, 'read'>;
 }
 
-/** @throws as `openApp` */
+/**
+ * Opens what a read-only command needs.
+ * @throws as `openApp`
+ */
 export async function openReadOnlyBase(
   options: BaseOptions,
 ): Promise<ReadOnlyBase> {
@@ -248,7 +254,8 @@ export async function openReadOnlyBase(
 
 /**
  * Composes the status of the mirror from the stores of several rooms.
- * @param config of this process: its schedule counts while no worker is running
+ * @param config the configuration of this process: its schedule counts while no worker is
+ *   running
  */
 export function openStatusSource(
   { db }: Pick<Warehouse, 'db'>,
@@ -317,7 +324,7 @@ async function readLists(db: Database): Promise<ListFacts[]> {
   return Promise.all([read('parties'), read('checkpoints')]);
 }
 
-/** For people: "0 2 * * * (UTC), audits 0 4 * * 0". */
+/** Formats schedules for people: "0 2 * * * (UTC), audits 0 4 * * 0". */
 function describeSchedules({ nightly, audit }: Schedules): string {
   return `${nightly.pattern} (${nightly.tz}), audits ${audit.pattern}`;
 }

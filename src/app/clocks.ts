@@ -1,6 +1,6 @@
 /**
- * Compares this machine's clock with those of the services that it works with. Leases go
- * by the database's clock, and ranges are closed by the source's.
+ * Compares this machine's clock with those of the services that it works with. Leases use
+ * the database's clock, and ranges are closed by the source's.
  */
 import { randomUUID } from 'node:crypto';
 import type { ObjectStore } from '../storage/object-store.ts';
@@ -8,15 +8,15 @@ import { type Micros, nowMicros } from '../time/time.ts';
 
 const SKEW_MAX_MS = 60_000;
 /**
- * Blocks come every few seconds: a head this old is a source that stands still, or a
- * clock that runs ahead.
+ * The oldest head that is normal. Blocks come every few seconds, so an older head means
+ * that the source has stalled or that our clock is ahead.
  */
 const HEAD_AGE_MAX_MS = 600_000;
 
 export interface OtherClock {
-  /** As in "the database's". */
+  /** The owner of the clock, as in "the database's". */
   readonly whose: string;
-  /** By how much it is ahead of this machine's clock; below 0: behind. */
+  /** How far the clock is ahead of this machine's; negative if it is behind. */
   readonly aheadMs: number;
 }
 
@@ -25,7 +25,11 @@ export interface ClockFinding {
   readonly detail: string;
 }
 
-/** @param headAheadMs the time of the source's last block, if the source shows it */
+/**
+ * Compares the clocks, and describes which one to set.
+ * @param headAheadMs how far the time of the source's last block is ahead of this
+ *   machine's clock; undefined if the source does not show it
+ */
 export function compareClocks(
   others: readonly OtherClock[],
   headAheadMs: number | undefined,
@@ -35,7 +39,7 @@ export function compareClocks(
     return { isRight: false, detail: describeSkew(others, off) };
   if (headAheadMs !== undefined && headAheadMs < -HEAD_AGE_MAX_MS) {
     const old = `the source's last block is ${seconds(headAheadMs)} old`;
-    // The date of the source's own answers tells a slow source from a fast clock.
+    // The date of the source's answers distinguishes a slow source from a fast clock.
     const isSure = others.some(({ whose }) => whose === "the source's");
     return {
       isRight: false,
@@ -62,7 +66,10 @@ export function compareClocks(
   };
 }
 
-/** Several that differ alike are right, and this machine is wrong; one alone is wrong. */
+/**
+ * Describes which clock to set. If one of several differs, that one is wrong; if all of
+ * them differ, this machine's is.
+ */
 function describeSkew(
   others: readonly OtherClock[],
   off: readonly OtherClock[],
@@ -93,14 +100,14 @@ function seconds(ms: number): string {
   return `${Math.abs(Math.round(ms / 1000))} s`;
 }
 
-/** By how much another clock, read just now, is ahead of this machine's. */
+/** Returns how far another clock, read just now, is ahead of this machine's. */
 export function msAhead(other: Micros): number {
   return Number((other - nowMicros()) / 1000n);
 }
 
 /**
  * Reads the clock of an object store: the time that it gives to an object written now.
- * @returns undefined if it shows none
+ * @returns undefined if the store does not show a time
  */
 export async function readStoreClock(
   store: Pick<ObjectStore, 'publishBytes' | 'list' | 'remove'>,

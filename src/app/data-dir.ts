@@ -1,4 +1,7 @@
-/** What lies in DATA_DIR where nothing else is configured, and that it can be written. */
+/**
+ * Where DATA_DIR holds what is not configured elsewhere, and the check that it is
+ * writable.
+ */
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,19 +15,20 @@ export function objectsAt({ objectStoreUrl, dataDir }: Config): URL {
   return objectStoreUrl ?? pathToFileURL(join(dataDir, 'objects'));
 }
 
-/** How to open an object store. */
+/** Options for opening an object store. */
 interface StoreOpening {
   readonly config: Config;
-  /** How long the store may stay away, in milliseconds; a minute by default. */
+  /** How long the store may be unreachable, in milliseconds; a minute by default. */
   readonly reachableMaxMs?: number;
   /**
-   * Names the mirror that writes. Its spool is a folder of its own, so that two mirrors
-   * with one DATA_DIR never remove each other's files. Absent: nothing is spooled.
+   * The name of the mirror that writes. Its spool is a folder of its own, so that two
+   * mirrors with one DATA_DIR never remove each other's files. If absent, nothing is
+   * spooled.
    */
   readonly mirror?: string;
 }
 
-/** Opens the configured store. Nothing else needs to run for it to be read. */
+/** Opens the configured store. It can be read while nothing else is running. */
 export async function openStore(opening: StoreOpening): Promise<ObjectStore> {
   return openStoreAt(objectsAt(opening.config), opening);
 }
@@ -36,7 +40,8 @@ export async function openStoreAt(
 ): Promise<ObjectStore> {
   const { openObjectStore } = await import('../storage/open-store.ts');
   return openObjectStore({
-    // A command that waits less than a minute reports why, so the store gives up earlier.
+    // A command that waits less than a minute has to report the cause, so the store must
+    // give up earlier.
     patienceMs: reachableMaxMs && reachableMaxMs / 2,
     url,
     spoolDir: join(config.dataDir, 'spool', mirror),
@@ -45,7 +50,7 @@ export async function openStoreAt(
   });
 }
 
-/** The file with the password of an embedded Postgres. */
+/** Returns the path of the file with the embedded Postgres's password. */
 export function passwordFileOf({ dataDir }: Config): string {
   return join(dataDir, 'postgres/password');
 }
@@ -55,9 +60,10 @@ export function scratchDirOf({ dataDir }: Config): string {
 }
 
 /**
- * Before anything starts: a night that cannot spool would fail at its end. Makes the
- * folder where it is missing, and writes and removes a file in it.
- * @throws UsageError if that is refused
+ * Checks that a folder is writable, before anything starts: a night that cannot spool
+ * would fail at its end. Creates the folder if it is missing, and writes and removes a
+ * file in it.
+ * @throws UsageError if the folder cannot be written
  */
 export async function requireWritable(dir: string): Promise<void> {
   const probe = join(dir, `.probe-${randomUUID()}`);

@@ -1,10 +1,12 @@
-/** What a store was found to do, and what that means, in one line. */
+/**
+ * Describes in one line how an object store behaves, and what that means for the mirror.
+ */
 import type {
   ConditionSupport,
   StoreCapabilities,
 } from '../storage/object-store.ts';
 
-/** For `status`. */
+/** A line of `status`. */
 export const LAKE_DECIDED_IN_DATABASE =
   'Commits of the lake are decided in the database: this object store would let ' +
   'two writers put one (docs/objects.md).';

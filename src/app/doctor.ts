@@ -1,5 +1,6 @@
 /**
- * Looks at everything the configuration points to, and says what is wrong and what to do.
+ * Checks everything that the configuration points to, and reports what is wrong and what
+ * to do.
  */
 import { once } from 'node:events';
 import { statfs } from 'node:fs/promises';
@@ -32,22 +33,34 @@ export interface Finding {
   readonly detail: string;
 }
 
-/** Beside what is spooled: logs, scratch, an embedded database's own. */
+/**
+ * The free space needed besides the spool: for logs, scratch files and an embedded
+ * database.
+ */
 const FREE_BYTES_MIN = 2n * 2n ** 30n;
-/** A segment in work, and the one before it on its way into the store. */
+/**
+ * The segments that one export spools: the current one, and the one before it on its way
+ * into the store.
+ */
 const SPOOLED_SEGMENTS = 2n;
 
-/** A person who asks what is wrong does not want to wait until the trouble is over. */
+/**
+ * How long to wait for a service: an operator who runs `doctor` does not want to wait
+ * until an outage is over.
+ */
 const REACHABLE_MAX_MS = 3_000;
 const SOURCE_LIMITS = {
   listRetries: { ...LIST_RETRIES, unreachableMaxMs: REACHABLE_MAX_MS },
 };
 /**
- * Services that are up have answered by then; what waits for one that is away says so.
+ * The time limit of all checks. Services that are up have answered by then; a check that
+ * is still waiting reports what it waits for.
  */
 const CHECKS_MAX_MS = 8_000;
 
-/** Each check stands alone: one that fails does not hide the others. */
+/**
+ * Runs each check separately, so that a failure does not hide the results of the others.
+ */
 export async function runChecks(
   options: AppOptions,
 ): Promise<readonly Finding[]> {
@@ -80,7 +93,8 @@ export async function runChecks(
     options.signal,
     AbortSignal.timeout(CHECKS_MAX_MS),
   ]);
-  // Side by side: one that waits for somebody who is away must not keep the others.
+  // The checks run in parallel: one that waits for an unreachable service must not delay
+  // the others.
   const ways = Object.entries(waysOutOf(options.config, options.log)).map(
     ([what, attempt]): [string, () => Promise<Result>] => [
       what,
@@ -114,7 +128,7 @@ function checksOf(
   limit: AbortSignal,
 ): Readonly<Record<string, () => Promise<Result>>> {
   const { config, queues, store } = app;
-  // What several checks go by is asked once.
+  // Read once, because several checks use these answers.
   const asked = readRow(app.warehouse.db, 'look at the database', FACTS);
   const clock = config.sourceUrl && app.jobs.stages.clock({ signal: limit });
   return {
@@ -130,7 +144,8 @@ function checksOf(
         config.databaseUrl === undefined ? `${detail}; ${advice}` : detail,
       );
     },
-    // A pooler between may drop what was set, and the server's own settings would count.
+    // A pooler in between may drop the session's settings, and the server's own would
+    // apply.
     session: async () => {
       const lost = await findLostSettings(app.warehouse.db);
       if (lost.length > 0)
@@ -140,8 +155,8 @@ function checksOf(
         );
       return pass('its settings are those that were set after connecting');
     },
-    // What a load will need, before it needs it: partitions are made and attached, views
-    // are granted.
+    // Checks the rights before a load needs them: it creates and attaches partitions, and
+    // grants views.
     rights: async () => {
       const { role, mayLoad, hasReader } = await asked;
       if (!mayLoad)
@@ -171,7 +186,7 @@ function checksOf(
           : 'in Redis',
       );
     },
-    // Writes, reads and removes for real: rights differ by operation.
+    // Writes, reads and removes an object for real, because rights differ by operation.
     'object store': async () => {
       if (store.url.startsWith('file:')) {
         const advice = 'point OBJECT_STORE_URL at a larger disk';
@@ -218,16 +233,16 @@ function checksOf(
 }
 
 interface ClockQuestions {
-  /** What the database answered, with its time. */
+  /** The database's answer, with its time. */
   readonly asked: Promise<{ readonly micros: Micros }>;
-  /** Undefined or empty if there is no source. */
+  /** The source's clock; undefined or empty if there is no source. */
   readonly clock: Promise<SourceClock> | '' | undefined;
   readonly limit: AbortSignal;
 }
 
 /**
- * The database, the source by the date of its answer, and the object store. A service
- * that does not answer is another finding.
+ * Compares the clocks of the database, the source (by the date of its answer) and the
+ * object store. A service that does not answer is reported by another check.
  */
 async function examineClocks(
   { store }: App,

@@ -1,4 +1,7 @@
-/** The statement of a night beside its report, with the key that signs it. */
+/**
+ * Publishes the signed statement of a night along with its report, and opens the key that
+ * signs it.
+ */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
@@ -30,7 +33,10 @@ import type { ObjectStore } from '../storage/object-store.ts';
 
 type KeyConfig = Pick<Config, 'proofKey' | 'proofName' | 'dataDir'>;
 
-/** @throws PermanentError as `openKey` */
+/**
+ * Opens the key that signs the log of nights.
+ * @throws PermanentError as `openKey`
+ */
 export function openProofKey(
   { proofKey, proofName, dataDir }: KeyConfig,
   warehouse: Warehouse,
@@ -50,8 +56,9 @@ export interface NightProofDeps {
 }
 
 /**
- * Publishes the report of a night, and its statement. A log that cannot be continued makes
- * the night `suspicious`, and names why; the report is published all the same.
+ * Publishes the report of a night, and its statement. A log that cannot be continued
+ * makes the night `suspicious`, and the evidence gives the reason; the report is still
+ * published.
  */
 export async function publishNight(
   run: Run,
@@ -81,7 +88,7 @@ export async function publishNight(
   }
 }
 
-/** Whether somebody gave a signed checkpoint of a log, and not a report. */
+/** Whether the text is a signed checkpoint of a log rather than a report. */
 export function isCheckpoint(text: string | undefined): boolean {
   return text?.includes('\n\n— ') === true;
 }
@@ -101,7 +108,10 @@ export async function verifyNights(
   return verifyLog({ store, objects, key, ...checks });
 }
 
-/** @throws whatever passes by itself: the run is delivered again */
+/**
+ * Turns a permanent error into the verdict `suspicious`.
+ * @throws any error that may pass by itself: the run is then delivered again
+ */
 function doubted(
   { verdict, evidence }: VerdictWithEvidence,
   error: unknown,
@@ -114,7 +124,10 @@ function doubted(
   };
 }
 
-/** What the published report says: the statement is of the same instant. */
+/**
+ * Reads the facts from the published report, so that the statement describes the same
+ * instant.
+ */
 async function readNightFacts(
   { evidence }: VerdictWithEvidence,
   objects: ObjectStore,

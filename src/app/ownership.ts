@@ -1,4 +1,4 @@
-/** The ownership of the object store, as stages and commands ask for it. */
+/** The ownership of the object store, as stages and commands use it. */
 import {
   examineStore,
   isStoreStrange,
@@ -10,23 +10,29 @@ import type { StoreAndCatalog } from '../warehouse/store/unknown-objects.ts';
 
 export interface Ownership {
   /**
-   * To be called before anything is written, removed or requested from the source.
+   * Must be called before anything is written, removed or requested from the source.
    * @throws PermanentError `OBJECT_STORE_FOREIGN`, `OBJECT_STORE_OWNED_ELSEWHERE` or
    *   `OBJECT_STORE_EMPTY` if this database may not write
    */
   require(signal: AbortSignal, isRebuilding?: boolean): Promise<void>;
   /**
-   * As `require`, for a command before its run begins: an outage is left to the run, and
-   * to its record.
+   * Like `require`, for a command before its run begins. An outage is ignored here: the
+   * run meets it and records it.
    */
   refuseStrange(signal: AbortSignal, isRebuilding?: boolean): Promise<void>;
-  /** Looks, and writes nothing. @throws as `require`, but not for a reader */
+  /**
+   * Examines the ownership and writes nothing.
+   * @throws as `require`, but not for a reader
+   */
   examine(signal: AbortSignal): Promise<StoreStanding>;
-  /** Makes this database the owner. A person has decided that. */
+  /** Makes this database the owner. An operator must have decided that. */
   takeOver(signal: AbortSignal): Promise<void>;
 }
 
-/** @param catalog with the store itself, not with one that checks its ownership */
+/**
+ * Opens the ownership.
+ * @param catalog has the store itself, not one that checks its ownership
+ */
 export function openOwnership(catalog: StoreAndCatalog): Ownership {
   const refuseStrange = async (
     signal: AbortSignal,

@@ -1,6 +1,7 @@
 /**
- * Where the log of nights of a mirror can be read: this mirror's own store, another
- * store, a folder that was published, or the address of a mirror or of a web server.
+ * Opens the log of nights of a mirror from any place that has it: this mirror's own
+ * store, another store, a published folder, or the address of a mirror or of a web
+ * server.
  */
 import { existsSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -27,10 +28,13 @@ import { openStore, openStoreAt } from './data-dir.ts';
 
 const ANSWER_MAX_MS = 30_000;
 const ANSWER_BYTES_MAX = 256 * 2 ** 20;
-/** Where a log lies below an address: published as it is, with its folder, by a mirror. */
+/**
+ * Where a log may be below an address: published by itself, published with its folder, or
+ * served by a mirror.
+ */
 const WEB_FOLDERS = ['', 'proof/', 'mirror/proof/'];
 
-/** Of this mirror's own store. The stack closes it. */
+/** Opens the log in this mirror's own store; the stack closes it. */
 export async function openOwnProofFiles(
   context: { readonly config: Config; readonly signal: AbortSignal },
   stack: AsyncDisposableStack,
@@ -40,8 +44,9 @@ export async function openOwnProofFiles(
 }
 
 /**
+ * Opens one side of a comparison.
  * @param place an address, a store, a folder, or a file with a statement
- * @throws UsageError if there is no log of nights, and no statement
+ * @throws UsageError if the place has neither a log of nights nor a statement
  */
 export async function openComparedSide(
   place: string,
@@ -79,13 +84,16 @@ async function openProofFiles(
   return storedFiles(objects, context.signal);
 }
 
-/** A data folder has its objects in `objects`; a published folder is a store itself. */
+/**
+ * Returns the folder of the store. A data folder has its objects in `objects`; a
+ * published folder is a store itself.
+ */
 function folderOf(place: string): string {
   const path = resolve(place);
   const inDataDir = join(path, 'objects');
   if (existsSync(join(inDataDir, PROOF_PREFIX, CHECKPOINT_PATH)))
     return inDataDir;
-  // The folder `proof` itself.
+  // The user named the folder `proof` itself.
   if (existsSync(join(path, CHECKPOINT_PATH))) return join(path, '..');
   return path;
 }
@@ -102,7 +110,10 @@ async function findWebFiles(
   throw noLog(place);
 }
 
-/** @param base ends with a slash */
+/**
+ * Reads the files of a log over HTTP.
+ * @param base ends with a slash
+ */
 function webFiles(base: string, signal: AbortSignal): ProofFiles {
   return {
     where: base,
@@ -127,7 +138,7 @@ function webFiles(base: string, signal: AbortSignal): ProofFiles {
         }
         if (!answer.ok) throw refusedBy(url, answer.status);
         const content = await readWithin(answer, url);
-        // A server that knows no ranges sends the whole file.
+        // A server that does not support ranges sends the whole file.
         const isPart = answer.status === 206 || range === undefined;
         return isPart ? content : content.subarray(range.start, range.end);
       } catch (error) {

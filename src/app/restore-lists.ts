@@ -1,4 +1,7 @@
-/** Brings the lists back from the lake into a database that was lost, or went back. */
+/**
+ * Restores the lists from the lake into a database that was lost, or reset to an earlier
+ * state.
+ */
 import { errorCode, errorLine } from '../errors/errors.ts';
 import { type ListsReader, readLists } from '../lake/query/read-lists.ts';
 import {
@@ -14,7 +17,9 @@ export interface RestoreListsDeps {
   readonly scratchDir: string;
 }
 
-/** How many rows the database lacked, or why the lake could not be read. */
+/**
+ * The number of rows that the database lacked, and why the lake could not be read, if so.
+ */
 export interface RestoredLists {
   readonly checkpoints: number;
   readonly parties: number;
@@ -22,8 +27,8 @@ export interface RestoredLists {
 }
 
 /**
- * A damaged lake is a problem, not an error: it keeps what it has of the lists until the
- * source's are proven.
+ * Restores the lists. A damaged lake is reported as a problem and is not an error: it
+ * keeps its rows of the lists until the source's lists are proven.
  */
 export async function restoreLists(
   { db, objects, scratchDir }: RestoreListsDeps,

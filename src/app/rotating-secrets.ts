@@ -15,11 +15,17 @@ import {
 } from '../network/rotating-secret.ts';
 import type { SourceCredentials } from '../source/source-client.ts';
 
-/** Longer than a cluster takes to bring a changed secret to the files of its containers. */
+/**
+ * How long a secret may be refused before the process ends: longer than a cluster takes
+ * to update a changed secret in the files of its containers.
+ */
 const REFUSED_MAX_MS = 5 * 60_000;
 const CHECK_MS = 10_000;
 
-/** @returns undefined for the embedded database, whose password is its own affair */
+/**
+ * Returns the login of the configured database; undefined for the embedded one, which
+ * manages its own password.
+ */
 export function openDatabaseLogin(
   config: Config,
 ): RotatingSecret<PostgresLogin> | undefined {
@@ -36,7 +42,10 @@ export function openDatabaseLogin(
   );
 }
 
-/** Only the login: another host or database in the file counts from the next start on. */
+/**
+ * Reads only the login again. A different host or database in the file takes effect at
+ * the next start.
+ */
 function readLogin(config: Config): PostgresLogin | undefined {
   const url = readSecretAgain(config, 'databaseUrl');
   if (url === undefined) return undefined;
@@ -44,7 +53,10 @@ function readLogin(config: Config): PostgresLogin | undefined {
   return { user, password };
 }
 
-/** The Authorization header and the further headers, each read again if it comes from a file. */
+/**
+ * Returns the Authorization header and the further headers, each read again if it comes
+ * from a file.
+ */
 export function openSourceCredentials(
   config: Config,
 ): RotatingSecret<SourceCredentials> {
@@ -54,7 +66,7 @@ export function openSourceCredentials(
   );
   const names = keys.map((key) => nameOfSecret(config, key));
   let last: SourceCredentials = { authorization, headers };
-  /** A file that cannot be read now leaves what was read from it last. */
+  /** If a file cannot be read now, its last value stays in use. */
   function read(): SourceCredentials {
     last = {
       authorization:
@@ -73,9 +85,9 @@ export function openSourceCredentials(
 /** A secret without which the process can do nothing. */
 export interface NeededSecret {
   readonly secret: SecretState;
-  /** The service that it opens, such as `the database at db:5432`. */
+  /** The service that the secret gives access to, such as `the database at db:5432`. */
   readonly what: string;
-  /** Tries it once more, as nothing else may do at the time. */
+  /** Tries the secret once more, because nothing else may be using it at the moment. */
   readonly prove: () => Promise<void>;
 }
 
@@ -88,9 +100,9 @@ export function requireAccepted(needed: readonly NeededSecret[]): void {
 }
 
 /**
- * Waits until the process is told to stop.
- * @throws PermanentError `SECRET_REFUSED` once a secret has been refused for too long, however often
- *   its file was read again
+ * Waits until the process is stopped.
+ * @throws PermanentError `SECRET_REFUSED` once a secret has been refused for too long,
+ *   however often its file was read again
  */
 export async function untilStoppedOrRefused(
   needed: readonly NeededSecret[],
@@ -98,7 +110,7 @@ export async function untilStoppedOrRefused(
   { refusedMaxMs = REFUSED_MAX_MS, checkMs = CHECK_MS } = {},
 ): Promise<void> {
   while (!signal.aborted) {
-    // Told to stop while it sleeps: the loop ends.
+    // If the process is stopped during the sleep, the loop ends.
     await sleep(checkMs, undefined, { signal }).catch(() => undefined);
     for (const one of needed) {
       if (one.secret.refusedForMs() === undefined) continue;

@@ -1,7 +1,7 @@
 /**
- * A mirror of a mirror ends its night by comparing with what its source states and signs:
- * one request if both hold the same. Ledgers that differ are asked for again, and doubted
- * until both agree.
+ * A mirror of a mirror ends its night by comparing itself with the statement that its
+ * source signs. That takes one request if both are the same. Ledgers that differ are
+ * requested again, and doubted until both agree.
  */
 import type { Config } from '../config/environment.ts';
 import { errorCode, errorLine, PermanentError } from '../errors/errors.ts';
@@ -39,7 +39,10 @@ import type { ObjectStore } from '../storage/object-store.ts';
 import { type Micros, nowMicros, parseInstant } from '../time/time.ts';
 import { openProofKey } from './night-proof.ts';
 
-/** Asked for again in one night; the rest is doubted, and asked for in the next ones. */
+/**
+ * The most ledgers that one night requests again. The others are doubted, and requested
+ * in the nights that follow.
+ */
 const ASKED_AGAIN_MAX = 50;
 const NAMED_MAX = 100;
 const NAMED_IN_MESSAGE = 5;
@@ -55,22 +58,23 @@ export interface SourceStatementDeps {
   /** The address of the source, without credentials. */
   readonly sourceUrl: string;
   readonly signal: AbortSignal;
-  /** Asks the source for a range of a ledger once more. */
+  /** Requests a range of a ledger from the source once more. */
   readonly askAgain: AskAgain;
-  /** Brings what was published meanwhile into the tables. */
+  /** Loads what has been published meanwhile into the tables. */
   readonly load: () => Promise<void>;
 }
 
-/** Which night is compared. */
+/** The night that is compared. */
 export interface ComparedNight {
   readonly runId: string;
-  /** The parties that the mirror is to hold; undefined: all. */
+  /** The parties that the mirror should have; undefined means all. */
   readonly wanted: readonly string[] | undefined;
 }
 
 /**
- * @returns how the comparison ended, with evidence; undefined if the source serves no
- *   statements, which says nothing against it
+ * Compares this mirror with its source's statement.
+ * @returns the outcome with its evidence; undefined if the source serves no statements,
+ *   which does not count against it, or if this mirror's own log cannot be continued
  */
 export async function compareWithSource(
   night: ComparedNight,
@@ -91,7 +95,7 @@ export async function compareWithSource(
     deps.signal.throwIfAborted();
     const code = errorCode(error);
     const problem = errorLine(error);
-    // What the source does not serve now says nothing of what it stated.
+    // A source that is unreachable now does not contradict what it stated.
     if (code.startsWith('SOURCE_'))
       return { verdict: 'incomplete', evidence: { code, problem } };
     if (!(error instanceof PermanentError)) throw error;
@@ -103,13 +107,16 @@ export async function compareWithSource(
   }
 }
 
-/** This mirror's log, as the comparison reads it. */
+/** This mirror's own log, as the comparison reads it. */
 interface OwnLog {
   readonly log: ProofLog;
   readonly proofDeps: ProofDeps;
 }
 
-/** @returns undefined if it cannot be continued: the end of the night says why */
+/**
+ * Opens this mirror's own log.
+ * @returns undefined if the log cannot be continued: the end of the night reports why
+ */
 async function openOwnLog({
   config,
   warehouse,
@@ -128,8 +135,8 @@ async function openOwnLog({
 }
 
 /**
- * What is remembered of another source says nothing of this one, and its statements are
- * no reason to doubt any more.
+ * Returns what is remembered about this source. Memories of a source at another address
+ * are deleted: they prove nothing about this one, and are no longer a reason for doubt.
  */
 async function readRemembered(
   { runId }: ComparedNight,
@@ -144,7 +151,10 @@ async function readRemembered(
   return undefined;
 }
 
-/** @returns why there is no statement, in a few words */
+/**
+ * Requests the latest statement.
+ * @returns the answer, or a few words on why there is no statement
+ */
 async function askLatest(
   from: number,
   { proof, signal }: SourceStatementDeps,
@@ -158,7 +168,10 @@ async function askLatest(
   }
 }
 
-/** Silence is worth a word only of a source that has served statements, or is to. */
+/**
+ * Reports a missing statement only if the source has served statements before, or if its
+ * key is configured.
+ */
 function describeSilence(
   reason: string,
   remembered: RememberedSource | undefined,
@@ -175,15 +188,17 @@ function describeSilence(
   };
 }
 
-/** What the source signed, and with which key. */
+/** The statement that the source signed, and the key that signed it. */
 interface Stated {
   readonly statement: Statement;
   readonly publicKey: string;
 }
 
 /**
- * The key is the one that is set, or else the one that the source showed first.
- * @throws PermanentError if the answer is not signed by it, or the log not continued
+ * Checks the answer, and remembers the log that it proves. The key is the configured one
+ * or, if none is, the one that the source showed first.
+ * @throws PermanentError if the answer is not signed with that key, or does not continue
+ *   the log
  */
 async function believe(
   answer: LatestAnswer,
@@ -277,9 +292,9 @@ interface Compared {
   readonly ledgers: LedgerComparison;
   /** The lists that differ although both mirrors know the same height. */
   readonly lists: readonly ('parties' | 'checkpoints')[];
-  /** The instant that all of this mirror's ledgers reach. */
+  /** The instant up to which all of this mirror's ledgers are covered. */
   readonly coveredTo: Micros;
-  /** Both know the same height: their lists must be the same. */
+  /** Whether both mirrors know the same height, so that their lists must be the same. */
   readonly isOfSameHeight: boolean;
 }
 
@@ -313,7 +328,7 @@ async function compareOnce(
   return { ledgers, lists, coveredTo: reached, isOfSameHeight };
 }
 
-/** The source's files do not change: none is asked for twice. */
+/** Caches the source's files. They never change, so none is requested twice. */
 function rememberingFiles(proof: ProofSource, signal: AbortSignal): ProofFiles {
   const read = new Map<string, Promise<Buffer | undefined>>();
   return {
@@ -353,7 +368,7 @@ function describeDoubts(
   return doubts;
 }
 
-/** One sentence; the evidence has the figures. */
+/** Describes the outcome in one sentence; the evidence has the figures. */
 function describeOutcome(
   { mirror, network: { height } }: Statement,
   { ledgers, isOfSameHeight }: Compared,
@@ -379,7 +394,7 @@ function namesOf(ledgers: readonly DifferingLedger[]): readonly string[] {
   return ledgers.slice(0, NAMED_MAX).map(({ party }) => party);
 }
 
-/** Zeros say nothing. */
+/** Leaves zero counts out of the evidence. */
 function countsOf(
   counts: Readonly<Record<string, number>>,
 ): Record<string, number> {

@@ -1,4 +1,4 @@
-/** The stages composed with their stores, as jobs and commands call them. */
+/** Composes the stages with their stores, for jobs and commands to call. */
 import type { StageCall, Stages } from '../runs/job.ts';
 import { openLedger } from '../exports/reading/read-ledger.ts';
 import type { ReadingFacts } from '../exports/reading/plan-reading.ts';
@@ -75,26 +75,35 @@ import { restoreLists } from './restore-lists.ts';
 import { isCheckpoint, publishNight, verifyNights } from './night-proof.ts';
 import { compareWithSource } from './source-statement.ts';
 
-/** Asked for its time alone; as small as the source serves pages safely. */
+/**
+ * A request whose only purpose is the source's time: the smallest page that the source
+ * serves reliably.
+ */
 const CLOCK_QUESTION = { newestFirst: true, size: 2 } as const;
 
 interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
   readonly config: Config;
   readonly log: Log;
-  /** Checks at each write that it belongs to this mirror. */
+  /** The store that checks at each write whether it belongs to this mirror. */
   readonly store: ObjectStore;
   readonly ownership: Ownership;
   readonly lake: LakeDeps;
-  /** Absent where no SOURCE_URL is set: what asks the source then refuses. */
+  /** Undefined if SOURCE_URL is not set: stages that need the source then throw. */
   readonly source: Source | undefined;
   readonly rowPool: RowPool;
-  /** Before the source is asked again; the stages' own pauses if it is absent. */
+  /**
+   * How long to wait before the source is asked again, in milliseconds; if absent, the
+   * stages use pauses of their own.
+   */
   readonly askAgainMs?: number | undefined;
-  /** Names this process in its leases. */
+  /** The number that identifies this process in its leases. */
   readonly holder: number;
 }
 
-/** What the beginning of a night tells its end: all keys are listed once at most. */
+/**
+ * Carries a fact from the beginning of a night to its end: whether all keys of the store
+ * have been listed. So they are listed once a night at most.
+ */
 interface NightListing {
   isListed: boolean;
 }
@@ -109,7 +118,10 @@ export function composeStages(parts: StageParts): Stages {
   return { ...stages, ...stagesOfSourceLog(parts, stages) };
 }
 
-/** What a source that is itself a mirror states of its nights. */
+/**
+ * The stage that compares this mirror with the statements of a source that is itself a
+ * mirror.
+ */
 function stagesOfSourceLog(
   { config, warehouse, store: objects, source }: StageParts,
   { load }: Pick<Stages, 'load'>,
@@ -135,7 +147,10 @@ function stagesOfSourceLog(
   };
 }
 
-/** @throws UsageError from whatever asks the source if there is none */
+/**
+ * The stages that read the source.
+ * @throws UsageError from every stage that needs the source, if there is none
+ */
 function stagesOfSource(parts: StageParts) {
   const { config, warehouse, state, source, holder, askAgainMs } = parts;
   const asked = (): Source => {
@@ -214,9 +229,10 @@ function stagesOfSource(parts: StageParts) {
 }
 
 /**
- * A ledger without entries is closed by an empty answer, which any network gives. So a
- * source at another address than that of the last claim must show a party that is held,
- * before a ledger is asked for.
+ * Whether the source serves the network that this mirror knows. An empty answer closes a
+ * ledger without entries, and any network gives one. So a source at another address than
+ * that of the last claim must show a party that the mirror has, before any ledger is
+ * requested.
  */
 async function isKnownNetwork(
   lists: Source['lists'],
@@ -230,7 +246,7 @@ async function isKnownNetwork(
     try {
       if ((await lists.party(witness, signal)) !== undefined) return true;
     } catch (error) {
-      // A source that does not answer this shows nothing; its lists may.
+      // A refusal proves nothing either way; the source's lists may still identify it.
       signal.throwIfAborted();
       if (!(error instanceof PermanentError)) throw error;
     }
@@ -239,8 +255,8 @@ async function isKnownNetwork(
 }
 
 /**
- * Whether one of the lists is answered, with one request each. An answer of any kind
- * shows that the source is there, a refusal too.
+ * Whether the source answers for one of the lists, with one request each. Any answer
+ * shows that it is reachable, even a refusal.
  */
 async function isSourceThere(
   lists: Source['lists'],
@@ -259,7 +275,7 @@ async function isSourceThere(
   return false;
 }
 
-/** The source's time, as this process read it last. */
+/** Returns a clock of the source that remembers its last reading in this process. */
 function openClock(asked: () => Source, db: Database): Stages['clock'] {
   let last: { readonly clock: SourceClock; readonly atMs: number } | undefined;
   return async ({ signal, maxAgeMs = 0 }) => {
@@ -273,9 +289,9 @@ function openClock(asked: () => Source, db: Database): Stages['clock'] {
 }
 
 /**
- * Either list tells the time. A source that serves neither is closed no further than its
- * own entries reach.
- * @throws the error of the last list if the source is away from both
+ * Reads the source's time from either list. If the source serves neither, ranges are
+ * closed no further than its own entries reach.
+ * @throws the error of the last list if both are unreachable
  */
 async function askClock(
   lists: Source['lists'],
@@ -290,7 +306,7 @@ async function askClock(
         { list, ...CLOCK_QUESTION },
         signal,
       );
-      // A node that lags must not lower the mark for the exports behind it.
+      // A node that lags must not lower the height for the exports that follow.
       const height =
         blockHeight === undefined || (claimedHeight ?? 0n) < blockHeight
           ? blockHeight
@@ -311,7 +327,8 @@ async function askClock(
 }
 
 /**
- * From published objects into the warehouse and the lake, and whether all of it agrees.
+ * The stages that load published objects into the warehouse and the lake, and verify that
+ * all of it agrees.
  */
 function stagesOfLoads(parts: StageParts, nights: NightListing) {
   const { config, log, warehouse, store, ownership, lake } = parts;
@@ -343,7 +360,8 @@ function stagesOfLoads(parts: StageParts, nights: NightListing) {
       rows += party.rows;
       onProgress([loadLine(parties, segments, rows)]);
     });
-    // A delivery of this run that was killed has loaded its part already.
+    // An earlier delivery of this run may have been killed after it loaded a part, so the
+    // totals of the run replace the counts of this call.
     const { verdict, ...loaded } = {
       ...now,
       ...(await loading.repository.loadedSince(runId)),
@@ -430,9 +448,9 @@ function stagesOfLoads(parts: StageParts, nights: NightListing) {
 }
 
 /**
- * Takes over what the store holds and the database does not know: manifests, ranges,
- * lists and the reports of nights.
- * @returns undefined if the database knew all of it
+ * Adopts what the store has and the database does not know: manifests, ranges, lists and
+ * the reports of nights.
+ * @returns undefined if the database knew everything
  */
 async function rebuildFromStore(
   { log, warehouse, store: objects, lake }: StageParts,
@@ -463,7 +481,7 @@ async function rebuildFromStore(
   };
 }
 
-/** What is published, and the store that it lies in. */
+/** The stages that read and maintain the published objects in the store. */
 function stagesOfStore(
   { config, log, warehouse, store: objects, ownership, holder }: StageParts,
   nights: NightListing,
@@ -519,15 +537,17 @@ function stagesOfStore(
       nights.isListed = false;
       const deps = { objects, archive, log, isListed };
       const { keptObjects } = await collectGarbage(deps, signal);
-      // Such objects may be newer than the database: the next night looks.
+      // The objects that were kept may be newer than the database: the next night looks
+      // for them.
       if (keptObjects > 0) await forgetMark({ db: warehouse.db });
     },
   } satisfies Partial<Stages>;
 }
 
 /**
- * What "every asset" means is the scope that the last nightly run recorded, as it is for
- * completeness; before the first one, the configuration.
+ * Reads the facts that reading a ledger needs. "Every asset" means the scope that the
+ * last nightly run recorded, as it does for completeness; before the first run, the
+ * configured assets.
  */
 async function readingFacts(
   db: Database,

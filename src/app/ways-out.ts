@@ -1,6 +1,6 @@
 /**
- * Tries the ways out that no run waits for: the receiver of notices and the OpenTelemetry
- * collector. Nothing is delivered to either.
+ * Tests the outgoing connections that no run depends on: to the receiver of notices and
+ * to the OpenTelemetry collector. Nothing is delivered to either.
  */
 import type { Config } from '../config/environment.ts';
 import type { Log } from '../logging/log.ts';
@@ -8,20 +8,20 @@ import { ProxyError } from '../network/tunnel.ts';
 import { type OutgoingRequest, openWayOut } from '../network/way-out.ts';
 import { type Collector, findCollector } from '../observability/collector.ts';
 
-/** What a way out leads to, or why it does not. */
+/** The result of a test: what the connection leads to, or why it fails. */
 export interface Tried {
   readonly isRight: boolean;
   readonly detail: string;
 }
 
-/** A way out by its name in `doctor`. */
+/** The tests, by their names in `doctor`. */
 export type WaysOut = Readonly<
   Record<string, (signal: AbortSignal) => Promise<Tried>>
 >;
 
 /**
- * An empty report, in the form in which the signal is sent: traces as JSON, metrics in
- * protobuf, of which nothing is the empty message.
+ * An empty report, in the form in which each signal is sent: traces as JSON, metrics in
+ * protobuf, whose empty message has no bytes.
  */
 const EMPTY_REPORT = {
   traces: {
@@ -31,7 +31,7 @@ const EMPTY_REPORT = {
   metrics: { headers: { 'content-type': 'application/x-protobuf' }, body: '' },
 } as const;
 
-/** Lists the ways out that are configured. */
+/** Lists the tests of the connections that are configured. */
 export function waysOutOf(config: Config, log: Log): WaysOut {
   const { notifyUrl, ambient } = config;
   const ways: Record<string, (signal: AbortSignal) => Promise<Tried>> = {};
@@ -45,7 +45,10 @@ export function waysOutOf(config: Config, log: Log): WaysOut {
   return ways;
 }
 
-/** Any answer will do: receivers refuse what is not a notice, each in its own way. */
+/**
+ * Accepts any response, because receivers refuse what is not a notice, each in its own
+ * way.
+ */
 async function tryNotices(
   notifyUrl: URL,
   config: Config,
@@ -100,7 +103,10 @@ async function tryCollector(
   }
 }
 
-/** @throws ProxyError if a proxy answered in the place of the service */
+/**
+ * Returns the status of the service's response.
+ * @throws ProxyError if a proxy answered in place of the service
+ */
 async function statusOf(
   url: URL,
   request: OutgoingRequest,

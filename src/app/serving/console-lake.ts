@@ -1,6 +1,6 @@
 /**
- * The console's way to the lake: `ledger-mirror query` and `lake` in processes of their
- * own.
+ * The console's access to the lake: it runs `ledger-mirror query` and `lake` in child
+ * processes.
  */
 import { getCompileCacheDir } from 'node:module';
 import { dirname } from 'node:path';
@@ -16,7 +16,10 @@ import { READY_QUESTIONS } from '../../lake/query/questions.ts';
 import { queryColumns, SHAPES } from '../../lake/tables/tables.ts';
 
 const MAIN = fileURLToPath(new URL('../../main.ts', import.meta.url));
-/** A process takes seconds to read them, and they change a few times a day. */
+/**
+ * How long the list of tables is cached: a process takes seconds to read it, and it
+ * changes a few times a day.
+ */
 const TABLES_MAX_AGE_MS = 15_000;
 
 /** Tables that the warehouse has under the same name. */
@@ -26,7 +29,7 @@ const IN_POSTGRES: ReadonlySet<string> = new Set([
   'checkpoints',
 ]);
 
-/** A table as `lake --json` tells it. */
+/** A table in the output of `lake --json`. */
 interface Overview {
   readonly table: keyof typeof SHAPES;
   readonly path: string;
@@ -36,8 +39,8 @@ export function openConsoleLake(config: Config): LakeQueries {
   const compiled = getCompileCacheDir();
   const runner = openQueryRunner([process.execPath, MAIN], {
     ...config.ambient,
-    // What this process has compiled its processes need not: half of a short question's
-    // processor time.
+    // The child processes reuse what this process has compiled, which saves half of a
+    // short question's CPU time.
     ...(compiled !== undefined && { NODE_COMPILE_CACHE: dirname(compiled) }),
     OBJECT_STORE_URL: objectsAt(config).href,
     DATA_DIR: config.dataDir,

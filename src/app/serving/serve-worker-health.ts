@@ -1,4 +1,4 @@
-/** The health of this process's worker, listening on WORKER_HEALTH_PORT. */
+/** Serves the health of this process's worker on WORKER_HEALTH_PORT. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { isAskedLocally, isLoopback } from '../../api/access/hosts.ts';
 import { bearerOf, roleOfToken } from '../../api/access/tokens.ts';
@@ -6,7 +6,10 @@ import type { Config } from '../../config/environment.ts';
 import { startWorkerHealth } from '../../observability/worker-health.ts';
 import type { App } from '../app.ts';
 
-/** @throws PermanentError `WORKER_HEALTH_PORT_UNUSABLE` */
+/**
+ * Starts the server.
+ * @throws PermanentError `WORKER_HEALTH_PORT_UNUSABLE`
+ */
 export function serveWorkerHealth(
   app: App,
   port: number,
@@ -33,7 +36,8 @@ export function serveWorkerHealth(
 }
 
 /**
- * The metrics are as open as those of the API: any token, or this machine if none is set.
+ * Whether a request may see the metrics. The rule is the API's: any token is enough or,
+ * if none is set, the request must come from this machine.
  */
 function maySeeMetrics(
   { apiToken, apiReadToken, apiHost }: Config,

@@ -1,4 +1,4 @@
-/** The read API and console over this mirror, listening. */
+/** Starts the read API and the console over this mirror. */
 import { statfs } from 'node:fs/promises';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
 import type { ConsoleParts, Upkeep } from '../../api/console/ports.ts';
@@ -16,11 +16,12 @@ import { nextScheduledMs } from '../../time/scheduled-times.ts';
 import type { App } from '../app.ts';
 import { openConsoleLake } from './console-lake.ts';
 
-/** However many look. */
+/** How long the measurements are cached, however many clients look at them. */
 const UPKEEP_MAX_AGE_MS = 5_000;
 
 /**
- * @throws UsageError if others could reach it and there is no API_TOKEN
+ * Starts listening.
+ * @throws UsageError if other machines could reach it and there is no API_TOKEN
  * @throws PermanentError `API_PORT_UNUSABLE`
  */
 export async function startApi(app: App): Promise<Listening> {
@@ -38,7 +39,7 @@ export async function startApi(app: App): Promise<Listening> {
     },
     config,
   );
-  // Without a token nobody is known, so nobody may change what is queued.
+  // Without a token no client is authenticated, so none may change what is queued.
   addQueueBoard(server, queues, {
     isReadOnly: config.apiToken === undefined,
     basePath: config.apiBasePath ?? '',
@@ -50,7 +51,10 @@ export async function startApi(app: App): Promise<Listening> {
   });
 }
 
-/** The console's parts: its lake, what a run would ask, and what needs looking after. */
+/**
+ * Builds the console's parts: its lake, a preview of the next run's requests, and the
+ * figures that an operator watches.
+ */
 function openConsole(app: App): ConsoleParts {
   const { config, jobs } = app;
   return {
@@ -62,7 +66,7 @@ function openConsole(app: App): ConsoleParts {
   };
 }
 
-/** Null where no source is set, so that nothing is scheduled. */
+/** Returns null if no source is set, because nothing is scheduled then. */
 function nextTime(
   { config: { sourceUrl, scheduleTz: tz } }: App,
   pattern: string,
@@ -71,7 +75,7 @@ function nextTime(
   return new Date(nextScheduledMs({ pattern, tz }, Date.now())).toISOString();
 }
 
-/** A part that is away is left out. */
+/** Measures queues and disk. A part that is unreachable is left out. */
 async function measureUpkeep(app: App): Promise<Upkeep> {
   const { config, queues } = app;
   const [depths, disk] = await Promise.all([
@@ -80,7 +84,7 @@ async function measureUpkeep(app: App): Promise<Upkeep> {
     ),
     statfs(config.dataDir, { bigint: true }).catch(() => undefined),
   ]);
-  // What is delayed are the schedules themselves.
+  // Delayed jobs are the schedules themselves, so they do not count as waiting.
   const waiting = depths?.map(
     ({ jobs }) => (jobs['waiting'] ?? 0) + (jobs['prioritized'] ?? 0),
   );
