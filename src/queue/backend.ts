@@ -1,25 +1,22 @@
 /**
- * The interface to the store of the queues, which is Redis or Postgres. Code above it is
- * the same for both.
+ * The interface to the store of the queues, which is either Redis or Postgres. All code
+ * above it is the same for both.
  */
 import type { Job, Queue, RepeatOptions, Worker, WorkerOptions } from 'bullmq';
 import { nextScheduledMs } from '../time/scheduled-times.ts';
 
 export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
 /**
- * Connections of one process to queues in Postgres: each queue's worker listens on one of its own,
- * and statements share the others.
+ * How many connections one process needs for queues in Postgres. Each queue's worker has
+ * a connection to listen on, and all statements share the other two.
  */
 export const QUEUE_CONNECTIONS = QUEUE_NAMES.length + 2;
 export type QueueName = (typeof QUEUE_NAMES)[number];
 
-/** The payload of every job: ids only. The schema of each job says which. */
+/** The payload of every job, which has only ids. The schema of each job defines which. */
 export type JobData = Readonly<Record<string, unknown>>;
 
-/**
- * The parts of BullMQ's queue, job and worker that are used, whichever store they are
- * bound to.
- */
+/** The parts of BullMQ's queue, job and worker that we use, with either store. */
 export interface BullQueue extends Pick<
   Queue<JobData, void>,
   | 'addBulk'
@@ -47,10 +44,11 @@ export type BullProcessor = (job: BullJob) => Promise<void>;
 
 export interface QueueBackend extends AsyncDisposable {
   queue(name: string): BullQueue;
-  /** Tries a write, where reading says nothing about it. */
+  /** Tests whether the store accepts a write, if a read would not show it. */
   probe(): Promise<void>;
   /**
-   * Returns warnings about settings of the store that endanger jobs, as text for people.
+   * Returns warnings about settings of the store that endanger jobs, as text for
+   * operators.
    */
   advice(): Promise<readonly string[]>;
   worker(
@@ -61,9 +59,9 @@ export interface QueueBackend extends AsyncDisposable {
 }
 
 /**
- * For BullMQ's own schedulers: the next time of a schedule, as every other part of the
- * mirror computes it. BullMQ calls it with the schedule's options, and ends the schedule
- * without a value.
+ * Computes the next time of a schedule for BullMQ's own schedulers, with the same
+ * function as the rest of the mirror. BullMQ passes the schedule's options, and ends the
+ * schedule if no time is returned.
  */
 export function repeatStrategy(
   afterMs: number,
@@ -75,8 +73,8 @@ export function repeatStrategy(
 }
 
 /**
- * What each queue keeps. The history is in the runs in Postgres; a queue keeps some
- * finished jobs for its board, and events that nobody reads.
+ * What each queue retains. The runs in Postgres are the history; a queue retains some
+ * finished jobs for its board, and a few events that nothing reads.
  */
 export const RETENTION = {
   defaultJobOptions: {

@@ -1,10 +1,12 @@
-/** Whether a schedule that the queue's store holds is the one that is wanted. Pure. */
+/**
+ * Decides whether a schedule in the queue's store is the wanted one. Pure.
+ */
 import { nextScheduledMs, type Schedule } from '../time/scheduled-times.ts';
 
-/** A scheduled job that is not taken this long after it was due counts as lost. */
+/** A scheduled job that was not taken this long after it was due counts as lost. */
 const SCHEDULE_LATE_MS = 60_000;
 
-/** What the store holds of a schedule; times in milliseconds since 1970. */
+/** A schedule as the store has it; times in milliseconds since 1970. */
 export interface HeldSchedule {
   readonly pattern?: string | undefined;
   readonly tz?: string | undefined;
@@ -12,9 +14,9 @@ export interface HeldSchedule {
 }
 
 /**
- * A schedule is kept if it has the same pattern and zone and a next time that is neither
- * lost nor too far away: a clock that was ahead leaves such a time, and nothing would run
- * until then.
+ * Whether a stored schedule can stay. It must have the wanted pattern and zone, and a
+ * next time that is neither lost nor too far ahead. A clock that was ahead leaves a time
+ * too far ahead, and nothing would run until then.
  */
 export function isScheduleKept(
   held: HeldSchedule | undefined,

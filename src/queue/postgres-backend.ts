@@ -1,4 +1,7 @@
-/** Queues in Postgres, if no Redis is configured. All queues of a process share one pool. */
+/**
+ * Queues in Postgres, which are used if no Redis is configured. All queues of a process
+ * share one pool.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type BackendFactory,
@@ -35,28 +38,28 @@ import {
 
 /** The schema of BullMQ's own tables. */
 const SCHEMA = 'ledger_mirror_queue';
-/** A statement without an answer for this long is given up. */
+/** A statement that has no answer after this time is given up. */
 const SILENCE_MAX_MS = 20_000;
 const CLOSE_MAX_MS = 2_000;
 const IDLE_TIMEOUT_MS = 10_000;
-/** BullMQ's statements name no schema. */
+/** BullMQ's statements do not name a schema, so it is on the search path. */
 const SETTINGS: SessionSettings = {
   ...PLAIN_SETTINGS,
   search_path: SCHEMA,
-  // BullMQ's transactions never pause. An idle one belongs to a process that hangs.
+  // BullMQ's transactions never pause, so an idle one belongs to a process that hangs.
   idle_in_transaction_session_timeout: '60s',
 };
 
 interface PostgresOptions {
   readonly url: string;
-  /** Default: user and password of the URL, for good. */
+  /** Default: the user and password of the URL, which never change. */
   readonly login?: RotatingSecret<PostgresLogin> | undefined;
-  /** Without it there are no traces. */
+  /** Without it, no traces are recorded. */
   readonly telemetry?: Telemetry | undefined;
 }
 
 /**
- * Opens queues in Postgres, after it has migrated BullMQ's own tables.
+ * Opens queues in Postgres, after migrating BullMQ's own tables.
  * @throws UnreachableError `DATABASE_UNREACHABLE`
  */
 export async function openPostgresBackend({
@@ -71,7 +74,7 @@ export async function openPostgresBackend({
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
     query_timeout: SILENCE_MAX_MS,
   });
-  // Each queue reports what breaks; an idle connection is replaced without a word.
+  // Each queue reports its own errors; a broken idle connection is replaced silently.
   pool.on('error', () => undefined);
   try {
     await migrateQueues(pool);
@@ -79,7 +82,7 @@ export async function openPostgresBackend({
     await pool.end();
     throw error;
   }
-  // BullMQ's listeners on the pool are one for each queue and worker.
+  // Each queue and worker of BullMQ adds a listener to the pool.
   pool.setMaxListeners(0);
   const shared = {
     connection: pool as PostgresConnectionOptions,
@@ -102,14 +105,15 @@ export async function openPostgresBackend({
   };
 }
 
-/** BullMQ takes a pool of others for one of its default schema. */
+/** BullMQ assumes that a pool from outside has its default schema; this sets ours. */
 class QueueConnection extends PostgresConnection {
   override readonly schema = SCHEMA;
 }
 
 /**
- * As BullMQ's own factory, which would give each queue a pool and startup parameters that a pooler
- * refuses. A worker's name is that of its listening connection, by which BullMQ counts workers.
+ * Replaces BullMQ's own factory, which would open a pool for each queue and send startup
+ * parameters that a pooler refuses. A listening connection has its worker's name, because
+ * BullMQ counts workers by these names.
  */
 const openBackend: BackendFactory<
   PostgresQueueBackend,
@@ -127,7 +131,10 @@ const openBackend: BackendFactory<
   );
 };
 
-/** A worker that was not closed in time keeps its connection, for which `end` would wait. */
+/**
+ * Ends the pool within a limit: a worker that was not closed in time keeps its
+ * connection, and `end` would wait for it.
+ */
 async function endWithin(pool: Pool): Promise<void> {
   if (pool.ending) return;
   const limit = sleep(CLOSE_MAX_MS, undefined, { ref: false });
@@ -153,7 +160,9 @@ async function migrateQueues(pool: Pool): Promise<void> {
   }
 }
 
-/** The server is there, and refuses: waiting for it would not help. */
+/**
+ * Whether the server answered with a permanent refusal, so that waiting would not help.
+ */
 function isRefusal(error: unknown): boolean {
   if (error instanceof PermanentError) return true;
   const isOfServer = error instanceof Error && 'severity' in error;

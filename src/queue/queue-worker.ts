@@ -2,9 +2,9 @@
  * The worker of one queue in this process. It reports whether it takes jobs, and is
  * replaced if it has stopped doing so.
  *
- * A connection can die so that neither end notices. The worker then waits for jobs for
- * ever, while the store holds some. Canaries reveal that: they are jobs that do nothing,
- * and that somebody must take.
+ * A connection can die without either end noticing. The worker then waits for jobs for
+ * ever, although the store has some. Canaries reveal this: they are jobs that do nothing
+ * and that a working worker takes.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
@@ -22,26 +22,29 @@ import {
   repeatStrategy,
 } from './backend.ts';
 
-/** The name of a job that does nothing. A worker that takes it takes other jobs too. */
+/** The name of a job that does nothing. A worker that takes it also takes other jobs. */
 export const CANARY = 'canary';
-/** How long a worker may take to close; one that is cut off from its store never does. */
+/**
+ * How long to wait for a worker to close. A worker that has lost its store never closes.
+ */
 const CLOSE_TIMEOUT_MS = 5_000;
 /**
- * A job whose lock is not renewed for this long goes to another worker. BullMQ renews at
- * half of it.
+ * A job whose lock was not renewed for this long is given to another worker. BullMQ
+ * renews the lock after half of this time.
  */
 const LOCK_MS = 10_000;
 const STALLED_CHECK_MS = 4_000;
 /**
- * Practically no limit: attempts are counted in Postgres, since the queue's store may
- * lose its count.
+ * The number of attempts, in practice unlimited: attempts are counted in Postgres,
+ * because the queue's store may lose its count.
  */
 export const ATTEMPTS_MAX = 1_000_000;
 const BACKOFF_MIN_MS = 1_000;
 const BACKOFF_MAX_MS = 60_000;
 /**
- * With a healthy worker, several rounds of canaries go unclaimed by chance about once in
- * a hundred times. A needless replacement costs one connection.
+ * How long canaries may wait before the worker is replaced. Even with a healthy worker,
+ * other workers may happen to take several rounds of canaries, about one time in a
+ * hundred. A needless replacement costs one connection.
  */
 const SILENT_MAX_MS = 45_000;
 
@@ -51,7 +54,8 @@ export interface WorkedJob {
   readonly name: string;
   readonly data: JobData;
   /**
-   * When the job was due, or added if it was not scheduled, in milliseconds since 1970.
+   * When the job was due, or when it was added if it was not scheduled, in milliseconds
+   * since 1970.
    */
   readonly dueMs: number;
   /** 1 for the first delivery. */
@@ -73,14 +77,14 @@ export interface QueueWorkerOptions {
   readonly name: string;
   readonly concurrency: number;
   readonly process: (job: WorkedJob, signal: AbortSignal) => Promise<void>;
-  /** Aborted when this process stops working jobs. */
+  /** Aborted when this process stops working on jobs. */
   readonly stop: AbortSignal;
   readonly onError: (error: Error) => void;
-  /** Called after every job that was worked here, for metrics. */
+  /** Called after every job that was worked on here, for metrics. */
   readonly onJob?: (report: JobReport) => void;
   /**
-   * How long canaries may lie in the queue, without one being taken, before the worker is
-   * replaced.
+   * How long canaries may wait in the queue, without one of them being taken, before the
+   * worker is replaced.
    */
   readonly silentMaxMs?: number;
 }
@@ -89,10 +93,10 @@ export class QueueWorker {
   readonly #options: QueueWorkerOptions;
   #worker: BullWorker;
   #activeJobs = 0;
-  /** When a job was last taken or finished here. */
+  /** When this worker last took or finished a job. */
   #activeAtMs = performance.now();
   #rebuilds = 0;
-  /** Since when a canary lies in the store that this worker could have taken. */
+  /** Since when a canary has been in the store that this worker could have taken. */
   #canaryWaitsSinceMs: number | undefined;
 
   constructor(options: QueueWorkerOptions) {
@@ -101,8 +105,8 @@ export class QueueWorker {
   }
 
   /**
-   * Signs of life: the jobs in work, how long no job was taken or finished here, and how
-   * often the worker was replaced because it took nothing.
+   * Signs of life: the jobs in progress, the time since this worker last took or finished
+   * a job, and how many times it was replaced because it took nothing.
    */
   get pulse(): Readonly<Record<'activeJobs' | 'quietMs' | 'rebuilds', number>> {
     const quietMs = performance.now() - this.#activeAtMs;
@@ -110,8 +114,8 @@ export class QueueWorker {
   }
 
   /**
-   * Notes that the store accepted a canary. Replaces the worker if it has ignored them
-   * for too long.
+   * Records that the store accepted a canary, and replaces the worker if it has ignored
+   * canaries for too long.
    */
   async onCanary(): Promise<void> {
     const { queue, log, silentMaxMs = SILENT_MAX_MS } = this.#options;
@@ -136,17 +140,23 @@ export class QueueWorker {
     ]);
   }
 
-  /** The store did not answer: idleness then says nothing about the worker. */
+  /**
+   * Records that the store did not answer. Idleness is then no sign that the worker is
+   * broken.
+   */
   onStoreAway(): void {
     this.#canaryWaitsSinceMs = undefined;
   }
 
-  /** @param force closes without waiting for the jobs in work */
+  /**
+   * Closes the worker.
+   * @param force closes without waiting for the jobs in progress
+   */
   close(force = false): Promise<void> {
     return this.#worker.close(force);
   }
 
-  /** Opens a worker, which takes jobs from then on. */
+  /** Opens a worker, which starts taking jobs at once. */
   #open(): BullWorker {
     const { backend, name, queue, concurrency, stop, onError, log } =
       this.#options;
@@ -183,7 +193,7 @@ export class QueueWorker {
       await process(toWorkedJob(job), stop);
       outcome = 'done';
     } catch (error) {
-      // A permanent error ends the job. Otherwise the queue would repeat it for ever.
+      // A permanent error ends the job, which the queue would otherwise repeat for ever.
       const isFinal =
         error instanceof PermanentError && !(error instanceof FencedError);
       throw isFinal ? new UnrecoverableError(error.message) : error;
@@ -205,16 +215,16 @@ function toWorkedJob(job: BullJob): WorkedJob {
     id: job.id ?? '',
     name: job.name,
     data: job.data,
-    // BullMQ's timestamp and delay do not add up to the scheduled time if the job is
-    // late. That would make two runs for one scheduled time, so the time of the schedule
-    // itself comes first.
+    // If a job is late, BullMQ's timestamp and delay do not add up to the scheduled time.
+    // Then one scheduled time would have two runs, so the schedule's own time takes
+    // precedence.
     dueMs: job.opts.prevMillis ?? job.timestamp + (job.opts.delay ?? 0),
     attempt: job.attemptsMade + 1,
   };
 }
 
 /**
- * Returns the pause that the other side demands; otherwise it grows exponentially, with
+ * Returns the pause that the error demands, or else an exponentially growing one with
  * jitter.
  */
 function backoffMs(attempt: number, error: Error | undefined): number {

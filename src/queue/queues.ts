@@ -1,6 +1,5 @@
 /**
- * The mirror's queues by name: adding, scheduling and working jobs, with every wait
- * bounded.
+ * The mirror's queues by name: adds, schedules and works on jobs, and limits every wait.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnreachableError } from '../errors/errors.ts';
@@ -24,28 +23,37 @@ import {
 export interface NewJob {
   readonly name: string;
   readonly data: JobData;
-  /** A job whose id exists already is not added again. It must not contain a colon. */
+  /**
+   * If a job with this id exists already, the job is not added again. No colons are
+   * allowed.
+   */
   readonly jobId: string;
-  /** 1 is served first. */
+  /** 1 is the highest priority. */
   readonly priority: number;
 }
 
 const RETRIED = { attempts: ATTEMPTS_MAX, backoff: { type: 'custom' } };
 const ADD_TIMEOUT_MS = 15_000;
 const PAYLOAD_BYTES_MAX = 16_384;
-/** How long workers may take to close when they no longer wait for their jobs. */
+/** How long to wait for workers to close once they no longer wait for their jobs. */
 const FORCED_MS = 1_000;
 /**
- * How many jobs of a state are read. Jobs of one priority come by age, and canaries among
- * the first.
+ * How many jobs of a state are read. Jobs of the same priority are sorted by age, and
+ * canaries are among the first.
  */
 const LOOKED_AT_MAX = 50;
-/** An outage is logged once in this time, not for every connection and attempt. */
+/** An outage is logged once in this time instead of for every connection and attempt. */
 const WARN_EVERY_MS = 10_000;
-/** Workers that start together may try to set the same schedule so often. */
+/**
+ * The most attempts to set a schedule. Workers that start together may try to set the
+ * same one.
+ */
 const SCHEDULE_ATTEMPTS_MAX = 8;
 const SCHEDULE_PAUSE_MS = 25;
-/** BullMQ's codes of a schedule whose next job, or the one behind it, is there already. */
+/**
+ * BullMQ's error codes for a schedule whose next job, or the job after it, already
+ * exists.
+ */
 const MADE_ELSEWHERE: readonly unknown[] = [-10, -11];
 const OPEN = ['waiting', 'active', 'delayed', 'prioritized'] as const;
 const COUNTED = [
@@ -61,16 +69,19 @@ interface QueuesOptions extends Pick<
   QueueWorkerOptions,
   'backend' | 'log' | 'onJob' | 'silentMaxMs'
 > {
-  /** Derived from the mirror's own identity, so that queues of two mirrors never mix. */
+  /**
+   * Derived from the mirror's own identity, so that queues of two mirrors are never mixed
+   * up.
+   */
   readonly prefix: string;
 }
 
-/** How many jobs a queue holds, without canaries. */
+/** The number of jobs in a queue, not counting canaries. */
 interface Depth {
   readonly queue: QueueName;
-  /** By BullMQ's state. */
+  /** The counts by BullMQ's state. */
   readonly jobs: Readonly<Record<string, number>>;
-  /** How long the oldest of the next jobs has waited; 0 if none waits. */
+  /** How long the oldest of the next jobs has waited; 0 if none is waiting. */
   readonly oldestMs: number;
 }
 
@@ -80,7 +91,7 @@ export class Queues {
   readonly #queueWorkers = new Map<QueueName, QueueWorker>();
   #warnedAtMs = -Infinity;
   /**
-   * Aborts when this process stops working jobs. Handlers then save their state and
+   * Aborted when this process stops working on jobs. Handlers then save their state and
    * release the job.
    */
   readonly #stop = new AbortController();
@@ -90,7 +101,8 @@ export class Queues {
   }
 
   /**
-   * Returns warnings about settings of the store that endanger jobs, as text for people.
+   * Returns warnings about settings of the store that endanger jobs, as text for
+   * operators.
    */
   advice(): Promise<readonly string[]> {
     return bounded("read the settings of the queue's store", () =>
@@ -98,14 +110,20 @@ export class Queues {
     );
   }
 
-  /** @throws UnreachableError if the store takes no writes, or does not answer in time */
+  /**
+   * Tests whether the store accepts writes.
+   * @throws UnreachableError if the store accepts no writes, or does not answer in time
+   */
   async probe(): Promise<void> {
     await bounded("write to the queue's store", () =>
       this.#options.backend.probe(),
     );
   }
 
-  /** @throws UnreachableError `QUEUE_UNAVAILABLE` if the store does not answer in time */
+  /**
+   * Adds jobs to a queue.
+   * @throws UnreachableError `QUEUE_UNAVAILABLE` if the store does not answer in time
+   */
   async add(queue: QueueName, jobs: readonly NewJob[]): Promise<void> {
     const entries = jobs.map(({ name, data, ...opts }) => ({
       name,
@@ -117,14 +135,14 @@ export class Queues {
     );
   }
 
-  /** Returns whether the job waits or is being worked. */
+  /** Whether the job is waiting or in progress. */
   async holds(queue: QueueName, jobId: string): Promise<boolean> {
     const look = () => this.#queue(queue).getJobState(jobId);
     const state = await bounded(`look for a job in the queue ${queue}`, look);
     return OPEN.some((open) => open === state);
   }
 
-  /** Counts the jobs that wait or are being worked, without canaries. */
+  /** Counts the jobs that are waiting or in progress, not counting canaries. */
   async open(queue: QueueName): Promise<number> {
     const counts = await this.counts(queue);
     const count = OPEN.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
@@ -133,9 +151,9 @@ export class Queues {
   }
 
   /**
-   * Makes a schedule if it is missing or differs. Workers that start at the same moment
-   * may all try: one makes it, and the others find it.
-   * @returns whether this call made it
+   * Creates a schedule if it is missing or differs. Workers that start at the same moment
+   * may all try; one of them creates it, and the others find it.
+   * @returns whether this call created it
    */
   async keepSchedule(
     queue: QueueName,
@@ -188,7 +206,8 @@ export class Queues {
       0,
       (jobs['prioritized'] ?? 0) - (next.length - asked.length),
     );
-    // One reading of the clock: with two, an empty queue can be a millisecond old.
+    // Read the clock only once: with two readings, an empty queue could be a millisecond
+    // old.
     const nowMs = Date.now();
     const oldestMs = Math.max(0, ...asked.map((job) => nowMs - job.timestamp));
     return { queue, jobs: { ...jobs, prioritized }, oldestMs };
@@ -200,8 +219,8 @@ export class Queues {
   }
 
   /**
-   * Sends a canary through every queue that this process works, unless one still waits
-   * there. A worker that ignores them is replaced.
+   * Sends a canary to every queue that this process works on, unless one is still waiting
+   * there. A worker that ignores canaries is replaced.
    * @throws UnreachableError `QUEUE_UNAVAILABLE`
    */
   async sendCanaries(workerId: string): Promise<void> {
@@ -235,7 +254,7 @@ export class Queues {
     }));
   }
 
-  /** Takes jobs of one queue until the queues are closed. */
+  /** Takes jobs from one queue until the queues are closed. */
   work(
     queue: QueueName,
     concurrency: number,
@@ -258,8 +277,8 @@ export class Queues {
   }
 
   /**
-   * Stops taking jobs and gives handlers `graceMs` to save their state. Jobs that are not
-   * released by then are found stalled by the next worker. Jobs can still be added. A
+   * Stops taking jobs and gives handlers `graceMs` to save their state. The next worker
+   * finds jobs that were not released by then as stalled. Jobs can still be added. A
    * second call does nothing.
    */
   async stopWorking(graceMs: number): Promise<void> {
@@ -285,7 +304,7 @@ export class Queues {
     await close(FORCED_MS, true);
   }
 
-  /** Stops working, if it has not been stopped before, and closes every connection. */
+  /** Stops working, unless that was done before, and closes every connection. */
   async close(graceMs: number): Promise<void> {
     await this.stopWorking(graceMs);
     const closing = Promise.allSettled(
@@ -297,8 +316,8 @@ export class Queues {
   }
 
   /**
-   * Ignores errors while this process stops: sockets close after their pools, and report
-   * the end.
+   * Logs an error of a queue. Errors are ignored while this process stops, because
+   * sockets close after their pools and report that.
    */
   #reportError(error: Error, queue: QueueName): void {
     if (this.#stop.signal.aborted) return;
@@ -323,7 +342,7 @@ export class Queues {
       `look at the queue ${queue}`,
       look,
     );
-    // A job that ends between the count and the look is no longer there.
+    // A job that ends between the count and this read is missing.
     return jobs.filter((job) => job !== undefined);
   }
 
@@ -341,13 +360,12 @@ export class Queues {
   }
 }
 
-/** Returns false for a canary. */
+/** Whether the job is not a canary. */
 function isWork({ name }: BullJob): boolean {
   return name !== CANARY;
 }
 
-/** Limits a wait for the store: BullMQ itself waits without a limit. */
-/** Another worker has put the schedule's next job into the queue at this moment. */
+/** Whether another worker has just put the schedule's next job into the queue. */
 function isMadeElsewhere(error: unknown): boolean {
   return (
     error instanceof Error &&
@@ -356,6 +374,7 @@ function isMadeElsewhere(error: unknown): boolean {
   );
 }
 
+/** Limits the wait for the store: BullMQ itself waits without a limit. */
 function bounded<Result>(
   action: string,
   work: () => Promise<Result>,

@@ -11,14 +11,14 @@ const CONNECT_TIMEOUT_MS = 10_000;
 const KEEP_ALIVE_MS = 10_000;
 const RECONNECT_MAX_MS = 2_000;
 /**
- * A connection without an answer for this long is dead. A worker waits for a job for 10
- * s.
+ * A connection that has been silent for this long is dead. A worker's wait for a job
+ * lasts only 10 s.
  */
 const SILENCE_MAX_MS = 20_000;
 
 interface RedisOptions {
   readonly url: string;
-  /** Without it there are no traces. */
+  /** Without it, no traces are recorded. */
   readonly telemetry?: Telemetry | undefined;
   /** Mirrors can share a Redis, because each has a prefix of its own. */
   readonly prefix: string;
@@ -26,6 +26,7 @@ interface RedisOptions {
 }
 
 /**
+ * Opens queues in Redis.
  * @throws UnreachableError `REDIS_UNREACHABLE` or `REDIS_TAKES_NO_WRITES`, which may pass
  * @throws PermanentError `REDIS_REFUSED`, `REDIS_TLS` or `REDIS_MODE`
  */
@@ -43,7 +44,7 @@ export async function openRedisBackend(
     reconnectOnError,
     retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
   });
-  // The reason arrives as an event. The failed call only reports that the connection is
+  // The reason arrives as an event; the failed call reports only that the connection is
   // closed.
   let reason: Error | undefined;
   connection.on('error', (error) => {
@@ -82,9 +83,9 @@ function isOwn(error: unknown): boolean {
 }
 
 /**
- * Returns warnings about a Redis that evicts keys, or forgets them at a restart. BullMQ
- * itself warns about an old version.
- * @param info the text of INFO, which Valkey and Dragonfly answer as Redis does
+ * Returns warnings if Redis may evict keys, or loses them at a restart. BullMQ itself
+ * warns about an old version.
+ * @param info the text of INFO; Valkey and Dragonfly answer in the same format
  */
 export function redisAdvice(info: string): readonly string[] {
   const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';

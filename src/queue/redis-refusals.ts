@@ -1,4 +1,6 @@
-/** What a Redis that answers may refuse, told apart from one that cannot be reached. */
+/**
+ * Distinguishes what a reachable Redis refuses from a Redis that cannot be reached.
+ */
 import type { Redis } from 'ioredis';
 import {
   errorCode,
@@ -7,13 +9,16 @@ import {
 } from '../errors/errors.ts';
 import { classifyErrno } from '../errors/faults.ts';
 
-/** The user, the password or a right is wrong: waiting does not help. */
+/** The user, the password or a right is wrong, so waiting does not help. */
 const REFUSED = /^(?:WRONGPASS|NOAUTH|NOPERM|ERR (?:AUTH|invalid password))/;
-/** A former master, or one without its replicas or its disk: it reads, and takes no writes. */
+/**
+ * A former master, or one that lacks its replicas or its disk, can be read but accepts no
+ * writes.
+ */
 const NO_WRITES = /^(?:READONLY|MASTERDOWN|NOREPLICAS|MISCONF|OOM|LOADING)\b/;
 const PROBE_TTL_MS = 60_000;
 
-/** Classifies why no connection came about, or why a command failed. */
+/** Classifies why a connection could not be made, or why a command failed. */
 export function redisError(url: string, error: unknown): Error {
   if (error instanceof PermanentError || error instanceof UnreachableError)
     return error;
@@ -44,8 +49,9 @@ export function redisError(url: string, error: unknown): Error {
 }
 
 /**
+ * Requires a single server.
  * @param info the text of INFO
- * @throws PermanentError `REDIS_MODE` for a cluster and for a Sentinel
+ * @throws PermanentError `REDIS_MODE` for a cluster or a Sentinel
  */
 export function requireSingle(url: string, info: string): void {
   const mode = /^redis_mode:(\w+)/m.exec(info)?.[1] ?? 'standalone';
@@ -65,7 +71,8 @@ export function requireSingle(url: string, info: string): void {
 }
 
 /**
- * Writes a key that goes by itself: a replica, and a master that has lost its own, still read.
+ * Requires that Redis accepts writes. It writes a key that soon expires, because a
+ * replica, or a master that has lost its replicas, can still be read.
  * @throws as `redisError`
  */
 export async function requireWrites(

@@ -51,7 +51,7 @@ export class RateLimiter {
   readonly #readStoredBan: () => Promise<Micros | undefined>;
   /** The end of the last ban that this process itself received. */
   #bannedUntil: Micros = 0n;
-  /** The instant until which this process pauses: the source's own budget is spent until then. */
+  /** When this process may continue after the source reported its own budget as spent. */
   #pausedUntilMs = 0;
 
   /** @param ratePerSecond SOURCE_RATE: requests per second, over all workers */

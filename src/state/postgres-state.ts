@@ -1,6 +1,6 @@
 /**
- * Resume state in Postgres, for mirrors without a Redis: two unlogged tables, which a
- * crash may empty.
+ * Resume state in Postgres, for mirrors without Redis: two unlogged tables, which may be
+ * empty after a crash.
  */
 import { DatabaseError, type Pool } from 'pg';
 import { classifyDatabaseCode } from '../errors/faults.ts';
@@ -13,8 +13,8 @@ import {
 
 const QUERY_TIMEOUT_MS = 3_000;
 /**
- * Writers delete expired rows: after so many writes a batch that is larger than what they
- * added.
+ * Writers delete expired rows. After this many writes, they delete a batch that is larger
+ * than the number of rows that they added.
  */
 const SWEEP_EVERY = 64;
 const SWEEP_ROWS_MAX = 256;
@@ -28,7 +28,7 @@ const SET = `insert into mirror.resume_state (key, value, expires_at)
 const SWEEP = `delete from mirror.resume_state where key in (
   select key from mirror.resume_state where expires_at <= clock_timestamp()
   order by expires_at limit $1 for update skip locked)`;
-/** $2: the interval, in seconds. */
+/** Reserves a request; $2 is the interval in seconds. */
 const RESERVE = `insert into mirror.rate_budgets as budget (budget, next_at)
   values ($1, clock_timestamp() + make_interval(secs => $2::float8))
   on conflict (budget) do update set next_at = make_interval(secs => $2::float8) + least(
@@ -38,11 +38,14 @@ const RESERVE = `insert into mirror.rate_budgets as budget (budget, next_at)
 /**
  * Opens resume state in Postgres.
  * @param pool stays open when the state is closed
- * @param prefix mirrors can share a database, because each has a prefix of its own
+ * @param prefix distinguishes mirrors that share a database
  */
 export function openPostgresState(pool: Pool, prefix: string): ResumeState {
   let setCount = 0;
-  /** @returns the value of the first row */
+  /**
+   * Runs one statement.
+   * @returns the value of the first row
+   */
   const run = async (text: string, ...values: (string | number)[]) => {
     const query = { text, values, query_timeout: QUERY_TIMEOUT_MS };
     return (await pool.query<{ value: string }>(query)).rows[0]?.value;

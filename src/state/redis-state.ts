@@ -1,4 +1,6 @@
-/** Resume state in Redis: one key for each entry, which Redis itself expires. */
+/**
+ * Resume state in Redis: one key per entry, which Redis itself expires.
+ */
 import { Redis, ReplyError } from 'ioredis';
 import { reconnectOnError } from '../errors/redis-replies.ts';
 import {
@@ -15,13 +17,15 @@ const SOCKET_TIMEOUT_MS = 5_000;
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;
 
-/** Errors of a Redis that will serve again: it starts, fails over, or is busy or full. */
+/**
+ * Error codes of a Redis that will recover: it is starting, failing over, busy or full.
+ */
 const RETRYABLE =
   /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|NOREPLICAS|MISCONF)$/;
 
 /**
- * Runs on the clock of Redis. Lua's doubles hold microseconds exactly until the year
- * 2255.
+ * Reserves a request by Redis's own clock. Lua's doubles hold microseconds exactly until
+ * the year 2255.
  */
 const RESERVE = `
 local time = redis.call('TIME')
@@ -35,11 +39,11 @@ return math.ceil(math.max(0, mine - ${BURST_MICROS} - now))
 `;
 
 /**
- * Opens resume state in Redis. It connects in the background; until then, and in an
- * outage, calls throw UnreachableError.
- * @param prefix mirrors can share a Redis, because each has a prefix of its own
+ * Opens resume state in Redis. It connects in the background; until it is connected, and
+ * in an outage, calls throw UnreachableError.
+ * @param prefix distinguishes mirrors that share a Redis
  * @param onConnectionError called when the connection breaks or cannot be made; it is
- *   tried again by itself
+ *   retried automatically
  */
 export function openRedisState(
   url: string,
@@ -51,9 +55,9 @@ export function openRedisState(
     commandTimeout: COMMAND_TIMEOUT_MS,
     socketTimeout: SOCKET_TIMEOUT_MS,
     // Each failed attempt to connect empties the queue of waiting commands, so it cannot
-    // grow in an outage.
+    // grow during an outage.
     maxRetriesPerRequest: 0,
-    // The failed command is the caller's to repeat.
+    // Reconnect, but leave it to the caller to repeat the failed command.
     reconnectOnError: (error) => reconnectOnError(error) !== false,
     retryStrategy: (times) =>
       Math.min(RECONNECT_MIN_MS * 2 ** Math.min(times, 10), RECONNECT_MAX_MS),
@@ -79,7 +83,7 @@ export function openRedisState(
           intervalMicros,
         ),
       ),
-    // An error that Redis itself answered is a ReplyError, and its first word is the
+    // An error that Redis itself reported is a ReplyError, and its first word is the
     // code.
     refusal: (error) => {
       if (!(error instanceof Error && error instanceof ReplyError))

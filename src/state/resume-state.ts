@@ -1,7 +1,7 @@
 /**
  * Resume state: where stages continue after a failure, and the request rate that all
- * workers share. It only saves work. What is done or covered is decided by the tables in
- * Postgres.
+ * workers share. It only saves work; the tables in Postgres decide what is done or
+ * covered.
  */
 import {
   isRetryable,
@@ -11,70 +11,81 @@ import {
 } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
 
-/** Larger values are refused. */
+/** The most characters of a value; larger values are refused. */
 export const VALUE_CHARS_MAX = 1_048_576;
 /**
  * The rate is a schedule of single requests (GCRA): each reservation takes the next time,
- * one interval after the one before. Unused time is granted only as a small burst,
- * because a store that loses its memory grants the burst once more.
+ * one interval after the last. Unused time is granted only as a small burst, because a
+ * store that loses its memory grants the burst once more.
  */
 export const BURST_MICROS = 250_000;
-/** A schedule that is further ahead than this shows that the clock was set back. */
+/** If a schedule is further ahead than this, the clock was set back. */
 export const AHEAD_MAX_MICROS = 600_000_000;
-/** How often the store is tried in an outage, so that not every call pays its timeout. */
+/**
+ * How long to wait between attempts to reach the store in an outage, so that not every
+ * call waits for its timeout.
+ */
 const TRY_AGAIN_MS = 1_000;
 /**
- * Without the store workers cannot share the rate. Each takes one in this many parts of
+ * Without the store, workers cannot share the rate, so each takes this fraction (1/4) of
  * it.
  */
 const RATE_SHARE = 4;
 
 /**
- * Values that may vanish or go back in time at any moment. Losing one costs at most the
- * page in flight.
+ * Values that may vanish or revert to an earlier state at any moment. Losing one costs at
+ * most the page in flight.
  *
  * Every call ends within a few seconds. It throws UnreachableError `STATE_UNREACHABLE` or
- * RetryableError if the store is away, and PermanentError if the store refuses for good.
+ * RetryableError if the store is unavailable, and PermanentError if the store refuses
+ * permanently.
  */
 export interface ResumeState {
   /**
+   * Reads a value.
    * @returns the parsed value; undefined if it does not exist, has expired, or is not
    *   JSON
    */
   get(key: string): Promise<unknown>;
   /**
-   * Stores a value as JSON, in the place of the one before, for `ttlMs`.
-   * @throws PermanentError `STATE_VALUE` if JSON cannot hold the value, or it is too
-   *   large
+   * Stores a value as JSON for `ttlMs`, and replaces any earlier one.
+   * @throws PermanentError `STATE_VALUE` if the value has no JSON form, or is too large
    */
   set(key: string, value: unknown, ttlMs: number): Promise<void>;
   /**
    * Reserves the next request of a budget that all processes share, by the store's clock.
-   * @returns how long to wait before sending it. A reservation that is not used is lost
+   * A reservation that is not used is lost.
+   * @returns how long to wait before sending the request
    */
   reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }>;
   close(): Promise<void>;
 }
 
-/** What a kind of store provides: values are text, and errors are the store's own. */
+/** What each kind of store provides. Values are text, and errors are the store's own. */
 export interface TextStore extends Pick<ResumeState, 'close'> {
-  /** For messages. */
+  /** The store's name for messages. */
   readonly name: string;
-  /** What to look at if the store refuses for good, for messages. */
+  /** What to check if the store refuses permanently, for messages. */
   readonly advice: string;
   read(key: string): Promise<string | null | undefined>;
   write(key: string, text: string, ttlMs: number): Promise<unknown>;
-  /** @returns microseconds to wait */
+  /**
+   * Reserves the next request.
+   * @returns how many microseconds to wait for it
+   */
   take(budget: string, intervalMicros: number): Promise<number>;
   /**
-   * Describes an error that the store itself answered; undefined if it was not reached.
+   * Describes an error that the store itself reported; undefined if the store was not
+   * reached.
    */
   refusal(
     error: unknown,
   ): { readonly code: string; readonly isRetryable: boolean } | undefined;
 }
 
-/** Makes resume state of a store of texts: values are JSON, and errors are our own. */
+/**
+ * Makes resume state from a store of texts: values become JSON, and errors become ours.
+ */
 export function keepIn(store: TextStore): ResumeState {
   const call = async <Result>(
     action: string,
@@ -128,7 +139,8 @@ export function keepIn(store: TextStore): ResumeState {
     reserve: async (budget, ratePerSecond) => {
       const take = () => store.take(budget, 1_000_000 / ratePerSecond);
       const waitMicros = await call(`reserve a request of ${budget}`, take);
-      // Timers count whole milliseconds. Rounding up means never too early.
+      // Timers count whole milliseconds; rounding up means that no request is sent too
+      // early.
       return { waitMs: Math.ceil(Math.max(0, waitMicros) / 1000) };
     },
     close: () => store.close(),
@@ -136,9 +148,9 @@ export function keepIn(store: TextStore): ResumeState {
 }
 
 /**
- * Wraps resume state so that work continues in an outage: `get` returns undefined, `set`
- * does nothing, and `reserve` limits this process alone to a quarter of the rate. Each
- * outage and its end are logged once. Permanent errors are still thrown.
+ * Wraps resume state so that work continues during an outage: `get` returns undefined,
+ * `set` does nothing, and `reserve` limits this process alone to a quarter of the rate.
+ * The start and the end of each outage are logged. Permanent errors are still thrown.
  * @param nowMs a clock that never goes back
  */
 export function tolerateOutages(
@@ -154,7 +166,7 @@ export function tolerateOutages(
     instead: () => Answer,
   ): Promise<Answer> => {
     if (awaySinceMs !== undefined && nowMs() < tryAgainAtMs) return instead();
-    // In an outage one caller tries the store, and the others do not wait for it.
+    // In an outage, one caller tries the store, and the others do not wait for it.
     tryAgainAtMs = nowMs() + TRY_AGAIN_MS;
     try {
       const answer = await call();
