@@ -30,8 +30,8 @@ const QUARANTINED_QUESTION = z.strictObject({
 });
 
 /**
- * Adds the routes. They do not restrict the statements of a query to the lake: the
- * process that runs one can read the lake and nothing else.
+ * Adds the routes. They do not restrict the SQL of a query themselves: the process that
+ * runs it can read the lake and nothing else.
  */
 export function addConsoleData(
   server: FastifyInstance,

@@ -51,7 +51,7 @@ const ENTRIES = {
   }),
 };
 
-/** A row that is sent as it is read; only these columns are used here. */
+/** A row that is passed on unchanged; only the named columns are used here. */
 type RowWith<Column extends string> = PlainRow &
   Readonly<Record<Column, string>>;
 

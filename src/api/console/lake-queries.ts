@@ -101,8 +101,8 @@ export function openQueryRunner(
       timeout: (TIMEOUT_SECONDS + 15) * 1_000,
     });
     const ended = untilEnded(child);
-    // A caller that stops reading early does not await `ended`, so its rejection must not
-    // be unhandled.
+    // A caller that stops reading early never awaits `ended`; this keeps its rejection
+    // from being unhandled.
     ended.catch(() => undefined);
     return { child, stdout: child.stdout, ended };
   };

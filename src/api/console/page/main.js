@@ -23,7 +23,7 @@ import { onZone, setMirrorTime, startClock } from './common/time.js';
 const THEME = 'ledger-mirror theme';
 /**
  * How often, at most, the data that is not in the stream is requested, however much is
- * published. Longer than any shared answer is kept.
+ * published. The interval is longer than any shared answer is cached.
  */
 const RELOAD_MS = 2_000;
 /**

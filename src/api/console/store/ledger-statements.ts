@@ -102,7 +102,7 @@ export const FLOWS = `
   group by 1 order by 1`;
 
 /**
- * An account's balance over time: its time is divided into equal parts, and each part
+ * The balance of an account over time. The time is divided into equal parts, and each
  * shows its last balance.
  */
 export const BALANCE = `

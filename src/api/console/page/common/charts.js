@@ -1,4 +1,4 @@
-// Charts by uPlot, in the page's colours. A hidden text beside each chart says what it
+// Charts by uPlot, in the page's colours. A hidden text next to each chart says what it
 // shows.
 /* global uPlot */
 import { byId, el, show } from './dom.js';

@@ -6,8 +6,8 @@ let onClose;
 
 /**
  * Opens the dialog.
- * @param read returns the content, and a title if it is only known then: `{ title, parts
- *   }`
+ * @param read returns `{ title, parts }`: the content, and the title if it is only known
+ *   then
  * @param closed called when the dialog is closed
  */
 export function openDialog(title, read, closed) {

@@ -5,6 +5,7 @@ import { announce, el, show } from './dom.js';
 const ANSWERS_MS_MAX = 60_000;
 
 /**
+ * Makes a link ask the mirror before it downloads.
  * @param link an anchor with the address of the file, and its name as `download`
  * @param partialHref the address of the known part, offered if the whole is refused
  */

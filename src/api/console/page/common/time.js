@@ -69,7 +69,10 @@ function rounded(ms) {
     : duration(Math.round(ms / 60_000) * 60_000);
 }
 
-/** @param at RFC 3339, or milliseconds since 1970 */
+/**
+ * Formats an instant.
+ * @param at RFC 3339, or milliseconds since 1970
+ */
 export function formatTime(at, form = 'full') {
   return FORMS[form](typeof at === 'number' ? at : Date.parse(at));
 }

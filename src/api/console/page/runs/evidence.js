@@ -128,8 +128,8 @@ function said([name, value]) {
 }
 
 /**
- * Describes how many rows the source listed. It may list a checkpoint more than once,
- * which is stored once, and it lists `network` besides the parties.
+ * Describes how many rows the source listed. It may list a checkpoint more than once, but
+ * the checkpoint is stored once; `network` is counted besides the parties.
  */
 function listed({ rows, network, list }) {
   return `${plural(rows, 'row')}${network === 'stored' ? ' and network' : ''} listed${list === 'checkpoints' ? ' (repeats included)' : ''}`;
