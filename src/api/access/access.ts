@@ -107,7 +107,8 @@ export async function addAccess(
 
 /**
  * Returns what a request may do. A proxy that authenticates its users adds a bearer token
- * of its own: if the request also has a valid session, that is not a guess at our token.
+ * of its own; if the request also has a valid session, that token does not count as a
+ * guess.
  */
 async function roleOf(
   request: FastifyRequest,
@@ -125,8 +126,8 @@ async function roleOf(
 }
 
 /**
- * Returns a function that logs refused hosts and origins, with the headers that differ,
- * at most once in ten seconds.
+ * Returns a function that logs refused hosts and origins, with the headers that caused
+ * the refusal, at most once in ten seconds.
  */
 function openRefusalLog(log: Log): (request: FastifyRequest) => void {
   let lastMs = -Infinity;

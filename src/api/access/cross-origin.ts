@@ -1,8 +1,8 @@
 /**
- * Lets the pages of configured origins read the source's own interface in a browser, as
- * the source lets every page. Pages of other origins can read nothing else of the mirror
- * and change nothing: browsers send no cookie along, so such a page needs a token if one
- * is set.
+ * Lets the pages of configured origins read the source's own interface in a browser; the
+ * source itself allows this to every page. Pages of other origins can read nothing else
+ * of the mirror and change nothing. Browsers send no cookie along, so such a page needs a
+ * token if one is set.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { pathOf } from './paths.ts';

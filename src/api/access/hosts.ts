@@ -151,8 +151,8 @@ function forwardedHost({ headers }: FastifyRequest): string | undefined {
 }
 
 /**
- * Whether an origin's host and port are those of `host`. A scheme's default port counts
- * as no port.
+ * Whether an origin's host and port are those of `host`. A scheme's default port is the
+ * same as no port.
  */
 function isOriginOf(origin: string, host: string | undefined): boolean {
   const from = URL.parse(origin);

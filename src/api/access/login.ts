@@ -20,7 +20,7 @@ const LOGIN = z.strictObject({
 });
 const FORM = 'application/x-www-form-urlencoded';
 
-/** What checks the tokens and sessions of a mirror that has a token. */
+/** Checks the tokens and sessions of a mirror that has a token. */
 export interface Locks {
   readonly sessions: Sessions;
   readonly checkToken: TokenCheck;
@@ -101,7 +101,7 @@ function isForm({ headers }: FastifyRequest): boolean {
 
 /**
  * Returns the value of a Set-Cookie header. The cookie is Lax: browsers send it when they
- * follow a link from another site, but not with a form there.
+ * follow a link from another site, but not when they submit a form from there.
  * @param pair `name=value`
  */
 function cookieOf(

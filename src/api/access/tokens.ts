@@ -1,8 +1,8 @@
 /**
  * Checks the tokens that open the mirror. Wrong tokens are counted by address: each is
- * logged, and after a few per minute its answer is delayed. Wrong tokens of a neighbour,
- * who may share a proxy with others, do not delay a right one, unless they arrive in
- * masses.
+ * logged, and after a few per minute its answer is delayed. A correct token is not
+ * delayed by the wrong ones of another client behind the same proxy, unless those arrive
+ * in very large numbers.
  */
 import { hash, timingSafeEqual } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';

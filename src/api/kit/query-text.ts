@@ -70,7 +70,7 @@ export function readQuery<F extends Fields>(
 
 /**
  * Splits the query into keys, in the order in which they first appear, with their values.
- * `a[b]=c` counts as the values b and c of a.
+ * `a[b]=c` counts as the key `a` with the values `b` and `c`.
  */
 function readParameters(url: string): Map<string, string[]> {
   const start = url.indexOf('?');

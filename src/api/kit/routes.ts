@@ -12,7 +12,7 @@ import { z } from 'zod';
 
 /**
  * A UUID, checked by its pattern. JSON Schema's `uuid` format alone would also accept
- * `urn:uuid:`, which Postgres does not.
+ * `urn:uuid:`, which Postgres refuses.
  */
 export const UUID = z.guid();
 export const TEXT_OR_NULL = z.string().nullable();

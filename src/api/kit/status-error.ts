@@ -61,9 +61,9 @@ export const DETAIL = {
 /** The detail of an error of the source's handlers. */
 interface Detail {
   readonly code: number;
-  /** The kind of error. */
+  /** The kind of error, such as `invalid party id`. */
   readonly message: string;
-  /** The reason. */
+  /** What was wrong this time; empty if absent. */
   readonly inner?: string;
 }
 
@@ -78,8 +78,8 @@ export const STATUS_BODY = z
 export type StatusBody = z.infer<typeof STATUS_BODY>;
 
 /**
- * An answer other than success, thrown by a handler. Without details it is an error of
- * the gateway's kind.
+ * An answer other than success, thrown by a handler. Without details it looks like an
+ * error of the source's gateway.
  */
 export class StatusError extends Error {
   override readonly name = 'StatusError';

@@ -81,8 +81,8 @@ function isKnownTo({ headers }: FastifyRequest, tag: string): boolean {
 }
 
 /**
- * Refuses a range outside the file. The error is sent here, because its header with the
- * size of the file is one that no other error has.
+ * Refuses a range outside the file. The error is sent here because, unlike others, it has
+ * a header with the size of the file.
  */
 function refuseRange(reply: FastifyReply, size: bigint): FastifyReply {
   const { statusCode, body } = new StatusError(

@@ -266,7 +266,7 @@ export function addExports(
 }
 
 /**
- * Checks an order, and brings its ids and times into one form.
+ * Checks an order, and normalizes its ids and times.
  * @throws StatusError 400 that names the field and what it accepts
  */
 function readOrder({ again, assetId, ...body }: ExportOrder): ExportOrder {

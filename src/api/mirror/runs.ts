@@ -48,7 +48,7 @@ const WAITERS_MAX = 64;
 /** The position of a line in a run's log. */
 const PLACE = /^\d{1,18}$/;
 const KEY = /^[\x21-\x7e]{1,200}$/;
-/** The schema of a stream that follows a run to its end. */
+/** The schema that is shared by routes that follow a run. */
 export const EVENT_STREAM = { params: BY_ID, produces: ['text/event-stream'] };
 export const FOLLOWING = { everyMs: 250, isLast: isOver };
 
@@ -125,7 +125,8 @@ const STATUS = {
 };
 
 /**
- * An idempotency key: the same name means the same run. `hash` covers what was ordered.
+ * The idempotency key of an order: the same name means the same run. `hash` is computed
+ * from what was ordered.
  */
 type OrderKey = Readonly<Record<'name' | 'hash', string>>;
 

@@ -44,7 +44,7 @@ const METRICS = { summary: 'Prometheus metrics', produces: ['text/plain'] };
 const SECONDS = [
   0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
 ];
-/** All files of the console count as one route in the metrics. */
+/** Path prefix of the console's files, which all count as one route in the metrics. */
 const ASSETS = '/assets/';
 
 /** Whether each part of the process can do its work, by the part's name. */

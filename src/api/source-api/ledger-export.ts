@@ -142,7 +142,7 @@ export function addLedgerExport(
   const add = openRoutes(server, 'service');
   add('GET /api/v2/ledgerentry/export', SCHEMA, async ({ url }, reply) => {
     // Errors of the query have no envelope: the source's gateway refuses the query before
-    // the stream exists.
+    // the stream begins.
     const query = readQuery(url, FIELDS);
     try {
       const range = readRange(query);
@@ -197,8 +197,8 @@ function exportError(error: unknown, { partyId }: LedgerRange): StatusError {
     const detail = { ...DETAIL.export, inner: errorCode(error) };
     return StatusError.ofHandler('internal', detail, error);
   }
-  // The source does not accept a word as a party id. Another source that lists such ids
-  // has ledgers for them, so only an unknown one is refused.
+  // The source refuses words as party ids. Another source may list such ids and have
+  // ledgers for them, so the mirror refuses a word only if it has no ledger for it.
   if (!isHexId(partyId))
     return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
   const detail = { ...DETAIL.export, inner: error.message };

@@ -35,7 +35,10 @@ import {
 } from './paging.ts';
 import * as store from './store/list-rows.ts';
 
-/** How much older than the rows the block in the headers may be. It is never newer. */
+/**
+ * The block named in the headers may be older than the rows by at most this much; it is
+ * never newer.
+ */
 const STATE_MAX_AGE_MS = 1_000;
 const PARTY_FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;

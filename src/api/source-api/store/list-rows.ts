@@ -41,10 +41,7 @@ interface ListRows {
 
 export type ListName = keyof ListRows;
 
-/**
- * The life of the chain that the served lists belong to, and the block they are current
- * to.
- */
+/** The epoch of the served list, and the block up to which the list is current. */
 export interface ListState {
   readonly epoch: number;
   /**
@@ -109,8 +106,8 @@ const SLICES: Readonly<Record<ListName, (slice: SliceText) => string>> = {
     select ${PARTY_COLUMNS} from mirror.parties
     where epoch = $1 and ${isBeyond ? `pos ${side} $3::bigint` : 'pos is not null'}
     order by parties.pos ${order} limit $2::int`,
-  // Reads one more row than requested: the row that the slice starts from may have no
-  // copy left.
+  // Reads one more row than requested, because all copies of the row that the slice
+  // starts from may already have been served.
   checkpoints: ({ isBeyond, side, order }) => `
     select at_block::text as "atBlock", hash, block_hash as "blockHash",
       nth::text as copy, extra
