@@ -282,7 +282,7 @@ export class WorkMetrics extends MetricsRegistry implements SourceObserver {
 /** Checks one thing that this process needs to do its work. */
 export interface Probe {
   readonly name: string;
-  /** Rejects if it does not work. */
+  /** Rejects if the check fails. */
   check(signal: AbortSignal): Promise<unknown>;
 }
 

@@ -41,7 +41,7 @@ export interface KnownGap {
   /** Key of the first row after the gap. */
   readonly aboveKey: string;
   readonly foundAt: string;
-  /** True if an audit has found that the source does not serve the rows. */
+  /** Whether an audit has found that the source does not serve the rows. */
   readonly isConfirmed: boolean;
 }
 
@@ -88,7 +88,7 @@ export interface WorkFacts {
   readonly workers: number;
   /** The next scheduled time; null if no worker is running that would begin it. */
   readonly nextSlot: string | null;
-  /** The scheduled time of a nightly run that never began; a worker makes it up. */
+  /** The scheduled time of a nightly run that never began; a worker makes up for it. */
   readonly missedSlot: string | null;
   /** The schedules in force, as readable text; null if no worker is running. */
   readonly schedule: string | null;
@@ -129,9 +129,9 @@ export interface StoredFacts {
     readonly reason: string;
   } | null;
   readonly lastVerify: LastVerify | null;
-  /** null until a nightly run has signed a statement. */
+  /** The log of nightly runs; null until a nightly run has signed a statement. */
   readonly proof: ProofFacts | null;
-  /** Reasons to doubt ledgers that no later nightly run has overcome. */
+  /** Reasons to doubt ledgers that no later nightly run has resolved. */
   readonly ledgerDoubts: readonly OpenDoubt[];
 }
 

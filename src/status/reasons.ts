@@ -26,7 +26,9 @@ export type Reason =
   | 'LEDGERS_QUARANTINED'
   /** Published segments are not in the warehouse, and no run is loading them. */
   | 'SEGMENTS_NOT_LOADED'
-  /** The last verification that an operator ordered ended other than `complete`. */
+  /**
+   * The last verification that an operator ordered had a verdict other than `complete`.
+   */
   | 'VERIFICATION_FAILED';
 
 /** The verdict of the last run of each stream; null before the stream's first run. */

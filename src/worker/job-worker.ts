@@ -66,7 +66,7 @@ const JOBS = [
 ] as const;
 
 /**
- * Works one job by its definition.
+ * Passes a job to the handler of its kind.
  * @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` if another version queued the job
  */
 export async function handleJob(
@@ -152,8 +152,8 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /**
-   * Takes jobs as a long-lived process: commands leave their jobs to it. It also resumes
-   * runs that other workers dropped, and keeps the schedules.
+   * Takes jobs as a long-lived process: commands then leave their jobs to it. It also
+   * resumes runs that other workers dropped, and keeps the schedules.
    */
   async startAndRegister(): Promise<void> {
     const { queues, jobs, historyRetention } = this.#options;
@@ -175,7 +175,8 @@ export class JobWorker implements AsyncDisposable {
     );
     let isTelling = false;
     this.#every(RECONCILE_MS, 'Notices could not be sent', async () => {
-      // Sending to a receiver that hangs takes longer than a minute.
+      // A receiver that hangs takes longer than this interval, so nothing is sent until
+      // the last attempt has ended.
       if (isTelling) return;
       isTelling = true;
       try {
@@ -195,8 +196,8 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /**
-   * Returns the worker's health. It is healthy if each queue has a job in progress or had
-   * one, or a canary, recently.
+   * Returns the worker's health. It is healthy if every queue has a job in progress, or
+   * took a job or a canary recently.
    */
   health(): WorkerPulse {
     const queues = this.#options.queues.pulses();

@@ -59,7 +59,10 @@ export interface Completeness {
    * or a nightly run whose load has not ended.
    */
   readonly isLoading: boolean;
-  /** Whether the last verification that an operator ordered ended other than `complete`. */
+  /**
+   * Whether the last verification that an operator ordered had a verdict other than
+   * `complete`.
+   */
   readonly hasFailedVerify: boolean;
 }
 
