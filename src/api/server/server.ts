@@ -216,8 +216,8 @@ function openServer(timeouts: HttpTimeouts, basePath: string): FastifyInstance {
     rewriteUrl: (request: IncomingMessage) =>
       withoutBasePath(request.url, basePath),
     // A value that does not fit the schema is refused; it is not trimmed or unwrapped
-    // until it fits. With `strictNumbers`, bounds would only be checked for finite numbers,
-    // and an infinite one would pass.
+    // until it fits. With `strictNumbers`, bounds would only be checked for finite
+    // numbers, and an infinite one would pass.
     ajv: {
       customOptions: {
         removeAdditional: false,
