@@ -1,7 +1,7 @@
 /**
  * Opens the database and the resume state, which every process needs, and reads the
- * status of the mirror and its work. Commands that only read load this module, and none
- * of the queues, source, metrics or lake.
+ * status of the mirror and its work. Commands that only read load this module alone, and
+ * none of the code for queues, source, metrics or lake.
  */
 import { join } from 'node:path';
 import pRetry from 'p-retry';

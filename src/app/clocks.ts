@@ -67,8 +67,8 @@ export function compareClocks(
 }
 
 /**
- * Describes which clock to set. If one of several differs, that one is wrong; if all of
- * them differ, this machine's is.
+ * Describes which clock to set: another one if it alone differs and several agree, this
+ * machine's if several differ and none agrees, and otherwise both.
  */
 function describeSkew(
   others: readonly OtherClock[],

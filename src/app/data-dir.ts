@@ -1,6 +1,6 @@
 /**
- * Where DATA_DIR holds what is not configured elsewhere, and the check that it is
- * writable.
+ * The places in DATA_DIR for everything that is not configured elsewhere, and the check
+ * that it is writable.
  */
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
@@ -33,7 +33,7 @@ export async function openStore(opening: StoreOpening): Promise<ObjectStore> {
   return openStoreAt(objectsAt(opening.config), opening);
 }
 
-/** Opens another store than the configured one, with the same credentials. */
+/** Opens a store other than the configured one, with the same credentials. */
 export async function openStoreAt(
   url: URL,
   { config, reachableMaxMs, mirror = 'reader' }: StoreOpening,

@@ -6,7 +6,7 @@ import type {
   StoreCapabilities,
 } from '../storage/object-store.ts';
 
-/** A line of `status`. */
+/** The line that `status` shows if the database decides commits of the lake. */
 export const LAKE_DECIDED_IN_DATABASE =
   'Commits of the lake are decided in the database: this object store would let ' +
   'two writers put one (docs/objects.md).';

@@ -17,12 +17,12 @@ export interface Ownership {
   require(signal: AbortSignal, isRebuilding?: boolean): Promise<void>;
   /**
    * Like `require`, for a command before its run begins. An outage is ignored here: the
-   * run meets it and records it.
+   * run itself meets and records it.
    */
   refuseStrange(signal: AbortSignal, isRebuilding?: boolean): Promise<void>;
   /**
    * Examines the ownership and writes nothing.
-   * @throws as `require`, but not for a reader
+   * @throws like `require`, but accepts a reader
    */
   examine(signal: AbortSignal): Promise<StoreStanding>;
   /** Makes this database the owner. An operator must have decided that. */
@@ -30,7 +30,7 @@ export interface Ownership {
 }
 
 /**
- * Opens the ownership.
+ * Creates the ownership checks.
  * @param catalog has the store itself, not one that checks its ownership
  */
 export function openOwnership(catalog: StoreAndCatalog): Ownership {

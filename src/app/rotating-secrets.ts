@@ -91,7 +91,10 @@ export interface NeededSecret {
   readonly prove: () => Promise<void>;
 }
 
-/** @throws PermanentError `SECRET_REFUSED` while a secret is refused */
+/**
+ * Throws while any secret is refused.
+ * @throws PermanentError `SECRET_REFUSED`
+ */
 export function requireAccepted(needed: readonly NeededSecret[]): void {
   for (const one of needed) {
     const refusedMs = one.secret.refusedForMs();

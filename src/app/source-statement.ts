@@ -135,7 +135,7 @@ async function openOwnLog({
 }
 
 /**
- * Returns what is remembered about this source. Memories of a source at another address
+ * Returns what is recorded about this source. The records of a source at another address
  * are deleted: they prove nothing about this one, and are no longer a reason for doubt.
  */
 async function readRemembered(
@@ -195,8 +195,8 @@ interface Stated {
 }
 
 /**
- * Checks the answer, and remembers the log that it proves. The key is the configured one
- * or, if none is, the one that the source showed first.
+ * Checks the answer, and records how far the source's log reaches. The key is the
+ * configured one or, if none is, the one that the source showed first.
  * @throws PermanentError if the answer is not signed with that key, or does not continue
  *   the log
  */

@@ -101,8 +101,8 @@ interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
 }
 
 /**
- * Carries a fact from the beginning of a night to its end: whether all keys of the store
- * have been listed. So they are listed once a night at most.
+ * State that the beginning of a night passes to its end: whether all keys of the store
+ * have been listed. A night lists them once at most.
  */
 interface NightListing {
   isListed: boolean;
@@ -290,7 +290,7 @@ function openClock(asked: () => Source, db: Database): Stages['clock'] {
 
 /**
  * Reads the source's time from either list. If the source serves neither, ranges are
- * closed no further than its own entries reach.
+ * closed only up to its newest entries.
  * @throws the error of the last list if both are unreachable
  */
 async function askClock(

@@ -154,8 +154,8 @@ function fishLines(command: Command, program: Command): readonly string[] {
 }
 
 /**
- * Fish options: `-r` means that a value follows, which may be a file; `-x` means that one
- * of the listed choices follows.
+ * Returns fish's flags for the value of an option: `-r` if a value follows, which may be
+ * a file; `-x` if one of the listed choices follows.
  */
 function fishValue({ required, argChoices }: Option): string {
   if (argChoices !== undefined) return ` -x -a '${argChoices.join(' ')}'`;

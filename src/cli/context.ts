@@ -12,7 +12,7 @@ export const EXIT = {
   done: 0,
   /** Wrong usage or configuration, or a bug. */
   wrong: 1,
-  /** The command ended with another verdict than `complete`. */
+  /** The command ended with a verdict other than `complete`. */
   verdict: 2,
   /** A service could not be reached, or a waiting command was stopped by a signal. */
   tryAgain: 75,

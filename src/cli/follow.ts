@@ -81,7 +81,8 @@ export async function startNight(
  * Follows a run until it has ended.
  * @returns the run in its final state
  * @throws the signal's reason if the command is stopped; if a worker is running, it
- *   continues the run. UnreachableError if the database is unreachable for a minute
+ *   continues the run
+ * @throws UnreachableError if the database is unreachable for a minute
  */
 export async function followRun(
   app: App,

@@ -140,8 +140,7 @@ async function execute(
   const run = async () => {
     const { log, notices, ...terminal } = openTerminal(stderr, level, isQuiet);
     if (networkProblem !== undefined) notices.warn(networkProblem);
-    // Disposed of, and so the terminal is restored, before anything else is written to
-    // it.
+    // Restores the terminal before anything else is written to it.
     using progress = terminal.progress;
     return await handle(options as never, {
       ...environment,

@@ -4,7 +4,7 @@
  */
 
 const UTF16_MARKS = ['fffe', 'feff'];
-/** Matches a name with an unquoted value in which a # follows directly on a non-blank. */
+/** Matches a name with an unquoted value in which a # directly follows a non-blank. */
 const UNQUOTED_HASH =
   /^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=[ \t]*(?!["'`])[^\s#][^#\n]*?(?<=\S)#/gm;
 

@@ -219,7 +219,7 @@ export function changeSettings(
 
 /**
  * Returns the error for a missing source.
- * @param why the reason why the source is needed
+ * @param why explains why the source is needed, for the message
  */
 export function sourceMissing(why: string): UsageError {
   return new UsageError([
@@ -227,7 +227,10 @@ export function sourceMissing(why: string): UsageError {
   ]);
 }
 
-/** @throws UsageError if SOURCE_URL is not set */
+/**
+ * Requires that a source is configured.
+ * @throws UsageError if SOURCE_URL is not set
+ */
 export function requireSource({ sourceUrl }: Config): void {
   if (sourceUrl === undefined)
     throw sourceMissing('this command asks the source');

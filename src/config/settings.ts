@@ -298,7 +298,7 @@ const TABLE = {
   LOG_LEVEL: preset('info', form.logLevel, 'what is logged'),
 } satisfies Readonly<Record<string, Declared<unknown>>>;
 
-/** Type of the configuration key of a setting: `SOURCE_URL` becomes `sourceUrl`. */
+/** The type of a setting's key in the configuration: `SOURCE_URL` becomes `sourceUrl`. */
 type KeyOf<Name extends string> = Name extends `${infer First}_${infer Rest}`
   ? `${Lowercase<First>}${Capitalize<KeyOf<Rest>>}`
   : Lowercase<Name>;

@@ -13,8 +13,8 @@ import {
 } from '../secrets/secret-masking.ts';
 
 /**
- * `log.info({ runId, rows }, 'Page committed')`: the message is constant, the fields
- * carry the values.
+ * Logs one line, as in `log.info({ runId, rows }, 'Page committed')`: the message is
+ * constant, and the fields carry the values.
  */
 type LogMethod = (
   ...line:

@@ -85,8 +85,8 @@ function readProxy(given: Given): Proxy {
   const problem = proxyProblem(given);
   if (problem !== undefined) throw new UsageError([problem]);
   const url = new URL(withScheme(given.text));
-  // URL drops a port that is its scheme's default, so only the text shows whether one was
-  // given.
+  // `URL` drops a port that is its scheme's default, so only the text shows whether one
+  // was given.
   const hasPort = /:\d+$/.test(authorityOf(given.text));
   if (!hasPort) url.port = DEFAULT_PORTS[url.protocol] ?? '';
   const href = `${url.protocol}//${credentials(url)}${url.host}`;

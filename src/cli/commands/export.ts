@@ -40,9 +40,11 @@ interface ExportOptions {
   /** A whole month, as an alternative to `from` and `to`. */
   readonly month?: string;
   readonly out?: string;
-  /** Fetches the range again, whatever of it is already covered. */
+  /** Whether to fetch the range again even if it is already covered. */
   readonly again: boolean;
-  /** False for `--no-load`: the next nightly run does the loading. */
+  /**
+   * Whether to load what was exported. `--no-load` leaves that to the next nightly run.
+   */
   readonly load: boolean;
 }
 

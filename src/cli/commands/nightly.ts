@@ -76,7 +76,10 @@ function describePlan(preview: NightlyPreview, pageSize: number): string {
   return [...lines, 'Nothing was asked.', ''].join('\n');
 }
 
-/** `7: parties 12,345 rows, all of them; checkpoints 2,137 rows, only what is new` */
+/**
+ * Describes the requests for the lists: `7: parties 12,345 rows, read whole; checkpoints
+ * 2,137 rows, only what is new`.
+ */
 function describeLists({ lists }: NightlyPreview): string {
   const each = lists.each.map(
     ({ list, rows, isWhole }) =>

@@ -113,8 +113,8 @@ export const compare: Handler<CompareOptions> = async (options, context) => {
 };
 
 /**
- * Whether only the CSV lacks this month. That is not a contradiction: the CSV may hold a
- * part of the ledger.
+ * Whether the CSV has no rows of this month. That is not a contradiction: the CSV may
+ * hold a part of the ledger.
  */
 function isOnlyAbsent({ left }: MonthDifference): boolean {
   return left === null;
@@ -223,7 +223,7 @@ function describeMonth(leftName: string, rightName: string, indent = '  ') {
   };
 }
 
-/** `1 ledger`, `2 ledgers` */
+/** Formats a count with its noun: `1 ledger`, `2 ledgers`. */
 function countOf(
   count: string | number,
   one: string,

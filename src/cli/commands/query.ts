@@ -44,7 +44,10 @@ interface QueryCommandOptions extends QuestionValues {
   /** Undefined if the SQL is typed at a prompt or read from standard input. */
   readonly sql?: string | undefined;
   readonly list: boolean;
-  /** If absent, the extension of `output` decides; without one, a table. */
+  /**
+   * The output format. If absent, it follows from the extension of `output`; without an
+   * extension, it is a table.
+   */
   readonly format?: QueryFormat;
   readonly output?: string | undefined;
   /** The time limit in seconds. */

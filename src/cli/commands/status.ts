@@ -23,9 +23,7 @@ import {
 import { progressText } from '../output/progress-text.ts';
 import { watchText } from '../output/watch-text.ts';
 
-/**
- * The most running runs that are shown with their progress; the others are only counted.
- */
+/** How many running runs are shown with their progress; the others are only counted. */
 const RUNS_SHOWN_MAX = 8;
 /**
  * The unit of each stream's rows. A list may name a checkpoint twice; here it counts

@@ -141,7 +141,7 @@ export function valueText(name: string, value: unknown): string {
   return NAMES.test(name) ? text : formatCount(text);
 }
 
-/** `leftOutRows` → `left out rows` */
+/** Splits the name of a field into words: `leftOutRows` → `left out rows`. */
 export function humanName(name: string): string {
   const words = name.replaceAll(/([a-z\d])([A-Z])/g, '$1 $2');
   return printable(words.replaceAll('_', ' ').toLowerCase());

@@ -21,13 +21,13 @@ function wholeOf(count: Count): bigint {
   return BigInt(typeof count === 'number' ? Math.trunc(count) : count);
 }
 
-/** `1234567n` → `1,234,567` */
+/** Groups the digits of a count: `1234567n` → `1,234,567`. */
 export function formatCount(count: Count): string {
   grouped ??= new Intl.NumberFormat('en-US');
   return grouped.format(wholeOf(count));
 }
 
-/** `1536n` → `1.5 KiB` */
+/** Formats bytes in the largest unit that fits: `1536n` → `1.5 KiB`. */
 export function formatBytes(bytes: Count): string {
   const whole = wholeOf(bytes);
   // Each unit is 2^10 times the one before, so it has ten bits more.
@@ -76,7 +76,7 @@ export function formatQuantity(quantity: Count, unit: string): string {
     : `${formatCount(quantity)} ${unit}`;
 }
 
-/** `103 of 134 parties` */
+/** Formats how much of a total is done: `103 of 134 parties`. */
 export function formatShare(
   done: Count,
   total: Count,

@@ -23,7 +23,8 @@ export interface Progress extends Disposable {
    */
   openView(): {
     /**
-     * @param lines empty if the progress is unknown at the moment: the last state stays
+     * @param lines empty if the progress is unknown at the moment; the last state then
+     *   stays
      */
     show(lines: readonly ProgressLine[]): void;
     /** Ends the run and all of its lines. Later calls of `show` do nothing. */

@@ -39,14 +39,15 @@ const FAULTS_SHOWN_MAX = 20;
 const FIGURES_SHOWN_MAX = 120;
 const FIGURE_CHARACTERS_MAX = 120;
 /**
- * How deep figures are taken out of nested parts; anything deeper is shown in one line.
+ * How many levels of nested parts become figures of their own; anything deeper is shown
+ * in one line.
  */
 const FIGURE_DEPTH_MAX = 3;
 /** Fields that the report shows elsewhere, or that are the same in every report. */
 const TOLD = new Set(['error', 'verdict', 'runId']);
 
 /**
- * Writes the whole report.
+ * Formats the whole report.
  * @param run `{ runId, kind, subject, state, verdict, queuedAt, startedAt, finishedAt,
  *   evidence }`
  * @param now undefined if the run has ended

@@ -33,7 +33,7 @@ const TOLD: Readonly<Record<string, string>> = {
   source: 'bytes lists exports retries',
 };
 /**
- * Writes the summary.
+ * Formats the summary.
  * @param run `{ runId, kind, subject, state, verdict, startedAt, finishedAt, evidence }`
  * @param command how the reader starts this program, for the line that shows how to see
  *   more
@@ -65,7 +65,7 @@ export function runSummary(run: Fields, command = COMMAND): string {
   ]);
 }
 
-/** `✓ sync parties: complete in 3.2 s` */
+/** Formats the first line about a run: `✓ sync parties: complete in 3.2 s`. */
 export function runHead({
   kind,
   subject,
@@ -106,7 +106,7 @@ function partLines(label: string, part: Fields): string[] {
   ];
 }
 
-/** `1,200 new rows`, `as of height 99`. */
+/** Formats one fact: `1,200 new rows`, `as of height 99`. */
 function tell(name: string, value: unknown): string {
   const text = valueText(name, value);
   if (name === 'bytes') return text;

@@ -1,7 +1,7 @@
 /**
- * Settings of a Postgres session that hold whatever the server, its database or the role
- * have set. They are set after connecting, because a pooler refuses startup parameters or
- * drops them silently.
+ * The settings that our Postgres sessions use, which override those of the server, its
+ * database and the role. They are applied after connecting, because a pooler refuses
+ * startup parameters or drops them silently.
  */
 import type { ClientBase } from 'pg';
 
@@ -21,8 +21,8 @@ export const PLAIN_SETTINGS: SessionSettings = {
   bytea_output: 'hex',
   standard_conforming_strings: 'on',
   default_transaction_isolation: 'read committed',
-  // A role's limits are meant for sessions that people forget; COPY and verify take their
-  // time.
+  // A role's limits are there to end forgotten sessions; COPY and verify take long on
+  // purpose.
   statement_timeout: '0',
   idle_session_timeout: '0',
   transaction_timeout: '0',
