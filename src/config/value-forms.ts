@@ -167,7 +167,7 @@ export const privateKey = pemReadBy(
 
 const storeUrl = url('', 'file:', 's3:');
 
-/** Accepts umasks with which other users cannot write and the mirror itself can read. */
+/** Accepts a umask with which other users cannot write and the mirror itself can read. */
 export const umask = form('077, 027 or 022', (given) =>
   /^0?0(?:77|27|22)$/.test(given) ? Number.parseInt(given, 8) : undefined,
 );

@@ -21,8 +21,8 @@ export const PLAIN_SETTINGS: SessionSettings = {
   bytea_output: 'hex',
   standard_conforming_strings: 'on',
   default_transaction_isolation: 'read committed',
-  // A role's limits are there to end forgotten sessions; COPY and verify take long on
-  // purpose.
+  // A role's limits are there to end forgotten sessions, but COPY and verify may well run
+  // for hours.
   statement_timeout: '0',
   idle_session_timeout: '0',
   transaction_timeout: '0',
