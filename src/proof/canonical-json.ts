@@ -1,6 +1,7 @@
 /**
- * JSON in one form of bytes for the same contents (RFC 8785): no spaces, the names of an
- * object sorted. A statement that is rebuilt from its contents has the same hash.
+ * Canonical JSON (RFC 8785): the same contents always have the same bytes, without
+ * spaces and with sorted names. A statement that is rebuilt from its contents therefore
+ * has the same hash.
  */
 export type Json =
   | null

@@ -1,6 +1,6 @@
 /**
- * The checkpoint of a log (C2SP `tlog-checkpoint`): who keeps it, how many entries it
- * has, and the hash of all of them, as a signed note.
+ * The checkpoint of a log (C2SP `tlog-checkpoint`): the name of the log, its number of
+ * entries and the hash of all of them, as a signed note.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { HASH_BYTES } from './merkle.ts';
@@ -28,6 +28,7 @@ export function signCheckpoint(
 }
 
 /**
+ * Checks the signature of a checkpoint and reads it.
  * @param note a checkpoint with its signatures
  * @throws PermanentError `PROOF_SIGNATURE_INVALID` or `PROOF_CHECKPOINT_INVALID`
  */
@@ -41,8 +42,8 @@ export function openCheckpoint(note: string, key: VerifierKey): Checkpoint {
 }
 
 /**
- * Reads a checkpoint without a look at its signatures.
- * @param text with its signatures or without
+ * Reads a checkpoint without checking its signatures.
+ * @param text the checkpoint, with or without its signatures
  * @throws PermanentError `PROOF_CHECKPOINT_INVALID`
  */
 export function decodeCheckpoint(text: string): Checkpoint {

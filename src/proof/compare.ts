@@ -1,7 +1,7 @@
 /**
- * Whether two mirrors hold the same, and where they differ: from the statements down to
- * the months of ledgers. Pages that are the same on both sides are not read, so the
- * number of requests grows with the difference and not with the mirrors.
+ * Compares two mirrors and finds where they differ: from the statements down to the
+ * months of ledgers. Pages that are equal on both sides are not read, so the number of
+ * requests grows with the difference and not with the size of the mirrors.
  */
 import { differingMonths, type MonthDifference } from './csv-sums.ts';
 import type { LedgerRecord } from './ledger-record.ts';
@@ -9,10 +9,13 @@ import { ledgerKey, type PageEntry } from './pages.ts';
 import { type ProofFiles, readPages, readRecord } from './proof-files.ts';
 import type { ListSum, Statement } from './statement.ts';
 
-/** More ledgers are counted, and not looked at. */
+/** The most differing ledgers that are described; further ones are only counted. */
 const SHOWN_MAX = 100;
 
-/** One side: a statement, and the files that it leads to, if they can be reached. */
+/**
+ * One side of a comparison: a statement and, if they can be reached, the files that it
+ * refers to.
+ */
 export interface ComparedSide {
   readonly name: string;
   readonly statement: Statement;
@@ -22,7 +25,7 @@ export interface ComparedSide {
 export interface LedgerDifference {
   readonly party: string;
   readonly asset: string | null;
-  /** Which side has a record of it, or both. */
+  /** The side that has a record of the ledger, or both. */
   readonly heldBy: 'left' | 'right' | 'both';
   readonly months: readonly MonthDifference[];
   /** The covered ranges of each side, if they differ. */
@@ -40,14 +43,18 @@ export interface MirrorDifference {
     readonly right: ListSum;
   }[];
   /**
-   * How many ledgers differ; null: they do, and the records of a side cannot be reached.
+   * How many ledgers differ; null if they do but the records of a side cannot be
+   * reached.
    */
   readonly ledgerCount: number | null;
-  /** The first of them. */
+  /** The first differing ledgers. */
   readonly ledgers: readonly LedgerDifference[];
 }
 
-/** @throws PermanentError if a page or a record is not what its statement names */
+/**
+ * Compares two mirrors.
+ * @throws PermanentError if a page or a record is not the one that its statement names
+ */
 export async function compareMirrors(
   left: ComparedSide,
   right: ComparedSide,
@@ -78,21 +85,22 @@ export async function compareMirrors(
   return { isSame: false, lists, ledgerCount: pairs.length, ledgers };
 }
 
-/** The entries of one ledger on both sides, of which at least one is there. */
+/** The entries of one ledger on both sides; at least one side has one. */
 export interface RecordPair {
   readonly left: PageEntry | undefined;
   readonly right: PageEntry | undefined;
 }
 
-/** Where the records of a side are found. */
+/** The records of one side, and the files to read them from. */
 export interface RecordsSide {
   readonly ledgers: Pick<Statement['ledgers'], 'top' | 'levels'>;
   readonly files: ProofFiles;
 }
 
 /**
- * @param isWanted leads to the pages that may have a wanted ledger alone; absent: to all
- * @returns the records that are not the same, in their order
+ * Finds the records that differ.
+ * @param isWanted selects the pages that may list a wanted ledger; if absent, all pages
+ * @returns the records that differ, in order
  */
 export async function differingRecords(
   left: RecordsSide,
@@ -122,14 +130,17 @@ export async function differingRecords(
   }));
 }
 
-/** Entries of one level, by the ledger that each begins with. */
+/** The entries of one level of pages, by the first ledger of each. */
 interface Level {
-  /** How many levels lie below; 0: the entries are of records. */
+  /** How many levels there are below; at 0, the entries are those of records. */
   readonly height: number;
   readonly entries: Map<string, PageEntry>;
 }
 
-/** Whether a ledger from one party on, and before another, is wanted. */
+/**
+ * Whether any ledger from one party up to another is wanted; `to` is undefined for the
+ * last page.
+ */
 export type WantedLedgers = (from: string, to: string | undefined) => boolean;
 
 function levelOf({ ledgers }: RecordsSide): Level {
@@ -144,7 +155,7 @@ async function levelBelow(
   isWanted: WantedLedgers = () => true,
 ): Promise<Level> {
   const entries = [...level.entries.values()];
-  // A page reaches to the next one that is left, at the most.
+  // A page reaches at most to the next remaining one.
   const wanted = entries.filter(([party], index) =>
     isWanted(party, entries[index + 1]?.[0]),
   );
@@ -156,7 +167,7 @@ function byLedger(entries: readonly PageEntry[]): Map<string, PageEntry> {
   return new Map(entries.map((entry) => [ledgerKey(entry), entry]));
 }
 
-/** Takes away what both sides have: below equal hashes everything is equal. */
+/** Removes the entries that both sides have: below equal hashes everything is equal. */
 function dropCommon(
   left: Map<string, PageEntry>,
   right: Map<string, PageEntry>,

@@ -1,4 +1,4 @@
-/** Sums the rows of a ledger's CSV by month, as the records of statements have them. */
+/** Sums the rows of a ledger's CSV by month, in the form of a statement's records. */
 import type { Readable } from 'node:stream';
 import { canonicalText, monthOf, openRowReader } from '../ledger/canonical.ts';
 import { PermanentError } from '../errors/errors.ts';
@@ -8,7 +8,7 @@ import { RowFields } from '../ledger/row-fields.ts';
 import { RowSplitter, type RowVisitor } from '../ledger/row-splitter.ts';
 import type { LedgerRecord, MonthSum } from './ledger-record.ts';
 
-/** Months and their sums, whatever number of files they come from. */
+/** Sums months over any number of files. */
 export class CsvSums {
   readonly #months = new Map<string, RowDigest>();
 
@@ -35,7 +35,7 @@ export class CsvSums {
     );
   }
 
-  /** In the order of months. */
+  /** Returns the sums in the order of months. */
   months(): MonthSum[] {
     return [...this.#months]
       .toSorted(([a], [b]) => (a < b ? -1 : 1))
@@ -64,15 +64,15 @@ export class CsvSums {
   }
 }
 
-/** How the months of two sides differ. */
+/** A month in which two sides differ. */
 export interface MonthDifference {
   readonly month: string;
-  /** Rows on each side; null: the side has none of this month. */
+  /** The number of rows on each side; null if the side has no row of this month. */
   readonly left: string | null;
   readonly right: string | null;
 }
 
-/** Months that are not the same on both sides, in their order. */
+/** Returns the months that differ between both sides, in order. */
 export function differingMonths(
   left: LedgerRecord['months'],
   right: LedgerRecord['months'],

@@ -1,7 +1,7 @@
 /**
- * What the statement of this night would say of the ledgers, before it is written: the
- * records of the last statement with those that have changed since. Nothing of it is
- * published, and the tables of the log stay as they are.
+ * Drafts tonight's statement of the ledgers before it is written: the records of the
+ * last statement, with those that have changed since. Nothing is published, and the
+ * tables of the log stay unchanged.
  */
 import { encodeRecord, recordHash } from './ledger-record.ts';
 import { type ProofLog, storedFiles } from './log.ts';
@@ -31,7 +31,9 @@ export interface DraftNight extends AsyncDisposable {
 }
 
 /**
- * @param coveredTo of the statement: the instant to which every ledger is covered
+ * Drafts the records and pages of a night in the spool.
+ * @param coveredTo the statement's `coveredTo`: the instant up to which every ledger is
+ *   covered
  * @throws PermanentError `PROOF_LOG_DAMAGED`
  */
 export async function draftNight(
@@ -77,7 +79,10 @@ export async function draftNight(
   };
 }
 
-/** The entries of ledgers that may have changed; undefined: no longer held. */
+/**
+ * The new entries of ledgers that may have changed, by ledger; undefined if the mirror
+ * no longer has the ledger.
+ */
 type Changes = ReadonlyMap<string, PageEntry | undefined>;
 
 async function writeChanges(
@@ -108,7 +113,7 @@ async function writeChanges(
   return changes;
 }
 
-/** All entries, in the order of party and asset. */
+/** Yields all entries, with the changes applied, in the order of party and asset. */
 async function* mergeChanges(
   { store, signal }: ProofDeps,
   changes: Changes,

@@ -1,7 +1,7 @@
 /**
  * The last statement of a log in one answer: the statement, the checkpoint that signs
- * it, and the hashes between both (C2SP `tlog-proof`). A mirror of a mirror asks for it
- * at the end of each night.
+ * it, and the hashes that connect the two (C2SP `tlog-proof`). A mirror of a mirror
+ * requests it at the end of each nightly run.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -37,36 +37,40 @@ const FORM =
   /^c2sp\.org\/tlog-proof@v1\nextra (?<extra>[A-Za-z0-9+/]+={0,2})\nindex (?<index>0|[1-9]\d{0,8})\n(?<path>(?:[A-Za-z0-9+/]{43}=\n){0,63})\n(?<note>[^]+)$/;
 const hash = z.string().regex(/^[A-Za-z0-9+/]{43}=$/);
 
-/** What the `extra` line holds, as JSON in base64. */
+/** The contents of the `extra` line, which is JSON in base64. */
 const extraSchema = z.looseObject({
-  /** The public key of the log; null if the mirror has not kept it. */
+  /** The public key of the log; null if the mirror has not stored it. */
   key: z.string().nullable(),
   /** The bytes of the statement. */
   statement: z.string(),
-  /** From the log that the reader has to the log of the checkpoint. */
+  /**
+   * The consistency proof from the log that the reader has to the log of the
+   * checkpoint.
+   */
   consistency: z.array(hash).max(64),
 });
 
-/** What a source's answer says, before anything of it is believed. */
+/** The contents of a source's answer, before anything in it is checked. */
 export interface LatestAnswer {
   readonly note: string;
   readonly index: number;
   readonly path: readonly Buffer[];
-  /** The key that the source says is its own. */
+  /** The key that the source claims as its own. */
   readonly key: string | null;
   readonly statement: string;
   readonly consistency: readonly Buffer[];
 }
 
-/** What a reader has seen of a log before. */
+/** The state of a log that a reader has seen before. */
 export interface SeenLog {
   readonly size: number;
   readonly root: Buffer;
 }
 
 /**
- * @param key the public key, as it was kept
- * @param from the size of the log that the reader has; 0: none
+ * Builds the answer with the last statement.
+ * @param key the stored public key
+ * @param from the size of the log that the reader has; 0 if it has none
  * @returns undefined if the log has no night yet
  * @throws PermanentError `PROOF_LOG_DAMAGED`
  */
@@ -100,7 +104,10 @@ export async function readLatest(
   return lines.join('\n');
 }
 
-/** @returns undefined if it is something else: the source serves no statements */
+/**
+ * Parses an answer.
+ * @returns undefined if it has another format, so the source serves no statements
+ */
 export function decodeLatest(text: string): LatestAnswer | undefined {
   const parts = FORM.exec(text)?.groups;
   if (parts === undefined) return undefined;
@@ -123,9 +130,10 @@ export function decodeLatest(text: string): LatestAnswer | undefined {
 }
 
 /**
- * @param seen undefined: this is the first look at the log
+ * Checks an answer.
+ * @param seen undefined if the log has not been seen before
  * @throws PermanentError `PROOF_SIGNATURE_INVALID`, `PROOF_INVALID`, or
- *   `PROOF_SOURCE_FORKED` if the log is not the one that was seen before, continued
+ *   `PROOF_SOURCE_FORKED` if the log does not continue the one that was seen before
  */
 export function checkLatest(
   answer: LatestAnswer,

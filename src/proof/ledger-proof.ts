@@ -1,6 +1,6 @@
 /**
- * The proof that a mirror held certain rows of one ledger on one night: a small file,
- * which is checked with the mirror's public key alone, without the mirror.
+ * The proof that a mirror had certain rows of one ledger on one night: a small file
+ * that can be checked with only the mirror's public key, without the mirror.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -42,39 +42,42 @@ const schema = z.strictObject({
   checkpoint: z.string(),
   /** The statement of the night, byte for byte. */
   statement: z.string(),
-  /** Leads from the statement's SHA-256 to the checkpoint's hash. */
+  /** The hashes from the statement's SHA-256 up to the checkpoint's hash. */
   statementPath: path,
-  /** What the statement says of the ledger, byte for byte. */
+  /** The statement's record of the ledger, byte for byte. */
   record: z.string(),
-  /** The record's place among all records. */
+  /** The record's index among all records. */
   recordIndex: z.int().nonnegative(),
-  /** Leads from the record to the statement's hash of all ledgers. */
+  /** The hashes from the record up to the statement's hash of all ledgers. */
   recordPath: path,
 });
 
 export type LedgerProof = Readonly<z.output<typeof schema>>;
 
-/** What a proof that holds has proven. */
+/** The contents of a valid proof. */
 export interface ProvenLedger {
   readonly checkpoint: Checkpoint;
   readonly statement: Statement;
   readonly record: LedgerRecord;
 }
 
-/** Which ledger of which night is to be proven. */
+/** Names the ledger and the night to prove. */
 export interface ProofQuestion {
-  /** A whole id, or a beginning that only one ledger has. */
+  /** A complete id, or a prefix that only one ledger has. */
   readonly party: string;
-  /** undefined: every asset in one ledger. */
+  /** The asset of the ledger; if undefined, the ledger of any asset matches. */
   readonly asset?: string | undefined;
   /**
-   * The number of a night, or a typed time: the last night up to its end. undefined: the
-   * last one.
+   * The number of a night, or a typed time, which selects the last night that ended by
+   * then. If undefined, the last night.
    */
   readonly at?: string | undefined;
 }
 
-/** @throws PermanentError `PROOF_NOT_FOUND` if there is no such night or ledger */
+/**
+ * Makes the proof of one ledger from the files of a log.
+ * @throws PermanentError `PROOF_NOT_FOUND` if there is no such night or ledger
+ */
 export async function proveLedger(
   files: ProofFiles,
   question: ProofQuestion,
@@ -111,8 +114,9 @@ export function encodeProof(proof: LedgerProof): string {
 }
 
 /**
- * @param text of the file
- * @throws PermanentError `PROOF_INVALID` naming what does not hold, or
+ * Checks a proof.
+ * @param text the contents of the file
+ * @throws PermanentError `PROOF_INVALID` naming what is wrong, or
  *   `PROOF_SIGNATURE_INVALID`
  */
 export function checkProof(text: string, key: VerifierKey): ProvenLedger {
@@ -157,7 +161,10 @@ function checkPaths(
   return { checkpoint, statement, record };
 }
 
-/** @returns the place of the night in the log */
+/**
+ * Finds a night.
+ * @returns its index in the log
+ */
 async function findNight(
   files: ProofFiles,
   entries: readonly Buffer[],
@@ -180,7 +187,7 @@ async function findNight(
       `give its number, or a time such as ${TYPED_TIME_FORMS}`,
     );
   }
-  // The nights are in the order of time.
+  // The nights are ordered by time, so a binary search finds the last one.
   let low = 0;
   let high = last;
   let found: number | undefined;
@@ -198,7 +205,10 @@ async function findNight(
   throw notFound(`no night ended before ${end}`, 'give a later day');
 }
 
-/** The last instant that a typed day, month or instant covers, in the form of `heldAt`. */
+/**
+ * Returns the last instant of a typed day or month, or a typed instant, in the format
+ * of `heldAt`.
+ */
 function endOf(at: string): string | undefined {
   const time = readTypedTime(at, nowMicros());
   if (time === undefined) return undefined;
@@ -209,7 +219,7 @@ function endOf(at: string): string | undefined {
 interface FoundRecord {
   readonly entry: PageEntry;
   readonly index: number;
-  /** Leaf hashes of all records, in their order. */
+  /** The leaf hashes of all records, in order. */
   readonly hashes: readonly Buffer[];
 }
 

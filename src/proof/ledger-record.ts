@@ -1,7 +1,7 @@
 /**
- * What a statement says of one ledger: a leaf of its tree. It changes only if the rows
- * change, or if the ledger falls behind or catches up: an idle ledger's stays the same
- * for years.
+ * A statement's record of one ledger, which is a leaf of its tree. It changes only if
+ * the rows change, or if the ledger's coverage falls behind or catches up: the record
+ * of an idle ledger stays the same for years.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -15,22 +15,25 @@ const monthSum = z.tuple([
 ]);
 const schema = z.strictObject({
   party: z.string(),
-  /** null: every asset in one ledger. */
+  /** null means that one ledger has every asset. */
   asset: z.string().nullable(),
   /**
-   * The covered ranges, `[from, to)`, RFC 3339. From null: from the beginning of time. To
-   * null: at least to the statement's `coveredTo`.
+   * The covered ranges, `[from, to)`, as RFC 3339. A `from` of null means the beginning
+   * of time; a `to` of null means at least up to the statement's `coveredTo`.
    */
   covered: z.array(z.tuple([z.string().nullable(), z.string().nullable()])),
   rows: z.string().regex(/^\d+$/),
-  /** For each month with rows: the month, how many, and their additive digest. */
+  /** Each month with rows: the month, its number of rows and their additive digest. */
   months: z.array(monthSum),
-  /** Rows that are stored, but not loaded, and therefore not summed here. */
+  /** Rows that are stored but not loaded, and therefore not included in the sums. */
   notLoaded: z.string().regex(/^\d+$/),
 });
 
 export type LedgerRecord = Readonly<z.output<typeof schema>>;
-/** A month of a ledger: `2023-05`, how many rows, their additive digest. */
+/**
+ * The sum of one month of a ledger: `2023-05`, the number of rows and their additive
+ * digest.
+ */
 export type MonthSum = LedgerRecord['months'][number];
 
 export function encodeRecord(record: LedgerRecord): string {

@@ -1,7 +1,7 @@
 /**
- * The log of nights in the object store: it is read, compared with what the database
- * remembers of it, and continued. A log never forks: of two histories with one name,
- * somebody would have to believe the wrong one.
+ * Reads the log of nights in the object store, compares it with what the database
+ * remembers, and continues it. A log must never fork: if two histories had the same
+ * name, some readers would believe the wrong one.
  */
 import { errorCode, PermanentError } from '../errors/errors.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
@@ -24,12 +24,12 @@ import { grownTiles } from './tiles.ts';
 export const PROOF_PREFIX = 'proof/';
 const FILE_BYTES_MAX = 256 * 2 ** 20;
 
-/** What a database remembers of the log that it wrote. */
+/** What a database remembers about the log that it wrote. */
 export interface RememberedLog {
   /** The name of the key that signed it. */
   readonly keyName: string;
   readonly size: number;
-  /** Of that many nights; 64 hex digits. */
+  /** The root hash of the log at that size; 64 hex digits. */
   readonly root: string;
 }
 
@@ -47,7 +47,7 @@ export interface LoggedStatement {
   readonly statement: Statement;
 }
 
-/** The log's files in the object store. */
+/** Gives access to the log's files in the object store. */
 export function storedFiles(
   objects: ObjectStore,
   signal: AbortSignal,
@@ -69,10 +69,9 @@ export function storedFiles(
 
 /**
  * Reads the log before it is continued.
- * @param remembered undefined: the database knows of no log
- * @throws PermanentError `PROOF_LOG_FORKED` if it was not continued from what is
- *   remembered, `PROOF_SIGNATURE_INVALID` if another key signed it, or
- *   `PROOF_LOG_DAMAGED`
+ * @param remembered undefined if the database remembers no log
+ * @throws PermanentError `PROOF_LOG_FORKED` if the log does not continue the remembered
+ *   one, `PROOF_SIGNATURE_INVALID` if another key signed it, or `PROOF_LOG_DAMAGED`
  */
 export async function openLog(
   files: ProofFiles,
@@ -96,7 +95,10 @@ export async function openLog(
   return log;
 }
 
-/** @throws PermanentError `PROOF_LOG_FORKED` */
+/**
+ * Checks that the log continues the remembered one.
+ * @throws PermanentError `PROOF_LOG_FORKED`
+ */
 function requireContinued(
   { keyName, size, root }: RememberedLog,
   { leaves }: ProofLog,
@@ -115,8 +117,8 @@ function requireContinued(
 }
 
 /**
- * A writer that was killed behind its statement had no time to sign it: the statement
- * counts, and the next checkpoint covers it.
+ * Adds a statement that was written but not signed, because its writer was killed in
+ * between. It counts, and the next checkpoint covers it.
  */
 async function withUnsigned(
   files: ProofFiles,
@@ -142,8 +144,9 @@ async function withUnsigned(
 }
 
 /**
- * Adds a statement. It is in the log as soon as its object is there.
- * @throws PermanentError `PROOF_LOG_FORKED` if another writer added one at the same time
+ * Adds a statement. It belongs to the log as soon as its object exists.
+ * @throws PermanentError `PROOF_LOG_FORKED` if another writer added one at the same
+ *   time
  */
 export async function addStatement(
   log: ProofLog,
@@ -188,7 +191,7 @@ export async function publishCheckpoint(
 }
 
 /**
- * Compares a checkpoint that somebody kept with the log as it is now.
+ * Compares a checkpoint that was kept elsewhere with the log as it is now.
  * @throws PermanentError `PROOF_LOG_FORKED` if the log does not continue it
  */
 export function checkContinues(

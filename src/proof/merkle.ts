@@ -1,7 +1,7 @@
 /**
- * Merkle trees as RFC 9162 defines them (section 2.1): the hash of a list, the proof that
- * an item is in it, and the proof that a list continues a shorter one. Other people's
- * tools check what is made here, so nothing may differ from the standard.
+ * Merkle trees as RFC 9162 defines them (section 2.1): the hash of a list, the proof
+ * that an item is in it, and the proof that a list continues a shorter one. Other tools
+ * check these hashes and proofs, so nothing may differ from the standard.
  */
 import { createHash } from 'node:crypto';
 
@@ -9,7 +9,7 @@ export const HASH_BYTES = 32;
 const LEAF_PREFIX = Buffer.of(0);
 const NODE_PREFIX = Buffer.of(1);
 
-/** The hash of one item of a list. */
+/** Computes the hash of one item of a list. */
 export function leafHash(item: Buffer | string): Buffer {
   return createHash('sha256').update(LEAF_PREFIX).update(item).digest();
 }
@@ -22,10 +22,13 @@ function nodeHash(left: Buffer, right: Buffer): Buffer {
     .digest();
 }
 
-/** Computes the hash of a list while its leaf hashes pass by, in memory of a few hashes. */
+/**
+ * Computes the hash of a list from its leaf hashes, one at a time, and keeps only a few
+ * hashes in memory.
+ */
 export class RootHasher {
   size = 0;
-  /** Whole subtrees from left to right; each is larger than the next. */
+  /** Complete subtrees from left to right; each is larger than the next. */
   readonly #subtrees: { readonly hash: Buffer; readonly size: number }[] = [];
 
   add(leaf: Buffer): void {
@@ -49,7 +52,7 @@ export class RootHasher {
   }
 }
 
-/** The hash of the whole list. */
+/** Computes the hash of the whole list. */
 export function rootHash(leaves: readonly Buffer[]): Buffer {
   const hasher = new RootHasher();
   for (const leaf of leaves) hasher.add(leaf);
@@ -57,8 +60,8 @@ export function rootHash(leaves: readonly Buffer[]): Buffer {
 }
 
 /**
- * The hashes with which `rootFromInclusion` computes the list's hash from one item, from
- * the item upwards.
+ * Returns the hashes from which `rootFromInclusion` computes the list's hash, from the
+ * item upwards.
  * @throws RangeError if the list has no item at `index`
  */
 export function inclusionPath(
@@ -86,7 +89,7 @@ export function inclusionPath(
 /**
  * Computes the hash of a list of `size` items from one item's hash and its path (RFC
  * 9162, 2.1.3.2).
- * @returns undefined if the path has not the length that the place demands
+ * @returns undefined if the path does not have the length that this index requires
  */
 export function rootFromInclusion(
   index: number,
@@ -117,7 +120,7 @@ export function rootFromInclusion(
 }
 
 /**
- * The hashes that show that a list continues the first `size` of its items (RFC 9162,
+ * Returns the hashes that prove that a list continues its first `size` items (RFC 9162,
  * 2.1.4.1).
  * @throws RangeError if the list is shorter, or `size` is 0
  */
@@ -132,7 +135,8 @@ export function consistencyPath(
   const path: Buffer[] = [];
   let start = 0;
   let end = leaves.length;
-  // Whether what remains of the shorter list is a whole subtree that its reader has.
+  // Whether the rest of the shorter list is a complete subtree whose hash the reader
+  // has.
   let isKnown = true;
   while (end > size) {
     const middle = start + leftSize(end - start);
@@ -155,7 +159,7 @@ export interface ListHash {
   readonly root: Buffer;
 }
 
-/** Does the newer list continue the older one (RFC 9162, 2.1.4.2)? */
+/** Whether the newer list continues the older one (RFC 9162, 2.1.4.2). */
 export function continuesList(
   older: ListHash,
   newer: ListHash,
@@ -197,7 +201,10 @@ export function continuesList(
   );
 }
 
-/** How many items of a list lie in its left subtree: the largest power of two below. */
+/**
+ * Returns how many items of a list are in its left subtree: the largest power of two
+ * below the size.
+ */
 function leftSize(size: number): number {
   let left = 1;
   while (left * 2 < size) left *= 2;

@@ -1,7 +1,7 @@
 /**
- * The two files of one night: the records that changed, and the pages that changed with
- * them. Each grows in the spool, and is published whole under a name that no other night
- * has.
+ * The two files of one night: the changed records, and the pages that changed with
+ * them. Each is written in the spool, and then published whole under a name that no
+ * other night uses.
  */
 import { randomBytes } from 'node:crypto';
 import { open, unlink } from 'node:fs/promises';
@@ -13,12 +13,15 @@ import type { ByteRange } from './proof-files.ts';
 
 const BUFFER_BYTES = 2 ** 20;
 
-/** Names the files of a night; a killed night that is tried again gets another name. */
+/**
+ * Returns the name of the files of a night. If a night was killed, its next attempt
+ * gets another name.
+ */
 export function nightFileName(night: number): string {
   return `${night}-${randomBytes(4).toString('hex')}`;
 }
 
-/** A file that grows in the spool. */
+/** A file that is written in the spool. */
 export class NightFile implements AsyncDisposable {
   readonly #name: string;
   readonly #isRecords: boolean;
@@ -41,7 +44,10 @@ export class NightFile implements AsyncDisposable {
     this.#handle = handle;
   }
 
-  /** @param name see `nightFileName` */
+  /**
+   * Creates the file in the spool.
+   * @param name see `nightFileName`
+   */
   static async open(
     name: string,
     isRecords: boolean,
@@ -53,8 +59,8 @@ export class NightFile implements AsyncDisposable {
   }
 
   /**
-   * Adds a text, and a line end behind it for people who read the file.
-   * @returns where the text lies in the published file, without the line end
+   * Adds a text, followed by a line break so that the file is easier to read.
+   * @returns the place of the text in the published file, without the line break
    */
   async add(text: string): Promise<Place> {
     const content = Buffer.from(`${text}\n`);
@@ -67,7 +73,7 @@ export class NightFile implements AsyncDisposable {
     return [this.#name, at, content.length - 1];
   }
 
-  /** Reads what lies in the spool; `flush` brings it there. */
+  /** Reads from the spooled file; only flushed bytes are in it. */
   async read({ start, end }: ByteRange): Promise<Buffer> {
     const content = Buffer.alloc(end - start);
     await this.#handle.read(content, 0, content.length, start);

@@ -1,23 +1,23 @@
 /**
- * How a reader finds a ledger's record, and two readers the records that differ, in
- * requests that grow with the difference: the records' hashes lie in pages, the pages'
- * hashes in pages above them, up to one.
+ * Pages let a reader find a ledger's record, and find the records in which two mirrors
+ * differ, in a number of requests that grows with the difference. The records' hashes
+ * are listed in pages, the pages' hashes in pages above them, up to a single top page.
  *
- * Where a page ends depends on the ledgers alone, not on their number: a ledger that is
- * new changes one page of each level, and two mirrors with the same records have the same
- * pages. Pages are written once; one that is the same as an earlier one is not written
- * again, so an entry says in which file the bytes lie.
+ * Where a page ends depends only on the names of the ledgers, not on their number: a
+ * new ledger changes one page of each level, and two mirrors with the same records have
+ * the same pages. Pages are written once. A page that equals an earlier one is not
+ * written again, so an entry names the file that has its bytes.
  */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
 import { rootHash } from './merkle.ts';
 
-/** A page has 64 entries on average. */
+/** Bits of the hash that end a page: 6 bits give 64 entries per page on average. */
 const BOUNDARY_BITS = 6;
 const ENTRIES_MAX = 1024;
 
-/** Where bytes lie: a file of one night, and their place in it. */
+/** Where bytes are: the file of one night, the offset in it, and the length. */
 const place = z.tuple([
   z.string().regex(/^\d+-[0-9a-f]{8}$/),
   z.int().nonnegative(),
@@ -26,8 +26,9 @@ const place = z.tuple([
 export type Place = Readonly<z.output<typeof place>>;
 
 /**
- * Party and asset (the first ones below, in a page of pages), hash, and place. The hash
- * is a record's leaf hash, or the RFC 9162 hash of the hashes of a page's entries.
+ * Party and asset, hash, and place. In a page of pages, party and asset are those of
+ * the first record below. The hash is a record's leaf hash, or the RFC 9162 hash of the
+ * hashes of a page's entries.
  */
 export const pageEntry = z.tuple([
   z.string(),
@@ -50,12 +51,15 @@ export function placeOf([, , , file, at, bytes]: PageEntry): Place {
   return [file, at, bytes];
 }
 
-/** Names a ledger in maps. */
+/** Returns the key of a ledger in maps. */
 export function ledgerKey([party, asset]: PageEntry): string {
   return JSON.stringify([party, asset]);
 }
 
-/** The order of all records: by the bytes of party and asset, every asset first. */
+/**
+ * Compares ledgers in the order of all records: by the bytes of party and asset, with
+ * the ledger of every asset first.
+ */
 export function compareLedgers(
   [party, asset]: PageEntry,
   [otherParty, otherAsset]: PageEntry,
@@ -67,25 +71,33 @@ export function compareLedgers(
   return Buffer.compare(Buffer.from(asset), Buffer.from(otherAsset));
 }
 
-/** Records lie in files of their own. */
+/**
+ * Returns the path of the file that has the bytes; records and pages have separate
+ * files.
+ */
 export function placePath([file]: Place, isRecord: boolean): string {
   return `${isRecord ? 'ledgers' : 'pages'}/${file}`;
 }
 
-/** One entry a line. */
+/** Formats a page, one entry per line. */
 export function encodePage(entries: readonly PageEntry[]): string {
   return entries.map((entry) => JSON.stringify(entry)).join('\n');
 }
 
-/** The hash of a page: of what it lists, wherever that lies. */
+/**
+ * Computes the hash of a page from the hashes of its entries; their places do not
+ * matter.
+ */
 export function pageHash(entries: readonly PageEntry[]): string {
   const hashes = entries.map(([, , hash]) => Buffer.from(hash, 'hex'));
   return rootHash(hashes).toString('hex');
 }
 
 /**
- * @param entry of the page in the page above it
- * @throws PermanentError `PROOF_PAGE_INVALID` if it is not the page that the entry names
+ * Parses a page.
+ * @param entry the entry of this page in the page above it
+ * @throws PermanentError `PROOF_PAGE_INVALID` if it is not the page that the entry
+ *   names
  */
 export function decodePage(text: string, entry: PageEntry): PageEntry[] {
   let entries: PageEntry[];
@@ -105,17 +117,17 @@ export function decodePage(text: string, entry: PageEntry): PageEntry[] {
   return entries;
 }
 
-/** Keeps a page. @returns where it lies */
+/** Stores a page and returns its place. */
 export type KeepPage = (hash: string, text: string) => Promise<Place>;
 
-/** What `PageBuilder` made: the page above all others. */
+/** The result of `PageBuilder`: the page above all others. */
 export interface BuiltPages {
   readonly top: PageEntry | null;
-  /** How many levels of pages there are: 1 if the top lists records. */
+  /** How many levels of pages there are; 1 if the top page lists records. */
   readonly levels: number;
 }
 
-/** Builds pages while the entries of records pass by in their order. */
+/** Builds pages from the entries of records, which are added in order. */
 export class PageBuilder {
   readonly #keep: KeepPage;
   readonly #levels: Level[] = [];
@@ -175,11 +187,14 @@ interface Level {
   pending: PageEntry[];
   /** How many pages have ended. */
   pages: number;
-  /** The entry of the last of them. */
+  /** The entry of the last page that has ended. */
   last: PageEntry | undefined;
 }
 
-/** By the ledger's name alone: one in 64 ends a page, one in 64 of those the page above. */
+/**
+ * Whether a ledger ends its page. Only its name decides: one in 64 ends a page, and one
+ * in 64 of those also ends the page above.
+ */
 function isLastOfPage([party, asset]: PageEntry, level: number): boolean {
   const name = createHash('sha256')
     .update(JSON.stringify([party, asset]))

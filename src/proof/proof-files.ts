@@ -1,6 +1,6 @@
 /**
- * The files of a log, wherever they lie: in the object store, on a web server, in a
- * folder. Everything that proves and compares reads through this.
+ * The files of a log, whether they are in the object store, on a web server or in a
+ * folder. All code that proves or compares reads them through this module.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { type Checkpoint, decodeCheckpoint } from './checkpoint.ts';
@@ -26,7 +26,7 @@ import {
 import { decodeEntries, entriesPath, lowestTiles, tilePath } from './tiles.ts';
 
 export const CHECKPOINT_PATH = 'checkpoint';
-/** Of pages that are read at once. */
+/** How many pages are read concurrently. */
 const READS_AT_ONCE = 8;
 
 /** A part of a file, in bytes. */
@@ -37,17 +37,18 @@ export interface ByteRange {
 }
 
 export interface ProofFiles {
-  /** For messages; without credentials. */
+  /** Where the files are, for messages, without credentials. */
   readonly where: string;
 
   /**
+   * Reads a file, or a part of it.
    * @returns undefined if there is no such file
    * @throws PermanentError or RetryableError if it cannot be read
    */
   read(path: string, range?: ByteRange): Promise<Buffer | undefined>;
 }
 
-/** What a log has of its statements, in their order. */
+/** The log's entries for its statements, in order. */
 export interface LogEntries {
   /** The SHA-256 of each statement. */
   readonly entries: readonly Buffer[];
@@ -55,7 +56,10 @@ export interface LogEntries {
   readonly leaves: readonly Buffer[];
 }
 
-/** The last checkpoint, with its signatures. @returns undefined if there is no log */
+/**
+ * Reads the last checkpoint, with its signatures.
+ * @returns undefined if there is no log
+ */
 export async function readCheckpointNote(
   files: ProofFiles,
 ): Promise<string | undefined> {
@@ -89,7 +93,7 @@ export async function readLog(
   return { entries, leaves };
 }
 
-/** The SHA-256 of each statement in a log of this size. */
+/** Reads the SHA-256 of each statement in a log of this size. */
 async function readEntries(files: ProofFiles, size: number): Promise<Buffer[]> {
   const entries: Buffer[] = [];
   for (const { index, width } of lowestTiles(size)) {
@@ -104,7 +108,7 @@ async function readEntries(files: ProofFiles, size: number): Promise<Buffer[]> {
 }
 
 /**
- * A statement's bytes, compared with the log's entry.
+ * Reads a statement, and compares its bytes with the log's entry.
  * @throws PermanentError `PROOF_LOG_DAMAGED` or `PROOF_STATEMENT_INVALID`
  */
 export async function readStatement(
@@ -122,7 +126,7 @@ export async function readStatement(
   return { text, statement: decodeStatement(text, `${files.where}: ${path}`) };
 }
 
-/** The last statement of a log, if it has any night. */
+/** Reads the last statement of a log; undefined if the log has no night. */
 export async function readLastStatement(
   files: ProofFiles,
 ): Promise<
@@ -134,7 +138,10 @@ export async function readLastStatement(
   return size === 0 ? undefined : readStatement(files, size - 1);
 }
 
-/** @throws PermanentError `PROOF_PAGE_INVALID` or `PROOF_LOG_DAMAGED` */
+/**
+ * Reads the page that an entry names.
+ * @throws PermanentError `PROOF_PAGE_INVALID` or `PROOF_LOG_DAMAGED`
+ */
 export async function readPage(
   files: ProofFiles,
   entry: PageEntry,
@@ -143,7 +150,7 @@ export async function readPage(
   return decodePage(text, entry);
 }
 
-/** Several pages, some at once, in the order of the entries. */
+/** Reads pages, several at a time, and returns them in the order of the entries. */
 export async function readPages(
   files: ProofFiles,
   entries: readonly PageEntry[],
@@ -158,7 +165,7 @@ export async function readPages(
   return pages;
 }
 
-/** The entries of all records of a statement, in their order. */
+/** Yields the entries of all records of a statement, in order. */
 export async function* readRecordEntries(
   files: ProofFiles,
   { ledgers }: Statement,
@@ -188,8 +195,9 @@ async function* recordsBelow(
 }
 
 /**
- * What a statement says of one ledger, as it is written.
- * @throws PermanentError `PROOF_LOG_DAMAGED` if it is not what the entry says
+ * Reads a statement's record of one ledger, with its original text.
+ * @throws PermanentError `PROOF_LOG_DAMAGED` if it is not the record that the entry
+ *   names
  */
 export async function readRecord(
   files: ProofFiles,

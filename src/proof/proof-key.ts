@@ -1,7 +1,7 @@
 /**
- * The key that signs the log of nights. It is given, or made at first use. A
- * key that was made is kept in two places, so that neither a lost database nor a lost
- * data folder ends the log: its history cannot be continued with another key.
+ * The key that signs the log of nights. It is configured, or made at first use. A key
+ * that was made is stored in two places, so that neither a lost database nor a lost
+ * data folder ends the log: another key cannot continue its history.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { errorCode, PermanentError } from '../errors/errors.ts';
@@ -12,7 +12,7 @@ import {
   type SignerKey,
 } from './signed-note.ts';
 
-/** Where a made key is kept beside the file. */
+/** Stores a generated key in a second place besides the file. */
 export interface KeyKeeper {
   readKey(): Promise<{
     readonly mirrorId: string;
@@ -22,17 +22,18 @@ export interface KeyKeeper {
 }
 
 export interface KeyPlaces {
-  /** PROOF_KEY: the only place, if it is set. */
+  /** The value of PROOF_KEY; if it is set, no other place is used. */
   readonly given: string | undefined;
-  /** In the data folder. */
+  /** The path of the key file in the data folder. */
   readonly ownFile: string;
-  /** PROOF_NAME: names the log when its key is made. */
+  /** The value of PROOF_NAME, which names the log when its key is made. */
   readonly name: string | undefined;
 }
 
 /**
- * @throws PermanentError `PROOF_KEY_INVALID`, or `PROOF_KEY_UNREADABLE` if the file cannot
- *   be read
+ * Returns the configured key, or the stored one, which it makes if there is none.
+ * @throws PermanentError `PROOF_KEY_INVALID`, or `PROOF_KEY_UNREADABLE` if the file
+ *   cannot be read
  */
 export async function openKey(
   { given, ownFile, name }: KeyPlaces,
@@ -60,7 +61,10 @@ async function readKeyFile(path: string): Promise<string | undefined> {
   }
 }
 
-/** A data folder that cannot be written to leaves the database as the only place. */
+/**
+ * Writes the key file. If the data folder is not writable, the key is stored only in
+ * the database.
+ */
 async function writeKeyFile(path: string, key: string): Promise<void> {
   try {
     await writeFile(path, `${key}\n`, { mode: 0o600, flag: 'wx' });

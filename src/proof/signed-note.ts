@@ -13,12 +13,15 @@ import {
 } from 'node:crypto';
 import { PermanentError } from '../errors/errors.ts';
 
-/** Names the algorithm, Ed25519, in keys and in their hashes. */
+/** The byte for the algorithm, Ed25519, in keys and in their hashes. */
 const ED25519 = Buffer.of(1);
 const KEY_BYTES = 32;
 const KEY_HASH_BYTES = 4;
 const SIGNATURE_BYTES = 64;
-/** What precedes the 32 bytes of a private key in PKCS#8, and of a public one in SPKI. */
+/**
+ * The bytes before the 32 bytes of a private key in PKCS#8, and of a public key in
+ * SPKI.
+ */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 const SIGNATURE_LINE =
@@ -27,16 +30,19 @@ const SIGNER_KEY =
   /^PRIVATE\+KEY\+(?<name>[^\s+]+)\+(?<hash>[0-9a-f]{8})\+(?<key>[A-Za-z0-9+/]+={0,2})$/;
 const VERIFIER_KEY =
   /^(?<name>[^\s+]+)\+(?<hash>[0-9a-f]{8})\+(?<key>[A-Za-z0-9+/]+={0,2})$/;
-/** A name is part of a key's text and of a line: no space, no plus. */
+/**
+ * A name must not have a space or a plus, because it is part of a key's text and of a
+ * signature line.
+ */
 const NAME = /^[^\s+]{1,200}$/u;
 
-/** The public half of a key, with the name of who signs. */
+/** The public half of a key, with the signer's name. */
 export interface VerifierKey {
   readonly name: string;
   readonly publicKey: Buffer;
 }
 
-/** A whole key. */
+/** A key with both halves. */
 export interface SignerKey extends VerifierKey {
   /** The private half: 32 bytes. */
   readonly seed: Buffer;
@@ -56,19 +62,22 @@ export function generateKey(name: string): SignerKey {
   return signerOf(name, der.subarray(PKCS8_PREFIX.length));
 }
 
-/** `PRIVATE+KEY+<name>+<hash>+<key>`: a secret. */
+/** Formats a private key, which is a secret, as `PRIVATE+KEY+<name>+<hash>+<key>`. */
 export function encodeSignerKey(key: SignerKey): string {
   const bytes = Buffer.concat([ED25519, key.seed]).toString('base64');
   return `PRIVATE+KEY+${key.name}+${keyHash(key).toString('hex')}+${bytes}`;
 }
 
-/** `<name>+<hash>+<key>`: all that a verifier needs to know. */
+/** Formats a public key as `<name>+<hash>+<key>`, which is all that a verifier needs. */
 export function encodeVerifierKey(key: VerifierKey): string {
   const bytes = Buffer.concat([ED25519, key.publicKey]).toString('base64');
   return `${key.name}+${keyHash(key).toString('hex')}+${bytes}`;
 }
 
-/** @throws PermanentError `PROOF_KEY_INVALID` */
+/**
+ * Parses a private key.
+ * @throws PermanentError `PROOF_KEY_INVALID`
+ */
 export function decodeSignerKey(text: string): SignerKey {
   const { name, hash, bytes } = keyParts(SIGNER_KEY, text, 'a private key');
   const key = signerOf(name, bytes);
@@ -77,7 +86,10 @@ export function decodeSignerKey(text: string): SignerKey {
   return key;
 }
 
-/** @throws PermanentError `PROOF_KEY_INVALID` */
+/**
+ * Parses a public key.
+ * @throws PermanentError `PROOF_KEY_INVALID`
+ */
 export function decodeVerifierKey(text: string): VerifierKey {
   const { name, hash, bytes } = keyParts(VERIFIER_KEY, text, 'a public key');
   const key = { name, publicKey: bytes };
@@ -86,7 +98,10 @@ export function decodeVerifierKey(text: string): VerifierKey {
   return key;
 }
 
-/** @param text ends with a line end */
+/**
+ * Signs a text and returns the note.
+ * @param text must end with a line break
+ */
 export function signNote(text: string, key: SignerKey): string {
   const signature = sign(null, Buffer.from(text), privateKeyOf(key.seed));
   const signed = Buffer.concat([keyHash(key), signature]).toString('base64');
@@ -94,6 +109,7 @@ export function signNote(text: string, key: SignerKey): string {
 }
 
 /**
+ * Checks the signature of a note.
  * @returns the note's text, which the key has signed
  * @throws PermanentError `PROOF_SIGNATURE_INVALID` if the key has not signed it
  */
@@ -120,7 +136,10 @@ export function openNote(note: string, key: VerifierKey): string {
   throw unsigned(`none of its signatures is by ${encodeVerifierKey(key)}`);
 }
 
-/** The first four bytes of SHA-256 over name, line end, algorithm and public key. */
+/**
+ * Computes the first four bytes of the SHA-256 of name, line break, algorithm and
+ * public key.
+ */
 function keyHash({ name, publicKey }: VerifierKey): Buffer {
   return createHash('sha256')
     .update(`${name}\n`)

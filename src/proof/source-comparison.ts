@@ -1,6 +1,6 @@
 /**
- * What a mirror of a mirror holds, compared with the statement of its source: which
- * ledgers differ although both sides are covered, and which cannot be judged.
+ * Compares a mirror of a mirror with the statement of its source: which ledgers differ
+ * although both sides have covered them, and which cannot be judged.
  */
 import { addDigests } from '../ledger/digest.ts';
 import type { Micros } from '../time/time.ts';
@@ -15,7 +15,7 @@ import type { LedgerRecord, MonthSum } from './ledger-record.ts';
 import { type ProofFiles, readRecord } from './proof-files.ts';
 import type { Statement } from './statement.ts';
 
-/** More ledgers are counted, and not looked at. */
+/** The most differing parties that are examined; further ones are only counted. */
 const EXAMINED_MAX = 200;
 
 /** One side of the comparison: this mirror's draft, or the statement of its source. */
@@ -25,7 +25,7 @@ export interface JudgedSide {
   readonly files: ProofFiles;
 }
 
-/** A ledger of which both sides say that they have all, and that is not the same. */
+/** A ledger that both sides claim to have completely, but that differs. */
 export interface DifferingLedger {
   readonly party: string;
   readonly months: readonly MonthDifference[];
@@ -34,11 +34,17 @@ export interface DifferingLedger {
 export interface LedgerComparison {
   /** In the order of parties. */
   readonly differing: readonly DifferingLedger[];
-  /** Parties that one side has not covered: what it lacks, it says itself. */
+  /**
+   * Parties that one side has not covered completely; its own record shows what it
+   * lacks.
+   */
   readonly behind: number;
-  /** Parties with other entries since the instant that both sides are covered to. */
+  /**
+   * Parties whose entries differ only after the instant up to which both sides are
+   * covered.
+   */
   readonly movedOn: number;
-  /** Records that differ and were not looked at: there are too many. */
+  /** Parties that differ and were not examined, because there are too many. */
   readonly unexamined: number;
 }
 
@@ -50,8 +56,9 @@ const SAME: LedgerComparison = {
 };
 
 /**
- * @param wanted the parties that this mirror is to hold; undefined: all
- * @throws PermanentError if a page or a record is not what its statement names
+ * Compares this mirror's ledgers with the source's statement.
+ * @param wanted the parties that this mirror should have; undefined for all
+ * @throws PermanentError if a page or a record is not the one that its statement names
  */
 export async function compareWithStatement(
   own: JudgedSide,
@@ -82,7 +89,7 @@ export async function compareWithStatement(
   return { differing, behind, movedOn, unexamined };
 }
 
-/** From the beginning of the first month to the end of the last one. */
+/** Returns the range from the start of the first month to the end of the last one. */
 export function rangeOfMonths(months: readonly string[]): {
   readonly from: Micros;
   readonly to: Micros;
@@ -96,7 +103,10 @@ export function rangeOfMonths(months: readonly string[]): {
   };
 }
 
-/** @param wanted parties in any order */
+/**
+ * Returns a predicate for the pages that may list a wanted party.
+ * @param wanted parties in any order
+ */
 function wantedIn(wanted: readonly string[]): WantedLedgers {
   const sorted = wanted
     .map((id) => Buffer.from(id))
@@ -113,8 +123,8 @@ function partyOf({ left, right }: RecordPair): string {
 }
 
 /**
- * Both sides of a party, over all of its assets: one mirror may have a ledger for each,
- * and the other one for all.
+ * Compares both sides of a party over all of its assets: one mirror may have a ledger
+ * for each asset, and the other one for all.
  */
 async function readParty(
   pairs: readonly RecordPair[],
@@ -148,7 +158,7 @@ function addMonths(records: readonly LedgerRecord[]): MonthSum[] {
   ]);
 }
 
-/** Everything up to the statement's instant is there, and summed. */
+/** Whether all rows up to the statement's instant are there and included in the sums. */
 function isWhole(records: readonly LedgerRecord[]): boolean {
   return (
     records.length > 0 &&
@@ -163,8 +173,8 @@ function isWhole(records: readonly LedgerRecord[]): boolean {
 }
 
 /**
- * Is the month over for both sides? The month of the earlier instant is not, unless both
- * are covered to the same one.
+ * Whether the month has ended for both sides. The month that contains the earlier
+ * `coveredTo` has not, unless both sides are covered up to the same instant.
  */
 function isClosed(month: string, own: JudgedSide, source: JudgedSide): boolean {
   const ownTo = own.ledgers.coveredTo;

@@ -1,6 +1,7 @@
 /**
- * The statement of a night: what the mirror said of itself when the night ended, in one
- * form of bytes for the same contents. docs/proof.md explains each field to an auditor.
+ * The statement of a night: what the mirror claimed about its own data when the night
+ * ended, with the same bytes for the same contents. docs/proof.md explains each field
+ * to an auditor.
  */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
@@ -13,10 +14,10 @@ export const STATEMENT_FORMAT = 'ledger-mirror statement v1';
 const hex64 = z.string().regex(/^[0-9a-f]{64}$/);
 const count = z.string().regex(/^\d+$/);
 const listSum = z.object({
-  /** How often the list's chain had started again. */
+  /** The epoch of the list's chain; it goes up each time the chain starts again. */
   epoch: z.int().nullable(),
   rows: count,
-  /** The additive digest of the rows: docs/proof.md has their form. */
+  /** The additive digest of the rows; docs/proof.md describes their form. */
   digest: hex64,
 });
 
@@ -24,19 +25,21 @@ const schema = z.object({
   format: z.literal(STATEMENT_FORMAT),
   /** The name of the mirror, which is the name of its key and of its log. */
   mirror: z.string(),
-  /** The place of the statement in the log; the first is 0. */
+  /** The index of the statement in the log; the first is 0. */
   night: z.int().nonnegative(),
   runId: z.uuid(),
   /** The report of the same night: its key in the store, and the SHA-256 of its bytes. */
   report: z.object({ key: z.string(), sha256: hex64 }),
-  /** URL of the source, without credentials. */
+  /** The URL of the source, without credentials. */
   source: z.string().nullable(),
-  /** The network: how often it had started again, and its height when it was last read. */
+  /**
+   * The network: the epoch of its chain, and the chain's height when it was last read.
+   */
   network: z.object({ epoch: z.int().nullable(), height: count.nullable() }),
-  /** The instant that the statement is of; RFC 3339. */
+  /** The instant that the statement describes, as RFC 3339. */
   heldAt: z.string(),
   verdict: z.enum(['complete', 'incomplete', 'suspicious', 'failed']),
-  /** What was wanted, and what of it was covered. */
+  /** The data that was wanted, and how much of it was covered. */
   covers: z.record(z.string(), z.json()),
   /** Every open reason not to believe the source's lists. */
   doubts: z.array(z.record(z.string(), z.json())),
@@ -44,10 +47,10 @@ const schema = z.object({
   gaps: z.array(z.record(z.string(), z.json())),
   lists: z.object({ parties: listSum, checkpoints: listSum }),
   ledgers: z.object({
-    /** How many ledgers are leaves of the tree. */
+    /** How many ledgers the tree has as leaves. */
     count: z.int().nonnegative(),
     rows: count,
-    /** The instant up to which a ledger is covered whose record names none. */
+    /** The instant up to which a ledger is covered if its record names no end. */
     coveredTo: z.string().nullable(),
     /** The form in which rows are summed. */
     rowForm: z.literal('values-v1'),
@@ -55,14 +58,14 @@ const schema = z.object({
     root: hex64,
     /** The page from which all records are found; null if there is none. */
     top: pageEntry.nullable(),
-    /** How many levels of pages lie below it. */
+    /** How many levels of pages there are. */
     levels: z.int().nonnegative(),
   }),
 });
 
 export type Statement = Readonly<z.output<typeof schema>>;
 
-/** A list as a statement sums it. */
+/** The sum of one list in a statement. */
 export type ListSum = Statement['lists']['parties'];
 
 export function encodeStatement(statement: Statement): string {
@@ -84,12 +87,12 @@ export function decodeStatement(text: string, where: string): Statement {
   }
 }
 
-/** What the log has of a statement: the SHA-256 of its bytes. */
+/** Returns the log's entry for a statement: the SHA-256 of its bytes. */
 export function statementEntry(text: string | Buffer): Buffer {
   return createHash('sha256').update(text).digest();
 }
 
-/** `statements/000000012`, below the folder of the log. */
+/** Returns the path below the folder of the log: `statements/000000012`. */
 export function statementPath(night: number): string {
   return `statements/${String(night).padStart(9, '0')}`;
 }

@@ -1,6 +1,6 @@
 /**
  * The hashes of a log as tiles (C2SP `tlog-tiles`): plain files of at most 256 hashes,
- * which any web server can publish, and from which any reader computes proofs.
+ * which any web server can publish and from which any reader can compute proofs.
  */
 import { rootHash } from './merkle.ts';
 
@@ -9,12 +9,12 @@ const ENTRY_LENGTH_BYTES = 2;
 
 /** One file of the log. */
 export interface TileFile {
-  /** Below the folder of the log. */
+  /** The path below the folder of the log. */
   readonly path: string;
   readonly content: Buffer;
 }
 
-/** Where the entries that a tile's hashes are of lie. */
+/** Returns the path of the file with the entries that a tile hashes. */
 export function entriesPath(index: number, width: number): string {
   return `tile/entries/${indexPath(index)}${partial(width)}`;
 }
@@ -24,9 +24,10 @@ export function tilePath(level: number, index: number, width: number): string {
 }
 
 /**
- * The files that a log gets when it grows from `oldSize` entries to all of these. A tile
- * that is not full yet is a file of its own for each width; no file ever changes.
- * @param entries from the first tile that is not full at `oldSize` on
+ * Returns the files that are added when a log grows from `oldSize` entries to all of
+ * these. A tile that is not full yet gets a separate file for each width; no file ever
+ * changes.
+ * @param entries the entries from the first tile on that is not full at `oldSize`
  * @param leaves the hashes of all entries of the log
  */
 export function grownTiles(
@@ -54,7 +55,7 @@ export function grownTiles(
   return files;
 }
 
-/** The files that hold a log of this size on its lowest level, in order. */
+/** Returns the tiles of a log of this size on its lowest level, in order. */
 export function lowestTiles(
   size: number,
 ): readonly { readonly index: number; readonly width: number }[] {
@@ -64,7 +65,7 @@ export function lowestTiles(
   }));
 }
 
-/** Entries behind one another, each behind its length in two bytes. */
+/** Concatenates entries, each preceded by its length in two bytes. */
 export function encodeEntries(entries: readonly Buffer[]): Buffer {
   return Buffer.concat(
     entries.flatMap((entry) => {
@@ -75,7 +76,10 @@ export function encodeEntries(entries: readonly Buffer[]): Buffer {
   );
 }
 
-/** @throws RangeError if the content ends within an entry */
+/**
+ * Splits concatenated entries.
+ * @throws RangeError if the content ends within an entry
+ */
 export function decodeEntries(content: Buffer): Buffer[] {
   const entries: Buffer[] = [];
   let at = 0;
@@ -91,7 +95,7 @@ export function decodeEntries(content: Buffer): Buffer[] {
 
 interface TileRange {
   readonly index: number;
-  /** The first hash of the tile, and the one behind its last. */
+  /** Index of the first hash of the tile, and the index after its last. */
   readonly from: number;
   readonly to: number;
 }
@@ -107,7 +111,7 @@ function unknownTiles(known: number, size: number): TileRange[] {
   return tiles;
 }
 
-/** One hash for each full tile. */
+/** Computes one hash for each full tile. */
 function hashesAbove(hashes: readonly Buffer[]): Buffer[] {
   const above: Buffer[] = [];
   for (let from = 0; from + WIDTH <= hashes.length; from += WIDTH)
@@ -115,7 +119,10 @@ function hashesAbove(hashes: readonly Buffer[]): Buffer[] {
   return above;
 }
 
-/** `x001/x234/067`: three digits a folder, all but the last behind an x. */
+/**
+ * Formats an index as `x001/x234/067`: three digits per folder, all but the last group
+ * prefixed with an x.
+ */
 function indexPath(index: number): string {
   const digits = String(index);
   const padded = digits.padStart(Math.ceil(digits.length / 3) * 3, '0');

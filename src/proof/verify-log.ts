@@ -1,7 +1,7 @@
 /**
- * Is the log of nights what this mirror wrote, and does the last statement say what the
- * database holds? Whatever somebody changed afterwards, with or without care, differs
- * from a hash that the key has signed.
+ * Checks that the log of nights is the one that this mirror wrote, and that the last
+ * statement agrees with the database. Any later change, deliberate or not, differs from
+ * a hash that the key has signed.
  */
 import { createHash } from 'node:crypto';
 import { errorLine, PermanentError } from '../errors/errors.ts';
@@ -28,7 +28,7 @@ import { nameKey, type ProofStore } from './store/proof-store.ts';
 const PROBLEMS_MAX = 100;
 const LEDGERS_AT_ONCE = 500;
 
-/** Something that does not agree with the log. */
+/** A file, ledger or list that does not agree with the log. */
 export interface LogProblem {
   readonly code: string;
   /** The file, the ledger or the list concerned. */
@@ -52,13 +52,19 @@ export interface LogChecks {
   readonly objects: ObjectStore;
   readonly key: SignerKey;
   readonly signal: AbortSignal;
-  /** Also every statement with its report, and each ledger of the last one. */
+  /**
+   * Whether to check also every statement with its report, and each ledger of the last
+   * statement.
+   */
   readonly isDeep: boolean;
-  /** A checkpoint that somebody kept, with its signatures or without. */
+  /** A checkpoint that was kept elsewhere, with or without its signatures. */
   readonly kept?: string | undefined;
 }
 
-/** @throws RetryableError if the store or the database does not answer */
+/**
+ * Verifies the log.
+ * @throws RetryableError if the store or the database does not answer
+ */
 export async function verifyLog(checks: LogChecks): Promise<LogFindings> {
   const { store, objects, key, signal, isDeep, kept } = checks;
   const problems = new Problems();
@@ -85,7 +91,7 @@ export async function verifyLog(checks: LogChecks): Promise<LogFindings> {
   return problems.findings({ nights, statements: nights - first, ledgers });
 }
 
-/** Collects what does not agree; what passes by itself is thrown on. */
+/** Collects the problems. Errors that may pass are rethrown. */
 class Problems {
   readonly #found: LogProblem[] = [];
   #count = 0;
@@ -123,7 +129,10 @@ interface Checking {
   readonly problems: Problems;
 }
 
-/** The statement is the log's, and its report is the one that it names. */
+/**
+ * Checks that a statement is the one in the log, and that its report is the one that it
+ * names.
+ */
 async function checkNight(
   night: number,
   log: ProofLog,
@@ -154,8 +163,9 @@ async function checkNight(
 }
 
 /**
- * Every ledger that nothing has changed since: what the tables say of it now is what the
- * statement says. @returns how many were compared
+ * Compares every ledger that has not changed since the last statement: its record
+ * computed from the tables must be the statement's.
+ * @returns how many were compared
  */
 async function checkLedgers(
   last: LoggedStatement,

@@ -1,7 +1,7 @@
 /**
- * The statement of a night is written: the records of the ledgers that changed, the pages
- * that find them, the statement, and the checkpoint that signs it with all nights before
- * it. Whatever of it was done before a kill is found, and not done again.
+ * Writes the statement of a night: the records of the ledgers that changed, the pages
+ * that index them, the statement, and the checkpoint that signs it together with all
+ * earlier nights. Work that was finished before a kill is found and not repeated.
  */
 import { createHash } from 'node:crypto';
 import type { ObjectStore } from '../storage/object-store.ts';
@@ -32,7 +32,7 @@ import {
   type RecordRow,
 } from './store/proof-store.ts';
 
-/** What the night's report says, for the statement beside it. */
+/** The facts from the nightly report that the statement repeats. */
 export type NightFacts = Pick<
   Statement,
   | 'runId'
@@ -52,20 +52,20 @@ export interface ProofDeps {
   readonly signal: AbortSignal;
 }
 
-/** What the run's evidence has of its statement. */
+/** A written statement, as the run's evidence describes it. */
 export interface WrittenStatement {
-  /** Its place in the log. */
+  /** Its index in the log. */
   readonly night: number;
   readonly statement: string;
   /** The root hash of the whole log; 64 hex digits. */
   readonly root: string;
-  /** Ledgers whose record changed. */
+  /** How many ledgers have a changed record. */
   readonly changed: number;
 }
 
 /**
  * Reads the log, and proves that it may be continued.
- * @throws PermanentError as `openLog`
+ * @throws PermanentError the errors of `openLog`
  */
 export async function openNightLog(deps: ProofDeps): Promise<ProofLog> {
   const { store, objects, key, signal } = deps;
@@ -75,7 +75,7 @@ export async function openNightLog(deps: ProofDeps): Promise<ProofLog> {
 
 /**
  * Writes the statement of a night whose report is published.
- * @throws PermanentError as `addStatement`
+ * @throws PermanentError the errors of `addStatement`
  */
 export async function writeNight(
   facts: NightFacts,
@@ -121,7 +121,7 @@ export async function writeNight(
   return signLog(grown, written, deps);
 }
 
-/** Signs a log whose last statement is written, and remembers it. */
+/** Signs a log whose last statement is written, and records it in the database. */
 async function signLog(
   log: ProofLog,
   changed: number,
@@ -146,9 +146,9 @@ async function signLog(
 }
 
 /**
- * What the database remembers of records belongs to the log's last statement afterwards.
- * It did not if the database was restored, or if a night was killed.
- * @returns since when records may have changed; null: each may have
+ * Makes the database's records match the log's last statement. They may not match it if
+ * the database was restored or a run was killed.
+ * @returns the instant since which records may have changed; null if any may have
  */
 async function synchronizeRecords(
   log: ProofLog,
@@ -166,7 +166,8 @@ async function synchronizeRecords(
   let rows: RecordRow[] = [];
   for await (const entry of readRecordEntries(files, log.last.statement)) {
     const [partyId, assetId, leaf] = entry;
-    // Rows and ranges are not known from here: the record is read from the tables anew.
+    // The log does not show rows and ranges, so these records are read from the tables
+    // again.
     rows.push({
       partyId,
       assetId,
@@ -183,7 +184,10 @@ async function synchronizeRecords(
   return null;
 }
 
-/** @returns how many records are new or different */
+/**
+ * Writes the records that are new or different.
+ * @returns how many there are
+ */
 async function writeRecords(
   changed: readonly LedgerName[],
   coveredTo: string | null,
@@ -233,7 +237,7 @@ interface WrittenTree extends BuiltPages {
   readonly count: number;
   /** The hash of all records; 64 hex digits. */
   readonly root: string;
-  /** Where each page lies, by its hash. */
+  /** The place of each page, by its hash. */
   readonly pages: ReadonlyMap<string, Place>;
 }
 

@@ -1,7 +1,7 @@
 /**
- * What the database knows for the statements of nights: the key, the log as it was
- * written last, each ledger's record, and where records and pages lie. All of it but the
- * key can be rebuilt from the log's files.
+ * The tables behind the statements of nights: the key, the log as it was last written,
+ * each ledger's record, and the places of records and pages. Everything except the key
+ * can be rebuilt from the log's files.
  */
 import { sql } from 'kysely';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
@@ -23,13 +23,22 @@ import type { ListSum, Statement } from '../statement.ts';
 const ACTION = 'write the statement of the night';
 const LEDGERS_AT_ONCE = 500;
 
-/** What is remembered of the log. */
+/** The log as the database remembers it. */
 export interface LogRow extends RememberedLog {
-  /** SHA-256 of the statement that records and pages here belong to; null: none. */
+  /**
+   * SHA-256 of the statement that the stored records and pages belong to; null if they
+   * belong to none.
+   */
   readonly statementSha256: string | null;
-  /** Whatever a transaction had not committed by then has changed since; null: all. */
+  /**
+   * The instant before which all transactions had ended. Records do not include later
+   * changes; null if any record may have changed.
+   */
   readonly settledAt: string | null;
-  /** The public half of the key, as a verifier gives it; null before this was kept. */
+  /**
+   * The public half of the key, in the format of verifiers; null in rows from before it
+   * was stored.
+   */
   readonly publicKey: string | null;
 }
 
@@ -39,7 +48,7 @@ export interface LedgerName {
   readonly assetId: string | null;
 }
 
-/** What is remembered of a ledger's record. */
+/** A ledger's record as the database remembers it. */
 export interface RecordRow extends LedgerName {
   /** Leaf hash, 64 hex digits. */
   readonly leaf: string;
@@ -59,7 +68,7 @@ export class ProofStore {
     return this.#warehouse.db;
   }
 
-  /** The mirror's id, and the private key that this mirror made, if it has made one. */
+  /** Reads the mirror's id, and the private key if this mirror has made one. */
   async readKey(): Promise<{
     readonly mirrorId: string;
     readonly signingKey: string | null;
@@ -70,7 +79,10 @@ export class ProofStore {
     return readRow(this.#db, 'read the key of proofs', key);
   }
 
-  /** Keeps a key unless there is one. @returns the one that is kept now */
+  /**
+   * Stores a key unless there is one already.
+   * @returns the key that is stored now
+   */
   async keepKey(signingKey: string): Promise<string> {
     const keep = statement({ signingKey: 'text!' })`
       insert into mirror.proof_log (signing_key) values (${signingKey})
@@ -85,7 +97,10 @@ export class ProofStore {
     return kept;
   }
 
-  /** @returns undefined if this database has written no log */
+  /**
+   * Reads the remembered log.
+   * @returns undefined if this database has written no log
+   */
   async readLog(): Promise<LogRow | undefined> {
     const log = statement({
       keyName: 'text!',
@@ -113,7 +128,10 @@ export class ProofStore {
     await execute(this.#db, ACTION, write);
   }
 
-  /** From now on, what is remembered of records and pages belongs to no statement. */
+  /**
+   * Marks the stored records and pages as belonging to no statement, before they are
+   * changed.
+   */
   async beginChange(): Promise<void> {
     const begin = builder
       .updateTable('mirror.proof_log')
@@ -121,13 +139,13 @@ export class ProofStore {
     await execute(this.#db, ACTION, begin);
   }
 
-  /** Forgets records and pages; they are read from the log's files again. */
+  /** Forgets all records and pages; they are read from the log's files again. */
   async forgetRecords(): Promise<void> {
     await execute(this.#db, ACTION, builder.deleteFrom('mirror.proof_ledgers'));
     await execute(this.#db, ACTION, builder.deleteFrom('mirror.proof_pages'));
   }
 
-  /** @returns the instant before which all transactions have ended by now */
+  /** Reads the instant before which all transactions have ended by now. */
   async readSettledAt(): Promise<string> {
     const settled = statement({ settledAt: 'instant' })`
       select least(min(xact_start), clock_timestamp()) as "settledAt" from pg_stat_activity
@@ -136,9 +154,10 @@ export class ProofStore {
   }
 
   /**
-   * Ledgers whose rows or covered ranges may differ from what their record says.
-   * @param since null: all of them
-   * @param coveredTo the statement's: a range that reaches it has no end
+   * Reads the ledgers whose rows or covered ranges may differ from their record.
+   * @param since the `settledAt` of the last statement; null for all ledgers
+   * @param coveredTo the statement's `coveredTo`: a range that reaches it counts as
+   *   without end
    */
   async readChangedLedgers(
     since: string | null,
@@ -163,8 +182,8 @@ export class ProofStore {
   }
 
   /**
-   * What is held of some ledgers now, some at a time. A ledger of which nothing is known
-   * any more is left out.
+   * Reads the current records of ledgers, in batches. A ledger about which nothing is
+   * known any longer is left out.
    */
   async *readRecords(
     ledgers: readonly LedgerName[],
@@ -230,7 +249,7 @@ export class ProofStore {
     }));
   }
 
-  /** Leaf hash and place of those among the ledgers that have a record. */
+  /** Reads the leaf hash and place of each given ledger that has a record. */
   async readPlaces(
     ledgers: readonly LedgerName[],
   ): Promise<ReadonlyMap<string, Pick<RecordRow, 'leaf' | 'place'>>> {
@@ -285,14 +304,14 @@ export class ProofStore {
     await execute(this.#db, ACTION, remove);
   }
 
-  /** How many rows the records have together. */
+  /** Computes how many rows the records have in total. */
   async sumRows(): Promise<string> {
     const sum = statement({ rows: 'text' })`
       select coalesce(sum(rows), 0)::text as rows from mirror.proof_ledgers`;
     return (await readRow(this.#db, ACTION, sum)).rows;
   }
 
-  /** The entries of all records, sorted by the bytes of party and asset. */
+  /** Yields the entries of all records, sorted by the bytes of party and asset. */
   async *recordEntries(signal: AbortSignal): AsyncGenerator<PageEntry> {
     const copy = {
       statement: `copy (select jsonb_build_array(party_id, asset_id, leaf, file, at, bytes)
@@ -311,7 +330,7 @@ export class ProofStore {
     }
   }
 
-  /** Where the pages of the last statement lie, by their hashes. */
+  /** Reads the places of the last statement's pages, by their hashes. */
   async readPages(): Promise<Map<string, Place>> {
     const pages = statement({
       hash: 'text',
@@ -328,7 +347,7 @@ export class ProofStore {
     );
   }
 
-  /** Replaces all pages. */
+  /** Replaces the places of all pages. */
   async writePages(pages: ReadonlyMap<string, Place>): Promise<void> {
     const json = JSON.stringify(
       [...pages].map(([hash, [file, at, bytes]]) => ({
@@ -351,7 +370,7 @@ export class ProofStore {
     await execute(this.#db, ACTION, write);
   }
 
-  /** Both lists as the source shows them: what it removed is not in them. */
+  /** Sums both lists as the source shows them, without rows that it removed. */
   async sumLists(signal: AbortSignal): Promise<Statement['lists']> {
     const { epoch } = await this.readNetwork();
     const sumOf = async (rows: string): Promise<ListSum> => {
@@ -376,7 +395,7 @@ export class ProofStore {
     };
   }
 
-  /** The network as it was read last. */
+  /** Reads the network's epoch, and its height at the last claim. */
   async readNetwork(): Promise<{
     readonly epoch: number | null;
     readonly height: string | null;
@@ -390,19 +409,19 @@ export class ProofStore {
   }
 }
 
-/** Month, rows, and the digests of its segments. */
+/** A month, its number of rows, and the digests of its segments. */
 type MonthParts = readonly [
   month: string,
   rows: string,
   digests: readonly string[],
 ];
 
-/** Names a ledger in maps, as `ledgerKey` of its entry does. */
+/** Returns the key of a ledger in maps, the same as `ledgerKey` of its entry. */
 export function nameKey({ partyId, assetId }: LedgerName): string {
   return JSON.stringify([partyId, assetId]);
 }
 
-/** What touches is one range. */
+/** The covered ranges of each ledger; adjacent ranges are merged into one. */
 const RANGES = sql`
   ranges as (
     select party_id, asset_id,
@@ -410,8 +429,9 @@ const RANGES = sql`
     from mirror.coverage group by party_id, asset_id)`;
 
 /**
- * The ranges of each ledger as its record has them: null in place of the beginning of
- * time, and of an end that the statement's `coveredTo` does not exceed.
+ * Builds a query for the ranges of each ledger as its record has them: null instead of
+ * the beginning of time, and null instead of an end that reaches the statement's
+ * `coveredTo`.
  */
 function coveredLedgers(coveredTo: string | null) {
   return sql`

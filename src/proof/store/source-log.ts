@@ -1,6 +1,6 @@
 /**
- * What this mirror remembers of its source's log of nights, and its doubts about what
- * differs from the source's statement.
+ * What this mirror remembers about its source's log of nights, and its doubts about
+ * differences from the source's statement.
  */
 import type { Database } from '../../postgres/database.ts';
 import { execute, findRow } from '../../postgres/run-statement.ts';
@@ -9,22 +9,22 @@ import { statement } from '../../postgres/statement.ts';
 const ACTION = 'compare with the statement of the source';
 
 export interface RememberedSource {
-  /** Its address, without credentials: the log of another source is another one. */
+  /** The source's address, without credentials. Another source has another log. */
   readonly sourceUrl: string;
   readonly publicKey: string;
-  /** The longest log that the key has signed. */
+  /** The size of the longest log that the key has signed. */
   readonly size: number;
-  /** Of that many nights; 64 hex digits. */
+  /** The root hash of the log at that size; 64 hex digits. */
   readonly root: string;
 }
 
-/** A reason to doubt what is held, found by the comparison. */
+/** A reason, found by the comparison, to doubt the stored data. */
 export interface SourceDoubt {
   /** A doubt about a list makes the next sync read all of it again. */
   readonly subject: 'ledgers' | 'parties' | 'checkpoints';
-  /** Begins with `PROOF_`, as no other doubt's does. */
+  /** The code, which begins with `PROOF_`; no other doubt's code does. */
   readonly code: string;
-  /** For people. */
+  /** The message for the operator. */
   readonly message: string;
   /** The parties concerned, if there are any. */
   readonly parties?: readonly string[];
@@ -37,7 +37,10 @@ export class SourceLogStore {
     this.#db = db;
   }
 
-  /** @returns undefined if no source has served a statement yet */
+  /**
+   * Reads the remembered log.
+   * @returns undefined if no source has served a statement yet
+   */
   async read(): Promise<RememberedSource | undefined> {
     const remembered = statement({
       sourceUrl: 'text!',
@@ -65,7 +68,10 @@ export class SourceLogStore {
     await execute(this.#db, ACTION, statement()`delete from mirror.source_log`);
   }
 
-  /** From now on these are all doubts of the comparison; others of it are overcome. */
+  /**
+   * Replaces the open doubts of the comparison with these; the others of its doubts are
+   * closed.
+   */
   async replaceDoubts(
     doubts: readonly SourceDoubt[],
     runId: string,
