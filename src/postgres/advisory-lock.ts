@@ -1,4 +1,6 @@
-/** Locks between processes that end with their session or transaction. */
+/**
+ * Locks between processes, which end with their session or transaction.
+ */
 import { RetryableError } from '../errors/errors.ts';
 import { waitFor } from '../concurrency/timeouts.ts';
 import { readRow } from './run-statement.ts';
@@ -6,15 +8,18 @@ import type { Session } from './session.ts';
 import { statement } from './statement.ts';
 
 const STEP_MAX_MS = 200;
-/** How long another process may load a segment, or build the lake. */
+/**
+ * How long to wait for a lock: another process may take this long to load a segment or
+ * build the lake.
+ */
 const WAIT_MS = 900_000;
 
 /**
- * Takes a lock on the session, and waits while another process holds it. It polls,
- * because a wait in the database would not notice an abort.
- * @param scope 'transaction': the lock ends with the transaction, otherwise with the
+ * Takes a lock on the session, and waits while another process has it. It polls, because
+ * a wait in the database would not notice an abort.
+ * @param scope 'transaction': the lock ends with the transaction; 'session': with the
  *   connection
- * @throws RetryableError `LOCK_BUSY` if another process holds the lock for 15 minutes
+ * @throws RetryableError `LOCK_BUSY` if another process has the lock for 15 minutes
  */
 export async function takeLock(
   session: Session,

@@ -12,8 +12,8 @@ import {
 import type { Schema } from './schema.generated.ts';
 
 /**
- * Kysely's own driver for this purpose answers every statement with no rows, which would
- * hide a mistake.
+ * Throws if a built statement is run on it. Kysely's own driver for this purpose returns
+ * no rows for every statement, which would hide the mistake.
  */
 class BuildOnlyDriver extends DummyDriver {
   override acquireConnection(): Promise<never> {
@@ -24,9 +24,8 @@ class BuildOnlyDriver extends DummyDriver {
 }
 
 /**
- * For plain statements about one table: `builder.selectFrom('mirror.runs').select(…)`.
- * Run them with the functions of run-statement.ts, like statements that are written as
- * SQL.
+ * Builds plain statements about one table: `builder.selectFrom('mirror.runs').select(…)`.
+ * Run them with the functions of run-statement.ts, like statements written as SQL.
  */
 export const builder: Kysely<Schema> = new Kysely<Schema>({
   dialect: {

@@ -1,6 +1,6 @@
 /**
- * The one way to COPY: out of Postgres at the reader's pace, and into it at the pace of
- * the database.
+ * The one way to run COPY: out of Postgres at the reader's pace, and into it at the
+ * database's pace.
  */
 import { once } from 'node:events';
 import type { Pool } from 'pg';
@@ -16,18 +16,18 @@ import { openSession, type Session } from './session.ts';
 /** How long the database may take to accept a chunk. */
 const ACCEPT_TIMEOUT_MS = 120_000;
 
-/** What to copy, and how to call it. */
+/** The COPY statement and the action that it is part of. */
 export interface Copy {
   /** `copy … to stdout` or `copy … from stdin`. */
   readonly statement: string;
-  /** For messages, as an infinitive: "sum up what is held". */
+  /** The action for messages, as an infinitive: "read the coverage of ledgers". */
   readonly action: string;
   readonly signal: AbortSignal;
 }
 
 /**
- * Yields what `copy … to stdout` sends, in chunks that are cut anywhere. If the reader
- * stops early, the session must be released as broken.
+ * Yields the output of `copy … to stdout`; a chunk may end in the middle of a row. If the
+ * reader stops early, the session must be released as broken.
  * @throws RetryableError, UnreachableError or PermanentError with a code `DATABASE_…`
  */
 export async function* copyOut(
@@ -50,8 +50,8 @@ export async function* copyOut(
 }
 
 /**
- * Yields the whole lines of what `copy … to stdout` sends in text format, some at a time,
- * on a connection of its own.
+ * Yields the output of `copy … to stdout` in text format as batches of complete lines. It
+ * uses a connection of its own.
  * @throws as `copyOut`
  */
 export async function* copyLines(
@@ -78,7 +78,7 @@ export async function* copyLines(
   }
 }
 
-/** Takes what `copy … from stdin` is to store. */
+/** Sends rows to `copy … from stdin`. */
 export class CopyIn {
   readonly #copy: Copy;
   readonly #stream: CopyStreamQuery;
@@ -88,27 +88,27 @@ export class CopyIn {
   constructor(session: Session, copy: Copy) {
     this.#copy = copy;
     this.#stream = session.client.query(copyFrom(copy.statement));
-    // `once` hears errors only while it waits.
+    // `once` listens for errors only while it waits.
     this.#stream.on('error', (error) => {
       this.#failure ??= error;
     });
   }
 
-  /** Sends a chunk, and waits until there is room for the next. */
+  /** Sends a chunk, and waits until there is room for the next one. */
   async write(chunk: Buffer): Promise<void> {
     this.#throwIfFailed();
     if (!this.#stream.write(chunk)) await this.#waitUntil('drain');
     this.#throwIfFailed();
   }
 
-  /** Resolves when the database has taken everything. */
+  /** Resolves when the database has accepted everything. */
   async finish(): Promise<void> {
     this.#throwIfFailed();
     this.#stream.end();
     await this.#waitUntil('finish');
   }
 
-  /** After an error the stream has no connection and takes no more data. */
+  /** After an error, the stream has no connection and accepts no more data. */
   #throwIfFailed(): void {
     if (this.#failure !== undefined) {
       throw databaseError(this.#copy.action, this.#failure);

@@ -1,5 +1,5 @@
 /**
- * Classifies what the database or its connection reports, so that callers know whether a
+ * Classifies errors of the database and its connection, so that callers know whether a
  * retry can help.
  */
 import {
@@ -11,9 +11,9 @@ import {
 import { classifyDatabaseCode } from '../errors/faults.ts';
 
 /**
- * Classifies an error of the database as retryable or permanent. Our own errors pass
- * unchanged. A connection that ended without a SQLSTATE counts as unreachable, because pg
- * gives such errors no code.
+ * Classifies an error of the database as retryable or permanent. Our own errors are
+ * returned unchanged. A lost connection without an error code counts as unreachable,
+ * because pg gives such errors no code.
  * @param action for the message: "commit a page of parties"
  */
 export function databaseError(action: string, error: unknown): Error {
@@ -41,8 +41,8 @@ export function databaseError(action: string, error: unknown): Error {
 }
 
 /**
- * pg raises a plain Error without a code for a dead connection; errors of statements are
- * subclasses.
+ * Whether the error is a lost connection. For that, pg throws a plain Error without a
+ * code; errors of statements are subclasses.
  */
 function isConnectionLoss(error: unknown): boolean {
   return (
@@ -53,7 +53,7 @@ function isConnectionLoss(error: unknown): boolean {
   );
 }
 
-/** Runs `work` on the database and classifies what it throws. */
+/** Runs `work` on the database and classifies its errors. */
 export async function mapDatabaseError<Result>(
   action: string,
   work: () => Promise<Result>,

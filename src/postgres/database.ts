@@ -1,4 +1,7 @@
-/** The pool, with exact types: no numeric, bigint or time becomes a JavaScript number. */
+/**
+ * The connection pool, with exact types: no numeric, bigint or time becomes a JavaScript
+ * number.
+ */
 import { Kysely, PostgresDialect } from 'kysely';
 import { type Pool, TypeOverrides } from 'pg';
 import { openPool } from '../network/postgres/pool.ts';
@@ -12,21 +15,24 @@ import type { Schema } from './schema.generated.ts';
 import { SESSION_SETTINGS } from './session-settings.ts';
 import { statement } from './statement.ts';
 
-/** One of the connections shows that this process is alive (`LivenessLock`). */
+/**
+ * The most connections of the pool. One of them shows that this process is alive
+ * (`LivenessLock`).
+ */
 const POOL_MAX = 11;
 const IDLE_TIMEOUT_MS = 30_000;
 const OID = { int8: 20, timestamptz: 1184 } as const;
-/** Allows a transaction to wait for the object store between two statements. */
+/** Lets a transaction wait for the object store between two statements. */
 export const WAITS_FOR_THE_STORE = statement()`
   set local idle_in_transaction_session_timeout = '5min'`;
-/** The pool or a transaction, typed by the tables as the migrations make them. */
+/** The pool or a transaction, with types from the tables that the migrations create. */
 export type Database = Kysely<Schema>;
 
-/** The database, opened by `openWarehouse`. */
+/** The database, as opened by `openWarehouse`. */
 export interface Warehouse extends AsyncDisposable {
   readonly pool: Pool;
   readonly db: Database;
-  /** Connects once more and leaves, to see whether the login is still accepted. */
+  /** Opens and closes an extra connection, to check that the login is still accepted. */
   proveLogin(): Promise<void>;
 }
 
@@ -44,10 +50,13 @@ EXACT_TYPES.setTypeParser(OID.timestamptz, (text) => {
 
 export interface WarehouseOptions {
   readonly url: string;
-  /** Default: user and password of the URL, for good. */
+  /** Default: the user and password of the URL, which never change. */
   readonly login?: RotatingSecret<PostgresLogin> | undefined;
   readonly poolMax?: number;
-  /** Called when an idle connection breaks. The pool replaces it by itself. */
+  /**
+   * Called when an idle connection breaks. The pool replaces the connection
+   * automatically.
+   */
   readonly onIdleError: (error: Error) => void;
 }
 
@@ -68,8 +77,8 @@ export function openWarehouse(options: WarehouseOptions): Warehouse {
     db,
     proveLogin: () => address.proveLogin(),
     [Symbol.asyncDispose]: async () => {
-      // Sockets close after the pool, and a server that stops reports the end of each as
-      // an error.
+      // Sockets close after the pool, and a server that is stopping reports the end of
+      // each as an error.
       pool.off('error', options.onIdleError).on('error', () => undefined);
       await db.destroy();
       // Kysely ends a pool only if it has run a statement on it.

@@ -1,4 +1,6 @@
-/** The identity of a mirror, and of its source. */
+/**
+ * The identity of a mirror and of its source.
+ */
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { builder } from './builder.ts';
@@ -9,33 +11,44 @@ import { statement } from './statement.ts';
 export interface Identity {
   /** The id of this mirror. It never changes, and copies of the database share it. */
   readonly mirrorId: string;
-  /** Names of queues and Redis keys contain it. A copy of the database has its own. */
+  /**
+   * The id in the names of queues and Redis keys. A copy of the database gets its own.
+   */
   readonly queueId: string;
-  /** The lineage of its publications. A rebuild adopts that of the objects. */
+  /**
+   * Identifies the lineage of the mirror's publications. A rebuild adopts the objects'
+   * lineage.
+   */
   readonly warehouseId: string;
   /**
-   * The address of the source that the last complete sync of a list read; null before the
-   * first.
+   * The address of the source from which a list was last synced completely; null before
+   * the first such sync.
    */
   readonly sourceUrl: string | null;
-  /** A rebuild from the objects has begun, and has not finished. */
+  /** Whether a rebuild from the objects has begun and not finished. */
   readonly isRebuilding: boolean;
 }
 
 /**
- * Returns a short and stable id of a source, for jobs. Credentials and query do not
- * count.
+ * Returns a short and stable id of a source, for jobs. It does not depend on credentials
+ * or the query.
  */
 export function sourceIdOf(url: URL): string {
   return createHash('sha256').update(shownUrl(url)).digest('hex').slice(0, 12);
 }
 
-/** Returns an address as it is stored and shown: without credentials and query. */
+/**
+ * Returns an address in the form in which it is stored and shown: without credentials and
+ * query.
+ */
 export function shownUrl(url: URL): string {
   return `${url.protocol}//${url.host}${url.pathname.replace(/\/+$/, '')}/`;
 }
 
-/** @throws RetryableError, UnreachableError or PermanentError with a code `DATABASE_…` */
+/**
+ * Reads the identity.
+ * @throws RetryableError, UnreachableError or PermanentError with a code `DATABASE_…`
+ */
 export function readIdentity(db: Database): Promise<Identity> {
   const identity = builder
     .selectFrom('mirror.identity')
@@ -50,13 +63,13 @@ export function readIdentity(db: Database): Promise<Identity> {
 }
 
 /**
- * Notices that this database is a copy of another one (a clone for staging, a dump that
- * was restored elsewhere), and gives it queues of its own: otherwise the workers of both
- * would take each other's jobs from a Redis that they share. A standby that was promoted
- * is the same database.
+ * Detects that this database is a copy of another one (a clone for staging, or a dump
+ * that was restored elsewhere), and gives it queues of its own. Otherwise the workers of
+ * both would take each other's jobs from a shared Redis. A standby that was promoted is
+ * still the same database.
  *
- * A system identifier that this role may not read says nothing. Nothing is written if
- * the database is where it was, so that a read-only one can be opened too.
+ * A system identifier that this role may not read is ignored. If the database has not
+ * moved, nothing is written, so that a read-only one can be opened too.
  */
 export async function settleQueues(db: Database): Promise<void> {
   const action = 'look whether this database is a copy';
@@ -76,7 +89,8 @@ export async function settleQueues(db: Database): Promise<void> {
     found.mayReadSystem === true ? await readSystemIdentifier(db) : null;
   if (homeOid === oid && (system === null || homeSystem === system)) return;
 
-  // Of processes that notice it together, one decides: the others find it settled.
+  // If several processes notice this at the same time, one decides, and the others find
+  // it done.
   const isElsewhere = sql<boolean>`(home_oid is distinct from ${oid}
     or (${system}::text is not null and home_system is distinct from ${system}))`;
   const isCopy = sql`home_oid is not null and (home_oid <> ${oid}
@@ -99,8 +113,8 @@ async function readSystemIdentifier(db: Database): Promise<string | null> {
 }
 
 /**
- * Returns the prefix of queue names and Redis keys. Every mirror has its own, so that
- * several mirrors can share a Redis, even of one source.
+ * Returns the prefix of queue names and Redis keys. Every mirror has its own, so several
+ * mirrors can share a Redis, even if they mirror the same source.
  */
 export function queuePrefix({ queueId }: Pick<Identity, 'queueId'>): string {
   return `lm-${queueId.replaceAll('-', '').slice(0, 16)}`;

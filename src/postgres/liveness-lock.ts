@@ -1,7 +1,7 @@
 /**
  * Lets other processes see that this one is alive: it holds an advisory lock on a
- * connection of its own. A process that gets no CPU time stays connected; one that was
- * killed does not.
+ * connection of its own. A process that gets no CPU time stays connected; a process that
+ * was killed does not.
  */
 import { randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +11,10 @@ import { openSession, type Session } from './session.ts';
 import { statement } from './statement.ts';
 
 const ACTION = 'show that this process is alive';
-/** The same number as in `mirror.is_leased`, which looks for the lock. */
+/**
+ * The class of the advisory lock. `mirror.is_leased`, which looks for the lock, has the
+ * same number.
+ */
 const LOCK_CLASS = 1_819_110_756;
 /** How long to wait before a lost connection is replaced. */
 const RECONNECT_MS = 1_000;
@@ -30,7 +33,7 @@ export class LivenessLock implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    // A database that cannot be reached must not keep the process from ending.
+    // A database that cannot be reached must not prevent the process from ending.
     await Promise.race([
       this.#running,
       sleep(RECONNECT_MS, undefined, { ref: false }),
@@ -44,15 +47,15 @@ export class LivenessLock implements AsyncDisposable {
       try {
         session = await openSession(this.#pool, ACTION);
         const ended = session.ended(signal);
-        // The connection may break, or be stopped, while the lock is taken.
+        // The connection may break or be stopped while the lock is being taken.
         ended.catch(() => undefined);
         const lock = statement({ lock: 'void' })`
           select pg_advisory_lock(${LOCK_CLASS}::int, ${this.holder}::int) as lock`;
         await execute(session, ACTION, lock);
         await ended;
       } catch {
-        // The work of this process meets the same database, and reports what is wrong
-        // with it.
+        // This process's other work uses the same database and reports what is wrong with
+        // it.
       }
       session?.release(true);
       await sleep(RECONNECT_MS, undefined, { signal, ref: false }).catch(

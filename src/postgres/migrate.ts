@@ -1,4 +1,6 @@
-/** Migrates the schema to this version, under a lock. It never migrates backward. */
+/**
+ * Migrates the schema to this version, under a lock. It never migrates backward.
+ */
 import { readdir, readFile } from 'node:fs/promises';
 import type { Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
@@ -18,13 +20,13 @@ const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
 
 /** What `npm run schema` records about the first release. */
 export interface Baseline {
-  /** The names of its migrations. */
+  /** The names of the first release's migrations. */
   readonly migrations: readonly string[];
-  /** The start of the SHA-256 of the schema that they make. */
+  /** The start of the SHA-256 of the schema that these migrations create. */
   readonly schema: string;
 }
 
-/** Returns the file of each step by its name, in their order. */
+/** Returns the file of each migration by its name, in their order. */
 async function readSteps(): Promise<ReadonlyMap<string, URL>> {
   const text = await readFile(new URL('baseline.json', MIGRATIONS_DIR), 'utf8');
   const baseline = JSON.parse(text) as Baseline;
@@ -34,8 +36,8 @@ async function readSteps(): Promise<ReadonlyMap<string, URL>> {
   return new Map(
     files.toSorted().map((file) => {
       const name = file.slice(0, -3);
-      // Its name contains what it makes, so that a database of an earlier baseline is
-      // recognised.
+      // The baseline's name contains the hash of its schema, so that a database of an
+      // earlier baseline is recognised.
       const isBaseline = name === baseline.migrations[0];
       return [
         isBaseline ? `${name}-${baseline.schema}` : name,
@@ -46,14 +48,14 @@ async function readSteps(): Promise<ReadonlyMap<string, URL>> {
 }
 
 /**
- * Runs every migration that the database has not seen. Of several processes that call it
- * at once, one runs them and the others wait.
+ * Runs every migration that has not been run on this database. If several processes call
+ * it at the same time, one runs the migrations and the others wait.
  * @returns the names of the migrations that were run
  * @throws UnreachableError `DATABASE_UNREACHABLE`
  * @throws PermanentError as `requireServer` if the server cannot be used,
- *   `DATABASE_NEWER` if a newer version made the database,
- *   `DATABASE_OLDER` if an earlier baseline made it, `DATABASE_RIGHTS` if this user may
- *   not create what is missing, or `MIGRATION_FAILED`
+ *   `DATABASE_NEWER` if a newer version made the database, `DATABASE_OLDER` if an earlier
+ *   baseline made it, `DATABASE_RIGHTS` if this user may not create what is missing, or
+ *   `MIGRATION_FAILED`
  */
 export async function migrate<Schema>(
   db: Kysely<Schema>,
@@ -62,8 +64,8 @@ export async function migrate<Schema>(
   const found = await readRow(db, 'open the database', SERVER_STATE);
   requireServer(found);
   if (!found.hasSchema) await makeSchema(db);
-  // A current schema needs no lock. Kysely's lock key is the same in all programs that
-  // use it.
+  // A schema that is up to date needs no lock, whose key Kysely shares among all
+  // programs.
   if (found.hasSteps && (await isCurrent(db, [...steps.keys()]))) return [];
   const importStep = async ([name, { href }]: [string, URL]) =>
     [name, await import(href)] as [string, Migration];
@@ -100,11 +102,11 @@ export async function migrate<Schema>(
 }
 
 /**
- * Creates the schema, in which the migrator keeps its own two tables. Once it exists, no
- * right to create one is needed.
+ * Creates the schema, in which the migrator keeps its own two tables. Once the schema
+ * exists, the right to create one is not needed.
  */
 async function makeSchema(db: StatementRunner): Promise<void> {
-  // Two processes that create it at the same time may collide.
+  // Two processes that create the schema at the same time may collide.
   const create = statement()`do $$ begin
     create schema if not exists mirror;
     exception when unique_violation then null;
@@ -113,7 +115,7 @@ async function makeSchema(db: StatementRunner): Promise<void> {
 }
 
 /**
- * Returns whether every known migration was run.
+ * Whether every known migration was run.
  * @throws PermanentError `DATABASE_OLDER` or `DATABASE_NEWER` if another version made the
  *   schema
  */

@@ -1,6 +1,6 @@
 /**
- * Finds a pooler that gives each transaction another session. Locks, settings and temporary tables
- * of a session would be lost or shared there, in silence.
+ * Detects a pooler that may use another session for each transaction. With such a pooler,
+ * the locks, settings and temporary tables of a session would silently be lost or shared.
  */
 import type { Pool } from 'pg';
 import { PermanentError } from '../errors/errors.ts';
@@ -12,8 +12,9 @@ const ACTION = 'look at the sessions of the database';
 const SESSION = statement({ pid: 'int' })`select pg_backend_pid() as pid`;
 
 /**
- * Holds two connections at once. With sessions of their own they have a server process each; behind
- * a pooler of transactions the second is served by the process that the first has just left.
+ * Requires real sessions, by opening two connections at once. With sessions of their own,
+ * each has its own server process. Behind a pooler of transactions, the process that just
+ * served the first connection also serves the second.
  * @throws PermanentError `DATABASE_POOLER`
  */
 export async function requireSessions(pool: Pool): Promise<void> {

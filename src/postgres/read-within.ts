@@ -1,6 +1,6 @@
 /**
- * Reads on behalf of somebody who waits for the answer: an error after a limit, not
- * silence.
+ * Reads with a time limit for callers that wait for the answer: they get an error instead
+ * of waiting for ever.
  */
 import { withTimeout } from '../concurrency/timeouts.ts';
 import { UnreachableError } from '../errors/errors.ts';
@@ -9,6 +9,7 @@ import { mapDatabaseError } from './database-error.ts';
 const LIMIT_MS = 30_000;
 
 /**
+ * Runs a read within the limit.
  * @param action for messages: "list runs"
  * @param limitMs the longest that the read may take
  * @throws UnreachableError `DATABASE_UNREACHABLE` after the limit

@@ -1,8 +1,14 @@
-/** What a server must be before the first change is made to it: each lack has a line of its own. */
+/**
+ * Checks the server before the first change is made to it. Each missing requirement has
+ * its own message.
+ */
 import { PermanentError } from '../errors/errors.ts';
 import { type RowOf, statement } from './statement.ts';
 
-/** Views that run with the rights of their reader, and `nulls not distinct`. */
+/**
+ * The oldest supported version: the first with views that run with their reader's rights,
+ * and with `nulls not distinct`.
+ */
 export const POSTGRES_MAJOR_MIN = 15;
 const EXTENSION = 'btree_gist';
 
@@ -19,12 +25,16 @@ const SERVER_COLUMNS = {
   extension: 'text',
 } as const;
 
-/** What there is of the mirror in a database, who has opened it, and on which server. */
+/**
+ * The state of a database: what it has of the mirror, which role opened it, and its
+ * server.
+ */
 export type ServerState = RowOf<typeof SERVER_COLUMNS>;
 
 /**
- * `extension` is `here`, `absent` from the server, `closed` by a cloud's list of those allowed,
- * `refused` to this role, or `ready`.
+ * The value of `extension` is `here` if it is installed, `absent` if the server does not
+ * have it, `closed` if the cloud's list of allowed extensions lacks it, `refused` if this
+ * role may not create it, or `ready` if it can be created.
  */
 export const SERVER_STATE = statement(SERVER_COLUMNS)`
   select to_regnamespace('mirror') is not null as "hasSchema",
@@ -46,7 +56,8 @@ export const SERVER_STATE = statement(SERVER_COLUMNS)`
     end as extension`;
 
 /**
- * @throws PermanentError `DATABASE_VERSION`; and if the mirror's tables are not there yet,
+ * Checks the requirements.
+ * @throws PermanentError `DATABASE_VERSION`; and if the mirror's tables do not exist yet,
  *   `DATABASE_STANDBY`, `DATABASE_ENCODING`, `DATABASE_RIGHTS` or `DATABASE_EXTENSION`
  */
 export function requireServer(state: ServerState): void {

@@ -1,16 +1,18 @@
 /**
- * Statements of the read API: each alone, with a limit to how long its answer may take.
+ * Runs the statements of the read API, each by itself and with a limit for its answer.
  */
 import type { Pool } from 'pg';
 import { mapDatabaseError } from './database-error.ts';
 
 const QUERY_TIMEOUT_MS = 10_000;
 
-/** The statement names the columns. */
+/** A row whose columns the statement names. */
 export type PlainRow = Readonly<Record<string, unknown>>;
 
 /**
- * @param name what a connection keeps the statement's plan under, at most 63 characters
+ * Runs one statement.
+ * @param name the name under which a connection keeps the statement's plan, at most 63
+ *   characters
  */
 export type Rows = <Row extends object = PlainRow>(
   action: string,
@@ -32,7 +34,9 @@ export function openRows(pool: Pool): Rows {
   };
 }
 
-/** The row of a statement that has exactly one, whatever the tables hold. */
+/**
+ * Returns the row of a statement that always has exactly one, whatever is in the tables.
+ */
 export async function onlyRow<Row>(
   found: Promise<readonly Row[]>,
 ): Promise<Row> {

@@ -1,7 +1,7 @@
 /**
- * The one way to run a statement: with the action that it is part of, for messages, and
- * with every error classified. `statement` in statement.ts and `builder` in builder.ts
- * make what is run here.
+ * The one way to run a statement: with the name of its action for messages, and with
+ * every error classified. `statement` in statement.ts and `builder` in builder.ts make
+ * the statements that are run here.
  */
 import type { Compilable, CompiledQuery, QueryResult } from 'kysely';
 import { mapDatabaseError } from './database-error.ts';
@@ -12,7 +12,7 @@ export interface StatementRunner {
   executeQuery<Row>(query: CompiledQuery<Row>): Promise<QueryResult<Row>>;
 }
 
-/** A statement with declared columns, or one that the query builder made. */
+/** A statement with declared columns, or one from the query builder. */
 export type Query<Row> = Statement<Row> | Compilable<Row>;
 
 /**
@@ -44,8 +44,8 @@ export async function findRow<Row>(
 }
 
 /**
- * Runs a statement that yields exactly one row, whatever the tables hold, such as an
- * aggregate.
+ * Runs a statement that always yields exactly one row, whatever is in the tables, such as
+ * an aggregate.
  * @throws as `readRows`, and TypeError if there is no row
  */
 export async function readRow<Row>(

@@ -1,6 +1,7 @@
 /**
- * What every session of ours goes by, whatever the server, its database or the role have set. It is
- * set after connecting: a pooler refuses startup parameters, or drops them in silence.
+ * The settings of all our sessions, which override those of the server, the database and
+ * the role. They are set after connecting, because poolers refuse startup parameters or
+ * silently drop them.
  */
 import {
   PLAIN_SETTINGS,
@@ -10,28 +11,29 @@ import { readRows, type StatementRunner } from './run-statement.ts';
 import { statement } from './statement.ts';
 
 /**
- * A transaction is idle while this process computes. If the process stands still, or its
- * machine is gone, other processes need its locks. This is shorter than LOCK_TIMEOUT_MS,
- * so that a waiter gets the lock.
+ * How long a transaction may be idle. It is idle while this process computes; if the
+ * process hangs or its machine is gone, other processes need its locks. This is shorter
+ * than LOCK_TIMEOUT_MS, so that a waiting process gets the lock.
  */
 const IDLE_IN_TRANSACTION_MS = 10_000;
 /**
- * None of our transactions holds a lock this long. A statement that waits longer ends,
- * and is retried.
+ * How long a statement may wait for a lock. None of our transactions holds one this long.
+ * A statement that waits longer ends and is retried.
  */
 const LOCK_TIMEOUT_MS = 20_000;
 
-/** Those of a session that reads and writes the mirror. */
+/** The settings of a session that reads and writes the mirror. */
 export const SESSION_SETTINGS: SessionSettings = {
   ...PLAIN_SETTINGS,
-  // Every statement names its schema. An extension goes into the first of these that exists.
+  // Every statement names its schema. An extension is installed in the first of these
+  // schemas that exists.
   search_path: 'public, mirror',
   jit: 'off',
   lock_timeout: `${LOCK_TIMEOUT_MS / 1000}s`,
   idle_in_transaction_session_timeout: `${IDLE_IN_TRANSACTION_MS / 1000}s`,
 };
 
-/** Returns what a session goes by although something else was set, one line each. */
+/** Returns a line for each setting whose value differs from what was set. */
 export async function findLostSettings(
   db: StatementRunner,
 ): Promise<readonly string[]> {

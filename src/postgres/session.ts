@@ -1,6 +1,6 @@
 /**
- * One connection of the pool, for work that must stay on one: a lock that outlives a
- * statement, COPY, and a transaction that contains a COPY.
+ * One connection of the pool, for work that must stay on the same connection: a lock that
+ * outlives a statement, a COPY, or a transaction that contains a COPY.
  */
 import { once } from 'node:events';
 import type { CompiledQuery, QueryResult } from 'kysely';
@@ -10,7 +10,7 @@ import type { StatementRunner } from './run-statement.ts';
 import type { PreparedQuery } from './statement.ts';
 
 export class Session implements StatementRunner {
-  /** For COPY in this folder; every other statement goes through `executeQuery`. */
+  /** For COPY in this folder only; every other statement goes through `executeQuery`. */
   readonly client: PoolClient;
 
   constructor(client: PoolClient) {
@@ -33,9 +33,9 @@ export class Session implements StatementRunner {
   }
 
   /**
-   * Gives the connection back to the pool.
-   * @param isBroken true if a transaction or a COPY may be under way: the connection is
-   *   closed, which ends both
+   * Returns the connection to the pool.
+   * @param isBroken whether a transaction or a COPY may still be running. If so, the
+   *   connection is closed, which ends both
    */
   release(isBroken: boolean): void {
     this.client.release(isBroken);
@@ -43,7 +43,7 @@ export class Session implements StatementRunner {
 }
 
 interface PoolRunnerOptions {
-  /** How long the answer to a statement may take; unlimited if undefined. */
+  /** How long the answer to a statement may take; no limit if undefined. */
   readonly timeoutMs?: number;
 }
 

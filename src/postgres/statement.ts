@@ -1,14 +1,13 @@
 /**
- * Statements that are written as SQL, with their result columns declared as values. The
- * row type follows from the declaration, and test/postgres/statements.int.test.ts
- * prepares every statement against a migrated database and compares the columns that
- * Postgres reports with the declared ones. docs/sql.md explains when to write one, and
- * how.
+ * Statements that are written as SQL and declare their result columns. The row type
+ * follows from the declaration. test/postgres/statements.int.test.ts prepares every
+ * statement against a migrated database and compares the columns that Postgres reports
+ * with the declared ones. docs/sql.md explains when and how to write one.
  */
 import { type CompiledQuery, type RawBuilder, sql } from 'kysely';
 import { builder } from './builder.ts';
 
-/** What a column of each declared type is read as; see `EXACT_TYPES` in database.ts. */
+/** The JavaScript type of each declared column type; see `EXACT_TYPES` in database.ts. */
 interface ColumnValues {
   bigint: bigint;
   boolean: boolean;
@@ -32,14 +31,14 @@ interface ColumnValues {
 type TypeName = keyof ColumnValues;
 
 /**
- * `?`: the value may be null. `!`: the table's column takes null, and the statement
- * leaves such rows out. Without a mark the value is never null; the test refuses it for a
- * column that takes null.
+ * `?`: the value may be null. `!`: the table's column is nullable, but the statement
+ * excludes such rows. Without a mark the value is never null; the test refuses that for a
+ * nullable column.
  */
 type ColumnText = TypeName | `${TypeName}?` | `${TypeName}!`;
 
 declare const VALUE: unique symbol;
-/** A declared column with a narrower TypeScript type than its Postgres type gives. */
+/** A declared column whose TypeScript type is narrower than its Postgres type implies. */
 export type TypedColumn<Value> = string & { readonly [VALUE]: Value };
 
 /** The result columns of a statement, by name. */
@@ -74,16 +73,16 @@ export interface Statement<Row> {
 /** A compiled statement. */
 export interface PreparedQuery<Row> extends CompiledQuery<Row> {
   /**
-   * The name under which each connection keeps its plan; undefined: it is planned each
-   * time.
+   * The name under which each connection keeps the statement's plan; if undefined, the
+   * statement is planned each time.
    */
   readonly preparedAs?: string | undefined;
 }
 
 interface StatementOptions {
   /**
-   * See `PreparedQuery`; at most 63 characters, and different for each text. `poolRunner`
-   * supports it.
+   * See `PreparedQuery`. At most 63 characters, and unique for each text. Only
+   * `poolRunner` supports it.
    */
   readonly preparedAs?: string;
 }
@@ -93,7 +92,7 @@ export function typed<Value>(column: ColumnText): TypedColumn<Value> {
   return column as string as TypedColumn<Value>;
 }
 
-/** Writes a statement: `` statement({ partyId: 'text' })`select … as "partyId" …` ``. */
+/** Makes a statement: `` statement({ partyId: 'text' })`select … as "partyId" …` ``. */
 export function statement<const Declared extends Columns = Columns>(
   columns?: Declared,
   { preparedAs }: StatementOptions = {},

@@ -1,6 +1,6 @@
 /**
- * Transactions, which are repeated as a whole: nothing can be repeated inside an aborted
- * one.
+ * Runs transactions, which are always repeated as a whole: nothing can be repeated inside
+ * an aborted one.
  */
 import type { QueryExecutorProvider, RawBuilder } from 'kysely';
 import pRetry from 'p-retry';
@@ -9,24 +9,24 @@ import { waitFor } from '../concurrency/timeouts.ts';
 import type { Database } from './database.ts';
 import { mapDatabaseError } from './database-error.ts';
 
-/** Conflicts with other transactions are retried almost at once. */
+/** Conflicts with other transactions are retried almost immediately. */
 const CONFLICTS = { retries: 4, minTimeout: 50, randomize: true };
-/** How long a restart or a failover may take. */
+/** How long to wait for a database that restarts or fails over. */
 const UNAVAILABLE = { waitMs: 45_000, stepMinMs: 100, stepMaxMs: 2_000 };
 
 export interface TransactionOptions {
   /** For messages: "commit a page of parties". */
   readonly action: string;
   /**
-   * How often conflicting work is repeated. 0 if `work` also does something outside the
-   * database.
+   * How many times work is repeated after a conflict. Must be 0 if `work` also does
+   * something outside the database.
    */
   readonly retries?: number;
 }
 
 /**
  * Runs `work` in one transaction, and repeats it as a whole while the error is retryable.
- * `work` must not have effects outside of the transaction, unless `retries` is 0.
+ * `work` must not have effects outside the transaction, unless `retries` is 0.
  * @throws RetryableError or PermanentError, whose cause is the first error of the last
  *   attempt
  */
@@ -58,7 +58,7 @@ export interface RetryOptions<Result> {
 }
 
 /**
- * Repeats `work` while the database restarts or fails over, for 45 seconds.
+ * Repeats `work` for 45 seconds while the database restarts or fails over.
  * @throws the first error after that time, or a permanent error at once
  */
 export function retryWhileUnavailable<Result>(
@@ -87,7 +87,7 @@ export function retryWhileUnavailable<Result>(
   return outcome.then(({ result }) => result);
 }
 
-/** The rows of one statement, with its errors classified. */
+/** Returns the rows of one statement, with its errors classified. */
 export function readRows<Row>(
   db: QueryExecutorProvider,
   action: string,
@@ -99,7 +99,9 @@ export function readRows<Row>(
   );
 }
 
-/** The row of a statement that has exactly one, whatever the tables hold. */
+/**
+ * Returns the row of a statement that always has exactly one, whatever is in the tables.
+ */
 export async function readRow<Row>(
   db: QueryExecutorProvider,
   action: string,
