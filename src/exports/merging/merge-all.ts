@@ -1,7 +1,7 @@
 /**
- * What a nightly run merges, ledger by ledger, until it has written as much as one run
- * may. Closed segments become one without the source: their rows become one object, whose
- * digest must be the sum of theirs, and which is published in the place of all of them.
+ * Merges closed segments in a nightly run, ledger by ledger, until the run has written as
+ * much as it may. The source is not involved: the segments' rows become one object, whose
+ * digest must be the sum of theirs, and which is published in place of all of them.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -40,8 +40,8 @@ import type { ExportArchiveStore } from '../store/export-archive.ts';
 import { hasRows, type MergeLimits, planMerges } from './plan-merges.ts';
 
 /**
- * Plain CSV that one run writes at most: minutes to read and write, and as many to load
- * again.
+ * The most bytes of plain CSV that one run writes: it takes minutes to read and write
+ * them, and minutes more to load them again.
  */
 const NIGHT_BYTES_MAX = 4n * 2n ** 30n;
 const NIGHT_LEDGERS_MAX = 5_000;
@@ -52,33 +52,33 @@ export interface MergeAllDeps extends PublishDeps {
   readonly log: Log;
   /** `EXPORT_SEGMENT_MAX`: the largest size of a merged segment, as plain CSV. */
   readonly segmentBytesMax: number;
-  /** Plain CSV that this run writes at most; 4 GiB by default. */
+  /** The most bytes of plain CSV that this run writes; 4 GiB by default. */
   readonly nightBytesMax?: bigint | undefined;
 }
 
 /** What one run merged. */
 export interface MergeReport {
-  /** Ledgers that were looked at. */
+  /** Ledgers that were processed. */
   ledgers: number;
   /** Segments that were replaced. */
   segments: number;
-  /** Segments that they became. */
+  /** Segments that replaced them. */
   into: number;
   rows: bigint;
-  /** Plain CSV that was written. */
+  /** Bytes of plain CSV that were written. */
   bytes: bigint;
   /**
-   * Ledgers left to the next night: others worked on them, or this night had written
-   * enough.
+   * Ledgers left to the next night, because other workers had them, or this run had
+   * written enough.
    */
   left: number;
   failed: number;
 }
 
 /**
- * Merges what can be merged. A ledger that fails stays as it is, and does not stop the
- * others.
- * @throws UnreachableError
+ * Merges all segments that can be merged. A ledger that fails stays as it is, and does
+ * not stop the others.
+ * @throws UnreachableError if a service cannot be reached
  */
 export async function mergeAll(
   deps: MergeAllDeps,
@@ -124,7 +124,7 @@ export async function mergeAll(
   return report;
 }
 
-/** One run of merges: what it may do, and what it did. */
+/** One run of merges: its limits and its results. */
 interface Merging {
   readonly limits: MergeLimits;
   readonly report: MergeReport;
@@ -149,7 +149,10 @@ async function settleMissing(
 
 type MergeContext = PublishContext & Pick<StoredRowsContext, 'noteMissing'>;
 
-/** Adds what it merges to the report. @returns false if another worker has the ledger */
+/**
+ * Merges the segments of one ledger, and adds the result to the report.
+ * @returns false if another worker has the ledger
+ */
 async function mergeLedger(
   scope: ExportScope,
   { limits, report, missing }: Merging,
@@ -181,8 +184,9 @@ async function mergeLedger(
 }
 
 /**
- * @returns undefined if nothing was merged: an object does not hold what was published,
- *   and its range is requested again
+ * Merges one group of segments.
+ * @returns what was written; undefined if an object does not hold what was published, so
+ *   that nothing was merged and the object's range is requested again
  */
 async function mergeGroup(
   group: readonly Coverage[],
@@ -259,8 +263,8 @@ async function copyGroup(
 }
 
 /**
- * @throws PermanentError `SUMS_DIFFER` if the object that was written has not all rows of
- *   the group
+ * Checks that the written object has exactly the rows of the group.
+ * @throws PermanentError `SUMS_DIFFER` if it does not
  */
 function checkSums(group: readonly Coverage[], spooled: Spooled): void {
   const sum = new RowDigest();

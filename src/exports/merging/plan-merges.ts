@@ -1,7 +1,7 @@
 /**
- * Which closed segments of a ledger become one: neighbours that end in the same calendar
- * month (UTC), with the ranges without entries between them. Only months that are over
- * are merged, so that each row is written once more and then stays. Pure.
+ * Decides which closed segments of a ledger are merged: neighbours that end in the same
+ * calendar month (UTC), with the ranges without entries between them. Only months that
+ * are over are merged, so that each row is written once more and then stays. Pure.
  */
 import { type Micros, monthOf } from '../../time/time.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
@@ -15,7 +15,8 @@ export interface MergeLimits {
 }
 
 /**
- * @param coverage of one scope
+ * Groups the ranges to merge.
+ * @param coverage the coverage of one scope
  * @returns groups of neighbours in the order of time, each with at least two segments
  */
 export function planMerges(
@@ -37,8 +38,8 @@ export function planMerges(
 }
 
 /**
- * Whether a segment is small enough to merge: adding little to much would write much
- * again.
+ * Whether a segment is small enough to merge: adding a few rows to a large segment would
+ * write all of it again.
  */
 export function isSmall(
   bytes: bigint,
@@ -51,7 +52,7 @@ function mayMerge(row: Coverage, limits: MergeLimits): boolean {
   if (row.open || row.isFaulty === true) return false;
   if (row.to > limits.before || row.sides === 'unknown') return false;
   if (row.content !== undefined) return isSmall(row.content.bytes, limits);
-  // A range that was empty for longer than its month needs no object.
+  // A range without entries that is longer than its month needs no object.
   return row.objectKey === undefined && monthOf(row.from) === endMonthOf(row);
 }
 

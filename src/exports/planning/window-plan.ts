@@ -5,9 +5,9 @@
  * range is requested in windows, the earliest first, each shorter than the range that it
  * was cut from.
  *
- * Cancelling costs at most the size of the ledger once more, and what was in flight at
- * each cancellation: a stream is cancelled only while the cancelled bytes are at most
- * what the ledger is known to hold.
+ * Cancelled streams cost at most the size of the ledger once more: a stream is cancelled
+ * only while the cancelled bytes are at most what the ledger is known to hold. What was
+ * in flight when a process was killed comes on top.
  *
  * For some ranges the source sends nothing before it gives up, because its query takes
  * too long. Such a range is halved twice. That helps if the query time grows with the

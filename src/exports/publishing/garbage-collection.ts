@@ -17,7 +17,10 @@ import {
 import type { ObjectStore } from '../../storage/object-store.ts';
 import type { ExportArchiveStore } from '../store/export-archive.ts';
 
-/** Longer than any export takes, and than people need to notice a mistake. */
+/**
+ * How old a leftover must be by default before it is removed: longer than any export
+ * takes, and long enough for an operator to notice a mistake.
+ */
 const GRACE_MS = 7 * 24 * 3_600_000;
 const BATCH_KEYS = 500;
 /** How many manifests of other mirrors are read before the search is given up. */
@@ -30,14 +33,14 @@ export interface GarbageCollectionDeps {
   /** How old a leftover must be before it is removed; seven days by default. */
   readonly graceMs?: number;
   /**
-   * The store was listed already tonight, to compare it with the database: what nothing
-   * names waits for the next collection.
+   * Whether the store was listed already in this run, to compare it with the database.
+   * Objects that nothing names then wait for the next collection.
    */
   readonly isListed?: boolean;
   /**
-   * How many objects may turn out to be not this database's before the search for
-   * garbage ends. A prefix that another mirror has filled must not cost one read an
-   * object each night.
+   * How many objects may turn out to belong to another database before the search for
+   * garbage ends. A prefix that another mirror has filled must not cost one read per
+   * object every night.
    */
   readonly foreignReadMax?: number;
 }
@@ -58,8 +61,8 @@ export async function collectGarbage(
   signal: AbortSignal,
 ): Promise<GarbageCollectionReport> {
   const { objects, archive, log, graceMs = GRACE_MS } = deps;
-  // Rows go first: their objects were removed a grace period ago, and none has come back
-  // since.
+  // Delete old rows first: their objects were removed a grace period ago, and none has
+  // come back since.
   await archive.forgetRemoved(graceMs);
   const retired = await removeRetired(deps, graceMs, signal);
   const unreferenced =
@@ -80,7 +83,7 @@ export async function collectGarbage(
   return report;
 }
 
-/** Removes the objects of superseded segments. @returns how many */
+/** Removes the objects of superseded segments. @returns the number of objects removed */
 async function removeRetired(
   deps: GarbageCollectionDeps,
   graceMs: number,
@@ -88,8 +91,8 @@ async function removeRetired(
 ): Promise<number> {
   let removed = 0;
   for (;;) {
-    // Marked before they are removed: what a crash leaves of them is then found as
-    // unreferenced.
+    // Segments are marked before their objects are removed: an object that a crash leaves
+    // behind is then found as unreferenced.
     const keys = await deps.archive.markRetired(graceMs);
     if (keys.length === 0) return removed;
     for (const key of keys) {
@@ -100,8 +103,7 @@ async function removeRetired(
 }
 
 /**
- * Removes old objects that nothing names, if this database knows that it has published
- * them.
+ * Removes old objects that nothing names, if this database knows that it published them.
  */
 async function removeUnreferenced(
   deps: GarbageCollectionDeps,
@@ -112,8 +114,8 @@ async function removeUnreferenced(
   const before = nowMicros() - BigInt(graceMs) * 1000n;
   let removed = 0;
   let kept = 0;
-  // An object and its manifest may be listed far apart, and in any order: each pair is
-  // decided once.
+  // An object and its manifest may be listed far apart, and in any order. Decide about
+  // each pair once.
   const decided = new Set<string>();
   for await (const batch of oldObjects(deps.objects, before, signal)) {
     const referenced = await deps.archive.referenced(batch);
@@ -160,7 +162,7 @@ async function isOurGarbage(
     const manifest = await readManifest(objects, manifestKey(key), signal);
     return await archive.isPublicationRecorded(manifest);
   } catch (error) {
-    // Its publication was never finished: without a manifest nobody may rely on the
+    // Without a manifest, the publication was never finished, and nothing may rely on the
     // object.
     if (errorCode(error) === 'OBJECT_MISSING') return true;
     if (errorCode(error) === 'MANIFEST_INVALID') return false;

@@ -1,7 +1,7 @@
 /**
- * From an answer that is believed to one publication. Segments that came back unchanged
- * stay as they are; the other rows become new objects, and replace what was known of
- * their ranges in one COMMIT.
+ * Turns an answer that is believed into one publication. Segments that came back
+ * unchanged stay as they are. The other rows become new objects, and replace what was
+ * known about their ranges in one COMMIT.
  */
 import { randomUUID } from 'node:crypto';
 import { unlink } from 'node:fs/promises';
@@ -29,18 +29,19 @@ import {
 import { copyStoredRows } from './stored-rows.ts';
 
 export interface AnswerContext extends ExportContext {
-  /** 'open': nothing of the answer is closed, and all of it is requested again. */
+  /** 'open': no range of the answer is closed, and all of it is requested again later. */
   readonly as: 'closed' | 'open';
   /** Epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch: number | undefined;
   /**
-   * Open coverage that the source contradicts: closed as it stands, though it did not
-   * come back.
+   * Open coverage that the source contradicts. It is closed as it is, although its rows
+   * did not come back.
    */
   readonly closesKept: readonly Coverage[];
   /**
-   * Publishes a plan. @returns it with the objects that are in the store, which may have
-   * been there before
+   * Publishes a plan.
+   * @returns the plan with the objects that are now in the store; some may have existed
+   *   before
    */
   readonly publish: (planned: Publication) => Promise<Publication>;
 }
@@ -90,14 +91,16 @@ export async function publishAnswer(
   };
 }
 
-/** If nothing of the answer is closed, no closed segment is confirmed or cut by it. */
+/**
+ * Returns the plan for an answer that is published as open: it neither confirms nor cuts
+ * a closed segment.
+ */
 function openPlan(plan: RequestPlan): RequestPlan {
   return { ...plan, revalidated: [], trims: [] };
 }
 
 /**
- * A known segment that came back unchanged: it stays, and what was spooled of it is
- * discarded.
+ * A known segment that came back unchanged. It stays, and its spooled rows are discarded.
  */
 interface UnchangedSegment {
   readonly row: Coverage;
@@ -116,7 +119,7 @@ function unchangedSegments(
   });
 }
 
-/** What is left of a known range when an answer takes the place of a part of it. */
+/** What is left of a known range when an answer replaces a part of it. */
 interface Remainder {
   readonly row: Coverage;
   /** undefined for an open range without entries, which claims nothing. */
@@ -173,7 +176,7 @@ async function copyRemaindersOf(
   return remainders;
 }
 
-/** Whether a remainder has all rows of its range's tail. */
+/** Whether a remainder contains all rows of its range's tail. */
 function endsWithTail(
   { from, to }: Range,
   { to: end, tail }: Coverage,
@@ -182,8 +185,8 @@ function endsWithTail(
 }
 
 /**
- * Returns segments that would lose rows, because the answer has fewer than it takes from
- * them.
+ * Returns the segments that would lose rows, because the answer has fewer rows than it
+ * would take from them.
  */
 function shrunkTrims(
   { trims }: RequestPlan,
@@ -208,7 +211,7 @@ function shrunkTrims(
   return lostRows > rowsOf(closed) ? losing : [];
 }
 
-/** An answer, and what becomes of each of its segments. */
+/** An answer, and what happens to each of its segments. */
 interface SortedAnswer extends Answered {
   readonly unchanged: readonly UnchangedSegment[];
   /** Segments of the answer that become new ranges. */
@@ -272,8 +275,8 @@ async function planPublication(
 }
 
 /**
- * Returns the tail of a closed range that ends at an instant; only the last one has a
- * tail.
+ * Returns a function that returns the tail of the closed range with this end. Only the
+ * last closed range has a tail.
  */
 function tailOf(
   { plan, received }: Answered,
@@ -285,7 +288,7 @@ function tailOf(
   return (to) => (to === closedEnd ? tail : undefined);
 }
 
-/** The ranges that become known with the segments of the answer. */
+/** Returns the ranges that become known with the segments of the answer. */
 function newRanges(
   { changed, received }: SortedAnswer,
   tailAt: (to: Micros) => TailSum | undefined,
@@ -298,8 +301,8 @@ function newRanges(
     const { from } = segment;
     const to = segment.to ?? openEnd(from, received, request.clock.seen);
     const open = segment.open || as === 'open';
-    // An open range without entries claims nothing. If rows have no times, it is all that
-    // can be covered.
+    // An open range without entries claims nothing, so it is left out. If rows have no
+    // times, though, it is all that can be covered.
     if (spooled === undefined && open && source.hasTimes) continue;
     const written =
       spooled === undefined ? undefined : { spooled, layout, leftOut };
@@ -318,8 +321,8 @@ function newRanges(
 }
 
 /**
- * Where an open range without a requested end ends: behind the present and the newest
- * entry.
+ * Returns the end of an open range that was requested without one: after the present and
+ * after the newest entry.
  */
 function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
   const newest = instantOf(received.newestSecond ?? 0) + SECOND_MICROS;
@@ -329,13 +332,13 @@ function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
 /** New ranges, and the known ranges that were merged into them. */
 interface MergedRanges {
   readonly ranges: readonly NewRange[];
-  /** To be superseded. */
+  /** The known ranges that were merged, and are to be superseded. */
   readonly taken: readonly Coverage[];
 }
 
 /**
- * Merges ranges without entries that touch, so that an idle party keeps one row of
- * coverage for ever.
+ * Merges ranges without entries that touch, so that an idle party keeps a single row of
+ * coverage.
  * @param known the known ranges without entries
  */
 function mergeEmpty(
@@ -364,8 +367,8 @@ function mergeEmpty(
 }
 
 /**
- * What manifests record of the source's profile: enough for a rebuilt database to know
- * the release.
+ * Returns what manifests record about the source's release: enough for a rebuilt database
+ * to know it again.
  */
 function releaseShown(profile: SourceProfile): ReleaseShown {
   const { bounds, sides, header, evidence, decidedAt } = profile;

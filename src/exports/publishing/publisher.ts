@@ -68,10 +68,9 @@ export function publishContext(
 }
 
 /**
- * Publishes a plan, and removes its spool files in the end. The intent is recorded before
- * the store is used: an answer that is spooled whole then outlasts a store that is away.
- * @returns what was published; objects that were there already keep the bytes that they
- *   have
+ * Publishes a plan, and removes its spool files at the end. The intent is recorded before
+ * the store is used, so that a completely spooled answer survives an outage of the store.
+ * @returns the publication as committed; an object that existed already keeps its bytes
  */
 export async function publish(
   planned: Publication,
@@ -128,11 +127,11 @@ type PlannedSegment = Publication['segments'][number];
 
 /**
  * Looks for an object with the same content under the manifest's key. The key names the
- * plain CSV, but another version of the library, or other windows, compress one CSV to
- * other bytes: an object with the same content is taken as it is. One with other content
- * is removed, with its manifest.
- * @returns the manifest with the sums of what is stored; undefined if there is no usable
- *   object
+ * plain CSV, but another version of the compression library, or other windows, may
+ * compress the same CSV to other bytes. An object with the same content is used as it is;
+ * one with other content is removed, with its manifest.
+ * @returns the manifest with the sums of the stored object; undefined if there is no
+ *   usable object
  * @throws the store's error if the object cannot be read and its manifest does not vouch
  *   for it
  */
@@ -152,7 +151,7 @@ async function existingObject(
   const sums = await readSums(manifest, head, context);
   if (sums.plainSha256 === manifest.sha256)
     return { ...manifest, objectBytes: sums.bytes, objectSha256: sums.sha256 };
-  // It does not hold what its key names, so nobody can use it.
+  // The object does not hold what its key names, so nothing can use it.
   await objects.remove(manifestKey(objectKey), signal);
   await objects.remove(objectKey, signal);
   return undefined;
@@ -167,7 +166,7 @@ interface StoredSums {
   readonly plainSha256: string;
 }
 
-/** What the store says of an object without reading it. */
+/** What the store reports about an object without reading it. */
 interface StoredHead {
   readonly bytes: bigint;
   readonly sha256: string | undefined;
@@ -175,8 +174,8 @@ interface StoredHead {
 
 /**
  * Sums an object by reading it. An object that the store has moved to an archive tier, or
- * does not let us read, is not damaged: then the sums are those of its manifest, if that
- * describes the stored object.
+ * does not let us read, is not damaged. Its sums are then taken from its manifest, if
+ * that describes the stored object.
  */
 async function readSums(
   manifest: Manifest,
@@ -217,8 +216,8 @@ async function sumObject(
 }
 
 /**
- * @returns the sums in the stored manifest; undefined unless they describe the stored
- *   object
+ * Reads the sums in the stored manifest.
+ * @returns undefined unless they describe the stored object
  */
 async function vouchedSums(
   { objectKey }: Manifest,
@@ -285,10 +284,11 @@ async function isNewestManifest(
 }
 
 /**
- * Finishes what dead workers of this scope intended, if every object is in the store or
- * still in the spool, and drops the rest. Clears the export's spool.
+ * Finishes the publications that dead workers of this scope intended, if every object is
+ * in the store or still spooled, and drops the others. Clears the export's spool.
  * @returns the publications that were finished, without the source
- * @throws what the store or the database refused; then the spool and the intent stay
+ * @throws the error of the store or the database if it refuses; the spool and the intent
+ *   then stay
  */
 export async function recover(
   context: PublishContext,
@@ -307,8 +307,9 @@ export async function recover(
 }
 
 /**
- * @returns undefined if the spooled files are gone or the plan can never become true; the
- *   caller then drops it, and the range is planned again
+ * Finishes an intended publication.
+ * @returns undefined if its spool files are gone or it can never be committed; the caller
+ *   then drops it, and the range is planned again
  */
 async function finishOrRefuse(
   publication: Publication,
@@ -325,9 +326,9 @@ async function finishOrRefuse(
 }
 
 /**
- * Whether a failure says nothing against the publication. A store that refuses now, with
- * expired credentials or without a right, accepts the spooled object once somebody has
- * mended that.
+ * Whether a failure may pass, so that the publication can still be finished. A store that
+ * refuses now, because of expired credentials or a missing permission, accepts the
+ * spooled object once an operator has corrected that.
  */
 function mayPass(error: unknown): boolean {
   const code = errorCode(error);
@@ -354,8 +355,8 @@ async function isAtHand(
 }
 
 /**
- * Every spool file of a scope begins with this, so that the next owner finds what a dead
- * one left.
+ * Returns the prefix of every spool file of an export, by which the next owner finds the
+ * files that a dead one left.
  */
 function spoolPrefix({ exportId }: ExportLease): string {
   return `export-${exportId}.`;
@@ -369,10 +370,10 @@ export async function clearSpool({
   await objects.clearSpool(spoolPrefix(lease));
 }
 
-/** Rows that an answer had outside the party, the asset or the range. */
+/** The number of rows that an answer had outside the party, the asset or the range. */
 export type LeftOut = Manifest['leftOut'];
 
-/** For rows that are copied from published segments: nothing is filtered. */
+/** For rows copied from published segments: none of them is left out. */
 export const NONE_LEFT_OUT: LeftOut = { party: 0n, asset: 0n, range: 0n };
 
 /** The rows of a new range, in the spool. */
@@ -406,8 +407,8 @@ export interface ManifestFacts {
 type NamedRanges = Pick<Publication, 'segments' | 'coverage'>;
 
 /**
- * Names the objects of new ranges and makes their manifests. Numbers the publication only
- * if there is an object: nothing but manifests holds the number.
+ * Names the objects of new ranges and makes their manifests. The publication gets a
+ * number only if it has an object, because only manifests record the number.
  */
 export async function nameObjects(
   ranges: readonly NewRange[],

@@ -1,6 +1,6 @@
 /**
- * Copies rows of published objects into new ones: to merge segments, or to keep what is
- * left of a segment when an answer replaces a part of it. The source is not involved.
+ * Copies rows of published objects into new ones: to merge segments, or to keep the rest
+ * of a segment when an answer replaces a part of it. The source is not involved.
  */
 import { errorCode, errorLine, RetryableError } from '../../errors/errors.ts';
 import { hashRow, RowDigest } from '../../ledger/digest.ts';
@@ -27,8 +27,9 @@ export interface StoredRowsContext {
   readonly repository: Pick<ExportRepository, 'quarantineSegment'>;
   readonly signal: AbortSignal;
   /**
-   * Receives an object that is missing. Absent: its segment is quarantined at once. A
-   * caller that reads many objects decides about all that are missing together.
+   * Called with each object that is missing, so that a caller that reads many objects can
+   * decide about all missing ones together. Absent: the object's segment is quarantined
+   * at once.
    */
   readonly noteMissing?: ((missing: MissingObject) => void) | undefined;
 }
@@ -39,7 +40,7 @@ export interface MissingObject {
   readonly reason: Reason;
 }
 
-/** What was read of a stored object. */
+/** What was read from a stored object. */
 interface CopiedRows {
   /** The sum of all rows, whether they were copied or not. */
   readonly sum: RowDigest;
@@ -48,11 +49,12 @@ interface CopiedRows {
 }
 
 /**
- * Copies each row of an object into the spool that holds its second, if there is one. An
+ * Copies each row of an object into the spool that covers its second, if there is one. An
  * object that does not hold what was published is quarantined, and its range is requested
  * again.
- * @param action for messages
- * @throws RetryableError `SEGMENT_UNREADABLE`
+ * @param action the action to name in messages
+ * @throws RetryableError `SEGMENT_UNREADABLE` if the object does not hold what was
+ *   published
  */
 export async function copyStoredRows(
   row: CoverageWithObject,
@@ -114,8 +116,8 @@ async function copyRows(
 }
 
 /**
- * Errors of the readers of rows: in an object of ours they mean damage, for it was read
- * before.
+ * Codes of errors from reading rows. In one of our objects they mean damage, because the
+ * same rows could be read when it was written.
  */
 const DAMAGE_CODES: ReadonlySet<string> = new Set([
   'SEGMENT_UNREADABLE',

@@ -1,5 +1,5 @@
 /**
- * The repository of many parties that are exported one after another, most of which have
+ * A repository for many parties that are exported one after another, most of them with
  * nothing new. Their leases are taken in one statement, and the ends of exports without
  * rows are written together. Rows are published at once, as by any other repository.
  */
@@ -39,12 +39,12 @@ import { ExportStore } from './export-store.ts';
 import type { SourceProfile } from './source-profile.ts';
 
 /**
- * How long this process relies on what it has read of the source before it reads it
+ * How long this process relies on what it has read about the source before it reads it
  * again.
  */
 const SOURCE_FACTS_MS = 10_000;
 
-/** What is known of the source, whichever party is exported. */
+/** What is known about the source, whichever party is exported. */
 interface SourceFacts {
   readonly profile: SourceProfile;
   readonly epoch: number | undefined;
@@ -52,7 +52,7 @@ interface SourceFacts {
 
 export class BatchStore implements ExportRepository, AsyncDisposable {
   readonly #db: Database;
-  /** Does for one export what is not done for all of them together. */
+  /** Carries out what is done for a single export, and not for all of them together. */
   readonly #single: ExportStore;
   #readSource: () => Promise<SourceFacts>;
   /** Leases of exports that have not begun, by party. */
@@ -60,8 +60,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   /** Exports that have ended and are not written yet. */
   #unwritten: Success[] = [];
   /**
-   * Lease tokens of exports that have ended. A token, because an export may be leased
-   * again.
+   * Lease tokens of exports that have ended. Tokens identify them, because an export may
+   * be leased again.
    */
   readonly #finishedTokens = new Set<string>();
   /**
@@ -71,8 +71,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   #renewedAtMs = performance.now();
   readonly #heldLeases: KeptLease;
   /**
-   * The lease that counts towards the export limit. One place serves request after
-   * request.
+   * The lease that counts towards the export limit. All requests of this store share its
+   * place, one after another.
    */
   #counted: ExportLease | undefined;
   /** The lease whose request is under way. */
@@ -91,8 +91,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Leases the parties that nobody works on. If the source demands an asset, it leases
-   * none: then each asset is leased by itself.
+   * Opens a store, and leases the parties that no worker has leased. If the source
+   * demands an asset, it leases none, because each asset is then leased by itself.
    */
   static async open(
     db: Database,
@@ -115,15 +115,15 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Writes the exports that have ended. What cannot be written now is kept for the next
-   * call. Two calls must not overlap.
-   * @returns parties whose export does not count: another worker has taken them over, or
-   *   their coverage has changed
+   * Writes the exports that have ended. Those that cannot be written now are kept for the
+   * next call. Two calls must not overlap.
+   * @returns parties whose export does not count, because another worker has taken them
+   *   over, or their coverage has changed
    */
   async write(): Promise<readonly string[]> {
     const requesting = this.#requesting;
-    // Nothing is under way: while this export pauses, others may use its place at the
-    // source.
+    // No request is under way: others may use the place at the source while this export
+    // pauses.
     if (requesting === undefined) await this.#leave();
     const ended = this.#unwritten;
     this.#unwritten = [];
@@ -142,7 +142,10 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
     await releaseLeases(this.#db, leases);
   }
 
-  /** What was not written is lost, and requested again by the next owner of its party. */
+  /**
+   * Releases all leases. Exports that were not written are lost, and the next owner of
+   * their party requests them again.
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#heldLeases[Symbol.asyncDispose]();
   }
@@ -160,8 +163,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Its release goes through this store: a finished export stays leased until it is
-   * written.
+   * Renews a lease until the result is disposed. The release goes through this store,
+   * because a finished export stays leased until it is written.
    */
   holdLease(lease: ExportLease, what: string): KeptLease {
     return this.#single.holdLease(lease, what, () => this.release(lease));
@@ -179,7 +182,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Counts one lease from request to request, until what the requests brought is written.
+   * Takes a place at the source. One lease keeps it for all requests, until their results
+   * are written.
    */
   async enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
     if (this.#counted === undefined) {
@@ -196,8 +200,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Rows have come. While they are published, other workers may use the place at the
-   * source.
+   * Gives up the place at the source while the rows are published, so that other workers
+   * may use it, and records the intent.
    */
   async intend(lease: ExportLease, publication: Publication): Promise<void> {
     await this.#leave();
@@ -279,7 +283,7 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
       ]);
       return { profile, epoch };
     };
-    // Other processes may learn more of the source at any time.
+    // Other processes may learn more about the source at any time.
     return sharedLoad(load, SOURCE_FACTS_MS);
   }
 
@@ -296,8 +300,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
 
   async #renew(): Promise<void> {
     const sentAtMs = performance.now();
-    // Fixed before the statement: a lease that is taken meanwhile is not missing from its
-    // answer.
+    // Fix the list before the statement is sent, so that a lease taken meanwhile does not
+    // count as lost.
     const leases = this.#leases();
     const renewed = await renewLeases(this.#db, leases);
     for (const { exportId, scope } of leases)
@@ -306,8 +310,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Writes all exports together; if that cannot be, one by one, so that one does not hold
-   * back the others.
+   * Writes all exports together. If that fails, writes them one by one, so that one does
+   * not hold back the others.
    * @returns parties whose export was not written
    */
   async #finishAll(
@@ -336,8 +340,9 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
 
   /**
    * Writes the exports and releases their leases in one transaction.
-   * @param requesting takes the place at the source of a lease that is released
-   * @returns parties whose lease is no longer ours: their export was not written
+   * @param requesting the lease whose request is under way; it takes over the place at
+   *   the source from a released lease
+   * @returns parties whose lease is no longer ours, so that their export was not written
    * @throws RetryableError `COVERAGE_CHANGED` if one party's coverage is no longer what
    *   was planned on; then nothing is written
    */

@@ -1,4 +1,4 @@
-/** What was published, for merging and for garbage collection. */
+/** Finds and marks published segments, for merging and for garbage collection. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant, type Micros, readInstant } from '../../time/time.ts';
 import type { Manifest } from '../../ledger/manifest.ts';
@@ -12,8 +12,8 @@ import { inTransaction } from '../../postgres/transaction.ts';
 
 const RETIRED_AT_ONCE = 500;
 /**
- * How often a transaction that waits for the store shows that its connection is still
- * there.
+ * How often a transaction that waits for the store checks that its connection still
+ * exists.
  */
 const CHECK_LOCK_EVERY_MS = 2_000;
 
@@ -24,7 +24,7 @@ export interface RemovalRight {
   /** Aborts with the work, and when the connection that holds the lock is lost. */
   readonly signal: AbortSignal;
   /**
-   * Asks the database whether the lock is still there: to be called before each delete.
+   * Checks that the database still holds the lock. Call this before each delete.
    * @throws the database's error if the lock is lost
    */
   check(): Promise<void>;
@@ -76,7 +76,7 @@ export class ExportArchiveStore {
   /**
    * Marks segments as removed that have been superseded for longer than this, at most 500
    * at a time.
-   * @returns their object keys, which nothing names any more; empty when all are done
+   * @returns their object keys, which nothing names any longer; empty when all are done
    */
   async markRetired(supersededForMs: number): Promise<readonly string[]> {
     const retired = statement({ objectKey: 'text' })`
@@ -97,7 +97,7 @@ export class ExportArchiveStore {
 
   /**
    * Deletes the rows of segments whose objects were removed longer ago than this, and
-   * whose entries are in no table any more.
+   * whose entries are no longer in any table.
    */
   async forgetRemoved(removedForMs: number): Promise<void> {
     const removed = statement()`
@@ -110,17 +110,16 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Returns whether this database has numbered an object's publication, and still knows
-   * the run that published it. An object for which it returns false may be the only copy
-   * of what it holds.
+   * Whether this database has numbered an object's publication, and still knows the run
+   * that published it. If it does not, the object may be the only copy of its rows.
    */
   async isPublicationRecorded({
     warehouseId,
     seq,
     runId,
   }: Manifest): Promise<boolean> {
-    // A run may be forgotten by age while what it published is current: then the party's
-    // segments name it.
+    // A run's own row may be deleted by age while its segments are current; those still
+    // name the run.
     const known = statement({ isKnown: 'boolean' })`
       select warehouse_id = ${warehouseId}::uuid and publication_seq >= ${seq} and (
           exists (select from mirror.runs where run_id = ${runId}::uuid)
@@ -182,7 +181,7 @@ export class ExportArchiveStore {
         try {
           await remove(right);
         } catch (error) {
-          // The store's error, which is not to be taken for the database's.
+          // This error is the store's, and must not be mistaken for one of the database.
           failure = { error };
         }
         return true;
@@ -194,8 +193,8 @@ export class ExportArchiveStore {
 }
 
 /**
- * Watches the connection of a transaction that holds a lock while the object store is at
- * work. Without statements Postgres would take the transaction for abandoned, and end it.
+ * Watches the connection of a transaction that holds a lock while the object store works.
+ * Without statements, Postgres would consider the transaction abandoned, and end it.
  */
 class HeldLock implements RemovalRight, AsyncDisposable {
   readonly signal: AbortSignal;
@@ -204,7 +203,10 @@ class HeldLock implements RemovalRight, AsyncDisposable {
   readonly #lost = new AbortController();
   readonly #stopped = new AbortController();
   readonly #watching: Promise<void>;
-  /** One statement at a time: a connection cannot run two. */
+  /**
+   * The last check. Each waits for the one before, because a connection cannot run two
+   * statements at once.
+   */
   #lastCheck: Promise<void> = Promise.resolve();
 
   constructor(tx: Database, action: string, signal: AbortSignal) {
@@ -216,7 +218,7 @@ class HeldLock implements RemovalRight, AsyncDisposable {
 
   check(): Promise<void> {
     this.#lastCheck = this.#lastCheck.then(() => this.#query());
-    // Every caller meets the failure in the promise that it was given.
+    // Each caller gets the failure from the promise that was returned to it.
     this.#lastCheck.catch(() => undefined);
     return this.#lastCheck;
   }

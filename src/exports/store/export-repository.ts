@@ -1,6 +1,6 @@
 /**
- * What an export reads from the database and writes to it. `ExportStore` does each call
- * by itself; `BatchStore` leases many parties at once and writes the ends of their
+ * What an export reads from the database and writes to it. `ExportStore` carries out each
+ * call by itself. `BatchStore` leases many parties at once, and writes the ends of their
  * exports together.
  */
 import type { Coverage } from '../../catalog/coverage-rows.ts';
@@ -31,29 +31,30 @@ export interface PublicationNumber {
 /** Reads the coverage of ledgers: all that a reader of published objects needs. */
 export interface CoverageReader {
   /**
-   * Returns what is known of the party by time, in every asset that the scope overlaps.
+   * Returns the known ranges of the party, ordered by time, in every asset that the scope
+   * overlaps.
    */
   coverage(scope: ExportScope): Promise<readonly Coverage[]>;
 }
 
 export interface ExportRepository extends CoverageReader {
   /**
-   * Leases a scope. Returns undefined while another worker has it, or one that overlaps
-   * it.
+   * Leases a scope. Returns undefined while another worker has leased it, or another
+   * scope that overlaps it.
    */
   acquire(scope: ExportScope): Promise<ExportLease | undefined>;
 
   /**
-   * Renews a lease until the result is disposed, and then releases it. @param what for
-   * messages
+   * Renews a lease until the result is disposed, which releases it.
+   * @param what the name of the leased work, for messages
    */
   holdLease(lease: ExportLease, what: string): KeptLease;
 
   release(lease: ExportLease): Promise<void>;
 
   /**
-   * Sums the current segments of this scope that the run has published, whichever worker
-   * did.
+   * Sums the current segments of this scope that the run has published, in whichever
+   * worker.
    * @param adopted keys of objects that another run had intended and this run published
    */
   published(
@@ -63,8 +64,8 @@ export interface ExportRepository extends CoverageReader {
   ): Promise<Published>;
 
   /**
-   * Marks a segment whose object does not hold what was published: its range is requested
-   * again.
+   * Marks a segment whose object does not hold what was published, so that its range is
+   * requested again.
    */
   quarantineSegment(objectKey: string, reason: Reason): Promise<void>;
 
@@ -119,7 +120,8 @@ export interface ExportRepository extends CoverageReader {
   finish(success: Success): Promise<void>;
 
   /**
-   * Counts a failure. From `attemptsMax` failures in a row on, the scope is quarantined.
+   * Counts a failure. The scope is quarantined once it has failed `attemptsMax` times in
+   * a row.
    * @returns the failures in a row if the scope is quarantined, otherwise undefined
    * @throws FencedError
    */
@@ -130,16 +132,16 @@ export interface ExportRepository extends CoverageReader {
   ): Promise<number | undefined>;
 
   /**
-   * Counts the export among those at the source, over all workers, until it leaves or its
-   * lease ends. A caller that gets false must call again within seconds, or it loses its
-   * place in the queue.
-   * @returns false while `exportLimit` others are there, or have waited longer
+   * Takes one of the places at the source, which all workers share, until the export
+   * leaves or its lease ends. A caller that gets false must call again within seconds, or
+   * it loses its turn in the queue.
+   * @returns false while `exportLimit` others are at the source, or have waited longer
    */
   enterSource(lease: ExportLease, exportLimit: number): Promise<boolean>;
 
   leaveSource(lease: ExportLease): Promise<void>;
 
-  /** Returns what answers have shown of the source's release. */
+  /** Returns what answers have shown about the source's release. */
   profile(): Promise<SourceProfile>;
 
   /** Replaces the profile of the source. */

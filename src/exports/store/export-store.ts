@@ -1,6 +1,6 @@
 /**
- * The export's repository in Postgres: leases, coverage, publications. Leases go by the
- * database's clock.
+ * The export's repository in Postgres: leases, coverage, publications. Leases run out by
+ * the database's clock.
  */
 import { sql, type UpdateObject } from 'kysely';
 import { evidenceJson } from '../../json/json-value.ts';
@@ -49,8 +49,8 @@ import {
 } from './source-profile.ts';
 
 /**
- * A waiting export polls at least every two seconds. One that has not polled for longer
- * has gone away.
+ * How long after its last poll a waiting export counts as gone. One that still waits
+ * polls at least every two seconds.
  */
 const POLL_LOST = sql`interval '5 seconds'`;
 const KNOWN_ASSETS_MAX = 1000;
@@ -60,7 +60,7 @@ export class ExportStore implements ExportRepository {
   readonly #holder: number | undefined;
 
   /**
-   * @param holder the lock by which others see that this process is alive; without one,
+   * @param holder the id of the lock that shows that this process is alive; without one,
    *   others may take its leases over soon after the last renewal
    */
   constructor(db: Database, holder?: number) {

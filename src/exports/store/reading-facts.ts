@@ -1,13 +1,16 @@
-/** What a reader of ledgers has to know of the mirror besides their coverage. */
+/**
+ * Reads what a reader of ledgers must know about the mirror besides the ledgers'
+ * coverage.
+ */
 import type { Database } from '../../postgres/database.ts';
 import { readRow } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 
-/** As the tables have it. */
+/** What a reader must know, as the tables store it. */
 export interface StoredReadingFacts {
   /** Whether the source demands an asset with each request. */
   readonly isAssetDemanded: boolean;
-  /** The assets that the last nightly run was to cover; empty if it named none. */
+  /** The assets that the last nightly run was meant to cover; empty if it named none. */
   readonly assetIds: readonly string[];
   /** The header of the newest segment; undefined if there is none. */
   readonly newestColumns: readonly string[] | undefined;

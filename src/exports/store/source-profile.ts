@@ -1,6 +1,6 @@
 /**
- * What the source's answers have shown of its release, as JSON in `mirror.source_state`.
- * Learning replaces all of it.
+ * What the source's answers have shown about its release, stored as JSON in
+ * `mirror.source_state`. Each change replaces the whole value.
  */
 import { z } from 'zod';
 import { instant } from '../../ledger/json-fields.ts';
@@ -8,17 +8,22 @@ import { instant } from '../../ledger/json-fields.ts';
 const schema = z.object({
   /**
    * 'right': a start and an end may be sent together. 'broken': the release filters them
-   * wrongly; only a start is sent, and no range is divided, since every window would
-   * repeat what comes in at any time.
+   * wrongly. Then only a start is sent, and no range is divided, since every window would
+   * bring all incoming entries again.
    */
   bounds: z.enum(['right', 'broken', 'unproven']).optional(),
   sides: z.enum(['from', 'both']).optional(),
-  /** Names the header line that this was decided by; another header, another release. */
+  /**
+   * A hash of the header line that this was learned from. Another header means another
+   * release.
+   */
   header: z.string().optional(),
-  /** What showed it, in words, and when. */
+  /** What `bounds` was concluded from, in words; `decidedAt` is when. */
   evidence: z.string().optional(),
   decidedAt: instant.optional(),
-  /** An entry that left a party: what a question with both bounds must bring back. */
+  /**
+   * An entry that left a party. A request with both bounds around it must bring it back.
+   */
   known: z
     .object({
       partyId: z.string(),
@@ -27,16 +32,16 @@ const schema = z.object({
       second: instant,
     })
     .optional(),
-  /** It refuses a request without a start and an end. */
+  /** Whether the source refuses a request without a start and an end. */
   boundsDemanded: z.boolean().optional(),
   /**
-   * For a source that shows no time: its newest entry of any ledger. It had all of its
-   * blocks before that one.
+   * For a source that shows no time: the time of its newest entry in any ledger. It had
+   * all of its blocks before that entry.
    */
   shownTo: instant.optional(),
   /**
-   * Its rows have no times: what is open of a ledger, asked for whole, is all that can be
-   * covered.
+   * Whether the source's rows have no times. A ledger can then be covered only by one
+   * open range, requested whole each time.
    */
   isTimeless: z.boolean().optional(),
   assetRequired: z.boolean().optional(),
@@ -44,7 +49,10 @@ const schema = z.object({
 });
 export type SourceProfile = Readonly<z.output<typeof schema>>;
 
-/** What another version wrote and this one cannot read is learned again. */
+/**
+ * Decodes a stored profile. If another version wrote it and this one cannot read it, the
+ * profile is empty, and is learned again.
+ */
 export function decodeProfile(json: unknown): SourceProfile {
   return schema.safeParse(json).data ?? {};
 }

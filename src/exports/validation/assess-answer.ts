@@ -1,5 +1,5 @@
 /**
- * What one answer shows, as plain facts: how it compares with known rows, whether it is
+ * Describes one answer as plain facts: how it compares with known rows, whether it is
  * proven to have come to its end, and what it would replace. What follows from the facts
  * is decided in `export-state.ts`. Pure.
  */
@@ -24,13 +24,16 @@ import {
   sumsOf,
 } from './compare-rows.ts';
 
-/** A source that keeps little may have dropped rows that are older than this. */
+/**
+ * Rows older than this may be missing only because a source keeps entries for a short
+ * time.
+ */
 const RESTED_MICROS = 7n * DAY_MICROS;
 
 /** An answer that came to its end, with the request that it belongs to. */
 export interface Answered extends PlannedRequest {
   readonly received: Received;
-  /** What is known of the release, including what this answer shows. */
+  /** What is known about the release, including what this answer shows. */
   readonly learned: SourceProfile;
 }
 
@@ -47,13 +50,13 @@ export type Doubt =
       readonly receivedRows: string;
     }
   /**
-   * Nothing left the party between a start and an end. A release that applies the two
-   * bounds wrongly answers like this.
+   * No entry that left the party came between a start and an end. A release that applies
+   * the two bounds wrongly answers like this.
    */
   | { readonly state: 'nothing left' }
   /**
-   * No row came from the start on, and no known row was expected. The source may have
-   * understood another time.
+   * No row came after the start, and no known row was expected. The source may have read
+   * the start as another time.
    */
   | { readonly state: 'start unproven' }
   /**
@@ -65,48 +68,53 @@ export type Doubt =
 /** What one answer shows. */
 export interface AnswerFacts {
   /**
-   * The request was made for another release than the one that answered, so that the
-   * answer may lack what a better request would bring.
+   * Whether the request was made for another release than the one that answered, so that
+   * the answer may lack what a better request would bring.
    */
   readonly isOutdated: boolean;
   /** The result of the overlap check; undefined if the plan has none. */
   readonly overlap: string | undefined;
   /** The first doubt that this answer raises by itself. */
   readonly doubt: Doubt | undefined;
-  /** Nothing left the party, and the request is one that a faulty release answers so. */
+  /**
+   * Whether no entry left the party, in answer to a request that a faulty release answers
+   * like this.
+   */
   readonly isNothingLeft: boolean;
-  /** The transport and the last line end show that the answer came to its end. */
+  /** Whether the transport and the last line end show that the answer came to its end. */
   readonly isFramed: boolean;
-  /** What must come back the same in another answer to the same plan. */
+  /** Sums that must be the same in another answer to the same plan. */
   readonly sums: string;
   /** Closed segments that the answer would replace by fewer rows. */
   readonly shrunk: readonly Coverage[];
   /** Open segments that the answer replaces, if it has fewer rows than they do. */
   readonly openShrunk: readonly Coverage[];
-  /** Rows left the party's accounts. */
+  /** Whether any row left the party's accounts. */
   readonly hasLeaving: boolean;
-  /** There are rows in a closed range. */
+  /** Whether there are rows in a closed range. */
   readonly hasClosedRows: boolean;
-  /** There are rows in any range that the answer is for. */
+  /** Whether there are rows in any range of the plan. */
   readonly hasNewRows: boolean;
-  /** Known rows came back before the first range. */
+  /** Whether known rows came back before the first range. */
   readonly hasKnownRows: boolean;
-  /** The last line has no line end. */
+  /** Whether the last line has no line end. */
   readonly hasOpenLine: boolean;
-  /** A closed segment would be replaced, in whole or in part. */
+  /** Whether a closed segment would be replaced, in whole or in part. */
   readonly replacesClosed: boolean;
-  /** The known rows that were expected are older than what every source keeps. */
+  /** Whether the expected rows are so old that some sources no longer keep them. */
   readonly isRested: boolean;
-  /** Coverage that the overlap check compared the answer with. */
+  /** Ids of the coverage that the overlap check compared the answer with. */
   readonly compared: readonly bigint[];
-  /** The plan is one window of a larger range, so that more is left to request. */
+  /**
+   * Whether the plan is one window of a larger range, so that more is left to request.
+   */
   readonly isWindow: boolean;
   /**
-   * The answer is the first one that shows how far the source has come, so that more can
-   * be closed by the next request.
+   * Whether this is the first answer that shows how far the source has come, so that the
+   * next request can close more.
    */
   readonly isFirstShown: boolean;
-  /** The source's rows have times. */
+  /** Whether the source's rows have times. */
   readonly hasTimes: boolean;
 }
 
@@ -172,7 +180,7 @@ export function assessAnswer(
 
 interface DoubtContext extends AssessContext {
   readonly finding: OverlapFinding | undefined;
-  /** The known rows may be older than what the source keeps. */
+  /** Whether the known rows may be older than what the source keeps. */
   readonly isGone: boolean;
 }
 
@@ -213,7 +221,9 @@ function isNothingLeft(
   );
 }
 
-/** Coverage of the scope's own asset in the range of the overlap check. */
+/**
+ * Returns the ids of coverage of the scope's own asset in the range of the overlap check.
+ */
 function comparedCoverage({ plan, target }: Answered): readonly bigint[] {
   const { overlap } = plan;
   if (overlap === undefined) return [];
@@ -223,11 +233,11 @@ function comparedCoverage({ plan, target }: Answered): readonly bigint[] {
     .map(({ coverageId }) => coverageId);
 }
 
-/** What a published answer shows of the coverage that was known before it. */
+/** What a published answer shows about the coverage that was known before it. */
 export interface PublishedFacts {
   /** Closed coverage that was requested once more, and whether the same came back. */
   readonly audited: readonly AuditFinding[];
-  /** The answer has rows of other parties or assets, which no release sends. */
+  /** Whether the answer has rows of other parties or assets, which no release sends. */
   readonly hasForeignRows: boolean;
 }
 
@@ -238,7 +248,7 @@ export interface AuditFinding {
 
 /**
  * Compares what was published with the coverage that was known before.
- * @param hasAsset the request was for one asset
+ * @param hasAsset whether the request was for one asset
  */
 export function assessPublished(
   { plan, received }: Answered,

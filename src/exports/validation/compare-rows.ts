@@ -10,16 +10,20 @@ export type OverlapFinding =
   /** The known rows came back as they were. */
   | { readonly state: 'verified' }
   /**
-   * As many rows came back, written in another form, so that their sums cannot be
-   * compared.
+   * The same number of rows came back, written in another form, so that their sums cannot
+   * be compared.
    */
   | { readonly state: 'row form changed' }
-  /** The source now sends more of each movement; what it sent before is all there. */
+  /**
+   * The source now sends other sides of each movement than before; no known row is shown
+   * to be missing.
+   */
   | { readonly state: 'sides changed' }
   | {
       /**
        * `fewer`: known rows are missing. `repeated`: every known row came several times,
-       * so that new rows may have, too. `other`: there are more rows, or different ones.
+       * so that new rows may have come several times too. `other`: there are more rows,
+       * or different ones.
        */
       readonly state: 'fewer' | 'repeated' | 'other';
       readonly expected: OverlapSum;
@@ -44,8 +48,9 @@ export function compareOverlap(
   const { before } = received;
   const digest = before.digest.hex();
   const hasOtherSides = sides !== 'unknown' && sides !== received.layout.sides;
-  // The known rows are those that left the party, and now both sides come: compare only
-  // the rows that left. In the other direction, how many of them left is not known.
+  // If the known rows are those that left the party, and now both sides come, compare
+  // only the rows that left. In the opposite case, the number of known rows that left is
+  // not known.
   const rows =
     hasOtherSides && sides === 'from' ? received.beforeFrom : before.rows;
   if (hasOtherSides && (sides === 'both' || rows === tail.rows))
@@ -73,7 +78,10 @@ function differenceOf(
   return isRepeated(tail, rows, digest) ? 'repeated' : 'other';
 }
 
-/** Digests add up: if every row comes twice, the digest is twice that of the rows. */
+/**
+ * Whether every known row came several times. Digests add up: if every row comes twice,
+ * the digest is twice that of the rows.
+ */
 function isRepeated(
   { rows, digest }: TailSum,
   received: number,
@@ -87,8 +95,8 @@ function isRepeated(
 }
 
 /**
- * Sums what must be the same in another answer to the same plan, whatever is new
- * meanwhile: the closed ranges, or everything if none is closed.
+ * Sums what must be the same in another answer to the same plan, whatever entries are
+ * added in between: the closed ranges, or everything if none is closed.
  */
 export function sumsOf({ before, segments, openLine = '' }: Received): string {
   const closed = segments.filter(({ open }) => !open);
@@ -99,8 +107,7 @@ export function sumsOf({ before, segments, openLine = '' }: Received): string {
 }
 
 /**
- * Returns whether a received segment holds the same rows as known coverage, in the same
- * range.
+ * Whether a received segment holds the same rows as known coverage, in the same range.
  */
 export function isSame(
   segment: ReceivedSegment,
@@ -121,8 +128,8 @@ export function isSame(
 }
 
 /**
- * Returns how many rows an open segment has and received, if the answer that replaces it
- * has fewer; undefined if none of them has lost rows.
+ * Returns the known and the received number of rows of an open segment, if the answer
+ * would replace it with fewer rows; undefined if no open segment would lose rows.
  */
 export function fewerInOpen(
   { supersedes }: RequestPlan,
@@ -130,7 +137,7 @@ export function fewerInOpen(
 ): { readonly knownRows: string; readonly receivedRows: string } | undefined {
   for (const row of supersedes.filter(({ open }) => open)) {
     const hasOtherSides = row.sides !== 'unknown' && row.sides !== layout.sides;
-    // Part of an open segment's range may be closed by this answer.
+    // This answer may close a part of the open segment's range.
     const inside = segments.filter(
       ({ from, to }) => from < row.to && (to === undefined || to > row.from),
     );
@@ -142,15 +149,16 @@ export function fewerInOpen(
 }
 
 /**
- * Returns whether we still hold the rows of a segment. If its object is damaged, the
- * loaded rows are the only copy.
+ * Whether the rows of a segment still exist here. If its object is damaged, the loaded
+ * rows are the only copy.
  */
 export function isHeld({ isFaulty, isLoaded }: Coverage): boolean {
   return isFaulty !== true || isLoaded === true;
 }
 
 /**
- * Returns the closed segments that the answer would replace by fewer rows; empty if none.
+ * Returns the closed segments that the answer would replace with fewer rows; empty if
+ * none.
  */
 export function shrinking(
   { supersedes }: RequestPlan,

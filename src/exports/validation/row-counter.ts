@@ -1,6 +1,6 @@
 /**
  * Counts the rows of every answer of an export: received = published + left out + already
- * stored. The sum is checked before an answer counts.
+ * stored. This equation is checked before an answer counts as used.
  */
 import { PermanentError } from '../../errors/errors.ts';
 import { formatInstant } from '../../time/time.ts';
@@ -15,7 +15,9 @@ export class RowCounter {
   #cancelled = 0;
   readonly #leftOut = { party: 0n, asset: 0n, range: 0n };
   #stored = 0;
-  /** Rows of answers that were not published, and requested again. */
+  /**
+   * Rows of answers that were not published, so that their ranges were requested again.
+   */
   #unused = 0;
   /** Ranges that were requested once more. */
   readonly #audited: object[] = [];
@@ -35,7 +37,8 @@ export class RowCounter {
 
   /**
    * Checks a published answer and counts its rows as used.
-   * @param storedRows rows that came again and are stored in segments that stay
+   * @param storedRows the number of rows that came again and are stored in segments that
+   *   stay
    * @throws PermanentError `BOOKS_UNBALANCED` if a row is neither published, left out nor
    *   stored
    */
