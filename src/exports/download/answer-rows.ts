@@ -1,6 +1,6 @@
 /**
- * What the blocks of an answer add up to, and where their rows go: each range of the plan
- * becomes one object.
+ * Adds up the findings of an answer's blocks, and writes their rows to where they belong:
+ * each range of the plan becomes one object.
  */
 import type { Micros } from '../../time/time.ts';
 import { RowSum } from '../../ledger/digest.ts';
@@ -13,12 +13,12 @@ import type { TailSum } from '../../ledger/tail-sum.ts';
 import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
 
 /**
- * A range of the plan with what was received for it; nothing lies in it where `spooled`
- * is missing.
+ * A range of the plan with what was received for it. Without `spooled`, the range has no
+ * entries.
  */
 export interface ReceivedSegment {
   readonly from: Micros;
-  /** Absent: the open part of a plan without an end. */
+  /** The end, exclusive; undefined for the open part of a plan without an end. */
   readonly to: Micros | undefined;
   readonly open: boolean;
   readonly spooled: Spooled | undefined;
@@ -30,22 +30,22 @@ type Part = Readonly<{
 }>;
 
 export interface AnswerRowsOptions extends SpoolOptions {
-  /** What the continuation of a window may ask for again. */
+  /** How many bytes the continuation of a window may request again. */
   readonly tailBytesMax: number;
 }
 
 export class AnswerRows implements AsyncDisposable {
   readonly totals = {
     rows: 0,
-    /** Rows that lie between the parts, known already. */
+    /** The number of rows between the parts; these are known already. */
     known: 0,
     /**
-     * The sum of the rows before the first part; `beforeFrom` counts those that leave an
-     * account of the party.
+     * The sum of the rows before the first part. `beforeFrom` is the number of them that
+     * leave an account of the party.
      */
     before: new RowSum(),
     beforeFrom: 0,
-    /** Rows that were not asked for. */
+    /** The number of rows that were not requested, by reason. */
     leftOut: { party: 0n, asset: 0n, range: 0n },
     farOutside: 0,
     leaving: 0,
@@ -56,7 +56,7 @@ export class AnswerRows implements AsyncDisposable {
   };
   readonly tail: ReturnType<typeof openTail> | undefined;
   readonly #parts: readonly Part[];
-  /** Bytes by time of the closed ranges. */
+  /** The bytes of the closed ranges by time. */
   readonly #histogram = new TimeHistogram();
   #lastSecond = Number.NEGATIVE_INFINITY;
   #isSorted = true;
@@ -87,7 +87,7 @@ export class AnswerRows implements AsyncDisposable {
     });
   }
 
-  /** Where what is summed apart begins and ends. */
+  /** The seconds at which separate sums begin and end. */
   get borders(): number[] {
     return [
       ...this.#parts.flatMap(({ spool }) => [spool.from, spool.to]),
@@ -96,8 +96,8 @@ export class AnswerRows implements AsyncDisposable {
   }
 
   /**
-   * Bytes by time of the closed ranges; and the last second, where none came before an
-   * earlier one.
+   * Returns the bytes of the closed ranges by time, and the last second if times never
+   * went back.
    */
   seen(): Omit<StreamSeen, 'bytes'> {
     const isSorted = this.#isSorted && Number.isFinite(this.#lastSecond);
@@ -107,7 +107,7 @@ export class AnswerRows implements AsyncDisposable {
     };
   }
 
-  /** In the order of the answer. */
+  /** Adds a block's findings. Blocks must be added in the order of the answer. */
   add(findings: BlockFindings): void {
     const { leftOut, leaving, leavingSecond } = findings;
     const { totals } = this;
@@ -128,7 +128,7 @@ export class AnswerRows implements AsyncDisposable {
     for (const span of findings.spans) this.#addSpan(span);
   }
 
-  /** Writes a block's rows where they belong. Resolves when there is room for more. */
+  /** Writes a block's rows to where they belong. Resolves when there is room for more. */
   write(
     header: Buffer,
     block: Buffer,
@@ -177,7 +177,7 @@ export class AnswerRows implements AsyncDisposable {
     }
   }
 
-  /** Rows that go nowhere. */
+  /** Counts rows that belong to no part, and so are not written. */
   #addOther({ from, sum, fromRows }: SpanFindings): void {
     const first = this.#parts[0];
     const last = this.#parts.at(-1);
@@ -189,7 +189,10 @@ export class AnswerRows implements AsyncDisposable {
     else this.totals.known += sum.rows;
   }
 
-  /** Parts begin and end at borders of spans. */
+  /**
+   * Returns the part that contains a span, if any. A span is never in two parts, because
+   * parts begin and end at borders of spans.
+   */
   #partOf({ from }: SpanFindings): Part | undefined {
     return this.#parts.find(({ spool }) => spool.holds(from));
   }
@@ -198,13 +201,13 @@ export class AnswerRows implements AsyncDisposable {
 const TAIL_SECONDS = 3600;
 
 /**
- * The sum of the last rows before a closed range's end, taken while they stream by in any
- * order: those of its last hour, or where that is empty, of the newest second that has
- * any. Behind a window of a larger range, which is continued at once, that second is
- * enough where the hour holds much.
- * @param asked the earliest instant the answer holds; the tail cannot reach behind it
- * @param bytesMax given where the range is only a window of a larger one: what its
- *   continuation may ask for again
+ * Sums the last rows before a closed range's end, while rows come in any order. These are
+ * the rows of its last hour or, if that is empty, those of the newest second that has
+ * any. A window of a larger range is continued at once, so that if its last hour holds
+ * too much, the newest second is enough.
+ * @param asked the earliest instant of the answer; the tail cannot begin before it
+ * @param bytesMax how many bytes a continuation may request again; given only if the
+ *   range is a window of a larger one
  */
 function openTail(asked: Micros, endsAt: Micros, bytesMax = Infinity) {
   const end = secondOf(endsAt);
@@ -213,11 +216,14 @@ function openTail(asked: Micros, endsAt: Micros, bytesMax = Infinity) {
   let hourBytes = 0;
   let newest = { from: -Infinity, sum: new RowSum() };
   return {
-    /** In seconds. */
+    /** The range of the tail, in seconds. */
     from,
     end,
 
-    /** Adds what was found in a block: the tail begins and ends at borders of spans. */
+    /**
+     * Adds the findings of a block. The tail begins and ends at borders of spans, so no
+     * span is partly in it.
+     */
     add(spans: readonly SpanFindings[], found: BlockFindings['newest']) {
       for (const span of spans) {
         if (span.from < from || span.from >= end) continue;

@@ -1,8 +1,8 @@
 /**
- * Reads a block of whole rows: which of them are what was asked for, how they add up, and
- * where they lie. It keeps nothing from one block to the next, so that any thread can
- * read any block, and what is found in the blocks of an answer adds up to what is in the
- * answer.
+ * Reads a block of whole rows, and finds out which of them were requested, what they add
+ * up to, and where in the block they are. It keeps nothing from one block to the next, so
+ * that any thread can read any block, and the findings of an answer's blocks add up to
+ * those of the answer.
  */
 import { hashRow, RowSum } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
@@ -10,39 +10,46 @@ import { RowSplitter } from '../../ledger/row-splitter.ts';
 import type { ExportScope } from '../../ledger/export-scope.ts';
 import { RowFilter, type UnreadableRow } from '../../ledger/row-filter.ts';
 
-/** In seconds, `to` exclusive; either may be infinite. */
+/** A range in seconds; `to` is exclusive. Either may be infinite. */
 export interface Seconds {
   readonly from: number;
   readonly to: number;
 }
 
-/** What the rows of an answer are held against. Plain data. */
+/** What the rows of an answer are checked against. Plain data. */
 export interface RowQuestion {
   readonly scope: ExportScope;
   readonly layout: Layout;
-  /** Rows of the party that lie outside of it show that bounds are not applied. */
+  /**
+   * The requested range. Rows of the party outside it show that the source does not apply
+   * bounds.
+   */
   readonly asked: Seconds;
-  /** Rows outside of it are counted, and no more. */
+  /** The range of the rows to keep. Rows outside it are only counted. */
   readonly kept: Seconds;
   /**
-   * Ascending. The rows between two of them are summed together, and apart from others.
+   * Borders between sums, in ascending seconds. The rows between two neighbouring borders
+   * are summed together, and apart from all others.
    */
   readonly borders: readonly number[];
-  /** The rows of the newest second before this one are summed by themselves, too. */
+  /**
+   * The end of the tail, in seconds. The rows of the newest second before it are also
+   * summed by themselves.
+   */
   readonly tailEnd: number | undefined;
 }
 
 /**
- * Rows of an answer's block, added up; what is found in the blocks of an answer adds up
- * to what is in it.
+ * The sums of a block's rows. The findings of an answer's blocks add up to those of the
+ * answer.
  */
 export type BlockFindings = ReturnType<BlockReader['findings']>;
-/** What is found in the rows between two borders. */
+/** The sums of the rows between two borders. */
 export type SpanFindings = BlockFindings['spans'][number];
-/** The first row that is not understood: nothing behind it was read. */
+/** The first row that is not understood. No row after it was read. */
 export type UnreadRow = NonNullable<BlockFindings['unread']>;
 
-/** @param block whole rows, with their line ends */
+/** Reads a block. @param block whole rows, with their line ends */
 export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
   const reader = new BlockReader(question);
   new RowSplitter((buffer, start, end, next) => {
@@ -52,7 +59,10 @@ export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
   return reader.findings();
 }
 
-/** Sums of the rows between two borders; `from` is -Infinity before the first border. */
+/**
+ * Returns empty sums for the rows between two borders; `from` is -Infinity before the
+ * first border.
+ */
 function newSpan(
   index: number,
   from = Number.NEGATIVE_INFINITY,
@@ -64,11 +74,11 @@ function newSpan(
     index,
     sum: new RowSum(),
     bytes: 0,
-    /** How many of the rows are out of an account of the party. */
+    /** The number of rows that leave an account of the party. */
     fromRows: 0,
     /**
-     * Pairs in the order of the rows: a second, and the bytes of the rows in it that
-     * follow one another.
+     * Pairs of a second and a number of bytes, in the order of the rows; one pair for
+     * each run of rows of the same second.
      */
     bytesBySecond: [] as number[],
   };
@@ -79,23 +89,23 @@ class BlockReader {
   readonly #question: RowQuestion;
   readonly #filter: RowFilter;
   readonly #spans: Span[] = [];
-  /** The span of the row before. */
+  /** The span of the previous row. */
   #span: Span | undefined;
   /**
-   * Triples in the order of the rows: the number of a span, and where a run of its rows
-   * lies.
+   * Triples in the order of the rows: the index of a span, and the start and end of a run
+   * of its rows in the block.
    */
   readonly #runs: number[] = [];
   readonly #found = {
-    /** All rows but the one that is not understood and what follows it. */
+    /** The number of rows before the first one that is not understood. */
     rows: 0,
-    /** Rows that were not asked for. */
+    /** The number of rows that were not requested, by reason. */
     leftOut: { party: 0, asset: 0, range: 0 },
     farOutside: 0,
-    /** Rows in the range that left the party, and the second of the newest. */
+    /** The number of kept rows that left the party, and the second of the newest. */
     leaving: 0,
     leavingSecond: Number.NEGATIVE_INFINITY,
-    /** The first second of all rows, kept or not; NaN if there are no rows. */
+    /** The second of the first row, kept or not; NaN if there are no rows. */
     firstSecond: Number.NaN,
     lastSecond: Number.NaN,
     isSorted: true,
@@ -109,7 +119,7 @@ class BlockReader {
         /** The column of the offending value, if it is one value. */
         readonly column: string | undefined;
         readonly fieldCount: number;
-        /** In the block; the end without the line end. */
+        /** Where the row is in the block; `end` is before its line end. */
         readonly start: number;
         readonly end: number;
       }
@@ -163,7 +173,7 @@ class BlockReader {
     };
   }
 
-  /** @returns whether the row is to be kept */
+  /** Counts a row. @returns whether it is kept */
   #count(finding: 'ok' | 'party' | 'asset', second: number): boolean {
     const found = this.#found;
     found.rows += 1;
@@ -217,7 +227,7 @@ class BlockReader {
   }
 }
 
-/** @param pairs of a second and the bytes in it */
+/** Adds the bytes of a row. @param pairs pairs of a second and the bytes in it */
 function addBytes(pairs: number[], second: number, bytes: number): void {
   const last = pairs.length - 1;
   if (pairs[last - 1] === second) pairs[last] = (pairs[last] ?? 0) + bytes;

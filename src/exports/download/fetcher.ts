@@ -1,6 +1,7 @@
 /**
- * Requests to the source: a place within the export limit, the answer, and what is
- * remembered of it; and those that only tell something of the source itself.
+ * Sends an export's requests to the source within the export limit, and records what
+ * their answers show for the plan of windows. It also sends the requests that only find
+ * out something about the source itself.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -31,7 +32,7 @@ import {
 } from './receive-answer.ts';
 
 /**
- * Failures of the source on the way to its first row: its query takes too long, or
+ * Codes of failures before the first row came: the source's query takes too long, or
  * breaks.
  */
 const SILENCES: ReadonlySet<string> = new Set([
@@ -40,21 +41,24 @@ const SILENCES: ReadonlySet<string> = new Set([
   'SOURCE_BROKE',
   'SOURCE_STATUS',
 ]);
-/** The part of a window that its continuation asks for again. */
+/**
+ * How much of a window its continuation may request again: a sixteenth of it, and at most
+ * `TAIL_BYTES_MAX`.
+ */
 const TAIL_PART = 16;
 const TAIL_BYTES_MAX = 2 ** 20;
 /**
- * Rows that nobody asked for may come up to twice the known ledger and four objects of
- * the largest size.
+ * How many bytes of rows that were not requested may come: twice the known ledger, plus
+ * four objects of the largest size.
  */
 const KNOWN_TIMES = 2;
 const OUTSIDE_OBJECTS = 4;
 /**
- * Small exports occupy the source for milliseconds; asked this often, so that no free
- * turn is lost.
+ * How often to try for a place at the source. Small exports occupy it for milliseconds,
+ * and a free place must not be lost.
  */
 const TURN_STEPS = { stepMinMs: 10, stepMaxMs: 250 };
-/** How often a fleet is asked whose nodes are behind. */
+/** How many answers from nodes that are behind to accept before giving up. */
 const BEHIND_ATTEMPTS_MAX = 5;
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
@@ -72,7 +76,10 @@ export class Fetcher {
   readonly #windows: WindowPlan;
   readonly #onProgress: OnProgress;
   requests = 0;
-  /** By the header line of the answers in doubt. */
+  /**
+   * Whether the source ends its answers without a line end, by the header line of the
+   * answer in doubt.
+   */
   readonly #leavesLineEndOut = new Map<string, boolean>();
 
   constructor(
@@ -86,10 +93,11 @@ export class Fetcher {
   }
 
   /**
-   * @param fruitless requests in vain before this one: the longer it waits. The first two
-   *   do not wait
-   * @returns what came; where it broke off on the way, that is remembered and the error
-   *   thrown
+   * Sends a request and receives its answer.
+   * @param fruitless how many requests in a row have published nothing: the more, the
+   *   longer the pause. There is no pause after the first one
+   * @returns what was received; if the answer broke off, what came is recorded in the
+   *   plan of windows, and the error is thrown
    */
   async ask(
     asked: PlannedRequest,
@@ -143,9 +151,9 @@ export class Fetcher {
   }
 
   /**
-   * Asks until a node answers that has come as far as the run's clock: the next one may
-   * have.
-   * @throws RetryableError `SOURCE_BEHIND` if none has
+   * Repeats a request until the node that answers has come as far as the run's clock. The
+   * next request may reach such a node.
+   * @throws RetryableError `SOURCE_BEHIND` if none has come so far
    */
   async #askCurrentNode({
     request,
@@ -165,7 +173,7 @@ export class Fetcher {
     }
   }
 
-  /** Whether the source applies a start and an end together. */
+  /** Finds out whether the source applies a start and an end together. */
   probe(probe: Probe): Promise<'right' | 'broken'> {
     const { source, lease, signal } = this.#context;
     return this.#atSource(async () => {
@@ -177,18 +185,18 @@ export class Fetcher {
     });
   }
 
-  /** Stores what is known of the export's windows for the process that resumes it. */
+  /** Stores what is known about the export's windows, for the process that resumes it. */
   async keep(): Promise<void> {
     const { repository, lease } = this.#context;
-    // A plan that cannot be kept costs bytes at most.
+    // A plan that cannot be stored costs bytes at most.
     await repository
       .savePlan(lease, this.#windows.toJson())
       .catch(() => undefined);
   }
 
   /**
-   * Whether the source ends its answers without a line end: asked once, within the turn
-   * of the answer in doubt.
+   * Whether the source ends its answers without a line end. It is asked once, while the
+   * answer in doubt still has its place at the source.
    */
   async #askForHeader(
     { target }: PlannedRequest,
@@ -211,7 +219,10 @@ export class Fetcher {
     return isAlone;
   }
 
-  /** The source sent no row of the plan's range. */
+  /**
+   * Records that the source sent no row of the plan's range.
+   * @throws the error; a permanent one if smaller ranges cannot help either
+   */
   async #silent({ plan }: PlannedRequest, error: unknown): Promise<never> {
     const { scope } = this.#context.lease;
     const range = closedRange(plan);
@@ -231,11 +242,13 @@ export class Fetcher {
   }
 
   /**
-   * Cancels an answer of which more has come of what was asked for than one object may
-   * hold, if the next request would be about less. What comes beside it, such as what is
-   * known already, comes with every smaller request too, but not for ever: what is known
-   * of the ledger may come again, and as much as a few objects hold that is not known.
-   * @returns false to cancel; throws `SOURCE_OUTSIDE_RANGE` for an answer without end
+   * Returns a function that decides, as an answer comes, whether it may continue. The
+   * answer is cancelled once it has more of the requested rows than one object may hold,
+   * if the next request would be for less. Other rows, such as those already known, do
+   * not count, because they come with every smaller request too. But they are limited:
+   * the known ledger may come twice, plus the bytes of a few objects.
+   * @returns a function that returns false to cancel, and throws `SOURCE_OUTSIDE_RANGE`
+   *   if the answer exceeds that limit
    */
   #watch(asked: PlannedRequest): (receiving: Receiving) => boolean {
     const { scope } = this.#context.lease;
@@ -275,7 +288,7 @@ export class Fetcher {
   }
 
   /**
-   * Within the limit of exports at once; the export's own lease says that it still is.
+   * Runs `work` with one of the places at the source. The export's lease holds the place.
    */
   async #atSource<Result>(work: () => Promise<Result>): Promise<Result> {
     const {
@@ -299,9 +312,13 @@ export class Fetcher {
     }
   }
 
-  /** A smaller range may come in smaller messages. */
+  /**
+   * Treats an answer with a message that is too large like one that outgrew a segment: a
+   * smaller range may come in smaller messages.
+   * @throws the error if no smaller range can be requested
+   */
   #tooLarge(asked: PlannedRequest, seen: StreamSeen, error: unknown): Outgrown {
-    // A known entry will show whether an end can be sent.
+    // A known entry can show whether an end may be sent.
     const mayBound = asked.target.profile.known !== undefined;
     if (planShrunk(asked, this.#windows, seen, mayBound) === undefined)
       throw error;
@@ -309,8 +326,8 @@ export class Fetcher {
   }
 
   /**
-   * Only where smaller answers can be had: from a release that applies both bounds, or
-   * may turn out to.
+   * Whether an answer may be cancelled: only if smaller answers are possible, from a
+   * release that applies both bounds or may turn out to.
    */
   #mayCancel(
     asked: PlannedRequest,
@@ -341,18 +358,18 @@ function pauseAfter(fruitless: number): number {
 }
 
 /**
- * The entry's second, and what an entry's own time may lie behind the one that is
- * exported.
+ * The length of the range that a probe requests: the entry's second, and how much later
+ * an entry's own time may be than the exported one.
  */
 const PROBE_MICROS = 3n * SECOND_MICROS;
 
 export type Probe = WindowRequest & { readonly from: bigint };
 
 /**
- * Whether the source applies a start and an end together: asked for a few seconds around
- * an entry that is known to have left a party. The releases that get it wrong send none
- * that left, and all that came.
- * @returns undefined if no entry is known to ask for
+ * Returns a request that shows whether the source applies a start and an end together. It
+ * is for a few seconds around an entry that is known to have left a party. A release that
+ * gets them wrong sends no entry that left, and all that came in.
+ * @returns undefined if no such entry is known
  */
 export function probeRequest({ known }: SourceProfile): Probe | undefined {
   if (known === undefined) return undefined;
@@ -367,8 +384,8 @@ export function probeRequest({ known }: SourceProfile): Probe | undefined {
 }
 
 /**
- * Reads no more of the answer than it takes to tell. Whatever breaks it off says nothing,
- * and is thrown.
+ * Reads the answer to a probe only as far as needed to decide. An error on the way proves
+ * nothing, and is thrown.
  */
 async function readProbe(
   answer: ExportAnswer,
@@ -400,16 +417,18 @@ async function readProbe(
     splitter.push(chunk);
     if (found !== undefined) return found;
   }
-  // A last row may lack its line end. Cut or not, its time says enough.
+  // The last row may lack its line end. Even if it was cut off, its time is enough to
+  // decide.
   splitter.push(Buffer.from('\n'));
   return found ?? 'broken';
 }
 
 /**
- * Whether a source leaves the line end of its last line out. A last line without one may
- * have been cut, in whatever form and framing it came, for the source itself may cut its
- * text. An answer that has no entries shows it: the same header line to its last byte,
- * and no line end behind it.
+ * Returns the range to request in order to find out whether a source leaves out the line
+ * end of its last line. A last line without a line end may have been cut off, whatever
+ * the form and framing of the answer, because the source itself may cut its text. An
+ * answer without entries settles this: it is the same header line to the last byte,
+ * without a line end.
  * @returns a range in the source's future, in which no party has entries
  */
 function emptyRange({
@@ -422,7 +441,10 @@ function emptyRange({
     : { from };
 }
 
-/** @param header of the answer in doubt, without its line end */
+/**
+ * Whether an answer is nothing but this header line.
+ * @param header the header of the answer in doubt, without its line end
+ */
 async function isHeaderAlone(
   answer: ExportAnswer,
   header: string,

@@ -1,7 +1,7 @@
 /**
- * The rows of a range of seconds on their way into one new object, which is begun with
- * the first of them: header and rows unchanged, compressed on the way, with every sum of
- * it.
+ * Writes the rows of a range of seconds to one new spool file, which is created with the
+ * first row. Header and rows are written unchanged and compressed, and the content is
+ * summed on the way.
  */
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
@@ -25,7 +25,7 @@ export interface SpoolFile {
 
 export interface SpoolOptions {
   readonly compression: Compression;
-  /** A new place in the spool. */
+  /** Returns the place of a new spool file. */
   readonly spoolFile: () => Promise<SpoolFile>;
 }
 
@@ -42,10 +42,10 @@ export interface Spooled extends SpoolFile, FileFacts {
 }
 
 export class RangeSpool implements AsyncDisposable {
-  /** Seconds; `to` is exclusive. Either may be infinite. */
+  /** The range in seconds; `to` is exclusive. Either may be infinite. */
   readonly from: number;
   readonly to: number;
-  /** The caller that adds rows sums them here. */
+  /** The sum of the rows. The caller that adds rows also adds them to this sum. */
   readonly sum = new RowSum();
   readonly #options: SpoolOptions;
   #added: Buffer[] = [];
@@ -61,15 +61,15 @@ export class RangeSpool implements AsyncDisposable {
     return second >= this.from && second < this.to;
   }
 
-  /** `rows` must not change afterwards. */
+  /** Adds rows for the next `flush`. The buffer must not change afterwards. */
   add(rows: Buffer): void {
     this.#added.push(rows);
   }
 
   /**
-   * Writes what was added. Resolves when there is room for more.
-   * @param header the header line as it was sent, with its line end; the first one is
-   *   written
+   * Writes the rows that were added. Resolves when there is room for more.
+   * @param header the header line as it was sent, with its line end; only the first call
+   *   writes it
    * @throws RetryableError `SPOOL_…`
    */
   async flush(header: Buffer): Promise<void> {
@@ -79,14 +79,15 @@ export class RangeSpool implements AsyncDisposable {
     this.#object ??= openObject(header, this.#options);
     const { input, written } = await this.#object;
     if (input.write(rows)) return;
-    // Where writing broke, that is the reason, not what it did to the input.
+    // If writing failed, throw that error, and not the one that it caused in the input.
     const drained = once(input, 'drain').catch(() => written);
     await Promise.race([drained, written]);
   }
 
   /**
-   * Everything on disk, durably. @returns undefined if no row came. @throws
-   * RetryableError `SPOOL_…`
+   * Writes everything to disk, durably.
+   * @returns undefined if no row came
+   * @throws RetryableError `SPOOL_…`
    */
   async finish(): Promise<Spooled | undefined> {
     if (this.#object === undefined) return undefined;
@@ -142,7 +143,8 @@ function compressors(compression: Compression): Transform[] {
 }
 
 /**
- * A full disk is freed, a lost mount comes back: the whole question is asked again later.
+ * Throws an error that can be retried: a full disk is freed, or a lost mount comes back,
+ * and the whole request is repeated later.
  */
 function spoolError(cause: unknown): never {
   const code = errorCode(cause);

@@ -1,6 +1,7 @@
 /**
- * Reads one answer to its end: every row checked, summed and put where it belongs in the
- * spool. Returns only what was proven whole; on any failure nothing of it is kept.
+ * Reads one answer to its end: every row is checked, summed and written to the spool file
+ * of its range. Returns an answer only if it is proven complete; on any failure nothing
+ * of it is kept.
  */
 import { hash } from 'node:crypto';
 import { RetryableError } from '../../errors/errors.ts';
@@ -24,11 +25,11 @@ import { BLOCK_SIZES, openFlight, type RowPool } from './row-pool.ts';
 import { AnswerRows, type AnswerRowsOptions } from './answer-rows.ts';
 
 const LINE_END = Buffer.from('\n');
-/** Enough of what could not be read to find an error message in it. */
+/** How many bytes of an unreadable row are searched for an error message. */
 const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
 /**
- * Entries' own times, by which some releases filter, lie up to so much behind the time
- * that is exported.
+ * How much later an entry's own time, by which some releases filter, may be than the
+ * exported time.
  */
 const PAD_SECONDS = 2;
 
@@ -37,25 +38,26 @@ export interface ReceiveOptions extends AnswerRowsOptions {
   readonly rowPool?: RowPool | undefined;
   /**
    * Called after each chunk.
-   * @returns false: the answer is cancelled, as too large to be risked whole
+   * @returns false to cancel the answer, because it is too large to risk receiving all of
+   *   it
    */
   readonly mayGoOn: (receiver: Receiving) => boolean;
   /** Whether the source ends its answers without a line end. Absent: it never does. */
   readonly leavesLineEndOut?: (header: string) => Promise<boolean>;
 }
 
-/** How far an answer has come. */
+/** The part of an answer that has been received. */
 export type Receiving = Pick<Receiver, 'bytes' | 'rows' | 'traits' | 'seen'>;
 
 export type Traits = NonNullable<Receiver['traits']>;
 
-/** What is proven whole. */
+/** An answer that is proven complete. */
 export type Received = Awaited<ReturnType<Receiver['end']>>;
 
 /** An answer that was cancelled. */
 export interface Outgrown {
   readonly state: 'outgrown';
-  /** Absent where not even its header came. */
+  /** What the answer shows about the release; undefined if not even its header came. */
   readonly traits: Traits | undefined;
   readonly seen: StreamSeen;
 }
@@ -65,9 +67,10 @@ type Question = Pick<PlannedRequest, 'plan' | 'request'> & {
 };
 
 /**
+ * Receives an answer.
  * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`,
  *   `ROW_FIELDS`, `ROW_TIME`, `ROW_PARTY`, `ROW_VALUE`, `ROW_THREAD_LOST`
- * @throws PermanentError what the header and the row splitter say
+ * @throws PermanentError from reading the header and splitting the rows
  */
 export async function receive(
   answer: ExportAnswer,
@@ -91,8 +94,8 @@ export async function receive(
 }
 
 /**
- * What was received before the source broke off is read first: what is wrong with it came
- * first.
+ * Yields the chunks of an answer. If the source breaks off, the rows received before are
+ * read first, because an error in them came first.
  */
 async function* untilBroken(
   chunks: AsyncIterable<Buffer>,
@@ -118,16 +121,16 @@ class Receiver implements AsyncDisposable {
   });
   readonly #flight: ReturnType<typeof openFlight> | undefined;
   readonly #rows: AnswerRows;
-  /** What the rows are held against. */
+  /** What the rows are checked against. */
   readonly #limits: Omit<RowQuestion, 'layout'>;
-  /** With the header's layout, once it came. */
+  /** `#limits` with the header's layout; undefined before the header came. */
   #question: RowQuestion | undefined;
   #header: Buffer = Buffer.alloc(0);
-  /** Whole rows that nobody reads yet, those that follow one another in one slice. */
+  /** Whole rows that are not read yet; adjacent rows of a buffer share one slice. */
   #held: { readonly buffer: Buffer; readonly start: number; end: number }[] =
     [];
   #heldBytes = 0;
-  /** All that came, and what of it was read. */
+  /** How many bytes were received, and up to which offset they were read. */
   bytes = 0;
   #offset = 0;
 
@@ -140,7 +143,8 @@ class Receiver implements AsyncDisposable {
     const borders = [...new Set([kept.from, kept.to, ...this.#rows.borders])];
     this.#limits = {
       scope,
-      // With room for a time that is not exported.
+      // The range is wider than requested, because a release may filter by a time that is
+      // not exported.
       asked: { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS },
       kept,
       borders: borders
@@ -158,8 +162,8 @@ class Receiver implements AsyncDisposable {
   }
 
   /**
-   * What all that was read says of the release that gave it; undefined before the header
-   * came.
+   * What the rows read so far show about the source's release; undefined before the
+   * header came.
    */
   get traits() {
     if (this.#question === undefined) return undefined;
@@ -188,7 +192,10 @@ class Receiver implements AsyncDisposable {
     }
   }
 
-  /** Resolves when all whole rows that came are read. @throws what is wrong with them */
+  /**
+   * Resolves when all whole rows received so far are read.
+   * @throws the error of the first row that is wrong
+   */
   async settle(): Promise<void> {
     await this.#flight?.landed();
     await this.#readHere();
@@ -212,13 +219,13 @@ class Receiver implements AsyncDisposable {
       state: 'complete' as const,
       ...traits,
       /**
-       * SHA-256 of the last line, where it has no line end: only another answer can show
-       * that it is whole.
+       * SHA-256 of the last line if it has no line end: only another answer can show that
+       * the line is complete.
        */
       openLine,
       segments: await this.#rows.finish(),
       tail: this.#rows.tail,
-      /** The transport said where it ends. */
+      /** Whether the transport showed where the answer ends. */
       isFramed,
       seen: this.seen(),
     };
@@ -230,8 +237,8 @@ class Receiver implements AsyncDisposable {
   }
 
   /**
-   * RFC 4180 lets a last line go without its line end. @returns its sum, where it was
-   * read
+   * Reads a last line without a line end, which RFC 4180 allows.
+   * @returns the SHA-256 of the line; undefined if it was not read
    */
   async #readOpenLine(): Promise<string | undefined> {
     const rest = this.#splitter.rest();
@@ -253,7 +260,7 @@ class Receiver implements AsyncDisposable {
     );
   }
 
-  /** Has the whole rows read that came, in a block of memory of their own. */
+  /** Passes the whole rows received so far to `read`, copied to a block of their own. */
   async #read(
     read: (question: RowQuestion, rows: Buffer) => Promise<unknown> | undefined,
   ): Promise<void> {
@@ -282,8 +289,8 @@ class Receiver implements AsyncDisposable {
   }
 
   /**
-   * Adds what was found, and sends the rows on their way into the spool: resolves when
-   * there is room for more.
+   * Adds a block's findings, and passes its rows to the spool. Resolves when there is
+   * room for more.
    */
   #take(rows: Buffer, findings: BlockFindings): Promise<unknown> {
     this.#rows.add(findings);

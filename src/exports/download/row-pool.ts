@@ -1,7 +1,7 @@
 /**
- * Threads that read rows: hashing and checking them is most of an export's work. They
- * start with the first large answer, are shared by all exports of the process, hold no
- * answer's state, and keep no process alive.
+ * Threads that read rows: hashing and checking rows is most of an export's work. The
+ * threads start with the first large answer, are shared by all exports of the process,
+ * hold no state of an answer, and do not keep the process alive.
  */
 import { getCompileCacheDir } from 'node:module';
 import { availableParallelism } from 'node:os';
@@ -15,34 +15,43 @@ import {
 } from './block-reader.ts';
 import type { BlockTask } from './row-worker.ts';
 
-/** One processor is the caller's. */
+/** The most threads of a pool. One processor is left to the calling thread. */
 const THREADS_MAX = 4;
 
 export const BLOCK_SIZES = {
   /**
-   * An answer's beginning is read as it comes, without a thread: most answers are no
-   * longer.
+   * Up to this size, an answer is read as it comes, without a thread: most answers are
+   * not longer.
    */
   beginningBytes: 2 ** 20,
   /**
-   * What a thread is given at once: it stays in the processor's cache, and costs two
-   * messages and a copy.
+   * How much a thread reads at once. A block of this size fits in the processor's cache,
+   * and costs two messages and a copy.
    */
   blockBytes: 512 * 2 ** 10,
 };
-/** A block takes some milliseconds. */
+/**
+ * How long a thread may take for one block before it counts as lost. A block normally
+ * takes a few milliseconds.
+ */
 const TASK_MS_MAX = 60_000;
-/** One block's findings; the young ones die with it. */
+/**
+ * Memory limits of a thread. It holds the findings of one block, most of which are
+ * short-lived.
+ */
 const LIMITS = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 };
 const SCRIPT = new URL('row-worker.ts', import.meta.url);
-/** With it a thread needs no compiler of its own for the few modules that it runs. */
+/**
+ * The compile cache. With it, a thread does not have to compile the few modules that it
+ * runs.
+ */
 const COMPILED = getCompileCacheDir();
 const ENVIRONMENT =
   COMPILED === undefined ? {} : { NODE_COMPILE_CACHE: dirname(COMPILED) };
 
 export class RowPool implements AsyncDisposable {
   readonly sizes: typeof BLOCK_SIZES;
-  /** Started when they are needed. */
+  /** The threads; each is started when it is first needed. */
   readonly #threads: (RowThread | undefined)[];
   readonly #taskMsMax: number;
   #isClosed = false;
@@ -57,17 +66,17 @@ export class RowPool implements AsyncDisposable {
     this.#taskMsMax = taskMsMax;
   }
 
-  /** How many blocks it can read at once. */
+  /** The number of blocks that the pool can read at once. */
   get size(): number {
     return this.#threads.length;
   }
 
-  /** Threads that live. */
+  /** The number of live threads. */
   get started(): number {
     return this.#threads.filter((thread) => thread?.isAlive === true).length;
   }
 
-  /** Blocks that wait for a thread, or are being read. */
+  /** The number of blocks that wait for a thread or are being read. */
   get waiting(): number {
     return this.#threads.reduce(
       (sum, thread) => sum + (thread?.waiting ?? 0),
@@ -76,8 +85,9 @@ export class RowPool implements AsyncDisposable {
   }
 
   /**
-   * @param rows whole ones
-   * @throws RetryableError `ROW_THREAD_LOST` where the thread died or takes too long; the
+   * Reads a block on the thread that has the least to do.
+   * @param rows whole rows
+   * @throws RetryableError `ROW_THREAD_LOST` if the thread died or takes too long; the
    *   next call gets a new one
    */
   async read(question: RowQuestion, rows: Buffer): Promise<BlockFindings> {
@@ -102,7 +112,7 @@ class RowThread {
     env: ENVIRONMENT,
     resourceLimits: LIMITS,
   });
-  /** Answered in the order in which they were asked. */
+  /** The callers that wait. The thread answers them in the order in which they asked. */
   #asked: PromiseWithResolvers<BlockFindings>[] = [];
   isAlive = true;
 
@@ -122,7 +132,7 @@ class RowThread {
   async read(task: BlockTask, msMax: number): Promise<BlockFindings> {
     const answer = Promise.withResolvers<BlockFindings>();
     this.#asked.push(answer);
-    // While it has work, the process waits for it.
+    // While the thread has work, the process must not end.
     this.#worker.ref();
     // oxlint-disable-next-line unicorn/require-post-message-target-origin -- threads have no origin
     this.#worker.postMessage(task);
@@ -138,7 +148,7 @@ class RowThread {
     }
   }
 
-  /** Callers that wait get the error. */
+  /** Ends the thread. Callers that are waiting get an error. */
   async stop(state: string, cause?: unknown): Promise<void> {
     this.isAlive = false;
     for (const { reject } of this.#asked.splice(0)) reject(lost(state, cause));
@@ -156,29 +166,33 @@ function lost(state: string, cause?: unknown): RetryableError {
   );
 }
 
-/** Blocks beside those that threads are reading: filled, waiting, being written. */
+/**
+ * How many blocks may be in flight besides those that threads are reading: being filled,
+ * waiting, or being written.
+ */
 const SPARE_BLOCKS = 4;
 
-/** What is on its way. */
+/** The blocks of one answer that are in flight. */
 interface BlockFlight {
   /**
-   * Resolves when there is room for another block. @throws what an earlier block failed
-   * of
+   * Sends a block. Resolves when there is room for another one.
+   * @throws the error of an earlier block
    */
   send(question: RowQuestion, rows: Buffer): Promise<void>;
   /**
-   * Resolves when nothing is on its way. @throws what the first block failed of that did
+   * Resolves when no block is in flight. @throws the error of the first block that failed
    */
   landed(): Promise<void>;
-  /** In-flight reads are abandoned: no block is taken any more. */
+  /** Abandons the blocks in flight: none of them is taken any longer. */
   stop(): void;
 }
 
 /**
- * An answer's blocks on their way through the pool: read by any thread in any order,
- * taken in the order of the answer. What may be on its way at once is all that holds the
- * source back.
- * @param take called in the order of the answer; resolves when the rows are stored
+ * Sends an answer's blocks through the pool. Any thread reads them, in any order, and
+ * they are taken in the order of the answer. The limit of blocks in flight is the only
+ * thing that slows the source down.
+ * @param take called with each block, in the order of the answer; its promise resolves
+ *   when the rows are stored
  */
 export function openFlight(
   pool: RowPool,
@@ -189,8 +203,8 @@ export function openFlight(
   let isStopped = false;
 
   /**
-   * Where every thread has a block in hand and one waiting, this thread has time to read
-   * one itself.
+   * Reads a block. If every thread is reading one and has another waiting, the calling
+   * thread has time to read one itself.
    */
   async function read(question: RowQuestion, rows: Buffer) {
     const isBusy = pool.waiting >= 2 * pool.size;
@@ -202,7 +216,8 @@ export function openFlight(
     rows: Buffer,
     before: Promise<unknown>,
   ) {
-    // Wrapped: the next block is taken after this one is, not after its rows are stored.
+    // The promise is wrapped in an object: the next block is taken once this one is
+    // taken, and not only once its rows are stored.
     const taken = Promise.all([reading, before]).then(([findings]) => ({
       stored: isStopped ? undefined : take(rows, findings),
     }));
@@ -214,7 +229,7 @@ export function openFlight(
   return {
     async send(question, rows) {
       const landing = land(read(question, rows), rows, lastTaken);
-      // Met again where it is waited for.
+      // The error is thrown where the landing is awaited.
       landing.catch(() => undefined);
       landings.push(landing);
       if (landings.length >= pool.size + SPARE_BLOCKS) await landings.shift();
