@@ -229,8 +229,8 @@ export type Accepted = Pick<SyncRequest, 'acceptNewNetwork' | 'acceptShrunk'>;
 /** Further facts that decide what an audit means. */
 export interface AuditContext {
   /**
-   * Rows of the largest list ever claimed since an operator last accepted a shrunk
-   * list.
+   * The number of rows of the largest list that was claimed since an operator last
+   * accepted a shrunk list.
    */
   readonly largestClaimed: bigint;
   /**

@@ -42,7 +42,10 @@ const TIGHT_ATTEMPTS_MAX = 12;
  */
 const OVERLAP_ATTEMPTS = [1, 1, 2, 3, 4, 5];
 
-/** The most rows that are not understood of which a reader keeps the original text. */
+/**
+ * The maximum number of rows that are not understood whose original text a reader
+ * keeps.
+ */
 const ODD_ROWS_MAX = 20;
 
 /** A request for a page, and the page that answered it. */

@@ -19,11 +19,11 @@ export interface SyncRequest {
   readonly wholeUpToRows?: number | undefined;
   readonly pageSize: number;
   /**
-   * An operator has confirmed that the source shows a new network, from which no row is
-   * stored.
+   * Whether an operator has confirmed that the source shows a new network, from which
+   * no row is stored.
    */
   readonly acceptNewNetwork?: boolean | undefined;
-  /** An operator has confirmed that the list lost many rows. */
+  /** Whether an operator has confirmed that the list lost many rows. */
   readonly acceptShrunk?: boolean | undefined;
 }
 
@@ -63,7 +63,7 @@ export interface PageRequest {
   /** Forward paging: requests the rows after this cursor. If absent, the first page. */
   readonly after?: string | undefined;
   /**
-   * Asks for the last rows of the order instead of the first (`pagination.last`); never
+   * Requests the last rows of the order instead of the first (`pagination.last`); never
    * together with `after`.
    */
   readonly fromEnd?: boolean | undefined;
@@ -74,9 +74,9 @@ export interface PageRequest {
 export interface Page {
   /** Rows in the order of the answer, including those that are not understood. */
   readonly rows: readonly ListedRow[];
-  /** A hint that proves nothing. */
+  /** Whether the source promises more rows: a hint that proves nothing. */
   readonly hasNextPage: boolean;
-  /** Undefined if the source left the cursors out. */
+  /** The cursors of `pageInfo`; undefined if the source left them out. */
   readonly startCursor: string | undefined;
   readonly endCursor: string | undefined;
   /** The source's last block when it answered (`X-Block-*`), if it reported one. */

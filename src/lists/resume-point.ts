@@ -104,6 +104,7 @@ export function chooseResumePoint(
 
 export interface ResumePoints extends AsyncDisposable {
   /**
+   * Reads the resume point from the resume state.
    * @returns undefined if there is none, or if its store is unreachable: Postgres has
    *   the same resume point, and the store logs its outage
    */

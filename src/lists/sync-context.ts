@@ -42,7 +42,7 @@ export interface SyncDeps {
   readonly failpoint?: (step: Failpoint) => Promise<void> | void;
   /** Limits after which a list that shows no end is given up. */
   readonly ceiling?: typeof CEILING;
-  /** Pause before the source is asked again for rows that another page has shown. */
+  /** Pause before requesting rows again that another page has shown. */
   readonly pauseMs?: number;
 }
 
@@ -75,7 +75,7 @@ export class Tally {
   /** How often this sync has read the list, including the current reading. */
   readings = 1;
   head: SourceHead = { blockHeight: undefined, blockTime: undefined };
-  /** The highest block up to which any claim of this network is known to be complete. */
+  /** The highest block up to which any list of this network was claimed complete. */
   claimedHeight: bigint | undefined;
   /** The highest block that any answer of this sync has reported. */
   seenHeight: bigint | undefined;
@@ -88,6 +88,7 @@ export class Tally {
   readonly startedMs = performance.now();
 
   /**
+   * Begins the next reading of this sync.
    * @param audit the report of the last reading; undefined if that was the list's first
    *   reading
    */
@@ -155,11 +156,11 @@ const BEHIND_ATTEMPTS_MAX = 6;
 const BEHIND_PAUSE_MS = 500;
 
 /**
- * Several nodes may share one address. An answer from below the highest claim lacks
- * rows that are stored; the newest page must also not be older than the pages before
- * it.
- * @returns the block that the answer should have reached; undefined if it has, or if
- *   the source shows no blocks
+ * Finds the block that an answer should have reached. Several nodes may share one
+ * address. An answer from below the highest claim lacks rows that are stored; the
+ * newest page must also not be older than the pages before it.
+ * @returns undefined if the answer has reached that block, or if the source shows no
+ *   blocks
  */
 function heightAhead(
   { blockHeight }: Page,
@@ -203,7 +204,10 @@ function asDoubt(error: unknown): DoubtError | undefined {
   });
 }
 
-/** @throws DoubtError `LIST_ENDLESS` */
+/**
+ * Checks that a sync has not exceeded one of its limits.
+ * @throws DoubtError `LIST_ENDLESS`
+ */
 export function checkCeiling(
   context: SyncContext,
   what: keyof typeof CEILING,

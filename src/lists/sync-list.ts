@@ -39,8 +39,8 @@ import type { ListSituation } from './store/list-state.ts';
 import type { ListSession } from './store/list-store.ts';
 
 /**
- * The most outdated resume points that one sync accepts. Each costs one page; the
- * second attempt takes the one from Postgres.
+ * How many outdated resume points one sync tolerates. Each costs one page; the second
+ * attempt takes the one from Postgres.
  */
 const STALE_MAX = 3;
 /**
@@ -49,7 +49,7 @@ const STALE_MAX = 3;
  */
 const NOT_SHOWN_MAX = 3;
 const NOT_SHOWN_PAUSE_MS = 500;
-/** The most complete readings in one sync before two in a row have to agree. */
+/** The maximum number of complete readings in one sync; two in a row have to agree. */
 const READINGS_MAX = 4;
 /** How long to wait for a busy list: longer than the lease of a dead worker lasts. */
 const WAIT_FOR_LEASE_MS = 13_000;
@@ -94,7 +94,7 @@ export async function syncList(
 
 /**
  * Opens the sync, waiting for the lease of a worker that may be dead.
- * @throws RetryableError `LIST_BUSY` if the other worker is alive is alive
+ * @throws RetryableError `LIST_BUSY` if the other worker is alive
  */
 export function openSession(
   store: SyncDeps['store'],

@@ -9,7 +9,9 @@ import { ledgerKey, type PageEntry } from './pages.ts';
 import { type ProofFiles, readPages, readRecord } from './proof-files.ts';
 import type { ListSum, Statement } from './statement.ts';
 
-/** The most differing ledgers that are described; further ones are only counted. */
+/**
+ * The maximum number of differing ledgers to describe; further ones are only counted.
+ */
 const SHOWN_MAX = 100;
 
 /**
@@ -155,7 +157,7 @@ async function levelBelow(
   isWanted: WantedLedgers = () => true,
 ): Promise<Level> {
   const entries = [...level.entries.values()];
-  // A page reaches at most to the next remaining one.
+  // The ledgers of a page end, at the latest, where the next remaining page begins.
   const wanted = entries.filter(([party], index) =>
     isWanted(party, entries[index + 1]?.[0]),
   );

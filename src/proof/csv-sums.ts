@@ -8,7 +8,7 @@ import { RowFields } from '../ledger/row-fields.ts';
 import { RowSplitter, type RowVisitor } from '../ledger/row-splitter.ts';
 import type { LedgerRecord, MonthSum } from './ledger-record.ts';
 
-/** Sums months over any number of files. */
+/** Sums rows by month over any number of files. */
 export class CsvSums {
   readonly #months = new Map<string, RowDigest>();
 

@@ -15,7 +15,7 @@ import type { LedgerRecord, MonthSum } from './ledger-record.ts';
 import { type ProofFiles, readRecord } from './proof-files.ts';
 import type { Statement } from './statement.ts';
 
-/** The most differing parties that are examined; further ones are only counted. */
+/** The maximum number of differing parties to examine; further ones are only counted. */
 const EXAMINED_MAX = 200;
 
 /** One side of the comparison: this mirror's draft, or the statement of its source. */
@@ -32,19 +32,18 @@ export interface DifferingLedger {
 }
 
 export interface LedgerComparison {
-  /** In the order of parties. */
+  /** The differing ledgers, in the order of parties. */
   readonly differing: readonly DifferingLedger[];
   /**
-   * Parties that one side has not covered completely; its own record shows what it
-   * lacks.
+   * How many parties one side has not covered completely; that side's own records show
+   * what it lacks.
    */
   readonly behind: number;
   /**
-   * Parties whose entries differ only after the instant up to which both sides are
-   * covered.
+   * How many parties differ only after the instant up to which both sides are covered.
    */
   readonly movedOn: number;
-  /** Parties that differ and were not examined, because there are too many. */
+  /** How many differing parties were not examined, because there were too many. */
   readonly unexamined: number;
 }
 

@@ -101,7 +101,10 @@ class Problems {
     if (this.#found.length < PROBLEMS_MAX) this.#found.push(problem);
   }
 
-  /** @returns undefined if the check found a problem */
+  /**
+   * Runs a check and collects the problem that it finds.
+   * @returns undefined if the check found a problem
+   */
   async of<Result>(
     subject: string,
     check: () => Promise<Result>,

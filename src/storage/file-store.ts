@@ -107,7 +107,8 @@ class FileStore implements StoreKind {
   readonly #umask: number | undefined;
   #isRootShared = false;
   /**
-   * The error code for which folders cannot be synced here; undefined while they can.
+   * The error code that shows that folders cannot be synced here; undefined while they
+   * can.
    */
   #unsyncedFolders: string | undefined;
 
@@ -163,7 +164,8 @@ class FileStore implements StoreKind {
   }
 
   /**
-   * Without hard links the condition is ignored: of several writers the last one wins.
+   * Tries a conditional write. Without hard links the condition is ignored, and the
+   * last of several writers wins.
    */
   async tryPut(
     key: string,
@@ -278,8 +280,8 @@ class FileStore implements StoreKind {
   }
 
   /**
-   * Shares the root folder, which the spool may have made for this user alone. Another
-   * user's folder stays as it is.
+   * Gives the root folder the rights that the store's umask leaves, because the spool
+   * may have made it for this user alone. Another user's folder stays as it is.
    */
   async #shareRoot(): Promise<void> {
     if (this.#umask === undefined || this.#isRootShared) return;
@@ -311,7 +313,9 @@ class FileStore implements StoreKind {
     return writeTemporary(path, content, signal);
   }
 
-  /** Lists in the order of keys: a folder's name sorts together with its slash. */
+  /**
+   * Lists objects in the order of their keys: a folder sorts as its name with a slash.
+   */
   async *#listFolder(
     folder: string,
     prefix: string,

@@ -50,7 +50,10 @@ export interface StoreKind extends StoreProbe, AsyncDisposable {
     signal: AbortSignal,
   ): Promise<void>;
   head(key: string, signal: AbortSignal): Promise<ObjectFacts | undefined>;
-  /** @returns undefined if the key is absent */
+  /**
+   * Reads the stored bytes.
+   * @returns undefined if the key is absent
+   */
   read(
     key: string,
     signal: AbortSignal,

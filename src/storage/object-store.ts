@@ -6,13 +6,13 @@ import type { Micros } from '../time/time.ts';
 /** How a store treats the condition "only if absent" on a write. */
 export type ConditionSupport = 'honoured' | 'ignored' | 'refused';
 
-/** What a store does with conditional writes. */
+/** How a store handles conditional writes. */
 export interface StoreCapabilities {
-  /** How one small conditional write is answered. */
+  /** How the store answers one small conditional write. */
   readonly put: ConditionSupport;
   /**
-   * How the last call of a conditional multipart upload is answered. Objects above 16
-   * MiB need such uploads.
+   * How the store answers the last call of a conditional multipart upload. Objects
+   * above 16 MiB need such uploads.
    */
   readonly multipart: ConditionSupport;
   /**
@@ -36,7 +36,7 @@ export type Outcome = 'written' | 'present';
 /** An object as a listing shows it. */
 export interface ListedObject {
   readonly key: string;
-  /** Size as it is stored. */
+  /** The number of stored bytes. */
   readonly bytes: bigint;
   readonly modifiedAt: Micros;
 }
@@ -50,7 +50,7 @@ export interface StoredRange {
 
 /** What is known about an object without reading it. */
 export interface ObjectFacts {
-  /** Size as it is stored. */
+  /** The number of stored bytes. */
   readonly bytes: bigint;
   /** Hex; undefined if it is not known without reading the object. */
   readonly sha256: string | undefined;
@@ -161,7 +161,7 @@ export interface ObjectStore extends AsyncDisposable {
    */
   removeAbandoned(olderThanMs: number, signal: AbortSignal): Promise<number>;
 
-  /** Returns what `probe` found last; the first call probes the store. */
+  /** Returns the result of the last probe; the first call probes the store. */
   capabilities(signal: AbortSignal): Promise<StoreCapabilities>;
 
   /**

@@ -37,9 +37,12 @@ type TryWrite = (
 export interface StoreProbe {
   readonly tryPut: TryWrite;
   readonly tryInParts: TryWrite;
-  /** @returns guarantees that the store lacks, as the writes so far have shown */
+  /** Returns the guarantees that the store lacks, as the writes so far have shown. */
   readonly weaknesses?: () => readonly string[];
-  /** @param what the action and its key: "publish ledger/…" */
+  /**
+   * Classifies an error.
+   * @param what the action and its key: "publish ledger/…"
+   */
   readonly mapError: (what: string, error: unknown) => Error;
 }
 
@@ -112,7 +115,10 @@ class Probe {
     if (!isListed) throw unusable('it does not list what was written');
   }
 
-  /** @returns whether the written object is listed */
+  /**
+   * Lists the objects below `probe/`, and marks those of killed processes for removal.
+   * @returns whether the written object is listed
+   */
   async #list(signal: AbortSignal): Promise<boolean> {
     let isListed = false;
     for await (const { key, modifiedAt } of this.#store.list(

@@ -36,7 +36,7 @@ export type LakeCheck = (
 ) => Promise<LakeFindings>;
 
 export interface LakeCheckOptions {
-  /** Also sums the values of every row. */
+  /** Whether to sum the values of every row as well. */
   readonly deep: boolean;
   /**
    * Reads the files that were never proven, and one in `parts` of the others; if

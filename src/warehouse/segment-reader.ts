@@ -81,7 +81,7 @@ export async function* readSegment(
     for await (const chunk of bytes as AsyncIterable<Buffer>) {
       signal.throwIfAborted();
       plain.add(chunk);
-      // A damaged archive could unpack for ever, so the size is compared before the end.
+      // A damaged archive could unpack forever, so the size is compared before the end.
       if (plain.bytes > segment.bytes) {
         throw corruptObject(segment, 'bytes', plain.bytes, segment.bytes);
       }

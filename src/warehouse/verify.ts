@@ -24,8 +24,8 @@ const LISTED_MAX = 100;
 const NIGHTLY_PARTS = 28;
 
 /**
- * The most refusals in succession. After that many, the store refuses everything, and
- * the verification ends.
+ * How many refusals in succession end the verification: the store then refuses
+ * everything.
  */
 const REFUSALS_MAX = 20;
 export interface VerifyDeps {
@@ -41,7 +41,10 @@ export interface VerifyOptions {
    * and a share of the others. `whole`, the default, checks everything.
    */
   readonly scope?: 'nightly' | 'whole';
-  /** Recomputes the sums of the values of the rows in the warehouse and the lake. */
+  /**
+   * Whether to recompute the sums of the values of the rows in the warehouse and the
+   * lake.
+   */
   readonly deep?: boolean;
   /**
    * false if another database owns the store: missing or damaged objects are reported,

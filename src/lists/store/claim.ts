@@ -139,7 +139,7 @@ export async function claimList(
       doubt: rowsNotUnderstood(list, odd.seen),
       audit,
     };
-  // An audit that is right but unfinished keeps its rows.
+  // An audit that is right but has a gap that is not confirmed yet keeps its rows.
   const isKept = open.gaps.some(({ isConfirmed }) => !isConfirmed);
   if (!isKept) {
     await sql`rollback to savepoint unclaimed`.execute(tx);

@@ -19,8 +19,8 @@ export interface Generation {
   readonly claimedPos: bigint;
   readonly headHeight: string | null;
   /**
-   * Rows of the largest list ever claimed since an operator last accepted a shrunk
-   * list.
+   * The number of rows of the largest list that was claimed since an operator last
+   * accepted a shrunk list.
    */
   readonly largestRows: bigint;
   readonly isAppendOnly: boolean;
@@ -115,7 +115,10 @@ function fieldsOf(key: 'key' | 'asked.key'): RawBuilder<unknown> {
   return sql.raw(`split_part(${key}, '/', 1)::numeric, ${hash}, ${blockHash}`);
 }
 
-/** `isAsked`: whether a row `held` has the key `asked.key`. */
+/**
+ * SQL for the rows of a list. `isAsked` is the condition that a row `held` has the key
+ * `asked.key`.
+ */
 type Rows = Readonly<
   Record<'table' | 'copies' | 'isAsked', RawBuilder<unknown>>
 >;

@@ -16,7 +16,7 @@ export interface OpenDoubt {
   readonly code: string;
   /** What was seen; `message` describes it in words. */
   readonly seen: Readonly<Record<string, unknown>>;
-  /** RFC 3339. */
+  /** When the doubt was opened, as RFC 3339. */
   readonly since: string;
 }
 
@@ -27,7 +27,7 @@ export interface OpenDoubt {
 export interface KnownGap {
   readonly belowKey: string;
   readonly aboveKey: string;
-  /** RFC 3339. */
+  /** When the gap was found, as RFC 3339. */
   readonly foundAt: string;
   /** Whether an audit has confirmed that the source does not serve these rows. */
   readonly isConfirmed: boolean;
@@ -37,7 +37,7 @@ export interface ListSituation extends Readonly<
   Record<Generation['kind'], Generation | undefined>
 > {
   readonly epoch: number;
-  /** The highest block up to which a claim of either list is known to be complete. */
+  /** The highest block up to which either list of this network was claimed complete. */
   readonly claimedHeight: string | null;
   /** Whether either list was found to belong to another network. */
   readonly isOtherNetwork: boolean;
@@ -73,7 +73,10 @@ export async function readEpoch(db: Database): Promise<number> {
   return epoch;
 }
 
-/** @param of the epoch; if absent, that of the current network */
+/**
+ * Reads the state of a list in one epoch.
+ * @param of the epoch; if absent, that of the current network
+ */
 export async function readSituation(
   db: Database,
   list: ListName,
@@ -130,7 +133,8 @@ export async function findWitnesses(
 }
 
 /**
- * Reads the highest block up to which any claim of the current network is complete.
+ * Reads the highest block up to which either list of the current network was claimed
+ * complete.
  * @returns undefined if no claim had a block
  */
 export async function readClaimedHeight(

@@ -56,6 +56,7 @@ interface Held {
 export type ListSession = ReturnType<typeof openSession>;
 
 /**
+ * Opens the session of a lease that this worker has taken.
  * @param takenAtMs when the request that took the lease was sent (`performance.now()`)
  */
 function openSession(held: Held, takenAtMs: number) {
@@ -285,7 +286,7 @@ function openVerdicts(
         },
       ),
 
-    /** Records any other verdict. */
+    /** Records any verdict other than `complete`. */
     settle: (verdict: Exclude<Verdict, 'complete'>, evidence: object) =>
       write('record a verdict', async (tx) => {
         await sql`update mirror.runs set state = 'done', verdict = ${verdict}, finished_at = clock_timestamp(),
@@ -310,7 +311,10 @@ export class ListStore {
     this.#holder = holder;
   }
 
-  /** @returns undefined while another worker has the list */
+  /**
+   * Takes the lease of a list and opens its session.
+   * @returns undefined while another worker has the lease
+   */
   async open(
     list: ListName,
     runId: string,

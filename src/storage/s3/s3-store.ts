@@ -78,7 +78,7 @@ class S3Store implements StoreKind {
   readonly #client: S3;
   readonly #where: Where;
   readonly #keeping: Keeping;
-  /** The address of the proxy on the way, if there is one. */
+  /** The address of the proxy between here and the store, if there is one. */
   readonly #proxy: string | undefined;
 
   constructor({

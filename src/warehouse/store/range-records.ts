@@ -36,7 +36,7 @@ import type { ObjectStore } from '../../storage/object-store.ts';
 import { formatInstant } from '../../time/time.ts';
 import type { StoreAndCatalog } from './unknown-objects.ts';
 
-/** After how many ranges a transaction ends, at the next party. */
+/** A transaction ends after this many ranges, at the next party. */
 const RANGES_AT_ONCE = 500;
 
 const utc = (column: string): string =>
@@ -50,7 +50,7 @@ const RANGES = `select json_strip_nulls(json_build_object(
   where not c.open and (c.segment_id is null or differs_from_manifest)
   order by c.party_id, c.from_time`;
 
-/** What writing the record needs. */
+/** The database and the store between which the record is written. */
 export interface RangeRecordDeps {
   readonly warehouse: Warehouse;
   readonly objects: ObjectStore;
@@ -262,9 +262,9 @@ function originOf({ runId, epoch }: RangeRecord): {
 }
 
 /**
- * Corrects what manifests record about segments. A segment that was checked later stays
- * as it is. A segment that was not is as it was when it was merged or published: the
- * record is newer.
+ * Corrects what manifests record about segments. A segment that was checked after the
+ * record's check stays as it is. For any other, the record is newer than the manifest,
+ * which was written when the segment was published or merged.
  * @returns how many changed
  */
 async function correctSegments(

@@ -35,7 +35,10 @@ import {
   type UnknownPage,
 } from './unknown-objects.ts';
 
-/** The most unusable manifests that the evidence lists; all of them are counted. */
+/**
+ * The maximum number of unusable manifests that the evidence lists; all of them are
+ * counted.
+ */
 const LISTED_MAX = 100;
 
 /** How many manifests are read concurrently. */
