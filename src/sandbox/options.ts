@@ -1,16 +1,16 @@
 /**
- * The options of a sandbox network, with their defaults. This file loads nothing, so
- * commands can name the releases.
+ * The options of a sandbox network, with their defaults. This file imports nothing heavy,
+ * so that commands can list the releases.
  */
 import { readInstant, type Micros } from '../time/time.ts';
 
-/** The releases of the service whose exports the sandbox can serve: see `release.ts`. */
+/** The releases of the service whose exports the sandbox can serve; see `release.ts`. */
 export const RELEASE_NAMES = ['0.71.4', '0.71.6', '0.73'] as const;
 export type ReleaseName = (typeof RELEASE_NAMES)[number];
 
 /**
- * The rate limit on the list calls of one client: tokens that come back each second, the
- * most it has, and the ban.
+ * The rate limit on the list calls of one client: tokens regained per second, the most
+ * tokens that it can have, and the length of the ban.
  */
 export type RateLimit = Readonly<
   Record<'perSecond' | 'burst' | 'banMs', number>
@@ -20,42 +20,45 @@ export type SandboxOptions = Partial<Settings>;
 
 /** The settings of one network. An option that is not given keeps the default below. */
 export class Settings {
-  /** Which release of the service serves the exports. */
+  /** The release of the service that serves the exports. */
   readonly release: ReleaseName = '0.71.4';
-  /** The same seed and the same head give the same network. */
+  /** The same seed and the same head always give the same network. */
   readonly seed: string = 'sandbox';
   /** The instant at which the network began; a whole second. */
   readonly genesis: Micros = readInstant('2023-05-01');
-  /** The time after genesis in which `parties` arrive. */
+  /** The time after genesis within which `parties` parties arrive. */
   readonly historyMs: number = 7 * 86_400_000;
   readonly blockIntervalMs: number = 1000;
   /**
-   * Parties at the end of the history, at most 64 for each of its blocks; they go on
-   * arriving at the same rate.
+   * How many parties there are at the end of the history, at most 64 per block. More
+   * arrive later at the same rate.
    */
   readonly parties: number = 1000;
-  /** No more parties than these ever arrive. */
+  /** The most parties that ever arrive. */
   readonly partiesMax: number = 10_000_000;
   /**
-   * Mean number of entries that a party can export at the end of the history; most have
-   * far fewer.
+   * The mean number of entries that a party can export at the end of the history; most
+   * parties have far fewer.
    */
   readonly entriesMean: number = 20;
-  /** The most entries of a party that was there from the beginning. */
+  /** The most entries of a party that was present from the beginning. */
   readonly entriesMax: number = 20_000;
   /**
-   * Entries of each of the first two parties at the end of the history; 0 leaves it to
-   * chance.
+   * How many entries each of the first two parties has at the end of the history; 0
+   * leaves it to chance.
    */
   readonly whaleEntries: number = 0;
-  /** At least a block's interval. */
+  /** At least the interval of a block. */
   readonly checkpointIntervalMs: number = 300_000;
   /**
-   * How many rows each tied height has, at most 1000; as many heights out of 32 are tied
-   * as there are numbers.
+   * How many rows each tied height has, at most 1000. Of every 32 heights, as many are
+   * tied as there are numbers here.
    */
   readonly tieRows: readonly number[] = [2, 3, 4];
-  /** Checkpoints older than this vanish by whole days. The service keeps 7 days. */
+  /**
+   * Checkpoints that are older than this disappear, a whole day at a time. The service
+   * keeps 7 days.
+   */
   readonly checkpointRetentionMs: number = Infinity;
   /** 'none' switches the limit off. */
   readonly rateLimit: RateLimit | 'none' = {
@@ -64,12 +67,12 @@ export class Settings {
     banMs: 600_000,
   };
   readonly host: string = '127.0.0.1';
-  /** 0: any free port. */
+  /** 0 means any free port. */
   readonly port: number = 0;
   /**
-   * Returns the instant that the network has reached. As it moves, blocks and their
-   * contents become visible. By default it stands still right before the first block
-   * after the history; `advance` moves it.
+   * Returns the instant that the network has reached. As it progresses, blocks and their
+   * contents become visible. By default it stays just before the first block after the
+   * history, and `advance` moves it.
    */
   readonly clock = (): Micros =>
     this.genesis + BigInt(this.historyMs + this.blockIntervalMs) * 1000n - 1n;

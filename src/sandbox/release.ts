@@ -1,7 +1,7 @@
 /**
- * What differs between releases of the service: the columns of an export, how each value
- * is written, and which entries its query finds, in which order. The label of the
- * interface document most plausibly means 0.71.4.
+ * The differences between releases of the service: the columns of an export, the format
+ * of each value, and which entries its query finds and in which order. The version in the
+ * interface document most probably means 0.71.4.
  */
 import type { Micros } from '../time/time.ts';
 import { ACCOUNT_TYPE, NETWORK, NO_MARKET } from './network/ledger.ts';
@@ -10,18 +10,18 @@ import { timestamptz, type Network } from './network/network.ts';
 import { KIND, noise, STREAM } from './network/seeded.ts';
 import type { ReleaseName } from './options.ts';
 
-/** A request for an export, with its names resolved to numbers. */
+/** A request for an export, with ids resolved to numbers. */
 interface Selection {
   readonly party: number;
   readonly asset: number | undefined;
-  /** Whole seconds, half-open. */
+  /** The range in whole seconds, half-open. */
   readonly from: Micros | undefined;
   readonly to: Micros | undefined;
   /** The newest block. */
   readonly headBlock: number;
   /**
-   * Number of this call. Where the service leaves an order open, it differs from call to
-   * call.
+   * Number of this call. If the service does not define an order, the order differs from
+   * call to call.
    */
   readonly call: number;
 }
@@ -29,14 +29,16 @@ interface Selection {
 interface Release {
   /** The CSV's first line, with its line end. */
   readonly header: string;
-  /** How ids, `network`, accounts without a market and account types are written. */
+  /**
+   * The format of ids, of `network`, of accounts without a market and of account types.
+   */
   readonly spelling: typeof BYTEA;
-  /** The entries of an answer, in their order, with this release's mistakes. */
+  /** Yields the entries of an answer in order, including this release's mistakes. */
   readonly select: (
     network: Network,
     selection: Selection,
   ) => Iterable<Movement>;
-  /** Whether an end without a start brings the whole node down. */
+  /** Whether a request with an end but no start crashes the whole node. */
   readonly dies: boolean;
 }
 
@@ -49,14 +51,14 @@ const COLUMNS_13 =
   'account_from_account_type,account_from_balance,account_to_market_id,account_to_party_id,' +
   'account_to_account_type,account_to_balance\n';
 
-/** Ids as Postgres writes bytea, account types as numbers. */
+/** Ids are written as Postgres writes bytea, and account types as numbers. */
 const BYTEA = {
   beforeId: '\\x',
   network: '\\x03',
   noMarket: '\\x',
   typeOf: (type: Account['type']): string => `${ACCOUNT_TYPE[type]}`,
 };
-/** Ids plain or as a word, account types by their bare names. */
+/** Ids are plain hex or a word, and account types are bare names. */
 const PLAIN = {
   beforeId: '',
   network: 'network',
@@ -65,8 +67,9 @@ const PLAIN = {
 };
 
 /**
- * An entry's own time lies up to 65 ms after its block: entries are numbered through the
- * block, one each microsecond, and those of other parties may come before.
+ * The most microseconds between a block's time and that of its first entry of a pair.
+ * Entries are numbered through the block, one per microsecond, and other parties' entries
+ * may come first.
  */
 const ENTRY_OFFSET_MICROS_MAX = 65_536;
 
@@ -92,8 +95,8 @@ export const RELEASES: Readonly<Record<ReleaseName, Release>> = {
 };
 
 /**
- * 0.71.1 to 0.71.5: what leaves the party, filtered correctly, in an order that changes
- * from call to call.
+ * 0.71.1 to 0.71.5: selects what leaves the party. The filter is correct, but the order
+ * changes from call to call.
  */
 function* outgoingUnordered(
   network: Network,
@@ -123,9 +126,9 @@ function* outgoingUnordered(
 
 /**
  * 0.71.6 and 0.72: the filter is `to = P or from = P and asset = A and time ...`, without
- * brackets. So what the party receives is sent whatever the request says. The end is
- * compared with the start, so a request with both sends nothing that leaves the party.
- * The order is by block time alone.
+ * parentheses. So what the party receives is always sent, whatever the request is. The
+ * end is compared with the start, so a request with both gets nothing that leaves the
+ * party. The order is by block time only.
  */
 function* wrongFilters(
   network: Network,
@@ -153,7 +156,8 @@ function* wrongFilters(
 }
 
 /**
- * 0.73: correct, but bounds and order use the entry's own time, which is not exported.
+ * 0.73: the filter is correct, but bounds and order use the entry's own time, which is
+ * not exported.
  */
 function* rightFilters(
   network: Network,
@@ -183,7 +187,7 @@ function isOfAsset({ asset }: Selection, movement: Movement): boolean {
   return asset === undefined || movement.asset === asset;
 }
 
-/** The first and the last block of a request's range. */
+/** Returns the first and the last block of a request's range. */
 function blocksWithin(
   { chain }: Network,
   { from, to, headBlock }: Selection,
@@ -198,9 +202,9 @@ function blocksWithin(
 }
 
 /**
- * Groups movements by block; the ledger yields them block after block.
- * @param call given if the order within a block is open: half of the calls get it
- *   reversed
+ * Groups movements by block; the ledger yields them block by block.
+ * @param call given if the order within a block is undefined; half of the calls then get
+ *   it reversed
  */
 function* byBlock(
   { movementsOfPair }: Network,
@@ -228,9 +232,10 @@ export function openRowWriter(
   party: number,
 ): (movement: Movement) => string {
   const { header, spelling } = RELEASES[network.settings.release];
-  // One export names two parties and a few assets and markets, so this map stays small.
+  // One export contains two parties and a few assets and markets, so this map stays
+  // small.
   const names = new Map<number, string>();
-  // Entries of one block follow one another, so its time is written once.
+  // Entries of the same block are adjacent, so its time is formatted only once.
   let lastBlock = -1;
   let time = '';
 

@@ -1,16 +1,20 @@
-/** Answers of the service, and its errors: a status and a body of three fields. */
+/**
+ * Answers of the service, and its errors, which have a status and a body of three fields.
+ */
 
-/** Response headers. Several values of one name become several lines. */
+/** Response headers. A name with several values becomes several header lines. */
 export type Headers = Readonly<Record<string, string | string[]>>;
 
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
-  /** A text is sent with its length. Pieces are sent as they are made, without one. */
+  /**
+   * A string is sent with its length. Pieces are sent as they are made, without a length.
+   */
   readonly body: string | Iterable<Buffer>;
 }
 
-/** gRPC's names and numbers, and the HTTP status to which the gateway converts them. */
+/** gRPC's names and numbers, and the HTTP statuses to which the gateway converts them. */
 const STATUS = {
   InvalidArgument: { grpc: 3, http: 400, message: 'InvalidArgument error' },
   NotFound: { grpc: 5, http: 404, message: 'NotFound error' },
@@ -22,14 +26,14 @@ const STATUS = {
 
 export type StatusName = keyof typeof STATUS;
 
-/** A failure, as the service answers it. */
+/** A failure, as the service reports it. */
 export class ServiceError extends Error {
   readonly status: number;
   readonly body: string;
 
   /**
-   * @param detail the service's own description; its code is the service's number for the
-   *   error
+   * @param detail the service's own description; its `code` is the service's number for
+   *   the error
    */
   constructor(
     name: StatusName,
@@ -50,9 +54,9 @@ export class ServiceError extends Error {
 }
 
 /**
- * An error of the gateway itself: a parameter it cannot read, an unknown path, a wrong
- * method. It never reached a handler, so it carries none of a handler's headers and, on
- * the export, no envelope.
+ * An error of the gateway itself: a parameter that it cannot parse, an unknown path, or a
+ * wrong method. The request never reached a handler, so the error has none of a handler's
+ * headers and, on the export route, no envelope.
  */
 export class GatewayError extends ServiceError {
   constructor(name: StatusName, message?: string) {

@@ -1,7 +1,7 @@
 /**
- * The export of one party's ledger entries: its parameters, and the answer in pieces of
- * about one MiB, as the service sends them. Nothing is sent before the first piece is
- * full or all rows are read.
+ * Serves the export of one party's ledger entries: parses its parameters, and answers in
+ * pieces of about 1 MiB, as the service does. Nothing is sent before the first piece is
+ * full or all rows have been read.
  */
 import { floorSecond, type Micros } from '../../time/time.ts';
 import { rfc3339Nano, type Network } from '../network/network.ts';
@@ -10,13 +10,14 @@ import { openRowWriter, RELEASES } from '../release.ts';
 import { GatewayError, ServiceError, type Answer } from './errors.ts';
 import { Query } from './query.ts';
 
-/** The service sends what it has as soon as it has this much. */
+/** The service sends a piece as soon as it has this many bytes. */
 const PIECE_BYTES = 1_048_576;
 const ID = /^[0-9a-f]{64}$/i;
-/** Stands for an asset id that no asset has. */
+/** Represents an asset id that no asset has. */
 const NO_ASSET = -1;
 
 /**
+ * Answers one export call.
  * @param call the number of this call
  * @returns undefined if the request kills a node of this release
  */
@@ -38,7 +39,7 @@ export function answerExport(
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     const headers = { 'Content-Type': 'application/json' };
-    // The gateway's own JSON writer puts spaces in here; a handler's error comes in
+    // Here, the gateway's own JSON writer adds spaces; a handler's error is sent in
     // pieces, without a length.
     const isOfGateway = error instanceof GatewayError;
     const body = isOfGateway
@@ -48,16 +49,20 @@ export function answerExport(
   }
 }
 
-/** A request for an export. */
+/** A parsed request for an export. */
 interface ExportRequest {
   readonly partyId: string;
   readonly assetId: string | undefined;
-  /** Whole seconds, half-open: fractions of a second are cut off at both ends. */
+  /**
+   * The range in whole seconds, half-open. Fractions of a second are cut off at both
+   * ends.
+   */
   readonly from: Micros | undefined;
   readonly to: Micros | undefined;
 }
 
 /**
+ * Parses the parameters.
  * @throws ServiceError 400 if a parameter is missing, cannot be parsed, or is not an id
  */
 function readRequest(query: Query): ExportRequest {
@@ -78,11 +83,11 @@ function invalid(code: number, message: string): ServiceError {
 
 function secondOf(nanos: bigint | undefined): Micros | undefined {
   if (nanos === undefined) return undefined;
-  // Rounds down, before 1970 too.
+  // Round down, also before 1970.
   return floorSecond(nanos >= 0n ? nanos / 1000n : -((999n - nanos) / 1000n));
 }
 
-/** The header in which the service suggests a file name. */
+/** Returns the header in which the service suggests a file name. */
 function disposition({ partyId, assetId, from, to }: ExportRequest): string {
   const time = (instant: Micros): string =>
     rfc3339Nano(instant).replaceAll(':', '_');
@@ -93,7 +98,7 @@ function disposition({ partyId, assetId, from, to }: ExportRequest): string {
   return `attachment;filename=ledger_entries_${partyId}${asset}${range}.csv`;
 }
 
-/** The CSV in pieces that end on a row. */
+/** Yields the CSV in pieces, each of which ends with a complete row. */
 function* csvPieces(
   network: Network,
   { partyId, assetId, from, to }: ExportRequest,

@@ -1,4 +1,6 @@
-/** The two lists as of the network's head, and the answers of their routes. */
+/**
+ * Serves the two lists in their state at the network's head.
+ */
 import { z } from 'zod';
 import { errorLine } from '../../errors/errors.ts';
 import { canonicalId, NETWORK_PARTY } from '../../ledger/ids.ts';
@@ -28,22 +30,27 @@ import type { Admission } from './rate-limit.ts';
 
 const JSON_TYPE: Headers = { 'Content-Type': 'application/json' };
 /**
- * A handler's own headers include gRPC's content type, so an error of a handler has two.
+ * A handler's own headers include gRPC's content type, so a handler's error has two
+ * content types.
  */
 const JSON_AND_GRPC: Headers = {
   'Content-Type': ['application/json', 'application/grpc'],
 };
 /**
- * The row with which every network begins. It has no time, so no cursor compares with it.
+ * The row with which every network begins. It has no time, so it cannot be compared with
+ * any cursor.
  */
 const NETWORK_EDGE = partyEdge(NETWORK_PARTY, '01', null);
-/** Approximate size of one edge in the service's own encoding. */
+/** The approximate size of one edge in the service's own encoding. */
 const PARTY_EDGE_BYTES = 330;
 const CHECKPOINT_EDGE_BYTES = 180;
-/** The service looks up hex ids of any length, although no party has a short one. */
+/** The service looks up hex ids of any length, although no party's id is short. */
 const HEX = /^(?:[0-9a-f]{2})*$/i;
 
-/** @param admit checks the rate limit, which sits behind the gateway */
+/**
+ * Answers one list call.
+ * @param admit applies the rate limit, which is behind the gateway
+ */
 export function answerList(
   network: Network,
   list: 'parties' | 'checkpoints',
@@ -138,7 +145,7 @@ export function openPartyList(
 }
 
 /**
- * The page of a list that was filtered by party id: one edge, whatever page was
+ * Returns the page of a list that is filtered by party id: one edge, whatever page was
  * requested.
  * @throws ServiceError 400 if `partyId` is not an id, 404 if no party has it
  */
@@ -232,8 +239,8 @@ const partyCursor = z
 const checkpointCursor = z.object({ blockheight: z.int() }).partial();
 
 /**
- * Reads a cursor's JSON as Go does: names in any case, unknown fields skipped, null as
- * absent.
+ * Reads a cursor's JSON as Go does: names match in any case, unknown fields are skipped,
+ * and null counts as absent.
  * @throws ServiceError 500, because the service reads a cursor only when it builds the
  *   query
  */

@@ -1,14 +1,14 @@
 /**
- * Computes a page as the service does, with its oddities. The service reads one or two
- * rows more than requested. From their number it infers which of them to drop, and what
- * `hasNextPage` is.
+ * Computes a page as the service does, including its oddities. The service reads one or
+ * two rows more than requested. From the number of rows that it found, it infers which of
+ * them to drop and the value of `hasNextPage`.
  */
 import { ServiceError } from './errors.ts';
 import type { Query } from './query.ts';
 
-/** The service's page size for a request that names none. */
+/** The service's page size for a request that does not specify one. */
 const PAGE_ROWS_DEFAULT = 1000;
-/** Limit for one message from the service to its HTTP gateway. */
+/** The most bytes of one message from the service to its HTTP gateway. */
 const ANSWER_BYTES_MAX = 20_971_520;
 const INT32_MAX = 2_147_483_647;
 
@@ -22,10 +22,10 @@ export interface PageParameters {
 }
 
 /**
- * The place of a cursor among the positions of a list. `empty`: the cursor has no value,
- * so the query has no predicate. `null`: its value is NULL, with which no row compares.
- * `floor` is the first position that is not before the cursor, `ceil` the first position
- * after it.
+ * Where a cursor is among the positions of a list. `empty`: the cursor has no value, so
+ * the query has no predicate. `null`: its value is NULL, which compares with no row.
+ * `floor` is the first position that is not before the cursor, and `ceil` is the first
+ * position after it.
  */
 type CursorPlace =
   | 'empty'
@@ -37,20 +37,23 @@ export interface Listing {
   readonly from: number;
   readonly to: number;
   /**
-   * Number of rows at the end whose sort key is NULL. They come first in newest-first
-   * order, last in oldest-first.
+   * How many rows at the end have NULL as their sort key. They are first in newest-first
+   * order and last in oldest-first order.
    */
   readonly nullRows: number;
-  /** Size of one edge in the service's own encoding, for its limit on answers. */
+  /** The size of one edge in the service's own encoding, for its limit on answers. */
   readonly edgeBytes: number;
-  /** Returns the error of a query that the database refuses. */
+  /** Returns the error for a query that the database refuses. */
   readonly failed: (inner: string) => ServiceError;
-  /** @throws ServiceError (500) if the text is not a cursor of this list */
+  /**
+   * Finds a cursor's place.
+   * @throws ServiceError (500) if the text is not a cursor of this list
+   */
   place(cursor: string): CursorPlace;
   /**
    * Returns the edges from one position up to another, exclusive, oldest first.
-   * `isDescending` and `isCursored` are the shape of the query, which decides where the
-   * order of rows is open.
+   * `isDescending` and `isCursored` describe the shape of the query, which decides the
+   * order of rows that have no defined order.
    */
   edges(
     from: number,
@@ -61,7 +64,7 @@ export interface Listing {
 
 export interface Edge {
   readonly node: Readonly<Record<string, string>>;
-  /** The cursor's JSON text, not yet base64. */
+  /** The cursor's JSON text, before it is encoded as base64. */
   readonly cursor: string;
 }
 
@@ -82,8 +85,8 @@ export function readPageParameters(query: Query): PageParameters {
 }
 
 /**
- * Checks the parameters. Like the service, it mostly ignores combinations that do not fit
- * together.
+ * Checks the parameters. Like the service, it mostly ignores parameters that contradict
+ * each other.
  * @returns a function that cuts the requested page out of a list
  */
 export function openPage({
@@ -96,7 +99,8 @@ export function openPage({
   if (after !== undefined && before !== undefined) {
     throw invalidPagination('cannot set both a before and after cursor');
   }
-  // `first` wins over `last`. A cursor of the other direction is not even read then.
+  // `first` takes precedence over `last`. Then a cursor of the other direction is not
+  // even read.
   const isBackward =
     first === undefined && (last !== undefined || before !== undefined);
   const rows = isBackward ? last : first;
@@ -105,7 +109,8 @@ export function openPage({
     text === undefined
       ? undefined
       : decodeCursor(isBackward ? 'before' : 'after', text);
-  // No parameter at all gets a default page. An order alone gets every row.
+  // A request without any parameter gets a default page. A request with only an order
+  // gets every row.
   const isUnlimited =
     rows === undefined && text === undefined && newestFirst !== undefined;
   const rowsMax = isUnlimited ? Infinity : (rows ?? PAGE_ROWS_DEFAULT);
@@ -114,7 +119,7 @@ export function openPage({
   const isDescending = isBackward !== (newestFirst ?? true);
   const isCursored = cursor !== undefined;
 
-  /** The positions of a list that the cursor leaves. */
+  /** Returns the positions of a list that the cursor does not exclude. */
   function findRange(list: Listing) {
     const { from, to, nullRows } = list;
     const at = cursor === undefined ? 'empty' : list.place(cursor);
@@ -145,9 +150,9 @@ export function openPage({
     });
     const edges = isDescending ? found.toReversed() : found;
 
-    // The number of rows decides which of them lie beyond the page and are dropped. With
-    // a cursor, the first row counts as the cursor's own and is dropped unread. If that
-    // row is gone from the list, a real one is lost.
+    // The number of rows decides which of them are beyond the page and are dropped. If
+    // there is a cursor, the first row is taken for the cursor's own and dropped without
+    // a check. If the cursor's row is no longer in the list, a real row is lost.
     const isLongest = count === rowsMax + 2;
     const hasNext = isLongest || (count === rowsMax + 1 && !isCursored);
     const hasPrevious =
@@ -172,7 +177,10 @@ function invalidPagination(inner: string): ServiceError {
   });
 }
 
-/** Decodes Go's standard base64: padded, with no other characters but line ends. */
+/**
+ * Decodes Go's standard base64: padded, and without any other characters except line
+ * ends.
+ */
 function decodeCursor(name: 'after' | 'before', value: string): string {
   const failed = `failed to decode ${name} cursor`;
   if (value === '') throw invalidPagination(`${failed}: cursor is empty`);

@@ -1,12 +1,12 @@
 /**
- * Reads a query string as the service's gateway does. Names have either spelling, unknown
- * names are ignored, values are parsed as Go parses them, and errors have the gateway's
- * own words.
+ * Reads a query string as the service's gateway does. Names may have either spelling,
+ * unknown names are ignored, values are parsed as Go parses them, and errors have the
+ * gateway's wording.
  */
 import { unescape as unescapePercent } from 'node:querystring';
 import { GatewayError } from './errors.ts';
 
-/** Parameters that only have members. A value of their own is an error. */
+/** Parameters that only have members. It is an error to give them a value. */
 const MESSAGES = {
   pagination: 'datanode.api.v2.Pagination',
   date_range: 'datanode.api.v2.DateRange',
@@ -21,14 +21,17 @@ const FALSE = ['0', 'f', 'F', 'false', 'FALSE', 'False'];
 export class Query {
   readonly #values = new Map<string, string[]>();
 
-  /** @throws GatewayError 400 if the text is not a query string */
+  /**
+   * Parses a query string.
+   * @throws GatewayError 400 if the text is not a query string
+   */
   constructor(text: string) {
     for (const part of text.split('&').filter((field) => field !== '')) {
       if (part.includes(';'))
         throw refuse('invalid semicolon separator in query');
       const [, name = '', value = ''] =
         /^([^=]*)=?(.*)$/s.exec(part)?.map(unescapeText) ?? [];
-      // `a[b]=c` is read as the two values b and c of a.
+      // `a[b]=c` means that `a` has the two values `b` and `c`.
       const [, outer, member] = /^(.*)\[(.*)\]$/.exec(name) ?? [];
       const canonical = (outer ?? name).replaceAll(
         /[A-Z]/g,
@@ -95,7 +98,7 @@ function unreadable(name: string, reason: string): Error {
   return refuse(`parsing field "${lastPart(name)}": ${reason}`);
 }
 
-/** The name of a field in an error. */
+/** Returns the name by which an error refers to a field. */
 function lastPart(name: string): string {
   return name.slice(name.lastIndexOf('.') + 1);
 }

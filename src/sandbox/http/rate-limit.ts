@@ -1,15 +1,18 @@
 /**
- * The service's rate limit on list calls: a bucket of tokens for each client, and a
+ * The service's rate limit on list calls. Each client has a bucket of tokens, and a
  * second one for refused calls. A client that empties the second bucket too is banned,
- * and is told for how long.
+ * and the answer states for how long.
  */
 import type { RateLimit } from '../options.ts';
 import { ServiceError, type Headers } from './errors.ts';
 
-/** Beyond this number, the client that was silent the longest is forgotten. */
+/**
+ * The most clients that are remembered. If there are more, the one that was silent the
+ * longest is forgotten.
+ */
 const CLIENTS_MAX = 10_000;
 
-/** Whether a call may go on. The headers are sent with the answer in either case. */
+/** Whether a call may continue. The headers are part of the answer in either case. */
 export type Admission = Readonly<{ headers: Headers; refused?: ServiceError }>;
 
 interface Bucket {
@@ -24,8 +27,8 @@ interface Client {
 }
 
 /**
- * Limits the calls of each client, which is known by its address.
- * @param now milliseconds that never go back
+ * Limits the calls of each client, which is identified by its address.
+ * @param now returns milliseconds that never go back
  */
 export function openRateLimiter(
   limit: RateLimit | 'none',
@@ -45,8 +48,8 @@ export function openRateLimiter(
   }
 
   return (address) => {
-    // Whole milliseconds: the difference of two fractions can be a little more than the
-    // ban.
+    // Use whole milliseconds, because the difference of two fractions can be slightly
+    // more than the ban.
     const nowMs = Math.floor(now());
     const full = () => ({ tokens: burst, refilledMs: nowMs });
     const client = clients.get(address) ?? {
@@ -54,8 +57,8 @@ export function openRateLimiter(
       refusals: full(),
       bannedUntilMs: 0,
     };
-    // The client moves to the end of the map, so the first key is the one that was silent
-    // the longest.
+    // Move the client to the end of the map, so that the first key is the client that was
+    // silent the longest.
     clients.delete(address);
     clients.set(address, client);
     const [oldest] = clients.keys();
@@ -70,8 +73,8 @@ export function openRateLimiter(
     if (client.bannedUntilMs <= nowMs) {
       if (takeFrom(client.calls, nowMs))
         return { headers: headers(Math.floor(client.calls.tokens)) };
-      // The error has a handler's headers and no details, because the limit sits behind
-      // the gateway.
+      // The error has a handler's headers and no details, because the limit is behind the
+      // gateway.
       const exceeded = new ServiceError(
         'ResourceExhausted',
         undefined,

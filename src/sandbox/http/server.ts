@@ -1,7 +1,7 @@
 /**
- * The sandbox: a network that is served over HTTP as the query service serves a real one.
- * It is for `demo`, for tests, and for people who want to try a client without the real
- * service.
+ * The sandbox: serves a network over HTTP in the way that the query service serves a real
+ * one. It is for `demo`, for tests, and for users who want to try a client without the
+ * real service.
  */
 import { once } from 'node:events';
 import {
@@ -19,7 +19,7 @@ import { answerExport } from './export.ts';
 import { answerList } from './lists.ts';
 import { openRateLimiter } from './rate-limit.ts';
 
-/** Error codes of a client that went away. */
+/** Error codes that mean that the client disconnected. */
 const GONE: readonly unknown[] = [
   'ERR_STREAM_PREMATURE_CLOSE',
   'ECONNRESET',
@@ -30,12 +30,13 @@ export interface Sandbox extends AsyncDisposable {
   /** Base address of the interface, without a slash at the end. */
   readonly url: string;
   readonly network: Network;
-  /** Stops the server. Requests in progress are broken off. */
+  /** Stops the server. Requests in progress are aborted. */
   stop(): Promise<void>;
 }
 
 /**
- * Answers one request: with what `answerTo` returns, or with something else, as tests do.
+ * Answers one request, either with the result of `answerTo` or with something else, as
+ * tests do.
  * @param answerTo returns undefined if the request kills a node of this release
  */
 export type Send = (
@@ -58,8 +59,8 @@ export async function startSandbox(
   const answerTo = openHandlers(network);
   const server = createServer((request, response) => {
     send(request, response, () => answerTo(request)).catch((error: unknown) => {
-      // Anything else is a defect of the sandbox: the connection breaks, and the process
-      // fails.
+      // Any other error is a bug in the sandbox: break the connection and let the process
+      // fail.
       if (
         error instanceof Error &&
         'code' in error &&
@@ -85,8 +86,8 @@ export async function startSandbox(
 }
 
 /**
- * Sends an answer no faster than the client reads it, compressed if the client accepts
- * that.
+ * Sends an answer no faster than the client reads it, and compresses it if the client
+ * accepts that.
  */
 export const sendAnswer: Send = async (request, response, answerTo) => {
   const answer = answerTo();
@@ -98,7 +99,7 @@ export const sendAnswer: Send = async (request, response, answerTo) => {
   response.statusCode = status;
   response.setHeaders(new Map(Object.entries(headers)));
   const pieces = typeof body === 'string' ? [Buffer.from(body)] : body;
-  // Like the service, this looks for the word only, so `gzip;q=0` compresses too.
+  // Like the service, only look for the word, so that `gzip;q=0` is compressed too.
   if (/gzip/i.test(request.headers['accept-encoding'] ?? '')) {
     response.setHeader('Content-Encoding', 'gzip');
     return pipeline(
@@ -134,7 +135,8 @@ function openHandlers(network: Network) {
       exportCalls += 1;
       return answerExport(network, queryText, exportCalls);
     }
-    // The rate limit knows a client by the address it claims and the one it comes from.
+    // The rate limit identifies a client by the address that it claims and the one that
+    // it connects from.
     const client = [
       headers['x-forwarded-for'] ?? [],
       socket.remoteAddress ?? '',

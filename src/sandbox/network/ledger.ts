@@ -1,18 +1,18 @@
 /**
- * The ledger: when each pair of twins was active, and how the two move money between
- * them. Activity is heavy-tailed as in a market, and comes in cycles: a trade, a
- * transfer, margin moved back and forth. A cycle begins at balances that follow from the
+ * The ledger: when each pair of twins is active, and how the two move money between them.
+ * Activity is heavy-tailed as in a market, and consists of cycles: a trade, a transfer,
+ * or margin that moves back and forth. A cycle begins with balances that follow from the
  * seed, and ends with a deposit or withdrawal that leads to the balances of the next one.
- * So any cycle can be computed without those before it, and every balance is exact.
+ * So any cycle can be computed without the earlier ones, and every balance is exact.
  *
- * What enters an account of the network leaves it in the same block, so its balance is
- * known however many parties use it. The account outside the network has no balance; it
- * shows 0.
+ * Money that enters an account of the network leaves it in the same block, so the
+ * account's balance is known however many parties use it. The account outside the network
+ * has no balance; it shows 0.
  */
 import type { Settings } from '../options.ts';
 import { fraction, noise, scramble, STREAM } from './seeded.ts';
 
-/** Owner of the network's own accounts, in place of a party's number. */
+/** The owner of the network's own accounts, in place of a party's number. */
 export const NETWORK = -1;
 /** An account that belongs to no market. */
 export const NO_MARKET = -1;
@@ -52,19 +52,26 @@ export type BlockRange = Readonly<Record<'from' | 'to', number>>;
 /** The scale of each asset's amounts, from 64-bit integers to more than 30 digits. */
 export const ASSET_UNITS = [1_000n, 10n ** 13n, 10n ** 25n] as const;
 const MARKETS = 5;
-/** Mean number of rows that a party exports for one cycle; rates are computed from it. */
+/** How many rows a party exports for one cycle on average; rates are computed from it. */
 const ROWS_PER_CYCLE = 2.9;
 /** The most blocks over which one cycle is spread. */
 const CYCLE_BLOCKS_MAX = 6;
-/** Parties arrive throughout, so the average party is there for half of the history. */
+/**
+ * Parties arrive throughout the history, so the average party is present for half of it.
+ */
 const LATE_ARRIVAL = 2;
-/** Balances start a cycle at 2^32 units or more, and a cycle moves less than that. */
+/**
+ * Balances at the start of a cycle are at least 2^32 units, and a cycle moves less than
+ * that.
+ */
 const LEVEL_UNITS = 2 ** 32;
 
 /**
- * @param historyBlocks the blocks in which the settings' number of entries is made
- * @returns a function that yields every movement of the pair to which a party belongs,
- *   both sides, in their order
+ * Opens the ledger.
+ * @param historyBlocks the number of blocks in which the settings' number of entries is
+ *   made
+ * @returns a function that yields all movements of a party's pair, in both directions and
+ *   in order
  */
 export function openLedger(
   seed: number,
@@ -77,23 +84,23 @@ export function openLedger(
     entriesMax,
   );
   return function* movementsOfPair(party, { from, to }) {
-    // Twins begin together, when the later of them arrives; the last of an odd number has
-    // none.
+    // Twins begin together, when the later one arrives. If the number of parties is odd,
+    // the last party has no twin.
     const pair = Math.floor(party / 2);
     if (pair * 2 + 1 >= partiesMax) return;
     const startBlock = arrivalBlock(pair * 2 + 1);
     const chance = fraction(noise(seed, STREAM.activity, pair));
     const byChance = Math.min(entriesMax, typicalEntries * (1 / chance - 1));
     const entries = pair === 0 && whaleEntries > 0 ? whaleEntries : byChance;
-    // Blocks between two cycles; Infinity if there are no cycles.
+    // The number of blocks between two cycles; Infinity if there are no cycles.
     const spacing = (historyBlocks * ROWS_PER_CYCLE) / entries;
-    // Where within `spacing` the first cycle lies: 0 to 1.
+    // The position of the first cycle within `spacing`, from 0 to 1.
     const phase = fraction(noise(seed, STREAM.phase, pair));
     const isInRange = ({ block }: Movement): boolean =>
       block >= from && block <= to;
 
     yield* openingMovements(seed, pair, startBlock).filter(isInRange);
-    // A cycle ends before the next begins, unless blocks hold several.
+    // A cycle ends before the next begins, unless there are several per block.
     const blocks = Math.min(CYCLE_BLOCKS_MAX, Math.floor(spacing));
     const earliest =
       Math.floor((from - CYCLE_BLOCKS_MAX - startBlock - 1) / spacing - phase) -
@@ -109,8 +116,8 @@ export function openLedger(
 }
 
 /**
- * The scale `s` of the tail: a share u of all pairs makes s·(1/u − 1) entries or more,
- * capped, and this is the s whose mean is `mean`. Half of all pairs make less than s.
+ * Computes the scale `s` of the tail for the mean `mean`. A share u of all pairs makes
+ * s·(1/u − 1) entries or more, up to the maximum. Half of all pairs make less than s.
  */
 function findTypicalEntries(mean: number, max: number): number {
   let low = 0;
@@ -123,7 +130,10 @@ function findTypicalEntries(mean: number, max: number): number {
   return (low + high) / 2;
 }
 
-/** The money that enters when a pair begins: the first level of each asset, for both. */
+/**
+ * Returns the deposits with which a pair begins: the first level of each asset, for both
+ * parties.
+ */
 function openingMovements(
   seed: number,
   pair: number,
@@ -142,8 +152,8 @@ function openingMovements(
 }
 
 /**
- * All movements of one cycle of a pair, in order.
- * @param span its first block and how many blocks it may use
+ * Returns all movements of one cycle of a pair, in order.
+ * @param span the cycle's first block, and how many blocks it may use
  */
 function cycleMovements(
   seed: number,
@@ -166,7 +176,7 @@ function cycleMovements(
   const takerMargin = marginOf(taker);
   const settlement = openPurse(NETWORK, 'SETTLEMENT', market);
   const fees = openPurse(NETWORK, 'FEES_MAKER', market);
-  // Of any magnitude, less than a quarter of what a balance has at least.
+  // The amount may be of any magnitude below a quarter of the smallest balance.
   const third = scramble(scramble(first));
   const fourth = scramble(third);
   const amount = amountOfUnits(
@@ -176,7 +186,8 @@ function cycleMovements(
   );
 
   /**
-   * Both put up margin, the payer pays the maker's fee and a loss, the rest is released.
+   * Both parties put up margin, the payer pays the maker's fee and a loss, and the rest
+   * of the margin is released.
    */
   function trade() {
     const fee = amount / 500n;
@@ -194,8 +205,8 @@ function cycleMovements(
   }
 
   /**
-   * Margin there and back, twice, within one block: rows one and three are the same to
-   * the last letter.
+   * Moves margin there and back, twice, within one block, so that rows one and three are
+   * identical.
    */
   function churn() {
     for (let round = 0; round < 2; round += 1) {
@@ -204,7 +215,7 @@ function cycleMovements(
     }
   }
 
-  /** A settlement of nothing, which the service records each time. */
+  /** Settles nothing, which the service records each time. */
   function settleNothing() {
     for (let time = 0; time < 2; time += 1)
       move('MTM_LOSS', payerMargin, settlement, 0n);
@@ -223,7 +234,7 @@ function cycleMovements(
   return ledger.movements;
 }
 
-/** The movements of a cycle as they are made, and the block they are made in. */
+/** Collects the movements of a cycle, and has the block in which the next one is made. */
 function openCycle(asset: number, firstBlock: number) {
   const movements: Movement[] = [];
   const ledger = { block: firstBlock, movements, move, settle };
@@ -248,7 +259,7 @@ function openCycle(asset: number, firstBlock: number) {
   /** Makes a deposit or withdrawal, so that the balance becomes `level`. */
   function settle(purse: Purse, level: bigint) {
     const missing = level - purse.balance;
-    // The balance after the movement is 0, as always.
+    // The outside account's balance is 0 after the movement, as always.
     const outside = openPurse(NETWORK, 'EXTERNAL', NO_MARKET, missing);
     if (missing > 0n) move('DEPOSIT', outside, purse, missing);
     else if (missing < 0n) move('WITHDRAW', purse, outside, -missing);
@@ -257,7 +268,7 @@ function openCycle(asset: number, firstBlock: number) {
   return ledger;
 }
 
-/** An account while a cycle moves money into it and out of it. */
+/** An account while a cycle moves money into and out of it. */
 interface Purse {
   readonly account: Account;
   balance: bigint;
@@ -272,14 +283,14 @@ function openPurse(
   return { account: { owner, type, market }, balance };
 }
 
-/** The assets take turns. */
+/** Returns the asset of a cycle: the assets take turns. */
 function assetOfCycle(cycle: number): number {
   return cycle % ASSET_UNITS.length;
 }
 
 /**
- * The balance of a party's general account when a cycle begins, in the asset of the
- * cycle.
+ * Returns the balance of a party's general account at the start of a cycle, in the
+ * cycle's asset.
  */
 function levelOf(seed: number, party: number, cycle: number): bigint {
   const word = noise(noise(seed, STREAM.level, party), STREAM.level, cycle);
@@ -287,7 +298,8 @@ function levelOf(seed: number, party: number, cycle: number): bigint {
 }
 
 /**
- * An amount of some units of an asset, and a fraction of one unit that `word` decides.
+ * Returns an amount of `units` units of an asset, plus a fraction of one unit that `word`
+ * decides.
  */
 function amountOfUnits(asset: number, units: number, word: number): bigint {
   const unit = ASSET_UNITS[asset] ?? 1n;

@@ -1,7 +1,7 @@
 /**
- * A whole network from one seed, and how far it has come: when each block was made, who
- * arrived in it, and which checkpoints there are. Everything happens in blocks, which are
- * counted from 1 at genesis.
+ * Computes a whole network from one seed, and how far it has progressed: the time of each
+ * block, the parties that arrived in it, and the checkpoints. Everything happens in
+ * blocks, which are counted from 1 at genesis.
  */
 import { DAY_MICROS, formatInstant, type Micros } from '../../time/time.ts';
 import type { Settings } from '../options.ts';
@@ -9,7 +9,7 @@ import { openLedger } from './ledger.ts';
 import { KIND, noise, openIds, seedWord, STREAM } from './seeded.ts';
 
 export type Network = ReturnType<typeof assembleNetwork>;
-/** The newest block, and the instant that the network has reached. */
+/** The newest block, and the time that the network has reached. */
 export interface Head {
   readonly block: number;
   readonly time: Micros;
@@ -37,7 +37,10 @@ function assembleNetwork(settings: Settings) {
   let aheadMicros = 0n;
   let reached = settings.genesis;
 
-  /** Returns how far the network has come. It never goes back, even if its clock does. */
+  /**
+   * Returns how far the network has progressed. It never goes back, even if its clock
+   * does.
+   */
   function head(): Head {
     const now = settings.clock() + aheadMicros;
     if (now > reached) reached = now;
@@ -69,8 +72,8 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
   const intervalMicros = blockIntervalMs * 1000;
 
   /**
-   * Exact, because even a network of 200 years lies below 2^53 µs. The delay keeps the
-   * order of blocks.
+   * Returns a block's time since genesis in microseconds. It is exact, because even a
+   * network of 200 years stays below 2^53 µs. The delay keeps blocks in order.
    */
   function sinceGenesis(block: number) {
     const word = noise(seed, STREAM.blockTime, block);
@@ -83,7 +86,7 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
   const timeOf = (block: number): Micros =>
     genesis + BigInt(sinceGenesis(block));
 
-  /** The newest block that was made by `instant`; 0 if there was none. */
+  /** Returns the newest block that was made by `instant`; 0 if there was none. */
   function newestAt(instant: Micros) {
     const passed = Number(instant - genesis);
     const candidate = Math.floor(passed / intervalMicros);
@@ -91,22 +94,22 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
     return sinceGenesis(candidate) <= passed ? candidate : candidate - 1;
   }
 
-  /** The first block that was made at `instant` or later. */
+  /** Returns the first block that was made at `instant` or later. */
   const firstFrom = (instant: Micros) => newestAt(instant - 1n) + 1;
 
-  /** Blocks per duration, for rates. */
+  /** Returns the number of blocks in a duration, for rates. */
   const blocksIn = (durationMs: number) =>
     Math.max(1, Math.floor((durationMs * 1000) / intervalMicros));
 
   return { timeOf, newestAt, firstFrom, blocksIn };
 }
 
-/** Ties of parties are laid out in runs of this many parties. */
+/** How many parties are in each of the runs in which ties are laid out. */
 const RUN_PARTIES = 8;
 
 /**
- * Who takes part, and in which order. Parties are numbered as they arrive; several may
- * arrive in one block, and then the list orders them by id, as the service does
+ * The parties and the order of their list. Parties are numbered as they arrive. Several
+ * may arrive in one block; the list then orders them by id, as the service does
  * (vega_time, id).
  */
 function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
@@ -114,8 +117,8 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
   const historyBlocks = chain.blocksIn(settings.historyMs);
 
   /**
-   * The row of a party that has arrived: its id, the transaction in which it appeared,
-   * and the time of that block.
+   * Returns the row of a party that has arrived: its id, the transaction in which it
+   * appeared, and the time of that block.
    */
   function row(index: number) {
     const id = ids.id(KIND.party, index);
@@ -123,9 +126,11 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
     return { id, txHash, firstSeen: chain.timeOf(arrivalBlock(index)) };
   }
 
-  /** The block in which a party appears; never falls with the party's number. */
+  /**
+   * Returns the block in which a party appears. A higher number never appears earlier.
+   */
   function arrivalBlock(index: number) {
-    // Runs are laid so that one begins at number `parties`: no tie reaches across the end
+    // Runs are laid out so that one begins at number `parties`. Then no tie spans the end
     // of the history.
     const shifted = index + RUN_PARTIES - (parties % RUN_PARTIES);
     const within = shifted % RUN_PARTIES;
@@ -134,7 +139,7 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
       STREAM.partyTies,
       Math.floor(shifted / RUN_PARTIES),
     );
-    // In each run, `tied` parties from `leader` on come in one block.
+    // In each run, `tied` parties, starting with `leader`, arrive in the same block.
     const leader = word % RUN_PARTIES;
     const tied = 1 + ((word >>> 8) % 4);
     const follows = within > leader && within < leader + tied;
@@ -142,7 +147,7 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
     return 1 + Math.floor((place * historyBlocks) / parties);
   }
 
-  /** How many parties have arrived by `block`. */
+  /** Returns how many parties have arrived by `block`. */
   function countBy(block: number) {
     if (block < 1) return 0;
     const guess = Math.min(
@@ -154,7 +159,7 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
     return arrived;
   }
 
-  /** The parties that arrived in `block`, in list order. */
+  /** Returns the parties that arrived in `block`, in list order. */
   function arrivedIn(block: number) {
     const first = countBy(block - 1);
     const arrived = Array.from({ length: countBy(block) - first }, (_, nth) =>
@@ -163,15 +168,17 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
     return arrived.toSorted((a, b) => (a.id < b.id ? -1 : 1));
   }
 
-  /** The party's number; undefined if no party with this id arrived by `block`. */
+  /**
+   * Returns the party's number; undefined if no party with this id arrived by `block`.
+   */
   function indexOf(id: string, block: number) {
     const index = ids.indexOf(KIND.party, id);
     return index !== undefined && index < countBy(block) ? index : undefined;
   }
 
   /**
-   * Rows of the list by position, oldest first. Only whole blocks are visible, so a
-   * position always means the same row.
+   * Yields rows of the list by position, oldest first. Only complete blocks are visible,
+   * so a position always means the same row.
    */
   function* rows(from: number, to: number) {
     let first = countBy(arrivalBlock(from) - 1);
@@ -186,17 +193,16 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
 }
 
 /**
- * Heights of checkpoints are laid out in stretches of this many, each with the same
- * number of rows.
+ * How many heights of checkpoints a stretch has. Each stretch has the same number of
+ * rows.
  */
 const STRETCH_HEIGHTS = 32;
-/** More rows of one height than any page the tests ask for. */
+/** The most rows that one height may have; more than any page that the tests request. */
 const TIE_ROWS_MAX = 1000;
 
 /**
- * The checkpoints: one row at regular intervals, and sometimes several rows of one
- * height, because a withdrawal makes a checkpoint too. Some of them are equal to the last
- * letter.
+ * The checkpoints: one row at regular intervals, and sometimes several rows at one
+ * height, because a withdrawal makes a checkpoint too. Some of these are identical.
  */
 function openCheckpoints(
   seed: number,
@@ -205,9 +211,11 @@ function openCheckpoints(
   chain: Chain,
 ) {
   const { tieRows, checkpointRetentionMs } = settings;
-  /** Blocks between two checkpoint heights. */
+  /** The number of blocks between two heights with checkpoints. */
   const spacingBlocks = chain.blocksIn(settings.checkpointIntervalMs);
-  /** The stretch is cut into sections; each tied height lies in one of its own. */
+  /**
+   * A stretch is divided into sections, and each tied height is in a section of its own.
+   */
   const sectionHeights = Math.floor(STRETCH_HEIGHTS / tieRows.length);
   const stretchRows = tieRows.reduce(
     (sum, rows) => sum + rows - 1,
@@ -227,7 +235,7 @@ function openCheckpoints(
     return (isTied ? tieRows[section] : undefined) ?? 1;
   }
 
-  /** How many rows the heights before the nth have. */
+  /** Returns how many rows the heights before the nth have. */
   function rowsBefore(nth: number) {
     const within = nth % STRETCH_HEIGHTS;
     let rows = Math.floor(nth / STRETCH_HEIGHTS) * stretchRows;
@@ -236,13 +244,13 @@ function openCheckpoints(
     return rows;
   }
 
-  /** The first position at `block` or later. */
+  /** Returns the first position at `block` or later. */
   const floor = (block: number) =>
     rowsBefore(Math.max(0, Math.ceil(block / spacingBlocks) - 1));
 
   /**
-   * Which of a height's checkpoints its nth row shows. Half of the tied rows repeat the
-   * row before.
+   * Chooses which of a height's checkpoints its nth row shows. Half of the tied rows
+   * repeat the row before.
    */
   function distinct(nthHeight: number, nth: number) {
     const word = noise(seed, STREAM.checkpointTwins, nthHeight);
@@ -251,7 +259,10 @@ function openCheckpoints(
     return shown;
   }
 
-  /** The positions that are served at a head: `from` is inclusive, `to` is exclusive. */
+  /**
+   * Returns the positions that are served at a head: `from` is inclusive, `to` is
+   * exclusive.
+   */
   function visible({ block, time }: Head) {
     const to = rowsBefore(Math.floor(block / spacingBlocks));
     if (checkpointRetentionMs === Infinity) return { from: 0, to };
@@ -266,9 +277,9 @@ function openCheckpoints(
   }
 
   /**
-   * The row at a position.
-   * @param turn shifts the rows within one height, because the service leaves their order
-   *   open and it differs from one query plan to the next
+   * Returns the row at a position.
+   * @param turn shifts the rows within one height, because the service does not define
+   *   their order and it differs from one query plan to the next
    */
   function row(position: number, turn = 0) {
     let height = Math.floor(position / stretchRows) * STRETCH_HEIGHTS;

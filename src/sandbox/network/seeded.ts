@@ -1,12 +1,13 @@
 /**
  * Noise and ids that follow from a seed. The sandbox stores nothing: everything about
- * party 77 or block 4,711 is computed again each time, from the seed, the subject (a
- * stream) and its number.
+ * party 77 or block 4,711 is recomputed each time from the seed, the subject (a stream)
+ * and its number.
  */
 import { createCipheriv, createDecipheriv, createHash } from 'node:crypto';
 
 /**
- * The subject of a noise value. Two subjects never share a value, whatever their numbers.
+ * The subjects of noise values. Different subjects have independent values, even for the
+ * same number.
  */
 export const STREAM = {
   blockTime: 1,
@@ -27,8 +28,8 @@ export function seedWord(seed: string): number {
 }
 
 /**
- * Returns an unsigned 32-bit value that looks random and depends on the three arguments
- * only.
+ * Returns an unsigned 32-bit value that looks random and depends only on the three
+ * arguments.
  * @param index a whole number below 2^53
  */
 export function noise(seed: number, stream: number, index: number): number {
@@ -39,14 +40,14 @@ export function noise(seed: number, stream: number, index: number): number {
     : scramble(word ^ Math.floor(index / 0x1_0000_0000));
 }
 
-/** Converts a noise value to a fraction above 0 and at most 1. */
+/** Converts a noise value to a fraction that is above 0 and at most 1. */
 export function fraction(word: number): number {
   return (word + 1) / 0x1_0000_0000;
 }
 
 /**
- * Returns the next value of a sequence that began with a noise value, for several rolls
- * about one subject.
+ * Returns the next value of a sequence that began with a noise value, for subjects that
+ * need several random values.
  */
 export function scramble(word: number): number {
   let mixed = (word + 0x6d2b79f5) | 0;
@@ -73,16 +74,21 @@ export interface Ids {
   /** @param index a whole number below 2^48 */
   id(kind: number, index: number): string;
   /**
+   * Decrypts an id.
    * @returns the number from which `id` was made; undefined if it is not an id of that
    *   kind
    */
   indexOf(kind: number, id: string): number | undefined;
 }
 
-/** An id is the encrypted number of the thing that it names, so it needs no table. */
+/**
+ * Opens the ids of a seed. An id is the encrypted number of the thing that it identifies,
+ * so no table is needed.
+ */
 export function openIds(seed: string): Ids {
   const key = createHash('sha256').update(`ids of ${seed}`).digest();
-  // ECB is right here: each id must stand alone, and nothing about it is secret.
+  // ECB is right here: each id must be computable by itself, and nothing about it is
+  // secret.
   const cipher = createCipheriv('aes-256-ecb', key, null).setAutoPadding(false);
   const decipher = createDecipheriv('aes-256-ecb', key, null).setAutoPadding(
     false,
@@ -92,7 +98,7 @@ export function openIds(seed: string): Ids {
     indexOf(kind, id) {
       const bytes = Buffer.from(id, 'hex');
       // The decipher would keep a partial block for its next call, so it must only get
-      // whole ones.
+      // complete blocks.
       if (bytes.length !== ID_BYTES) return undefined;
       const plain = decipher.update(bytes);
       const index = plain.readUIntBE(HALF_BYTES - 6, 6);
@@ -102,8 +108,8 @@ export function openIds(seed: string): Ids {
 }
 
 /**
- * Both halves of an id carry the kind, the half and the number, so that a forged half is
- * noticed.
+ * Returns the plain text of an id. Both halves contain the kind, the half and the number,
+ * so that a forged half is detected.
  */
 function plainId(kind: number, index: number): Buffer {
   const plain = Buffer.alloc(ID_BYTES);
