@@ -1,15 +1,19 @@
-/** The system account that the embedded Postgres runs as. */
+/**
+ * Chooses the system account that the embedded Postgres runs as.
+ */
 import * as fs from 'node:fs';
 import { userInfo } from 'node:os';
 import { PermanentError } from '../errors/errors.ts';
 
-/** What `spawn` needs to become that user; empty if we already are. */
+/**
+ * The ids that `spawn` needs to switch to that account; empty if we already run as it.
+ */
 export interface Account {
   readonly uid?: number;
   readonly gid?: number;
 }
 
-/** One line of /etc/passwd, as far as it matters here. */
+/** The fields of a line of /etc/passwd that are needed here. */
 export interface PasswdEntry {
   readonly name: string;
   readonly uid: number;
@@ -17,17 +21,17 @@ export interface PasswdEntry {
 }
 
 /**
- * Unprivileged users that run the server if we are root; the first that exists wins.
- * `games` exists on every system and runs nothing else. `nobody` does not do: whatever
- * else runs as the same user can read the server's memory and files.
+ * Unprivileged users that run the server if we are root; the first one that exists is
+ * used. `games` exists on every system and runs nothing else. `nobody` is unsuitable:
+ * other programs may run as the same user, and could read the server's memory and files.
  */
 const STAND_INS = ['ledger-mirror', 'postgres', 'games'];
 
 /**
- * Chooses who runs the server: Postgres refuses root, and initdb refuses a user without a
- * name.
- * @param ownerUid who owns the data folder: root goes on as that user
- * @throws PermanentError `EMBEDDED_ACCOUNT` if no user is fit to run it
+ * Chooses the user that runs the server: Postgres refuses to run as root, and initdb
+ * refuses a user without a name.
+ * @param ownerUid the owner of the data folder; if we are root, this user is preferred
+ * @throws PermanentError `EMBEDDED_ACCOUNT` if there is no suitable user
  */
 export function serverAccount(
   ownUid: number,
@@ -74,7 +78,10 @@ function findStandIn(passwd: readonly PasswdEntry[]): PasswdEntry | undefined {
   return undefined;
 }
 
-/** Users of a directory service (LDAP, SSSD) have a name without being in /etc/passwd. */
+/**
+ * Whether the system has a name for the user: users of a directory service (LDAP, SSSD)
+ * have one without being in /etc/passwd.
+ */
 function isKnownToSystem(uid: number): boolean {
   try {
     return userInfo().uid === uid;

@@ -1,8 +1,8 @@
 /**
- * The Postgres program. npm's platform packages ship it with its links left out (a
- * tarball holds none, and install scripts are denied), and perhaps below a folder that
- * the server's user cannot enter. A server that the system brings is preferred if it is
- * as new: systems receive security fixes sooner.
+ * Finds the Postgres programs. npm's platform packages contain them without their links
+ * (a tarball has none, and install scripts are denied), and perhaps in a folder that the
+ * server's user cannot enter. The system's own Postgres is preferred if it is at least as
+ * new, because systems receive security fixes sooner.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
@@ -13,21 +13,21 @@ import { PermanentError, errorCode } from '../errors/errors.ts';
 import type { Account } from './account.ts';
 
 export interface Binaries {
-  /** Folder of `initdb` and `postgres`. */
+  /** The folder that contains `initdb` and `postgres`. */
   readonly binDir: string;
-  /** The major version, as `PG_VERSION` in a data folder names it: `18`. */
+  /** The major version, in the form that `PG_VERSION` in a data folder has: `18`. */
   readonly major: string;
-  /** The minor version: the 4 of 18.4. */
+  /** The minor version: the 4 in 18.4. */
   readonly minor: number;
 }
 
-/** Why a program cannot be run. */
+/** The reason why a program cannot be run. */
 interface ProbeFailure {
   readonly problem: string;
 }
 
 /**
- * A link that the package's install script would make; both ends are relative to the
+ * A link that the package's install script would create. Both ends are relative to the
  * package.
  */
 interface PackagedLink {
@@ -36,22 +36,25 @@ interface PackagedLink {
 }
 
 /**
- * The whole environment of the server's programs. The user's own `PG…` and `LD_…`
- * variables must not steer the server.
+ * The complete environment of the server's programs. It leaves out the user's own `PG…`
+ * and `LD_…` variables, which must not affect the server.
  */
 export const SERVER_ENV = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' };
 
 const PROBE_TIMEOUT_MS = 10_000;
 
-/** Where Debian and its kin, and PostgreSQL's own RPM packages, keep a major version. */
+/**
+ * Returns the folders in which Debian, its derivatives and PostgreSQL's own RPM packages
+ * install a major version.
+ */
 function systemFolders(major: string): readonly string[] {
   return [`/usr/lib/postgresql/${major}`, `/usr/pgsql-${major}`];
 }
 
 /**
- * Finds binaries that `account` can execute: the system's, if they have the packaged
+ * Finds programs that `account` can execute: the system's, if they have the packaged
  * major version and no older minor version, or else the packaged ones.
- * @param folders where the system may keep a major version
+ * @param folders returns the folders in which the system may have a major version
  * @throws PermanentError `EMBEDDED_BINARIES`
  */
 export function findBinaries(
@@ -73,11 +76,15 @@ function isAsNew(candidate: Binaries, packaged: Binaries): boolean {
   );
 }
 
-/** The packaged binaries, in place or copied once to a cache folder. */
+/**
+ * Finds the packaged programs, either in place or as a copy in a cache folder, which is
+ * made only once.
+ */
 function findPackaged(account: Account): Binaries {
   const packageDir = platformPackage();
   const inPlace = join(packageDir, 'native');
-  // If node_modules is read-only the links cannot be made, and the copy serves.
+  // If node_modules is read-only, the links cannot be created there, and the copy is
+  // used.
   if (makeLinks(inPlace)) {
     const probed = probe(inPlace, account);
     if (isUsable(probed)) return probed;
@@ -107,8 +114,8 @@ function platformPackage(): string {
 }
 
 /**
- * Does what the package's install script would do.
- * @returns false if the folder cannot be written
+ * Creates the links that the package's install script would create.
+ * @returns false if the folder is not writable
  */
 function makeLinks(nativeDir: string): boolean {
   const text = fs.readFileSync(join(nativeDir, 'pg-symlinks.json'), 'utf8');
@@ -119,7 +126,7 @@ function makeLinks(nativeDir: string): boolean {
     try {
       fs.symlinkSync(relative(dirname(target), source), path);
     } catch (error) {
-      // EEXIST: another process makes the same links right now.
+      // EEXIST: another process is creating the same links at this moment.
       if (errorCode(error) !== 'EEXIST') return false;
     }
   }
@@ -152,7 +159,8 @@ function probe(nativeDir: string, account: Account): Binaries | ProbeFailure {
 }
 
 /**
- * Renames the copy into place whole, so that neither a race nor a kill leaves half of it.
+ * Copies the package to the cache. The complete copy is renamed into place, so that
+ * neither a race nor a kill can leave half of it.
  */
 function copyOnce(packageDir: string): string {
   const text = fs.readFileSync(join(packageDir, 'package.json'), 'utf8');
@@ -170,12 +178,12 @@ function copyOnce(packageDir: string): string {
       verbatimSymlinks: true,
     });
     makeLinks(join(staging, 'native'));
-    // A strict umask leaves folders that the server's user could not enter.
+    // With a strict umask, the server's user could not enter the new folders.
     fs.chmodSync(root, 0o755);
     spawnSync('chmod', ['-R', 'a+rX', staging]);
     fs.renameSync(join(staging, 'native'), copy);
   } catch (error) {
-    // Another process was faster: its copy is as good.
+    // Another process was faster, and its copy is just as good.
     if (fs.existsSync(copy)) return copy;
     throw new PermanentError(
       `Cannot copy the embedded Postgres to ${copy}: ${errorCode(error)}; make ` +
@@ -189,7 +197,10 @@ function copyOnce(packageDir: string): string {
   return copy;
 }
 
-/** Root's copy lies where only root can write, since another user executes it. */
+/**
+ * Returns the folder for copies. Root's copy is where only root can write, because it is
+ * executed by another user.
+ */
 function cacheRoot(): string {
   return process.getuid?.() === 0
     ? '/var/cache/ledger-mirror'

@@ -1,7 +1,7 @@
 /**
- * The data folder of the embedded Postgres and its password: made whole or not at all, in
- * a folder that nobody else can change. Callers have their turn (see postgres.ts) for
- * every change.
+ * Creates the data folder of the embedded Postgres and its password, either completely or
+ * not at all, in a folder that no other user can change. A caller that changes anything
+ * must have its turn (see postgres.ts).
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -23,18 +23,24 @@ const PASSWORD_BYTES = 24;
 const STICKY = 0o1000;
 
 export interface Cluster {
-  /** Holds the data folder, its password and the server's log. */
+  /** The folder that contains the data folder, its password and the server's log. */
   readonly home: string;
   /** Postgres's own data folder. */
   readonly dir: string;
-  /** Runs the server and owns its files. */
+  /** The account that runs the server and owns its files. */
   readonly account: Account;
   readonly binaries: Binaries;
-  /** false only for throw-away data: it survives a killed server, not a power failure. */
+  /**
+   * false only for throw-away data: it survives a server that was killed, but not a power
+   * failure.
+   */
   readonly isDurable: boolean;
 }
 
-/** Prepares the folders above the data, and finds what runs on them. */
+/**
+ * Prepares the folders above the data, and finds the account and the programs to run on
+ * it.
+ */
 export async function openCluster(
   dataDir: string,
   isDurable: boolean,
@@ -47,9 +53,9 @@ export async function openCluster(
 }
 
 /**
- * Makes `home` if it is missing, and checks that nobody else may write in it: otherwise
- * they could plant a link that root would follow.
- * @returns the uid that owns the data in it
+ * Creates `home` if it is missing, and checks that no other user may write in it:
+ * otherwise they could create a link that root would follow.
+ * @returns the uid that owns the data in `home`
  */
 async function prepareHome(home: string, ownUid: number): Promise<number> {
   try {
@@ -71,7 +77,7 @@ async function prepareHome(home: string, ownUid: number): Promise<number> {
 
 function isRootsHome(home: string): boolean {
   const parent = fs.statSync(dirname(home));
-  // In a sticky folder such as /tmp others may make files, but not rename ours.
+  // In a sticky folder such as /tmp, others may create files but cannot rename ours.
   const isSticky = (parent.mode & STICKY) !== 0;
   const isParentSafe =
     isRootsFolder(parent) && (isSticky || !isWritableByOthers(parent));
@@ -99,8 +105,8 @@ function notOurs(home: string, cause?: unknown): PermanentError {
 }
 
 /**
- * Makes the data folder if it is missing, and its password before it. A crash on the way
- * leaves only a staging folder, which the next call clears.
+ * Creates the password and then the data folder, if they are missing. A crash on the way
+ * leaves only a staging folder, which the next call removes.
  * @returns the password
  * @throws PermanentError `EMBEDDED_PASSWORD`, `EMBEDDED_INITDB`, `EMBEDDED_VERSION`,
  *   `EMBEDDED_DAMAGED`
@@ -141,8 +147,8 @@ function readVersion({ home, dir }: Cluster): string {
 }
 
 /**
- * The error for data that no server will start on. Everything in it can be rebuilt from
- * the objects, and the message names the way.
+ * Makes the error for data on which no server will start. Everything in it can be rebuilt
+ * from the objects, and the message explains how.
  */
 export function damaged(
   home: string,
@@ -158,18 +164,18 @@ export function damaged(
   );
 }
 
-/** Makes a password that other users of the machine cannot read. */
+/** Creates a password file that other users of the machine cannot read. */
 async function makePassword(
   { account }: Cluster,
   path: string,
 ): Promise<string> {
   const password = randomBytes(PASSWORD_BYTES).toString('base64url');
-  // A start that was killed before there was any data may have left one.
+  // A start that was killed before it created any data may have left a password.
   fs.rmSync(path, { force: true });
-  // Exclusive, so it follows no link.
+  // An exclusive open does not follow links.
   await using file = await open(path, 'wx', 0o600);
   await file.writeFile(password);
-  // initdb opens it again, as the server's user; nobody else enters the folder.
+  // initdb reopens the file as the server's user; no other user can enter the folder.
   await giveTo(account, file);
   await file.sync();
   return password;
@@ -212,7 +218,8 @@ async function runInitdb(
   signal: AbortSignal,
 ): Promise<void> {
   const { home, account, binaries, isDurable } = cluster;
-  // initdb starts inside the folder: its user may be unable to enter the folders above.
+  // initdb starts inside the folder, because its user may be unable to enter the folders
+  // above.
   const args = [
     '-D',
     HOST.currentFolder,
@@ -252,21 +259,24 @@ async function runInitdb(
   );
 }
 
-/** @returns the error if the child could not be started, or was aborted */
+/**
+ * Waits until the child has ended.
+ * @returns the error if the child could not be started, or was aborted
+ */
 async function waitForEnd(child: ChildProcess): Promise<unknown> {
   let failure: unknown;
   child.once('error', (error) => {
     failure = error;
   });
-  // Comes after `error` and after the last output, and for a child that never started
-  // too.
+  // `close` comes after `error` and after the last output, even for a child that never
+  // started.
   await once(child, 'close').catch(() => undefined);
   return failure;
 }
 
 /**
- * Removes what first starts left that were killed. An initdb that outlived its parent may
- * still write; then a later start clears it.
+ * Removes the leftovers of first starts that were killed. An initdb that outlived its
+ * parent may still be writing; then a later start removes them.
  */
 function clearStaging(home: string): void {
   for (const name of fs.readdirSync(home)) {
@@ -279,15 +289,15 @@ function clearStaging(home: string): void {
   }
 }
 
-/** Opens a path that is a folder itself, and refuses a link to one. */
+/** Opens a folder, and refuses a link to one. */
 function openFolder(path: string): Promise<FileHandle> {
   const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = fs.constants;
   return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
 /**
- * Gives what root has just made to the server's user, by handle, so that it is what was
- * made.
+ * Gives what root has just created to the server's user. It works on the open handle, so
+ * that the target cannot have been exchanged.
  */
 async function giveTo({ uid, gid }: Account, made: FileHandle): Promise<void> {
   if (uid !== undefined && gid !== undefined) await made.chown(uid, gid);

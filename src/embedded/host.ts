@@ -1,20 +1,24 @@
 /**
- * What Linux shows in `/proc`, and how a system without it (macOS) shows the same: the processes of
- * a server, the boot, and names for the current folder and an inherited file.
+ * Reads facts about the system that Linux shows in `/proc`, and reads the same on a
+ * system without it (macOS): a server's processes, the id of the boot, and names for the
+ * current folder and for an inherited file.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
 
 export interface Host {
-  /** The folder that a child starts in, as an argument of its own. */
+  /** The folder in which a child starts, in a form that can be passed as an argument. */
   readonly currentFolder: string;
-  /** The name of a file that a child inherits under this number. */
+  /** Returns the name of the file that a child inherits under this descriptor. */
   descriptorPath(fd: number): string;
   /** Identifies the running kernel. */
   bootId(): string;
-  /** Identifies the space in which pids are unique within that kernel. */
+  /** Identifies the namespace in which pids are unique within that kernel. */
   pidNamespace(): string;
-  /** Pids of the processes of Postgres whose command line holds `name`. Zombies have none. */
+  /**
+   * Returns the pids of the Postgres processes whose command line contains `name`.
+   * Zombies have no command line.
+   */
   serverPids(name: string): number[];
   /** Whether the process is one of these. */
   isServing(pid: number, name: string): boolean;
@@ -24,7 +28,7 @@ const PS_TIMEOUT_MS = 10_000;
 const PS_BYTES_MAX = 16 * 2 ** 20;
 
 export const BY_PROC: Host = {
-  // Without a name: the user of the child may be unable to enter the folders above.
+  // Use no path, because the child's user may be unable to enter the folders above.
   currentFolder: '/proc/self/cwd',
   descriptorPath: (fd) => `/proc/self/fd/${fd}`,
   bootId: () =>
@@ -43,7 +47,7 @@ export const BY_PROC: Host = {
         fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(name)
       );
     } catch {
-      // It ended in between.
+      // The process has ended meanwhile.
       return false;
     }
   },
@@ -52,7 +56,7 @@ export const BY_PROC: Host = {
 export const BY_PROGRAMS: Host = {
   currentFolder: '.',
   descriptorPath: (fd) => `/dev/fd/${fd}`,
-  // A system that does not tell its boot has one: `ps` shows all there is.
+  // If the system has no id for its boot, any constant will do: `ps` shows all processes.
   bootId: () => outputOf('sysctl', '-n', 'kern.bootsessionuuid') ?? 'unknown',
   pidNamespace: () => 'the only one',
   serverPids: (name) => findServers(['-A'], name),
@@ -61,18 +65,24 @@ export const BY_PROGRAMS: Host = {
 
 export const HOST: Host = process.platform === 'linux' ? BY_PROC : BY_PROGRAMS;
 
-/** @param chosen the options of `ps` that choose processes */
+/**
+ * Finds the pids of Postgres processes.
+ * @param chosen the options of `ps` that select processes
+ */
 function findServers(chosen: readonly string[], name: string): number[] {
   const lines = outputOf('ps', ...chosen, '-ww', '-o', 'pid=,args=') ?? '';
   return lines.split('\n').flatMap((line) => {
     const [, pid, program = ''] = /^\s*(\d+)\s+(\S+)/.exec(line) ?? [];
-    // Its children are called `postgres: …`.
+    // The server's children are called `postgres: …`.
     const isPostgres = /(?:^|\/)postgres:?$/.test(program);
     return isPostgres && line.includes(name) ? [Number(pid)] : [];
   });
 }
 
-/** @returns undefined if the program is not there, or fails */
+/**
+ * Runs a program.
+ * @returns its output; undefined if the program is missing or fails
+ */
 function outputOf(
   program: string,
   ...args: readonly string[]

@@ -1,11 +1,11 @@
 /**
- * Looks after the server for as long as a command uses it. A server that died without its
- * commands (killed, out of memory) is started again on its old port by the first command
- * that sees it.
+ * Watches the server for as long as a command uses it. If the server dies while commands
+ * still use it (killed, or out of memory), the first command that notices restarts it on
+ * its old port.
  *
- * A server that dies again and again is started after growing waits, and at most
- * `RESTARTS_MAX` times in ten minutes. All commands on one data folder share that count:
- * it lies in the record beside the data.
+ * A server that keeps dying is restarted after increasing waits, and at most
+ * `RESTARTS_MAX` times in ten minutes. All commands on one data folder share this count,
+ * which is in the record next to the data.
  */
 import * as fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -25,21 +25,21 @@ const LOOK_EVERY_MS = 2_000;
 const RESTARTS_MAX = 5;
 const RESTARTS_WINDOW_MS = 10 * 60_000;
 
-/** The levels that the embedded server logs at. */
+/** The log levels that the embedded server uses. */
 export type ServerLog = Pick<Log, 'info' | 'warn'>;
 
 export interface KeeperOptions {
   readonly cluster: Cluster;
-  /** Where the clients of the server look for it. */
+  /** The port on which the server's clients expect it. */
   readonly port: number;
   readonly log: ServerLog;
   /** Runs work while no other command starts or stops the server. */
   readonly inTurn: (work: () => Promise<void>) => Promise<void>;
-  /** Ends the keeper. */
+  /** Stops the keeper. */
   readonly signal: AbortSignal;
 }
 
-/** Works until the signal, and keeps no process alive by itself. */
+/** Runs until the signal aborts. It does not keep the process alive by itself. */
 export async function keepServer(options: KeeperOptions): Promise<void> {
   const { cluster, log, inTurn, signal } = options;
   const { home, dir } = cluster;
@@ -77,9 +77,10 @@ export async function keepServer(options: KeeperOptions): Promise<void> {
 }
 
 /**
- * Computes how long to wait before the next restart: 2, 4, 8, 16 s after the restarts of
- * the last ten minutes, and then until the first of them is older than that.
- * @param restartsMs when the server was started again, oldest first
+ * Computes how long to wait before the next restart. After the first restarts of the last
+ * ten minutes, the waits are 2, 4, 8 and 16 s; after that, it waits until the earliest of
+ * them is older than ten minutes.
+ * @param restartsMs when the server was restarted, oldest first
  */
 export function restartWaitMs(
   restartsMs: readonly number[],
@@ -95,7 +96,10 @@ export function restartWaitMs(
   return Math.max(0, lastMs + pauseMs - nowMs);
 }
 
-/** A time in the future comes from a clock that was set back, and counts for nothing. */
+/**
+ * Returns the restarts within the window. A time in the future is from a clock that was
+ * set back, and is ignored.
+ */
 function recentRestarts(
   restartsMs: readonly number[],
   nowMs: number,
@@ -116,7 +120,7 @@ async function restart({
   if (usage !== undefined && !isOurs(usage))
     throw inUse(home, 'it was taken over from here');
 
-  // Another command may have started it while this one waited for its turn.
+  // Another command may have restarted the server while this one waited for its turn.
   if (findServer(dir) === undefined) {
     const nowMs = Date.now();
     const restartsMs = recentRestarts(usage?.restartsMs ?? [], nowMs);

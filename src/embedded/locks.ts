@@ -1,11 +1,11 @@
 /**
- * Two kinds of file lock that the kernel takes back however a process ends, `kill -9`
- * included. Both belong to the file itself, so that they hold between containers that
- * share a volume and see nothing of each other's processes.
+ * Two kinds of file lock that the kernel releases however a process ends, even after
+ * `kill -9`. Both belong to the file itself, so they also work between containers that
+ * share a volume but cannot see each other's processes.
  *
  * A record lock belongs to this process. A descriptor lock belongs to an open file, and a
- * child that inherits the file keeps it: so a server can hold a lock without knowing of
- * it.
+ * child that inherits the file keeps the lock. This way, a server can hold a lock without
+ * knowing about it.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
@@ -14,16 +14,16 @@ import { PermanentError } from '../errors/errors.ts';
 
 const SQLITE_BUSY = 5;
 const FLOCK_TIMEOUT_MS = 10_000;
-/** `flock -n` exits with it when another open file holds the lock. */
+/** The exit code of `flock -n` if another open file has the lock. */
 const FLOCK_CONFLICT = 1;
 
 /**
- * Takes any number of shared locks, or one exclusive lock, on a file, which is made if it
- * is missing. Disposing releases it.
+ * Takes a lock on a file, which is created if it is missing. A lock is either exclusive
+ * or shared by any number of processes, and is released on disposal.
  *
- * Node has no lock of its own. SQLite's locks on an empty database file are record locks,
+ * Node itself has no locks. SQLite's locks on an empty database file are record locks,
  * and need no rules for stale files.
- * @returns undefined while another process holds the lock in a way that excludes this one
+ * @returns undefined while another process has a lock that excludes this one
  * @throws PermanentError `EMBEDDED_LOCK` if the file cannot be locked at all
  */
 export function takeRecordLock(
@@ -58,12 +58,12 @@ function isSqliteBusy(error: unknown): boolean {
   );
 }
 
-/**
- * An open file with a descriptor lock on it. A child that inherits `fd` shares the lock.
- */
+/** An open file with a descriptor lock. A child that inherits `fd` shares the lock. */
 export interface DescriptorLock extends Disposable {
   readonly fd: number;
-  /** false if this system has no `flock`, or the file system refuses such locks. */
+  /**
+   * false if this system has no `flock`, or the file system does not support such locks.
+   */
   readonly isLocked: boolean;
 }
 
@@ -71,9 +71,9 @@ export interface DescriptorLock extends Disposable {
  * Opens the file and locks it exclusively. The lock lasts until this process and every
  * child that inherited the descriptor have closed it.
  *
- * The program `flock` (util-linux, BusyBox) locks a descriptor that it inherits and ends;
- * the lock stays with the open file, which is ours too.
- * @returns undefined while another open file holds the lock
+ * The program `flock` (util-linux, BusyBox) locks a descriptor that it inherits, and
+ * exits. The lock stays with the open file, which this process shares.
+ * @returns undefined while another open file has the lock
  */
 export function takeDescriptorLock(path: string): DescriptorLock | undefined {
   const { O_RDWR, O_CREAT, O_NOFOLLOW } = fs.constants;
@@ -84,7 +84,8 @@ export function takeDescriptorLock(path: string): DescriptorLock | undefined {
     stdio: ['ignore', 'ignore', 'pipe', fd],
     timeout: FLOCK_TIMEOUT_MS,
   });
-  // BusyBox exits with 1 for every failure, and reports all others on stderr.
+  // BusyBox exits with 1 for every failure, but only for a conflict does it write nothing
+  // to stderr.
   if (ended.status === FLOCK_CONFLICT && ended.stderr === '') {
     fs.closeSync(fd);
     return undefined;

@@ -1,14 +1,14 @@
 /**
- * The embedded Postgres: what runs if no DATABASE_URL is set. Any number of commands
- * share one server on one data folder; the first to come starts it, the last to leave
+ * The embedded Postgres, which is used if no DATABASE_URL is set. Any number of commands
+ * share one server on one data folder: the first command starts it, and the last one
  * stops it.
  *
- * Two kernel locks decide who is first and last, so that no `kill -9` leaves a lie
- * behind. A command holds `turn.lock` while it starts or stops the server. Every command
- * that uses the server shares `holders.lock`; a command that can take it exclusively is
- * the last. A server whose commands were all killed runs on, and the next command takes
- * it over. A server that this process cannot see, in another container for example, is
- * left alone (see usage.ts).
+ * Two kernel locks decide which command is the first and which the last, so that even
+ * `kill -9` leaves no stale state. A command holds `turn.lock` while it starts or stops
+ * the server. Every command that uses the server shares `holders.lock`; a command that
+ * can take it exclusively is the last. If all its commands were killed, a server keeps
+ * running, and the next command takes it over. A server that this process cannot see, for
+ * example in another container, is left alone (see usage.ts).
  */
 import * as fs from 'node:fs';
 import { join } from 'node:path';
@@ -25,29 +25,32 @@ import { takeRecordLock } from './locks.ts';
 import { ensureServer, isServerUnseen, stopServer } from './server.ts';
 import { isOurs, readUsage, refuseForeignUse } from './usage.ts';
 
-/** Longer than the longest start or stop of another command. */
+/** Longer than the longest start or stop by another command. */
 const TURN_TIMEOUT_MS = 120_000;
 const LOCK_POLL_MS = 20;
 const NEVER = new AbortController().signal;
 const DATABASE = 'postgres';
 
 export interface EmbeddedPostgresOptions {
-  /** The server's files lie in its subfolder `postgres`. */
+  /** The server's files are in the subfolder `postgres` of this folder. */
   readonly dataDir: string;
   readonly log: ServerLog;
   readonly signal?: AbortSignal;
-  /** false for throw-away data (tests): faster, lost at a power failure. */
+  /** false for throw-away data (tests): it is faster, but lost in a power failure. */
   readonly durable?: boolean;
 }
 
-/** Disposing leaves the server; the last command to leave stops it. */
+/**
+ * A server in use. On disposal this command stops using it; the last command stops the
+ * server.
+ */
 export interface EmbeddedPostgres extends AsyncDisposable {
-  /** Works on this machine only, and holds the password. */
+  /** The address with the password; it works only on this machine. */
   readonly connectionString: string;
 }
 
 /**
- * Starts the server of a data folder, or joins the one that runs on it.
+ * Starts the server of a data folder, or joins the one that is already running.
  * @throws PermanentError `EMBEDDED_BINARIES`, `EMBEDDED_ACCOUNT`, `EMBEDDED_VERSION`,
  *   `EMBEDDED_INITDB`, `EMBEDDED_NOT_OURS`, `EMBEDDED_PASSWORD`, `EMBEDDED_LOCK`,
  *   `EMBEDDED_IN_USE`, `EMBEDDED_DAMAGED`
@@ -67,7 +70,7 @@ export async function startEmbeddedPostgres(
       isUnseen,
       signal,
     );
-    // Only a command that has its turn takes it exclusively, and this is our turn.
+    // Only a command that has its turn takes this lock exclusively, and this is our turn.
     const hold = takeRecordLock(holdersLock(cluster), 'shared');
     if (hold === undefined)
       throw new Error(`${holdersLock(cluster)} is locked outside of a turn`);
@@ -105,7 +108,7 @@ export async function startEmbeddedPostgres(
 
 /**
  * Runs `work` while no other command starts or stops the server of this data folder.
- * @throws RetryableError `EMBEDDED_BUSY` if another command has its turn for too long
+ * @throws RetryableError `EMBEDDED_BUSY` if another command's turn takes too long
  */
 async function inTurn<Result>(
   { home }: Cluster,
@@ -149,7 +152,7 @@ async function leave(
   using last = takeRecordLock(holdersLock(cluster), 'exclusive');
   if (last === undefined || !fs.existsSync(cluster.dir)) return;
   const usage = readUsage(cluster.home);
-  // Another container's server is not ours to stop.
+  // A server in another container is not ours to stop.
   if (usage !== undefined && !isOurs(usage)) return;
 
   if (await stopServer(cluster))

@@ -1,15 +1,17 @@
 /**
- * The server's log. The lines of the first crash matter most, and a server that fails
- * again and again must not push them out: so `server.log` moves to `server.log.old` only
- * after a server that was ready once, and failed starts in between write behind one
- * another.
+ * The server's log. The lines of the first crash matter most, and a server that keeps
+ * failing must not push them out. So `server.log` is moved to `server.log.old` only if
+ * its server was ready at some time, and the starts that fail in between append to it.
  */
 import * as fs from 'node:fs';
 import { join } from 'node:path';
 import { errorCode } from '../errors/errors.ts';
 
 const READY = 'database system is ready to accept connections';
-/** A series of failed starts keeps its first lines, and loses those in the middle. */
+/**
+ * The most bytes that failed starts may fill. Beyond it, the log keeps its first lines
+ * and loses those in the middle.
+ */
 const FAILED_STARTS_BYTES_MAX = 256 * 1024;
 const FIRST_BYTES = 64 * 1024;
 const TAIL_CHARS = 2_000;
@@ -20,7 +22,7 @@ export function serverLogFile(home: string): string {
 
 /**
  * Prepares the log for the lines of one start.
- * @returns where these lines begin, in bytes
+ * @returns the position in bytes at which these lines begin
  */
 export function openLog(home: string): number {
   const file = serverLogFile(home);
@@ -34,7 +36,7 @@ export function openLog(home: string): number {
   return FIRST_BYTES;
 }
 
-/** Returns the last lines that were written behind `start`. */
+/** Returns the last lines that were written after position `start`. */
 export function logSince(home: string, start: number): string {
   return readLog(serverLogFile(home))
     .subarray(start)

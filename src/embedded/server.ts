@@ -1,7 +1,7 @@
 /**
- * The server on a data folder: starts it, stops it, and recognises it from outside,
- * whichever process started it. Callers have their turn (see postgres.ts) for every
- * change.
+ * Starts and stops the server on a data folder, and recognises it from outside, whichever
+ * process started it. A caller that changes anything must have its turn (see
+ * postgres.ts).
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -23,7 +23,10 @@ import {
   writeUsage,
 } from './usage.ts';
 
-/** Recovery after a crash replays at most a few checkpoints of WAL. */
+/**
+ * How long a start may take. Recovery after a crash replays at most a few checkpoints of
+ * WAL.
+ */
 const START_TIMEOUT_MS = 60_000;
 const POLL_MS = 10;
 
@@ -33,7 +36,9 @@ interface StopStage {
   readonly limitMs: number;
 }
 
-/** In this order; after the last two, the next start recovers. */
+/**
+ * The stages are tried in this order. After the last two, the next start has to recover.
+ */
 const STOP_STAGES: readonly StopStage[] = [
   { signal: 'SIGINT', limitMs: 30_000 },
   { signal: 'SIGQUIT', limitMs: 10_000 },
@@ -50,18 +55,20 @@ const SERVER_SETTINGS = {
   log_timezone: 'UTC',
   log_checkpoints: 'off',
   // The client that sends a statement receives its error. A server that runs for months
-  // must not fill the disk with them.
+  // must not fill the disk with these errors.
   log_min_messages: 'log',
 };
 
-/** Tests run many mirrors on one server, and lose nothing at a power failure. */
+/**
+ * Tests run many mirrors on one server, and can afford to lose data in a power failure.
+ */
 const THROW_AWAY_SETTINGS = {
   fsync: 'off',
   full_page_writes: 'off',
   max_connections: '500',
 };
 
-/** Lines of a server that will not start on this data again, whatever is tried. */
+/** Log lines which show that no server will ever start on this data again. */
 const DAMAGE = new RegExp(
   [
     'could not locate (?:a valid|required) checkpoint record',
@@ -76,7 +83,7 @@ const DAMAGE = new RegExp(
   ].join('|'),
 );
 
-/** What a server writes of itself into `postmaster.pid`. */
+/** The facts about itself that a server writes into `postmaster.pid`. */
 export interface Server {
   readonly pid: number;
   readonly port: number;
@@ -85,31 +92,32 @@ export interface Server {
 }
 
 /**
- * Returns the server on this data folder, running and ready: the existing one or a new
- * one.
- * @param port where its users look for it
+ * Returns a server on this data folder that is running and ready: the existing one or a
+ * new one.
+ * @param port the port on which its users expect it
  * @throws RetryableError `EMBEDDED_START`
- * @throws PermanentError `EMBEDDED_IN_USE` if a server runs that this system does not show,
- *   `EMBEDDED_DAMAGED` if no server will start on this data again
+ * @throws PermanentError `EMBEDDED_IN_USE` if a server is running that this system does
+ *   not show, `EMBEDDED_DAMAGED` if no server will start on this data again
  */
 export async function ensureServer(
   cluster: Cluster,
   signal: AbortSignal,
   port?: number,
 ): Promise<Server> {
-  // The port of before, so that clients of a killed server find the next one. Read it
-  // before the wait: a server that stops in order removes its pid file.
+  // Use the last port again, so that clients of a killed server find the next one. Read
+  // it before the wait: a server that stops normally removes its pid file.
   const lastPort = port ?? readPidFile(cluster.dir)?.port;
   const deadlineMs = performance.now() + START_TIMEOUT_MS;
   const running = await waitForRunning(cluster, deadlineMs, signal);
   if (running !== undefined) return running;
 
-  // The server inherits the lock, and holds it for as long as one of its processes lives.
+  // The server inherits the lock, and keeps it for as long as one of its processes is
+  // alive.
   using lock = await takeServerLock(cluster.home, signal);
   const restartsMs = readUsage(cluster.home)?.restartsMs;
   writeUsage(cluster.home, describeUsage(restartsMs));
-  // Nothing runs on this data, so the file is stale; Postgres would take a zombie, or
-  // another process with the same pid, for a living server.
+  // Nothing runs on this data, so the pid file is stale. Postgres would mistake a zombie,
+  // or another process with the same pid, for a running server.
   fs.rmSync(join(cluster.dir, 'postmaster.pid'), { force: true });
 
   const ports = [lastPort, undefined, undefined];
@@ -131,8 +139,8 @@ export async function ensureServer(
 }
 
 /**
- * Waits for what an earlier start left: backends of a killed server end by themselves,
- * and a server that starts becomes ready.
+ * Waits for what an earlier start has left: backends of a killed server end by
+ * themselves, and a server that is starting becomes ready.
  * @returns undefined if no process of a server is left
  */
 async function waitForRunning(
@@ -159,13 +167,16 @@ async function waitForRunning(
 /** One attempt to start a server. */
 interface Attempt {
   readonly port: number;
-  /** Descriptor of the lock that the server inherits. */
+  /** The descriptor of the lock that the server inherits. */
   readonly lockFd: number;
-  /** Where the lines of this start begin in the log, in bytes. */
+  /** The position in the log, in bytes, at which the lines of this start begin. */
   readonly logStart: number;
 }
 
-/** @returns undefined if the server ended at once */
+/**
+ * Starts a server and waits until it is ready.
+ * @returns undefined if the server ended at once
+ */
 async function launch(
   cluster: Cluster,
   attempt: Attempt,
@@ -210,8 +221,8 @@ function spawnServer(
     ...account,
     cwd: dir,
     env: SERVER_ENV,
-    // A session of its own: Ctrl-C ends us, and we stop the server when our work is
-    // saved.
+    // The server gets a session of its own. Ctrl-C then ends only us, and we stop the
+    // server after our work is saved.
     detached: true,
     stdio: ['ignore', log, log, lockFd],
   });
@@ -220,7 +231,10 @@ function spawnServer(
   return child;
 }
 
-/** @param logStart undefined if this start wrote nothing to the log */
+/**
+ * Makes the error for a start that failed.
+ * @param logStart undefined if this start wrote nothing to the log
+ */
 function startError(
   { home, dir }: Cluster,
   logStart: number | undefined,
@@ -241,10 +255,13 @@ function startError(
   );
 }
 
-/** @returns false if the server still runs */
+/**
+ * Stops the server.
+ * @returns false if the server is still running
+ */
 export async function stopServer({ home, dir }: Cluster): Promise<boolean> {
   for (const { signal, limitMs } of STOP_STAGES) {
-    // Before it has written its pid file, a server that starts is its only process.
+    // Until a starting server has written its pid file, it has only one process.
     const pid = findServer(dir)?.pid ?? serverPids(dir)[0];
     if (pid === undefined) break;
     sendSignal(pid, signal);
@@ -257,15 +274,17 @@ export async function stopServer({ home, dir }: Cluster): Promise<boolean> {
 
 async function waitForStop(dir: string, limitMs: number): Promise<void> {
   const deadlineMs = performance.now() + limitMs;
-  // The check of one process comes first: the check of all of them costs a hundred times
-  // more.
+  // Check the one process first: checking all processes costs a hundred times as much.
   while (findServer(dir) !== undefined || serverPids(dir).length > 0) {
     if (performance.now() > deadlineMs) return;
     await sleep(POLL_MS);
   }
 }
 
-/** @param wanted is returned if it is free */
+/**
+ * Finds a free port.
+ * @param wanted the port to return if it is free
+ */
 async function findFreePort(wanted = 0): Promise<number> {
   const server = createServer();
   try {
@@ -280,9 +299,9 @@ async function findFreePort(wanted = 0): Promise<number> {
 }
 
 /**
- * Marks this folder's processes in their command lines, which any user may read. (To read
- * the working directory of another user's process takes a capability that containers do
- * not have.)
+ * Returns a name that marks this folder's processes in their command lines, which any
+ * user may read. (Reading the working directory of another user's process requires a
+ * capability that containers do not have.)
  */
 function clusterName(dir: string): string {
   const { dev, ino } = fs.statSync(dir, { bigint: true });
@@ -291,16 +310,16 @@ function clusterName(dir: string): string {
 }
 
 /**
- * Pids of all processes of this folder's server. A zombie has no command line, and is
- * left out.
+ * Returns the pids of all processes of this folder's server. A zombie has no command line
+ * and is left out.
  */
 function serverPids(dir: string): number[] {
   return HOST.serverPids(clusterName(dir));
 }
 
 /**
- * Returns the visible server on this data folder, whichever process started it, ready or
- * not.
+ * Returns the visible server on this data folder, whichever process started it, and
+ * whether or not it is ready.
  */
 export function findServer(dir: string): Server | undefined {
   const server = readPidFile(dir);
@@ -309,7 +328,8 @@ export function findServer(dir: string): Server | undefined {
 }
 
 /**
- * Whether the data names a server that this system does not show: it is dead, or elsewhere.
+ * Whether the data names a server that this system does not show, because it is dead or
+ * runs elsewhere.
  */
 export function isServerUnseen(dir: string): boolean {
   if (readPidFile(dir) === undefined) return false;
@@ -317,8 +337,8 @@ export function isServerUnseen(dir: string): boolean {
 }
 
 /**
- * Reads `postmaster.pid`, one value a line: pid, folder, start, port, socket, address,
- * shared memory, status.
+ * Reads `postmaster.pid`, which has one value per line: pid, folder, start, port, socket,
+ * address, shared memory, status.
  */
 function readPidFile(dir: string): Server | undefined {
   let lines: string[];

@@ -1,17 +1,18 @@
 /**
- * Finds out whether a data folder is in use by a server that this process cannot see: in
+ * Detects that a data folder is in use by a server that this process cannot see: in
  * another container on the same volume, or on another machine that mounts it. A second
- * server on live data destroys it, so such a folder is refused and left as it is.
+ * server would destroy live data, so such a folder is refused and left unchanged.
  *
- * Beside the data lies a record of where its server was started: kernel, PID namespace,
- * host. A record of our own kernel and namespace means that `/proc` shows all there is.
- * For any other, three signs of life count, and each works without seeing a process:
+ * Next to the data is a record of where its server was started: the kernel, the PID
+ * namespace and the host. If these are our own kernel and namespace, `/proc` shows all
+ * processes. For any other record there are three signs of life, none of which requires
+ * seeing a process:
  *
  * 1. `holders.lock`: a command over there uses the server.
- * 2. `server.lock`: the server itself runs, even if its commands were all killed.
+ * 2. `server.lock`: the server itself is running, even if all its commands were killed.
  * 3. The record's heartbeat: a machine over there writes it every two seconds. It is
- *   watched
- *    only if the record comes from another kernel, where the locks may not reach.
+ *    watched only if the record is from another kernel, where the locks may have no
+ *    effect.
  */
 import * as fs from 'node:fs';
 import { hostname } from 'node:os';
@@ -26,7 +27,10 @@ import {
   takeRecordLock,
 } from './locks.ts';
 
-/** Several beats of a keeper that looks every two seconds. */
+/**
+ * How long to watch for a heartbeat: several beats of a keeper, which beats every two
+ * seconds.
+ */
 const HEARTBEAT_WATCH_MS = 8_000;
 const HEARTBEAT_POLL_MS = 250;
 const SERVER_LOCK_WAIT_MS = 2_000;
@@ -41,11 +45,11 @@ export interface UsageRecord {
   readonly host: string;
   /** RFC 3339, for messages. */
   readonly startedAt: string;
-  /** When the server was started again after a crash, in milliseconds since 1970. */
+  /** When the server was restarted after crashes, in milliseconds since 1970. */
   readonly restartsMs: readonly number[];
 }
 
-/** The record of a server that starts here and now. */
+/** Makes the record for a server that is started here and now. */
 export function describeUsage(restartsMs: readonly number[] = []): UsageRecord {
   return {
     bootId: HOST.bootId(),
@@ -56,7 +60,10 @@ export function describeUsage(restartsMs: readonly number[] = []): UsageRecord {
   };
 }
 
-/** @returns undefined if there is no record, or none that can be read */
+/**
+ * Reads the record.
+ * @returns undefined if there is no record, or it cannot be parsed
+ */
 export function readUsage(home: string): UsageRecord | undefined {
   try {
     const text = fs.readFileSync(recordFile(home), 'utf8');
@@ -75,11 +82,11 @@ export function readUsage(home: string): UsageRecord | undefined {
   }
 }
 
-/** Replaces the record in one step, so that no reader sees half of it. */
+/** Replaces the record in one step, so that no reader sees a partial record. */
 export function writeUsage(home: string, record: UsageRecord): void {
   const staging = `${recordFile(home)}.new`;
   fs.rmSync(staging, { force: true });
-  // Exclusive, so it follows no link.
+  // An exclusive open does not follow links.
   fs.writeFileSync(staging, `${JSON.stringify(record)}\n`, {
     flag: 'wx',
     mode: 0o600,
@@ -87,7 +94,7 @@ export function writeUsage(home: string, record: UsageRecord): void {
   fs.renameSync(staging, recordFile(home));
 }
 
-/** The server has stopped in order: nothing is in use. */
+/** Removes the record, because the server has stopped normally and nothing is in use. */
 export function removeUsage(home: string): void {
   fs.rmSync(recordFile(home), { force: true });
 }
@@ -101,9 +108,9 @@ export function beat(home: string): void {
 }
 
 /**
- * Whether `/proc` shows every process that the record speaks of. The number of a
- * namespace may come back after its end; then its processes have all ended too, and the
- * answer is still right.
+ * Whether `/proc` shows every process that the record refers to. A namespace's number may
+ * be reused after its end, but by then all its processes have ended, so the answer is
+ * still right.
  */
 export function isOurs(record: UsageRecord): boolean {
   const own = describeUsage();
@@ -113,8 +120,8 @@ export function isOurs(record: UsageRecord): boolean {
 }
 
 /**
- * Refuses a data folder that a server uses which this process cannot see. The caller has
- * its turn (see postgres.ts) and does not hold `holdersLock` itself yet.
+ * Refuses a data folder that is in use by a server that this process cannot see. The
+ * caller must have its turn (see postgres.ts) and must not hold `holdersLock` yet.
  * @param isServerUnseen whether the data names a server that `/proc` does not show
  * @throws PermanentError `EMBEDDED_IN_USE`
  */
@@ -126,8 +133,8 @@ export async function refuseForeignUse(
 ): Promise<void> {
   const record = readUsage(home);
   if (record !== undefined && isOurs(record)) return;
-  // A release before the record, or a start that was killed before it, may have left
-  // this.
+  // A release that wrote no record, or a start that was killed before it wrote one, may
+  // have left this.
   if (record === undefined && !isServerUnseen) return;
 
   const holders = takeRecordLock(holdersLock, 'exclusive');
@@ -144,10 +151,10 @@ export async function refuseForeignUse(
 }
 
 /**
- * Takes the lock that a running server holds. A process that ends shows no command line
- * some time before it closes its files: so a lock that is held is tried again for a
+ * Takes the lock that a running server holds. When a process ends, its command line
+ * disappears some time before its files are closed, so the attempt is repeated for a
  * moment.
- * @throws PermanentError `EMBEDDED_IN_USE` if a server holds it
+ * @throws PermanentError `EMBEDDED_IN_USE` if a server still holds the lock
  */
 export async function takeServerLock(
   home: string,
@@ -171,7 +178,10 @@ export function inUse(home: string, evidence: string): PermanentError {
   );
 }
 
-/** Watches instead of comparing with the clock: the other machine's may differ. */
+/**
+ * Whether the record's heartbeat continues. It watches for a change instead of comparing
+ * times, because the other machine's clock may differ.
+ */
 async function hasHeartbeat(
   home: string,
   signal: AbortSignal,
@@ -188,9 +198,9 @@ async function hasHeartbeat(
 }
 
 /**
- * Opens the record anew each time: a network file system then asks its server for the
- * time.
- * @returns undefined if the record is gone, because the other machine stopped in order
+ * Identifies the last heartbeat. It reopens the record each time, because a network file
+ * system then asks its server for the time.
+ * @returns undefined if the record is gone, because the other machine stopped normally
  */
 function lastBeat(home: string): string | undefined {
   let fd: number | undefined;
