@@ -1,5 +1,5 @@
 /**
- * Known ranges of ledgers: the rows of `mirror.coverage`, read and written in one place.
+ * Reads and writes the known ranges of ledgers, which are the rows of `mirror.coverage`.
  */
 import { z } from 'zod';
 import { errorCode, RetryableError } from '../errors/errors.ts';
@@ -10,7 +10,7 @@ import type { Database } from '../postgres/database.ts';
 import { execute, readRow, readRows } from '../postgres/run-statement.ts';
 import { type RowOf, statement, typed } from '../postgres/statement.ts';
 
-/** A range of a ledger that is known: a current segment, or a range without entries. */
+/** A known range of a ledger: either a current segment, or a range without entries. */
 export interface Coverage {
   readonly coverageId: bigint;
   /** The asset of the range; undefined: every asset. */
@@ -18,11 +18,14 @@ export interface Coverage {
   readonly from: Micros;
   /** Exclusive. */
   readonly to: Micros;
-  /** The range reached the present when it was exported, and may still grow. */
+  /**
+   * Whether the range reached the present when it was exported, so that it may still
+   * grow.
+   */
   readonly open: boolean;
-  /** Which side of a movement its rows show. */
+  /** Which sides of a movement the range's rows show. */
   readonly sides: NewCoverage['sides'];
-  /** Key of the object that holds its rows; undefined if it has none. */
+  /** The key of the object that holds the range's rows; undefined if it has no rows. */
   readonly objectKey: string | undefined;
   readonly rows: bigint;
   /**
@@ -50,15 +53,15 @@ export interface Coverage {
   readonly content?: SegmentContent | undefined;
 }
 
-/** What the catalog records of a segment's rows. */
+/** What the catalog records about a segment's rows. */
 export interface SegmentContent {
-  /** Size of the plain CSV. */
+  /** The size of the plain CSV in bytes. */
   readonly bytes: bigint;
   /** The additive digest of all rows, as 64 hex digits. */
   readonly digest: string;
   /** The form in which the rows were summed. */
   readonly rowForm: string;
-  /** The names in the CSV's header line. */
+  /** The column names in the CSV's header line. */
   readonly columns: readonly string[];
 }
 
@@ -150,7 +153,7 @@ function coverageOf(row: RowOf<typeof COVERAGE_COLUMNS>): Coverage {
   };
 }
 
-/** @returns undefined if the range has no segment */
+/** Returns what is recorded about the segment; undefined if the range has none. */
 function contentOf(
   row: RowOf<typeof COVERAGE_COLUMNS>,
 ): SegmentContent | undefined {

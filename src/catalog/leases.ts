@@ -42,10 +42,10 @@ export interface ExportLease {
 type Leases = readonly ExportLease[];
 
 /**
- * Whether any party has an id of its own form. The condition and the order must be
- * those of the index `parties_own_ids`. Without the order, Postgres assumes that the
- * condition holds for nearly every party, and looks for the first match by reading all
- * of them.
+ * Whether any party besides `network` has an id that is not 64 hex digits. The condition
+ * and the order must be those of the index `parties_own_ids`. Without the order, Postgres
+ * assumes that the condition holds for nearly every party, and looks for the first match
+ * by reading all of them.
  */
 const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
   where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network') is not null`;

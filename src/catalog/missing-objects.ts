@@ -29,8 +29,8 @@ export function isLossOfStore(missing: number, read: number): boolean {
 }
 
 /**
- * Returns the error to report when the store has lost its objects. @param url the
- * store's URL
+ * Returns the error to report if the store has lost its objects. @param url the store's
+ * URL
  */
 export function lossOfStore(
   url: string,

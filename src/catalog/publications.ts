@@ -1,6 +1,6 @@
 /**
- * Publications in Postgres: the plan as JSON, and the one transaction that makes it
- * visible.
+ * Stores publications in Postgres: the plan as JSON, and the one transaction that makes
+ * it visible.
  */
 import { z } from 'zod';
 import { formatInstant } from '../time/time.ts';
@@ -48,7 +48,7 @@ const plan = z.object({
   closes: z
     .array(z.object({ coverageId: bigId, tail: tailSum.optional() }))
     .default([]),
-  /** The epoch of the source's chain; absent if no list is known. */
+  /** The epoch of the source's chain; absent if no checkpoint is known. */
   epoch: z.int().optional(),
   /** The second of the newest entry that was received. */
   lastEntryAt: instant.optional(),
@@ -56,8 +56,9 @@ const plan = z.object({
 export type Publication = Readonly<z.output<typeof plan>>;
 
 /**
- * @returns undefined if the stored JSON cannot be read: another version wrote it, or an
- *   instant in it is not valid
+ * Decodes a stored plan.
+ * @returns undefined if it cannot be read: another version wrote it, or an instant in it
+ *   is not valid
  */
 export function decodePublication(json: unknown): Publication | undefined {
   return plan.safeParse(json).data;
@@ -214,10 +215,10 @@ export async function finishExports(
 }
 
 /**
- * Closes an open segment of which every row came back, and no other: its object and its
- * rows stay. The segment's manifest does not record this check. The object store's
- * record of ranges does, so that a rebuilt database does not have to audit at once
- * everything that the lost one had audited.
+ * Closes an open segment after exactly its rows came back: its object and its rows stay.
+ * The segment's manifest does not record this check. The object store's record of ranges
+ * does, so that a rebuilt database does not have to audit at once everything that the
+ * lost one had audited.
  */
 async function closeAsItStands(
   tx: Database,

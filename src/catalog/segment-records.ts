@@ -20,7 +20,7 @@ export interface SegmentRecord extends Pick<
   readonly segmentId: bigint;
   /** The start of the range, as RFC 3339. */
   readonly from: string;
-  /** Exclusive. */
+  /** The end of the range, exclusive. */
   readonly to: string;
   /** The digest of the values that were loaded; null if the segment was never loaded. */
   readonly valuesDigest: string | null;

@@ -13,8 +13,8 @@ import { FencedError, RetryableError } from '../errors/errors.ts';
  */
 export const LEASE_MS = 60_000;
 /**
- * A run has ended if its process has not renewed it for this long: a live process
- * renews its run every three seconds.
+ * How long after its last renewal a run counts as ended: a live process renews its run
+ * every three seconds.
  */
 export const RUN_SILENT_MS = 10_000;
 
@@ -25,6 +25,7 @@ export interface KeptLease extends AsyncDisposable {
    */
   readonly signal: AbortSignal;
   /**
+   * Checks that the lease is still held.
    * @throws FencedError if another worker has the lease, RetryableError `LEASE_LOST` if
    *   it may have run out
    */

@@ -3,7 +3,7 @@
 /** The most slips a mistyped name may have, however long it is. */
 const SLIPS_MAX = 2;
 
-/** @returns the known name nearest to a mistyped one; undefined if none is near */
+/** Returns the known name nearest to a mistyped one; undefined if none is near. */
 export function findNear(
   name: string,
   known: readonly string[],
@@ -23,8 +23,8 @@ export function findNear(
 }
 
 /**
- * @returns the known name nearest to a mistyped one, or else the first that contains
- *   its stem: `entry` is not near `ledger_entries`, but is meant to be it
+ * Returns the known name nearest to a mistyped one, or else the first one that contains
+ * its stem: `entry` is not near `ledger_entries`, but was probably meant to be it.
  */
 export function findMeant(
   name: string,
@@ -36,7 +36,7 @@ export function findMeant(
   return findNear(name, known) ?? known.find(isLike);
 }
 
-/** @returns `; did you mean …?` for a name that was found, otherwise an empty text */
+/** Returns `; did you mean …?` for a name that was found, otherwise an empty text. */
 export function didYouMean(name: string | undefined): string {
   return name === undefined ? '' : `; did you mean ${name}?`;
 }

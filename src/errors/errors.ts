@@ -4,7 +4,10 @@
  * shows what led to it.
  */
 export interface ErrorDetails {
-  /** Stable identity, for example `SOURCE_STATUS`. Documented in docs/errors.md. */
+  /**
+   * The stable identity of the error, for example `SOURCE_STATUS`. Documented in
+   * docs/errors.md.
+   */
   code: string;
   /**
    * What a reader needs to act: where it happened and with which value. It holds no

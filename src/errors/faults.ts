@@ -1,7 +1,7 @@
 /**
- * The one table that classifies failures: what a failure means for the connection that
- * it broke, for the work that met it, and for whether that work waits for a service to
- * return.
+ * Classifies failures in one place: what a failure means for the connection that it
+ * broke, for the work in which it happened, and for whether that work waits until a
+ * service is back.
  */
 import {
   errorCode,

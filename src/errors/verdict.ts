@@ -14,7 +14,7 @@ export type Verdict = (typeof VERDICTS)[number];
 
 export interface VerdictWithEvidence {
   readonly verdict: Verdict;
-  /** Plain JSON; bigints are decimal text. */
+  /** The evidence as plain JSON; bigints are decimal text. */
   readonly evidence: Readonly<Record<string, unknown>>;
 }
 

@@ -1,7 +1,7 @@
 /**
- * What an export does next, as a pure state machine: `next(state, event)` returns the new
- * state and one decision. `run-export.ts` carries out the decisions, and reports their
- * results as events. Nothing here reads, writes or waits.
+ * Decides what an export does next, as a pure state machine: `next(state, event)` returns
+ * the new state and one decision. `run-export.ts` carries out the decisions, and reports
+ * their results as events. Nothing here reads, writes or waits.
  *
  *                 planned                   answered
  *   planning ──────────────► requesting ──────────────► publishing

@@ -358,7 +358,8 @@ class ExportRun {
     const { shownTo = BEGINNING } = profile;
     const from = floorSecond(request.from ?? BEGINNING);
     const to = request.to && ceilSecond(request.to);
-    // A source that shows no time surely has all of its blocks before its newest entry.
+    // A source that shows no time is sure to have all of its blocks before its newest
+    // entry.
     const closedTo =
       clock.from === 'guessed'
         ? earlier(shownTo, clock.closedTo)
@@ -381,8 +382,8 @@ class ExportRun {
   }
 
   /**
-   * Requests a known entry by its own second, to see whether the source applies both
-   * bounds.
+   * Requests a known entry by its own second, to see whether the source applies a start
+   * and an end together.
    */
   async #probe(): Promise<ExportEvent> {
     const { profile, probe } = this.#planInHand();
@@ -423,7 +424,10 @@ class ExportRun {
     return { kind: 'answered', facts };
   }
 
-  /** @returns undefined if the source refuses a request without a start and an end */
+  /**
+   * Sends a request, and records a refusal that shows something about the source.
+   * @returns undefined if the source refuses a request without a start and an end
+   */
   async #fetch(
     planned: PlannedRequest,
     fruitless: number,

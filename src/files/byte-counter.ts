@@ -6,7 +6,7 @@ import { errorCode } from '../errors/errors.ts';
 /** The size and checksum of some content. */
 export interface FileFacts {
   readonly bytes: bigint;
-  /** 64 hex digits. */
+  /** The SHA-256 of the content, as 64 hex digits. */
   readonly sha256: string;
 }
 
@@ -57,8 +57,8 @@ export async function measureStream(
 }
 
 /**
- * For `.catch`: returns undefined if the file or folder does not exist, and throws every
- * other error.
+ * An error handler for `.catch`: returns undefined if the file or folder does not exist,
+ * and throws every other error.
  */
 export function undefinedIfMissing(error: unknown): undefined {
   if (errorCode(error) === 'ENOENT') return undefined;

@@ -7,7 +7,7 @@
  * steps; `?` in either day field; `L` as the last day of a month.
  */
 
-/** The times that a pattern names, before a time zone gives them a meaning. */
+/** The local times that a pattern names. Only a time zone makes instants of them. */
 export interface CronPattern {
   /** The local times of a matching day, in milliseconds since its midnight; ascending. */
   readonly timesOfDay: readonly number[];
@@ -16,7 +16,7 @@ export interface CronPattern {
    * times of a day.
    */
   readonly isHourly: boolean;
-  /** @param month 1 to 12 */
+  /** Whether the pattern names a day. @param month 1 to 12 */
   matchesDay(year: number, month: number, day: number): boolean;
 }
 
@@ -44,10 +44,10 @@ const MINUTE: FieldRule = { min: 0, max: 59 };
 const HOUR: FieldRule = { min: 0, max: 23 };
 const DAY_OF_MONTH: FieldRule = { min: 1, max: 31, isDay: true };
 const MONTH: FieldRule = { min: 1, max: 12, names: MONTHS };
-// Sunday is 0 and 7.
+// Sunday is both 0 and 7.
 const DAY_OF_WEEK: FieldRule = { min: 0, max: 7, names: WEEKDAYS, isDay: true };
 
-/** The usual words for common patterns. */
+/** Names for common patterns. */
 const ALIASES: ReadonlyMap<string, string> = new Map([
   ['@yearly', '0 0 1 1 *'],
   ['@annually', '0 0 1 1 *'],
@@ -65,7 +65,10 @@ const HOURS_OF_DAY = 24;
 const YEARS_TRIED = 8;
 const FIRST_YEAR_TRIED = 2024;
 
-/** @returns undefined if the text is not a pattern, or names a day that never comes */
+/**
+ * Parses a pattern.
+ * @returns undefined if the text is not a pattern, or names a day that never comes
+ */
 export function parseCron(text: string): CronPattern | undefined {
   const trimmed = text.trim();
   const fields = (ALIASES.get(trimmed.toLowerCase()) ?? trimmed).split(/\s+/);

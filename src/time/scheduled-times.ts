@@ -175,7 +175,9 @@ class Zone {
    */
   static readonly #known = new Map<string, Zone>();
 
-  /** @throws RangeError if the time zone is not valid */
+  /**
+   * Returns the zone with an IANA name. @throws RangeError if the time zone is not valid
+   */
   static of(tz: string): Zone {
     const known = Zone.#known.get(tz);
     if (known !== undefined) return known;

@@ -23,7 +23,7 @@ export interface RangeOptionNames {
 
 export interface ReadRange {
   readonly start: Micros | undefined;
-  /** Exclusive; undefined if the range reaches the present. */
+  /** The end, exclusive; undefined if the range reaches the present. */
   readonly end: Micros | undefined;
   /** One line for each problem. If there are any, the range must not be used. */
   readonly problems: readonly string[];

@@ -72,7 +72,7 @@ function readInstantForms(typed: string, now: Micros): TypedTime | undefined {
   return instant === undefined ? undefined : instantAt(instant);
 }
 
-/** @returns undefined if the text is not a month such as `2026-03` */
+/** Reads a month. @returns undefined if the text is not a month such as `2026-03` */
 export function readTypedMonth(text: string): TypedTime | undefined {
   const typed = text.trim();
   if (!/^\d{4}-\d\d$/.test(typed)) return undefined;

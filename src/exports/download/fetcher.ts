@@ -32,7 +32,7 @@ import {
 } from './receive-answer.ts';
 
 /**
- * Codes of failures before the first row came: the source's query takes too long, or
+ * Codes of failures that come before the first row: the source's query takes too long, or
  * breaks.
  */
 const SILENCES: ReadonlySet<string> = new Set([
@@ -58,7 +58,7 @@ const OUTSIDE_OBJECTS = 4;
  * and a free place must not be lost.
  */
 const TURN_STEPS = { stepMinMs: 10, stepMaxMs: 250 };
-/** How many answers from nodes that are behind to accept before giving up. */
+/** How many answers may come from nodes that are behind before the request fails. */
 const BEHIND_ATTEMPTS_MAX = 5;
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
@@ -367,8 +367,9 @@ export type Probe = WindowRequest & { readonly from: bigint };
 
 /**
  * Returns a request that shows whether the source applies a start and an end together. It
- * is for a few seconds around an entry that is known to have left a party. A release that
- * gets them wrong sends no entry that left, and all that came in.
+ * covers the few seconds around an entry that is known to have left a party. A release
+ * that applies them wrongly sends no entries that left the party, and all entries that
+ * came in.
  * @returns undefined if no such entry is known
  */
 export function probeRequest({ known }: SourceProfile): Probe | undefined {

@@ -17,7 +17,7 @@ const PIECE_BYTES = 256 * 2 ** 10;
 const ZSTD_LEVEL = 3;
 const GZIP_LEVEL = 6;
 
-/** Where an object is spooled. */
+/** The file in which an object is spooled. */
 export interface SpoolFile {
   readonly name: string;
   readonly path: string;
@@ -30,8 +30,8 @@ export interface SpoolOptions {
 }
 
 /**
- * A finished spool file and what is in it: `bytes` and `sha256` are of the plain CSV,
- * header included.
+ * A finished spool file and its content. `bytes` and `sha256` describe the plain CSV,
+ * including the header.
  */
 export interface Spooled extends SpoolFile, FileFacts {
   readonly rows: number;
@@ -122,7 +122,7 @@ async function openObject(
     stored.through(),
     output,
   ]).catch(spoolError);
-  // The next write, or `finish`, meets the same error.
+  // The next write, or `finish`, throws this error.
   written.catch(() => undefined);
   input.write(header);
   return { header, file, plain, stored, input, written };
@@ -143,8 +143,8 @@ function compressors(compression: Compression): Transform[] {
 }
 
 /**
- * Throws an error that can be retried: a full disk is freed, or a lost mount comes back,
- * and the whole request is repeated later.
+ * Throws a retryable error: the whole request can be repeated later, once the disk has
+ * room again or a lost mount is back.
  */
 function spoolError(cause: unknown): never {
   const code = errorCode(cause);

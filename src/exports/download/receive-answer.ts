@@ -34,7 +34,7 @@ const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
 const PAD_SECONDS = 2;
 
 export interface ReceiveOptions extends AnswerRowsOptions {
-  /** Absent: all rows are read on this thread. */
+  /** Threads that read rows. Absent: this thread reads all rows. */
   readonly rowPool?: RowPool | undefined;
   /**
    * Called after each chunk.

@@ -58,18 +58,18 @@ export interface MergeAllDeps extends PublishDeps {
 
 /** What one run merged. */
 export interface MergeReport {
-  /** Ledgers that were processed. */
+  /** The number of ledgers that were processed. */
   ledgers: number;
-  /** Segments that were replaced. */
+  /** The number of segments that were replaced. */
   segments: number;
-  /** Segments that replaced them. */
+  /** The number of merged segments that replaced them. */
   into: number;
   rows: bigint;
   /** Bytes of plain CSV that were written. */
   bytes: bigint;
   /**
-   * Ledgers left to the next night, because other workers had them, or this run had
-   * written enough.
+   * The number of ledgers left to the next night, because other workers had them, or this
+   * run had written enough.
    */
   left: number;
   failed: number;

@@ -10,7 +10,7 @@ import type { CoverageWithObject } from '../publishing/stored-rows.ts';
 export interface MergeLimits {
   /** Ranges that end later are left alone, because their month is not over. */
   readonly before: Micros;
-  /** Largest size of a merged segment, as plain CSV. */
+  /** The largest size of a merged segment, in bytes of plain CSV. */
   readonly bytesMax: bigint;
 }
 

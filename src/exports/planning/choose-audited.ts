@@ -23,7 +23,7 @@ interface AuditChoice extends Pick<
 
 /**
  * Chooses segments and ranges without entries, beginning with those checked longest ago.
- * If the share is less than one segment a night, chance decides in which nights one is
+ * If the share is less than one segment a night, chance decides on which nights one is
  * chosen. A segment that chance leaves out for too long is chosen by its age.
  */
 export function chooseAudited(

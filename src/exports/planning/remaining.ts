@@ -51,7 +51,7 @@ export interface Target {
   readonly from: Micros;
   /** The end, exclusive. Absent: up to the present. */
   readonly to?: Micros | undefined;
-  /** Nothing newer than this is closed. A whole second. */
+  /** No range is closed beyond this instant. A whole second. */
   readonly closedTo: Micros;
   /**
    * Whether the target is one window of a larger range. Only the last window covers the
@@ -65,7 +65,7 @@ export interface Target {
    * older rows proves nothing.
    */
   readonly retentionMicros?: Micros | undefined;
-  /** The epoch of the source's chain; undefined if no list is known. */
+  /** The epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch?: number | undefined;
   readonly runId?: string | undefined;
   /**

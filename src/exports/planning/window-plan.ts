@@ -113,6 +113,7 @@ export class WindowPlan {
     | undefined;
 
   /**
+   * Resumes a stored plan, or begins a new one.
    * @param remembered what `toJson` returned in an earlier attempt; anything else is
    *   ignored
    */
@@ -166,8 +167,8 @@ export class WindowPlan {
   }
 
   /**
-   * Returns where to end the next request about a range: a whole second strictly inside
-   * it, before the end of any range that was too large; undefined to request all of it.
+   * Returns where to end the next request for a range: a whole second strictly inside it,
+   * before the end of any range that was too large; undefined to request all of it.
    */
   cut(range: Range): Micros | undefined {
     const from = secondOf(range.from);
@@ -227,7 +228,7 @@ export class WindowPlan {
     silence.firstSecond ??= secondOf(range.to) - USUAL_SECONDS_MAX;
     const seconds =
       secondOf(range.to) - Math.max(secondOf(range.from), silence.firstSecond);
-    // The range was longer than the limit, so this says nothing about shorter ranges.
+    // The range was longer than the limit, so this shows nothing about shorter ranges.
     if (silence.secondsMax !== undefined && seconds > silence.secondsMax)
       return true;
     const halvings = silence.times + 1 - SILENCES_BEFORE_HALVING;
@@ -240,8 +241,8 @@ export class WindowPlan {
 
   /**
    * Records that a range was answered to its end.
-   * @param bytes size of the rows in it
-   * @param firstSecond second of its first row; undefined if it has none
+   * @param bytes the size of the range's rows
+   * @param firstSecond the second of its first row; undefined if it has no rows
    */
   recordDone(
     range: Range,

@@ -136,9 +136,9 @@ async function removeUnreferenced(
 }
 
 /**
- * Removes an object and its manifest unless a publication has come to name it again. The
- * manifest goes first, because a manifest means that its object is whole. The database is
- * asked before each delete whether the lock on the key is still there.
+ * Removes an object and its manifest, unless a publication has come to name it again. The
+ * manifest goes first, because a manifest means that its object is whole. Before each
+ * delete, the database is asked whether the lock on the key is still held.
  */
 function removeObject(
   key: string,

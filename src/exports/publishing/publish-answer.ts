@@ -49,7 +49,7 @@ export interface AnswerContext extends ExportContext {
 /** An answer that was published. */
 export interface PublishedAnswer {
   readonly publication: Publication;
-  /** How many rows of the answer are in segments that stay as they are. */
+  /** The number of the answer's rows that are in segments that stay as they are. */
   readonly held: number;
 }
 
@@ -122,7 +122,10 @@ function unchangedSegments(
 /** What is left of a known range when an answer replaces a part of it. */
 interface Remainder {
   readonly row: Coverage;
-  /** undefined for an open range without entries, which claims nothing. */
+  /**
+   * The range that is left; undefined if it is open and has no entries, because it then
+   * claims nothing.
+   */
   readonly rest: NewRange | undefined;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Publishing exactly once: intent, object, manifest, COMMIT, in this order. Only the
- * COMMIT counts, because readers go by the tables. The next owner of the lease finishes
- * or drops what a crash leaves in between.
+ * Publishes exactly once: intent, object, manifest, COMMIT, in this order. Only the
+ * COMMIT counts, because readers go by the tables. If a crash leaves a publication half
+ * done, the next owner of the lease finishes or drops it.
  */
 import { access, unlink } from 'node:fs/promises';
 import { pipeline } from 'node:stream';
@@ -373,7 +373,7 @@ export async function clearSpool({
 /** The number of rows that an answer had outside the party, the asset or the range. */
 export type LeftOut = Manifest['leftOut'];
 
-/** For rows copied from published segments: none of them is left out. */
+/** What is left out of rows that are copied from published segments: nothing. */
 export const NONE_LEFT_OUT: LeftOut = { party: 0n, asset: 0n, range: 0n };
 
 /** The rows of a new range, in the spool. */
@@ -386,7 +386,7 @@ export interface WrittenRows {
 
 /** A range that a publication adds to the coverage. */
 export interface NewRange extends Omit<NewCoverage, 'objectKey'> {
-  /** undefined: the range has no entries. */
+  /** The range's rows; undefined if it has no entries. */
   readonly written?: WrittenRows | undefined;
 }
 
@@ -399,7 +399,7 @@ export interface ManifestFacts {
   readonly runId: string;
   /** Epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch: number | undefined;
-  /** What the source's answers have shown of its release. */
+  /** What the source's answers have shown about its release. */
   readonly release: ReleaseShown | undefined;
 }
 

@@ -44,7 +44,7 @@ export interface MissingObject {
 interface CopiedRows {
   /** The sum of all rows, whether they were copied or not. */
   readonly sum: RowDigest;
-  /** undefined if not even the header line is there. */
+  /** The layout of the rows; undefined if not even the header line is there. */
   readonly layout: Layout | undefined;
 }
 

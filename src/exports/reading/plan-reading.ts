@@ -126,7 +126,10 @@ export function planReading(
   };
 }
 
-/** @throws PermanentError `LEDGER_NOT_MIRRORED` if the plan lacks a part of the range */
+/**
+ * Refuses a plan that lacks a part of the requested range.
+ * @throws PermanentError `LEDGER_NOT_MIRRORED`
+ */
 export function refuseMissing(question: LedgerQuery, plan: ReadingPlan): void {
   const [first] = plan.missing;
   if (first === undefined) return;
@@ -159,7 +162,7 @@ function holesOf(
   assetId: string | undefined,
   coverage: readonly Coverage[],
 ): Holes {
-  // Coverage of every asset covers each single one.
+  // Coverage of all assets also covers each single asset.
   const known = coverage.filter(
     (range) => range.assetId === undefined || range.assetId === assetId,
   );
@@ -202,8 +205,8 @@ function missingOf(
   asked: { readonly from: Micros; readonly to: Micros | undefined },
   now: Micros,
 ): readonly MissingRange[] {
-  // Nothing can be missing from the future, because it has not happened yet. A day allows
-  // for clocks that differ.
+  // Nothing can be missing from the future, because nothing has happened there yet. A day
+  // allows for clocks that differ.
   const future = now + DAY_MICROS;
   if (asked.from >= future) return [];
   const end = asked.to ?? END_OF_TIME;

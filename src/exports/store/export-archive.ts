@@ -1,4 +1,7 @@
-/** Finds and marks published segments, for merging and for garbage collection. */
+/**
+ * Finds published segments and marks those to remove, for merging and for garbage
+ * collection.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant, type Micros, readInstant } from '../../time/time.ts';
 import type { Manifest } from '../../ledger/manifest.ts';

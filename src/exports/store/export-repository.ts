@@ -1,7 +1,7 @@
 /**
- * What an export reads from the database and writes to it. `ExportStore` carries out each
- * call by itself. `BatchStore` leases many parties at once, and writes the ends of their
- * exports together.
+ * The interface through which an export reads and writes the database. `ExportStore`
+ * carries out each call by itself. `BatchStore` leases many parties at once, and writes
+ * the ends of their exports together.
  */
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { ExportLease } from '../../catalog/leases.ts';
@@ -15,7 +15,9 @@ import type { SourceProfile } from './source-profile.ts';
 /** Sums over the current segments that a run has published. */
 export interface Published {
   readonly rows: bigint;
-  /** Rows that existed before the run, in segments that these have replaced. */
+  /**
+   * The number of rows that existed before the run, in segments that these have replaced.
+   */
   readonly replacedRows: bigint;
   /** Size of the plain CSV. */
   readonly bytes: bigint;

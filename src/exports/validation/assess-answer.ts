@@ -85,7 +85,7 @@ export interface AnswerFacts {
   readonly isFramed: boolean;
   /** Sums that must be the same in another answer to the same plan. */
   readonly sums: string;
-  /** Closed segments that the answer would replace by fewer rows. */
+  /** Closed segments that the answer would replace with fewer rows. */
   readonly shrunk: readonly Coverage[];
   /** Open segments that the answer replaces, if it has fewer rows than they do. */
   readonly openShrunk: readonly Coverage[];
@@ -126,7 +126,7 @@ export interface AssessContext {
   readonly now: Micros;
 }
 
-/** Returns what an answer shows. */
+/** Returns the facts that an answer shows. */
 export function assessAnswer(
   answered: Answered,
   context: AssessContext,

@@ -1,4 +1,4 @@
-/** Compares an answer with the coverage that is known already. Pure. */
+/** Compares an answer with the known coverage. Pure. */
 import type { Received } from '../download/receive-answer.ts';
 import type { RequestPlan, Overlap } from '../planning/remaining.ts';
 import type { TailSum } from '../../ledger/tail-sum.ts';
