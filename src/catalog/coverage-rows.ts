@@ -16,7 +16,7 @@ export interface Coverage {
   /** The asset of the range; undefined: every asset. */
   readonly assetId: string | undefined;
   readonly from: Micros;
-  /** Exclusive. */
+  /** The end of the range, exclusive. */
   readonly to: Micros;
   /**
    * Whether the range reached the present when it was exported, so that it may still
@@ -73,7 +73,7 @@ export const newCoverage = z.object({
   /** The asset of the range; null: every asset. */
   assetId: id.nullable(),
   from: instant,
-  /** Exclusive. */
+  /** The end of the range, exclusive. */
   to: instant,
   open: z.boolean(),
   sides: z.enum(['from', 'both', 'unknown']),

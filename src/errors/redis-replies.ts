@@ -8,9 +8,9 @@ const FORMER_MASTER = /^(?:READONLY|MASTERDOWN)\b/;
 const BESIDE_MASTER = /^(?:NOREPLICAS|MISCONF)\b/;
 
 /**
- * Tells ioredis whether to reconnect. The value 2 also sends the command again on the
- * new connection, which is safe because it was refused as a whole. A master that has no
- * replicas or cannot save may be the present one: then ioredis reconnects, and the
+ * Returns whether ioredis should reconnect. The value 2 also sends the command again on
+ * the new connection, which is safe because it was refused as a whole. A master that has
+ * no replicas or cannot save may be the present one: then ioredis reconnects, and the
  * caller gets the error.
  */
 export function reconnectOnError({ message }: Error): boolean | 1 | 2 {

@@ -112,7 +112,10 @@ class RowThread {
     env: ENVIRONMENT,
     resourceLimits: LIMITS,
   });
-  /** The callers that wait. The thread answers them in the order in which they asked. */
+  /**
+   * Callers that are waiting for their block, in the order in which the thread answers
+   * them.
+   */
   #asked: PromiseWithResolvers<BlockFindings>[] = [];
   isAlive = true;
 
@@ -229,7 +232,7 @@ export function openFlight(
   return {
     async send(question, rows) {
       const landing = land(read(question, rows), rows, lastTaken);
-      // The error is thrown where the landing is awaited.
+      // The error is thrown again when this landing is awaited.
       landing.catch(() => undefined);
       landings.push(landing);
       if (landings.length >= pool.size + SPARE_BLOCKS) await landings.shift();

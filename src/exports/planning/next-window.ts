@@ -47,8 +47,8 @@ export function nextWindow(
   const isPast = whole.open === undefined || whole.open.to !== undefined;
   const range = closedRange(whole);
   if (range === undefined) return next(whole, isPast);
-  // If nothing is known about the release yet, its answer shows whether it applies both
-  // bounds.
+  // An unknown release does not count as unproven: its answer shows whether it applies
+  // both bounds.
   const isUnknown =
     profile.header === undefined && profile.bounds === undefined;
   const isUnproven = profile.bounds !== 'right' && !isUnknown;

@@ -86,7 +86,8 @@ function profileOfNewRelease(
       : 'a column effect: a release of which some filter wrongly; not shown yet ' +
         'which this is';
   const bounds = sides === 'from' ? 'right' : 'unproven';
-  // If no header was known before, the refusal came from this same release, and stays.
+  // If no header was known before, an earlier refusal came from this same release, so it
+  // still counts.
   const outdated =
     profile.header === undefined
       ? {}

@@ -40,8 +40,8 @@ const HEADER_OF_0_71_4: readonly string[] = [
 /** What a reading depends on besides the coverage of the ledger. */
 export interface ReadingFacts {
   /**
-   * If the source demands an asset, the assets in which every ledger must be covered;
-   * otherwise empty. These assets are then what "every asset" means.
+   * The assets in which every ledger must be covered if the source demands an asset,
+   * which is then what "every asset" means; otherwise empty.
    */
   readonly demandedAssets: readonly string[];
   /** The header of the mirror's newest segment; undefined if it has none. */
@@ -66,8 +66,8 @@ export interface ReadingPlan {
   readonly from: Micros;
   readonly to: Micros;
   /**
-   * If the beginning of the range is not known, the instant from which the ledger is
-   * known again; otherwise undefined.
+   * The instant from which the ledger is known again, if it is not known at the beginning
+   * of the range; otherwise undefined.
    */
   readonly knownFrom: Micros | undefined;
   /**

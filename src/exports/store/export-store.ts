@@ -82,7 +82,8 @@ export class ExportStore implements ExportRepository {
   }
 
   /**
-   * @param release how the lease is released in the end, if not by this store's `release`
+   * Renews a lease until the result is disposed, which releases it.
+   * @param release how the lease is released, if not by this store's `release`
    */
   holdLease(
     lease: ExportLease,

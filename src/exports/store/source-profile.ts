@@ -35,8 +35,8 @@ const schema = z.object({
   /** Whether the source refuses a request without a start and an end. */
   boundsDemanded: z.boolean().optional(),
   /**
-   * For a source that shows no time: the time of its newest entry in any ledger. It had
-   * all of its blocks before that entry.
+   * The time of the newest entry of any ledger, if the source shows no time of its own.
+   * The source had all blocks before that entry.
    */
   shownTo: instant.optional(),
   /**
