@@ -1,7 +1,7 @@
 /**
- * Reads facts about the system that Linux shows in `/proc`, and reads the same on a
- * system without it (macOS): a server's processes, the id of the boot, and names for the
- * current folder and for an inherited file.
+ * Facts about the host that Linux shows in `/proc`, and how to get them on a system
+ * without it (macOS): a server's processes, the id of the boot, and names for the current
+ * folder and for an inherited file.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
@@ -11,16 +11,16 @@ export interface Host {
   readonly currentFolder: string;
   /** Returns the name of the file that a child inherits under this descriptor. */
   descriptorPath(fd: number): string;
-  /** Identifies the running kernel. */
+  /** Returns an id of the running kernel, which changes with every boot. */
   bootId(): string;
-  /** Identifies the namespace in which pids are unique within that kernel. */
+  /** Returns an id of the namespace in which pids are unique within that kernel. */
   pidNamespace(): string;
   /**
    * Returns the pids of the Postgres processes whose command line contains `name`.
    * Zombies have no command line.
    */
   serverPids(name: string): number[];
-  /** Whether the process is one of these. */
+  /** Whether the process is a Postgres process whose command line contains `name`. */
   isServing(pid: number, name: string): boolean;
 }
 

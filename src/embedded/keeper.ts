@@ -77,9 +77,9 @@ export async function keepServer(options: KeeperOptions): Promise<void> {
 }
 
 /**
- * Computes how long to wait before the next restart. After the first restarts of the last
- * ten minutes, the waits are 2, 4, 8 and 16 s; after that, it waits until the earliest of
- * them is older than ten minutes.
+ * Computes how long to wait before the next restart. After one to four restarts in the
+ * last ten minutes, the wait is 2, 4, 8 or 16 s. After more, it lasts until only four of
+ * them are within the ten minutes.
  * @param restartsMs when the server was restarted, oldest first
  */
 export function restartWaitMs(

@@ -9,8 +9,8 @@ import { errorCode } from '../errors/errors.ts';
 
 const READY = 'database system is ready to accept connections';
 /**
- * The most bytes that failed starts may fill. Beyond it, the log keeps its first lines
- * and loses those in the middle.
+ * The most bytes that the log of failed starts may have. A longer log keeps its first
+ * lines and loses those in the middle.
  */
 const FAILED_STARTS_BYTES_MAX = 256 * 1024;
 const FIRST_BYTES = 64 * 1024;

@@ -1,8 +1,8 @@
 /**
  * Files of the lake on the local disk. A reader works on copies, which are kept for later
  * readers. A kept copy is named by its SHA-256 and is read-only, and it has a fixed
- * modification time, so that any later write to it shows. The builder reads the files of
- * a local store in place.
+ * modification time, so that a later write to it is detected. The builder reads the files
+ * of a local store in place.
  */
 import { randomUUID } from 'node:crypto';
 import {

@@ -175,7 +175,10 @@ export function canonicalText(
   );
 }
 
-/** Parses the stored JSON of a row's `extra`, and sorts the values as they are hashed. */
+/**
+ * Parses the stored JSON of a row's `extra`, and sorts the values in the order in which
+ * they are hashed.
+ */
 export function extraFromJson(json: string): readonly ExtraValue[] {
   const parsed: unknown = JSON.parse(json);
   if (typeof parsed !== 'object' || parsed === null) return [];

@@ -1,5 +1,5 @@
 /**
- * Translates the CSV of a source that writes another one than the public service. Its
+ * Translates the CSV of a source whose format differs from the public service's. Its
  * lines are rewritten into the public service's columns and formats as they arrive,
  * before anything is checked: all later code sees only one kind of CSV.
  */

@@ -1,8 +1,8 @@
 /**
- * Decodes single values of the CSV, from whichever release of the service, to the form
- * that the mirror stores. Each decoder returns undefined if the text is not something
- * that a release is known to write; it never guesses. If the meaning of a text is changed
- * here, the digests of rows that are already loaded change as well.
+ * Decodes single CSV values of any release of the service to the form that the mirror
+ * stores. Each decoder returns undefined if the text is not something that a release is
+ * known to write; it never guesses. If the meaning of a text is changed here, the digests
+ * of rows that are already loaded change as well.
  */
 import { canonicalId, canonicalPartyId } from './ids.ts';
 

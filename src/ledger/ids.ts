@@ -118,7 +118,7 @@ export function heightOf(checkpoint: string): bigint {
 }
 
 /**
- * The most ids that a search by the beginning of an id reads. An id that equals the text
+ * The most matches that a search for a shortened id reads. An id that equals the text
  * comes first.
  */
 export const CANDIDATES_MAX = 4;
@@ -136,8 +136,8 @@ export function splitCutId(given: string): {
 }
 
 /**
- * Whether the text may be a shortened id. Only hex ids are shortened for display, so any
- * other text without `…`, or fewer than four digits, is a whole id.
+ * Whether the text may be a shortened id: it has a `…`, or is at least four hex digits.
+ * Only hex ids are shortened for display, so any other text is a whole id.
  */
 export function isCutId(given: string): boolean {
   return /…|\.\.\.|^[0-9a-f]{4,}$/u.test(given);

@@ -1,8 +1,7 @@
 /**
  * The manifest next to every exported object. It describes the object and what was known
- * about its range, so that a lost database can be rebuilt from the objects alone. It is
- * readable for humans: indented JSON, with instants as RFC 3339 and counts as decimal
- * text.
+ * about its range, so that a lost database can be rebuilt from the objects alone. People
+ * can read it: it is indented JSON, with instants as RFC 3339 and counts as decimal text.
  */
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
@@ -58,10 +57,10 @@ export const manifestSchema = z.object({
   /** URL of the source, without credentials. */
   source: z.string(),
   partyId,
-  /** null: every asset. */
+  /** null stands for every asset. */
   assetId: id.nullable(),
   from: instant,
-  /** Exclusive. */
+  /** The end of the range, exclusive. */
   to: instant,
   /**
    * true: the range reached the present and may still grow. false: the range is final.
@@ -75,14 +74,14 @@ export const manifestSchema = z.object({
   /** The column names in the CSV's header line, in its order. */
   columns: z.array(z.string()),
   rows: decimal,
-  /** Size of the plain CSV. */
+  /** Size of the plain CSV, in bytes. */
   bytes: decimal,
   /** SHA-256 of the plain CSV. */
   sha256: hex64,
   compression: z.enum(['zstd', 'gzip', 'none']),
-  /** Size of the object as it is stored. */
+  /** Size of the stored object, in bytes. */
   objectBytes: decimal,
-  /** SHA-256 of the object as it is stored. */
+  /** SHA-256 of the stored object. */
   objectSha256: hex64,
   /** The additive digest of all rows (docs/export.md). */
   digest: hex64,

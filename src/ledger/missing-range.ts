@@ -4,10 +4,12 @@
 import { formatInstant, type Micros } from '../time/time.ts';
 
 export interface MissingRange {
-  /** undefined: every asset. */
+  /** undefined stands for every asset. */
   readonly assetId: string | undefined;
   readonly from: Micros;
-  /** Exclusive; undefined if nothing after `from` is known either. */
+  /**
+   * The end of the range, exclusive; undefined if nothing after `from` is known either.
+   */
   readonly to: Micros | undefined;
 }
 

@@ -11,7 +11,10 @@ const QUOTE = 0x22;
 const MINUS = 0x2d;
 const ZERO = 0x30;
 const NINE = 0x39;
-/** A longer row may have a number with more digits than the loader accepts. */
+/**
+ * The longest row that is read by its bytes. A longer one may have a number with more
+ * digits than the loader accepts.
+ */
 export const PLAIN_ROW_MAX = 1000;
 /**
  * Size of a column's cache of cells. A column has a few hundred different values, and a

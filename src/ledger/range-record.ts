@@ -11,12 +11,12 @@ import { tailSum } from './tail-sum.ts';
 
 export const RANGES_KEY = 'ranges.jsonl.zst';
 /**
- * The most characters of a line. Usual are a few hundred; party ids and columns are
- * bounded.
+ * The most characters of a line. Most lines have a few hundred, and party ids and columns
+ * are bounded.
  */
 const LINE_CHARS_MAX = 64 * 1024;
 
-/** The first line. */
+/** The record's first line. */
 const headSchema = z.object({
   version: z.literal(1),
   /** The id of the warehouse that wrote the record. */
@@ -27,10 +27,10 @@ export type RangesHead = Readonly<z.output<typeof headSchema>>;
 
 const rangeSchema = z.object({
   partyId,
-  /** null: every asset. */
+  /** null stands for every asset. */
   assetId: id.nullable(),
   from: instant,
-  /** Exclusive. */
+  /** The end of the range, exclusive. */
   to: instant,
   sides: z.enum(['from', 'both', 'unknown']),
   /**
@@ -43,7 +43,7 @@ const rangeSchema = z.object({
   runId: z.uuid().optional(),
   checkedAt: instant,
 });
-/** A closed range. */
+/** One line of the record: a closed range. */
 export type RangeRecord = Readonly<z.output<typeof rangeSchema>>;
 
 export function encodeHead(head: RangesHead): string {

@@ -35,8 +35,9 @@ export type RowFinding = 'ok' | UnreadableRow | 'party' | 'asset';
 export type UnreadableRow = 'fields' | 'time' | 'spelling' | 'value';
 
 /**
- * The last second is before the year 9999, so that there is room for a time after any
- * row's. The first is 1970, because the service is younger.
+ * The end of the accepted times, in seconds since 1970. In the year 9999, there would be
+ * no room for a later instant. Earlier times than 1970 are refused, because the service
+ * is younger.
  */
 const SECOND_END = Date.UTC(9999, 0, 1) / 1000;
 
@@ -133,7 +134,10 @@ export class RowFilter {
     return isAsset ? 'ok' : 'asset';
   }
 
-  /** A cell decides a plain row only if every rule would accept its text. */
+  /**
+   * Makes the reader of a column for plain rows. A cell decides its row only if every
+   * rule would accept its text.
+   */
   #plainColumn(column: Column): PlainColumn {
     const { name, index, isRequired, kind } = column;
     if (kind === undefined) return { kind: 'extra' };
@@ -194,7 +198,7 @@ const PLAIN_EXTRA = '[^,"\u0000\u001e\u001f]*';
 interface Column {
   readonly name: string;
   readonly index: number;
-  /** undefined for an unknown column. */
+  /** undefined if the column is unknown. */
   readonly kind: ColumnKind | undefined;
   readonly isRequired: boolean;
   /** A pattern of texts that `decode` accepts. */

@@ -1,6 +1,6 @@
 /**
- * Builds typed statements about the tables of the schema `mirror`. It has no connection
- * to run them.
+ * Builds typed statements on the tables of the schema `mirror`. It has no connection to
+ * run them.
  */
 import {
   DummyDriver,

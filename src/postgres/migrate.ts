@@ -64,8 +64,8 @@ export async function migrate<Schema>(
   const found = await readRow(db, 'open the database', SERVER_STATE);
   requireServer(found);
   if (!found.hasSchema) await makeSchema(db);
-  // A schema that is up to date needs no lock, whose key Kysely shares among all
-  // programs.
+  // Take no lock if the schema is up to date: Kysely's lock key is the same in all
+  // programs that use Kysely.
   if (found.hasSteps && (await isCurrent(db, [...steps.keys()]))) return [];
   const importStep = async ([name, { href }]: [string, URL]) =>
     [name, await import(href)] as [string, Migration];

@@ -1,5 +1,6 @@
 /**
- * Decides whether a schedule in the queue's store is the wanted one. Pure.
+ * Decides whether a schedule in the queue's store can stay as it is. It has no side
+ * effects.
  */
 import { nextScheduledMs, type Schedule } from '../time/scheduled-times.ts';
 

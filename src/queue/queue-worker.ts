@@ -58,7 +58,7 @@ export interface WorkedJob {
    * since 1970.
    */
   readonly dueMs: number;
-  /** 1 for the first delivery. */
+  /** The number of this delivery, from 1. */
   readonly attempt: number;
 }
 

@@ -67,9 +67,9 @@ const PLAIN = {
 };
 
 /**
- * The most microseconds between a block's time and that of its first entry of a pair.
- * Entries are numbered through the block, one per microsecond, and other parties' entries
- * may come first.
+ * The limit, in microseconds, for the time from a block to its first entry. Entries have
+ * times of their own: they are numbered through the block, one per microsecond, and other
+ * parties' entries may come first.
  */
 const ENTRY_OFFSET_MICROS_MAX = 65_536;
 

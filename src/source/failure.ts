@@ -38,7 +38,7 @@ export interface RetryRule {
 const RULES = {
   SOURCE_UNREACHABLE: { minMs: 500, maxMs: 5_000, isCheap: true },
   SOURCE_BUSY: { minMs: 2_000, maxMs: 60_000, isCheap: true },
-  // A 429 has no hint how long to wait, and the bucket refills within seconds.
+  // A 429 does not state how long to wait, and the bucket refills within seconds.
   SOURCE_RATE_LIMITED: { minMs: 2_000, maxMs: 60_000, isCheap: true },
   SOURCE_BANNED: { minMs: 60_000, maxMs: 600_000, isCheap: true },
   SOURCE_BROKE: { minMs: 250, maxMs: 15_000, isCheap: false },
@@ -79,8 +79,8 @@ const BY_STATUS: Readonly<Partial<Record<number, FailureCode>>> = {
 };
 
 /**
- * Decides if the status is vague (200 or 500), because gateways reduce many statuses to
- * these.
+ * Failures by gRPC code. The code decides if the status is vague (200 or 500), because
+ * gateways map many statuses to these.
  */
 const BY_GRPC_CODE: Readonly<Partial<Record<number, FailureCode>>> = {
   3: 'SOURCE_REFUSED',
@@ -270,7 +270,7 @@ interface FailureDetails {
   readonly retryAfterMs?: number | undefined;
 }
 
-/** Makes an error of the class that is the retry decision for its code. */
+/** Makes the error. Its class, which depends on the code, is the retry decision. */
 function failure(
   code: FailureCode,
   state: string,

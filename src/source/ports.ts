@@ -1,5 +1,5 @@
 /**
- * The state that all workers share for the source's sake, and the observers of its
+ * The state that the source client shares with all workers, and the observers of its
  * requests.
  */
 import type { Micros } from '../time/time.ts';
@@ -31,13 +31,13 @@ export type Route = 'parties' | 'checkpoints' | 'export' | 'proof';
 /** One request that was sent, whether it was answered or not. */
 export interface RequestReport {
   readonly route: Route;
-  /** Undefined if no answer arrived. */
+  /** The answer's status; undefined if no answer arrived. */
   readonly status: number | undefined;
   /** For an export, the time until its stream ended or was closed. */
   readonly durationMs: number;
   /** Bytes of the body, as they arrived over the wire. */
   readonly bytes: number;
-  /** 1 for the first attempt. */
+  /** The number of this attempt, from 1. */
   readonly attempt: number;
   readonly errorCode: string | undefined;
 }

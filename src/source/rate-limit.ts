@@ -23,8 +23,7 @@ export const WAIT_MAX_MS = 5 * 60_000;
 const BAN_CACHE_MS = 1_000;
 const BUDGET = 'source';
 /**
- * The longest time whose slots one reservation takes, and the longest delay after which a
- * slot may still be used.
+ * How far ahead one reservation may take slots, and how late a slot may still be used.
  */
 const BATCH_MS = 250;
 

@@ -27,8 +27,8 @@ export const AHEAD_MAX_MICROS = 600_000_000;
  */
 const TRY_AGAIN_MS = 1_000;
 /**
- * Without the store, workers cannot share the rate, so each takes this fraction (1/4) of
- * it.
+ * Without the store, workers cannot share the rate, so each takes the rate divided by
+ * this.
  */
 const RATE_SHARE = 4;
 

@@ -17,7 +17,8 @@ import type { Build } from './table-writer.ts';
 import { fetchCsv, LINE_BYTES, selectCsv } from './build-session.ts';
 
 /**
- * Limit for one CSV line: every byte of a row may be escaped, and its ids come on top.
+ * The most bytes of one CSV line: every byte of a row may be escaped, and its ids are
+ * added.
  */
 const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;
 /** A closed file with fewer rows than this counts as small. */
@@ -33,19 +34,18 @@ const BATCH_SEGMENTS_MAX = 2_000;
 /** A file of `ledger_entries` and its content. */
 export interface EntriesFile {
   readonly add: AddFile;
-  /** `2023-05` */
+  /** The month, as `2023-05`. */
   readonly month: string;
   readonly rows: bigint;
   /** Whether the file's segments are open. */
   readonly isOpen: boolean;
   /**
-   * Segments that have rows in the file. All of such a segment's rows of this month are
-   * in this file.
+   * Segments that have rows in the file. The file has all of their rows of this month.
    */
   readonly segments: ReadonlySet<bigint>;
 }
 
-/** The content that a file is to have. */
+/** The content of a file, without its entry in the log. */
 export type Content = Omit<EntriesFile, 'add'>;
 
 /**
@@ -174,7 +174,7 @@ async function append(
 }
 
 /**
- * Describes the file that these segments make.
+ * Describes a file that contains these segments.
  * @param segments of one month, either all open or all closed
  */
 function contentOf(segments: readonly SegmentMonth[]): Content {
@@ -314,7 +314,7 @@ export async function countBySegment(
   );
 }
 
-/** The short text form of ids: `1-7,9`. */
+/** The short text form of a set of ids: `1-7,9`. */
 const IDS = /^\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*$/;
 /**
  * The most ids that the tag of one file may name; far above what a build puts into one

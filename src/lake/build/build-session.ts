@@ -1,7 +1,7 @@
 /**
  * What a build, a vacuum or a restore works with: the lake as it was found, a DuckDB
- * engine, a scratch folder, and the exclusive right to commit. Over all processes, only
- * one session runs at a time.
+ * engine, a scratch folder, and the exclusive right to commit. Only one session runs at a
+ * time, across all processes.
  */
 import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
@@ -60,7 +60,7 @@ export type TableStates = ReadonlyMap<LakeTable, TableState>;
 /** A commit that is about to be written to the store. */
 export type Commit = DecidedCommit & { readonly content: Buffer };
 
-/** Writes commits such that each version of a table can have only one content. */
+/** Writes commits, and guarantees that each version of a table has only one content. */
 interface Committer {
   /**
    * What decides which of two writers gets a version: the store, or the database if the

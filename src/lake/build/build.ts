@@ -43,7 +43,7 @@ export type { LakeDeps } from './build-session.ts';
 
 /** SHA-256 of the CSV from which a table's only file was written. */
 const CONTENT_TAG = 'content';
-/** Path of the file of entries from which a summary's file was computed. */
+/** Path of the entries file from which a summary's file was computed. */
 const OF_TAG = 'of';
 const FORM_TAG = 'form';
 /** Number of the build that wrote a summary's file. */

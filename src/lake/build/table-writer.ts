@@ -86,7 +86,8 @@ export class TableWriter {
     this.former = former;
     this.#session = session;
     this.#state = former;
-    // A restored or rebuilt database may not have the build that wrote the table last.
+    // A restored or rebuilt database may not have recorded the build that last wrote the
+    // table.
     const lastBuild = former?.txns.get(session.appId)?.version ?? Infinity;
     this.isTrusted =
       former === undefined || lastBuild <= session.warehouse.lastBuild;

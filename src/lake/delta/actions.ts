@@ -86,8 +86,8 @@ export interface TableState {
 }
 
 /**
- * Applies actions to a table. If several actions concern the same file, the same
- * application's transaction or the schema, the last one counts.
+ * Applies actions to a table. If several actions concern the same file or application, or
+ * the schema, the last one counts.
  * @param from the table's state before these actions
  * @returns undefined if no action gave the table a protocol and a schema
  */

@@ -12,8 +12,8 @@ import type { ListedObject } from '../../storage/object-store.ts';
 import { scratchFolder, type StoreAccess } from './scratch.ts';
 
 /**
- * Memory that DuckDB may use in addition to the process's own. DuckDB spills the rest to
- * its folder.
+ * The memory that DuckDB may use in addition to the process's own. What does not fit is
+ * spilled to DuckDB's folder.
  */
 const QUERY_MEMORY_LIMIT = '512MB';
 /** Lower than for a query, because a build often follows a load in the same process. */

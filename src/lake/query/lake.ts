@@ -171,8 +171,8 @@ function usedTables(
 
 /**
  * Whether a query uses the view `entries`. Summaries have a column of that name, so the
- * word alone proves nothing, and DuckDB's parser names the tables. It returns no names
- * for SQL that it cannot parse; then the view counts as used.
+ * word alone proves nothing, and DuckDB's parser decides. It returns no names for SQL
+ * that it cannot parse; then the view counts as used.
  */
 function usesEntriesView(text: string, connection: DuckDBConnection): boolean {
   if (!/\bentries\b/.test(text)) return false;

@@ -28,8 +28,8 @@ export interface TextForm {
 }
 
 /**
- * A form is made for the columns of one result. The table also takes the width of the
- * terminal, in characters.
+ * The text formats. Each function makes the form for the columns of one result; the one
+ * for tables also takes the width of the terminal, in characters.
  */
 export const TEXT_FORMS = {
   csv: (columns: readonly ResultColumn[]): TextForm => {
@@ -156,8 +156,8 @@ function valueText(value: DuckDBValue): string {
 
 /**
  * Converts a value to JSON. HUGEINT, BIGNUM and DECIMAL values are amounts and always
- * become strings. A 64-bit integer is usually a row count, and stays a number if it is
- * safe.
+ * become strings. A 64-bit integer is usually a row count, and stays a number if JSON
+ * readers keep it exactly.
  */
 function jsonValue(value: DuckDBValue, type: DuckDBType): unknown {
   const isCount = typeof value === 'bigint' && /^U?BIGINT$/.test(String(type));

@@ -10,7 +10,7 @@ import { openLake } from './lake.ts';
 /** A party, as the lake stores it. */
 export interface LakeParty {
   readonly partyId: string;
-  /** RFC 3339. */
+  /** When the mirror first saw the party, as RFC 3339. */
   readonly firstSeenAt: string;
   /** The other fields of the list's row, as JSON; null if there were none. */
   readonly extra: string | null;
@@ -23,7 +23,7 @@ export interface LakeCheckpoint {
   readonly atBlock: string;
   readonly hash: string;
   readonly blockHash: string;
-  /** RFC 3339. */
+  /** When the mirror first saw the checkpoint, as RFC 3339. */
   readonly firstSeenAt: string;
   /** The other fields of the list's row, as JSON; null if there were none. */
   readonly extra: string | null;

@@ -218,7 +218,7 @@ const ACTION = 'read the warehouse for the lake';
 /** The part of one loaded segment that is in one month. */
 export interface SegmentMonth {
   readonly segmentId: bigint;
-  /** `2023-05` */
+  /** The month, as `2023-05`. */
   readonly month: string;
   readonly rows: bigint;
   /** Additive digest of the rows' canonical values, as 64 hex digits. */
@@ -268,7 +268,7 @@ export interface ListState {
 
 /**
  * How long the transaction may be idle, which it is while the lake's files are written
- * and sent. It holds nothing but its snapshot, so a long wait blocks no one.
+ * and sent. It holds no lock except its snapshot.
  */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
 

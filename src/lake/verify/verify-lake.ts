@@ -262,7 +262,7 @@ interface RowCount {
 /**
  * Returns the row counts of the lake. A whole run counts the rows in the files. Any other
  * run takes the counts that the log recorded when each file was written, and reads only
- * files of other writers, which have none.
+ * the files of other writers, for which the log has no counts.
  */
 async function countRows(
   check: SnapshotUnderCheck,
@@ -326,7 +326,7 @@ async function compareRows(
 interface Matched {
   /** Segments that were loaded or unloaded since the last build. */
   readonly behind: ReadonlySet<bigint>;
-  /** Segments, per month, whose row counts agree. */
+  /** The parts of segments, by month, whose row counts agree. */
   readonly matching: readonly SegmentMonth[];
 }
 

@@ -33,8 +33,8 @@ const BOM = Buffer.from('\ufeff');
 const REFUSALS: ReadonlySet<number> = new Set([3, 5, 12, 16]);
 
 /**
- * Yields the plain CSV bytes of an answer in any form. Iterate it once. The fields about
- * the form are set as the answer is read.
+ * Yields the plain CSV bytes of an answer in any form. It can be iterated only once. The
+ * fields that describe the form are set while the answer is read.
  */
 export class AnswerReader implements AsyncIterable<Buffer> {
   readonly #bytes: AsyncIterable<Buffer>;
@@ -172,8 +172,8 @@ async function* withoutLead(
 }
 
 /**
- * Whether the beginning cannot be part of a byte order mark any more: a chunk may cut a
- * mark.
+ * Whether the bytes are more than the beginning of a byte order mark, which may be split
+ * between chunks.
  */
 function isPastMark(start: Buffer): boolean {
   return (

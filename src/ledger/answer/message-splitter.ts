@@ -1,7 +1,6 @@
 /**
- * Finds the borders between JSON messages in a stream. It tracks only nesting and
- * strings, so that nothing is parsed twice, and a message may be spread over any number
- * of chunks.
+ * Splits a stream into JSON messages. It tracks only nesting and strings, so that nothing
+ * is parsed twice, and a message may be spread over any number of chunks.
  */
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
 import { notUnderstood, sampleOf } from './error-body.ts';

@@ -1,5 +1,5 @@
 /**
- * Serves the two lists in their state at the network's head.
+ * Serves the two lists as they are at the network's head.
  */
 import { z } from 'zod';
 import { errorLine } from '../../errors/errors.ts';

@@ -234,7 +234,9 @@ function cycleMovements(
   return ledger.movements;
 }
 
-/** Collects the movements of a cycle, and has the block in which the next one is made. */
+/**
+ * Makes and collects the movements of a cycle. `block` is the block of the next movement.
+ */
 function openCycle(asset: number, firstBlock: number) {
   const movements: Movement[] = [];
   const ledger = { block: firstBlock, movements, move, settle };

@@ -104,7 +104,9 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
   return { timeOf, newestAt, firstFrom, blocksIn };
 }
 
-/** How many parties are in each of the runs in which ties are laid out. */
+/**
+ * The number of parties in a run. Which parties arrive together is decided for each run.
+ */
 const RUN_PARTIES = 8;
 
 /**
@@ -193,7 +195,7 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
 }
 
 /**
- * How many heights of checkpoints a stretch has. Each stretch has the same number of
+ * The number of heights in a stretch of checkpoints. Each stretch has the same number of
  * rows.
  */
 const STRETCH_HEIGHTS = 32;

@@ -1,6 +1,6 @@
 /**
- * Reads the two lists over HTTP. Requests are never ambiguous, and answers are checked
- * instead of guessed.
+ * Reads the two lists over HTTP. Requests are never ambiguous, and answers are never
+ * guessed.
  */
 import { errorCode, PermanentError } from '../../errors/errors.ts';
 import { canonicalPartyId } from '../../ledger/ids.ts';

@@ -36,7 +36,10 @@ export class DripGuard {
     this.#windowMs = Math.max(beginMs, limit.windowMs);
   }
 
-  /** @throws RetryableError `SOURCE_DRIP` */
+  /**
+   * Counts bytes that arrived and the time spent waiting for them.
+   * @throws RetryableError `SOURCE_DRIP` if the average is too low
+   */
   arrived(bytes: number, waitedMs: number): void {
     const { bytesPerSecondMin, windowMs } = this.#limit;
     this.#bytes += bytes;
@@ -115,7 +118,8 @@ async function* gunzipped(
     }
   }
 
-  // The reader of gunzip gets the error; the callback prevents that it is thrown twice.
+  // The reader of gunzip gets the error; the callback prevents it from being thrown
+  // twice.
   const ended = new Promise<Error | null | undefined>((resolve) =>
     pipeline(counted, gunzip, resolve),
   );
