@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
+import { openListShare } from '../src/runs/nightly/list-share.ts';
 import { claimScheduled, SCHEDULED } from '../src/runs/nightly/schedules.ts';
 import { whileSourceAway } from '../src/runs/nightly/source-wait.ts';
 import { workRun } from '../src/runs/work-run.ts';
@@ -35,15 +36,19 @@ export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
             context,
           );
     if (runId === undefined) return;
-    await workRun(runId, deps, context, (run, call) => {
+    await workRun(runId, deps, context, async (run, call) => {
       const list = subject.parse(run.subject);
       const request = { runId, list, ...params.parse(run.params) };
-      const sync = () => deps.stages.sync(request, call);
-      // A sync inside a nightly run waits for the source as long as the nightly run
-      // may.
-      return run.parentRunId === null
-        ? sync()
-        : whileSourceAway(run.parentRunId, deps, call, list, sync);
+      const { parentRunId } = run;
+      const night = parentRunId && (await deps.runs.get(parentRunId));
+      if (!night) return deps.stages.sync(request, call);
+
+      // A part of a nightly run waits for the source, however long the run itself may,
+      // and reads no longer than its share of the run's window.
+      const share = await openListShare(night, list, deps);
+      return whileSourceAway(night.runId, deps, call, list, () =>
+        share.spend(call, (limited) => deps.stages.sync(request, limited)),
+      );
     });
   },
 };

@@ -12,7 +12,6 @@ import { Queues } from '../queue/queues.ts';
 import { openPostgresBackend } from '../queue/postgres-backend.ts';
 import { openRedisBackend } from '../queue/redis-backend.ts';
 import type { JobDeps } from '../runs/job.ts';
-import { nextScheduledMs } from '../time/scheduled-times.ts';
 import { ProgressHints } from '../runs/progress.ts';
 import { openPoster } from '../runs/notices.ts';
 import { RunCosts } from '../runs/store/run-costs.ts';
@@ -41,6 +40,7 @@ import {
   untilReachable,
 } from './base.ts';
 import { openStore, scratchDirOf } from './data-dir.ts';
+import { readNights } from './nights.ts';
 import { openOwnership } from './ownership.ts';
 import {
   type NeededSecret,
@@ -104,7 +104,7 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     dataDir: config.dataDir,
     log,
     readRuns: () => readRunFacts(warehouse.db),
-    nextMs: () => nextScheduledMs(jobs.schedule, Date.now()),
+    readNights: () => readNights(warehouse.db, config),
   };
   const metrics = sharedLoad(async () => addReadMetrics(work, measured));
   let isServed = false;

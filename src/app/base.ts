@@ -34,9 +34,7 @@ import type { RotatingSecret } from '../network/rotating-secret.ts';
 import { migrate } from '../postgres/migrate.ts';
 import { requireSessions } from '../postgres/pooler.ts';
 import { QUEUE_CONNECTIONS } from '../queue/backend.ts';
-import { findMissedMs } from '../runs/nightly/make-up.ts';
-import { nextScheduledMs, type Schedules } from '../time/scheduled-times.ts';
-import { readNowMs } from '../runs/store/schedule-store.ts';
+import type { Schedules } from '../time/scheduled-times.ts';
 import { ProgressHints } from '../runs/progress.ts';
 import { RunStore } from '../runs/store/run-store.ts';
 import { openRunReader, type RunReader } from '../runs/store/run-reader.ts';
@@ -46,11 +44,12 @@ import type {
   ListName,
   WorkFacts,
 } from '../status/mirror-facts.ts';
+import { describeNights, type NightFacts } from '../status/night-facts.ts';
 import { readStoredFacts } from '../status/store/status-store.ts';
 import { openPostgresState } from '../state/postgres-state.ts';
 import { type ResumeState, tolerateOutages } from '../state/resume-state.ts';
-import { WorkerRegistry } from '../observability/store/worker-registry.ts';
 import { objectsAt } from './data-dir.ts';
+import { readScheduled, type ScheduleReading } from './nights.ts';
 import { openDatabaseLogin } from './rotating-secrets.ts';
 
 /** How long a command waits for its services, unless it sets another limit. */
@@ -264,16 +263,19 @@ export function openStatusSource(
   return {
     ...openRunReader(db),
     facts: async () => {
-      const [stored, work, lists, isDecidedHere] = await Promise.all([
+      const [found, scheduled, lists, isDecidedHere] = await Promise.all([
         readStoredFacts(db),
-        readWork(db, config),
+        readScheduled(db, config),
         readLists(db),
         isLakeDecidedHere(db, storeUrl(objectsAt(config))),
       ]);
 
+      const { recordedNights, ...stored } = found;
+      const nights = describeNights(scheduled, recordedNights);
       return {
         ...stored,
-        work,
+        nights,
+        work: describeWork(scheduled, nights),
         lists,
         lakeCommitsDecidedBy: isDecidedHere ? 'database' : 'store',
       };
@@ -281,26 +283,15 @@ export function openStatusSource(
   };
 }
 
-async function readWork(db: Database, config: Config): Promise<WorkFacts> {
-  const nowMs = await readNowMs(db);
-  const { workers, isScheduled, inForce, others } = await new WorkerRegistry(
-    db,
-  ).facts();
-  const schedule = inForce?.nightly ?? {
-    pattern: config.schedule,
-    tz: config.scheduleTz,
-  };
-  const isExpected = isScheduled || workers > 0;
-  const missedMs = isExpected
-    ? await findMissedMs(schedule, db, nowMs)
-    : undefined;
-  const nextMs = workers === 0 ? undefined : nextScheduledMs(schedule, nowMs);
-
+/** The workers and their schedules, with the names that the status has had from the start. */
+function describeWork(
+  { workers, inForce, others }: ScheduleReading,
+  { nextAt, missedAt }: NightFacts,
+): WorkFacts {
   return {
     workers,
-    nextSlot: nextMs === undefined ? null : new Date(nextMs).toISOString(),
-    missedSlot:
-      missedMs === undefined ? null : new Date(missedMs).toISOString(),
+    nextSlot: nextAt,
+    missedSlot: missedAt,
     schedule: inForce === null ? null : describeSchedules(inForce),
     otherSchedules: others.map(describeSchedules),
   };

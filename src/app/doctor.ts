@@ -26,6 +26,7 @@ import { openApp, type App, type AppOptions } from './app.ts';
 import { openProofKey } from './night-proof.ts';
 import { passwordFileOf, requireWritable } from './data-dir.ts';
 import { waysOutOf } from './ways-out.ts';
+import { readScheduled } from './nights.ts';
 
 export interface Finding {
   readonly what: string;
@@ -278,17 +279,32 @@ async function examineClocks(
   return (found.isRight ? pass : warn)(found.detail);
 }
 
-async function examineSchedule({ workers, schedules }: App): Promise<Result> {
-  const { inForce, others } = await workers.facts();
-  const { nightly } = inForce ?? schedules;
-  const detail = `nightly runs: ${describeNextTimes(nightly, Date.now())}`;
-  if (others.length === 0) return pass(detail);
-  const are = others.length === 1 ? 'schedule is' : 'schedules are';
-  return warn(
-    `${detail}, as the worker that started last has it; ${others.length} other ` +
-      `${are} set at other workers: give all of them the same SCHEDULE, ` +
-      'SCHEDULE_TZ and AUDIT_SCHEDULE',
+async function examineSchedule(app: App): Promise<Result> {
+  const { warehouse, config, schedules } = app;
+  const { inForce, others, nowMs, missedMs } = await readScheduled(
+    warehouse.db,
+    config,
   );
+  const { nightly } = inForce ?? schedules;
+  const next = `nightly runs: ${describeNextTimes(nightly, nowMs)}`;
+  const problems: string[] = [];
+  if (missedMs !== undefined)
+    problems.push(
+      `the one of ${new Date(missedMs).toISOString()} was missed: ` +
+        (inForce === null
+          ? 'no worker is running, and one that starts makes it up'
+          : 'a worker begins it within a minute'),
+    );
+  const are = others.length === 1 ? 'schedule is' : 'schedules are';
+  if (others.length > 0)
+    problems.push(
+      `these are of the worker that started last; ${others.length} other ${are} ` +
+        'set at other workers: give all of them the same SCHEDULE, SCHEDULE_TZ ' +
+        'and AUDIT_SCHEDULE',
+    );
+  return problems.length === 0
+    ? pass(next)
+    : warn([next, ...problems].join('; '));
 }
 
 type Result = Omit<Finding, 'what'>;

@@ -79,7 +79,7 @@ import { compareWithSource } from './source-statement.ts';
  * A request whose only purpose is the source's time: the smallest page that the source
  * serves reliably.
  */
-const CLOCK_QUESTION = { newestFirst: true, size: 2 } as const;
+const CLOCK_QUESTION = { newestFirst: true, size: 2, isSmall: true } as const;
 
 interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
   readonly config: Config;

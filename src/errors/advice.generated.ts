@@ -46,7 +46,7 @@ export const ADVICE: Readonly<
   SOURCE_ABSENT: { meaning: "The source knows no such path or item.", todo: "Check SOURCE_URL and SOURCE_EXPORT_PATH." },
   SOURCE_REFUSED: { meaning: "The source refuses the question itself.", todo: "Look at its message in the evidence; check the SOURCE_EXPORT_… settings." },
   SOURCE_STATUS: { meaning: "The source answered with a status that may pass.", todo: "Nothing at first; where it lasts, ask its operator." },
-  SHARE_USED: { meaning: "One ledger took more than an eighth of the nightly window while others waited.", todo: "Nothing: what was published stays, and it is asked for again behind the others, without a limit." },
+  SHARE_USED: { meaning: "One ledger took more than an eighth of the nightly window while others waited, or the reading of one list more than a quarter.", todo: "Nothing: what was published stays. A ledger is asked for again behind the others, without a limit; the next sync of a list goes on where this one was." },
   SOURCE_BUSY: { meaning: "The source says that it has too much to do.", todo: "Nothing at first; where it lasts, lower SOURCE_RATE." },
   SOURCE_RATE_LIMITED: { meaning: "The source's rate limit was met, and the wait is longer than a job may wait.", todo: "Lower SOURCE_RATE." },
   SOURCE_BANNED: { meaning: "The source has banned this address for a while.", todo: "Wait: no worker asks before the ban is over. Lower SOURCE_RATE." },

@@ -54,6 +54,8 @@ export function classifyDatabaseCode(code: string): DatabaseFault {
 const SOURCE_AWAY_CODES: ReadonlySet<string> = new Set([
   'SOURCE_UNREACHABLE',
   'SOURCE_BUSY',
+  'SOURCE_RATE_LIMITED',
+  'SOURCE_BANNED',
 ]);
 
 /**
@@ -69,10 +71,10 @@ const RESET_ERRNO: ReadonlySet<unknown> = new Set([
 ]);
 
 /**
- * Whether a failure looks as if the source were unreachable: no connection; a proxy in
- * front of it that answers 502, 503 or 504 in its place; a proxy that cannot reach it;
- * or a connection that breaks during an answer, as it does when a load balancer or the
- * source itself restarts.
+ * Whether a failure looks as if the source were away: no connection, a front that answers
+ * 502, 503 or 504 in its place, a proxy that cannot reach it, a list question that meets
+ * no answer, a source that answers nobody for now (429, a ban), or a connection that breaks
+ * under a running answer, as it does when a balancer or the source itself restarts.
  *
  * Such a failure shows nothing about the ledger or the page that was requested, so a
  * nightly run waits for the source and then continues. If a small request succeeds at
@@ -87,6 +89,7 @@ export function isSourceAway(error: unknown): boolean {
   // the source's error code.
   if (code === 'SOURCE_STATUS')
     return meta['status'] === 504 && !('code' in meta);
+  if (code === 'SOURCE_STALLED') return meta['isSilent'] === true;
   // Other broken answers are damaged themselves: truncated gzip, half a message.
   return code === 'SOURCE_BROKE' && RESET_ERRNO.has(meta['errno']);
 }

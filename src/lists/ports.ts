@@ -69,6 +69,11 @@ export interface PageRequest {
   readonly fromEnd?: boolean | undefined;
   /** Sends one request and no retry: its failure is the answer. */
   readonly isOneAttempt?: boolean | undefined;
+  /**
+   * A question of a row or two that others wait for: an answer that drips, or fails twice,
+   * is given up within two minutes.
+   */
+  readonly isSmall?: boolean | undefined;
 }
 
 export interface Page {

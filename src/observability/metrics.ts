@@ -24,6 +24,7 @@ import { type ProgressLine, RateMeter } from '../runs/progress.ts';
 import { RUN_KINDS } from '../runs/run-schema.ts';
 import type { RunFacts } from '../runs/store/run-facts.ts';
 import type { EndedRun } from '../runs/store/run-store.ts';
+import type { NightFacts } from '../status/night-facts.ts';
 import type {
   RequestReport,
   SourceObserver,
@@ -293,8 +294,7 @@ interface ReadMetricsDeps {
   /** The folder whose disk is watched. */
   readonly dataDir: string;
   readonly readRuns: () => Promise<RunFacts>;
-  /** When the schedule's next nightly run is due, in milliseconds since 1970. */
-  readonly nextMs: () => number;
+  readonly readNights: () => Promise<NightFacts>;
   readonly log: Log;
 }
 
@@ -406,7 +406,7 @@ function addQueues(registry: MetricsRegistry, { queues }: ReadMetricsDeps) {
 
 function addRuns(
   registry: MetricsRegistry,
-  { readRuns, nextMs }: ReadMetricsDeps,
+  { readRuns, readNights }: ReadMetricsDeps,
 ) {
   const gauge = (name: string, help: string) =>
     registry.gauge(name, help, 'kind');
@@ -426,9 +426,41 @@ function addRuns(
     'known_gaps',
     'Gaps of the lists that the source itself has',
   );
+  const missed = registry.gauge(
+    'nightly_missed',
+    '1 where a scheduled nightly run never began',
+  );
+  const running = registry.gauge(
+    'nightly_running',
+    '1 where a nightly run is queued or in work',
+  );
+  const waiting = registry.gauge(
+    'nightly_waiting',
+    '1 where it waits for a source that is away',
+  );
+  const setNights = (nights: NightFacts): void => {
+    missed.set(Number(nights.missedAt !== null));
+    running.set(Number(nights.running !== null));
+    waiting.set(Number((nights.running?.awaitedSource ?? null) !== null));
+    // Without a worker there is no next run, and no number that looks like one.
+    next.reset();
+    if (nights.nextAt !== null)
+      next.set({ kind: 'nightly' }, secondsOf(nights.nextAt));
+    if (nights.lastCompleteAt !== null)
+      lastComplete.set({ kind: 'nightly' }, secondsOf(nights.lastCompleteAt));
+    const { startedAt, finishedAt } = nights.last ?? {};
+    if (startedAt && finishedAt)
+      lastSeconds.set(
+        { kind: 'nightly' },
+        secondsOf(finishedAt) - secondsOf(startedAt),
+      );
+  };
   return async () => {
-    next.set({ kind: 'nightly' }, nextMs() / 1_000);
-    const { kinds, gaps } = await readRuns();
+    const [{ kinds, gaps }, nights] = await Promise.all([
+      readRuns(),
+      readNights(),
+    ]);
+    setNights(nights);
     knownGaps.set(gaps);
     for (const { kind, durationSeconds, completeAtSeconds } of kinds) {
       if (durationSeconds !== null) lastSeconds.set({ kind }, durationSeconds);
@@ -436,6 +468,11 @@ function addRuns(
         lastComplete.set({ kind }, completeAtSeconds);
     }
   };
+}
+
+/** @param at RFC 3339 */
+function secondsOf(at: string): number {
+  return Date.parse(at) / 1_000;
 }
 
 function addProcess(registry: MetricsRegistry, { dataDir }: ReadMetricsDeps) {

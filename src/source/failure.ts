@@ -101,6 +101,14 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   UND_ERR_DESTROYED: 'SOURCE_CLOSED',
 };
 
+/**
+ * TLS alerts of a front without its certificate or its backend, as while it is reloaded.
+ * Versions of OpenSSL spell the beginning differently. Alerts about the client's
+ * certificate need an operator.
+ */
+const PASSING_ALERT =
+  /^ERR_SSL_.*(?:ALERT_INTERNAL_ERROR|HANDSHAKE_FAILURE|UNRECOGNIZED_NAME|USER_CANCELLED)$/;
+
 /** An answer with a status other than 200, or with an error body and status 200. */
 export interface FailedAnswer {
   readonly status: number;
@@ -151,6 +159,7 @@ function codeOfErrno(errno: string): FailureCode {
     return fault === 'unreachable'
       ? 'SOURCE_UNREACHABLE'
       : 'SOURCE_CERTIFICATE';
+  if (PASSING_ALERT.test(errno)) return 'SOURCE_UNREACHABLE';
   return BY_ERRNO[errno] ?? 'SOURCE_BROKE';
 }
 

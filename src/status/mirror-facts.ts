@@ -4,6 +4,7 @@
  * that may exceed 2^53 are decimal text.
  */
 import type { Verdict } from '../errors/verdict.ts';
+import type { NightFacts, RecordedNights } from './night-facts.ts';
 import type { Completeness } from './store/completeness.ts';
 
 export type ListName = 'parties' | 'checkpoints';
@@ -86,9 +87,9 @@ export interface LastVerify {
 export interface WorkFacts {
   /** Long-lived processes that work jobs, as opposed to commands. */
   readonly workers: number;
-  /** The next scheduled time; null if no worker is running that would begin it. */
+  /** `nights.nextAt`; the older name. */
   readonly nextSlot: string | null;
-  /** The scheduled time of a nightly run that never began; a worker makes up for it. */
+  /** `nights.missedAt`; the older name. */
   readonly missedSlot: string | null;
   /** The schedules in force, as readable text; null if no worker is running. */
   readonly schedule: string | null;
@@ -133,9 +134,11 @@ export interface StoredFacts {
   readonly proof: ProofFacts | null;
   /** Reasons to doubt ledgers that no later nightly run has resolved. */
   readonly ledgerDoubts: readonly OpenDoubt[];
+  readonly recordedNights: RecordedNights;
 }
 
-export interface MirrorFacts extends StoredFacts {
+export interface MirrorFacts extends Omit<StoredFacts, 'recordedNights'> {
+  readonly nights: NightFacts;
   readonly lists: ListFacts[];
   readonly work: WorkFacts;
   /**

@@ -190,6 +190,14 @@ export const EMPTY_FACTS: MirrorFacts = {
     schedule: null,
     otherSchedules: [],
   },
+  nights: {
+    nextAt: null,
+    nextAuditAt: null,
+    missedAt: null,
+    last: null,
+    lastCompleteAt: null,
+    running: null,
+  },
   openRuns: '0',
   awaitedSource: null,
   openNightlyRun: null,
@@ -235,7 +243,6 @@ export const NO_LAKE: LakeQueries = {
 export const CALM: Upkeep = {
   jobsWaiting: 0,
   oldestSeconds: 0,
-  nextAudit: null,
   diskFreeBytes: null,
   diskBytes: null,
 };
@@ -243,7 +250,6 @@ export const CALM: Upkeep = {
 export const NO_CONSOLE: ConsoleParts = {
   lake: NO_LAKE,
   settings: [],
-  nextNightlyRun: () => null,
   preview: unused,
   upkeep: async () => CALM,
 };

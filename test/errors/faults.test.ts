@@ -7,7 +7,12 @@ import { expect, onTestFinished, test } from 'vitest';
 import { PermanentError, RetryableError } from '../../src/errors/errors.ts';
 import { attributeFault, isSourceAway } from '../../src/errors/faults.ts';
 import { errorJson, send, serve } from '../source/wire/wire-server.ts';
-import { failureOf, testSource, textOf } from '../source/test-source.ts';
+import {
+  failureOf,
+  PATIENT,
+  testSource,
+  textOf,
+} from '../source/test-source.ts';
 import { hexId, NEVER_ABORTED } from '../support/samples.ts';
 
 const NGINX_PAGE = '<html><h1>502 Bad Gateway</h1></html>';
@@ -45,6 +50,61 @@ test.each([
   expect(error).toMatchObject({ code: 'SOURCE_BROKE' });
   expect(isSourceAway(error)).toBe(true);
   expect(attributeFault(error)).toBe('source');
+});
+
+test.each<[string, number, Readonly<Record<string, string>>]>([
+  ['429 without Retry-After', 429, {}],
+  ['429 for an hour', 429, { 'retry-after': '3600' }],
+  ['503 for an hour', 503, { 'retry-after': '3600' }],
+  ['a ban of ten minutes', 403, { 'ratelimit-retry-after': '600' }],
+])(
+  'a source that answers everybody with %s is away for that time',
+  async (_what, status, headers) => {
+    const server = await serve((_request, response) => {
+      response.writeHead(status, headers).end();
+    });
+    const error = await exportFailure(server.url);
+
+    expect(isSourceAway(error)).toBe(true);
+    expect(attributeFault(error)).toBe('source');
+  },
+);
+
+test.each([
+  ['internal error', 80],
+  ['handshake failure', 40],
+  ['unrecognized name', 112],
+])(
+  'a source whose front ends the TLS handshake with the alert "%s" is away',
+  async (_alert, number) => {
+    const { port } = await listen((socket) =>
+      socket.end(Buffer.from([0x15, 3, 3, 0, 2, 2, number])),
+    );
+    const error = await exportFailure(new URL(`https://127.0.0.1:${port}`));
+
+    expect(error).toMatchObject({ code: 'SOURCE_UNREACHABLE' });
+    expect(isSourceAway(error)).toBe(true);
+  },
+);
+
+test('a source whose front wants a certificate of the client is not away', async () => {
+  const { port } = await listen((socket) =>
+    socket.end(Buffer.from([0x15, 3, 3, 0, 2, 2, 42])),
+  );
+  const error = await exportFailure(new URL(`https://127.0.0.1:${port}`));
+
+  expect(isSourceAway(error)).toBe(false);
+});
+
+test('a source that accepts connections and answers no list is away', async () => {
+  const url = await listen(() => undefined);
+  const limits = { list: { ...PATIENT, headersMs: 300 } };
+  const source = testSource(url, {}, { limits });
+  const page = { list: 'parties', newestFirst: true, size: 2 } as const;
+  const error = await failureOf(source.lists.page(page, NEVER_ABORTED));
+
+  expect(error).toMatchObject({ code: 'SOURCE_STALLED' });
+  expect(isSourceAway(error)).toBe(true);
 });
 
 test('a source that refuses connections is away', async () => {

@@ -19,7 +19,7 @@ test('says in the log what was not measured', async () => {
     probes: [{ name: 'objects', check: away }],
     dataDir: tmpdir(),
     readRuns: away,
-    nextMs: () => 0,
+    readNights: away,
     log: {
       debug: ({ what }: { what?: string }) => told.push(what),
     } as unknown as Log,

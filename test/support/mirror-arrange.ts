@@ -344,6 +344,13 @@ export async function setWarehouseId(
   ]);
 }
 
+/** Workers that signed on stay alive, however long a test takes to look at them. */
+export async function keepWorkersAlive(pool: Pool): Promise<void> {
+  await pool.query(
+    `update mirror.workers set heartbeat_at = clock_timestamp() + interval '1 hour'`,
+  );
+}
+
 export async function forgetWorkers(pool: Pool): Promise<void> {
   await pool.query('delete from mirror.workers');
 }

@@ -119,8 +119,8 @@ export function addConsoleFeed(
     return {
       ...others,
       status: { ...known, attention: [...known.attention, ...own] },
-      nextNightlyRun: parts.nextNightlyRun(),
-      upkeep,
+      nextNightlyRun: known.nights.nextAt,
+      upkeep: { ...upkeep, nextAudit: known.nights.nextAuditAt },
       live: await Promise.all(live),
       inFlight: await Promise.all(exports),
     };

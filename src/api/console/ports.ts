@@ -18,8 +18,6 @@ export interface ConsoleDeps {
 export interface ConsoleParts {
   readonly lake: LakeQueries;
   readonly settings: readonly ShownSetting[];
-  /** Returns when the next nightly run begins; null if none is scheduled. */
-  nextNightlyRun(): string | null;
   /**
    * Estimates the requests that a nightly run would send to the source if it began now.
    */
@@ -38,8 +36,6 @@ export interface Upkeep {
   readonly jobsWaiting: number | null;
   /** Age of the job that has waited the longest, in seconds. */
   readonly oldestSeconds: number;
-  /** When the next audit of the lists begins; null if none is scheduled. */
-  readonly nextAudit: string | null;
   /**
    * Free bytes on the disk of DATA_DIR, as decimal text; null if they cannot be measured.
    */

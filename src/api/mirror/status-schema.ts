@@ -69,6 +69,43 @@ const WORK = z
   })
   .describe('Workers and schedule.');
 
+const NIGHTS = z
+  .object({
+    nextAt: TEXT_OR_NULL.describe(
+      'When the next nightly run starts; null if no worker is running that would ' +
+        'start it.',
+    ),
+    nextAuditAt: TEXT_OR_NULL.describe('The same of the audits of the lists.'),
+    missedAt: TEXT_OR_NULL.describe(
+      'The time of a nightly run that never began; a worker makes it up.',
+    ),
+    last: z
+      .object({
+        runId: z.string(),
+        verdict: z.enum(VERDICTS),
+        startedAt: TEXT_OR_NULL,
+        finishedAt: z.string(),
+      })
+      .nullable()
+      .describe('The last nightly run that ended.'),
+    lastCompleteAt: TEXT_OR_NULL.describe(
+      'When a nightly run last ended complete.',
+    ),
+    running: z
+      .object({
+        runId: z.string(),
+        startedAt: TEXT_OR_NULL,
+        awaitedSource: z
+          .object({ since: z.string(), reason: z.string() })
+          .nullable(),
+      })
+      .nullable()
+      .describe('The nightly run that is queued, or that a process works on.'),
+  })
+  .describe(
+    'Nightly runs: the next, the missed, the last and the running one.',
+  );
+
 const LEDGER = z
   .object({
     segments: z.string(),
@@ -97,6 +134,7 @@ export const MIRROR_STATUS = z.object({
   knownGaps: z.string(),
   lists: z.array(LIST_FACTS),
   work: WORK,
+  nights: NIGHTS,
   openRuns: z.string(),
   awaitedSource: z
     .object({ since: z.string(), reason: z.string() })

@@ -12,7 +12,6 @@ import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { openRows } from '../../postgres/rows.ts';
 import { QUEUE_NAMES } from '../../queue/backend.ts';
 import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
-import { nextScheduledMs } from '../../time/scheduled-times.ts';
 import type { App } from '../app.ts';
 import { openConsoleLake } from './console-lake.ts';
 
@@ -60,19 +59,9 @@ function openConsole(app: App): ConsoleParts {
   return {
     lake: openConsoleLake(config),
     settings: shownSettings(config),
-    nextNightlyRun: () => nextTime(app, config.schedule),
     preview: () => describeNightly(jobs, config),
     upkeep: sharedLoad(() => measureUpkeep(app), UPKEEP_MAX_AGE_MS),
   };
-}
-
-/** Returns null if no source is set, because nothing is scheduled then. */
-function nextTime(
-  { config: { sourceUrl, scheduleTz: tz } }: App,
-  pattern: string,
-): string | null {
-  if (sourceUrl === undefined) return null;
-  return new Date(nextScheduledMs({ pattern, tz }, Date.now())).toISOString();
 }
 
 /** Measures queues and disk. A part that is unreachable is left out. */
@@ -93,7 +82,6 @@ async function measureUpkeep(app: App): Promise<Upkeep> {
     oldestSeconds: Math.round(
       Math.max(0, ...(depths ?? []).map(({ oldestMs }) => oldestMs)) / 1_000,
     ),
-    nextAudit: nextTime(app, config.auditSchedule),
     diskFreeBytes:
       disk === undefined ? null : (disk.bavail * disk.bsize).toString(),
     diskBytes:

@@ -2,6 +2,7 @@
 import { nextScheduledMs } from '../../time/scheduled-times.ts';
 import type { JobDeps } from '../job.ts';
 import type { Run } from '../store/run-store.ts';
+import { readScheduleInForce } from '../store/schedule-store.ts';
 
 const HOUR_MS = 3_600_000;
 /** The share of the window that one ledger may take while others wait for its slot. */
@@ -17,14 +18,20 @@ export interface NightWindow {
  * Asking ends with the window, or early enough for the rest of the run before the next
  * scheduled time.
  */
-export function nightWindow(
+export async function readNightWindow(
   run: Pick<Run, 'startedAt' | 'queuedAt'>,
-  { nightlyWindow, schedule }: Pick<JobDeps, 'nightlyWindow' | 'schedule'>,
-): NightWindow {
+  {
+    db,
+    nightlyWindow,
+    schedule: own,
+  }: Pick<JobDeps, 'db' | 'nightlyWindow' | 'schedule'>,
+): Promise<NightWindow> {
   const startedMs = Date.parse(run.startedAt ?? run.queuedAt);
   if (nightlyWindow !== undefined)
     return { startedMs, untilMs: startedMs + nightlyWindow };
 
+  // The workers' schedule may be another than that of the process that works the run.
+  const schedule = await readScheduleInForce(db, own);
   const nextMs = nextScheduledMs(schedule, startedMs);
   // Where the times are closer than that, half of what lies between them is for asking.
   const untilMs = Math.max(

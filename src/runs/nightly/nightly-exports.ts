@@ -180,17 +180,19 @@ async function feedExports(
   const { nightly, runs, stages, log } = deps;
   const { signal, probeEveryMs } = asking;
   const startedMs = performance.now();
-  const isUnwell = watchSource(async () => {
-    try {
-      return await stages.sourceLatency(signal);
-    } catch (error) {
-      signal.throwIfAborted();
-      // A list that fails keeps no ledger from being exported, and says nothing of how
-      // the source bears the exports. One that is away is noticed by the exports.
-      log.debug({ err: error, runId }, 'The source did not answer in time');
-      return undefined;
-    }
-  }, probeEveryMs);
+  const isUnwell = inBackground(
+    watchSource(async () => {
+      try {
+        return await stages.sourceLatency(signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        // A list that fails keeps no ledger from being exported, and says nothing of how
+        // the source bears the exports. One that is away is noticed by the exports.
+        log.debug({ err: error, runId }, 'The source did not answer in time');
+        return undefined;
+      }
+    }, probeEveryMs),
+  );
   const findStall = watchProgress(runId, deps, asking);
   for (;;) {
     const counts = await nightly.counts(runId, asked);
@@ -200,7 +202,7 @@ async function feedExports(
     const stopped = run?.params['stopped'];
     if (typeof stopped === 'string') return stopped;
     const absence = run && readAbsence(run);
-    const latency = absence === undefined ? await isUnwell() : undefined;
+    const latency = absence === undefined ? isUnwell() : undefined;
     const reason = latency
       ? 'the source answers much slower than usual'
       : await findStall(counts, absence);
@@ -251,6 +253,36 @@ export function watchSource(
     probedAtMs = performance.now();
     slowAnswers = latency && isSlow(latency) ? slowAnswers + 1 : 0;
     return slowAnswers >= SLOW_ANSWERS_MAX ? latency : undefined;
+  };
+}
+
+/**
+ * Asks without waiting: an answer that drips holds up neither the queue nor the end of the
+ * window.
+ * @returns what returns the last answer once, and asks again where none is under way
+ */
+export function inBackground<Answer>(
+  ask: () => Promise<Answer>,
+): () => Answer | undefined {
+  let answer: Answer | undefined;
+  let isAsking = false;
+
+  async function askOnce(): Promise<void> {
+    isAsking = true;
+    try {
+      answer = await ask();
+    } catch {
+      // The run was told to stop, which its own loop notices.
+    } finally {
+      isAsking = false;
+    }
+  }
+
+  return () => {
+    const found = answer;
+    answer = undefined;
+    if (!isAsking) void askOnce();
+    return found;
   };
 }
 

@@ -8,7 +8,10 @@ import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 
-/** How the last run of each kind ended; times in seconds since 1970. */
+/**
+ * How the last run of each kind ended; times in seconds since 1970. Of nightly runs
+ * status/night-facts.ts tells.
+ */
 export interface RunFacts {
   readonly kinds: readonly ({ readonly kind: string } & Record<
     Seconds,
@@ -27,7 +30,7 @@ export async function readRunFacts(db: Database): Promise<RunFacts> {
         'kinds', (select coalesce(json_agg(json_build_object('kind', kind,
             'durationSeconds', extract(epoch from last.finished_at - last.started_at),
             'completeAtSeconds', extract(epoch from good.finished_at))), '[]')
-          from unnest(array['sync', 'export', 'load', 'nightly', 'verify']) kind
+          from unnest(array['sync', 'export', 'load', 'verify']) kind
           left join lateral (select started_at, finished_at from mirror.runs r
             where r.kind = kind.kind and state = 'done' order by queued_at desc limit 1) last on true
           left join lateral (select finished_at from mirror.runs r

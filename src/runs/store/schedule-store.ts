@@ -39,6 +39,21 @@ export async function readScheduleSinceMs(
   return row === undefined ? undefined : Number(row.sinceMs);
 }
 
+/**
+ * The schedule of nightly runs that the workers keep, which may differ from this
+ * process's.
+ * @param own returned if no worker has ever set one
+ */
+export async function readScheduleInForce(
+  db: Database,
+  own: Schedule,
+): Promise<Schedule> {
+  const reading = statement({ pattern: 'text', tz: 'text' })`
+    select pattern, tz from mirror.schedules where name = 'nightly'`;
+  const row = await findRow(db, 'read the schedule in force', reading);
+  return row ?? own;
+}
+
 /** A schedule that another has replaced. */
 export interface ReplacedSchedule extends Schedule {
   /** Nothing of it is missing up to here, in milliseconds since 1970. */

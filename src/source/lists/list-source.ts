@@ -2,7 +2,11 @@
  * Reads the two lists over HTTP. Requests are never ambiguous, and answers are never
  * guessed.
  */
-import { errorCode, PermanentError } from '../../errors/errors.ts';
+import {
+  errorCode,
+  PermanentError,
+  RetryableError,
+} from '../../errors/errors.ts';
 import { canonicalPartyId } from '../../ledger/ids.ts';
 import type {
   ListName,
@@ -37,6 +41,9 @@ const LOOK_UP_ROWS_MAX = 5_000;
 const PROBE_ROWS = 1;
 const GRPC_NOT_FOUND = 5;
 const SHOWN_MAX = 80;
+/** Longer than a request waits for its first header, so that silence is told from a drip. */
+const SMALL_CALL_MS = 45_000;
+const SMALL_ATTEMPTS_MAX = 2;
 
 /**
  * Failures that a bad cursor or page size may cause. For example, the public service
@@ -105,8 +112,8 @@ function requestPage(
     'pagination.newestFirst': String(newestFirst),
     ...(after === undefined ? {} : { 'pagination.after': after }),
   };
-  const { isOneAttempt } = request;
-  const query = { list, parameters, rowsMax: size, isOneAttempt };
+  const { isOneAttempt, isSmall } = request;
+  const query = { list, parameters, rowsMax: size, isOneAttempt, isSmall };
   return requestRows(access, query, signal);
 }
 
@@ -135,27 +142,52 @@ interface ListQuery {
   /** The most rows that the answer may have. */
   readonly rowsMax: number;
   readonly isOneAttempt?: boolean | undefined;
+  readonly isSmall?: boolean | undefined;
 }
 
 function requestRows(
-  { requester, baseUrl, limits }: SourceAccess,
-  { list, parameters, rowsMax, isOneAttempt = false }: ListQuery,
+  { requester, baseUrl, limits: given }: SourceAccess,
+  { list, parameters, rowsMax, isOneAttempt, isSmall }: ListQuery,
   signal: AbortSignal,
 ): Promise<Page> {
   // URLSearchParams percent-encodes: the `+` of a raw base64 cursor would otherwise
   // arrive as a space.
   const query = new URLSearchParams(parameters).toString();
   const url = new URL(`${baseUrl}/api/v2/${list}?${query}`);
+  const limits = given?.list ?? LIST_LIMITS;
+  const callMs = Math.min(limits.callMs, SMALL_CALL_MS);
+  const retries = given?.listRetries ?? LIST_RETRIES;
+  const attemptsMax = Math.min(retries.attemptsMax, SMALL_ATTEMPTS_MAX);
+  const patient = isSmall ? { ...retries, attemptsMax } : retries;
   const request: SourceRequest = {
     route: list,
     action: `read the list of ${list} from`,
     url,
-    limits: limits?.list ?? LIST_LIMITS,
-    retries: isOneAttempt ? ONE_ATTEMPT : (limits?.listRetries ?? LIST_RETRIES),
+    limits: isSmall ? { ...limits, callMs } : limits,
+    retries: isOneAttempt ? ONE_ATTEMPT : patient,
   };
-  return requester.read(request, signal, (answer) =>
-    readPage(list, url, answer, rowsMax),
-  );
+  return requester
+    .read(request, signal, (answer) => readPage(list, url, answer, rowsMax))
+    .catch((error: unknown) => {
+      throw asSilence(error);
+    });
+}
+
+/**
+ * A page of a list is a small question: a source that sends not even a header within half
+ * a minute looks as if it were away. An export may take long before its first row.
+ */
+function asSilence(error: unknown): unknown {
+  const isSilent =
+    error instanceof RetryableError &&
+    error.meta['errno'] === 'UND_ERR_HEADERS_TIMEOUT';
+  if (!isSilent) return error;
+  const { message, code, meta } = error;
+  return new RetryableError(message, {
+    code,
+    meta: { ...meta, isSilent },
+    cause: error,
+  });
 }
 
 /**

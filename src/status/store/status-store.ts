@@ -1,19 +1,22 @@
 /** Reads the facts of the mirror that are recorded in its tables. */
-import { RUN_SILENT_MS } from '../../concurrency/lease.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readWithin } from '../../postgres/read-within.ts';
 import { readRow } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 import type { LedgerFacts, StoredFacts } from '../mirror-facts.ts';
 import { readCompleteness } from './completeness.ts';
+import { RECORDED_NIGHTS } from './recorded-nights.ts';
 
 const ACTION = 'read the state of the mirror';
 
 /**
- * The facts that the statement below returns; the coverage, and the number derived from
- * it, are added afterwards.
+ * The facts that the statement below returns; the coverage, and what is derived from
+ * others, are added afterwards.
  */
-interface FactsOfTables extends Omit<StoredFacts, 'coverage' | 'ledger'> {
+interface FactsOfTables extends Omit<
+  StoredFacts,
+  'coverage' | 'ledger' | 'openNightlyRun' | 'awaitedSource'
+> {
   readonly ledger: Omit<LedgerFacts, 'quarantined'>;
 }
 
@@ -60,13 +63,7 @@ const FACTS = statement({
     'ledgerDoubts', (select coalesce(json_agg(json_build_object('code', code,
         'message', coalesce(seen->>'message', code), 'since', opened_at) order by opened_at), '[]') from mirror.doubts
       where subject = 'ledgers' and epoch = (select epoch from network) and closed_at is null),
-    'openNightlyRun', (select run_id from mirror.runs
-      where kind = 'nightly' and state in ('queued', 'running')
-        and coalesce(heartbeat_at > clock_timestamp() - ${RUN_SILENT_MS} * interval '1 millisecond', true)
-      order by queued_at limit 1),
-    'awaitedSource', (select json_build_object('since', params->'sourceAbsence'->'since',
-        'reason', params->'sourceAbsence'->'message') from mirror.runs
-      where kind = 'nightly' and state = 'running' and params ? 'sourceAbsence' order by queued_at limit 1),
+    'recordedNights', ${RECORDED_NIGHTS},
     'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
 
 /**
@@ -96,5 +93,13 @@ async function readFactsNow(db: Database): Promise<StoredFacts> {
 
   const ledger = { ...facts.ledger, quarantined: String(coverage.quarantined) };
 
-  return { ...facts, ledger, coverage, streams };
+  const { running } = facts.recordedNights;
+  return {
+    ...facts,
+    ledger,
+    coverage,
+    streams,
+    openNightlyRun: running?.runId ?? null,
+    awaitedSource: running?.awaitedSource ?? null,
+  };
 }

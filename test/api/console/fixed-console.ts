@@ -61,6 +61,7 @@ export function wholeFacts(): MirrorFacts {
   return {
     ...EMPTY_FACTS,
     sourceUrl: 'https://ledger.example.com/',
+    nights: { ...EMPTY_FACTS.nights, nextAt: '2026-03-02T02:00:00.000Z' },
     streams: EMPTY_FACTS.streams.map((stream) => ({
       ...stream,
       verdict: 'complete',
@@ -82,7 +83,6 @@ export async function openFixedConsole(
     get settings() {
       return facts.settings;
     },
-    nextNightlyRun: () => '2026-03-02T02:00:00.000Z',
     preview: async () => {
       throw new Error('this console previews nothing');
     },

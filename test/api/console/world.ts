@@ -221,6 +221,11 @@ export function calmFacts(): Facts {
         schedule: '0 2 * * * (UTC), audits 0 4 * * 0',
         otherSchedules: [],
       },
+      nights: {
+        ...whole.nights,
+        nextAt: at(LAST_RUN_MS + DAY_MS),
+        nextAuditAt: '2026-03-08T04:00:00Z',
+      },
       lists: (['parties', 'checkpoints'] as const).map((list) => ({
         list,
         doubts: [],
@@ -384,14 +389,12 @@ export function worldParts(
           ],
         })),
     },
-    nextNightlyRun: () => at(LAST_RUN_MS + DAY_MS),
     progress: async (key) =>
       key.startsWith('export.')
         ? [{ label: 'exporting', done: '4194304', unit: 'bytes' }]
         : [],
     upkeep: async () => ({
       ...CALM,
-      nextAudit: '2026-03-08T04:00:00Z',
       diskFreeBytes: '84825604096',
       diskBytes: '210000000000',
     }),

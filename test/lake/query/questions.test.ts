@@ -389,7 +389,7 @@ describe('ready questions', () => {
       );
     }
     await expect(ask('select * from mirror.runs')).rejects.toThrow(
-      'Table with name runs does not exist',
+      'there is no table runs',
     );
   });
 

@@ -27,6 +27,7 @@ const RUN = {
 const NO_AUDITS = {
   nightlyAuditShare: 0,
   nightlyAuditWithin: 30 * 86_400_000,
+  nightlyWindow: 3_600_000,
   schedule: { pattern: '0 2 * * *', tz: 'UTC' },
 };
 

@@ -234,6 +234,37 @@ describe('a nightly run whose source is away', () => {
   });
 });
 
+test('a list that never ends costs its share of the window, and the exports go on with the parties that are known', async () => {
+  let isCut = false;
+  await using world = await openWorld(
+    {
+      sync: async ({ list }, { signal }) => {
+        if (list === 'checkpoints') return COMPLETE;
+        const { promise, reject } = Promise.withResolvers<never>();
+        signal.addEventListener('abort', () => {
+          isCut = true;
+          reject(signal.reason as Error);
+        });
+        return promise;
+      },
+    },
+    { nightlyWindow: 12_000 },
+  );
+
+  const run = await runScheduledNight(world);
+  expect(isCut).toBe(true);
+  expect(run).toMatchObject({
+    verdict: 'incomplete',
+    evidence: {
+      lists: {
+        parties: { verdict: 'incomplete', error: { code: 'SHARE_USED' } },
+        checkpoints: { verdict: 'complete' },
+      },
+      exports: { parties: 3, failed: 0, unasked: 0 },
+    },
+  });
+});
+
 describe('a ledger without an answer while the source answers others', () => {
   test('comes again behind the others, and fails alone', async () => {
     const more = [4, 5, 6, 7].map((digit) => String(digit).repeat(64));

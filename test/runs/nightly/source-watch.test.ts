@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import {
+  inBackground,
   isSlow,
   watchSource,
 } from '../../../src/runs/nightly/nightly-exports.ts';
@@ -47,4 +48,21 @@ describe('the watch on the source’s latency', () => {
     await watchSource(latency, 3_600_000)();
     expect(asked).toBe(0);
   });
+});
+
+test('inBackground waits for no answer, and returns each of them once', async () => {
+  const answers = [
+    Promise.withResolvers<string>(),
+    Promise.withResolvers<string>(),
+  ];
+  let asked = 0;
+  const look = inBackground(async () => {
+    asked += 1;
+    return answers[asked - 1]?.promise;
+  });
+
+  expect([look(), look(), asked]).toEqual([undefined, undefined, 1]);
+  answers[0]?.resolve('slow');
+  await expect.poll(look).toBe('slow');
+  expect([look(), asked]).toEqual([undefined, 2]);
 });

@@ -8,7 +8,13 @@ import {
 import { version } from '../../../src/version.ts';
 import { openSource } from '../../../src/source/source-client.ts';
 import { localState, sourceConfig } from '../../support/source-config.ts';
-import { failureOf, NEVER, PARTY, testSource } from '../test-source.ts';
+import {
+  failureOf,
+  NEVER,
+  PARTY,
+  PATIENT,
+  testSource,
+} from '../test-source.ts';
 import { errorJson, pageJson, send, serve } from '../wire/wire-server.ts';
 
 const PARTIES = { list: 'parties', newestFirst: true, size: 10 } as const;
@@ -358,4 +364,22 @@ test('a source that is not there is unreachable, within the limit for that', asy
   expect(source.clock.nowMs()).toBeGreaterThan(45_000);
   expect(source.clock.nowMs()).toBeLessThanOrEqual(60_000);
   expect(source.clock.slept.length).toBeGreaterThan(2);
+});
+
+test('a small question to a list that drips is asked twice, and given up', async () => {
+  let asked = 0;
+  const server = await serve((_request, response) => {
+    asked += 1;
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.write('{');
+  });
+  const limits = { list: { ...PATIENT, callMs: 300 } };
+  const source = testSource(server.url, {}, { limits });
+  const question = { list: 'parties', newestFirst: true, size: 2 } as const;
+  const error = await failureOf(
+    source.lists.page({ ...question, isSmall: true }, NEVER),
+  );
+
+  expect(error).toMatchObject({ code: 'SOURCE_TIMEOUT' });
+  expect(asked).toBe(2);
 });

@@ -324,3 +324,12 @@ function attachStatement(runId: string): string {
     end if;
   end`;
 }
+
+/** Whether any party is known, so that exports have something to ask for. */
+export async function knowsParties(db: Database): Promise<boolean> {
+  const reading = statement({ isKnown: 'boolean' })`
+    select exists (select from mirror.parties
+      where gone_since is null and party_id <> ${NETWORK_PARTY}) as "isKnown"`;
+  const { isKnown } = await readRow(db, 'look for parties', reading);
+  return isKnown;
+}

@@ -1,0 +1,61 @@
+/** Reads what is said of nightly runs (status/night-facts.ts) from several rooms. */
+import type { Config } from '../config/environment.ts';
+import { WorkerRegistry } from '../observability/store/worker-registry.ts';
+import type { Database } from '../postgres/database.ts';
+import { findMissedMs } from '../runs/nightly/make-up.ts';
+import {
+  readNowMs,
+  readScheduleInForce,
+} from '../runs/store/schedule-store.ts';
+import {
+  describeNights,
+  type NightFacts,
+  type ScheduledNights,
+} from '../status/night-facts.ts';
+import { readRecordedNights } from '../status/store/recorded-nights.ts';
+import type { Schedules } from '../time/scheduled-times.ts';
+
+type OwnSchedule = Pick<Config, 'schedule' | 'scheduleTz'>;
+
+/** The schedules of the workers, and what they were to begin. */
+export interface ScheduleReading extends ScheduledNights {
+  /** Long-lived processes that work jobs. */
+  readonly workers: number;
+  /** Schedules of other workers that differ from those in force. */
+  readonly others: readonly Schedules[];
+}
+
+/** @param own of this process: it counts if no worker has ever set one */
+export async function readScheduled(
+  db: Database,
+  own: OwnSchedule,
+): Promise<ScheduleReading> {
+  const nowMs = await readNowMs(db);
+  const { workers, isScheduled, inForce, others } = await new WorkerRegistry(
+    db,
+  ).facts();
+  const isExpected = isScheduled || workers > 0;
+  const schedule =
+    inForce?.nightly ??
+    (await readScheduleInForce(db, {
+      pattern: own.schedule,
+      tz: own.scheduleTz,
+    }));
+  const missedMs = isExpected
+    ? await findMissedMs(schedule, db, nowMs)
+    : undefined;
+
+  return { nowMs, workers, inForce, others, missedMs };
+}
+
+/** For who needs nothing else of the status. */
+export async function readNights(
+  db: Database,
+  own: OwnSchedule,
+): Promise<NightFacts> {
+  const [scheduled, recorded] = await Promise.all([
+    readScheduled(db, own),
+    readRecordedNights(db),
+  ]);
+  return describeNights(scheduled, recorded);
+}
