@@ -205,7 +205,7 @@ describe('the command export', () => {
     const child = home.start(['export', '--party', party]);
     await waitFor(() => isStalled, { what: 'the source to stall' });
     expect(await child.end('SIGINT')).toEqual({ code: 75, signal: null });
-    expect(child.stderr).toMatch(/told to stop/);
+    expect(child.stderr).toMatch(/stopped; what was saved stays/);
     await waitFor(() => sandbox.requests.of('export') > ended, {
       what: 'the connection to be closed',
     });
