@@ -1,6 +1,6 @@
 /**
- * Puts a run's job into its queue; a run that lost its job, or its process, is put there
- * again.
+ * Puts a run's job into its queue, and queues it again if the run lost its job or its
+ * process.
  */
 import { randomUUID } from 'node:crypto';
 import { RUN_SILENT_MS } from '../concurrency/lease.ts';
@@ -8,16 +8,22 @@ import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import { JOBS, PRIORITY, type JobDeps } from './job.ts';
 import type { Run } from './store/run-store.ts';
 
-/** Not renewed for this long: a worker looks whether the run still has a job. */
+/**
+ * If a run's heartbeat is older than this, a worker checks whether the run still has a
+ * job.
+ */
 const STALE_MS = 30_000;
-/** Longer than a job waits to be tried again: the run's process is gone. */
+/**
+ * If a run's heartbeat is older than this, its process is gone. Longer than any wait
+ * before a job's next try.
+ */
 const ABANDONED_MS = 75_000;
 
 type RunDeps = Pick<JobDeps, 'queue' | 'runs' | 'log'>;
 
 /**
- * Queues the run, unless its job is still there. Each job has an id of its own: a queue
- * remembers the ids of ended jobs and takes none of them twice.
+ * Queues the run, unless its job is still there. Each job gets a new id, because a queue
+ * remembers the ids of ended jobs and refuses to take one twice.
  * @returns whether a job was added; a run that has no job is left alone
  */
 export async function enqueueRun(
@@ -37,15 +43,18 @@ export async function enqueueRun(
   return true;
 }
 
-/** A command verifies in its own process; what the read API ordered is a worker's. */
+/**
+ * Whether the process that created the run also works it: a command verifies in its own
+ * process, but a worker takes the verifications that the read API ordered.
+ */
 function isWorkedWhereAsked({ kind, params }: Run): boolean {
   return kind === 'verify' && params['isOrdered'] !== true;
 }
 
 /**
- * Closes the runs that nobody has renewed for so long and nobody goes on with: the parts
- * of a run that is over, and those of which `isGivenUp` says so. What they committed
- * stays.
+ * Closes the runs whose heartbeat is older than `silentMs` and which no process will
+ * resume: the parts of a run that has ended, and those for which `isGivenUp` is true.
+ * What they committed stays.
  * @returns the other silent runs
  */
 async function closeSilent(
@@ -68,12 +77,12 @@ async function closeSilent(
 }
 
 /**
- * For workers: runs whose process or job is gone are queued again; a run that nobody can
- * resume is closed.
+ * Used by workers: queues the runs again whose process or job is gone, and closes those
+ * that no process can resume.
  */
 export async function reconcileRuns(deps: RunDeps): Promise<void> {
   for (const run of await closeSilent(deps, STALE_MS, isWorkedWhereAsked)) {
-    // Runs below another are its own affair: it queues them again itself.
+    // // A parent run queues its parts again itself.
     if (run.parentRunId !== null || !(await enqueueRun(run, deps))) continue;
     const { runId, kind, subject, attempts, heartbeatAt, queuedAt } = run;
     const silentMs = Date.now() - Date.parse(heartbeatAt ?? queuedAt);
@@ -83,9 +92,9 @@ export async function reconcileRuns(deps: RunDeps): Promise<void> {
 }
 
 /**
- * For commands, where no worker is running: what a dead command left is closed, for
- * nobody waits for it. Nightly runs of the schedule and orders of the read API are left
- * to the worker that will come back.
+ * Used by commands when no worker is running: closes the runs that a dead command left,
+ * because no process will resume them. Scheduled nightly runs and orders of the read API
+ * are left to the next worker.
  */
 export async function closeAbandoned(deps: RunDeps): Promise<void> {
   const isCommands = ({ parentRunId, scheduleKey, params }: Run) =>
@@ -96,10 +105,12 @@ export async function closeAbandoned(deps: RunDeps): Promise<void> {
 }
 
 /**
- * For a new nightly run: two would ask the source for the same things.
- * @param isAttended a worker is running, which goes on with what a dead process left
- * @returns the nightly run that is going on; without a worker, one whose process is gone
- *   is closed first
+ * Finds the nightly run that is in progress, because two at once would request the same
+ * data from the source.
+ * @param isAttended whether a worker is running, which will resume what a dead process
+ *   left
+ * @returns the unfinished nightly run; without a worker, a run whose process is gone is
+ *   closed first
  */
 export async function findOpenNightly(
   deps: RunDeps,
@@ -111,12 +122,12 @@ export async function findOpenNightly(
 }
 
 /**
- * Only what the command was asked for: a sync must not begin to work an abandoned nightly
- * run.
+ * Returns the queues that a command works: only those that its own run needs. A sync, for
+ * example, must not start working on an abandoned nightly run.
  */
 export function chooseQueues({ kind }: Run): readonly QueueName[] {
   if (kind === 'nightly') return QUEUE_NAMES;
-  // What an export has published is loaded at once.
+  // // What an export publishes is loaded at once.
   return QUEUE_NAMES.filter(
     (name) => name === kind || (kind === 'export' && name === 'load'),
   );

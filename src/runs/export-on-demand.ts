@@ -1,6 +1,6 @@
 /**
- * One party's ledger, ordered by somebody: exported ahead of nightly work, and loaded
- * when it is published.
+ * Exports one party's ledger because a command or the API ordered it: ahead of nightly
+ * work, and followed by a load.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -12,7 +12,10 @@ import type { JobDeps } from './job.ts';
 import { exportKey } from './progress.ts';
 import type { Run } from './store/run-store.ts';
 
-/** Orders that come close together share what does not depend on their party. */
+/**
+ * Orders within this time share one reading of the source's clock, which does not depend
+ * on the party.
+ */
 const CLOCK_AGE_MAX_MS = 2_000;
 
 const params = z.object({
@@ -37,8 +40,9 @@ export async function exportOnDemand(
       { code: 'OTHER_NETWORK' },
     );
   }
-  // A range with an end may end behind an older clock; one without holds all that was
-  // there when it was ordered.
+  // // An export with an end must not stop early because of an older clock, so it reads a
+  // new one. For an export without an end, any clock that was read since the order will
+  // do.
   const sinceMs = Math.min(
     CLOCK_AGE_MAX_MS,
     Date.now() - Date.parse(run.queuedAt),
@@ -53,8 +57,8 @@ export async function exportOnDemand(
   );
   const result = await refuseUnlisted(run.subject, exported, deps, signal);
   if (!load || result.evidence['segments'] === 0) return result;
-  // One load takes what many orders have published; one that is running may have passed
-  // this party already.
+  // // One queued load serves many orders. A load that is already running may have passed
+  // this party, so it does not count.
   const [waiting] = await deps.runs.list({
     kind: 'load',
     states: ['queued'],
@@ -71,8 +75,8 @@ export async function exportOnDemand(
 }
 
 /**
- * A source answers the export of a mistyped id as it answers that of a party without
- * entries. Without a row, the party has to be listed.
+ * The source answers the export of a mistyped id just like that of a party without
+ * entries. If the export brought no rows, check that the source lists the party.
  */
 async function refuseUnlisted(
   partyId: string,

@@ -1,4 +1,4 @@
-/** What a job is, and what every job is handed. */
+/** Defines what a job is, and the dependencies that every job gets. */
 import type { z } from 'zod';
 import type { Log } from '../logging/log.ts';
 import type { SourceClock } from '../exports/planning/source-clock.ts';
@@ -30,17 +30,23 @@ export interface StageCall {
 export interface VerifyRequest {
   readonly runId: string;
   readonly deep: boolean;
-  /** `nightly`: what is new, and a share of the rest. */
+  /** `nightly`: new data, and a share of the rest. */
   readonly scope: 'nightly' | 'whole';
-  /** A person has decided that missing objects are lost for good. */
+  /** The operator has decided that missing objects are lost for good. */
   readonly isLossAccepted?: boolean;
-  /** A report of a nightly run to compare with: its text, and where it was found. */
+  /**
+   * The report of a nightly run to compare with: its text, and the place where it was
+   * found.
+   */
   readonly against?:
     | { readonly text: string; readonly where: string }
     | undefined;
 }
 
-/** Has a range of a ledger exported once more, whatever is covered, and waits for it. */
+/**
+ * Exports a range of a ledger again, even if it is covered already, and waits until that
+ * is done.
+ */
 export type AskAgain = (
   partyId: string,
   range: { readonly from: Micros; readonly to: Micros },
@@ -52,18 +58,21 @@ interface SyncOrder extends Omit<SyncRequest, 'isAudit' | 'pageSize'> {
 
 export interface ClockQuestion {
   readonly signal: AbortSignal;
-  /** One that this process read so lately will do. */
+  /** A clock that this process read at most this long ago may be used again. */
   readonly maxAgeMs?: number;
 }
 
 /**
- * Ledgers that are exported one after another; what brought no rows is written together.
+ * Ledgers that are exported one after another. Those that brought no rows are recorded
+ * together.
  */
 export interface LeasedLedgers extends AsyncDisposable {
   export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /**
-   * What `export` said of a ledger without rows is true from here on, and not before.
-   * @returns parties of which it is not: another has taken them over
+   * Records the ledgers without rows. What `export` returned about them becomes true only
+   * with this call.
+   * @returns the parties that could not be recorded, because another worker has taken
+   *   them over
    */
   write(): Promise<readonly string[]>;
   /** Releases the leases of parties whose export has not begun. */
@@ -71,9 +80,8 @@ export interface LeasedLedgers extends AsyncDisposable {
 }
 
 /**
- * What is said of a run before it is recorded as ended; it may change how that ends. What
- * cannot be said keeps no run from ending, save that it is tried again with work that
- * went well.
+ * Called before a run is recorded as ended; it may change the verdict and the evidence.
+ * If it fails, the run still ends; only a run whose work succeeded is tried again.
  */
 export type BeforeFinish = (
   run: Run,
@@ -81,28 +89,36 @@ export type BeforeFinish = (
   signal: AbortSignal,
 ) => Promise<VerdictWithEvidence>;
 
-/** The stages, composed with their stores; jobs know nothing of either's insides. */
+/**
+ * The stages, composed with their stores, so that jobs depend on the internals of
+ * neither.
+ */
 export interface Stages {
   sync(request: SyncOrder, call: StageCall): Promise<VerdictWithEvidence>;
-  /** The listed parties that a whole or cut id may mean, the one that has it first. */
+  /**
+   * The listed parties that match a whole or shortened id; an exact match comes first.
+   */
   listedParties(given: string): Promise<readonly string[]>;
-  /** One party by filter: the evidence says whether the source lists it. */
+  /**
+   * Looks up one party with the source's filter. The evidence shows whether the source
+   * lists it.
+   */
   lookUpParty(
     partyId: string,
     signal: AbortSignal,
   ): Promise<VerdictWithEvidence>;
   /**
-   * Whether a list was found to be of another network, or the source has a new address
-   * and shows none of the parties that are held: until a sync settles it, no ledger is
-   * asked for, since an empty answer would close it.
+   * Whether a list was found to belong to another network, or the source has a new
+   * address and shows none of the stored parties. Until a sync settles that, no ledger is
+   * requested, because an empty answer would close it.
    */
   isOtherNetwork(signal: AbortSignal): Promise<boolean>;
   clock(question: ClockQuestion): Promise<SourceClock>;
   export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
-  /** Leases those of the parties that nobody works on. */
+  /** Leases those of the parties that no other worker has leased. */
   leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;
   /**
-   * A file of the log of nights, or a part of it.
+   * Reads a file of the log of nights, or a part of it.
    * @returns undefined if there is no such file
    */
   readProofFile(
@@ -111,17 +127,18 @@ export interface Stages {
     signal: AbortSignal,
   ): Promise<Buffer | undefined>;
   /**
-   * Opens the mirrored CSV of a ledger: one header, then the source's lines of every
+   * Opens the mirrored CSV of a ledger: one header, then the source's lines from every
    * current segment in the range.
-   * @throws PermanentError `LEDGER_NOT_MIRRORED` if a part of it is not known
+   * @throws PermanentError `LEDGER_NOT_MIRRORED` if the mirror lacks a part of the
+   *   range
    */
   openLedger(
     question: LedgerQuery,
     signal: AbortSignal,
   ): Promise<LedgerReading>;
   /**
-   * Brings every published segment that is not loaded yet into the warehouse, then the
-   * lake up to date.
+   * Loads every published segment that is not in the warehouse yet, then updates the
+   * lake.
    */
   load(
     request: { runId: string; rebuild: boolean },
@@ -129,9 +146,10 @@ export interface Stages {
   ): Promise<VerdictWithEvidence>;
   verify(request: VerifyRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /**
-   * Compares a nightly run with what the source stated, if the source is a mirror.
-   * Ledgers that differ are asked for again.
-   * @param wanted the parties that the mirror is to hold; undefined: all
+   * Compares a nightly run with the source's statements, if the source is itself a
+   * mirror. Ledgers that differ are requested again.
+   * @param wanted the parties that the mirror is configured to hold; undefined means
+   *   all
    * @returns undefined if the source serves no statements
    */
   compareWithSource(
@@ -142,8 +160,8 @@ export interface Stages {
     call: StageCall & { readonly askAgain: AskAgain },
   ): Promise<VerdictWithEvidence | undefined>;
   /**
-   * The last statement of this mirror, with what proves it (docs/proof.md).
-   * @param from the size of the log that the reader has; 0: none
+   * Returns the last statement of this mirror, with what proves it (docs/proof.md).
+   * @param from the size of the log that the reader already has; 0 if none
    * @returns undefined before the first nightly run
    */
   readLatestStatement(
@@ -151,38 +169,44 @@ export interface Stages {
     signal: AbortSignal,
   ): Promise<string | undefined>;
   /**
-   * Publishes the report of a nightly run that is about to end so. @returns how it ends,
-   * by what was published
+   * Publishes the report of a nightly run that is about to end with this verdict.
+   * @returns the verdict and evidence that the run ends with, after publishing
    */
   readonly publishReport: BeforeFinish;
   /**
-   * Takes over what was published and the database has forgotten. To be done before the
-   * source is asked for entries.
-   * @param partyId whose ledger is to be asked for; absent: all
+   * Registers published objects that the database does not know. Must be called before
+   * entries are requested from the source.
+   * @param partyId the party whose ledger will be requested; undefined means all
    */
   catchUpWithStore(signal: AbortSignal, partyId?: string): Promise<void>;
   /**
-   * Tries the object store out: what it honours, in a line, and whether a second writer
-   * of a key is told so by the store itself. @throws what it refuses, or UnreachableError
+   * Tries out the object store.
+   * @returns the features that it honours, in one line, and whether the store itself
+   *   refuses a second writer of a key
+   * @throws what the store refuses, or UnreachableError
    */
   tryStore(
     signal: AbortSignal,
   ): Promise<{ readonly isWrittenOnce: boolean; readonly detail: string }>;
   /**
-   * Merges closed segments of months that are over, as many as a night may; as evidence.
+   * Merges closed segments of past months, as many as one night may.
+   * @returns evidence
    */
   mergeSegments(
     runId: string,
     signal: AbortSignal,
   ): Promise<Readonly<Record<string, unknown>>>;
-  /** Clears what dead processes left in the spool and in the store. */
+  /** Removes what dead processes left in the spool and in the store. */
   tidy(signal: AbortSignal): Promise<void>;
   /**
-   * Asks the source a small question and says how long it took, and how long such take as
-   * a rule.
+   * Sends the source a small request, and returns how long it took and how long such
+   * requests usually take.
    */
   sourceLatency(signal: AbortSignal): Promise<ListLatency>;
-  /** Asks the source one small question, once: whether it answers at all. */
+  /**
+   * Sends the source one small request, without retries.
+   * @returns whether it answers at all
+   */
   isSourceThere(signal: AbortSignal): Promise<boolean>;
 }
 
@@ -204,20 +228,21 @@ export interface JobDeps extends Pick<
   readonly nightly: NightlyStore;
   readonly queue: Pick<Queues, 'add' | 'holds' | 'open'>;
   /**
-   * What this process asks; undefined where no SOURCE_URL is set. Jobs of another source
-   * are refused.
+   * The source that this process uses; undefined if SOURCE_URL is not set. Jobs for
+   * another source are refused.
    */
   readonly source: { readonly id: string; readonly url: string } | undefined;
   /**
-   * Which ledgers are covered: by this, and nothing else, the mirror is called complete.
+   * Reads which ledgers are covered. This alone decides whether the mirror is called
+   * complete.
    */
   readonly completeness: () => Promise<Completeness>;
   readonly progress: Pick<ProgressHints, 'report' | 'settle' | 'read'>;
-  /** What is asked of the source, and for which run. */
+  /** Counts the requests to the source, for each run. */
   readonly costs: Pick<RunCosts, 'charge' | 'ofRun' | 'flush'>;
-  /** Absent where nobody is to be told. */
+  /** Undefined if no notices are configured. */
   readonly notices?: Notices | undefined;
-  /** Of nightly runs: a cron pattern, and whose time it means. */
+  /** When nightly runs begin: a cron pattern and its time zone. */
   readonly schedule: Readonly<Record<'pattern' | 'tz', string>>;
   readonly log: Log;
 }
@@ -232,7 +257,7 @@ export interface JobContext {
 export interface JobDefinition<Payload extends JobData = JobData> {
   readonly name: string;
   readonly queue: QueueName;
-  /** Ids only: what a job works on lies in Postgres. */
+  /** Only ids: the data that a job works on is in Postgres. */
   readonly payload: z.ZodType<Payload>;
   readonly handle: (
     payload: Payload,
@@ -242,14 +267,14 @@ export interface JobDefinition<Payload extends JobData = JobData> {
 }
 
 /**
- * Parties of which nothing is expected share a job, and are leased together: the queue
- * would cost more than their requests.
+ * The most parties in one job. Parties without expected entries share a job and a lease,
+ * because queueing each alone would cost more than its request.
  */
 export const BATCH_MAX = 50;
 
 export const PRIORITY = { onDemand: 1, nightly: 10 } as const;
 
-/** The job's name and its queue, by the kind of a run. */
+/** The name and the queue of the job for each kind of run. */
 export const JOBS = {
   sync: { name: 'sync-list', queue: 'sync' },
   export: { name: 'export-party', queue: 'export' },

@@ -1,12 +1,12 @@
 /**
- * Notices to NOTIFY_URL: a run began, waits for a source that is away, ended, or ended
- * well after one of its kind that did not. NOTIFY_ON chooses among them by the kind of the
- * run or by what happened.
+ * Sends notices to NOTIFY_URL: when a run begins, waits because the source is
+ * unavailable, ends, or ends well after the last one of its kind did not. NOTIFY_ON
+ * selects them by the kind of the run or by the event.
  *
- * Each notice is delivered, or given up, by itself: a receiver that refuses one still
+ * Each notice is delivered or given up on its own, so a receiver that refuses one still
  * gets the next. Delivery is at least once. A notice that the receiver can never accept
  * is given up at once, any other a day after its run ended. The body is JSON, signed as
- * Standard Webhooks if NOTIFY_SECRET is set, or one line in the form that Slack takes.
+ * Standard Webhooks if NOTIFY_SECRET is set, or one line in the form that Slack accepts.
  */
 import { createHmac } from 'node:crypto';
 import pRetry from 'p-retry';
@@ -24,8 +24,8 @@ import { readAbsence } from './store/source-absence.ts';
 
 const RUNS_PER_CALL_MAX = 50;
 /**
- * So many failures in a row mean that the receiver is away: the rest waits for the next
- * call.
+ * After this many consecutive failures the receiver counts as unreachable, and the
+ * remaining notices wait for the next call.
  */
 const FAILURES_IN_A_ROW_MAX = 5;
 const POST_TIMEOUT_MS = 10_000;
@@ -33,14 +33,14 @@ const RETRIES = 2;
 const SECRET_PREFIX = /^whsec_/;
 
 /**
- * Statuses that say of this very request that it will never be accepted. Others, such as
- * 401 or 404, pass when a person mends the receiver or NOTIFY_URL.
+ * Statuses which mean that the receiver will never accept this request. Other statuses,
+ * such as 401 or 404, go away once the receiver or NOTIFY_URL is corrected.
  */
 const NEVER_ACCEPTED: ReadonlySet<number> = new Set([
   400, 406, 411, 413, 414, 415, 422, 431,
 ]);
 
-/** What happened to a run, as receivers know it; and in a chat, for people. */
+/** Event types as receivers get them, and the words for them in a chat message. */
 const WORDS = {
   'run.started': 'started',
   'run.waiting': 'waits for the source',
@@ -52,18 +52,20 @@ const WORDS = {
 type NoticeType = keyof typeof WORDS;
 
 export interface Notice {
-  /** The same however often it is sent. */
+  /**
+   * Identical in every delivery of this notice, so that receivers can drop duplicates.
+   */
   readonly id: string;
   readonly type: NoticeType;
-  /** The run's document, as the API and `--json` show it. */
+  /** The run's document, as in the API and `--json`. */
   readonly run: Readonly<Record<string, unknown>>;
 }
 
-/** Where notices go, and which are wanted. */
+/** Where notices are sent, and which ones are wanted. */
 export interface Notices {
   /** @throws PermanentError if the receiver can never accept the notice */
   readonly post: (notice: Notice) => Promise<void>;
-  /** From NOTIFY_ON: kinds of runs, and what happens to them. */
+  /** From NOTIFY_ON: kinds of runs, and types of events. */
   readonly wanted: readonly string[];
 }
 
@@ -75,8 +77,8 @@ interface NoticeDeps {
 }
 
 /**
- * Sends what has not been sent yet. What cannot be sent now is tried again by a later
- * call.
+ * Sends the notices that have not been sent yet. Those that cannot be sent now are left
+ * to a later call.
  */
 export async function sendNotices({
   db,
@@ -107,7 +109,7 @@ export async function sendNotices({
 
 interface PendingNotice {
   readonly notice: Notice;
-  /** What the run remembers once the notice is delivered or given up. */
+  /** Recorded with the run once the notice is delivered or given up. */
   readonly marks:
     | { readonly told: 'started' | 'ended' }
     | { readonly toldWait: string };
@@ -161,7 +163,10 @@ function isWantedNotice(
   );
 }
 
-/** @returns whether the notice is settled: delivered, or given up for good */
+/**
+ * Sends one notice.
+ * @returns whether it is settled: delivered, or given up for good
+ */
 async function deliver(
   notice: Notice,
   { runId }: Run,
@@ -204,14 +209,14 @@ function classifyEnd(
 
 export interface PostOptions {
   readonly version: string;
-  /** NOTIFY_SECRET: `whsec_` and base64. */
+  /** The value of NOTIFY_SECRET: `whsec_` and base64. */
   readonly secret?: string | undefined;
-  /** NOTIFY_FORMAT. */
+  /** The value of NOTIFY_FORMAT. */
   readonly format?: 'json' | 'slack' | undefined;
   readonly onFailure?: () => void;
   /** How long the receiver may take to answer. Default: 10 s. */
   readonly timeoutMs?: number;
-  /** The proxies and authorities, from the environment or `.env`. */
+  /** Proxies and certificate authorities, from the environment or `.env`. */
   readonly ambient?: Ambient;
 }
 
@@ -222,13 +227,14 @@ export interface PostOptions {
 export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   const { timeoutMs = POST_TIMEOUT_MS } = options;
   const target = new URL(url);
-  // A URL's user goes where every other client puts it.
+  // // Credentials in the URL are sent as Basic authorization, as every other client
+  // does.
   target.username = '';
   target.password = '';
   const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
   const basic = Buffer.from(pair).toString('base64');
   const authorization = pair !== ':' && { authorization: `Basic ${basic}` };
-  // Idle connections keep no process alive, so that nothing has to close it.
+  // // Idle connections do not keep the process alive, so nothing has to close this.
   const wayOut = openWayOut(options.ambient ?? {});
   const post = async (
     headers: Record<string, string>,
@@ -236,7 +242,8 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   ): Promise<void> => {
     const { host } = target;
     const signal = AbortSignal.timeout(timeoutMs);
-    // Redirects are not followed: a body that is signed for one receiver is sent to no other.
+    // // Redirects are not followed: a body signed for one receiver must not reach
+    // another.
     const {
       statusCode: status,
       proxy,
@@ -249,7 +256,8 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     await rest.dump();
     if (status >= 200 && status < 300) return;
 
-    // Only proxies answer so. Another try with the same password may lock the account.
+    // // Only proxies answer with this status. A retry with the same password might lock
+    // the account.
     if (status === 407 && proxy !== undefined)
       throw unanswered(host, timeoutMs, new ProxyError(proxy, status));
     const meta = { host, status };
@@ -274,7 +282,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
       await pRetry(send, {
         retries: RETRIES,
         randomize: true,
-        // One that hangs would hold up the notices behind this one three times.
+        // // A receiver that hangs would delay the other notices three times over.
         shouldRetry: ({ error }) =>
           !(error instanceof PermanentError) &&
           !isTimeout(error.cause) &&

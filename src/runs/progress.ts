@@ -1,7 +1,8 @@
 /**
- * Live progress: what stages report, as lines that every view shows the same way, their
- * present rate, and the hint beside the resume state that others read, written a few
- * times a second and never waited for.
+ * Live progress: turns what stages report into lines that every view shows alike,
+ * measures the present rate, and writes the lines next to the resume state, where other
+ * processes read them. Writing happens a few times per second, and work never waits for
+ * it.
  */
 import type { ExportProgress } from '../exports/request.ts';
 import type { LakeProgress } from '../lake/build/build.ts';
@@ -15,25 +16,31 @@ const PARTY_SHOWN_CHARACTERS = 12;
 const RATE_WINDOW_MS = 10_000;
 const SAMPLE_EVERY_MS = 250;
 
-/** A bar where `total` is known. Counts are text so that none loses digits. */
+/**
+ * One line of progress, shown as a bar if `total` is known. Counts are text so that they
+ * keep all their digits.
+ */
 export interface ProgressLine {
   readonly label: string;
   readonly done: string;
   readonly total?: string | undefined;
   readonly unit: 'rows' | 'bytes' | 'parties' | 'segments' | 'files';
   readonly note?: string | undefined;
-  /** One piece of what another line counts: it ends without a word of its own. */
+  /**
+   * The line is a piece of what another line counts, so its end is not reported
+   * separately.
+   */
   readonly isPart?: boolean | undefined;
 }
 type Lines = readonly ProgressLine[];
 
 /**
- * Shared by all lines: a formatter takes 70 µs to make, and a large answer reports each
+ * Shared by all lines: creating a formatter takes 70 µs, and a large answer reports each
  * of its thousands of chunks.
  */
 const COUNT = new Intl.NumberFormat('en');
 
-/** `1 segment`, `20,224 rows`. */
+/** Formats a count: `1 segment`, `20,224 rows`. */
 function quantity(count: number | bigint, noun: string): string {
   const shown = COUNT.format(count);
   return `${shown} ${noun}${BigInt(count) === 1n ? '' : 's'}`;
@@ -51,7 +58,10 @@ export function syncLine({
   return { label: list, done: String(rows), unit: 'rows', note };
 }
 
-/** One line, whichever party it is about: a night has many. */
+/**
+ * Returns the one line for an export. It looks the same for every party, because a night
+ * has many.
+ */
 export function exportLine({
   partyId,
   bytes,
@@ -96,17 +106,17 @@ interface Sample {
 }
 
 /**
- * The present rate of a growing count: over the last seconds, so that it follows what
- * happens now.
+ * Measures the present rate of a growing count. It covers only the last seconds, so that
+ * it follows what happens now.
  */
 export class RateMeter {
-  /** Oldest first; bounded by the window and the sampling interval. */
+  /** Oldest first; the window and the sampling interval bound their number. */
   #samples: Sample[] = [];
   #latest: Sample | undefined;
 
   add(count: bigint, atMs: number): void {
     const last = this.#samples.at(-1);
-    // A count that falls is another count: a retry that began again.
+    // // A count that falls belongs to a retry that began again.
     if (last !== undefined && count < last.count) this.#samples = [];
     this.#latest = { count, atMs };
     if (
@@ -119,7 +129,7 @@ export class RateMeter {
       this.#samples.shift();
   }
 
-  /** 0 while nothing can be said. */
+  /** 0 until there are enough samples. */
   get perSecond(): number {
     const first = this.#samples[0];
     const latest = this.#latest;
@@ -138,11 +148,11 @@ export class RateMeter {
 export class ProgressHints implements Disposable {
   readonly #hints: Pick<ResumeState, 'get' | 'set'>;
   readonly #onReport: (lines: Lines) => void;
-  /** The newest report of each run that is not written yet. */
+  /** The newest report of each run that has not been written yet. */
   readonly #unwritten = new Map<string, Lines>();
   #isClosed = false;
 
-  /** @param onReport called with each report, whether it is written or not */
+  /** @param onReport called with each report, even if it is not written */
   constructor(
     hints: Pick<ResumeState, 'get' | 'set'>,
     onReport: (lines: Lines) => void = () => undefined,
@@ -161,20 +171,21 @@ export class ProgressHints implements Disposable {
     this.#unwritten.set(runId, lines);
   }
 
-  /**
-   * Writes the last report, before the run's verdict is shown. Never fails.
-   */
+  /** Writes the last report before the run's verdict is shown. Never fails. */
   async settle(runId: string): Promise<void> {
     const lines = this.#unwritten.get(runId);
     this.#unwritten.delete(runId);
-    // A hint that is lost costs nothing; the store's adapter has said that it is away.
+    // // A lost hint costs nothing, and the store's adapter has already logged that the
+    // store is unreachable.
     if (lines !== undefined)
       await this.#hints
         .set(progressKey(runId), lines, KEPT_MS)
         .catch(() => undefined);
   }
 
-  /** Later reports are dropped: the store they would go to is about to be closed. */
+  /**
+   * Drops later reports, because the store that they would go to is about to be closed.
+   */
   [Symbol.dispose](): void {
     this.#isClosed = true;
     this.#unwritten.clear();
@@ -188,7 +199,9 @@ export class ProgressHints implements Disposable {
   }
 }
 
-/** Another version may have written what lies in the resume state. */
+/**
+ * Whether the stored value has this version's form; another version may have written it.
+ */
 function areLines(stored: unknown): stored is Lines {
   const isLine = (line: Partial<ProgressLine> | null): boolean =>
     [line?.label, line?.done, line?.unit].every(
@@ -197,7 +210,7 @@ function areLines(stored: unknown): stored is Lines {
   return Array.isArray(stored) && stored.every(isLine);
 }
 
-/** Under which an export in flight is found by its party, whichever run asked for it. */
+/** Returns the key of an export's progress: its party, whichever run requested it. */
 export function exportKey(partyId: string): string {
   return `export.${partyId}`;
 }

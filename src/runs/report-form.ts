@@ -1,7 +1,7 @@
 /**
  * The report of a nightly run: what the mirror held when it ended, as sums that can be
- * compared later. It lies in the object store, so that the store alone says what it
- * holds; it is published whole, once, and never overwritten.
+ * compared later. It is an object in the store, so that the contents of the store can be
+ * checked without a database. It is published whole, once, and never overwritten.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -18,7 +18,7 @@ const sum = z.object({
 const holding = sum.extend({
   partyId: z.string(),
   assetId: z.string().nullable(),
-  /** Everything before this instant is in the sum; RFC 3339. */
+  /** The sum covers everything before this instant; RFC 3339. */
   closedTo: z.string(),
 });
 const schema = z.object({
@@ -27,7 +27,7 @@ const schema = z.object({
   runId: z.uuid(),
   subject: z.string(),
   startedAt: z.string(),
-  /** The instant that the sums are of. */
+  /** The instant at which the sums were taken. */
   heldAt: z.string(),
   warehouseId: z.uuid(),
   sourceUrl: z.string().nullable(),
@@ -36,14 +36,14 @@ const schema = z.object({
   lists: z.object({ parties: sum, checkpoints: sum }),
   ledgers: sum.extend({ segments: z.string() }),
   /**
-   * Of each ledger whose segments changed since the report before: all of its closed
-   * segments.
+   * One entry for each ledger whose segments changed since the previous report. It sums
+   * all closed segments of that ledger.
    */
   changed: z.array(holding),
   openDoubts: z.array(z.record(z.string(), z.unknown())),
   knownGaps: z.array(z.record(z.string(), z.unknown())),
   evidence: z.record(z.string(), z.unknown()),
-  /** The key of the report before; null in the first. */
+  /** The key of the previous report; null in the first one. */
   previous: z.string().nullable(),
 });
 
@@ -56,10 +56,10 @@ export type ReportSource = Readonly<{
 }>;
 
 /**
- * `runs/20230510T020000Z.<run id>.json`
- * @param delivery for a report that replaces the one of an earlier delivery of the same
- *   run. Its key sorts before that one's, so that a database that is rebuilt takes the
- *   run's last word.
+ * Returns the key of a report: `runs/20230510T020000Z.<run id>.json`
+ * @param delivery for a report that replaces one from an earlier delivery of the same
+ *   run. Its key sorts before the earlier key, so that a rebuilt database takes the run's
+ *   final verdict.
  */
 export function reportKey(
   { runId, startedAt, queuedAt }: Run,

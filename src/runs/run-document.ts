@@ -1,12 +1,12 @@
 /**
- * A run as `--json`, the API and notices show it, and as the schema that ships describes it
- * (docs/run.schema.json). One terminal status, whether trying again helps, what came of
- * it up to when, and where to look. Rows, bytes, entries and segments are decimal text
- * wherever they stand; other counts are numbers.
+ * Describes a run as `--json`, the API and notices show it, in the form of the schema
+ * that ships (docs/run.schema.json): one terminal status, whether a retry may help, the
+ * result with the time up to which it is complete, and links. Rows, bytes, entries and
+ * segments are always decimal text; other counts are numbers.
  */
 import type { DescribedRun, RunDocument } from './run-schema.ts';
 
-/** Only what everybody may know: a run's parameters, job and heartbeat are its own. */
+/** Returns the public description of a run, without its parameters, job and heartbeat. */
 export function describeRun(run: RunDocument): DescribedRun {
   const { runId, parentRunId, kind, subject, sourceUrl, state, verdict } = run;
   const { queuedAt, startedAt, finishedAt, attempts } = run;
@@ -23,7 +23,7 @@ export function describeRun(run: RunDocument): DescribedRun {
   const self = `/mirror/runs/${runId}`;
   const evidence = writeCountsAsText(run.evidence) as DescribedRun['evidence'];
   const error = errorIn(run.evidence);
-  // A nightly run is as far as its exports.
+  // // A nightly run is complete up to the point that its exports reached.
   const told: Readonly<Record<string, unknown>> =
     kind === 'nightly'
       ? { ...(evidence['exports'] as object | undefined) }
@@ -54,7 +54,9 @@ function asText(value: unknown): string | null {
 const UNBOUNDED =
   /(?:^|[a-z](?=[A-Z]))(?:[Rr]ows|[Bb]ytes|[Ee]ntries|[Ss]egments)(?![a-z]|Per)|^effectsContradicted$/;
 
-/** What may outgrow a JavaScript number is text, also where it is small. */
+/**
+ * Converts counts that may exceed a JavaScript number to text, even if they are small.
+ */
 function writeCountsAsText(value: unknown, key = ''): unknown {
   if (typeof value === 'number')
     return UNBOUNDED.test(key) && Number.isInteger(value)
@@ -72,15 +74,15 @@ function writeCountsAsText(value: unknown, key = ''): unknown {
 }
 
 /**
- * What was incomplete, or met a service that was away, may be complete later; a
- * contradiction will not go by itself.
+ * Whether the same order may end better later. An incomplete run, or one that met an
+ * unavailable service, may; a contradiction will not disappear by itself.
  */
 function isRetryable({ state, verdict, evidence }: RunDocument): boolean {
   if (state !== 'done') return state === 'cancelled';
   return verdict === 'incomplete' || errorIn(evidence)?.isUnreachable === true;
 }
 
-/** The error that ended a run. */
+/** Returns the error that ended a run. */
 export function errorIn({ error }: RunDocument['evidence']): {
   code: string;
   message: string;

@@ -1,6 +1,6 @@
 /**
- * The JSON Schema of a run: OpenAPI's, and the one that ships. Who only looks at runs
- * loads none of it.
+ * The JSON Schema of a run, for OpenAPI and for the file that ships. Commands that only
+ * read runs do not load it.
  */
 import { z } from 'zod';
 import { VERDICTS } from '../errors/verdict.ts';
@@ -55,7 +55,7 @@ export const RUN = z.object({
 
 export type DescribedRun = z.infer<typeof RUN>;
 
-/** One row of `mirror.runs`, as everybody may know it; times are RFC 3339. */
+/** The public part of a row of `mirror.runs`; times are RFC 3339. */
 export type RunDocument = Omit<
   DescribedRun,
   'id' | 'status' | 'retryable' | 'rows' | 'asOf' | 'error' | 'links'

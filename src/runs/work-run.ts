@@ -1,6 +1,6 @@
 /**
- * The frame around every job that works a run: one verdict, however often the job is
- * delivered.
+ * The frame around every job that works a run. It makes sure that a run gets one verdict,
+ * however often its job is delivered.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -22,30 +22,36 @@ import type { JobContext, JobDeps, BeforeFinish, StageCall } from './job.ts';
 import type { Run } from './store/run-store.ts';
 
 const HEARTBEAT_MS = 3_000;
-/** A run of any length says so often how far it is. */
+/** How often a run logs its progress. */
 const TELL_EVERY_MS = 60_000;
-/** The longest that reporting a failed run may take; then it ends without a report. */
+/**
+ * The longest that publishing the report of a failed run may take. After that the run
+ * ends without one.
+ */
 const LAST_WORDS_MS = 60_000;
 /**
- * Deliveries of one run's job, crashes included. Counted in Postgres, whatever the queue
- * remembers.
+ * The most deliveries of one run's job, crashes included. Postgres counts them, because a
+ * queue may forget.
  */
 const DELIVERIES_MAX = 100;
-/** So many processes in a row may end over the same work. */
+/** How many processes in a row may die at the same point of a run before it is ended. */
 export const DEATHS_MAX = 3;
-/** A process that was ended sooner proves nothing. */
+/** A process that died sooner than this says nothing about the work. */
 const LIFE_MS_MIN = 3_000;
-/** Tries of work that failed with an error that may pass. */
+/** The most tries of work that fails with a retryable error. */
 const RETRIES_MAX = 6;
 /**
- * A job of a run that no database of this mirror knows: restored from a backup, it may
- * still appear.
+ * How often a job is retried whose run is not in the database. The run may still appear,
+ * because restoring a backup can bring it back.
  */
 const UNKNOWN_RETRIES_MAX = 20;
 const REFUSED_RETRY_MS = 2_000;
-/** A service that could not be reached at all for this long ends the run. */
+/** A run ends once a service has been unreachable for this long. */
 const UNREACHABLE_MAX_MS = 60_000;
-/** Longer than the longest pause between two tries: in between, the work went on. */
+/**
+ * An absence is forgotten after this long without another failure: it exceeds the longest
+ * pause between two tries, so the work made progress in between.
+ */
 const AWAY_FORGOTTEN_MS = 90_000;
 
 export interface WorkRunDeps extends Pick<
@@ -56,9 +62,9 @@ export interface WorkRunDeps extends Pick<
 }
 
 /**
- * Starts or resumes the run, renews it while `work` runs and reports its progress, and
- * records how it ended.
- * @throws what may pass, so that the queue delivers the job again
+ * Starts or resumes the run, renews its heartbeat while `work` runs, reports its
+ * progress, and records its verdict.
+ * @throws retryable errors, so that the queue delivers the job again
  */
 export async function workRun(
   runId: string,
@@ -71,7 +77,8 @@ export async function workRun(
   const known = await readKnownRun(runId, deps, context);
   const run = await runs.start(runId);
   if (run === undefined) {
-    // Its process renews it, and if that ends the run is found silent and queued again.
+    // // Another process is working the run. If that process dies, the run goes silent
+    // and is queued again.
     if ((await runs.get(runId))?.state === 'running')
       log.info(
         { runId, kind: known.kind },
@@ -79,7 +86,7 @@ export async function workRun(
       );
     return;
   }
-  // Told to stop while nobody worked it.
+  // // The run was cancelled while no process worked it.
   if (run.cancelRequested) return runs.markCancelled(runId);
   const delivery = openDelivery(run, deps, context, lastWords);
   const { about, ageMs } = delivery;
@@ -113,8 +120,8 @@ export async function workRun(
   } catch (error) {
     if (cancel.signal.aborted) await runs.markCancelled(runId);
     else if (!context.signal.aborted) await delivery.settleFailure(error);
-    // This process is stopping: another goes on with the run, unless it was cancelled at
-    // the same moment.
+    // // This process is stopping, so another will resume the run, unless it was
+    // cancelled at the same moment.
     else if ((await runs.heartbeat(runId)).cancelRequested)
       await runs.markCancelled(runId);
     else {
@@ -126,7 +133,7 @@ export async function workRun(
   }
 }
 
-/** What becomes of a run that this process has begun to work. */
+/** Reports and settles a run that this process has begun to work. */
 function openDelivery(
   run: Run,
   deps: WorkRunDeps,
@@ -136,9 +143,9 @@ function openDelivery(
   const { runs, log } = deps;
   const { runId, kind, subject } = run;
   const { attempt } = context;
-  /** For log lines. */
+  /** Fields for log lines. */
   const about = { runId, kind, subject };
-  /** Since its first delivery. */
+  /** Milliseconds since the first delivery. */
   const ageMs = () => Date.now() - Date.parse(run.startedAt ?? run.queuedAt);
 
   async function conclude(
@@ -182,7 +189,7 @@ function openDelivery(
     about,
     ageMs,
     conclude,
-    /** How far the run is, in the lines that every view shows. */
+    /** Logs how far the run is, with the lines that every view shows. */
     async tell() {
       const progress = (await deps.progress.read(runId)).map(
         ({ label, done, total, unit, note }) => {
@@ -196,8 +203,8 @@ function openDelivery(
       log.info({ ...about, tookMs: ageMs(), progress }, 'Run goes on');
     },
     /**
-     * Whether the run was ended instead of being worked once more: its job took one
-     * process after the other.
+     * Ends the run if its job has already killed several processes.
+     * @returns whether the run was ended instead of worked again
      */
     async endsProcesses(known: Run) {
       const deaths = await countDeaths(known, deps);
@@ -211,13 +218,12 @@ function openDelivery(
       return true;
     },
     /**
-     * Gives the job back to the queue where the error may pass, else records what was
-     * wrong.
+     * Returns the job to the queue if the error may pass; otherwise records the failure.
      */
     async settleFailure(thrown: unknown) {
       const reason = errorLine(thrown);
-      // Another worker has the same work in hand: it settles what it works, and a run
-      // left alone is queued again.
+      // // Another worker is doing the same work and settles it. If that worker stops,
+      // the run is queued again.
       if (thrown instanceof FencedError)
         return log.info(
           { ...about, reason },
@@ -228,7 +234,7 @@ function openDelivery(
         await runs
           .giveBack(runId, { hasTried: errorCode(thrown) !== 'LIST_BUSY' })
           .catch(() => undefined);
-        // Until when a service asked to be left alone.
+        // // The service asked for no requests until then.
         const notBefore =
           thrown.retryAfterMs &&
           new Date(Date.now() + thrown.retryAfterMs).toISOString();
@@ -252,12 +258,13 @@ function openDelivery(
 }
 
 /**
- * An answer that no machine can take must not end one process after the other. A kill
- * from outside looks the same, so only deaths in a row count, at the same progress, of
- * processes that had lived long enough to get further.
- * @param known the run as it was found, before this delivery started it
- * @returns how many processes in a row ended at this place, this one's predecessor
- *   included
+ * Counts the processes that died in a row at this point, so that an answer that no
+ * machine can process does not kill one after another. A kill from outside looks the
+ * same, so a death counts only if the progress did not change and the process had lived
+ * long enough to get further.
+ * @param known the run as it was before this delivery started it
+ * @returns the number of consecutive deaths at this point, including that of the
+ *   previous process
  */
 export async function countDeaths(
   { runId, state, heartbeatAt, startedAt, queuedAt, params }: Run,
@@ -268,7 +275,8 @@ export async function countDeaths(
     readonly progress: Pick<JobDeps['progress'], 'read'>;
   },
 ): Promise<number> {
-  // A process that stops in order, or fails, gives the run back: it has no heartbeat then.
+  // // A process that stops cleanly, or fails, gives the run back and so clears its
+  // heartbeat.
   if (state !== 'running' || heartbeatAt === null) return 0;
   const { deliveredAt: noted } = params;
   const deliveredAt =
@@ -288,8 +296,9 @@ export async function countDeaths(
 }
 
 /**
- * @throws where no such run is known, or it asks another source: nobody may take its job
- *   for done
+ * Reads the run of a job.
+ * @throws if the run is unknown or belongs to another source, so that its job does not
+ *   count as done
  */
 export async function readKnownRun(
   runId: string,
@@ -320,7 +329,7 @@ export async function readKnownRun(
   return run;
 }
 
-/** Another worker takes the job. */
+/** Returns the error that makes the queue hand the job to another worker. */
 export function otherSource(
   what: string,
   wanted: string,
@@ -348,7 +357,7 @@ async function renew(
         new PermanentError(`Run ${runId} was cancelled`, { code: 'CANCELLED' }),
       );
   } catch (error) {
-    // The work itself meets the same database and says what is wrong with it.
+    // // The work itself uses the same database and reports what is wrong with it.
     deps.log.debug({ err: error, runId }, 'Run could not be renewed');
   }
 }
@@ -359,25 +368,25 @@ function isTriedAgain(
   attempt: number,
 ): error is RetryableError {
   if (!(error instanceof RetryableError)) return false;
-  // Another run reads this list: however long that takes, ours comes after it.
+  // // Another run is reading this list. Ours follows, however long that takes.
   if (errorCode(error) === 'LIST_BUSY') return true;
-  // The source was asked several times already, with growing waits: retries do not
-  // multiply over layers.
+  // // The request was already retried with growing waits; retries must not multiply
+  // across layers.
   if (typeof error.meta['attempts'] === 'number') return false;
   return error instanceof UnreachableError
     ? awayMs(runId) < UNREACHABLE_MAX_MS
     : attempt < RETRIES_MAX;
 }
 
-/** Since when, and when last, a service was away for a run that is worked here. */
+/** For each run of this process: when a service first and last failed to answer. */
 const away = new Map<
   string,
   { readonly sinceMs: number; readonly lastMs: number }
 >();
 
 /**
- * How long a service has been away: not since the run began, but without a try that got
- * further.
+ * Returns for how long a service has been unreachable. Counted from the first failure
+ * since the work last made progress, not from the run's start.
  */
 function awayMs(runId: string): number {
   const nowMs = performance.now();
@@ -389,8 +398,9 @@ function awayMs(runId: string): number {
 }
 
 /**
- * An error as evidence: code, message with its cause, values; `unreachable` decides the
- * exit code, `sourceAway` whether the night is tried again.
+ * Describes an error as evidence: its code, its message with the cause, and its values.
+ * `unreachable` decides the exit code, and `sourceAway` decides whether the night is
+ * tried again.
  */
 export function describeError(
   error: unknown,

@@ -1,5 +1,5 @@
 /**
- * The ledgers of a nightly run, as its jobs export them: one after another, settled in
+ * Exports the ledgers of one job of a nightly run, one after another, and settles them in
  * batches.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -33,17 +33,21 @@ import { ledgerShareMs, readNightWindow } from './night-window.ts';
 import { awaitExport, awaitSource } from './source-wait.ts';
 import type { SettledLedger } from '../store/nightly/nightly-store.ts';
 
-/** Tries of one ledger in one nightly run, with the queue's back-off between them. */
+/**
+ * The most tries of one ledger in one nightly run, with the queue's back-off between
+ * them.
+ */
 const TRIES_MAX = 4;
 /**
- * How soon a job notices that its run was told to stop; so often it writes what is known.
+ * How often a job checks whether its run was told to stop, and writes the results so far.
  */
 const LOOK_EVERY_MS = 2_000;
 /**
- * Somebody may wait for a ledger that is leased: those not begun by then are given back.
+ * How long unstarted ledgers stay leased. After that they are released, because another
+ * run may be waiting for them.
  */
 const LEASED_MS = 10_000;
-/** As the source counts its blocks: up to 2^64. */
+/** A block height as the source counts: up to 2^64. */
 const blockHeight = z.codec(z.string().regex(/^\d{1,20}$/), z.bigint(), {
   decode: BigInt,
   encode: String,
@@ -57,7 +61,10 @@ const storedClock = z.object({
   answeredAt: instant.optional(),
 });
 
-/** Read once a run and kept with it: a resumed run closes at the same instant. */
+/**
+ * Reads the source's clock once per run and keeps it with the run, so that a resumed run
+ * closes at the same instant.
+ */
 export async function fixClock(
   run: Run,
   deps: JobDeps,
@@ -79,7 +86,10 @@ export function reportTo(
 
 type Ledgers = Readonly<{ runId: string; partyIds: readonly string[] }>;
 
-/** A job that is delivered again leaves out what is settled. */
+/**
+ * Exports the ledgers of a job. A job that is delivered again skips those that are
+ * settled.
+ */
 export async function exportLedgers(
   ledgers: Ledgers,
   deps: JobDeps,
@@ -112,7 +122,7 @@ export async function exportLedgers(
         break;
     }
   } catch (error) {
-    // Told to stop: the run settles what is left.
+    // // The job was told to stop: the run settles the remaining ledgers.
     if (!stopped.signal.aborted) throw error;
   } finally {
     done.abort();
@@ -137,16 +147,15 @@ export async function exportLedgers(
 type Batch = ReturnType<typeof openBatch>;
 
 /**
- * The ledgers of one job, leased together. What became of them, and what was found to be
- * empty, is written together; a process that is killed asks for those again that were not
- * written.
+ * The ledgers of one job, leased together. Outcomes and proofs of emptiness are also
+ * written together; if the process is killed, the unwritten ones are requested again.
  */
 function openBatch(
   runId: string,
   partyIds: readonly string[],
   { stages, nightly }: JobDeps,
 ) {
-  /** Those whose export did not count: another had taken them over. */
+  /** Ledgers whose export did not count, because another worker had taken them over. */
   const lost = new Set<string>();
   let settled: SettledLedger[] = [];
   let ledgers: LeasedLedgers | undefined;
@@ -154,7 +163,7 @@ function openBatch(
   let hasFailed = false;
   let writing = Promise.resolve();
 
-  /** What cannot be written is kept for the next call. */
+  /** Writes what is known so far. If that fails, it is kept for the next call. */
   async function writeKnown() {
     const known = settled;
     settled = [];
@@ -170,7 +179,7 @@ function openBatch(
     }
   }
 
-  /** One at a time. */
+  /** Writes after any write that is still running. */
   async function write() {
     const written = writing.then(writeKnown);
     writing = written.catch(() => undefined);
@@ -180,8 +189,8 @@ function openBatch(
   return {
     lost,
     async export(request: ExportRequest, call: StageCall) {
-      // One alone may take hours, and what is known of the source must not be as old by
-      // then.
+      // // A single ledger may take hours. The facts that a shared lease reads once would
+      // be too old by then.
       if (partyIds.length === 1) return stages.export(request, call);
       if (ledgers === undefined) {
         leasedAtMs = performance.now();
@@ -191,22 +200,22 @@ function openBatch(
     },
     add: (ledger: SettledLedger) => void settled.push(ledger),
     /**
-     * Where the last write failed: what cannot be written is not the fault of the ledger
-     * that comes next.
+     * Repeats the last write if it failed, so that the failure is not blamed on the next
+     * ledger.
      */
     async writeAgain() {
       if (hasFailed) await write();
     },
     /**
-     * To be called now and then: a ledger that takes long keeps neither what is known of
-     * others, nor their leases.
+     * Must be called now and then, so that a slow ledger delays neither the results nor
+     * the leases of the others.
      */
     async look() {
       await write();
       if (performance.now() - leasedAtMs > LEASED_MS)
         await ledgers?.releaseUnstarted();
     },
-    /** Writes what is known, and gives back what is leased. */
+    /** Writes what is known and releases all leases. */
     async end() {
       try {
         await write();
@@ -227,8 +236,8 @@ function isAsking({ state, cancelRequested, params }: Run): boolean {
 }
 
 /**
- * Aborts what is in hand when the run was cancelled, has ended, or asks no more: that
- * counts as not asked.
+ * Aborts the current export once the run is cancelled, has ended, or makes no more
+ * requests. The ledger then counts as not requested.
  */
 async function watchRun(
   run: Run,
@@ -243,7 +252,7 @@ async function watchRun(
       () => undefined,
     );
     if (done.aborted) return;
-    // What cannot be written now is written at the end.
+    // // If this write fails, the one at the end repeats it.
     await batch.look().catch(() => undefined);
     const now = await runs.get(runId).catch(() => undefined);
     if (now !== undefined && !isAsking(now))
@@ -254,24 +263,24 @@ async function watchRun(
 }
 
 interface LedgerRequest extends ExportRequest {
-  /** What it may take of the window while others wait. */
+  /** How much of the window this ledger may use while others wait. */
   readonly shareMs: number;
 }
 
 /** Why a ledger's turn has ended. */
 type Turn =
   | 'answered'
-  /** The source was waited for: the ledger is asked for again. */
+  /** The source was unavailable and is back: request the ledger again. */
   | 'again'
-  /** The ledger comes once more, when the others have had their turns. */
+  /** The ledger gets another turn after the others. */
   | 'postponed'
   | 'failed'
-  /** No further ledger is to be asked for. */
+  /** Request no further ledgers. */
   | 'stop';
 
 /**
- * Settles its ledger whatever happens, save where trying again may help.
- * @returns whether it makes sense to ask for the next
+ * Settles the ledger whatever happens, unless a retry of the job may help.
+ * @returns whether to continue with the next ledger
  */
 async function exportLedger(
   request: LedgerRequest,
@@ -316,8 +325,9 @@ async function takeTurn(
 }
 
 /**
- * The source was away: that is booked on no ledger. If it answers others, the ledger has
- * another turn behind them, and fails after some.
+ * Handles a request that got no answer. If the source is unavailable for everything, that
+ * does not count against the ledger. If it answers other requests, the ledger gets
+ * another turn after the others, and fails after several turns.
  */
 async function settleUnanswered(
   error: unknown,
@@ -340,7 +350,7 @@ async function settleUnanswered(
   return postpone(error, request, deps, batch);
 }
 
-/** Puts the ledger behind the others, until it has had all its turns. */
+/** Moves the ledger behind the others, or fails it once it has had all its turns. */
 async function postpone(
   error: unknown,
   { runId, partyId }: ExportRequest,
@@ -368,7 +378,7 @@ async function settleFailure(
   batch: Batch,
 ): Promise<Turn> {
   const isAway = error instanceof UnreachableError;
-  // The object store was waited for by the call itself, so it is not tried again.
+  // // The call itself has already waited for the object store, so it is not tried again.
   const isStoreAway = isAway && errorCode(error).startsWith('OBJECT_STORE_');
   const mayPass =
     !isStoreAway &&
@@ -387,7 +397,7 @@ async function settleFailure(
   );
   batch.add({ partyId, state: 'failed', outcome: { error: described } });
   if (!isAway) return (await goesOn(runId, error, deps)) ? 'failed' : 'stop';
-  // Every other ledger would wait as long for it.
+  // // Every other ledger would wait just as long for it.
   const what = isStoreAway ? 'object store' : 'database';
   await deps.runs.keep(runId, {
     stopped: `the ${what} could not be reached`,
@@ -396,8 +406,8 @@ async function settleFailure(
 }
 
 /**
- * Counts a failure that no wait has mended.
- * @returns whether it makes sense to ask for the next ledger
+ * Counts a failure that waiting did not resolve.
+ * @returns whether to continue with the next ledger
  */
 async function goesOn(
   runId: string,
@@ -420,8 +430,9 @@ async function goesOn(
 }
 
 /**
- * A share of the segments in each night, so that each has its turn within the time that
- * is set, and those that chance has left out until then.
+ * Chooses how many segments each night audits: a share large enough that every segment
+ * has its turn within the configured time. Segments that chance has left out until then
+ * are audited as well.
  */
 export function chooseAudits({
   nightlyAuditShare,

@@ -1,12 +1,12 @@
 /**
- * What one ledger may take of a nightly run's window while others wait for its slot: one
- * slow answer costs its share, and not the night. What was published stays, and the
- * ledger has another turn behind the others, in which it is not limited.
+ * Limits how much of a nightly run's window one ledger may use while others wait for its
+ * slot, so that one slow answer costs its share and not the whole night. What it has
+ * published stays, and the ledger gets another turn after the others, without a limit.
  */
 import { RetryableError } from '../../errors/errors.ts';
 import type { JobDeps } from '../job.ts';
 
-/** Node's timers take no more. */
+/** The longest delay that Node's timers accept. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
 interface ShareRequest {
@@ -44,7 +44,10 @@ export class LedgerShare implements Disposable {
     clearTimeout(this.#timer);
   }
 
-  /** Ends the turn, unless nobody waits for the slot or the ledger has waited already. */
+  /**
+   * Ends the turn, unless no other ledger waits for the slot or this one has already had
+   * to wait.
+   */
   async #end(): Promise<void> {
     const { runId, partyId, shareMs } = this.#request;
     const { nightly, log } = this.#deps;
@@ -52,7 +55,7 @@ export class LedgerShare implements Disposable {
       const { turns, isOtherWaiting } = await nightly.turnsOf(runId, partyId);
       if (turns > 0 || !isOtherWaiting) return;
     } catch (error) {
-      // The ledger itself meets the same database.
+      // // The export itself uses the same database, and will report the problem.
       log.debug(
         { err: error, runId, partyId },
         'A share could not be looked at',

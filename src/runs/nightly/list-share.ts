@@ -1,7 +1,7 @@
 /**
- * What the reading of one list may take of a nightly run's window: a list that drips, page
- * after page, costs its share, and the exports go on with the parties that are known. The
- * next sync goes on where this one was.
+ * Limits how much of a nightly run's window the reading of one list may use. A list whose
+ * pages arrive very slowly costs its share; after that the exports proceed with the known
+ * parties. The next sync resumes where this one stopped.
  */
 import { errorLine, RetryableError } from '../../errors/errors.ts';
 import type { VerdictWithEvidence } from '../../errors/verdict.ts';
@@ -12,14 +12,14 @@ import { describeError } from '../work-run.ts';
 import { readNightWindow } from './night-window.ts';
 
 const LIST_SHARE = 1 / 4;
-/** The share of a mirror that knows no party: there is nothing else to do. */
+/** The share if the mirror knows no party yet: there is nothing else to do. */
 const FIRST_SHARE = 1 / 2;
-/** Windows of minutes, as in trials, leave a short list this long. */
+/** The least that a list gets, even if the window lasts only minutes, as in trials. */
 const SHARE_MIN_MS = 30_000;
-/** Node's timers take no more. */
+/** The longest delay that Node's timers accept. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
-/** Reads what a list of a nightly run may take. */
+/** Computes how long a nightly run may read a list. */
 export async function openListShare(
   night: Run,
   list: 'parties' | 'checkpoints',
@@ -36,7 +36,10 @@ export async function openListShare(
 export class ListShare {
   readonly #list: string;
   readonly #log: JobDeps['log'];
-  /** Only the reading counts: the time for which the source is away does not. */
+  /**
+   * What remains of the share. Only reading counts, not the time in which the source is
+   * unavailable.
+   */
   #leftMs: number;
 
   constructor(list: string, shareMs: number, { log }: Pick<JobDeps, 'log'>) {
@@ -48,7 +51,7 @@ export class ListShare {
   /**
    * Reads the list until the share is used up.
    * @returns `incomplete` with the reason if that happens
-   * @throws as `read`
+   * @throws whatever `read` throws
    */
   async spend(
     call: StageCall,

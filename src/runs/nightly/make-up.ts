@@ -1,7 +1,7 @@
 /**
- * Scheduled times that had no run, or whose nightly runs have failed until now: workers
- * begin a run for them. All times are the database's, because workers' clocks may differ
- * from it.
+ * Makes up scheduled times that had no run, or whose nightly runs have all failed:
+ * workers begin a run for them. All times are the database's, because workers' clocks may
+ * differ from it.
  */
 import type { Database } from '../../postgres/database.ts';
 import {
@@ -24,8 +24,8 @@ import { SCHEDULED, type ScheduledRun, scheduleKeyOf } from './schedules.ts';
 type MakeUpDeps = Pick<JobDeps, 'db' | 'runs' | 'queue' | 'log'>;
 
 /**
- * @returns the last scheduled time if no nightly run was there for it, in milliseconds
- *   since 1970; undefined if nothing was missed
+ * Finds the last scheduled time if no nightly run began for it.
+ * @returns that time in milliseconds since 1970; undefined if nothing was missed
  */
 export async function findMissedMs(
   schedule: Schedule,
@@ -47,7 +47,7 @@ export async function findMissedMs(
 
 /**
  * Begins the run of a scheduled time that was missed, or whose nightly runs have failed.
- * @param lateMs how late the queue may be: more if this worker's clock is behind
+ * @param lateMs how late the queue may be; more if this worker's clock is behind
  */
 export async function makeUpMissed(
   scheduled: ScheduledRun,
@@ -109,8 +109,8 @@ async function beginAgain(
     failed === 0 ? 'scheduled, made up' : 'scheduled, again';
   const subject = isNightly ? nightlySubject : scheduled.subject;
   const given = { kind, subject, params };
-  // What failed may have been the night before, which ended late: the time's own run has
-  // the time's own key, so that a job that the queue delivers late finds it.
+  // // The failed run may be the previous night's that ended late. So this time's own run
+  // is created with its own key first; a job that the queue delivers late then finds it.
   const own = await deps.runs.create({ ...given, scheduleKey: timeKey });
   const isTried = own.state === 'done' || own.state === 'cancelled';
   const run =
@@ -124,8 +124,8 @@ async function beginAgain(
 }
 
 /**
- * A mirror that holds nothing does not wait for its schedule: one run, however many
- * workers start.
+ * Begins the first nightly run if the mirror is empty, without waiting for the schedule.
+ * Only one run begins, however many workers start.
  */
 export async function startFirstRun(
   deps: Pick<JobDeps, 'runs' | 'queue' | 'log'>,

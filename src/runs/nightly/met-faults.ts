@@ -1,28 +1,33 @@
 /**
- * What the exports of a nightly run have met in this process: whether a failure concerns
- * one ledger, or all of them.
+ * Counts the faults that the exports of a nightly run meet in this process, to tell
+ * whether a failure concerns one ledger or all of them.
  */
 import { errorCode } from '../../errors/errors.ts';
 import { attributeFault, isRefusal } from '../../errors/faults.ts';
 
 const COMMON_FAULTS_MAX = 3;
 /**
- * A source that refuses so many ledgers and answers none refuses everybody. One that
- * answers others has refused these alone.
+ * If the source refuses this many ledgers and answers none, it refuses every ledger. If
+ * it answers any, it refused only these.
  */
 const REFUSALS_MAX = 50;
 
 export class MetFaults {
-  /** Failures in a row of different ledgers that every other ledger would meet as well. */
+  /**
+   * Consecutive failures of different ledgers that every other ledger would meet as well.
+   */
   #inARow = 0;
-  /** Refusals in a row. */
+  /** Consecutive refusals. */
   #refusals = 0;
-  /** The source has answered at least one of them. */
+  /** Whether the source has answered the export of any ledger. */
   #hasAnswered = false;
-  /** Ledgers whose exports met no answer, since one was answered last. */
+  /** Ledgers whose export got no answer, since an export was last answered. */
   readonly #unanswered = new Set<string>();
 
-  /** A run that stopped for common faults keeps its count. */
+  /**
+   * Whether the faults concern every ledger. A run that stopped for that reason keeps its
+   * count.
+   */
   get isCommon(): boolean {
     return (
       this.#inARow >= COMMON_FAULTS_MAX ||
@@ -30,7 +35,7 @@ export class MetFaults {
     );
   }
 
-  /** Whether the export answers nobody, though the lists may be answered. */
+  /** Whether the export route answers no ledger, even if the lists are answered. */
   get isExportAway(): boolean {
     return this.#unanswered.size >= COMMON_FAULTS_MAX;
   }
@@ -48,9 +53,10 @@ export class MetFaults {
   }
 
   /**
-   * A fault of the source or of the mirror, three times in a row, concerns all: the rest
-   * is left to another night. A refusal concerns all only if nobody was answered.
-   * @returns why no more ledgers are to be asked for, if that is so
+   * Counts a failure. Three consecutive faults of the source or of the mirror concern all
+   * ledgers, so the rest is left to another night. Refusals concern all only if no ledger
+   * was answered.
+   * @returns the reason to request no more ledgers, if there is one
    */
   countFailure(error: unknown): string | undefined {
     const fault = attributeFault(error);
@@ -67,7 +73,7 @@ export class MetFaults {
   }
 }
 
-/** The runs of this process that are remembered. */
+/** The most runs whose faults this process remembers. */
 const RUNS_MAX = 16;
 
 const byRun = new Map<string, MetFaults>();
@@ -83,7 +89,10 @@ export function metFaults(runId: string): MetFaults {
   return met;
 }
 
-/** For a stop that could not be written down: it is counted anew. */
+/**
+ * Forgets a run's faults if its stop could not be recorded, so that they are counted
+ * again.
+ */
 export function forgetFaults(runId: string): void {
   byRun.delete(runId);
 }

@@ -1,6 +1,6 @@
 /**
- * The exports of a nightly run: who is asked, in which order, until when, and when to
- * leave the source alone.
+ * The exports of a nightly run: which parties are requested, in which order, until when,
+ * and when to leave the source alone.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -22,49 +22,65 @@ import type {
 } from '../store/nightly/nightly-store.ts';
 import type { Run } from '../store/run-store.ts';
 
-/** Ledgers in the queue at once; the rest waits in Postgres. */
+/** The most ledgers in the queue at once; the rest wait in Postgres. */
 const QUEUED_MAX = 1_000;
 const FEED_MAX = 400;
 /** The most bytes of ids in one job: the queue takes jobs of 16 KiB. */
 const BATCH_BYTES_MAX = 12 * 2 ** 10;
-/** So that no worker is left without a job while others still have many. */
+/**
+ * Each export slot should get at least this many batches, so that no worker runs out of
+ * jobs while others still have many.
+ */
 const BATCHES_A_LEASE = 4;
 const POLL_MIN_MS = 100;
 const POLL_MAX_MS = 2_000;
-/** Nothing settled for this long: the queue is asked whether it still has the jobs. */
+/** If no ledger was settled for this long, check whether the queue still has the jobs. */
 const STALLED_MS = 60_000;
-/** Nothing settled, and nobody exporting, for this long: no worker takes part. */
+/**
+ * If no ledger was settled and none is being exported for this long, no worker is taking
+ * part.
+ */
 const NO_PROGRESS_MS = 600_000;
 /**
- * So long a job that asks for nothing any more is waited for: several times as long as it
- * takes to notice.
+ * How long to wait for jobs that no longer have a ledger to request: several times as
+ * long as a job takes to notice.
  */
 const STRAY_MAX_MS = 10_000;
 const PROBE_EVERY_MS = 30_000;
-/** After a slow answer it is asked sooner. */
+/** How soon the source is probed again after a slow answer. */
 const PROBE_AGAIN_MS = 5_000;
-/** One slow answer is a passing delay, on either side. */
+/**
+ * How many consecutive answers must be slow: a single one may be a passing delay on
+ * either side.
+ */
 const SLOW_ANSWERS_MAX = 3;
 const SLOW_MS = 5_000;
-/** Many times the usual, where the usual is not next to nothing. */
+/**
+ * An answer is slow if it takes this many times the median, or this many times
+ * `USUAL_MIN_MS` if the median is lower.
+ */
 const SLOWER_TIMES = 10;
 const USUAL_MIN_MS = 100;
 
 interface Asking {
   readonly signal: AbortSignal;
-  /** When asking ends, in milliseconds since 1970; undefined: when everyone was asked. */
+  /**
+   * When requests end, in milliseconds since 1970; undefined if they end only with the
+   * last party.
+   */
   readonly untilMs?: number | undefined;
   readonly noProgressMs?: number;
   readonly stalledMs?: number;
-  /** How often the source is asked how it bears the exports. */
+  /** How often the source is probed, to see whether the exports overload it. */
   readonly probeEveryMs?: number;
-  /** How long jobs are waited for that go on when every ledger is settled. */
+  /** How long to wait for jobs that are still running when every ledger is settled. */
   readonly strayMaxMs?: number;
 }
 
 /**
- * Asks for every due party's new entries. `complete`: every due ledger was asked and
- * proven up to the run's `closedTo`, none was left, and no party is later than promised.
+ * Requests every due party's new entries. `complete` means that every due ledger was
+ * requested and proven up to the run's `closedTo`, that none was left out, and that no
+ * party is later than promised.
  */
 export async function exportDue(
   run: Run,
@@ -96,7 +112,7 @@ export async function exportDue(
   const completeness = lacking > 0 ? 'incomplete' : 'complete';
   return {
     verdict: summary.suspicious > 0 ? 'suspicious' : completeness,
-    // What is undefined is left out of the evidence.
+    // // Undefined values are left out of the evidence.
     evidence: {
       closedTo: formatInstant(clock.closedTo),
       clock: clock.from,
@@ -120,10 +136,10 @@ export async function exportDue(
 }
 
 /**
- * After a process was killed, its jobs are delivered again beside those that took their
- * place, and a ledger that is settled may be asked for once more. Such a job is told to
- * stop, and waited for: what it published behind the load would be in no warehouse when
- * the run ends.
+ * Stops exports that repeat settled ledgers. After a process was killed, the queue
+ * delivers its jobs again alongside their replacements, so a settled ledger may be
+ * requested twice. Such jobs are told to stop and waited for, because what they publish
+ * after the load would not be in the warehouse when the run ends.
  */
 async function endRepeatedExports(
   runId: string,
@@ -139,7 +155,10 @@ async function endRepeatedExports(
     await sleep(POLL_MIN_MS, undefined, { signal });
 }
 
-/** A source that answered no ledger at all was away, though its lists may be there. */
+/**
+ * Returns `sourceAway` if the source answered no ledger at all, even if it answers the
+ * lists.
+ */
 function findAwayFromAll({ failures }: NightlySummary): {
   sourceAway?: unknown;
 } {
@@ -150,7 +169,7 @@ function findAwayFromAll({ failures }: NightlySummary): {
     : {};
 }
 
-/** A source that is away does not tell its time: it is waited for. */
+/** Reads the source's clock, and waits for the source if it is unavailable. */
 async function fixClockPatiently(
   run: Run,
   deps: JobDeps,
@@ -167,9 +186,9 @@ async function fixClockPatiently(
 }
 
 /**
- * Keeps the queue filled until every ledger is settled, the window is over, or nobody
+ * Keeps the queue filled until every ledger is settled, the window is over, or no worker
  * makes progress.
- * @returns why it stopped before every ledger was settled, where it did
+ * @returns the reason if it stopped before every ledger was settled
  */
 async function feedExports(
   runId: string,
@@ -186,8 +205,9 @@ async function feedExports(
         return await stages.sourceLatency(signal);
       } catch (error) {
         signal.throwIfAborted();
-        // A list that fails keeps no ledger from being exported, and says nothing of how
-        // the source bears the exports. One that is away is noticed by the exports.
+        // // A failing list does not keep ledgers from being exported, and does not show
+        // whether the exports overload the source. If the source is unavailable, the
+        // exports notice it.
         log.debug({ err: error, runId }, 'The source did not answer in time');
         return undefined;
       }
@@ -234,10 +254,10 @@ export function isSlow({ lastMs, medianMs }: ListLatency): boolean {
 }
 
 /**
- * Asks the source a small question now and then: how it bears the exports. Nothing else
- * tells.
- * @returns what asks where it is time to, and tells how long the last answer took where
- *   several in a row were slow
+ * Probes the source with a small request now and then. That is the only sign of whether
+ * the exports overload it.
+ * @returns a function that probes when it is time to, and returns the latency once
+ *   several answers in a row were slow
  */
 export function watchSource(
   probe: () => Promise<ListLatency | undefined>,
@@ -257,9 +277,10 @@ export function watchSource(
 }
 
 /**
- * Asks without waiting: an answer that drips holds up neither the queue nor the end of the
- * window.
- * @returns what returns the last answer once, and asks again where none is under way
+ * Sends requests without waiting for them, so that a slow answer delays neither the queue
+ * nor the end of the window.
+ * @returns a function that returns the last answer once, and sends a new request if
+ *   none is under way
  */
 export function inBackground<Answer>(
   ask: () => Promise<Answer>,
@@ -272,7 +293,7 @@ export function inBackground<Answer>(
     try {
       answer = await ask();
     } catch {
-      // The run was told to stop, which its own loop notices.
+      // // The run was told to stop, and its own loop notices that.
     } finally {
       isAsking = false;
     }
@@ -286,7 +307,10 @@ export function inBackground<Answer>(
   };
 }
 
-/** What was lost with its queue is queued again; what nobody works ends the asking. */
+/**
+ * Watches the progress of a run: queues jobs again that were lost with their queue, and
+ * returns the reason to stop if no worker takes part.
+ */
 function watchProgress(
   runId: string,
   { db, nightly, queue, log }: JobDeps,
@@ -298,8 +322,8 @@ function watchProgress(
     noProgressMs = NO_PROGRESS_MS,
   } = asking;
   /**
-   * How many were settled when that number changed last, when that was, and when the
-   * queue was asked last.
+   * The number of settled ledgers when it last changed; the time of that change; and the
+   * time when the queue was last checked.
    */
   let settled = -1;
   let sinceMs = 0;
@@ -308,7 +332,8 @@ function watchProgress(
     { done, failed, queued }: NightlyCounts,
     absence: SourceAbsence | undefined,
   ): Promise<string | undefined> => {
-    // By the clock that wrote when the run began; this process's may differ from it.
+    // // Uses the clock that recorded the start of the run; this process's clock may
+    // differ.
     const isWindowOver = (await readNowMs(db)) >= untilMs;
     if (absence !== undefined && (isWindowOver || absence.isGivenUp))
       return `the source was away since ${absence.since} (${absence.code})`;
@@ -364,7 +389,8 @@ async function fill(
   const jobs = batches.map((partyIds) => ({
     name: JOBS.export.name,
     data: { runId, partyIds },
-    // A queue remembers the ids of ended jobs: what is queued again needs another.
+    // // A queue remembers the ids of ended jobs, so a job that is queued again needs a
+    // new id.
     jobId: `${runId}.${randomUUID().slice(0, 13)}`,
     priority: PRIORITY.nightly,
   }));
@@ -372,8 +398,8 @@ async function fill(
 }
 
 /**
- * Cuts ids into batches of at most so many, each of which fits a job: a source may have
- * ids of a kilobyte.
+ * Splits ids into batches of at most `sizeMax`, each small enough for a job: a source may
+ * have ids of a kilobyte.
  */
 function cutBatches(ids: readonly string[], sizeMax: number): string[][] {
   const batches: string[][] = [];
@@ -394,7 +420,7 @@ function cutBatches(ids: readonly string[], sizeMax: number): string[][] {
   return batches;
 }
 
-/** How far the run is, and below it the export in hand. */
+/** Reports how far the run is, with the export in progress below it. */
 async function tell(
   runId: string,
   counts: NightlyCounts,

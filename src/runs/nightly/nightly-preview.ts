@@ -1,6 +1,6 @@
 /**
- * The parties that a nightly run covers; what a run that began now would ask the source,
- * and how long that should take.
+ * The parties that a nightly run covers, what a run that began now would request from the
+ * source, and how long that should take.
  */
 import type { Config } from '../../config/environment.ts';
 import type { JobDeps } from '../job.ts';
@@ -14,7 +14,9 @@ import {
   readListSizes,
 } from '../store/nightly/nightly-plan.ts';
 
-/** While asking everyone fits into this, everyone is asked every night. */
+/**
+ * If requesting every party fits into this time, every party is requested every night.
+ */
 const NIGHT_MS = 6 * 3_600_000;
 /**
  * A sixth of the shortest usual retention of ledgers (six months): nothing can be lost by
@@ -22,16 +24,16 @@ const NIGHT_MS = 6 * 3_600_000;
  */
 const IDLE_NIGHTS_MAX = 28;
 const LISTS = 2;
-/** Of each list the newest page, and one that joins it to what is held. */
+/** For each list, the newest page and one that joins it to the stored rows. */
 const INCREMENT_REQUESTS = 2;
 /** One request for the party `network`. */
 const NETWORK_REQUESTS = 1;
 
 export interface ListPreview {
   readonly list: 'parties' | 'checkpoints';
-  /** As it is held now. */
+  /** The number of stored rows. */
   readonly rows: string;
-  /** Whether all of it is read again, or only what is new. */
+  /** Whether the whole list is read again, or only what is new. */
   readonly isWhole: boolean;
   readonly requests: number;
 }
@@ -40,24 +42,29 @@ export interface NightlyPreview extends Readonly<
   Record<'requests' | 'seconds' | 'ratePerSecond', number>
 > {
   /**
-   * Nothing is known yet: the first sync asks for every page, and how many there are
-   * nobody knows.
+   * Nothing is known yet: the first sync reads every page, and the number of pages is
+   * unknown.
    */
   readonly isFirst: boolean;
   readonly lists: {
     readonly requests: number;
-    /** What a sync by itself takes, which reads only what is new. */
+    /**
+     * The number of requests that a separate sync makes, which reads only what is new.
+     */
     readonly requestsForNew: number;
-    /** The lists that were read before. */
+    /** The lists that have been read before. */
     readonly each: readonly ListPreview[];
   };
   /**
-   * Closed segments that are asked for once more and compared. They come with their
-   * ledgers' exports, so they add bytes and no requests.
+   * Closed segments that are requested again and compared. They travel with their
+   * ledgers' exports, so they add bytes but no requests.
    */
   readonly audits: {
     readonly segments: string;
-    /** Plain CSV, at least: an answer begins at the segment and may reach further. */
+    /**
+     * The least size, as plain CSV: an answer begins at the segment and may reach
+     * further.
+     */
     readonly bytes: string;
   };
   readonly exports: Readonly<
@@ -65,7 +72,10 @@ export interface NightlyPreview extends Readonly<
   >;
 }
 
-/** Whether a night is long enough to ask every party, by what an export took lately. */
+/**
+ * Whether a night is long enough to request every party, judging by how long an export
+ * took lately.
+ */
 export function everyPartyFits(
   parties: number,
   secondsPerExport: number | null,
@@ -75,7 +85,7 @@ export function everyPartyFits(
   );
 }
 
-/** Reads which parties a run covers, and what an export took lately. */
+/** Reads which parties a run covers, using how long an export took lately. */
 export async function readNightlyScope({
   db,
   nightlyParties,
@@ -97,14 +107,15 @@ export async function readNightlyScope({
   };
 }
 
-/** What the preview goes by; `Config` has all of it. */
+/** The settings that the preview depends on; `Config` has all of them. */
 type PreviewSettings = Pick<
   Config,
   'sourceRate' | 'sourcePageSize' | 'sourceRetention'
 >;
 
 /**
- * The lists cost their pages, every due party one export. Nothing is asked.
+ * Describes what a nightly run would request: the pages of the lists, and one export for
+ * each due party. Makes no requests itself.
  */
 export async function describeNightly(
   jobs: Pick<
@@ -151,7 +162,10 @@ export async function describeNightly(
   };
 }
 
-/** A list that nobody read yet costs nobody knows how much, and counts as two requests. */
+/**
+ * Estimates the requests for each list. The cost of a list that was never read is
+ * unknown, and counts as two requests.
+ */
 async function previewLists(
   { db, nightlyListRows }: Pick<JobDeps, 'db' | 'nightlyListRows'>,
   { sourcePageSize }: Pick<PreviewSettings, 'sourcePageSize'>,
@@ -160,7 +174,7 @@ async function previewLists(
   const each = held.map(({ list, rows, isConfirmed }) => {
     const isWhole = !isConfirmed || rows <= BigInt(nightlyListRows);
     const pages = Number(rows / BigInt(sourcePageSize)) + 1;
-    // The newest page comes first, and says up to where there is to read.
+    // // The newest page is requested first, and shows how far there is to read.
     const requests = isWhole ? pages + 1 : INCREMENT_REQUESTS;
     return { list, rows: String(rows), isWhole, requests };
   });
@@ -173,7 +187,10 @@ async function previewLists(
   return { requests, requestsForNew, each };
 }
 
-/** Rounded up, without a number of JavaScript between: in millionths. */
+/**
+ * Returns a part of a count, rounded up. It calculates in millionths with bigints,
+ * because the count may exceed a JavaScript number.
+ */
 function share(all: bigint, part: number): string {
   const millionths = BigInt(Math.ceil(part * 1_000_000));
   return String((all * millionths + 999_999n) / 1_000_000n);

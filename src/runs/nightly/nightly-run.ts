@@ -1,7 +1,7 @@
 /**
  * The nightly run: both lists, every due party's new ledger entries, load, lake, verify.
- * Each step finds what an earlier delivery of its job did; the verdict is computed from
- * Postgres, not from the queue.
+ * Each step picks up what an earlier delivery of the job did. The verdict is computed
+ * from Postgres, not from the queue.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError } from '../../errors/errors.ts';
@@ -26,12 +26,18 @@ import { SourceWatch } from './source-wait.ts';
 import { readNightWindow } from './night-window.ts';
 
 const POLL_MS = 200;
-/** The job of a part may have been lost with its queue: the queue is asked. */
+/**
+ * How often the queue is checked for a part's job, which may have been lost with the
+ * queue.
+ */
 const LOOK_AFTER_MS = 30_000;
-/** A part that nobody has begun, or renewed, for this long: no worker takes it. */
+/** If a part was neither begun nor renewed for this long, no worker will take it. */
 const NO_PROGRESS_MS = 600_000;
 
-/** Another network's answers about our parties are empty, and would close ledgers. */
+/**
+ * The result of the exports if the source shows another network. Its answers about our
+ * parties would be empty, and would close ledgers.
+ */
 const OTHER_NETWORK: VerdictWithEvidence = {
   verdict: 'suspicious',
   evidence: {
@@ -41,10 +47,10 @@ const OTHER_NETWORK: VerdictWithEvidence = {
   },
 };
 
-/** A run below the nightly one. */
+/** A run that the nightly run starts below itself. */
 type Part = Pick<NewRun, 'kind' | 'subject' | 'params'>;
 
-/** Takes over what an earlier delivery of the run's job did. */
+/** Works a nightly run, or resumes it after an earlier delivery of its job. */
 export async function runNightly(
   run: Run,
   deps: JobDeps,
@@ -52,7 +58,7 @@ export async function runNightly(
 ): Promise<VerdictWithEvidence> {
   const { stages, log } = deps;
   const { signal } = call;
-  // Before the source is asked for anything: what it sends must have somewhere to go.
+  // // Before any request to the source, make sure that its answers can be stored.
   const { isWrittenOnce, detail } = await stages.tryStore(signal);
   if (!isWrittenOnce)
     log.warn({ store: detail }, 'The object store keeps no second writer out');
@@ -66,7 +72,7 @@ export async function runNightly(
   }
 }
 
-/** All that follows once the object store is known to take what the source sends. */
+/** Does all that follows once the object store is known to work. */
 async function mirrorSource(
   run: Run,
   deps: JobDeps,
@@ -83,8 +89,8 @@ async function mirrorSource(
       { verdict: list.verdict, runId: list.runId, ...list.evidence },
     ]),
   );
-  // Exports need parties, and those that are known will do: only a source that nobody
-  // reaches ends the run.
+  // // Exports need parties, but the known ones suffice: the run ends here only if the
+  // source is unavailable for both lists.
   if (synced.every(isUnreached)) {
     const away = await readSourceEvidence(run, deps);
     return {
@@ -132,7 +138,7 @@ async function mirrorSource(
   const listVerdicts = synced.map((list) => list.verdict);
   const reasons = findReasons(covers, [...listVerdicts, verdict]);
   const evidence = {
-    // As the status decides when the run has ended.
+    // // The same rule as in the status after the run.
     mirror: { complete: reasons.length === 0, reasons },
     covers,
     lists,
@@ -140,7 +146,7 @@ async function mirrorSource(
     merged,
     load: { verdict: load.verdict, ...load.evidence },
     verify: { verdict: verify.verdict, ...verify.evidence },
-    // What is undefined is left out of the evidence.
+    // // Undefined values are left out of the evidence.
     sourceProof: sourceProof && {
       verdict: sourceProof.verdict,
       ...sourceProof.evidence,
@@ -159,8 +165,8 @@ function isUnreached({ verdict, evidence }: Run): boolean {
 }
 
 /**
- * How long the source was away from this run. `sourceAway` is an absence that outlasted
- * the run's window: such a night is tried again (schedule-store.ts).
+ * Reads for how long the source was unavailable to this run. `sourceAway` is an absence
+ * that outlasted the run's window; such a night is tried again (schedule-store.ts).
  */
 async function readSourceEvidence(
   { runId }: Run,
@@ -178,8 +184,8 @@ async function readSourceEvidence(
 }
 
 /**
- * Kept with the run: what a second delivery merged behind the run's load would wait for
- * the next night's.
+ * Merges segments once per run. If a second delivery merged more after the load, the
+ * results would have to wait for the next night's load.
  */
 async function mergeOnce(
   run: Run,
@@ -195,9 +201,9 @@ async function mergeOnce(
 }
 
 /**
- * Whether the source states the same, if it is a mirror. A ledger that differs is
- * exported again in a run of its own, so that what this run has just covered is asked for
- * too.
+ * Compares the mirror with the source's statements, if the source is itself a mirror. A
+ * ledger that differs is exported again in a separate run, so that ranges are requested
+ * even if this run has just covered them.
  */
 async function compareWithSource(
   run: Run,
@@ -225,8 +231,8 @@ async function compareWithSource(
 }
 
 /**
- * What could not be cleared up waits for the next run, and says nothing against what this
- * one brought.
+ * Removes what dead processes left in the store. If that fails, the next run tries again;
+ * the failure does not affect this run's verdict.
  */
 async function tidy(
   { stages, log }: JobDeps,
@@ -244,7 +250,7 @@ async function tidy(
   }
 }
 
-/** Syncs both lists side by side; the run's progress shows the lines of both. */
+/** Syncs both lists at the same time; the run's progress shows the lines of both. */
 async function syncLists(
   run: Run,
   deps: JobDeps,
@@ -266,8 +272,8 @@ async function syncLists(
 }
 
 /**
- * Starts the run below this one, or finds it, and waits until it has its verdict, or
- * until nobody works it.
+ * Starts the run below this one, or finds it, and waits until it has its verdict or no
+ * worker takes it.
  */
 async function workPart(
   parent: Run,

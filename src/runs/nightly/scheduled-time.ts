@@ -1,28 +1,27 @@
 /**
- * What becomes of a scheduled time: whether something has to be started for it, and when.
- * Pure: the workers, the status and the simulation of years decide by these functions.
+ * Decides what happens for a scheduled time: whether a run has to be started for it, and
+ * when. These functions are pure; the workers, the status and the simulation of years all
+ * use them.
  */
 import { nextScheduledMs, type Schedule } from '../../time/scheduled-times.ts';
 
 /** The queue may be this late before a scheduled time counts as missed. */
 export const LATE_MS = 2 * 60_000;
-/**
- * A run that ended further in the future than this was timed by a clock that was wrong.
- */
+/** If a run ended further in the future than this, the clock that timed it was wrong. */
 const CLOCK_TOLERANCE_MS = 60_000;
 /**
- * How long a nightly run that failed waits: after the first failure, the second, and so
- * on.
+ * How long to wait before retrying a failed nightly run: after the first failure, the
+ * second, and so on.
  */
 const RETRY_AFTER_MS = [5 * 60_000, 10 * 60_000, 20 * 60_000];
-/** From the next failure on, until the next scheduled time. */
+/** The wait after each further failure, until the next scheduled time. */
 const RETRY_LAST_MS = 60 * 60_000;
 
 /** A run that may have been for a scheduled time. */
 export interface Attempt {
-  /** It is queued or running. */
+  /** True if it is queued or running. */
   readonly isOpen: boolean;
-  /** It failed, or ended because the source was away. */
+  /** True if it failed, or ended because the source was unavailable. */
   readonly hasFailed: boolean;
   /** In milliseconds since 1970; null while it is open. */
   readonly finishedMs: number | null;
@@ -31,32 +30,39 @@ export interface Attempt {
 /** What is recorded about a scheduled time; times in milliseconds since 1970. */
 export interface TimeRecord {
   readonly attempts: readonly Attempt[];
-  /** When the mirror began. */
+  /** When the mirror was created. */
   readonly mirrorSinceMs: number | null;
-  /** Since when the schedule is in force; null if another one is, or none. */
+  /** When the schedule came into force; null if it is not in force. */
   readonly scheduleSinceMs: number | null;
   /** Whether another schedule is recorded as in force. */
   readonly isOtherInForce: boolean;
-  /** When the last run for such times ended before this one; null if none has. */
+  /**
+   * When the last run of this kind before the scheduled time ended; null if there is
+   * none.
+   */
   readonly lastEndedMs: number | null;
 }
 
-/** What became of a scheduled time. */
+/** The state of a scheduled time. */
 export interface ScheduledTimeState {
-  /** True if nothing has to be started for it. */
+  /** True if no run has to be started for it. */
   readonly isSettled: boolean;
-  /** How many of its runs have failed, or ended because the source was away. */
+  /** How many of its runs have failed, or ended because the source was unavailable. */
   readonly failed: number;
-  /** When the last of these ended, in milliseconds since 1970; null if there is none. */
+  /**
+   * When the last of these failures ended, in milliseconds since 1970; null if there is
+   * none.
+   */
   readonly lastFailedMs: number | null;
-  /** Nothing is missing up to here; null if nothing is known before the time. */
+  /** Nothing is missing up to this time; null if it is unknown. */
   readonly knownSinceMs: number | null;
 }
 
 /**
- * A scheduled time is settled by a run that is open, or that ended after it and brought
- * something. It is also settled if the mirror, or the schedule, is younger. What ended in
- * the future does not count: its clock was ahead.
+ * Decides whether a scheduled time is settled: by a run that is open, or by one that
+ * ended after it and brought something. It is also settled if the mirror, or the
+ * schedule, is younger. A run that ended in the future does not count, because its clock
+ * was ahead.
  */
 export function judgeScheduledTime(
   record: TimeRecord,
@@ -94,11 +100,11 @@ function latest(...times: readonly (number | null)[]): number | null {
   return known.length === 0 ? null : Math.max(...known);
 }
 
-/** The most times that are named: more than a year of nights. */
+/** The most times that a message names: more than a year of nights. */
 const NAMED_MAX = 400;
 
 /**
- * Names the scheduled times before the last one that have had no run and get none: one
+ * Lists the scheduled times before the last one that had no run and get none, because one
  * run brings what all of them would have brought.
  */
 export function listPassedOver(
@@ -118,7 +124,7 @@ export function listPassedOver(
   return times;
 }
 
-/** The same as `listPassedOver`, as RFC 3339, for a log line. */
+/** Returns the same as `listPassedOver`, as RFC 3339, for a log line. */
 export function namePassedOver(
   ...asked: Parameters<typeof listPassedOver>
 ): readonly string[] {
@@ -128,9 +134,9 @@ export function namePassedOver(
 }
 
 /**
- * When a run is to be begun for a time that is not settled.
+ * Returns when to begin a run for a time that is not settled.
  * @param lateMs how late the queue may be
- * @returns Infinity if none is
+ * @returns Infinity if no run is to begin
  */
 export function dueAgainMs(
   { failed, lastFailedMs }: ScheduledTimeState,
@@ -139,15 +145,15 @@ export function dueAgainMs(
   lateMs = LATE_MS,
 ): number {
   if (failed === 0 || lastFailedMs === null) return dueMs + lateMs;
-  // The nightly run audits the lists as well; an audit that failed waits for it.
+  // // The nightly run also audits the lists, so it makes up for an audit that failed.
   if (kind !== 'nightly') return Infinity;
 
   return lastFailedMs + (RETRY_AFTER_MS[failed - 1] ?? RETRY_LAST_MS);
 }
 
 /**
- * How long a scheduled job waits that the queue delivered before its time, by the clock of
- * a worker that is ahead.
+ * Returns how long a scheduled job has to wait that the queue delivered before its time,
+ * because a worker's clock is ahead.
  * @returns 0 if it need not wait
  */
 export function earlyByMs(dueMs: number, nowMs: number): number {

@@ -1,6 +1,6 @@
 /**
- * What begins by itself, nightly runs and the audits of both lists, and the queue's part
- * in it.
+ * The runs that begin by a schedule, nightly runs and the audits of both lists, and how
+ * the queue triggers them.
  */
 import type { JobData } from '../../queue/backend.ts';
 import type { Queues } from '../../queue/queues.ts';
@@ -18,7 +18,7 @@ import type { Run } from '../store/run-store.ts';
 import { earlyByMs, namePassedOver } from './scheduled-time.ts';
 import { otherSource } from '../work-run.ts';
 
-/** A run that a schedule begins. */
+/** A run that a schedule starts. */
 export interface ScheduledRun {
   /** The id of its schedule in the queue. */
   readonly id: string;
@@ -53,10 +53,12 @@ function auditOf(list: 'parties' | 'checkpoints'): ScheduledRun {
   };
 }
 
-/** A job that came before its time looks at the clock again after this. */
+/**
+ * The longest that a job that came before its time waits until it checks the clock again.
+ */
 const EARLY_WAIT_MAX_MS = 60_000;
 
-/** Names a scheduled time; at most one run has this key. */
+/** Returns the key of a scheduled time; at most one run has this key. */
 export function scheduleKeyOf({ id }: ScheduledRun, dueMs: number): string {
   return `${id.replace('-', ' ')} ${new Date(dueMs).toISOString()}`;
 }
@@ -64,14 +66,13 @@ export function scheduleKeyOf({ id }: ScheduledRun, dueMs: number): string {
 interface KeepDeps {
   readonly queues: Pick<Queues, 'keepSchedule'>;
   readonly jobs: Pick<JobDeps, 'db' | 'source' | 'log'>;
-  /** The schedules in force; all workers of a mirror keep the same. */
+  /** The schedules in force; all workers of a mirror have the same. */
   readonly schedules: Schedules;
 }
 
 /**
- * Puts the schedules into the queue and records since when they are in force. Workers
- * call it every half minute, so that a flushed store has its schedules back within a
- * minute.
+ * Puts the schedules into the queue and records when they came into force. Workers call
+ * it every half minute, so that a flushed queue has its schedules back within a minute.
  */
 export async function keepSchedules(deps: KeepDeps): Promise<void> {
   const { queues, jobs, schedules } = deps;
@@ -92,8 +93,8 @@ export async function keepSchedules(deps: KeepDeps): Promise<void> {
 }
 
 /**
- * Returns the run of a scheduled time: one, however often its job is delivered. A nightly
- * run does not begin while the last one is still going.
+ * Returns the one run of a scheduled time, however often its job is delivered. A nightly
+ * run does not begin while the last one is still in progress.
  *
  * @param sourceId the source that the schedule's job is for
  * @returns undefined if no run is to begin
@@ -130,7 +131,8 @@ export async function claimScheduled(
   const run = await deps.runs.create({ kind, subject, params, scheduleKey });
   if (!(await isOfFuture(run, deps))) return run.runId;
 
-  // A clock that was ahead has worked this time already, with what the source had then.
+  // // A worker whose clock was ahead already ran this time, with the data that the
+  // source had then.
   const again = `${scheduleKey} at its time`;
   deps.log.warn(
     { scheduleKey, runId: run.runId, finishedAt: run.finishedAt },
@@ -146,8 +148,8 @@ export async function claimScheduled(
 }
 
 /**
- * A schedule that is changed after days without a worker: the times of the old one that
- * had no run are named, and none is made up.
+ * Logs the times of a replaced schedule that had no run, as when the schedule is changed
+ * after days without a worker. None of them is made up.
  */
 async function reportReplaced(
   replaced: ReplacedSchedule,
@@ -164,8 +166,8 @@ async function reportReplaced(
 }
 
 /**
- * The queue may deliver a job days late, when its only worker was away: the run takes the
- * place of all the times since, which are named.
+ * Logs the times that one late run takes the place of. The queue may deliver a job days
+ * late if its only worker was down.
  */
 async function reportPassedOver(
   scheduled: ScheduledRun,
@@ -183,7 +185,7 @@ async function reportPassedOver(
     lastDueMs,
     nowMs,
   );
-  // Also if another schedule is in force: its times are not these.
+  // // True also if another schedule is in force, whose times differ from these.
   if (state.isSettled) return;
   const sinceMs = Math.max(dueMs, state.knownSinceMs ?? nowMs);
   const passedOver = namePassedOver(schedule, sinceMs, nowMs);
@@ -194,8 +196,8 @@ async function reportPassedOver(
 }
 
 /**
- * Names the scheduled times that a nightly run went on over, for days if its only worker
- * was away: it has taken their place.
+ * Logs the scheduled times that passed while a nightly run was still in progress. That
+ * can take days if its only worker was down. The run takes the place of those times.
  */
 export async function reportOverrun(
   { runId, startedAt, finishedAt }: Run,

@@ -1,8 +1,9 @@
 /**
- * A source that is away for minutes costs a nightly run minutes. A job that meets it notes
- * the absence with the run and waits; one watch, in the process that works the run, asks
- * the source a small question with growing pauses and ends the absence. Nothing is booked
- * on a ledger or a list meanwhile, and the work goes on where it was.
+ * Makes a nightly run wait while the source is unavailable, so that an absence of minutes
+ * costs only minutes. A job that meets it records the absence with the run and waits. One
+ * watch, in the process that works the run, probes the source with growing pauses and
+ * ends the absence. Meanwhile no ledger or list counts as failed, and the work resumes
+ * where it stopped.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode, errorLine, UnreachableError } from '../../errors/errors.ts';
@@ -21,39 +22,39 @@ import {
   type SourceAbsence,
 } from '../store/source-absence.ts';
 
-/** Pauses between two questions to a source that is away. */
+/** The pauses between two probes of a source that is unavailable. */
 export interface WatchPauses {
   readonly minMs: number;
   readonly maxMs: number;
-  /** How often the watch looks whether somebody has noted an absence. */
+  /** How often the watch checks whether a job has recorded an absence. */
   readonly lookMs: number;
 }
 
 const PAUSES: WatchPauses = { minMs: 2_000, maxMs: 60_000, lookMs: 1_000 };
 /**
- * The export of a source whose lists are answered cannot be tried with a small question:
- * after such a pause the next ledger is the trial.
+ * The least pause before the next export if the source answers lists but not exports. No
+ * small request can test the export, so the next ledger is the test.
  */
 const EXPORT_PAUSE_MIN_MS = 10_000;
 const EXPORT_PAUSE_MAX_MS = 300_000;
-/** How often one that waits looks whether the source is back. */
+/** How often a waiting job checks whether the source is back. */
 const WAIT_LOOK_MS = 500;
 
 type WaitDeps = Pick<JobDeps, 'db' | 'runs' | 'stages'>;
 
 /**
- * How a failure that looked like an absence of the source turned out:
+ * What a failure that looked like an absence of the source turned out to be:
  *
- * - `there`: the source answers a small question at once, so the failure may be due to
+ * - `there`: the source answers a small request at once, so the failure may be due to
  *   this one request;
- * - `back`: the source was away, was waited for, and answers again;
- * - `given up`: the run waits no longer.
+ * - `back`: the source was unavailable, the job waited, and it answers again;
+ * - `given up`: the run no longer waits.
  */
 export type WaitOutcome = 'there' | 'back' | 'given up';
 
 /**
- * Waits while the source is away from a nightly run.
- * @param runId of the nightly run
+ * Waits while the source is unavailable to a nightly run.
+ * @param runId the nightly run
  * @throws the signal's reason
  */
 export async function awaitSource(
@@ -69,7 +70,7 @@ export async function awaitSource(
   return waitForReturn(runId, error, 'everything', deps, signal);
 }
 
-/** Waits before the next export, because one ledger after the other met no answer. */
+/** Waits before the next export, because several ledgers in a row got no answer. */
 export async function awaitExport(
   runId: string,
   error: unknown,
@@ -113,8 +114,8 @@ export interface WatchOptions {
 }
 
 /**
- * Ends the absences of a nightly run's source, from now until it is ended. It goes on
- * with an absence that an earlier delivery of the run's job has left.
+ * Watches a nightly run's source and ends its absences, until the watch itself is ended.
+ * It also takes over an absence that an earlier delivery of the run's job has left.
  */
 export class SourceWatch {
   readonly #run: Run;
@@ -150,14 +151,14 @@ export class SourceWatch {
         await sleep(lookMs, undefined, { signal });
       } catch (error) {
         if (signal.aborted) return;
-        // The run itself meets the same database, and waits for it.
+        // // The run itself uses the same database, and waits for it.
         this.#deps.log.debug({ err: error }, 'The source could not be watched');
         await sleep(lookMs, undefined, { signal }).catch(() => undefined);
       }
     }
   }
 
-  /** Until the source is back, or the run's window is over. */
+  /** Probes the source until it is back or the run's window is over. */
   async #overcome(absence: SourceAbsence, signal: AbortSignal): Promise<void> {
     const { db, log } = this.#deps;
     const { runId } = this.#run;
@@ -183,8 +184,8 @@ export class SourceWatch {
   }
 
   /**
-   * A receiver that hangs holds up no question to the source. What it does not take is
-   * sent again, by the workers or with the run's end.
+   * Sends notices in the background, so that a receiver that hangs delays no probe of the
+   * source. Those that fail are sent again by the workers, or at the run's end.
    */
   #sendNotices(): void {
     const { log } = this.#deps;
@@ -194,9 +195,9 @@ export class SourceWatch {
   }
 
   /**
-   * Who calls a command waits for its answer: if the source could not be connected to at
-   * all since the run began, its address may be wrong, and the requests have waited for a
-   * minute already.
+   * Whether the run may wait for the source. A command's caller waits for its answer. If
+   * no connection could be made since the run began, the address may be wrong, and the
+   * requests have already waited for a minute.
    */
   async #mayWait({ isUnreachable }: SourceAbsence): Promise<boolean> {
     const { runId, scheduleKey } = this.#run;
@@ -217,7 +218,7 @@ export class SourceWatch {
     }
   }
 
-  /** The pauses grow while one follows the other. */
+  /** Waits before the next export. The pauses grow from one to the next. */
   async #pauseExport(signal: AbortSignal): Promise<boolean> {
     const isNext =
       performance.now() - this.#exportEndedMs < 2 * EXPORT_PAUSE_MAX_MS;
@@ -229,24 +230,28 @@ export class SourceWatch {
     return isWithin;
   }
 
-  /** @returns false if the window is over before the pause would be */
+  /**
+   * Waits for a pause, or until the window is over.
+   * @returns false if the window ends before the pause would
+   */
   async #pause(pauseMs: number, signal: AbortSignal): Promise<boolean> {
     const leftMs = this.#options.untilMs - (await readNowMs(this.#deps.db));
     if (leftMs <= 0) return false;
-    // A part of it is random, so that the mirrors of one source do not come together.
+    // // The pause is partly random, so that the mirrors of one source do not all return
+    // at once.
     const waitMs = Math.min(leftMs, pauseMs * (0.75 + Math.random() / 2));
     await sleep(waitMs, undefined, { signal });
     return true;
   }
 }
 
-/** How often a part is tried that fails while the source answers others. */
+/** The most tries of a part that fails while the source answers other requests. */
 const PART_TRIES_MAX = 3;
 const PART_PAUSE_MS = 2_000;
 
 /**
- * Does a part of a nightly run again for as long as the source is away from it.
- * @throws what `work` threw if the source is there, or is waited for no longer
+ * Repeats a part of a nightly run for as long as the source is unavailable.
+ * @throws what `work` threw if the source is there, or the run no longer waits
  */
 export async function whileSourceAway<Result>(
   runId: string,
