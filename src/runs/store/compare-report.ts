@@ -1,6 +1,6 @@
 /**
- * Is everything still there that the report of a nightly run says was held? Rows may only
- * have been added.
+ * Checks that everything is still there that the report of a nightly run lists. Rows may
+ * only have been added.
  */
 import { sql } from 'kysely';
 import { PermanentError } from '../../errors/errors.ts';
@@ -18,24 +18,24 @@ import { type ReportDeps, sumLedgers, sumList } from './publish-report.ts';
 const ACTION = 'compare what is held with a report';
 const PROBLEMS_KEPT_MAX = 100;
 /**
- * Reports before the given one that are read: each names the ledgers that changed since
- * the one before it.
+ * The most earlier reports that are read: each one names the ledgers that changed since
+ * its predecessor.
  */
 const REPORTS_MAX = 10_000;
 
 export interface Comparison {
   readonly report: string;
   readonly heldAt: string;
-  /** Ledgers whose rows up to then are exactly those of the report. */
+  /** Ledgers whose rows up to the report's time are exactly those of the report. */
   readonly same: number;
   /**
-   * Ledgers that hold more rows of the time up to then than the report: late entries, or
-   * asked again.
+   * Ledgers that now have more rows up to the report's time, because entries came late or
+   * were requested again.
    */
   readonly grown: number;
   /**
-   * Ledgers whose segments were cut otherwise since then: compared by their number of
-   * rows.
+   * Ledgers whose segments have been split or merged differently since then; only their
+   * number of rows is compared.
    */
   readonly byCount: number;
   readonly lists: 'same' | 'by count';
@@ -45,7 +45,7 @@ export interface Comparison {
 
 interface Comparing extends ReportDeps {
   readonly given: NightlyReport;
-  /** Notes what speaks against the mirror. */
+  /** Records a finding against the mirror. */
   blame(this: void, code: string, subject: string, message: string): void;
 }
 
@@ -78,7 +78,7 @@ export async function compareWithReport(
   return { report: where, heldAt: given.heldAt, ...counts, lists, ...told };
 }
 
-/** Of each ledger the newest sum that the report, or one before it, tells. */
+/** Finds the newest sum of each ledger, in the report or one before it. */
 async function readLatestHoldings(comparing: Comparing) {
   const { given, blame } = comparing;
   const latest = new Map<string, Holding>();
@@ -102,8 +102,9 @@ async function readLatestHoldings(comparing: Comparing) {
 }
 
 /**
- * The same ledger up to the same instant, as it is held now: the segments that end by
- * then. Where one goes on beyond it, only the rows of all can be compared.
+ * Compares a ledger now with its sum in a report, up to the same instant. It sums the
+ * segments that end by then. If a segment extends beyond that instant, only the total
+ * number of rows can be compared.
  */
 async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
   const { partyId, assetId } = then;
@@ -142,7 +143,8 @@ async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
 async function compareLists(comparing: Comparing) {
   const { given, warehouse, blame } = comparing;
   const { heldAt, lists } = given;
-  // Lists that were read into this database later: only their sizes can be compared.
+  // // If the database is younger than the report, its lists were read later, so only
+  // their sizes can be compared.
   const age = statement({ isYounger: 'boolean' })`
       select exists (select from mirror.identity where created_at > ${heldAt}::timestamptz) as "isYounger"`;
   const { isYounger } = await readRow(warehouse.db, ACTION, age);

@@ -1,6 +1,6 @@
 /**
- * Finished runs, their costs, what each nightly run asked, and closed doubts are kept for
- * a time; then they go.
+ * Deletes finished runs, their costs, the ledgers that each nightly run requested, and
+ * closed doubts, once they have been kept for some time.
  */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
@@ -16,8 +16,8 @@ const BATCHES_MAX = 100;
 type Forgotten = Readonly<Record<'runs' | 'nightlyLists', number>>;
 
 /**
- * The newest run of each kind and subject stays: the status goes by it. So does a run
- * with others below it.
+ * Deletes old history. The newest run of each kind and subject stays, because the status
+ * relies on it. So does a run that has others below it.
  */
 export async function forgetHistory(
   db: Database,

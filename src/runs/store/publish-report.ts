@@ -1,6 +1,7 @@
 /**
- * The report of a nightly run: what the mirror held when it ended, as sums, is published
- * with its verdict, and brings the run back into a database that does not know it.
+ * Publishes the report of a nightly run with its verdict: what the mirror held when it
+ * ended, as sums. Also restores runs from their reports into a database that does not
+ * know them.
  */
 import { sql } from 'kysely';
 import { errorCode, PermanentError } from '../../errors/errors.ts';
@@ -29,7 +30,10 @@ import { type Run, RunStore } from './run-store.ts';
 const ACTION = 'sum up what is held';
 const HELD_MAX = 1_000;
 
-/** What of a list was there at an instant. Columns that no sync changes. */
+/**
+ * Queries for the rows of each list that were there at an instant. They read only columns
+ * that no sync changes.
+ */
 const LISTS = {
   parties: 'select party_id from mirror.parties',
   checkpoints:
@@ -64,8 +68,8 @@ export async function publishReport(
 
   const earlier = await readReport(key, deps);
   if (worst([earlier.verdict, ended.verdict]) === earlier.verdict) {
-    // What the killed delivery saw settled is not known: the next report names everything
-    // that has changed since the run began.
+    // // What the killed delivery saw as settled is unknown, so the next report names
+    // everything that has changed since this run began.
     const settledByStart = run.startedAt ?? run.queuedAt;
     const { heldAt, verdict, evidence } = earlier;
     await rememberReport(run, { key, heldAt, settledAt: settledByStart }, deps);
@@ -97,7 +101,7 @@ async function composeReport(
   deps: ReportDeps,
 ): Promise<{ readonly report: NightlyReport; readonly settledAt: string }> {
   const { runId, subject, sourceUrl } = run;
-  // The reading that the verdict was computed from, if the run came so far.
+  // // The completeness that the verdict was computed from, if the run got that far.
   const read = evidence['covers'] as Completeness | undefined;
   const covers = { ...(read ?? (await readCompleteness(deps.warehouse.db))) };
   const { settledAt, ...held } = await readHoldings(deps);
@@ -117,7 +121,10 @@ async function composeReport(
   return { report, settledAt };
 }
 
-/** @returns false if the key has another report already */
+/**
+ * Publishes a report.
+ * @returns false if the key already has a different report
+ */
 async function publishOnce(
   key: string,
   report: NightlyReport,
@@ -136,11 +143,11 @@ async function publishOnce(
   }
 }
 
-/** What the next report needs of this one. */
+/** What the next report needs to know about this one. */
 interface RememberedReport {
   readonly key: string;
   readonly heldAt: string;
-  /** Whatever a transaction had not committed by then changes after this report. */
+  /** Changes that were not committed by this time belong to the next report. */
   readonly settledAt: string;
 }
 
@@ -153,12 +160,13 @@ async function rememberReport(
 }
 
 /**
- * @returns beside what is held `settledAt`: whatever a transaction had not committed by
- *   the reading changes after it
+ * Reads what the mirror holds.
+ * @returns the holdings, and `settledAt`: the start of the oldest transaction that was
+ *   still open, whose changes belong to the next report
  */
 async function readHoldings(reading: Reading) {
   const { db } = reading.warehouse;
-  // What speaks against the lists and is not overcome.
+  // // Open evidence against the lists.
   const open = (
     table: 'doubts' | 'list_gaps',
   ) => sql`(select coalesce(jsonb_agg(to_jsonb(t)), '[]') from
@@ -193,7 +201,7 @@ async function readHoldings(reading: Reading) {
   };
 }
 
-/** The rows of a list that were there at an instant. */
+/** Sums the rows of a list that were there at an instant. */
 export async function sumList(
   list: keyof typeof LISTS,
   heldAt: string,
@@ -201,8 +209,8 @@ export async function sumList(
 ): Promise<RowSum> {
   const digest = new RowDigest();
   const at = new Date(heldAt).toISOString();
-  // A row of this very microsecond belongs to neither side for certain: instants are cut
-  // to milliseconds, rows after count later.
+  // // The instant is cut to milliseconds, so rows later in the same millisecond are not
+  // counted.
   const text = `copy (${LISTS[list]} where first_seen_at <= '${at}') to stdout`;
   const copy = { statement: text, action: ACTION, signal };
   for await (const lines of copyLines(warehouse.pool, copy))
@@ -210,7 +218,7 @@ export async function sumList(
   return { rows: String(digest.rows), sum: digest.hex() };
 }
 
-/** All current segments, open ones too. */
+/** Sums all current segments, including open ones. */
 export async function sumLedgers({
   warehouse,
   signal,
@@ -262,7 +270,10 @@ async function readChanged(
   }));
 }
 
-/** Brings the runs of the reports in the store back. @returns how many were not known */
+/**
+ * Restores the runs whose reports are in the store.
+ * @returns how many were not known
+ */
 export async function restoreReports(
   deps: ReportDeps,
   onProblem: (key: string, error: PermanentError) => void,
@@ -283,7 +294,7 @@ export async function restoreReports(
   return restored;
 }
 
-/** One that is known stays as it is. */
+/** Restores one run; a run that is already known stays as it is. */
 async function restoreRun(
   report: NightlyReport,
   key: string,

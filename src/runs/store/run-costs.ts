@@ -1,6 +1,6 @@
 /**
- * Charges what is asked of the source to the run it is asked for, added up over every
- * process that works for it.
+ * Charges requests to the source to the run that they are made for, added up over every
+ * process that works on it.
  */
 import { randomUUID } from 'node:crypto';
 import type { Log } from '../../logging/log.ts';
@@ -9,14 +9,17 @@ import { execute, readRow } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 import type { RunMeter, SourceCost } from '../../source/ports.ts';
 
-/** A process that is killed takes no more than this much of its counts with it. */
+/**
+ * How often counts are recorded: a process that is killed loses at most this much of
+ * them.
+ */
 const RECORD_EVERY_MS = 3_000;
 
 type RunCostsDeps = Readonly<{ meter: RunMeter; db: Database; log: Log }>;
 
 export class RunCosts implements AsyncDisposable {
   readonly #deps: RunCostsDeps;
-  /** Its own row of each run, so that no process waits for another. */
+  /** Each process has its own row for each run, so that none waits for another. */
   readonly #processId = randomUUID();
   readonly #timer: NodeJS.Timeout;
   #ticking: Promise<void> = Promise.resolve();
@@ -29,7 +32,7 @@ export class RunCosts implements AsyncDisposable {
   }
 
   /**
-   * Whatever `work` asks of the source is charged to the run, and recorded within some
+   * Charges all requests that `work` makes to the run, and records them within a few
    * seconds.
    */
   charge<Result>(runId: string, work: () => Promise<Result>): Promise<Result> {
@@ -37,8 +40,8 @@ export class RunCosts implements AsyncDisposable {
   }
 
   /**
-   * The cost of the run and of those below it, in all processes. If a process was killed,
-   * its last seconds are missing.
+   * Returns the cost of the run and of those below it, in all processes. If a process was
+   * killed, its last seconds are missing.
    */
   async ofRun(runId: string): Promise<SourceCost> {
     await this.flush();
@@ -58,7 +61,7 @@ export class RunCosts implements AsyncDisposable {
   }
 
   /**
-   * Records what is counted and not recorded yet. Never fails: counts are evidence about
+   * Records the counts that are not recorded yet. Never fails: counts are evidence about
    * the work.
    */
   async flush(): Promise<void> {
@@ -76,7 +79,7 @@ export class RunCosts implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#timer);
-    // What the timer has begun needs the database that is closed behind this.
+    // // A flush that the timer has begun needs the database, which is closed after this.
     await this.#ticking;
     await this.flush();
   }

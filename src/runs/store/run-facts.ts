@@ -1,6 +1,6 @@
 /**
- * What is asked of all runs: how they ended, which scheduled times they took care of, and
- * whom nobody was told of.
+ * Reads facts across all runs: how they ended, and which of them have notices that are
+ * not sent yet.
  */
 import { sql } from 'kysely';
 import type { Verdict } from '../../errors/verdict.ts';
@@ -9,8 +9,8 @@ import { readRow, readRows } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 
 /**
- * How the last run of each kind ended; times in seconds since 1970. Of nightly runs
- * status/night-facts.ts tells.
+ * How the last run of each kind ended; times in seconds since 1970. Facts about nightly
+ * runs are in status/night-facts.ts.
  */
 export interface RunFacts {
   readonly kinds: readonly ({ readonly kind: string } & Record<
@@ -22,7 +22,8 @@ export interface RunFacts {
 type Seconds = 'durationSeconds' | 'completeAtSeconds';
 
 /**
- * For metrics: one statement, answered from the index of the newest runs of each kind.
+ * Reads the facts for metrics in one statement, with the index of the newest runs of each
+ * kind.
  */
 export async function readRunFacts(db: Database): Promise<RunFacts> {
   const reading = statement({ facts: typed<RunFacts>('json') })`
@@ -44,18 +45,21 @@ export async function readRunFacts(db: Database): Promise<RunFacts> {
 export interface UntoldRun {
   readonly runId: string;
   readonly isStartTold: boolean;
-  /** The run waits for its source, and nobody was told of that in the last hour. */
+  /**
+   * True if the run waits for its source, and no notice about that was sent in the last
+   * hour.
+   */
   readonly isWaitUntold: boolean;
   /**
-   * The verdict of the last run of its kind before it. Scheduled and ordered nightly runs
-   * are one kind.
+   * The verdict of the previous run of its kind. Scheduled and ordered nightly runs are
+   * one kind.
    */
   readonly verdictBefore: Verdict | null;
 }
 
 /**
- * A source that comes and goes by the minute causes one notice an hour. `toldWait` is the
- * beginning of the absence that caused the last one.
+ * Limits notices about waiting to one per hour, even if the source comes and goes by the
+ * minute. `toldWait` is the start of the absence that caused the last notice.
  */
 const IS_WAIT_UNTOLD = sql`(state = 'running' and params ? 'sourceAbsence'
   and not coalesce((params->'sourceAbsence'->>'isGivenUp')::boolean, false)
@@ -63,8 +67,8 @@ const IS_WAIT_UNTOLD = sql`(state = 'running' and params ? 'sourceAbsence'
     > (params->>'toldWait')::timestamptz + interval '1 hour', true))`;
 
 /**
- * The runs of the last day that have a notice left to send. Those whose notice was
- * refused come last, so that they hold up no other. The run keeps what was sent:
+ * Returns the runs of the last day that have a notice left to send. Runs whose notice was
+ * refused come last, so that they delay no other. Each run records what was sent:
  * `started`, then `ended`.
  */
 export function readUntoldRuns(

@@ -1,7 +1,7 @@
 /**
- * The log lines of each run, as long as the run is kept, for `logs RUN`, the API and the
- * console. Lines are batched; where the database is away or a run says too much, lines
- * are dropped and counted, and work never waits for them.
+ * Stores the log lines of each run for as long as the run is kept, for `logs RUN`, the
+ * API and the console. Lines are written in batches. If the database is unreachable, or a
+ * run logs too much, lines are dropped and counted; work never waits for them.
  */
 import { evidenceJson } from '../../json/json-value.ts';
 import { createLog, teeLog, type Log } from '../../logging/log.ts';
@@ -12,33 +12,33 @@ import { statement, typed } from '../../postgres/statement.ts';
 const FLUSH_MS = 1_000;
 const QUEUED_MAX = 2_000;
 const BATCH_MAX = 500;
-/** Of one run, by one process. */
+/** The most lines that one process stores for one run. */
 const LINES_MAX = 5_000;
 const RUNS_COUNTED_MAX = 1_000;
 
 export interface RunLine {
   readonly runId: string;
-  /** RFC 3339 */
+  /** RFC 3339. */
   readonly at: string;
   readonly level: string;
-  /** Constant; what varies lies in `fields`. */
+  /** Constant text; varying values are in `fields`. */
   readonly message: string;
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
 /**
- * A page of lines: pages in the order in which lines were written, the lines of each by
- * their time.
+ * A page of lines. Pages follow the order in which lines were written; within a page,
+ * lines are sorted by time.
  */
 export interface RunLinePage {
   readonly lines: readonly Omit<RunLine, 'runId'>[];
-  /** Where the next page begins; undefined at the end. */
+  /** The start of the next page; undefined at the end. */
   readonly next: string | undefined;
 }
 
 /**
- * Lines of runs that are not known (any more) are left out. One writer at a time: a
- * reader's pages follow the ids.
+ * Stores lines. Lines of unknown or deleted runs are left out. Only one writer runs at a
+ * time, because a reader's pages follow the ids.
  */
 export async function appendLines(
   db: Database,
@@ -54,7 +54,10 @@ export async function appendLines(
   await execute(db, 'keep log lines', insertion);
 }
 
-/** Lines of a run and of those below it. @param after `next` of the page before */
+/**
+ * Reads the lines of a run and of those below it.
+ * @param after `next` of the previous page
+ */
 export async function readLines(
   db: Database,
   runId: string,
@@ -80,7 +83,10 @@ export async function readLines(
   };
 }
 
-/** Another process may have written later what it said earlier. */
+/**
+ * Sorts lines by time, because a process may store an older line after another process's
+ * newer one.
+ */
 export function byTime<Line extends { readonly at: string }>(
   lines: readonly Line[],
 ): readonly Line[] {
@@ -102,7 +108,8 @@ export class RunLogs implements AsyncDisposable {
   }
 
   /**
-   * @returns a log that also keeps what it says, from `info` on, whatever its own level
+   * Returns a log that also stores its lines, from level `info` on, whatever its own
+   * level is.
    */
   tee(log: Log): Log {
     return teeLog(
@@ -112,8 +119,8 @@ export class RunLogs implements AsyncDisposable {
   }
 
   /**
-   * Writes what is queued. Lines that cannot be written are lost: they were shown on
-   * stderr.
+   * Writes the queued lines. Lines that cannot be written are lost from here, but they
+   * were shown on stderr.
    */
   flush(): Promise<void> {
     const lines = this.#queued.splice(0, BATCH_MAX);

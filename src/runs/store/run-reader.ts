@@ -1,6 +1,6 @@
 /**
- * Runs and their log lines for readers, who get an error rather than wait for a slow
- * database.
+ * Reads runs and their log lines for clients, which get an error instead of waiting for a
+ * slow database.
  */
 import { readWithin } from '../../postgres/read-within.ts';
 import type { Database } from '../../postgres/database.ts';
@@ -9,18 +9,18 @@ import { readLines, type RunLinePage } from './run-logs.ts';
 import { type RunFilter, RunStore } from './run-store.ts';
 
 export interface RunReader {
-  /** Newest first. */
+  /** Lists runs, newest first. */
   runs(filter: RunFilter): Promise<readonly RunDocument[]>;
   /** @returns undefined if there is no such run */
   run(runId: string): Promise<RunDocument | undefined>;
   /**
-   * A page of a run's log lines, oldest first.
-   * @param after `next` of the page before
+   * Reads a page of a run's log lines, oldest first.
+   * @param after `next` of the previous page
    */
   logs(runId: string, rowsMax: number, after: string): Promise<RunLinePage>;
 }
 
-/** @param limitMs the longest that one answer may take; default: readWithin's own */
+/** @param limitMs the longest that one answer may take; the default is `readWithin`'s */
 export function openRunReader(db: Database, limitMs?: number): RunReader {
   const runs = new RunStore(db);
 

@@ -1,6 +1,6 @@
 /**
- * Every run, its state and its verdict. The queue may forget a job; a run is never
- * forgotten.
+ * Stores every run with its state and its verdict. A queue may forget a job, but no run
+ * is ever lost with it.
  */
 import { type SelectQueryBuilder, sql, type UpdateObject } from 'kysely';
 import { CANDIDATES_MAX } from '../../ledger/ids.ts';
@@ -19,19 +19,19 @@ import { statement, typed } from '../../postgres/statement.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
 import type { RunDocument, RunKind, RunState } from '../run-schema.ts';
 
-/** A run, as it is recorded in a row of `mirror.runs`. */
+/** A run, as recorded in a row of `mirror.runs`. */
 export interface Run extends Readonly<RunDocument> {
-  /** The source that it asks; null where it asks none. */
+  /** The source that the run makes requests to; null if it makes none. */
   readonly sourceUrl: string | null;
   readonly scheduleKey: string | null;
   readonly params: Readonly<Record<string, unknown>>;
   readonly heartbeatAt: string | null;
   readonly cancelRequested: boolean;
-  /** The id of the job that was queued for it last. */
+  /** The id of the last job that was queued for the run. */
   readonly jobId: string | null;
 }
 
-/** The columns under the names of `Run`. */
+/** The columns of `mirror.runs`, under the names of `Run`. */
 const RUN_COLUMNS = [
   'run_id as runId',
   'parent_run_id as parentRunId',
@@ -52,12 +52,12 @@ const RUN_COLUMNS = [
   'job_id as jobId',
 ] as const;
 
-/** JSON columns hold what this program wrote: objects. */
+/** The JSON columns. Only this program writes them, and always as objects. */
 type RunJson = Pick<Run, 'params' | 'evidence'>;
 
 export interface NewRun extends Pick<Run, 'kind' | 'subject'> {
   readonly parentRunId?: string | undefined;
-  /** At most one run has a given key, which tells its scheduled time. */
+  /** At most one run has a given key, which names its scheduled time. */
   readonly scheduleKey?: string | undefined;
   readonly params?: Run['params'];
 }
@@ -66,30 +66,35 @@ export interface RunFilter {
   readonly kind?: RunKind | undefined;
   readonly subject?: string | undefined;
   readonly states?: readonly RunState[];
-  /** Only runs queued before this one: the last of the page before. */
+  /** Only runs queued before this one, which is the last run of the previous page. */
   readonly before?: string | undefined;
   readonly limit: number;
 }
 
-/** The others work on what is there. */
+/**
+ * The kinds of runs that make requests to the source. The others work on data that the
+ * mirror already has.
+ */
 const ASKS_SOURCE: ReadonlySet<RunKind> = new Set([
   'sync',
   'export',
   'nightly',
 ]);
 /**
- * Renewed every three seconds: one that was renewed so lately is worked by a living
- * process.
+ * How recent a heartbeat must be for the run to count as worked by a living process.
+ * Heartbeats come every three seconds.
  */
 const WORKED_MS = 8_000;
 const LISTED_MAX = 1000;
 const IS_OPEN = sql<boolean>`state in ('queued', 'running')`;
-/** No living process works it. */
+/** Whether no living process works the run. */
 const IS_IDLE = sql<boolean>`(state = 'queued' or heartbeat_at is null
   or heartbeat_at < clock_timestamp() - ${WORKED_MS} * interval '1 millisecond')`;
-/** The database's clock. */
+/** The present time by the database's clock. */
 const NOW = sql<string>`clock_timestamp()`;
-/** What a run keeps for itself beside what it was asked. */
+/**
+ * Parameters that a run keeps for its own use, in addition to those it was ordered with.
+ */
 const NOT_ASKED = [
   'clock',
   'isOrdered',
@@ -100,7 +105,7 @@ const NOT_ASKED = [
   'notifiedLastAt',
 ];
 
-/** What metrics are told of a run. */
+/** The facts about an ended run that metrics need. */
 export interface EndedRun extends Pick<Run, 'kind'> {
   readonly verdict: Verdict;
   readonly durationMs: number;
@@ -112,8 +117,8 @@ export class RunStore {
   readonly #onEnded: (ended: EndedRun) => void;
 
   /**
-   * @param sourceUrl the source that runs made here ask
-   * @param onEnded told of every run that ends by this store, for metrics
+   * @param sourceUrl the source of the runs that are created here
+   * @param onEnded called for every run that ends through this store, for metrics
    */
   constructor(
     db: Database,
@@ -126,8 +131,9 @@ export class RunStore {
   }
 
   /**
-   * @returns the new run, or the one that already has this schedule key or this parent,
-   *   kind and subject
+   * Creates a run.
+   * @returns the new run, or the existing one with this schedule key, or with this
+   *   parent, kind and subject
    */
   async create({
     kind,
@@ -136,7 +142,7 @@ export class RunStore {
     scheduleKey,
     params = {},
   }: NewRun): Promise<Run> {
-    // A command that only reads makes no ids, and does not load the library for it.
+    // // The library is loaded only here, because commands that only read create no ids.
     const { v7: uuidv7 } = await import('uuid');
     const sourceUrl = ASKS_SOURCE.has(kind) ? this.#sourceUrl : undefined;
     const insertion = builder
@@ -169,8 +175,8 @@ export class RunStore {
   }
 
   /**
-   * The newest unfinished run, of its own accord, that asks for the same and was not told
-   * to stop.
+   * Finds the newest unfinished top-level run with the same kind, subject and parameters,
+   * unless it was told to stop.
    */
   async findOpen({
     kind,
@@ -191,7 +197,7 @@ export class RunStore {
     return findRow(this.#db, 'look for an equal run', equal);
   }
 
-  /** The nightly run that is going on, whatever asked for it. */
+  /** Finds the unfinished nightly run, whether a schedule, a command or the API ordered it. */
   async findNightly(): Promise<Run | undefined> {
     return (
       await this.list({
@@ -203,9 +209,11 @@ export class RunStore {
   }
 
   /**
-   * The run that a key stands for, or the same work that is open, or a new run.
-   * @param isExclusive an open run is only reported: the key does not stand for it
-   * @returns `other` if the key stands for another order
+   * Returns the run that a key stands for, else an open run that does the same work, else
+   * a new run.
+   * @param isExclusive if the work is already open, return that run without recording
+   *   the key for it
+   * @returns `found` is `other` if the key stands for another order
    */
   async order(
     fresh: NewRun,
@@ -257,7 +265,7 @@ export class RunStore {
     });
   }
 
-  /** Orders of the read API that are queued or worked. */
+  /** Counts the read API's orders that are queued or running. */
   async openOrders(): Promise<number> {
     const orders = statement({ count: 'int' })`
       select count(*)::int as count from mirror.runs
@@ -274,7 +282,9 @@ export class RunStore {
     );
   }
 
-  /** Those whose id begins and ends so: as many as one is chosen of. */
+  /**
+   * Finds runs whose id begins and ends as given: as many as are needed to choose one.
+   */
   withId(prefix: string, suffix: string): Promise<readonly Run[]> {
     const isLike = sql<boolean>`starts_with(run_id::text, ${prefix})
       and right(run_id::text, length(${suffix})) = ${suffix}`;
@@ -285,7 +295,7 @@ export class RunStore {
     return readRows(this.#db, 'look for a run', runs);
   }
 
-  /** Newest first. */
+  /** Lists runs, newest first. */
   list(filter: RunFilter): Promise<readonly Run[]> {
     const { kind, subject, states, before, limit } = filter;
     let runs = selectRuns()
@@ -305,14 +315,14 @@ export class RunStore {
     return readRows(this.#db, 'list runs', runs);
   }
 
-  /** Remembers the run's job, so that the queue can be asked whether it still has it. */
+  /** Records the run's job, so that the queue can be asked whether it still has it. */
   async noteJob(runId: string, jobId: string): Promise<void> {
     await this.#update("remember a run's job", runId, { job_id: jobId });
   }
 
   /**
-   * Counts one more attempt. @returns undefined if the run has ended, or a living
-   * process works it
+   * Marks the run as running, and counts one more attempt.
+   * @returns undefined if the run has ended, or a living process works it
    */
   start(runId: string): Promise<Run | undefined> {
     const started = {
@@ -326,7 +336,9 @@ export class RunStore {
   }
 
   /**
-   * @returns whether the run was told to stop meanwhile, or was ended by somebody else
+   * Renews the run.
+   * @returns whether the run was told to stop meanwhile, or was ended by another
+   *   process
    */
   async heartbeat(runId: string): Promise<{ cancelRequested: boolean }> {
     const run = await this.#update(
@@ -339,8 +351,8 @@ export class RunStore {
   }
 
   /**
-   * Nobody works it from now on: the next who looks need not wait until it counts as
-   * silent.
+   * Marks the run as no longer worked, so that the next process need not wait until it
+   * counts as silent.
    */
   async giveBack(
     runId: string,
@@ -354,7 +366,7 @@ export class RunStore {
     await this.#update('give a run back', runId, free, isRunning);
   }
 
-  /** Keeps a value that a resumed run needs again, merged into the run's parameters. */
+  /** Keeps a value that a resumed run needs, by merging it into the run's parameters. */
   async keep(
     runId: string,
     params: Readonly<Record<string, unknown>>,
@@ -364,9 +376,9 @@ export class RunStore {
   }
 
   /**
-   * Records the verdict once; a run that has one already keeps it: a complete sync was
-   * given its verdict by the statement that proved it (list-sync/store/claim.ts), and
-   * only ends here.
+   * Records the verdict once. A run that already has one keeps it: the statement that
+   * proved a sync complete has already recorded its verdict (lists/store/claim.ts),
+   * so such a run is only marked as ended here.
    */
   async finish(
     runId: string,
@@ -390,8 +402,8 @@ export class RunStore {
   }
 
   /**
-   * Tells the run, and those below it, to stop at their next safe point. One that nobody
-   * works ends here.
+   * Tells the run, and those below it, to stop at their next safe point. A run that no
+   * process works ends here.
    * @returns the state before; undefined if there is no such run
    */
   async requestCancel(runId: string): Promise<RunState | undefined> {
@@ -413,7 +425,7 @@ export class RunStore {
   }
 
   /**
-   * Unfinished runs that nobody has renewed for `staleMs`, oldest first; orphans are
+   * Returns unfinished runs without a heartbeat for `staleMs`, oldest first. Orphans are
    * parts of a run that has ended.
    */
   stale(
@@ -433,7 +445,10 @@ export class RunStore {
     return readRows(this.#db, 'look for stale runs', runs);
   }
 
-  /** @returns the run as it is now; undefined where the condition does not hold */
+  /**
+   * Updates a run.
+   * @returns the run as it is now; undefined if the condition is false
+   */
   #update(
     action: string,
     runId: string,
@@ -451,7 +466,7 @@ export class RunStore {
   }
 }
 
-/** Every run, for conditions and an order to be added. */
+/** Selects every run; callers add conditions and an order. */
 function selectRuns(): SelectQueryBuilder<Schema, 'mirror.runs', Run> {
   return builder
     .selectFrom('mirror.runs')
@@ -460,8 +475,8 @@ function selectRuns(): SelectQueryBuilder<Schema, 'mirror.runs', Run> {
 }
 
 /**
- * Waits for a lock that other orders of the same name take, and holds it until the
- * transaction ends.
+ * Takes the lock of a name and holds it until the transaction ends, so that orders of the
+ * same name run one after another.
  */
 async function lockName(tx: Database, name: string): Promise<void> {
   const lock = statement({ lock: 'void' })`

@@ -1,7 +1,7 @@
 /**
- * Which schedules are in force, since when, and which of their times have had a run. All
- * of it goes by the database's clock: those of workers may differ from it and from each
- * other.
+ * Records which schedules are in force, since when, and which of their times have had a
+ * run. All times are by the database's clock, because workers' clocks may differ from it
+ * and from each other.
  */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
@@ -15,7 +15,7 @@ import {
 } from '../nightly/scheduled-time.ts';
 import type { RunKind } from '../run-schema.ts';
 
-/** The database's time, in milliseconds since 1970. */
+/** Returns the database's time, in milliseconds since 1970. */
 export async function readNowMs(db: Database): Promise<number> {
   const now = statement({ nowMs: 'bigint' })`
     select (extract(epoch from clock_timestamp()) * 1000)::bigint as "nowMs"`;
@@ -24,8 +24,8 @@ export async function readNowMs(db: Database): Promise<number> {
 }
 
 /**
- * @returns since when a schedule is in force, in milliseconds since 1970; undefined if it
- *   is not
+ * Reads when a schedule came into force.
+ * @returns milliseconds since 1970; undefined if it is not in force
  */
 export async function readScheduleSinceMs(
   db: Database,
@@ -40,7 +40,7 @@ export async function readScheduleSinceMs(
 }
 
 /**
- * The schedule of nightly runs that the workers keep, which may differ from this
+ * Reads the schedule of nightly runs that the workers keep, which may differ from this
  * process's.
  * @param own returned if no worker has ever set one
  */
@@ -54,15 +54,15 @@ export async function readScheduleInForce(
   return row ?? own;
 }
 
-/** A schedule that another has replaced. */
+/** A schedule that was replaced by another. */
 export interface ReplacedSchedule extends Schedule {
-  /** Nothing of it is missing up to here, in milliseconds since 1970. */
+  /** No run is missing up to this time, in milliseconds since 1970. */
   readonly knownSinceMs: number;
 }
 
 /**
- * Records a schedule as in force from now on, unless it is already.
- * @returns the schedule that was in force until now, if there was another
+ * Records a schedule as in force from now on, unless it already is.
+ * @returns the schedule that it replaces, if there was one
  */
 export async function recordSchedule(
   db: Database,

@@ -1,5 +1,5 @@
 /**
- * That the source is away from a nightly run, as the run remembers it: every process that
+ * Records with a nightly run that its source is unavailable, so that every process that
  * works on the run waits for the same absence, and every view shows it. Times are the
  * database's.
  */
@@ -9,18 +9,18 @@ import { execute } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 import type { Run } from './run-store.ts';
 
-/** What stays away: `everything`, or the export alone while the lists are answered. */
+/** What is unavailable: `everything`, or only the export while the lists still answer. */
 export type AbsentRoute = 'everything' | 'export';
 
 const absence = z.object({
-  /** When it was noticed; RFC 3339. */
+  /** When the absence was noticed; RFC 3339. */
   since: z.string(),
   code: z.string(),
   message: z.string(),
   route: z.enum(['everything', 'export']),
-  /** True if no connection could be made, as to a wrong address. */
+  /** True if no connection could be made, as with a wrong address. */
   isUnreachable: z.boolean().default(false),
-  /** True if the run waits no longer: its window is over. */
+  /** True if the run no longer waits, because its window is over. */
   isGivenUp: z.boolean().default(false),
 });
 const waits = z.object({
@@ -32,7 +32,7 @@ const waits = z.object({
 
 /** An absence that has not ended. */
 export type SourceAbsence = z.infer<typeof absence>;
-/** All absences of a run that have ended. */
+/** All absences of a run that have ended, added up. */
 export type SourceWaits = z.infer<typeof waits>;
 
 export function readAbsence({
@@ -54,7 +54,10 @@ interface NewAbsence extends Pick<
   readonly runId: string;
 }
 
-/** Notes that the source is away. One that is noted already stays as it is. */
+/**
+ * Records that the source is unavailable. An absence that is already recorded stays as it
+ * is.
+ */
 export async function noteAbsence(
   db: Database,
   { runId, ...noted }: NewAbsence,
@@ -67,7 +70,7 @@ export async function noteAbsence(
   await execute(db, 'note that the source is away', note);
 }
 
-/** Notes that the source is back, and adds the absence to those that have ended. */
+/** Records that the source is back, and adds the absence to those that have ended. */
 export async function endAbsence(db: Database, runId: string): Promise<void> {
   const note = statement()`
     update mirror.runs
@@ -81,7 +84,7 @@ export async function endAbsence(db: Database, runId: string): Promise<void> {
   await execute(db, 'note that the source is back', note);
 }
 
-/** Notes that the run waits no longer; the absence stays, as the reason. */
+/** Records that the run no longer waits. The absence stays, as the reason. */
 export async function giveAbsenceUp(
   db: Database,
   runId: string,

@@ -1,6 +1,6 @@
 /**
- * Which ledgers a nightly run asks for: the rule of who is due, and the plan, the preview
- * and the estimate that follow from it.
+ * Decides which ledgers a nightly run requests: the rule for which parties are due, and
+ * the plan, the preview and the estimate that follow from it.
  */
 import { sql } from 'kysely';
 import { NETWORK_PARTY } from '../../../ledger/ids.ts';
@@ -21,7 +21,9 @@ import {
 
 /** The parties and assets that a nightly run covers. */
 export interface NightlyScope extends ConfiguredScope {
-  /** Whether every party is asked, or idle ones only after a growing number of nights. */
+  /**
+   * Whether every party is requested, or idle ones only after a growing number of nights.
+   */
   readonly everyParty: boolean;
   /** The most nights that an idle party waits. */
   readonly idleNightsMax: number;
@@ -39,7 +41,7 @@ function concernsLedger(assetIds: NightlyScope['assetIds']) {
        and exists (select from mirror.source_state where profile @> '{"assetRequired": true}'))`;
 }
 
-/** Subquery: what is recorded about each party that was asked for. */
+/** Subquery: what is recorded about each party whose ledger has been requested. */
 function selectAsked({ assetIds }: Pick<NightlyScope, 'assetIds'>) {
   return sql`
   select party_id, max(last_asked_at) as last_asked_at,
@@ -51,17 +53,17 @@ function selectAsked({ assetIds }: Pick<NightlyScope, 'assetIds'>) {
 }
 
 /**
- * Ledgers that fail again and again get one turn in so many, those never asked for one in
- * so many: neither keeps the active ones waiting.
+ * Ledgers that keep failing get one turn in this many, and ledgers never requested one in
+ * that many, so that neither keep the active ones waiting.
  */
 const QUARANTINED_EVERY = 10;
 const NEW_EVERY = 3;
 
 /**
- * Common table expression: `ids`, the parties that a nightly run may ask for, each once.
- * Without configured parties these are the listed ones. A party that the source listed
- * and lists no more, or listed in an earlier epoch only, is left out: its ledger can fail
- * for ever, and nothing is wanted of it (see `removed` in status/store/completeness.ts).
+ * Common table expression: `ids`, the parties that a nightly run may request, each once.
+ * Without configured parties these are the listed ones. A party that the source no longer
+ * lists, or that it listed only in an earlier epoch, is left out: its ledger may fail for
+ * ever, and nothing is expected from it (see `removed` in status/store/completeness.ts).
  */
 function selectPartyIds(partyIds: NightlyScope['partyIds']) {
   const chosen = partyIds === undefined ? null : [...partyIds];
@@ -73,8 +75,8 @@ function selectPartyIds(partyIds: NightlyScope['partyIds']) {
 }
 
 /**
- * Common table expressions: `ids`; `considered`, the same with who is due, and how
- * urgently.
+ * Common table expressions: `ids`, and `considered`, which adds whether each party is due
+ * and how urgently.
  */
 function consideredParties(scope: NightlyScope) {
   const { partyIds, everyParty, idleNightsMax } = scope;
@@ -100,7 +102,7 @@ function consideredParties(scope: NightlyScope) {
       from known)`;
 }
 
-/** The same, with `due`: who is to be asked, in order. */
+/** Adds the common table expression `due`: the parties to request, in order. */
 function dueParties(scope: NightlyScope) {
   return sql`${consideredParties(scope)},
     due as (
@@ -113,46 +115,53 @@ function dueParties(scope: NightlyScope) {
         from considered where is_due) ranked)`;
 }
 
-/** What a nightly run is about. */
+/** The numbers of parties that a nightly run requests and leaves out. */
 interface Plan {
-  /** Parties that were to be considered, asked or not. */
+  /** All parties in the run's scope, requested or not. */
   readonly parties: number;
   readonly notDue: number;
-  /** To be asked now. */
+  /** Parties to request in this run. */
   readonly asked: number;
-  /** Due, and left for another run because one may ask only so many. */
+  /**
+   * Due parties that are left for another run, because a run may request only a limited
+   * number.
+   */
   readonly deferred: number;
-  /** Those among them that were never asked. */
+  /** Deferred parties that were never requested. */
   readonly deferredNeverAsked: number;
-  /** When the one that waits the longest was asked the last time; RFC 3339. */
+  /** When the deferred party that has waited the longest was last requested; RFC 3339. */
   readonly deferredSince: string | null;
 }
 
-/** How far back the ledgers reach that were asked the longest ago. */
+/** How far back those ledgers reach that have waited the longest. */
 interface Lateness {
   /**
-   * Parties of the run's scope that were not asked for longer than an idle one may wait.
+   * Parties of the run's scope that were last requested longer ago than an idle party may
+   * wait.
    */
   readonly late: number;
-  /** Of all ledgers, the earliest end of what is known; RFC 3339. */
+  /** The earliest end of what is known of any ledger; RFC 3339. */
   readonly oldestFrontier: string | null;
 }
 
-/** What is known of a run before it asks. */
+/** What can be estimated about a run before it makes requests. */
 export interface Estimate {
   readonly parties: number;
   readonly quarantined: number;
-  /** No list was read yet: the parties are not known. */
+  /** True if no list was read yet, so the parties are unknown. */
   readonly isFirst: boolean;
-  /** From export to export, in the last nightly run that exported anything. */
+  /**
+   * The average time from one export to the next, in the last nightly run that exported
+   * anything.
+   */
   readonly secondsPerExport: number | null;
 }
 
 /**
- * Writes once whom the run asks, in a partition of its own, with what it leaves out; a
- * resumed run finds both. The order is `dueParties`'; those beyond `exportsMax` wait for
- * another night. Leaving out an idle party loses nothing: its next question starts where
- * the last ended.
+ * Writes the parties that the run requests, once, into a partition of their own, and
+ * records which are left out; a resumed run finds both. `dueParties` sets the order;
+ * those beyond `exportsMax` wait for another night. Leaving out an idle party loses
+ * nothing, because its next request starts where the last one ended.
  */
 export async function planNightly(
   db: Database,
@@ -203,14 +212,14 @@ export async function planNightly(
     await recordScope(tx, request);
     return planned;
   });
-  // A table that has just been filled has no statistics: plans made without them read all
-  // of it for each row.
+  // // A table that has just been filled has no statistics, and plans made without them
+  // read the whole table for each row.
   const analyze = statement()`analyze ${sql.id('mirror', namePartition(runId))}`;
   await execute(db, action, analyze);
   return plan;
 }
 
-/** How many would be due now; who comes first does not matter for that. */
+/** Counts the parties that would be due now. Their order does not matter for that. */
 export function countDue(
   db: Database,
   scope: NightlyScope,
@@ -257,15 +266,18 @@ export function estimateNightly(
   return readRow(db, 'estimate the nightly run', estimate);
 }
 
-/** One list, as it is held now. */
+/** One list, as it is stored now. */
 export interface ListSize {
   readonly list: 'parties' | 'checkpoints';
   readonly rows: bigint;
-  /** A second reading has agreed with the first; until then each sync reads it whole. */
+  /**
+   * Whether a second reading has agreed with the first. Until then each sync reads the
+   * whole list.
+   */
   readonly isConfirmed: boolean;
 }
 
-/** The lists that were read, with their rows; a list that was never read is left out. */
+/** Reads the number of rows of each list; a list that was never read is left out. */
 export function readListSizes(db: Database): Promise<readonly ListSize[]> {
   const sizes = statement({
     list: typed<ListSize['list']>('text'),
@@ -278,23 +290,24 @@ export function readListSizes(db: Database): Promise<readonly ListSize[]> {
   return readRows(db, 'count the rows of the lists', sizes);
 }
 
-/** Closed ranges of ledgers that the source should still have. */
+/** Closed segments that the source should still have, and that can be requested again. */
 export interface Auditable {
   readonly segments: bigint;
-  /** As plain CSV: what comparing all of them downloads. */
+  /** Size as plain CSV, which is what comparing all of them downloads. */
   readonly bytes: bigint;
 }
 
 /**
- * What may be asked for once more, of the parties of the run's scope. Ranges without
- * entries cost nothing of their own and are not counted.
+ * Counts the segments that may be requested again for the parties in the run's scope.
+ * Ranges without entries are not counted, because they cost no request of their own.
  */
 export function readAuditable(
   db: Database,
   { partyIds, assetIds }: ConfiguredScope,
   retentionMs: number,
 ): Promise<Auditable> {
-  // By the source's time, which the newest range shows: a source may live in the past.
+  // // Uses the source's time, as the newest range shows it: a source may be behind the
+  // present.
   const oldest = sql`(select max(to_time) from mirror.coverage)
     - ${retentionMs}::float8 * interval '1 millisecond'`;
   const auditable = statement({ segments: 'bigint', bytes: 'bigint' })`
@@ -306,14 +319,17 @@ export function readAuditable(
   return readRow(db, 'count the segments to audit', auditable);
 }
 
-/** Its rows are dropped with it, and counted apart from those of other runs. */
+/**
+ * Returns the name of a run's partition. Each run has one, so that its rows are dropped
+ * with it and its statistics are separate from those of other runs.
+ */
 export function namePartition(runId: string): string {
   return `nightly_units_${runId.replaceAll('-', '')}`;
 }
 
 /**
- * Attached, not created in place: that would wait for every reader of the table, and a
- * backup may read it for hours.
+ * Creates the partition as a table and then attaches it. Creating it in place would wait
+ * for every reader of the parent table, and a backup may read that for hours.
  */
 function attachStatement(runId: string): string {
   const name = namePartition(runId);
@@ -325,7 +341,7 @@ function attachStatement(runId: string): string {
   end`;
 }
 
-/** Whether any party is known, so that exports have something to ask for. */
+/** Whether any party is known, so that there is something to export. */
 export async function knowsParties(db: Database): Promise<boolean> {
   const reading = statement({ isKnown: 'boolean' })`
     select exists (select from mirror.parties

@@ -1,6 +1,6 @@
 /**
- * The ledgers of a nightly run, and what became of them. The verdict is computed from
- * here.
+ * Stores the ledgers of a nightly run and their outcomes. The run's verdict is computed
+ * from these rows.
  */
 import { type RawBuilder, sql } from 'kysely';
 import { PermanentError } from '../../../errors/errors.ts';
@@ -15,7 +15,7 @@ import {
 } from '../../../postgres/run-statement.ts';
 import { statement, typed } from '../../../postgres/statement.ts';
 
-/** How far a nightly run has come: of its ledgers, how many are in which state. */
+/** How far a nightly run has come: the number of its ledgers in each state. */
 export type NightlyCounts = Readonly<
   Record<'due' | 'queued' | 'done' | 'failed', number>
 >;
@@ -23,8 +23,8 @@ export type NightlyCounts = Readonly<
 export interface DueLedger {
   readonly partyId: string;
   /**
-   * Most likely it brings nothing, as with all that are idle, and most that were never
-   * asked: many go into one job.
+   * The export probably brings nothing, as with all idle parties and most that were never
+   * requested. Many of them go into one job.
    */
   readonly isIdle: boolean;
 }
@@ -38,11 +38,9 @@ export interface SettledLedger {
 /** What the exports of a run brought, as evidence. */
 export interface NightlySummary extends Readonly<Record<string, unknown>> {
   readonly suspicious: number;
-  /**
-   * Exports that ended without an error, and without having proven their ledger complete.
-   */
+  /** Exports that ended without an error but did not prove their ledger complete. */
   readonly incomplete: number;
-  /** The first of the ledgers that failed. */
+  /** The first few ledgers that failed. */
   readonly failures?: readonly {
     readonly partyId: string;
     readonly outcome: {
@@ -64,11 +62,17 @@ const SUMMARY_COLUMNS = {
 } as const;
 
 const LISTED_MAX = 20;
-/** Added to the priority of a ledger that is postponed: more than a run ever has. */
+/**
+ * Added to the priority of a ledger that is postponed; higher than any priority in a
+ * plan.
+ */
 const BEHIND_ALL = 100_000_000;
-/** That it was settled is all that can be said. */
+/**
+ * The outcome of a ledger whose own outcome cannot be stored: only the fact that it was
+ * settled.
+ */
 const UNREADABLE = { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' };
-/** What the evidence shows of a ledger that was not proven complete. */
+/** The part of the evidence that is shown about a ledger that was not proven complete. */
 const DOUBT = sql`jsonb_strip_nulls(jsonb_build_object('verdict', outcome->'verdict', 'reason', outcome->'reason',
   'findings', outcome->'findings', 'kept', outcome->'kept', 'audited', outcome->'audited'))`;
 
@@ -80,8 +84,8 @@ export class NightlyStore {
   }
 
   /**
-   * Hands out the next ledgers to queue, marking them; those marked earlier and lost are
-   * handed out again by `requeue`.
+   * Returns the next ledgers to queue, and marks them. If marked ledgers are lost with
+   * their queue, `requeue` makes them available again.
    */
   take(runId: string, ledgersMax: number): Promise<readonly DueLedger[]> {
     const taken = statement({ partyId: 'text', isIdle: 'boolean' })`
@@ -96,7 +100,10 @@ export class NightlyStore {
     return readRows(this.#db, 'take ledgers to export', taken);
   }
 
-  /** Those of the given ledgers that are not settled yet, in the order of the plan. */
+  /**
+   * Returns those of the given ledgers that are not settled yet, in the order of the
+   * plan.
+   */
   async unsettled(
     runId: string,
     partyIds: readonly string[],
@@ -114,8 +121,8 @@ export class NightlyStore {
   }
 
   /**
-   * After a crash or a flushed queue nobody knows which jobs still exist: queueing one
-   * twice is harmless.
+   * Makes all queued ledgers due again. After a crash or a flushed queue it is unknown
+   * which jobs still exist, but queueing a ledger twice is harmless.
    */
   async requeue(runId: string): Promise<void> {
     const requeued = builder
@@ -127,9 +134,9 @@ export class NightlyStore {
   }
 
   /**
-   * Records what became of ledgers, and which of their parties were idle once more; one
-   * statement for all of them. What of an outcome cannot be written down is left out: a
-   * night must not wait for ever for what it says.
+   * Records the outcomes of ledgers, and which of their parties were idle again, in one
+   * statement. An outcome that the database refuses is replaced by a short one, because a
+   * night must not wait for ever for a piece of evidence.
    */
   async settle(
     runId: string,
@@ -141,7 +148,7 @@ export class NightlyStore {
       if (!(error instanceof PermanentError)) throw error;
       const [ledger, ...others] = ledgers;
       if (ledger === undefined) return;
-      // The one that is refused is found by itself.
+      // // Recording each ledger by itself finds the one that is refused.
       if (others.length === 0)
         await this.#settle(runId, [{ ...ledger, outcome: UNREADABLE }]);
       else for (const one of ledgers) await this.settle(runId, [one]);
@@ -152,7 +159,8 @@ export class NightlyStore {
     runId: string,
     ledgers: readonly SettledLedger[],
   ): Promise<void> {
-    // Each by itself: one that cannot be read spoils no other.
+    // // Each outcome is encoded separately, so that one that cannot be encoded does not
+    // spoil the others.
     const given = ledgers.map(
       ({ partyId, state, outcome }) =>
         `{"party_id": ${JSON.stringify(partyId)}, "state": "${state}", "outcome": ${evidenceJson(outcome)}}`,
@@ -172,7 +180,7 @@ export class NightlyStore {
   }
 
   /**
-   * Puts a ledger behind the others of its run, and keeps why.
+   * Moves a ledger behind the others of its run, and keeps the reason.
    * @returns how many turns it has had
    */
   async postpone(
@@ -189,11 +197,14 @@ export class NightlyStore {
        where run_id = ${runId} and party_id = ${partyId} and state in ('due', 'queued')
       returning (outcome->>'turns')::int as turns`;
     const row = await findRow(this.#db, 'postpone a ledger', postponed);
-    // Settled by another delivery of its job.
+    // // No row: another delivery of the job has settled the ledger.
     return row?.turns ?? 0;
   }
 
-  /** The turns that a ledger has had, and whether another waits that nobody works on. */
+  /**
+   * Returns the number of turns that a ledger has had, and whether another ledger is
+   * waiting that no worker has begun.
+   */
   turnsOf(
     runId: string,
     partyId: string,
@@ -211,7 +222,8 @@ export class NightlyStore {
   }
 
   /**
-   * @param asked how many were planned: those that are neither open nor failed are done
+   * Counts ledgers by state.
+   * @param asked how many were planned; those that are neither open nor failed are done
    */
   async counts(runId: string, asked: number): Promise<NightlyCounts> {
     const count = (state: string) =>
@@ -229,12 +241,12 @@ export class NightlyStore {
     };
   }
 
-  /** Whether somebody exports a ledger now. */
+  /** Whether any ledger is being exported now. */
   isExporting(): Promise<boolean> {
     return this.#isAnyLeased(sql`true`);
   }
 
-  /** Whether somebody exports a ledger of the run now. */
+  /** Whether any ledger of the run is being exported now. */
   hasExportsInHand(runId: string): Promise<boolean> {
     return this.#isAnyLeased(sql`exists (select from mirror.nightly_units n
       where n.run_id = ${runId} and n.party_id = e.party_id)`);
@@ -250,8 +262,9 @@ export class NightlyStore {
   }
 
   /**
-   * Added up, and the first of those that failed, that ended without an error and not
-   * `complete`, or that were not asked: undefined if there are none.
+   * Sums up the outcomes, with the first ledgers that failed, that ended without an error
+   * but not `complete`, or that were not requested; each list is undefined if it is
+   * empty.
    */
   async summary(runId: string): Promise<NightlySummary> {
     const count = (condition: RawBuilder<unknown>) =>
