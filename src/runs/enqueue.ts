@@ -82,7 +82,7 @@ async function closeSilent(
  */
 export async function reconcileRuns(deps: RunDeps): Promise<void> {
   for (const run of await closeSilent(deps, STALE_MS, isWorkedWhereAsked)) {
-    // // A parent run queues its parts again itself.
+    // A parent run queues its parts again itself.
     if (run.parentRunId !== null || !(await enqueueRun(run, deps))) continue;
     const { runId, kind, subject, attempts, heartbeatAt, queuedAt } = run;
     const silentMs = Date.now() - Date.parse(heartbeatAt ?? queuedAt);
@@ -127,7 +127,7 @@ export async function findOpenNightly(
  */
 export function chooseQueues({ kind }: Run): readonly QueueName[] {
   if (kind === 'nightly') return QUEUE_NAMES;
-  // // What an export publishes is loaded at once.
+  // What an export publishes is loaded at once.
   return QUEUE_NAMES.filter(
     (name) => name === kind || (kind === 'export' && name === 'load'),
   );

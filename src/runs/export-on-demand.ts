@@ -40,7 +40,7 @@ export async function exportOnDemand(
       { code: 'OTHER_NETWORK' },
     );
   }
-  // // An export with an end must not stop early because of an older clock, so it reads a
+  // An export with an end must not stop early because of an older clock, so it reads a
   // new one. For an export without an end, any clock that was read since the order will
   // do.
   const sinceMs = Math.min(
@@ -57,7 +57,7 @@ export async function exportOnDemand(
   );
   const result = await refuseUnlisted(run.subject, exported, deps, signal);
   if (!load || result.evidence['segments'] === 0) return result;
-  // // One queued load serves many orders. A load that is already running may have passed
+  // One queued load serves many orders. A load that is already running may have passed
   // this party, so it does not count.
   const [waiting] = await deps.runs.list({
     kind: 'load',

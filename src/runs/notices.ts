@@ -227,14 +227,14 @@ export interface PostOptions {
 export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   const { timeoutMs = POST_TIMEOUT_MS } = options;
   const target = new URL(url);
-  // // Credentials in the URL are sent as Basic authorization, as every other client
+  // Credentials in the URL are sent as Basic authorization, as every other client
   // does.
   target.username = '';
   target.password = '';
   const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
   const basic = Buffer.from(pair).toString('base64');
   const authorization = pair !== ':' && { authorization: `Basic ${basic}` };
-  // // Idle connections do not keep the process alive, so nothing has to close this.
+  // Idle connections do not keep the process alive, so nothing has to close this.
   const wayOut = openWayOut(options.ambient ?? {});
   const post = async (
     headers: Record<string, string>,
@@ -242,7 +242,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   ): Promise<void> => {
     const { host } = target;
     const signal = AbortSignal.timeout(timeoutMs);
-    // // Redirects are not followed: a body signed for one receiver must not reach
+    // Redirects are not followed: a body signed for one receiver must not reach
     // another.
     const {
       statusCode: status,
@@ -256,7 +256,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     await rest.dump();
     if (status >= 200 && status < 300) return;
 
-    // // Only proxies answer with this status. A retry with the same password might lock
+    // Only proxies answer with this status. A retry with the same password might lock
     // the account.
     if (status === 407 && proxy !== undefined)
       throw unanswered(host, timeoutMs, new ProxyError(proxy, status));
@@ -282,7 +282,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
       await pRetry(send, {
         retries: RETRIES,
         randomize: true,
-        // // A receiver that hangs would delay the other notices three times over.
+        // A receiver that hangs would delay the other notices three times over.
         shouldRetry: ({ error }) =>
           !(error instanceof PermanentError) &&
           !isTimeout(error.cause) &&

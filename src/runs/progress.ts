@@ -116,7 +116,7 @@ export class RateMeter {
 
   add(count: bigint, atMs: number): void {
     const last = this.#samples.at(-1);
-    // // A count that falls belongs to a retry that began again.
+    // A count that falls belongs to a retry that began again.
     if (last !== undefined && count < last.count) this.#samples = [];
     this.#latest = { count, atMs };
     if (
@@ -175,7 +175,7 @@ export class ProgressHints implements Disposable {
   async settle(runId: string): Promise<void> {
     const lines = this.#unwritten.get(runId);
     this.#unwritten.delete(runId);
-    // // A lost hint costs nothing, and the store's adapter has already logged that the
+    // A lost hint costs nothing, and the store's adapter has already logged that the
     // store is unreachable.
     if (lines !== undefined)
       await this.#hints

@@ -23,7 +23,7 @@ export function describeRun(run: RunDocument): DescribedRun {
   const self = `/mirror/runs/${runId}`;
   const evidence = writeCountsAsText(run.evidence) as DescribedRun['evidence'];
   const error = errorIn(run.evidence);
-  // // A nightly run is complete up to the point that its exports reached.
+  // A nightly run is complete up to the point that its exports reached.
   const told: Readonly<Record<string, unknown>> =
     kind === 'nightly'
       ? { ...(evidence['exports'] as object | undefined) }

@@ -77,7 +77,7 @@ export async function workRun(
   const known = await readKnownRun(runId, deps, context);
   const run = await runs.start(runId);
   if (run === undefined) {
-    // // Another process is working the run. If that process dies, the run goes silent
+    // Another process is working the run. If that process dies, the run goes silent
     // and is queued again.
     if ((await runs.get(runId))?.state === 'running')
       log.info(
@@ -86,7 +86,7 @@ export async function workRun(
       );
     return;
   }
-  // // The run was cancelled while no process worked it.
+  // The run was cancelled while no process worked it.
   if (run.cancelRequested) return runs.markCancelled(runId);
   const delivery = openDelivery(run, deps, context, lastWords);
   const { about, ageMs } = delivery;
@@ -120,7 +120,7 @@ export async function workRun(
   } catch (error) {
     if (cancel.signal.aborted) await runs.markCancelled(runId);
     else if (!context.signal.aborted) await delivery.settleFailure(error);
-    // // This process is stopping, so another will resume the run, unless it was
+    // This process is stopping, so another will resume the run, unless it was
     // cancelled at the same moment.
     else if ((await runs.heartbeat(runId)).cancelRequested)
       await runs.markCancelled(runId);
@@ -222,7 +222,7 @@ function openDelivery(
      */
     async settleFailure(thrown: unknown) {
       const reason = errorLine(thrown);
-      // // Another worker is doing the same work and settles it. If that worker stops,
+      // Another worker is doing the same work and settles it. If that worker stops,
       // the run is queued again.
       if (thrown instanceof FencedError)
         return log.info(
@@ -234,7 +234,7 @@ function openDelivery(
         await runs
           .giveBack(runId, { hasTried: errorCode(thrown) !== 'LIST_BUSY' })
           .catch(() => undefined);
-        // // The service asked for no requests until then.
+        // The service asked for no requests until then.
         const notBefore =
           thrown.retryAfterMs &&
           new Date(Date.now() + thrown.retryAfterMs).toISOString();
@@ -275,7 +275,7 @@ export async function countDeaths(
     readonly progress: Pick<JobDeps['progress'], 'read'>;
   },
 ): Promise<number> {
-  // // A process that stops cleanly, or fails, gives the run back and so clears its
+  // A process that stops cleanly, or fails, gives the run back and so clears its
   // heartbeat.
   if (state !== 'running' || heartbeatAt === null) return 0;
   const { deliveredAt: noted } = params;
@@ -357,7 +357,7 @@ async function renew(
         new PermanentError(`Run ${runId} was cancelled`, { code: 'CANCELLED' }),
       );
   } catch (error) {
-    // // The work itself uses the same database and reports what is wrong with it.
+    // The work itself uses the same database and reports what is wrong with it.
     deps.log.debug({ err: error, runId }, 'Run could not be renewed');
   }
 }
@@ -368,9 +368,9 @@ function isTriedAgain(
   attempt: number,
 ): error is RetryableError {
   if (!(error instanceof RetryableError)) return false;
-  // // Another run is reading this list. Ours follows, however long that takes.
+  // Another run is reading this list. Ours follows, however long that takes.
   if (errorCode(error) === 'LIST_BUSY') return true;
-  // // The request was already retried with growing waits; retries must not multiply
+  // The request was already retried with growing waits; retries must not multiply
   // across layers.
   if (typeof error.meta['attempts'] === 'number') return false;
   return error instanceof UnreachableError

@@ -122,7 +122,7 @@ export async function exportLedgers(
         break;
     }
   } catch (error) {
-    // // The job was told to stop: the run settles the remaining ledgers.
+    // The job was told to stop: the run settles the remaining ledgers.
     if (!stopped.signal.aborted) throw error;
   } finally {
     done.abort();
@@ -189,7 +189,7 @@ function openBatch(
   return {
     lost,
     async export(request: ExportRequest, call: StageCall) {
-      // // A single ledger may take hours. The facts that a shared lease reads once would
+      // A single ledger may take hours. The facts that a shared lease reads once would
       // be too old by then.
       if (partyIds.length === 1) return stages.export(request, call);
       if (ledgers === undefined) {
@@ -252,7 +252,7 @@ async function watchRun(
       () => undefined,
     );
     if (done.aborted) return;
-    // // If this write fails, the one at the end repeats it.
+    // If this write fails, the one at the end repeats it.
     await batch.look().catch(() => undefined);
     const now = await runs.get(runId).catch(() => undefined);
     if (now !== undefined && !isAsking(now))
@@ -378,7 +378,7 @@ async function settleFailure(
   batch: Batch,
 ): Promise<Turn> {
   const isAway = error instanceof UnreachableError;
-  // // The call itself has already waited for the object store, so it is not tried again.
+  // The call itself has already waited for the object store, so it is not tried again.
   const isStoreAway = isAway && errorCode(error).startsWith('OBJECT_STORE_');
   const mayPass =
     !isStoreAway &&
@@ -397,7 +397,7 @@ async function settleFailure(
   );
   batch.add({ partyId, state: 'failed', outcome: { error: described } });
   if (!isAway) return (await goesOn(runId, error, deps)) ? 'failed' : 'stop';
-  // // Every other ledger would wait just as long for it.
+  // Every other ledger would wait just as long for it.
   const what = isStoreAway ? 'object store' : 'database';
   await deps.runs.keep(runId, {
     stopped: `the ${what} could not be reached`,

@@ -55,7 +55,7 @@ export class LedgerShare implements Disposable {
       const { turns, isOtherWaiting } = await nightly.turnsOf(runId, partyId);
       if (turns > 0 || !isOtherWaiting) return;
     } catch (error) {
-      // // The export itself uses the same database, and will report the problem.
+      // The export itself uses the same database, and will report the problem.
       log.debug(
         { err: error, runId, partyId },
         'A share could not be looked at',

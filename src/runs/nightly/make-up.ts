@@ -109,7 +109,7 @@ async function beginAgain(
     failed === 0 ? 'scheduled, made up' : 'scheduled, again';
   const subject = isNightly ? nightlySubject : scheduled.subject;
   const given = { kind, subject, params };
-  // // The failed run may be the previous night's that ended late. So this time's own run
+  // The failed run may be the previous night's that ended late. So this time's own run
   // is created with its own key first; a job that the queue delivers late then finds it.
   const own = await deps.runs.create({ ...given, scheduleKey: timeKey });
   const isTried = own.state === 'done' || own.state === 'cancelled';

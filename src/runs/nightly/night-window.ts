@@ -33,10 +33,10 @@ export async function readNightWindow(
   if (nightlyWindow !== undefined)
     return { startedMs, untilMs: startedMs + nightlyWindow };
 
-  // // The workers' schedule may differ from that of the process that works the run.
+  // The workers' schedule may differ from that of the process that works the run.
   const schedule = await readScheduleInForce(db, own);
   const nextMs = nextScheduledMs(schedule, startedMs);
-  // // If scheduled times are less than two hours apart, half of the interval is for
+  // If scheduled times are less than two hours apart, half of the interval is for
   // requests.
   const untilMs = Math.max(
     nextMs - HOUR_MS,

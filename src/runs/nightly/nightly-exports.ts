@@ -112,7 +112,7 @@ export async function exportDue(
   const completeness = lacking > 0 ? 'incomplete' : 'complete';
   return {
     verdict: summary.suspicious > 0 ? 'suspicious' : completeness,
-    // // Undefined values are left out of the evidence.
+    // Undefined values are left out of the evidence.
     evidence: {
       closedTo: formatInstant(clock.closedTo),
       clock: clock.from,
@@ -205,7 +205,7 @@ async function feedExports(
         return await stages.sourceLatency(signal);
       } catch (error) {
         signal.throwIfAborted();
-        // // A failing list does not keep ledgers from being exported, and does not show
+        // A failing list does not keep ledgers from being exported, and does not show
         // whether the exports overload the source. If the source is unavailable, the
         // exports notice it.
         log.debug({ err: error, runId }, 'The source did not answer in time');
@@ -293,7 +293,7 @@ export function inBackground<Answer>(
     try {
       answer = await ask();
     } catch {
-      // // The run was told to stop, and its own loop notices that.
+      // The run was told to stop, and its own loop notices that.
     } finally {
       isAsking = false;
     }
@@ -332,7 +332,7 @@ function watchProgress(
     { done, failed, queued }: NightlyCounts,
     absence: SourceAbsence | undefined,
   ): Promise<string | undefined> => {
-    // // Uses the clock that recorded the start of the run; this process's clock may
+    // Uses the clock that recorded the start of the run; this process's clock may
     // differ.
     const isWindowOver = (await readNowMs(db)) >= untilMs;
     if (absence !== undefined && (isWindowOver || absence.isGivenUp))
@@ -389,7 +389,7 @@ async function fill(
   const jobs = batches.map((partyIds) => ({
     name: JOBS.export.name,
     data: { runId, partyIds },
-    // // A queue remembers the ids of ended jobs, so a job that is queued again needs a
+    // A queue remembers the ids of ended jobs, so a job that is queued again needs a
     // new id.
     jobId: `${runId}.${randomUUID().slice(0, 13)}`,
     priority: PRIORITY.nightly,

@@ -174,7 +174,7 @@ async function previewLists(
   const each = held.map(({ list, rows, isConfirmed }) => {
     const isWhole = !isConfirmed || rows <= BigInt(nightlyListRows);
     const pages = Number(rows / BigInt(sourcePageSize)) + 1;
-    // // The newest page is requested first, and shows how far there is to read.
+    // The newest page is requested first, and shows how far there is to read.
     const requests = isWhole ? pages + 1 : INCREMENT_REQUESTS;
     return { list, rows: String(rows), isWhole, requests };
   });

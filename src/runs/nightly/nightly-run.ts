@@ -58,7 +58,7 @@ export async function runNightly(
 ): Promise<VerdictWithEvidence> {
   const { stages, log } = deps;
   const { signal } = call;
-  // // Before any request to the source, make sure that its answers can be stored.
+  // Before any request to the source, make sure that its answers can be stored.
   const { isWrittenOnce, detail } = await stages.tryStore(signal);
   if (!isWrittenOnce)
     log.warn({ store: detail }, 'The object store keeps no second writer out');
@@ -89,7 +89,7 @@ async function mirrorSource(
       { verdict: list.verdict, runId: list.runId, ...list.evidence },
     ]),
   );
-  // // Exports need parties, but the known ones suffice: the run ends here only if the
+  // Exports need parties, but the known ones suffice: the run ends here only if the
   // source is unavailable for both lists.
   if (synced.every(isUnreached)) {
     const away = await readSourceEvidence(run, deps);
@@ -138,7 +138,7 @@ async function mirrorSource(
   const listVerdicts = synced.map((list) => list.verdict);
   const reasons = findReasons(covers, [...listVerdicts, verdict]);
   const evidence = {
-    // // The same rule as in the status after the run.
+    // The same rule as in the status after the run.
     mirror: { complete: reasons.length === 0, reasons },
     covers,
     lists,
@@ -146,7 +146,7 @@ async function mirrorSource(
     merged,
     load: { verdict: load.verdict, ...load.evidence },
     verify: { verdict: verify.verdict, ...verify.evidence },
-    // // Undefined values are left out of the evidence.
+    // Undefined values are left out of the evidence.
     sourceProof: sourceProof && {
       verdict: sourceProof.verdict,
       ...sourceProof.evidence,

@@ -145,7 +145,7 @@ export function dueAgainMs(
   lateMs = LATE_MS,
 ): number {
   if (failed === 0 || lastFailedMs === null) return dueMs + lateMs;
-  // // The nightly run also audits the lists, so it makes up for an audit that failed.
+  // The nightly run also audits the lists, so it makes up for an audit that failed.
   if (kind !== 'nightly') return Infinity;
 
   return lastFailedMs + (RETRY_AFTER_MS[failed - 1] ?? RETRY_LAST_MS);

@@ -131,7 +131,7 @@ export async function claimScheduled(
   const run = await deps.runs.create({ kind, subject, params, scheduleKey });
   if (!(await isOfFuture(run, deps))) return run.runId;
 
-  // // A worker whose clock was ahead already ran this time, with the data that the
+  // A worker whose clock was ahead already ran this time, with the data that the
   // source had then.
   const again = `${scheduleKey} at its time`;
   deps.log.warn(
@@ -185,7 +185,7 @@ async function reportPassedOver(
     lastDueMs,
     nowMs,
   );
-  // // True also if another schedule is in force, whose times differ from these.
+  // True also if another schedule is in force, whose times differ from these.
   if (state.isSettled) return;
   const sinceMs = Math.max(dueMs, state.knownSinceMs ?? nowMs);
   const passedOver = namePassedOver(schedule, sinceMs, nowMs);

@@ -151,7 +151,7 @@ export class SourceWatch {
         await sleep(lookMs, undefined, { signal });
       } catch (error) {
         if (signal.aborted) return;
-        // // The run itself uses the same database, and waits for it.
+        // The run itself uses the same database, and waits for it.
         this.#deps.log.debug({ err: error }, 'The source could not be watched');
         await sleep(lookMs, undefined, { signal }).catch(() => undefined);
       }
@@ -237,7 +237,7 @@ export class SourceWatch {
   async #pause(pauseMs: number, signal: AbortSignal): Promise<boolean> {
     const leftMs = this.#options.untilMs - (await readNowMs(this.#deps.db));
     if (leftMs <= 0) return false;
-    // // The pause is partly random, so that the mirrors of one source do not all return
+    // The pause is partly random, so that the mirrors of one source do not all return
     // at once.
     const waitMs = Math.min(leftMs, pauseMs * (0.75 + Math.random() / 2));
     await sleep(waitMs, undefined, { signal });

@@ -143,7 +143,7 @@ async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
 async function compareLists(comparing: Comparing) {
   const { given, warehouse, blame } = comparing;
   const { heldAt, lists } = given;
-  // // If the database is younger than the report, its lists were read later, so only
+  // If the database is younger than the report, its lists were read later, so only
   // their sizes can be compared.
   const age = statement({ isYounger: 'boolean' })`
       select exists (select from mirror.identity where created_at > ${heldAt}::timestamptz) as "isYounger"`;

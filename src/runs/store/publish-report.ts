@@ -68,7 +68,7 @@ export async function publishReport(
 
   const earlier = await readReport(key, deps);
   if (worst([earlier.verdict, ended.verdict]) === earlier.verdict) {
-    // // What the killed delivery saw as settled is unknown, so the next report names
+    // What the killed delivery saw as settled is unknown, so the next report names
     // everything that has changed since this run began.
     const settledByStart = run.startedAt ?? run.queuedAt;
     const { heldAt, verdict, evidence } = earlier;
@@ -101,7 +101,7 @@ async function composeReport(
   deps: ReportDeps,
 ): Promise<{ readonly report: NightlyReport; readonly settledAt: string }> {
   const { runId, subject, sourceUrl } = run;
-  // // The completeness that the verdict was computed from, if the run got that far.
+  // The completeness that the verdict was computed from, if the run got that far.
   const read = evidence['covers'] as Completeness | undefined;
   const covers = { ...(read ?? (await readCompleteness(deps.warehouse.db))) };
   const { settledAt, ...held } = await readHoldings(deps);
@@ -166,7 +166,7 @@ async function rememberReport(
  */
 async function readHoldings(reading: Reading) {
   const { db } = reading.warehouse;
-  // // Open evidence against the lists.
+  // Open evidence against the lists.
   const open = (
     table: 'doubts' | 'list_gaps',
   ) => sql`(select coalesce(jsonb_agg(to_jsonb(t)), '[]') from
@@ -209,7 +209,7 @@ export async function sumList(
 ): Promise<RowSum> {
   const digest = new RowDigest();
   const at = new Date(heldAt).toISOString();
-  // // The instant is cut to milliseconds, so rows later in the same millisecond are not
+  // The instant is cut to milliseconds, so rows later in the same millisecond are not
   // counted.
   const text = `copy (${LISTS[list]} where first_seen_at <= '${at}') to stdout`;
   const copy = { statement: text, action: ACTION, signal };

@@ -79,7 +79,7 @@ export class RunCosts implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#timer);
-    // // A flush that the timer has begun needs the database, which is closed after this.
+    // A flush that the timer has begun needs the database, which is closed after this.
     await this.#ticking;
     await this.flush();
   }

@@ -142,7 +142,7 @@ export class RunStore {
     scheduleKey,
     params = {},
   }: NewRun): Promise<Run> {
-    // // The library is loaded only here, because commands that only read create no ids.
+    // The library is loaded only here, because commands that only read create no ids.
     const { v7: uuidv7 } = await import('uuid');
     const sourceUrl = ASKS_SOURCE.has(kind) ? this.#sourceUrl : undefined;
     const insertion = builder
@@ -197,7 +197,9 @@ export class RunStore {
     return findRow(this.#db, 'look for an equal run', equal);
   }
 
-  /** Finds the unfinished nightly run, whether a schedule, a command or the API ordered it. */
+  /**
+   * Finds the unfinished nightly run, whether a schedule, a command or the API ordered it.
+   */
   async findNightly(): Promise<Run | undefined> {
     return (
       await this.list({

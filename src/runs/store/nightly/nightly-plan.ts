@@ -212,7 +212,7 @@ export async function planNightly(
     await recordScope(tx, request);
     return planned;
   });
-  // // A table that has just been filled has no statistics, and plans made without them
+  // A table that has just been filled has no statistics, and plans made without them
   // read the whole table for each row.
   const analyze = statement()`analyze ${sql.id('mirror', namePartition(runId))}`;
   await execute(db, action, analyze);
@@ -306,7 +306,7 @@ export function readAuditable(
   { partyIds, assetIds }: ConfiguredScope,
   retentionMs: number,
 ): Promise<Auditable> {
-  // // Uses the source's time, as the newest range shows it: a source may be behind the
+  // Uses the source's time, as the newest range shows it: a source may be behind the
   // present.
   const oldest = sql`(select max(to_time) from mirror.coverage)
     - ${retentionMs}::float8 * interval '1 millisecond'`;

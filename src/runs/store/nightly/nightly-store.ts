@@ -148,7 +148,7 @@ export class NightlyStore {
       if (!(error instanceof PermanentError)) throw error;
       const [ledger, ...others] = ledgers;
       if (ledger === undefined) return;
-      // // Recording each ledger by itself finds the one that is refused.
+      // Recording each ledger by itself finds the one that is refused.
       if (others.length === 0)
         await this.#settle(runId, [{ ...ledger, outcome: UNREADABLE }]);
       else for (const one of ledgers) await this.settle(runId, [one]);
@@ -159,7 +159,7 @@ export class NightlyStore {
     runId: string,
     ledgers: readonly SettledLedger[],
   ): Promise<void> {
-    // // Each outcome is encoded separately, so that one that cannot be encoded does not
+    // Each outcome is encoded separately, so that one that cannot be encoded does not
     // spoil the others.
     const given = ledgers.map(
       ({ partyId, state, outcome }) =>
@@ -197,7 +197,7 @@ export class NightlyStore {
        where run_id = ${runId} and party_id = ${partyId} and state in ('due', 'queued')
       returning (outcome->>'turns')::int as turns`;
     const row = await findRow(this.#db, 'postpone a ledger', postponed);
-    // // No row: another delivery of the job has settled the ledger.
+    // No row: another delivery of the job has settled the ledger.
     return row?.turns ?? 0;
   }
 
