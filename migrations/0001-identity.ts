@@ -1,18 +1,18 @@
-/** Which mirror this is, of which source, and what is known of that source. */
+/** Identifies this mirror and its source, and stores what is known about that source. */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
   'create schema if not exists mirror',
   'create extension if not exists btree_gist',
-  // Assets as ranges of text: (,) is every asset, [a,a] is one. So a constraint can
-  // compare them.
+  // Assets are stored as ranges of text, (,) for every asset and [a,a] for one, so
+  // that a constraint can compare them.
   'create type mirror.text_range as range (subtype = text, collation = "C")',
 
-  // mirror_id is this database's own, also where a rebuild takes over the lineage of an
-  // earlier one: queues and Redis keys carry it. One mirror is of one source.
-  // publication_seq rises with each publication and tells manifests of this lineage from
-  // those that a restored database has forgotten. cursor_secret signs the cursors that
-  // the read API hands out.
+  // mirror_id belongs to this database alone, even if a rebuild takes over the lineage
+  // of an earlier one; the names of queues and Redis keys contain it. A mirror has one
+  // source. publication_seq rises with each publication, and distinguishes manifests of
+  // this lineage from those that a restored database has forgotten. cursor_secret signs
+  // the cursors that the read API issues.
   `create table mirror.identity (
     only_row boolean primary key default true check (only_row),
     mirror_id uuid not null default gen_random_uuid(),
@@ -24,22 +24,23 @@ const STATEMENTS = [
     lock_seed bigint not null default hashtextextended(gen_random_uuid()::text, 0),
     created_at timestamptz not null default clock_timestamp())`,
   'insert into mirror.identity default values',
-  // Readers of the views may take advisory locks, too: keys that can be guessed could stop
-  // everything.
+  // Readers of the views can take advisory locks too. If they could guess the keys,
+  // they could stop everything.
   `create function mirror.lock_key(name text) returns bigint language sql stable as
     $$ select hashtextextended(name, lock_seed) from mirror.identity $$`,
   'revoke execute on function mirror.lock_key(text) from public',
-  // Sessions of the console that were logged out before their end.
+  // Sessions of the console that logged out before they expired.
   `create table mirror.ended_sessions (
     session_id text primary key,
     until timestamptz not null)`,
-  // ban_until: asking during a ban lengthens it, so it must survive a lost Redis.
+  // ban_until must survive the loss of Redis, because requests during a ban make it
+  // longer.
   `create table mirror.source_state (
     only_row boolean primary key default true check (only_row),
     ban_until timestamptz,
     profile jsonb not null default '{}')`,
   'insert into mirror.source_state default values',
-  // An epoch is one life of the source's chain: heights start again with the next.
+  // An epoch is one life of the source's chain: heights start again in the next.
   `create table mirror.networks (
     epoch int primary key,
     started_at timestamptz not null default clock_timestamp(),

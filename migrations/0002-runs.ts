@@ -1,4 +1,4 @@
-/** Every run with its verdict, what it cost, the nightly plan, and who works. */
+/** Every run with its verdict and its cost, the nightly plan, and the workers. */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
@@ -25,10 +25,10 @@ const STATEMENTS = [
   'create index runs_by_time on mirror.runs (queued_at desc)',
   'create index runs_by_kind on mirror.runs (kind, subject, queued_at desc)',
   `create index runs_open on mirror.runs (state) where state in ('queued', 'running')`,
-  // A resumed run finds the runs it started before.
+  // A resumed run finds the runs that it started before.
   'create unique index runs_of_parent on mirror.runs (parent_run_id, kind, subject) where parent_run_id is not null',
 
-  // What was logged for a run, by whichever process; kept as long as the run.
+  // Log lines of a run, from whichever process; kept as long as the run.
   `create table mirror.run_logs (
     line_id bigint generated always as identity primary key,
     run_id uuid not null references mirror.runs on delete cascade,
@@ -38,16 +38,16 @@ const STATEMENTS = [
     fields jsonb not null)`,
   'create index run_logs_of_run on mirror.run_logs (run_id, line_id)',
 
-  // Recognises an order that is sent again: the name that its client gave it, and what it
-  // asked for.
+  // Recognises an order that is sent again, by the name that its client gave it and a
+  // hash of its contents.
   `create table mirror.run_keys (
     name text primary key,
     hash text not null,
     run_id uuid not null references mirror.runs on delete cascade,
     made_at timestamptz not null default clock_timestamp())`,
 
-  // Long-lived processes that work jobs: a command looks here before it works its job
-  // itself.
+  // Long-lived processes that work jobs. A command checks this table before it works
+  // its job itself.
   `create table mirror.workers (
     worker_id uuid primary key,
     name text not null,
@@ -56,23 +56,23 @@ const STATEMENTS = [
     schedules jsonb not null default '{}',
     started_at timestamptz not null default clock_timestamp(),
     heartbeat_at timestamptz not null default clock_timestamp())`,
-  // When the schedules that are in force were set: a schedule misses nothing that was due
-  // before.
+  // When the schedules in force were set. A time that was due before then does not
+  // count as missed.
   `create table mirror.schedules (
     name text primary key,
     pattern text not null,
     tz text not null,
     set_at timestamptz not null default clock_timestamp())`,
-  // What nightly runs are about, as the last one was configured. Null parties: every
-  // party of the list. Null assets: the configuration names none, so that ledgers are
-  // exported with every asset.
+  // The scope of nightly runs, as the last one was configured. Null parties: every
+  // party of the list. Null assets: the configuration names none, so ledgers are exported
+  // with every asset.
   `create table mirror.nightly_scope (
     only_row boolean primary key default true check (only_row),
     party_ids text[],
     asset_ids text[])`,
   'insert into mirror.nightly_scope default values',
-  // What each run asked of the source: a row for each process that works for it, so that
-  // none waits for another.
+  // The requests that each run made to the source. Each process that works on a run
+  // has its own row, so that none waits for another.
   `create table mirror.source_costs (
     run_id uuid not null references mirror.runs,
     process_id uuid not null,
@@ -83,9 +83,9 @@ const STATEMENTS = [
     bytes bigint not null,
     waited_ms bigint not null,
     primary key (run_id, process_id))`,
-  // The ledgers that a nightly run asks for lie here, not in the queue: the verdict is
-  // computed from them. A partition for each run: it has statistics of its own, and is
-  // dropped as a whole.
+  // The ledgers that a nightly run requests are stored here and not in the queue,
+  // because the verdict is computed from them. Each run has its own partition, which has
+  // its own statistics and can be dropped as a whole.
   `create table mirror.nightly_units (
     run_id uuid not null,
     party_id text not null,

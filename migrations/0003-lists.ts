@@ -1,12 +1,14 @@
 /**
- * Parties and checkpoints, the generations that they were read in, and what speaks
- * against them. Runs are named and not referenced: they are history, and are cleared.
+ * Parties and checkpoints, the generations in which they were read, and the doubts about
+ * them. Run ids have no foreign key, because runs are history and are deleted after some
+ * time.
  */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
-  // pos is the place in the source's order, oldest lowest; gaps mean nothing. What was
-  // listed without a place (`network`, a party that was looked up) has none.
+  // pos is the place in the source's order, oldest lowest; gaps mean nothing. Parties
+  // that were listed without a place have none: `network`, and parties that were looked
+  // up.
   `create table mirror.parties (
     party_id text primary key,
     first_epoch int not null,
@@ -17,11 +19,12 @@ const STATEMENTS = [
     pos bigint,
     gone_since timestamptz,
     constraint parties_epoch_pos_key unique (epoch, pos) deferrable initially immediate)`,
-  // Whether there is any: if so, a text in the source's rows that is not hex may be a
-  // party.
+  // Shows quickly whether there are any such ids. If there are, a text in the source's
+  // rows that is not hex may be a party.
   `create index parties_own_ids on mirror.parties (party_id)
     where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network'`,
-  // One row for each distinct checkpoint; copies is how often the list holds it.
+  // One row for each distinct checkpoint; copies is the number of times that the list
+  // contains it.
   `create table mirror.checkpoints (
     epoch int not null,
     at_block numeric(20,0) not null,
@@ -35,11 +38,11 @@ const STATEMENTS = [
     primary key (epoch, at_block, hash, block_hash),
     constraint checkpoints_epoch_pos_key unique (epoch, pos) deferrable initially immediate)`,
 
-  // One reading of a list from its oldest row on, append-only. The current one is what
-  // everybody reads: its rows are those of mirror.parties and mirror.checkpoints that
-  // have a place. An audit's rows lie in mirror.audit_rows until it is claimed and takes
-  // the current one's place in one transaction. sequence rises with each commit: a process that
-  // goes on from an older resume point is refused.
+  // A generation is one reading of a list from its oldest row on, append-only. Readers
+  // see the current one: its rows are those of mirror.parties and mirror.checkpoints that
+  // have a place. An audit's rows are in mirror.audit_rows until it is claimed and
+  // replaces the current generation in one transaction. sequence rises with each commit,
+  // so that a process that resumes from an older resume point is refused.
   `create table mirror.generations (
     generation_id bigint generated always as identity primary key,
     list text not null check (list in ('parties', 'checkpoints')),
@@ -69,15 +72,16 @@ const STATEMENTS = [
     extra jsonb,
     primary key (generation_id, pos),
     unique (generation_id, key))`,
-  // A lease outlives a process that gets no time, as long as that process is connected;
-  // of one that is gone, or never said who it is, what was not renewed for ten seconds is
-  // free. A process is connected while it holds its lock.
+  // A process holds an advisory lock while it is connected. Its lease stays valid that
+  // long, even if the process gets no CPU time. If the process is gone, or never
+  // registered as the holder, the lease is free once it has not been renewed for ten
+  // seconds.
   `create function mirror.is_leased(lease_until timestamptz, holder int) returns boolean language sql volatile as $$
     select lease_until > clock_timestamp() and (lease_until > clock_timestamp() + interval '50 seconds' or exists (
       select from pg_locks where locktype = 'advisory' and classid = 1819110756 and objid = holder::oid and objsubid = 2
         and database = (select oid from pg_database where datname = current_database()))) $$`,
   'revoke execute on function mirror.is_leased(timestamptz, int) from public',
-  // Who syncs a list, by the database's clock.
+  // Which process syncs a list, by the database's clock.
   `create table mirror.list_leases (
     list text primary key check (list in ('parties', 'checkpoints')),
     token uuid,
@@ -85,7 +89,8 @@ const STATEMENTS = [
     lease_holder int)`,
   `insert into mirror.list_leases (list) values ('parties'), ('checkpoints')`,
 
-  // A reason not to say complete. Only an audit that ends without one closes it.
+  // A reason not to report a list as complete. Only an audit that finds no such reason
+  // closes it.
   `create table mirror.doubts (
     doubt_id bigint generated always as identity primary key,
     subject text not null,
@@ -98,8 +103,8 @@ const STATEMENTS = [
     closed_by_run uuid,
     check ((closed_at is null) = (closed_by_run is null)))`,
   'create unique index doubts_open on mirror.doubts (subject, epoch, code) where closed_at is null',
-  // Rows that the source no longer served when they were to be read: between two held
-  // rows.
+  // Rows that the source no longer served when they were due to be read. Each gap is
+  // between two stored rows.
   `create table mirror.list_gaps (
     gap_id bigint generated always as identity primary key,
     list text not null check (list in ('parties', 'checkpoints')),

@@ -1,10 +1,10 @@
-/** What was exported and published, and who exports now. */
+/** What was exported and published, and which processes are exporting now. */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
-  // What is exported as one: a party, and one asset or all. Its lease says who works on
-  // it; those at the source count towards the export limit, which lies here in both
-  // modes: a flushed Redis must not free it.
+  // An export covers a party, and one asset or all. Its lease names the process that
+  // works on it. Leases at the source count towards the export limit, which is stored
+  // here with and without Redis, because flushing Redis must not release it.
   `create table mirror.exports (
     export_id bigint generated always as identity primary key,
     party_id text not null,
@@ -57,7 +57,8 @@ const STATEMENTS = [
   `create index segments_to_unload on mirror.segments (party_id) where status = 'superseded' and loaded_at is not null`,
   'create index segments_quarantined on mirror.segments (segment_id) where quarantine_reason is not null',
   'create index segments_by_party on mirror.segments (party_id, from_time)',
-  // What is proven to be known of a ledger: current segments, and ranges without entries.
+  // The ranges of a ledger that are proven to be known: current segments, and ranges
+  // without entries.
   `create table mirror.coverage (
     coverage_id bigint generated always as identity primary key,
     party_id text not null,
@@ -76,13 +77,14 @@ const STATEMENTS = [
       (case when asset_id is null then mirror.text_range(null, null) else mirror.text_range(asset_id, asset_id, '[]') end) with &&,
       tstzrange(from_time, to_time) with &&))`,
   'create index coverage_of_segment on mirror.coverage (segment_id)',
-  // The status reads every range, and the sums of every segment, in the order of parties
-  // and from these alone.
+  // The status reads every range and the sums of every segment, in the order of
+  // parties, from these indexes alone.
   `create index coverage_by_party on mirror.coverage (party_id, asset_id)
      include (from_time, to_time, open, segment_id, checked_at)`,
   `create index segments_current on mirror.segments (party_id) include (rows, bytes, loaded_at) where status = 'current'`,
-  // Everything one COMMIT will make visible, written before its first object is: what a
-  // crash leaves between the two is finished from here, or dropped.
+  // Everything that one COMMIT will make visible. The row is written before the first
+  // object, so that after a crash between the two the publication is either finished from
+  // it or dropped.
   `create table mirror.publications (
     publication_id uuid primary key,
     export_id bigint not null references mirror.exports,
@@ -91,10 +93,11 @@ const STATEMENTS = [
     state text not null default 'intent' check (state in ('intent', 'done', 'dropped')),
     created_at timestamptz not null default clock_timestamp())`,
   'create index publications_of_export on mirror.publications (export_id)',
-  // What the console asks every second must not read a table of a million ledgers to find
-  // the few that matter.
+  // The console's queries of every second must not scan a table of a million ledgers
+  // for the few that matter.
   'create index exports_leased on mirror.exports (lease_until) where lease_until is not null',
-  // Each request to the source counts those that are there; a night leases hundreds.
+  // Each request to the source counts the exports that are at the source; a night
+  // leases hundreds.
   'create index exports_at_source on mirror.exports (lease_until) where is_at_source',
   'create index exports_quarantined on mirror.exports (quarantined_at) where quarantined_at is not null',
   `create index exports_by_entry on mirror.exports (last_entry_at desc, export_id desc)

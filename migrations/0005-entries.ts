@@ -23,8 +23,8 @@ const STATEMENTS = [
   'create index ledger_entries_by_asset on mirror.ledger_entries (asset_id, vega_time)',
   'create index ledger_entries_by_segment on mirror.ledger_entries (segment_id)',
 
-  // What a load brought, by month: the sums add up to the segment's, and to the month's
-  // in the lake.
+  // What a load brought, by month. The sums add up to the segment's sum, and to the
+  // month's sum in the lake.
   `create table mirror.segment_months (
     segment_id bigint not null references mirror.segments,
     month date not null check (month = date_trunc('month', month)),
@@ -32,31 +32,31 @@ const STATEMENTS = [
     values_digest text not null,
     primary key (segment_id, month))`,
   'create index segment_months_by_month on mirror.segment_months (month)',
-  // When a segment's object and rows were proven the last time: each nightly run proves
-  // what is new, and a share of the rest.
+  // When a segment's object and rows were last proven. Each nightly run proves new
+  // segments, and a share of the others.
   `create table mirror.segment_proofs (
     segment_id bigint primary key references mirror.segments on delete cascade,
     proven_at timestamptz not null default clock_timestamp())`,
   'create index segment_proofs_by_age on mirror.segment_proofs (proven_at)',
 
-  // Builds of the lake are numbered, whether they come to their end or not: a number is
-  // never given twice.
+  // Numbers the builds of the lake, whether they finish or not; a number is never used
+  // twice.
   'create sequence mirror.lake_builds',
-  // The lake's tables as the last build left them: what lies in the store is compared
-  // with it.
+  // The lake's tables as the last build left them, to compare with the contents of the
+  // store.
   `create table mirror.lake_tables (
     name text primary key,
     table_id uuid not null,
     version bigint not null,
     build bigint not null,
     built_at timestamptz not null default clock_timestamp())`,
-  // When a file of the lake was read against its SHA-256 the last time, in the same turns
-  // as segments.
+  // When a file of the lake was last checked against its SHA-256. Files take turns
+  // like segments.
   `create table mirror.lake_proofs (
     key text primary key,
     proven_at timestamptz not null default clock_timestamp())`,
-  // Where a store would let two writers put one commit, the newest commit of each table
-  // is decided here first. Its content is kept until it lies in the store: the next
+  // If a store lets two writers put the same commit, the newest commit of each table
+  // is decided here first. Its content is kept until it is in the store, so that the next
   // writer puts the same bytes.
   `create table mirror.lake_commits (
     store text not null,

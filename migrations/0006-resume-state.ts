@@ -1,8 +1,9 @@
-/** Where to go on, for mirrors without Redis. */
+/** Resume points for mirrors without Redis. */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
-  // Hints for a mirror without Redis. Losing them costs at most the piece in hand.
+  // Hints for a mirror without Redis. Losing them costs at most the piece of work in
+  // progress.
   `create unlogged table mirror.resume_state (
     key text primary key,
     value jsonb not null,

@@ -1,15 +1,15 @@
 /**
- * What analysts read: views over whole loads, and a role that may read them and nothing
- * else. Loads are single transactions, so no view ever shows half of one.
+ * The views that analysts read, and a role that may read them and nothing else. Loads are
+ * single transactions, so no view ever shows half of a load.
  */
 import { type Kysely, sql } from 'kysely';
 
 const VIEWS = [
-  // Every exported row, with its origin. An entry between two mirrored parties lies in
-  // both exports where the source's release sends both sides (0.71.6 and later). It
-  // counts in the sender's; in the receiver's only where the sender's ledger is not
-  // loaded for that asset and instant. Releases that send the sending side only (before
-  // 0.71.6) have it once anyway.
+  // Every exported row, with its origin. An entry between two mirrored parties is in
+  // both exports if the source's release sends both sides (0.71.6 and later). It counts
+  // in the sender's export, and in the receiver's only if the sender's ledger is not
+  // loaded for that asset and instant. Releases before 0.71.6 send only the sending side,
+  // so such an entry appears once anyway.
   `create view mirror.exported_entries as
     select e.*,
       case when 'effect' = any(s.columns) then 'both' else 'from' end as sides,
@@ -105,8 +105,9 @@ const NAMES = [
 ].map((name) => `mirror.${name}`);
 
 /**
- * A role belongs to the whole server: it may be there, another migration may be making
- * it, or we may not.
+ * Creates the role if possible. A role belongs to the whole server: it may exist already,
+ * another migration may be creating it at the same time, or we may lack the right to
+ * create it.
  */
 const READER = `do $$ begin
   begin

@@ -1,20 +1,20 @@
 /**
- * What business-intelligence tools and dbt read: types that survive their drivers to the
- * last digit, one row for each account, whole units of assets, and what changed since a
- * reader looked last.
+ * The views that business-intelligence tools and dbt read: types that their drivers
+ * preserve to the last digit, one row for each account, amounts in whole units of assets,
+ * and the months that changed since a reader last looked.
  */
 import { type Kysely, sql } from 'kysely';
 import comments from './comments.json' with { type: 'json' };
 
 /**
- * More digits than a decimal(38,0) has, and a driver would round or fail: the text twin
- * has them.
+ * Returns SQL for the value as a decimal(38,0), or null if it has more digits than that;
+ * a driver would round such a value or fail. The text column next to it has every digit.
  */
 const fits = (value: string): string =>
   `(case when abs(${value}) < 1e38 then ${value} end)::numeric(38,0)`;
 
 const STATEMENTS = [
-  // Readers read views alone; the owner fills it through the view.
+  // Readers can read only views; the owner fills this table through its view.
   `create table mirror.configured_assets (
     asset_id text primary key check (asset_id ~ '^[0-9a-f]{64}$'),
     symbol text not null,
@@ -36,9 +36,9 @@ const STATEMENTS = [
     from mirror.entries e join mirror.segments s using (segment_id)
       left join mirror.assets a on a.asset_id = e.asset_id`,
 
-  // Every entry of an account leads from one balance to the next. In the account's last
-  // block, whatever the order, the balance that is led to once more often than it is left
-  // is the last.
+  // Every entry of an account leads from one balance to the next. Within the account's
+  // last block, in whatever order, the last balance is the one that entries lead to once
+  // more often than they lead away from it.
   `create view mirror.latest_balances as
     with last_block as (
       select b.*, max(vega_time) over (
@@ -82,9 +82,9 @@ const STATEMENTS = [
       extract(epoch from finished_at - started_at)::bigint as seconds, evidence::text as evidence_json
     from mirror.runs`,
 
-  // The rows of a month, and whether each is counted, follow from which segments are
-  // loaded: two readings of the same version are of the same rows. It sees late loads,
-  // replaced open segments and flipped counting alike.
+  // The loaded segments determine the rows of a month and whether each row counts. So
+  // two readings of the same version see the same rows. The version changes for late
+  // loads, replaced open segments and rows whose counting changes.
   `create view mirror.changed_months as
     with spans as (
       select segment_id, loaded_at, date_trunc('month', greatest(from_time, first_at) at time zone 'UTC') as first_month,
@@ -131,7 +131,8 @@ interface Described {
 }
 
 /**
- * Comments the tables and columns that exist, for readers who see only the database.
+ * Adds comments to the existing tables and columns, for readers who see only the
+ * database.
  */
 async function comment(
   db: Kysely<unknown>,

@@ -1,11 +1,12 @@
 /**
- * The statements of nights: the key that signs them, the log as this database wrote it
- * last, and where each ledger's record and each page of them lie in the object store.
+ * The statements of nights: the key that signs them, the log as this database last wrote
+ * it, and the places of the ledgers' records and their pages in the object store.
  */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
-  // A database that was copied or restored sees here whether the log went on without it.
+  // Lets a database that was copied or restored notice that the log has continued
+  // without it.
   `create table mirror.proof_log (
     only_row boolean primary key default true check (only_row),
     signing_key text,

@@ -1,4 +1,7 @@
-/** Erosion of a list is measured against the largest that was ever claimed. */
+/**
+ * Records the largest size of each list that was ever claimed, because erosion is
+ * measured against it.
+ */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [

@@ -1,6 +1,7 @@
 /**
- * The parties that the source lists, and those that it removed, in the order in which the
- * status joins them with what is covered: at 100,000 parties a sort would go to the disk.
+ * Indexes the parties that the source lists, and those that it removed, in the order in
+ * which the status joins them with coverage. With 100,000 parties a sort would spill to
+ * disk.
  */
 import { type Kysely, sql } from 'kysely';
 

@@ -1,9 +1,9 @@
-/** Which object store this database has claimed as its own. */
+/** Records which object store this database has claimed as its own. */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
-  // The object mirror.json in the store carries the same id. A copy of this database has
-  // it too; there the system identifier or the oid differs.
+  // The object mirror.json in the store has the same id. A copy of this database has
+  // it too, but there the system identifier or the oid differs.
   'alter table mirror.identity add column store_claim uuid',
 ];
 

@@ -1,6 +1,7 @@
 /**
- * When an export was taken up last, whatever came of it: a night asks those first whose
- * turn lies the furthest back, so that the same failures never come first twice.
+ * Records when an export last had its turn, whatever came of it. A night begins with the
+ * export whose turn was longest ago, so that the same failures do not come first every
+ * time.
  */
 import { type Kysely, sql } from 'kysely';
 

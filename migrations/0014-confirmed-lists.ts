@@ -1,6 +1,6 @@
 /**
- * When a second reading in a row showed the same list as the one before it. What was
- * claimed before this release keeps the standing that it had.
+ * Records when a second consecutive reading showed the same list as the one before. Lists
+ * that were claimed before this release keep their status.
  */
 import { type Kysely, sql } from 'kysely';
 

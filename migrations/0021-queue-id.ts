@@ -1,14 +1,14 @@
-/** Gives a copy of the database queues of its own (src/postgres/identity.ts). */
+/** Gives a copy of the database its own queues (src/postgres/identity.ts). */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
-  // Names of queues and of keys in Redis contain it. It is the mirror's id at first, and
-  // a new one as soon as the database finds itself copied.
+  // The names of queues and of keys in Redis contain this id. It starts as the
+  // mirror's id, and is replaced as soon as the database finds that it was copied.
   'alter table mirror.identity add column queue_id uuid',
   'update mirror.identity set queue_id = mirror_id',
   'alter table mirror.identity alter column queue_id set default gen_random_uuid()',
   'alter table mirror.identity alter column queue_id set not null',
-  // Where the database was when it was opened last: its oid, and the server's system
+  // Where the database was when it was last opened: its oid, and the server's system
   // identifier if this role may read it.
   'alter table mirror.identity add column home_oid text',
   'alter table mirror.identity add column home_system text',

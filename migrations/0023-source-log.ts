@@ -1,12 +1,12 @@
 /**
- * The public half of the key that signs the log of nights, for those who only look, and
- * what a mirror of a mirror remembers of its source's log.
+ * Stores the public half of the key that signs the log of nights, for processes that only
+ * read, and what a mirror of a mirror remembers of its source's log.
  */
 import { type Kysely, sql } from 'kysely';
 
 const STATEMENTS = [
   'alter table mirror.proof_log add column public_key text',
-  // The key that the source showed first, and the longest log that it signed.
+  // The first key that the source showed, and the longest log that it signed.
   `create table mirror.source_log (
     only_row boolean primary key default true check (only_row),
     source_url text not null,
