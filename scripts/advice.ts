@@ -1,6 +1,6 @@
 /**
- * Reads the tables of docs/errors.md as a module, so that `runs ID` says beside each code
- * what to do: the docs are not shipped with the program.
+ * Reads the tables of docs/errors.md as a module, so that `runs ID` can show the advice
+ * for each code. The docs themselves are not shipped with the program.
  */
 
 interface Advice {
@@ -8,7 +8,7 @@ interface Advice {
   readonly todo: string;
 }
 
-/** A cell begins so if it repeats the row above it. */
+/** A cell that repeats the one above it begins with one of these. */
 const REPEATS = /^(?:As above|The same)(?=[.,])/;
 
 /** @param page the text of docs/errors.md */
@@ -42,7 +42,10 @@ export function adviceModule(page: string): string {
   ].join('');
 }
 
-/** Without marks: a link keeps its text; a command keeps the quotes of our messages. */
+/**
+ * Removes markup: a link keeps its text, and a command keeps the quotes that our messages
+ * use.
+ */
 function plainText(cell: string): string {
   return cell
     .replaceAll(/\[([^\]]+)\]\([^)]+\)/g, '$1')

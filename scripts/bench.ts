@@ -1,7 +1,7 @@
 /**
  * Runs benchmarks by name, or all of them: `npm run bench [-- lists load api …]
- * [--quick]`. Arguments that are not names are passed to each benchmark. A benchmark is
- * a file of `bench/`; its parts lie in the folders.
+ * [--quick]`. Arguments that are not names are passed to each benchmark. Each file of
+ * `bench/` is a benchmark; its folders contain the parts that they share.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,8 +10,8 @@ import { join, resolve } from 'node:path';
 
 const FOLDER = resolve(import.meta.dirname, '../bench');
 /**
- * As `bin/ledger-mirror.js` starts the product: much of what is measured is worked in the
- * benchmark's own process.
+ * The flags that `bin/ledger-mirror.js` gives the product, because much of what is
+ * measured runs in the benchmark's own process.
  */
 const FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=100'];
 const env = { MALLOC_ARENA_MAX: '2', ...process.env };

@@ -1,6 +1,6 @@
 /**
- * Writes `dist/`: the sources with their types stripped, for the package alone, since
- * Node strips none below node_modules. Lines and columns stay what they are.
+ * Writes `dist/`: the sources with their types stripped. Only the package needs it,
+ * because Node strips no types below node_modules. Lines and columns stay the same.
  */
 import {
   copyFile,
@@ -15,10 +15,10 @@ import { dirname, join, resolve } from 'node:path';
 
 const ROOT = resolve(import.meta.dirname, '..');
 const SOURCES = ['src', 'jobs', 'migrations'];
-/** A relative path in quotes: of an import, or of a thread's script. */
+/** Matches a relative path in quotes, in an import or as the script of a thread. */
 const RELATIVE_TS = /(['"])((?:\.{1,2}\/)?[\w./-]+)\.ts\1/g;
 
-/** @returns JavaScript that imports JavaScript; blanks stand where types stood */
+/** @returns JavaScript that imports JavaScript, with blanks in place of the types */
 export function toJavaScript(source: string): string {
   return stripTypeScriptTypes(source, { mode: 'strip' }).replaceAll(
     RELATIVE_TS,
@@ -26,7 +26,7 @@ export function toJavaScript(source: string): string {
   );
 }
 
-/** Writes all of it below `folder`, which is emptied first. */
+/** Writes all files below `folder`, which is emptied first. */
 export async function buildDist(folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true });
   for (const name of SOURCES) {
@@ -49,7 +49,8 @@ export async function buildDist(folder: string): Promise<void> {
   const { name, version, type } = JSON.parse(
     await readFile(join(ROOT, 'package.json'), 'utf8'),
   ) as Record<string, string>;
-  // The program reads its version from two folders above src/core, here as there.
+  // The program reads its version from package.json in the folder above its sources,
+  // so `dist/` needs one too.
   await writeFile(
     join(folder, 'package.json'),
     `${JSON.stringify({ name, version, type })}\n`,

@@ -1,14 +1,16 @@
 /**
- * What the chart renders for other people's clusters: OpenShift's default policy, an operator's
- * labels, environment, volumes and certificates, and a network policy that follows the ingress and
- * the monitors. Each check reads the manifests that Helm wrote.
+ * Checks what the chart renders for other people's clusters: OpenShift's default policy;
+ * an operator's labels, environment, volumes and certificates; and a network policy that
+ * admits the ingress controller and the monitors. Each check reads the manifests that
+ * Helm wrote.
  */
 import { expect } from './steps.ts';
 
 /**
  * Renders the chart.
  * @param values the name of a file in the chart's `ci/`
- * @param options more arguments for `helm template`, the release's name first
+ * @param options further arguments for `helm template`, beginning with the release's
+ *   name
  */
 export type Render = (
   values: string,
@@ -24,7 +26,10 @@ interface Manifest {
 const IDS = /\b(?:runAsUser|runAsGroup|fsGroup):/;
 const OPENSHIFT_API = ['--api-versions', 'security.openshift.io/v1'];
 
-/** OpenShift's default policy (restricted-v2) refuses ids that a pod chooses itself. */
+/**
+ * Checks that pods set no user and group ids on OpenShift, because its default policy
+ * (restricted-v2) refuses such pods.
+ */
 export async function checkOpenShift(render: Render): Promise<void> {
   const elsewhere = podsOf(await render('least', 'mirror'));
   for (const { text } of elsewhere)
@@ -56,7 +61,10 @@ export async function checkOpenShift(render: Render): Promise<void> {
   for (const { text } of podsOf(forced)) holds(text, 'runAsUser: 1000');
 }
 
-/** What operators add reaches every pod, the migration of an upgrade included. */
+/**
+ * Checks that an operator's additions reach every pod, including the migration job of an
+ * upgrade.
+ */
 export async function checkAdditions(render: Render): Promise<void> {
   const manifests = readManifests(
     await render('operator', 'mirror', '--is-upgrade'),
@@ -83,7 +91,10 @@ export async function checkAdditions(render: Render): Promise<void> {
   expect(accounts.length === 0, 'an account was made that is there already');
 }
 
-/** Before an upgrade, the release's own ConfigMap still has the old settings. */
+/**
+ * Checks the migration job, because before an upgrade the release's own ConfigMap still
+ * has the old settings.
+ */
 export async function checkMigration(render: Render): Promise<void> {
   const manifests = readManifests(
     await render('everything', 'mirror', '--is-upgrade'),
@@ -105,7 +116,9 @@ export async function checkMigration(render: Render): Promise<void> {
   );
 }
 
-/** Every namespace has an account `default` already. */
+/**
+ * Checks the service account, because every namespace already has one named `default`.
+ */
 export async function checkAccount(render: Render): Promise<void> {
   const manifests = readManifests(await render('least', 'default'));
   find(manifests, 'ServiceAccount', 'default-ledger-mirror');
@@ -113,7 +126,10 @@ export async function checkAccount(render: Render): Promise<void> {
     holds(text, 'serviceAccountName: default-ledger-mirror');
 }
 
-/** The ingress controller and Prometheus are let in where they are, if they are used. */
+/**
+ * Checks that the network policy admits the ingress controller and Prometheus from their
+ * namespaces, if they are used.
+ */
 export async function checkNetworkPolicy(render: Render): Promise<void> {
   const policyOf = async (
     values: string,
@@ -142,7 +158,10 @@ export async function checkNetworkPolicy(render: Render): Promise<void> {
   );
 }
 
-/** kube-prometheus takes monitors by their labels, and often from a namespace of its own. */
+/**
+ * Checks the monitors, because kube-prometheus selects them by label, and often from
+ * another namespace.
+ */
 export async function checkMonitors(render: Render): Promise<void> {
   const manifests = readManifests(
     await render('operator', 'mirror', '--namespace', 'ledger'),

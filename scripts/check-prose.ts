@@ -1,7 +1,7 @@
 /**
- * Finds phrases that make a reader stop, in comments, docs and messages: the patterns of
- * docs/style.md. It knows a few certain ones only; a person judges the rest. `node
- * scripts/check-prose.ts` prints `file:line: phrase (advice)`.
+ * Finds phrases that make a reader stop, in comments, docs and messages, by the patterns
+ * of docs/style.md. It knows only a few patterns that are certainly wrong; a reviewer
+ * judges the rest. `node scripts/check-prose.ts` prints `file:line: phrase (advice)`.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -14,12 +14,12 @@ interface Pattern {
 }
 
 /**
- * Phrases that are left from before this check. Lower the number with every edit; never
- * raise it.
+ * The most phrases allowed: those left from before this check existed. Lower the number
+ * with every edit; never raise it.
  */
 const FOUND_MAX = 0;
 
-/** A line of prose, and where it stands. */
+/** A line of prose and its location. */
 interface ProseLine {
   readonly file: string;
   readonly line: number;
@@ -87,7 +87,7 @@ function trackedFiles(): readonly string[] {
     );
 }
 
-/** The comment lines of a source file, without the marks that begin them. */
+/** Returns the comment lines of a source file, without comment marks. */
 function commentLines(file: string, source: string): ProseLine[] {
   return parseSync(file, source).comments.flatMap(({ value, start }) => {
     const firstLine = source.slice(0, start).split('\n').length;
@@ -99,7 +99,7 @@ function commentLines(file: string, source: string): ProseLine[] {
   });
 }
 
-/** The lines of a page, without code blocks. */
+/** Returns the lines of a page, without code blocks. */
 function pageLines(file: string, source: string): ProseLine[] {
   let isCode = false;
   const lines: ProseLine[] = [];

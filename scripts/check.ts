@@ -1,7 +1,7 @@
 /**
- * `npm run check`: everything about the tree that can be told without running it. One
- * line a step with its duration, what a failing step said below it, and `N passed, N
- * failed` at the end.
+ * `npm run check`: every check of the tree that does not run the product. Prints one line
+ * for each step with its duration, the output of a failing step below it, and `N passed,
+ * N failed` at the end.
  */
 import { spawn } from 'node:child_process';
 import { copyFile, mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -10,7 +10,7 @@ import { join, resolve } from 'node:path';
 
 interface Outcome {
   readonly ok: boolean;
-  /** Shown where the step failed. */
+  /** Shown if the step failed. */
   readonly output: string;
 }
 
@@ -23,11 +23,11 @@ const ROOT = resolve(import.meta.dirname, '..');
 const STEP_TIMEOUT_MS = 5 * 60_000;
 const OUTPUT_CHARACTERS_MAX = 20_000;
 /**
- * Named one by one: a linter that is pointed at the root also walks what is linked into
+ * Listed one by one, because a linter that is given the root also follows the links in
  * it.
  */
 const LINTED = ['src', 'jobs', 'migrations', 'test', 'bench', 'scripts', 'bin'];
-/** Printed, with exit code 0, where the type-aware half of the linter has crashed. */
+/** Printed, with exit code 0, when the type-aware half of the linter crashes. */
 const LINTER_CRASH = 'Error running tsgolint';
 
 const STEPS: readonly Step[] = [
@@ -63,7 +63,7 @@ const STEPS: readonly Step[] = [
 
 async function lint(): Promise<Outcome> {
   const first = await command('oxlint', LINTED);
-  // A crash says nothing about the code: it is asked once more.
+  // A crash says nothing about the code, so the linter is run once more.
   const { ok, output } = first.output.includes(LINTER_CRASH)
     ? await command('oxlint', LINTED)
     : first;
@@ -71,7 +71,8 @@ async function lint(): Promise<Outcome> {
 }
 
 /**
- * Whether `npm ci` accepts the lock where nothing else lies, as on a newcomer's machine.
+ * Checks that `npm ci` accepts the lock file in a folder with nothing else, as on a
+ * newcomer's machine.
  */
 async function checkLock(): Promise<Outcome> {
   const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-lock-'));
@@ -84,7 +85,7 @@ async function checkLock(): Promise<Outcome> {
       folder,
     ]);
     if (!clone.ok) {
-      // Not a git checkout, or no git: the three files that npm reads.
+      // Without git or a checkout, copy just the three files that npm reads.
       for (const name of ['package.json', 'package-lock.json', '.npmrc']) {
         await copyFile(join(ROOT, name), join(folder, name));
       }
@@ -100,8 +101,8 @@ async function checkLock(): Promise<Outcome> {
 }
 
 /**
- * A lock or a setting that names where packages come from works only where that place is
- * in reach.
+ * Checks that the lock and the settings name no registry: they would work only where it
+ * can be reached.
  */
 async function checkRegistries(): Promise<Outcome> {
   const lock = await readFile(join(ROOT, 'package-lock.json'), 'utf8');
@@ -110,7 +111,7 @@ async function checkRegistries(): Promise<Outcome> {
   if (/^\s*"resolved":\s*"https?:/m.test(lock))
     problems.push('package-lock.json names where it fetched from');
   if (/registry\s*=/.test(npmrc)) problems.push('.npmrc names a registry');
-  // Tarball addresses of any registry look like this, whatever its host.
+  // Tarball addresses look like this in any registry, on any host.
   const found = await command('git', [
     'grep',
     '-lE',
@@ -125,9 +126,7 @@ async function checkRegistries(): Promise<Outcome> {
   return { ok: problems.length === 0, output: problems.join('\n') };
 }
 
-/**
- * Runs a tool of node_modules/.bin, or of the PATH, and keeps the end of what it says.
- */
+/** Runs a tool from node_modules/.bin or the PATH, and keeps the end of its output. */
 async function command(
   name: string,
   args: readonly string[],

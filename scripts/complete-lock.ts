@@ -1,8 +1,8 @@
 /**
- * Adds to package-lock.json the optional packages for other systems that the registry in
- * reach did not offer when the lock was written. npm leaves such packages out and `npm
- * ci` then refuses the lock as incomplete. The entries carry no integrity: they are
- * fetched only on those systems.
+ * Adds to package-lock.json the optional packages for other systems that the available
+ * registry did not offer when the lock was written. npm leaves such packages out, and
+ * `npm ci` then refuses the lock as incomplete. The entries have no integrity, because
+ * they are fetched only on those systems.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 
@@ -44,7 +44,7 @@ const CPU_WORDS = [
 
 const lock = JSON.parse(readFileSync('package-lock.json', 'utf8')) as Lock;
 
-/** What `name` resolves to from `at`, walking up the folders as Node does. */
+/** Returns what `name` resolves to from `at`, walking up the folders as Node does. */
 function resolved(at: string, name: string): LockEntry | undefined {
   for (let folder = at; ;) {
     const found =
@@ -101,7 +101,7 @@ for (const [at, parent] of Object.entries({ ...lock.packages })) {
       );
       continue;
     }
-    // The top folder, unless another parent's version stands there already.
+    // The top folder, unless it already has another parent's version.
     lock.packages[
       `${locked === undefined ? '' : `${at}/`}node_modules/${name}`
     ] = entry;

@@ -1,6 +1,6 @@
 /**
- * The warehouse's part of docs/data-dictionary.md, as the comments of the database: `npm
- * run schema` writes them.
+ * Extracts the warehouse's part of docs/data-dictionary.md, which `npm run schema` writes
+ * as the comments of the database.
  */
 
 export interface Described {
@@ -10,8 +10,8 @@ export interface Described {
 }
 
 /**
- * @returns a relation for each heading that names one of schema `mirror`, in the page's
- *   order
+ * @returns one relation for each heading that names a relation of schema `mirror`, in
+ *   the page's order
  */
 export function describedRelations(page: string): readonly Described[] {
   return page

@@ -1,6 +1,7 @@
 /**
- * Writes what docs take from the source: the table of settings, and the JSON Schema of a
- * run. Writes what the source takes from the docs: what to do about each error code.
+ * Writes the parts of the docs that come from the source: the table of settings, and the
+ * JSON Schema of a run. Also writes the part of the source that comes from the docs: the
+ * advice for each error code.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -39,7 +40,7 @@ writeFileSync(
 );
 writeFileSync(SCHEMA, `${JSON.stringify(RUN_OUTPUT_SCHEMA, undefined, 2)}\n`);
 writeFileSync(ADVICE, adviceModule(readFileSync(ERRORS, 'utf8')));
-// As `npm run check` wants it.
+// Formats the files as `npm run check` expects them.
 execFileSync(
   resolve(import.meta.dirname, '../node_modules/.bin/oxfmt'),
   [SCHEMA],

@@ -1,8 +1,8 @@
 /**
- * `npm run test:engines [-- all | NAME …]`: the lake's tables, read and changed by
- * engines that nobody here wrote. They are installed, pinned, outside the project
- * (ENGINES_DIR, or the user's cache). Without names, those that take seconds; what could
- * not be run is said, and fails where it was asked for by name.
+ * `npm run test:engines [-- all | NAME …]`: other projects' engines read and change the
+ * lake's tables. The engines are pinned and installed outside the project (ENGINES_DIR,
+ * or the user's cache). Without names, only those run that take seconds. An engine that
+ * cannot be run is reported, and fails if it was requested by name.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,7 +12,7 @@ import { openVenv } from './venv.ts';
 
 interface Engine {
   readonly packages: readonly string[];
-  /** Whether it is cheap enough for every run. */
+  /** Whether it is quick enough for every run. */
   readonly isQuick: boolean;
 }
 

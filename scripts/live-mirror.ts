@@ -1,6 +1,6 @@
 /**
- * A mirror of a sandbox, running as users run it, after its first complete night. For
- * commands that check it from outside.
+ * Starts a mirror of a sandbox, as users run it, and waits for its first complete night;
+ * for commands that check it from outside.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,13 +13,13 @@ const READY_MAX_MS = 90_000;
 
 export interface LiveMirror extends AsyncDisposable {
   readonly url: string;
-  /** `/metrics` after the night. */
+  /** The text of `/metrics` after the night. */
   readonly scraped: string;
-  /** Its embedded Postgres. */
+  /** The URL of its embedded Postgres. */
   readonly databaseUrl: string;
 }
 
-/** @param scratch a folder for both, which the caller removes */
+/** @param scratch a folder for the mirror and the sandbox, which the caller removes */
 export async function startLiveMirror(scratch: string): Promise<LiveMirror> {
   const children: ChildProcess[] = [];
   const stop = async (): Promise<void> => {

@@ -1,6 +1,7 @@
 /**
- * `npm run package [-- FOLDER]`: the package as people install it. `npm pack` alone lacks
- * `dist/`: `.npmrc` lets no script run by itself, so what a hook would do is done here.
+ * `npm run package [-- FOLDER]`: builds the package as users install it. `npm pack` alone
+ * would leave out `dist/`: `.npmrc` lets no script run by itself, so this does what a
+ * hook would do.
  */
 import { rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * `npm run release`: everything of a version below `release/`: the package, its sums and
- * its notes. It publishes nothing; the last line says how.
+ * `npm run release`: writes everything of a version below `release/`: the package, its
+ * checksums and its notes. It publishes nothing; the last line shows how to.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -16,7 +16,7 @@ const { version } = JSON.parse(
 };
 const TARBALL = `ledger-mirror-${version}.tgz`;
 
-/** @returns the section of the changelog that stands for the version */
+/** @returns the section of the changelog for the version */
 export function notesOf(changelog: string, wanted: string): string {
   const sections = changelog.split(/^## /m);
   const section = sections.find((text) => text.startsWith(`[${wanted}]`));

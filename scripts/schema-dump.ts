@@ -1,19 +1,20 @@
 /**
- * The schema `mirror` as text, read from the catalog: what all migrations amount to, in
- * an order that depends on names only. It is compared, not run; `pg_dump` would need to
- * be there in the server's version.
+ * Dumps the schema `mirror` as text, read from the catalog: the result of all migrations,
+ * in an order that depends only on names. The text is compared and never executed.
+ * `pg_dump` would have to be installed in the server's version.
  */
 import { createHash } from 'node:crypto';
 import type { Pool, PoolClient } from 'pg';
 
 /**
- * Catalog functions print the same thing differently from one major version to the next.
+ * The major version to dump on: catalog functions print the same thing differently in
+ * others.
  */
 export const DUMPED_MAJOR = 18;
 
 const MIRROR = `'mirror'::regnamespace`;
 
-/** Each yields one column `line`; a blank line goes between two sections. */
+/** Queries that each yield one column `line`. A blank line separates two sections. */
 const SECTIONS: readonly { readonly title: string; readonly sql: string }[] = [
   {
     title: 'Extensions',
@@ -70,21 +71,19 @@ const SECTIONS: readonly { readonly title: string; readonly sql: string }[] = [
   },
 ];
 
-/**
- * @param pool of a database that all migrations were run in, on Postgres `DUMPED_MAJOR`
- */
+/** @param pool a database with all migrations, on Postgres `DUMPED_MAJOR` */
 export async function dumpSchema(pool: Pool): Promise<string> {
   const client = await pool.connect();
   try {
     return await dumpOn(client);
   } finally {
-    // Its search path is not what others expect.
+    // The connection is closed, because its search path would surprise its next user.
     client.release(true);
   }
 }
 
 async function dumpOn(client: PoolClient): Promise<string> {
-  // Without a path every name is printed with its schema.
+  // Without a search path every name is printed with its schema.
   await client.query(`set search_path = ''`);
   const parts = [
     `-- What the migrations make, as Postgres ${DUMPED_MAJOR} says it. Written by 'npm run schema'; compared by a test.`,
@@ -97,7 +96,7 @@ async function dumpOn(client: PoolClient): Promise<string> {
   return `${parts.join('\n\n')}\n`;
 }
 
-/** @returns the name of a baseline: the start of the SHA-256 of its dump */
+/** @returns the name of a baseline: the start of its dump's SHA-256 */
 export function schemaName(dump: string): string {
   return createHash('sha256').update(dump).digest('hex').slice(0, 12);
 }

@@ -1,6 +1,7 @@
 /**
- * The tables of the schema `mirror` as types for Kysely's query builder, read from the
- * catalog of a migrated database. `npm run schema` writes them; a test compares them.
+ * Generates types for Kysely's query builder from the tables of the schema `mirror`, as
+ * the catalog of a migrated database describes them. `npm run schema` writes them; a test
+ * compares them.
  */
 import type { Pool } from 'pg';
 
@@ -11,13 +12,13 @@ interface CatalogColumn {
   readonly isNullable: boolean;
   readonly hasDefault: boolean;
   readonly isAlwaysGenerated: boolean;
-  /** The values that a check constraint allows, if it lists them. */
+  /** The values that a check constraint allows, if it enumerates them. */
   readonly values: readonly string[] | null;
 }
 
 /**
- * Without views, which only analysts read, and without partitions, whose names depend on
- * the data.
+ * Reads the columns. Views are left out, because only analysts read them, and so are
+ * partitions, whose names depend on the data.
  */
 const COLUMNS = `
   select c.relname::text as relation, attname::text as column,
@@ -32,13 +33,17 @@ const COLUMNS = `
   where relnamespace = 'mirror'::regnamespace and relkind in ('r', 'p') and not relispartition
   order by relname, attnum`;
 
-/** What a value is read as, and what may be given to write it if that differs. */
+/**
+ * The type of a value that is read, and the type of one that is written if it differs.
+ */
 interface ValueType {
   readonly read: string;
   readonly write?: string;
 }
 
-/** As the parsers in src/postgres/database.ts give them. JSON is written as text. */
+/**
+ * The types that the parsers in src/postgres/database.ts return. JSON is written as text.
+ */
 const VALUE_TYPES: Readonly<Record<string, ValueType>> = {
   bigint: { read: 'bigint', write: 'bigint | string' },
   boolean: { read: 'boolean' },
@@ -69,7 +74,7 @@ type Required<Read, Write> = ColumnType<Read, Write, Write>;
 type Optional<Read, Write = Read> = ColumnType<Read, Write | undefined, Write>;
 `;
 
-/** @param pool of a database that all migrations were run in */
+/** @param pool a database with all migrations */
 export async function schemaTypes(pool: Pool): Promise<string> {
   const { rows } = await pool.query<CatalogColumn>(COLUMNS);
   const relations = Map.groupBy(rows, ({ relation }) => relation);
@@ -86,7 +91,7 @@ export async function schemaTypes(pool: Pool): Promise<string> {
   return [HEADER, ...interfaces, schema].join('\n');
 }
 
-/** `ledger_entries` → `LedgerEntriesTable`. */
+/** Returns the name of a table's interface: `ledger_entries` → `LedgerEntriesTable`. */
 function interfaceName(relation: string): string {
   const words = relation
     .split('_')

@@ -1,11 +1,10 @@
 /**
  * `npm run schema` writes what follows from the migrations and the data dictionary:
  * - `migrations/comments.json`, from the dictionary
- * - `migrations/schema.sql`, a dump of an embedded Postgres in which all migrations were
- *   run
+ * - `migrations/schema.sql`, a dump of an embedded Postgres with all migrations
  * - `src/postgres/schema.generated.ts`, the same tables as types for the query builder
- * - `migrations/baseline.json`, the name by which a database of an earlier baseline is
- *   recognised
+ * - `migrations/baseline.json`, the name that identifies a database of an earlier
+ *   baseline
  */
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -49,8 +48,8 @@ await migrate(warehouse.db);
 const schema = await dumpSchema(warehouse.pool);
 await writeFile(PATH, schema);
 await writeFile(TYPES, await schemaTypes(warehouse.pool));
-// The first release's schema has a name of its own; a migration added later leaves it as
-// it is.
+// The schema of the first release has its own name, which migrations added later do
+// not change.
 const migrations = (await readdir(MIGRATIONS))
   .filter((file) => file.endsWith('.ts'))
   .map((file) => file.slice(0, -3));

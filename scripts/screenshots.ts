@@ -1,8 +1,8 @@
 /**
- * Takes the pictures under docs/images: a real mirror of a sandbox network, in the
- * browser's window as an operator sees it. The nights before this one are written into
- * the database, since nobody waits for eleven weeks; everything else the mirror did
- * itself. `node scripts/screenshots.ts [FOLDER]`
+ * Takes the pictures in docs/images: a real mirror of a sandbox network, in a browser
+ * window as operators see it. The earlier nights are written into the database, since
+ * waiting for eleven weeks is out of the question; everything else the mirror did itself.
+ * `node scripts/screenshots.ts [FOLDER]`
  */
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -89,7 +89,10 @@ async function takeAll(url: string, app: App, sandbox: Sandbox): Promise<void> {
   await attention(url, app);
 }
 
-/** Held amid its exports: the page shows a night that goes on. */
+/**
+ * Pauses a night in the middle of its exports, so that the page shows a night in
+ * progress.
+ */
 async function firstNight(view: ConsolePage, sandbox: Sandbox): Promise<void> {
   const { page } = view;
   const held = Promise.withResolvers<void>();
@@ -127,8 +130,8 @@ async function data(view: ConsolePage, url: string): Promise<void> {
 }
 
 /**
- * As if the mirror had begun eleven weeks ago: what was published is spread over the
- * nights.
+ * Makes the mirror look as if it began eleven weeks ago, by spreading its publications
+ * over the nights.
  */
 async function rememberNights(app: App): Promise<void> {
   const { pool } = app.warehouse;
@@ -175,7 +178,7 @@ async function phone(url: string): Promise<void> {
   await take(view, 'console-phone');
 }
 
-/** A ledger that could not be exported, and the button that deals with it. */
+/** Shows a ledger that could not be exported, and the button that deals with it. */
 async function attention(url: string, app: App): Promise<void> {
   await app.warehouse.pool.query(
     `update mirror.exports set quarantined_at = now() - interval '4 hours', attempts = 5,

@@ -1,7 +1,7 @@
 /**
- * Steps of a command that needs more than Node: each passes, fails, or says what it could
- * not run for lack of what. Every step runs, whatever failed before it; the last line
- * counts all three.
+ * Runs the steps of a command that needs more than Node. Each step passes, fails, or
+ * reports what is missing to run it. Every step runs, even if an earlier one failed; the
+ * last line counts all three outcomes.
  */
 import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
@@ -11,7 +11,7 @@ const OUTPUT_CHARACTERS_MAX = 4_000_000;
 const TIMEOUT_MS = 10 * 60_000;
 const SHOWN_LINES = 40;
 
-/** Thrown by a step whose tool is not on this machine. */
+/** Thrown by a step whose tool is not installed on this machine. */
 export class NotRun extends Error {}
 
 export interface Step {
@@ -22,7 +22,7 @@ export interface Step {
 export interface Ended {
   readonly code: number;
   readonly stdout: string;
-  /** Of both streams, in order. */
+  /** The output of both streams, in order. */
   readonly output: string;
 }
 
@@ -33,7 +33,10 @@ export interface CommandOptions {
   readonly timeoutMs?: number;
 }
 
-/** Runs a command to its end; one that cannot be started ends in 127, as in a shell. */
+/**
+ * Runs a command to its end. If it cannot be started, its exit code is 127, as in a
+ * shell.
+ */
 export async function command(
   name: string,
   args: readonly string[],
@@ -66,7 +69,10 @@ export async function command(
   });
 }
 
-/** @throws Error with what the command said, where it did not end in 0 */
+/**
+ * Runs a command that has to succeed.
+ * @throws Error with the command's output if its exit code is not 0
+ */
 export async function succeed(
   name: string,
   args: readonly string[],
@@ -80,7 +86,7 @@ export async function succeed(
   return stdout;
 }
 
-/** @throws Error saying what was expected */
+/** @throws Error with what was expected */
 export function expect(isSo: boolean, otherwise: string): void {
   if (!isSo) throw new Error(otherwise);
 }

@@ -1,7 +1,8 @@
 /**
- * `npm run test:clients`: the interface document of a live mirror: linted, and a
- * TypeScript and a Python client made from it that order a run, wait for it and read it
- * back; and its views, as psql and Python clients of BI read them.
+ * `npm run test:clients`: checks a live mirror with other people's clients. Lints its
+ * interface document, generates a TypeScript and a Python client from it that order a
+ * run, wait for it and read its result, and reads its views with psql and with Python
+ * clients for BI.
  */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -53,8 +54,9 @@ const BI_PACKAGES = [
   'adbc-driver-postgresql==1.13.0',
 ];
 /**
- * Every amount beside its text twin. connectorx keeps ten decimals of 28 digits: it
- * refuses amounts of more than 18, in either of two messages, and must not change one.
+ * Reads every amount and the text column next to it. connectorx keeps ten decimals of 28
+ * digits, so it refuses amounts of more than 18 digits, with either of two messages; it
+ * must not change an amount.
  */
 const BI_CLIENTS = `
 import os
@@ -105,7 +107,7 @@ async function need(tool: string): Promise<void> {
     throw new NotRun(`${tool} is not installed: ${HOW[tool] ?? ''}`);
 }
 
-/** The first block of a guide in this language. */
+/** Returns the first code block of a guide in this language. */
 async function blockOf(guide: string, language: string): Promise<string> {
   const page = await readFile(join(ROOT, 'docs/guides', guide), 'utf8');
   return (

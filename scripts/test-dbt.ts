@@ -1,8 +1,8 @@
 /**
- * `npm run test:dbt`: the dbt package on a warehouse in an embedded Postgres, and on the
- * lake that is made of it: built, tested, and after a late load, a replaced open segment
- * and an entry that is no longer counted the incremental model equals a full refresh, on
- * both, and both say the same.
+ * `npm run test:dbt`: builds and tests the dbt package on a warehouse in an embedded
+ * Postgres, and on the lake that is made from it. After a late load, a replaced open
+ * segment and an entry that no longer counts, the incremental model must equal a full
+ * refresh on both, and both must agree.
  */
 import { cp, glob, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -77,7 +77,7 @@ const dbtEnvironment = {
   DBT_PROFILES_DIR: scratch,
   DBT_LOG_PATH: join(scratch, 'logs'),
   DBT_SEND_ANONYMOUS_USAGE_STATS: 'false',
-  // Where DuckDB looks for its extension.
+  // DuckDB looks for its extension here.
   HOME: scratch,
 };
 let bin = '';
@@ -93,15 +93,15 @@ async function dbt(target: Target, ...args: readonly string[]): Promise<void> {
     target,
   ];
   const { code, output } = await command(join(bin, 'dbt'), all, {
-    // Each has what it parsed.
+    // Each target has its own parsed state.
     env: { ...dbtEnvironment, DBT_TARGET_PATH: join(scratch, target) },
   });
   expect(code === 0, output);
 }
 
 /**
- * In an environment of its own, with DuckDB's extension for Delta where DuckDB would put
- * what it fetches.
+ * Installs dbt in an environment of its own, with DuckDB's extension for Delta in the
+ * folder into which DuckDB itself would download it.
  */
 async function install(): Promise<void> {
   const venv = await openVenv('dbt', PACKAGES);
@@ -129,7 +129,10 @@ async function install(): Promise<void> {
   bin = venv.bin;
 }
 
-/** An analyst as a warehouse has one: reads the views, writes to a schema of its own. */
+/**
+ * Creates an analyst as a warehouse would have one, who reads the views and writes to a
+ * schema of their own.
+ */
 async function prepare(): Promise<void> {
   await migrate(warehouse.db);
   await pool.query(
@@ -185,7 +188,10 @@ const MAY = ['2023-05-01T00:00:00Z', '2023-06-01T00:00:00Z'] as const;
 const JUNE = ['2023-06-01T00:00:00Z', '2023-07-01T00:00:00Z'] as const;
 const SHARED = { time: '2023-05-02 10:00:00+00', quantity: '7' };
 
-/** What the incremental model holds: equal rows give the same text in every database. */
+/**
+ * Returns the rows of the incremental model as text: equal rows give the same text in
+ * every database.
+ */
 async function volume(target: Target): Promise<string> {
   const columns = `cast(day as text), asset_id, transfer_type, entries, cast(quantity as text), quantity_text`;
   const line = `concat_ws(' ', ${columns})`;
@@ -198,7 +204,10 @@ async function volume(target: Target): Promise<string> {
   ).trimEnd();
 }
 
-/** Builds what changed, then everything, and compares. @returns what the model holds */
+/**
+ * Builds what changed, then everything, and compares the two.
+ * @returns the rows of the model
+ */
 async function rebuilt(target: Target, what: string): Promise<string> {
   const before = await volume(target);
   await dbt(target, 'build', '--select', '+daily_transfer_volume+');
@@ -226,7 +235,7 @@ async function countedOfB(): Promise<string> {
   return rows[0]?.count ?? '';
 }
 
-/** One on each, and what both hold compared. */
+/** Runs one step on each target, and compares the rows of both. */
 function onBoth(
   name: string,
   work: (target: Target) => Promise<string>,

@@ -1,7 +1,6 @@
 /**
- * `npm run test:deploy`: the chart, the units, the rules and the dashboard, each by the
- * checker of its kind; what a checker would be needed for and is not installed, it says,
- * and how it is had.
+ * `npm run test:deploy`: checks the chart, the units, the rules and the dashboard, each
+ * with the tool made for it. If a tool is not installed, it says so, and how to get it.
  */
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -21,7 +20,8 @@ import { command, expect, NotRun, ROOT, runSteps, succeed } from './steps.ts';
 const CHART = 'deploy/helm/ledger-mirror';
 const VALUES = ['everything', 'least', 'operator'];
 /**
- * What the manifests are rendered for: without a cluster Helm assumes one of long ago.
+ * The Kubernetes version to render manifests for: without a cluster Helm assumes a very
+ * old one.
  */
 const KUBERNETES = '1.34.0';
 const HOW: Readonly<Record<string, string>> = {
@@ -72,7 +72,7 @@ const renderChart: Render = async (values, release, ...options) => {
   return succeed('helm', ['template', release ?? 'mirror', CHART, ...args]);
 };
 
-/** The chart in other people's clusters. */
+/** Checks of the chart for other people's clusters. */
 const CHART_CHECKS: Readonly<
   Record<string, (render: Render) => Promise<void>>
 > = {
@@ -84,7 +84,10 @@ const CHART_CHECKS: Readonly<
   'labels and places its monitors': checkMonitors,
 };
 
-/** A chart without what it needs must not be installed with guesses. */
+/**
+ * Checks that the chart refuses to install without its required values instead of
+ * guessing them.
+ */
 async function refuseEmptyValues(): Promise<void> {
   await need('helm');
   const { code, output } = await command('helm', [
@@ -102,7 +105,7 @@ async function refuseEmptyValues(): Promise<void> {
 
 async function verifyUnits(): Promise<void> {
   await need('systemd-analyze');
-  // It looks for the program that a unit starts: here it is this checkout's.
+  // systemd looks for the program that a unit starts; here that is this checkout's.
   const folder = join(scratch, 'units');
   await mkdir(folder);
   for (const unit of ['worker', 'api']) {
@@ -110,7 +113,7 @@ async function verifyUnits(): Promise<void> {
     const text = await readFile(join(ROOT, 'deploy/systemd', name), 'utf8');
     await writeFile(
       join(folder, name),
-      // Quoted: a checkout may lie on a path with a space.
+      // Quoted, because the path of a checkout may contain a space.
       text.replace(
         '/usr/local/bin/ledger-mirror',
         `"${join(ROOT, 'bin/ledger-mirror.js')}"`,
@@ -170,7 +173,7 @@ async function checkExpressions(): Promise<void> {
     `not in a scrape: ${unknown.join(', ')}`,
   );
   await need('promtool');
-  // Grafana's expressions as rules: promtool reads their grammar.
+  // Writes Grafana's expressions as rules, because promtool can parse those.
   const records = dashboard.panels.flatMap(({ targets }) =>
     targets.map(
       ({ expr }) =>

@@ -1,7 +1,7 @@
 /**
- * `npm run test:examples`: the orchestrators' examples, run against a sandbox by the real
- * command; what a run seldom ends in (75, another verdict) is played by a script in its
- * place.
+ * `npm run test:examples`: runs the orchestrators' examples against a sandbox with the
+ * real command. A script stands in for the command to produce results that are rare in
+ * practice (exit code 75, another verdict).
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,13 +22,16 @@ import { openVenv } from './venv.ts';
 
 const EXAMPLES = join(ROOT, 'deploy/examples');
 const ORCHESTRATORS = ['dagster==1.13.29', 'apache-airflow==3.3.2'];
-/** Plays the exit codes of a file, one a call, and says what a run's document says. */
+/**
+ * A script that ends with the exit codes in a file, one per call, and prints a run's
+ * document.
+ */
 const PLAYER = `#!/bin/sh
 code=$(head -n 1 "$PLAYED"); sed -i 1d "$PLAYED"; echo called >> "$PLAYED.calls"
 [ "$code" = 75 ] || printf '{"runId":"run-7","verdict":"%s","evidence":{}}\\n' "$([ "$code" = 0 ] && echo complete || echo incomplete)"
 exit "$code"
 `;
-/** Exit code 0 where it materialised; what a failure said goes to stdout. */
+/** Ends with 0 if the asset was materialised; prints the text of a failure. */
 const MATERIALIZE = `
 import sys, dagster as dg
 from dagster_mirror import ledger_mirror
@@ -96,7 +99,7 @@ function environment(
   };
 }
 
-/** @returns the environment of a player, and how often it was called */
+/** @returns the environment of such a script, and the number of its calls */
 async function play(
   codes: readonly number[],
 ): Promise<{ env: Record<string, string>; calls: () => Promise<number> }> {
@@ -108,7 +111,7 @@ async function play(
   return { env: environment(played, { PLAYED: file }), calls };
 }
 
-/** @returns the Python that has the orchestrators */
+/** @returns the Python interpreter that has the orchestrators installed */
 async function openPython(): Promise<string> {
   const venv = await openVenv('orchestrators', ORCHESTRATORS);
   if ('missing' in venv)
@@ -129,7 +132,10 @@ from airflow_mirror import ledger_mirror
 print("STATE", ledger_mirror().test().state)
 `;
 
-/** In a home of its own: Airflow keeps its runs in a database there. */
+/**
+ * Runs the DAG with a home folder of its own, because Airflow keeps its runs in a
+ * database there.
+ */
 async function runDag(env: Record<string, string>): ReturnType<typeof command> {
   const AIRFLOW_HOME = await mkdtemp(join(scratch, 'airflow-'));
   const settings = {

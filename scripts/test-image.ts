@@ -1,7 +1,7 @@
 /**
- * `npm run test:image`: the image and the compose files on a real Docker engine. Where
+ * `npm run test:image`: tests the image and the compose files on a real Docker engine. If
  * none answers, or an image cannot be pulled, it says so. NODE_IMAGE, POSTGRES_IMAGE,
- * REDIS_IMAGE, S3_IMAGE and PROXY_IMAGE name others.
+ * REDIS_IMAGE, S3_IMAGE and PROXY_IMAGE choose other images.
  */
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -14,7 +14,7 @@ const IMAGE = 'ledger-mirror:image-test';
 const TOKEN = 'sandbox-trial-token-0001';
 const API_PORT = '18080';
 const WAIT_MAX_MS = 180_000;
-/** The grace time of `docker stop`; a lost SIGTERM takes all of it. */
+/** The grace time of `docker stop`. A container that misses SIGTERM uses all of it. */
 const GRACE_SECONDS = 15;
 
 const environment = {
@@ -55,7 +55,7 @@ async function needEngine(): Promise<void> {
     );
 }
 
-/** The image that a file names, or the one that stands for it. */
+/** Makes sure that the image in a file, or its replacement, is available. */
 async function needImage(variable: string, file: string): Promise<void> {
   await needEngine();
   const text = await readFile(join(ROOT, file), 'utf8');
@@ -130,7 +130,8 @@ async function healthyWorkers(): Promise<number> {
 }
 
 /**
- * @returns the exit code and how long it took, where SIGTERM came with the first instant
+ * @returns the exit code and the duration if SIGTERM arrives as soon as the container
+ *   starts
  */
 async function stopAtOnce(): Promise<{ exitCode: string; seconds: number }> {
   const name = `${RUN}-stopped`;
@@ -232,8 +233,8 @@ async function killedWorker(): Promise<void> {
     .trim()
     .split('\n');
   await docker(['kill', '--signal', 'KILL', victim ?? '']);
-  // The engine takes a kill by hand for a stop: an operator's `up` is what a crash's
-  // restart policy does.
+  // The engine treats a manual kill as a stop, so the restart policy does not apply;
+  // `up` takes its place.
   await compose('up', '--detach', '--scale', 'worker=3', '--wait');
   await nightly();
   expect((await nightsOf()) > before, 'no new night');

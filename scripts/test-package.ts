@@ -1,6 +1,6 @@
 /**
- * `npm run test:package`: packs, installs the package globally into an empty prefix on a
- * path with a space, and runs it there as a user on a bare machine would. Needs only
+ * `npm run test:package`: packs the package, installs it globally into an empty prefix on
+ * a path with a space, and runs it there as a user of a bare machine would. Needs only
  * Node, npm and the registry.
  */
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
@@ -15,7 +15,7 @@ const prefix = join(scratch, 'pre fix');
 const home = join(scratch, 'home');
 const folder = join(scratch, 'empty folder');
 const bin = join(prefix, 'bin', 'ledger-mirror');
-/** Nothing of this process's own: what a login shell of a new user has. */
+/** The environment of a new user's login shell, with nothing from this process. */
 const bare = {
   PATH: `${process.env['SYSTEM_NODE_DIR'] ?? dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
   HOME: home,

@@ -1,6 +1,6 @@
 /**
- * Python environments for commands that check us with what nobody here wrote: pinned,
- * outside the project.
+ * Creates Python environments for commands that check us with other projects' tools:
+ * pinned, and outside the project.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
@@ -13,8 +13,8 @@ const FOLDER =
   join(homedir(), '.cache', 'ledger-mirror-engines');
 
 /**
- * Made once, and marked when it is whole.
- * @returns its `bin`, or why it cannot be had
+ * Creates the environment once, and marks it when it is complete.
+ * @returns its `bin` folder, or the reason why it cannot be created
  */
 export async function openVenv(
   name: string,

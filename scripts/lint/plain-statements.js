@@ -1,6 +1,6 @@
 /**
- * Lint rules of the house: one statement does one thing. Two values that are assigned at once, or an
- * assignment inside another expression, make the reader align positions or look twice.
+ * Lint rules of this project: one statement does one thing. Assigning two values at once,
+ * or assigning inside another expression, makes the reader align positions or look twice.
  */
 
 /** Places where an assignment or an increment is a statement of its own. */
@@ -9,7 +9,7 @@ const STATEMENTS = new Set(['ExpressionStatement', 'ForStatement']);
 function isStatement(node) {
   const { parent } = node;
   if (parent.type === 'ForStatement') return parent.test !== node;
-  // `(a = 1, b = 2)` is held by `no-sequences`.
+  // The rule `no-sequences` forbids `(a = 1, b = 2)`.
   return STATEMENTS.has(parent.type);
 }
 
@@ -24,7 +24,7 @@ const noAssignmentInExpression = {
   },
 };
 
-/** Whether an array literal is taken apart as soon as it is written. */
+/** Whether an array literal is destructured in the same statement. */
 function isPaired(pattern, value) {
   return (
     pattern.type === 'ArrayPattern' &&
@@ -47,7 +47,7 @@ const noPairedDestructuring = {
   },
 };
 
-/** A default that throws hides a check in a parameter list. */
+/** Forbids a default that throws, because it hides a check in a parameter list. */
 const noThrowingDefault = {
   create(context) {
     const message = 'Check for the missing value in a statement of its own.';
