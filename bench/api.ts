@@ -1,6 +1,7 @@
 /**
- * How fast the read API is, as ratios within one run; compared things take turns, medians of the rounds.
- * `npm run bench -- api [--quick] [pages] [stream] [hour] [night]`; needs about six minutes, four of them the nights.
+ * Measures the speed of the read API, as ratios within one run: the compared things take
+ * turns, and medians are taken over the rounds. `npm run bench -- api [--quick] [pages]
+ * [stream] [hour] [night]`; takes about six minutes, four of them for the nights.
  */
 import { globSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,7 +26,9 @@ const DEEP_PAGE = 900;
 const PAGES_A_ROUND = isQuick ? 40 : 100;
 const WHALE_ENTRIES = isQuick ? 200_000 : 600_000;
 const NIGHT_PARTIES = isQuick ? 100 : 300;
-/** Of pairs of nights: no more are begun behind this, so that it ends within four minutes. */
+/**
+ * No pair of nights begins after this time, so that the section ends within four minutes.
+ */
 const NIGHTS_MS = isQuick ? 60_000 : 180_000;
 const PAIRS_MIN = 3;
 const PAIRS_MAX = isQuick ? 3 : 7;
@@ -37,11 +40,11 @@ const { folder, connectionString } = await openScratch(stack);
 
 interface Times {
   readonly p50: number;
-  /** What it takes while nothing else wants the machine. */
+  /** The time when nothing else needs the machine. */
   readonly p10: number;
 }
 
-/** The times of one call, in milliseconds. */
+/** Measures the times of one call, in milliseconds. */
 async function timesOf(
   calls: number,
   work: () => Promise<unknown>,
@@ -59,7 +62,7 @@ async function timesOf(
   };
 }
 
-/** What a sync of a million parties leaves. */
+/** Fills the tables as a sync of a million parties would. */
 async function fillParties(client: Client): Promise<void> {
   await client.query(`insert into mirror.parties (party_id, first_epoch, epoch, pos)
     select encode(sha256(place::text::bytea), 'hex'), 1, 1, place * 1024 from generate_series(1, ${PARTIES}) place
@@ -83,7 +86,7 @@ async function benchPages(): Promise<void> {
   const url = (cursor: string): string =>
     `${mirror.url}/api/v2/parties?pagination.first=${PAGE_ROWS}${cursor === '' ? '' : `&pagination.after=${cursor}`}`;
   const deepCursor = await cursorOfPage(url, DEEP_PAGE);
-  // Each asks for the page behind its last one, as a mirror of the list does.
+  // Each walk requests the page after its last one, as a mirror of the list does.
   const walk = (start: string): Walk => {
     let cursor = start;
     return {
@@ -127,7 +130,7 @@ async function benchPages(): Promise<void> {
     for (const [name, { restart, next }] of Object.entries(walks)) {
       restart();
       const times = await timesOf(PAGES_A_ROUND, next);
-      // The first round warms up.
+      // The first round is a warm-up.
       if (round > 0) found[name as keyof typeof walks].push(times);
     }
   }
@@ -245,7 +248,9 @@ function sizeOf(dir: string, file: string): number {
   return statSync(join(dir, file)).size;
 }
 
-/** One hour of the largest ledger: the segment that holds it is read whole. */
+/**
+ * Measures one hour of the largest ledger. The segment that contains it is read whole.
+ */
 async function benchHour(): Promise<void> {
   await using sandbox = await startScript('serve-sandbox.ts', [
     '20',
@@ -308,7 +313,7 @@ async function benchNight(): Promise<void> {
     pair < PAIRS_MAX && (pair < PAIRS_MIN || performance.now() < endMs);
     pair += 1
   ) {
-    // Each comes first in turn: a night finds what the one before it left.
+    // The order alternates, because each night finds what the previous one left.
     const order =
       pair % 2 === 0
         ? (['alone', 'read'] as const)
@@ -334,8 +339,9 @@ async function benchNight(): Promise<void> {
 }
 
 /**
- * Open connections, each asking for a page every ten seconds, not all at the same moment.
- * @returns how many pages they got
+ * Keeps connections open, each requesting a page every ten seconds, spread evenly over
+ * that time.
+ * @returns the number of pages received
  */
 async function readAll(url: string, signal: AbortSignal): Promise<number> {
   using http = new CountingClient(READERS);

@@ -1,6 +1,8 @@
 /**
- * What a ledger entry costs in Postgres, and what other forms of its ids would: `npm run bench -- bytes`. The entries are
- * a sandbox's, loaded as ever; the other forms are scratch tables beside them, with the same indexes.
+ * Measures how much space a ledger entry takes in Postgres, and how much it would take
+ * with other types for its ids: `npm run bench -- bytes`. The entries come from a sandbox
+ * and are loaded as usual; the other forms are scratch tables next to them, with the same
+ * indexes.
  */
 import { Client } from 'pg';
 import {
@@ -35,7 +37,7 @@ const OTHERS = [
   'segment_id',
 ] as const;
 
-/** Never null. */
+/** Columns that are never null. */
 const ALWAYS: ReadonlySet<string> = new Set([
   'party_id',
   'asset_id',
@@ -61,7 +63,10 @@ await client.connect();
 stack.defer(() => client.end());
 await client.query('create schema scratch');
 
-/** A table of all entries whose ids and types are what the expressions say, with the indexes that entries have. */
+/**
+ * Creates a table of all entries with the indexes of entries. The expressions set the
+ * types of its ids and types.
+ */
 async function buildForm(
   name: string,
   write: (column: string) => string,
@@ -78,7 +83,7 @@ async function buildForm(
   await client.query(`vacuum analyze scratch.${name}`);
 }
 
-/** Median milliseconds of one question. */
+/** Returns the median time of one query, in milliseconds. */
 async function timeOf(question: string): Promise<number> {
   const times: number[] = [];
   for (let round = 0; round <= ROUNDS; round += 1) {

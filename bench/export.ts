@@ -1,7 +1,9 @@
 /**
- * How fast an export is: the command as a user waits for it, from its start to its exit, beside `curl | DuckDB`; and
- * the export alone, as ratios to common tools on the same stream within one run: every check and both
- * sums on, one object in a local store. `node bench/export.ts [--quick] [--large]`; needs curl, jq, base64, zstd.
+ * Measures the speed of an export: the command as a user waits for it, from its start to
+ * its exit, next to `curl | DuckDB`; and the export alone, as ratios to common tools on
+ * the same stream within one run. Every check and both sums are on, and the result is one
+ * object in a local store. `node bench/export.ts [--quick] [--large]`; needs curl, jq,
+ * base64, zstd.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,7 +15,7 @@ import { median, openScratchWarehouse } from './world/scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const isLarge = process.argv.includes('--large');
-/** Only the command, from its start to its exit. */
+/** Whether to measure only the command, from its start to its exit. */
 const isCommand = process.argv.includes('command');
 const SIZES_MB = isQuick ? [200] : [500, 1000];
 const MEGABYTES = Math.max(...SIZES_MB);
@@ -32,7 +34,7 @@ interface Case {
   readonly name: string;
   readonly form: 'csv' | 'messages';
   readonly compression: 'none' | 'zstd';
-  /** Shell, with the URL and an output file. */
+  /** A shell command with the URL and an output file. */
   readonly tool: (url: string, out: string) => string;
   readonly wanted: string;
 }
@@ -81,7 +83,7 @@ function say(what: string, value: string, wanted = ''): void {
 
 function script(name: string, args: readonly string[] = []): ChildProcess {
   const path = fileURLToPath(new URL(name, import.meta.url));
-  // As `npm start` runs it, not for the first time.
+  // Runs as with `npm start`, and with a warm cache.
   return spawn(process.execPath, ['--max-semi-space-size=4', path, ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
     env: {
@@ -146,7 +148,10 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
 interface Timed {
   readonly seconds: number;
-  /** User and system time of the process and its children, which a busy machine shows too. */
+  /**
+   * User and system time of the process and its children, which is meaningful even on a
+   * busy machine.
+   */
   readonly cpuSeconds: number;
 }
 
@@ -175,8 +180,9 @@ async function timed(
 }
 
 /**
- * From command to exit: it starts, learns the source's clock, reports its progress, publishes, and ends. The export in
- * a worker of the cases above has none of these.
+ * Measures the command from start to exit: it starts, reads the source's clock, reports
+ * its progress, publishes, and ends. The export in a worker, which the cases above
+ * measure, does none of this.
  */
 async function benchCommand(): Promise<void> {
   const megabytes = SIZES_MB[0] ?? 500;

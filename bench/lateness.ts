@@ -1,7 +1,9 @@
 /**
- * Who is late by how much where a night cannot ask every party: `npm run bench -- lateness [PARTIES [NIGHTS]]`. A
- * simulated year of nights: the real plan, order and settling on a real Postgres; each night ages what was asked by a
- * day. The entries are drawn from a seed, and their answers come at once: no source takes part.
+ * Measures which parties are late, and by how much, if a night cannot request every
+ * party: `npm run bench -- lateness [PARTIES [NIGHTS]]`. It simulates a year of nights
+ * with the real plan, order and settling on a real Postgres; each night makes all earlier
+ * requests a day older. The entries are drawn from a seed and arrive at once: no source
+ * is involved.
  */
 import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
@@ -16,9 +18,9 @@ import { givenNumbers, openFolder, say } from './world/scratch-world.ts';
 const [PARTIES = 2_000, NIGHTS = 365] = givenNumbers();
 const SEED = 7;
 const SCOPE = { partyIds: undefined, everyParty: false, idleNightsMax: 28 };
-/** The parties that a night can ask, as a share of all. */
+/** The share of all parties that a night can request. */
 const SHARES = [0.5, 0.2, 0.1, 0.05];
-/** How many in a hundred parties have entries on how many of a hundred nights. */
+/** The percentage of parties that have entries on a given percentage of nights. */
 const KINDS = [
   { kind: 'daily', parties: 2, nights: 100 },
   { kind: 'monthly', parties: 8, nights: 3 },
@@ -30,7 +32,7 @@ type Kind = (typeof KINDS)[number];
 interface Party {
   readonly partyId: string;
   readonly kind: Kind;
-  /** The nights before which it had entries that nobody has asked for. */
+  /** The nights after which the party had entries that have not been requested yet. */
   unknown: number[];
   isAsked: boolean;
 }
@@ -42,7 +44,7 @@ interface Year {
   late: number;
 }
 
-/** The kind of the party at this percentage of all parties. */
+/** Returns the kind of the party at this percentage of all parties. */
 function kindAt(percent: number): (typeof KINDS)[number] {
   const [first, second, third] = KINDS;
   if (percent < first.parties) return first;
@@ -62,7 +64,7 @@ function makeParties(): Party[] {
   });
 }
 
-/** A night passes: what was asked lies a day further back. */
+/** Lets a night pass, by making all earlier requests a day older. */
 async function age(app: App): Promise<void> {
   await app.warehouse.pool.query(
     `update mirror.exports set last_asked_at = last_asked_at - interval '1 day', last_entry_at = last_entry_at - interval '1 day'`,
@@ -142,7 +144,10 @@ async function simulateYear(app: App, capacity: number): Promise<Year> {
   return year;
 }
 
-/** What the first pass brings is history: only later entries can be late. */
+/**
+ * Records that a party's entries are known. The first pass brings history; only later
+ * entries can be late.
+ */
 function know(
   partyId: string,
   night: number,

@@ -1,7 +1,8 @@
 /**
- * How fast lists are synced, as ratios within one run: against a one-way loop that stores nothing, and against
- * one that inserts row by row. `npm run bench -- lists [--quick] [latency] [speed] [million] [polite]`: all of it
- * needs about two minutes, `latency` alone one.
+ * Measures how fast lists are synced, as ratios within one run: against a one-way loop
+ * that stores nothing, and against one that inserts row by row. `npm run bench -- lists
+ * [--quick] [latency] [speed] [million] [polite]`; everything takes about two minutes,
+ * `latency` alone takes one.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,7 +23,10 @@ const PARTIES = isQuick ? 50_000 : 200_000;
 const MANY_PARTIES = isQuick ? 200_000 : 1_000_000;
 const ROUNDS = isQuick ? 3 : 5;
 const ROW_BY_ROW_ROWS = 5_000;
-/** As bin/ledger-mirror.js has them: otherwise pages that nobody needs any more pile up. */
+/**
+ * The flags of bin/ledger-mirror.js. Without them, pages that are no longer needed pile
+ * up in memory.
+ */
 const WORKER_FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=100'];
 
 await using stack = new AsyncDisposableStack();
@@ -108,7 +112,7 @@ async function many(): Promise<void> {
   );
   await using source = openLists(sandbox.url);
   await warehouse.pool.query('vacuum analyze mirror.parties');
-  // A page of new rows, and not one more.
+  // Adds exactly one page of new rows.
   await sandbox.advance(
     Math.floor((7 * 86_400_000 * (PAGE_ROWS - 1)) / MANY_PARTIES),
   );

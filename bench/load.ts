@@ -1,7 +1,8 @@
 /**
- * How fast load and lake are, as ratios within one run, and how fast the lake answers:
- * `npm run bench -- load [--quick] [copy] [lake] [questions]`; all of it needs about ten minutes and 6 GB below
- * the temporary folder, `lake` alone about a minute.
+ * Measures the speed of load and lake, as ratios within one run, and the speed of the
+ * lake's answers: `npm run bench -- load [--quick] [copy] [lake] [questions]`. Everything
+ * takes about ten minutes and 6 GB below the temporary folder; `lake` alone takes about a
+ * minute.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -107,7 +108,10 @@ async function keepCanonical(): Promise<void> {
   }
 }
 
-/** The same objects into zstd Parquet by month with the lake's types, by nothing but DuckDB. */
+/**
+ * Writes the same objects as zstd Parquet, by month and with the lake's types, with
+ * DuckDB alone.
+ */
 async function duckDbAlone(keys: readonly string[]): Promise<void> {
   const instance = await DuckDBInstance.create(':memory:', { threads: '2' });
   const connection = await instance.connect();
@@ -161,7 +165,10 @@ async function loading(): Promise<void> {
   );
 }
 
-/** What load and lake cost together, beside COPY of canonical rows and DuckDB's Parquet of the same objects. */
+/**
+ * Measures load and lake together, next to COPY of canonical rows and DuckDB's Parquet of
+ * the same objects.
+ */
 async function parquet(keys: readonly string[]): Promise<void> {
   const loads: number[] = [];
   const both: number[] = [];

@@ -1,8 +1,10 @@
 /**
- * What nights cost by the number of parties, nearly all of them idle: `npm run bench -- nightly [SIZE…]`. For each
- * size a first night, a second one a quarter of an hour of the network later, and one that may ask 200: requests,
- * statements, buffers, WAL, Redis commands, CPU and memory, and the exponents by which they grow. Then nights with the
- * signed statement and without it, in turn: what it adds.
+ * Measures the cost of nights by the number of parties, nearly all of them idle: `npm run
+ * bench -- nightly [SIZE…]`. For each size it runs a first night, a second one after a
+ * quarter of an hour of network time, and one that may request 200 parties. It counts
+ * requests, statements, buffers, WAL, Redis commands, CPU and memory, and computes the
+ * exponents of their growth. Then it alternates nights with and without the signed
+ * statement, to measure what the statement adds.
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -32,7 +34,10 @@ import {
   sayLoad,
 } from './world/scratch-world.ts';
 
-/** `--workers=4`: processes that export; `--latency=20`: milliseconds of each answer; `--exports=16`: at once, over all. */
+/**
+ * `--workers=4`: the number of processes that export; `--latency=20`: milliseconds per
+ * answer; `--exports=16`: the most concurrent exports, over all processes.
+ */
 const { values: flags } = parseArgs({
   options: {
     workers: { type: 'string' },
@@ -51,7 +56,7 @@ const PASSED_MS = 900_000;
 const CAPPED = 200;
 const LOOK_MS = 250;
 const EXPONENT_MAX = 1.05;
-/** Nights with a statement, and as many without one. */
+/** The number of nights with a statement, and of nights without one. */
 const ROUNDS = 3;
 const STATEMENT_SHARE_MAX = 0.02;
 const COUNTS = [
@@ -122,7 +127,7 @@ async function measured(
   const run = await work();
   const seconds = (performance.now() - startedMs) / 1_000;
   const { user, system } = process.cpuUsage(cpu);
-  // What backends have counted is told within a second of their last statement.
+  // Backends publish their statistics within a second after their last statement.
   await sleep(1_500);
   const after = await databaseCounts(app);
   const { requests } = run.evidence['source'] as {
@@ -192,7 +197,7 @@ async function openNight(
       signal: new AbortController().signal,
     }),
   );
-  // Parties that the list told of at some time, and whose ledgers are empty.
+  // Parties that were on the list at some time and have empty ledgers.
   const ids = Array.from({ length: parties - ACTIVE }, (_, index) =>
     createHash('sha256').update(`idle ${index}`).digest('hex'),
   );
@@ -219,7 +224,10 @@ async function openNight(
   return { app, advance: () => sandbox.advance(PASSED_MS) };
 }
 
-/** A second `worker`, on the same database, queues and objects; it is there when it is registered. */
+/**
+ * Starts another `worker` process, on the same database, queues and objects, and waits
+ * until it is registered.
+ */
 async function startWorker(
   { warehouse }: App,
   env: Record<string, string>,
@@ -268,7 +276,7 @@ async function nightsOf(
   await advance();
   const second = await measured(app, redis, () => night(app));
   tell('second night', parties, second);
-  // Whichever process begins the night bounds it; the others know of no bound.
+  // Any worker may begin the night, but only this process knows the limit.
   if (WORKERS > 1) return [first, second];
   await advance();
   const capped = await measured(app, redis, () =>
@@ -288,7 +296,9 @@ async function nightsOf(
   return [first, second];
 }
 
-/** What the end of a night takes: its report, with a statement or without. */
+/**
+ * How long the end of a night takes, its report included, with or without a statement.
+ */
 interface Ending {
   readonly nightSeconds: number;
   readonly nightCpuSeconds: number;
@@ -332,8 +342,9 @@ function startTimes(): () => { seconds: number; cpuSeconds: number } {
 }
 
 /**
- * The share of the statement in a night. Other work on the machine moves whole nights by far more: the end of the
- * night is compared, where nothing else runs.
+ * Whether the statement takes only a small share of a night. Other work on the machine
+ * affects whole nights far more, so only the end of the night is compared, during which
+ * nothing else runs.
  */
 async function isStatementCheap(
   parties: number,

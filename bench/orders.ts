@@ -1,6 +1,7 @@
 /**
- * How fast orders of single parties are worked while there are many parties: `npm run bench -- orders [PARTIES] [RATE]`.
- * A thousand idle parties are ordered over HTTP, as fast as the read API takes them; `RATE` is the source's.
+ * Measures how fast orders of single parties are worked when there are many parties: `npm
+ * run bench -- orders [PARTIES] [RATE]`. It orders a thousand idle parties over HTTP, as
+ * fast as the read API accepts them. `RATE` is the source's rate.
  */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -51,7 +52,10 @@ await app.warehouse.pool.query('analyze');
 await app.jobWorker.startAndRegister();
 const { url } = stack.use(await startApi(app));
 
-/** As many as may be open are taken; then one is, whenever one has ended. */
+/**
+ * Orders a party. The API accepts as many open orders as its limit allows, and then one
+ * more whenever one has ended.
+ */
 async function order(partyId: string): Promise<void> {
   for (;;) {
     const response = await fetch(`${url}/mirror/exports`, {

@@ -1,6 +1,7 @@
 /**
- * How long the status, the console and the API take over a large mirror: `npm run bench -- pages [PARTIES [ENTRIES]]`;
- * 100,000 parties and ten million entries where none are given, made in Postgres alone: some minutes, and 6 GB.
+ * Measures the response times of the status, the console and the API over a large mirror:
+ * `npm run bench -- pages [PARTIES [ENTRIES]]`. By default it has 100,000 parties and ten
+ * million entries, created in Postgres alone, which takes some minutes and 6 GB.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'pg';
@@ -16,7 +17,7 @@ import {
 
 const [PARTIES = 100_000, ENTRIES = 10_000_000] = givenNumbers();
 const ROUNDS = 5;
-/** Longer than any answer is shared: each round asks Postgres. */
+/** Longer than any answer is cached, so that each round queries Postgres. */
 const PAUSE_MS = 5_500;
 
 await using stack = new AsyncDisposableStack();
@@ -24,7 +25,7 @@ const { folder, connectionString } = await openScratch(stack);
 const home = await openHome(connectionString, folder, 'bench_pages');
 await runCommand(['migrate'], home.env);
 const pool = new Pool({ connectionString: home.databaseUrl });
-// What an idle connection suffers when the server ends is no failure of its own.
+// An idle connection fails when the server ends; that is not an error here.
 pool.on('error', () => undefined);
 stack.defer(() => pool.end());
 const startedMs = performance.now();
@@ -67,7 +68,7 @@ const PAGES = [
   '/readyz',
 ];
 
-/** Until the whole answer, or the first event, is there. */
+/** Reads until the whole answer, or the first event, has arrived. */
 async function read(path: string): Promise<number> {
   const startMs = performance.now();
   const response = await fetch(`${mirror.url}${path}`);
@@ -89,7 +90,7 @@ async function read(path: string): Promise<number> {
 const times = new Map<string, number[]>(PAGES.map((path) => [path, []]));
 for (let round = 0; round < ROUNDS; round += 1) {
   for (const path of PAGES) {
-    // What shares its reading with another is asked by itself.
+    // These share a reading with other paths, so wait until it has expired.
     if (path === '/console/events' || path === '/metrics')
       await sleep(PAUSE_MS);
     times.get(path)?.push(await read(path));

@@ -1,6 +1,7 @@
 /**
- * Beside the peers: dlt, DuckDB and the Singer SDK, pinned in an environment of their own, on the same source and the
- * same Postgres, in turns. `npm run bench -- peers [--quick]`: prints the tables of bench/README.md.
+ * Compares ledger-mirror with its peers: dlt, DuckDB and the Singer SDK, pinned in their
+ * own environment, on the same source and the same Postgres, in turns. `npm run bench --
+ * peers [--quick]` prints the tables of bench/README.md.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -25,13 +26,16 @@ const PARTIES = isQuick ? 50_000 : 200_000;
 const FAULTY_PARTIES = 20_000;
 const MEGABYTES = isQuick ? 100 : 500;
 const ROUNDS = isQuick ? 1 : 3;
-/** On two quiet cores nothing here takes half of it. */
+/**
+ * After this long a peer counts as never ending. On two quiet cores none needs half of
+ * it.
+ */
 const ENDLESS_MS = 90_000;
 
 interface Ended {
   readonly seconds: number;
   readonly peakMb: number;
-  /** What it ended by itself in; undefined where it did not. */
+  /** Its exit code; undefined if it did not end by itself. */
   readonly code: number | undefined;
   readonly said: string;
 }
@@ -49,7 +53,10 @@ const admin = stack.use(
 );
 let databases = 0;
 
-/** By a shell that tells the peak memory of what it ran, in kB, behind everything else. */
+/**
+ * Runs a command in a process that measures it, and prints its peak memory in kB and its
+ * exit code after all other output.
+ */
 async function timed(
   command: readonly string[],
   env: Readonly<Record<string, string>> = {},
@@ -103,7 +110,10 @@ const oursEnv = (url: string, database: string): Record<string, string> => ({
   LOG_LEVEL: 'silent',
 });
 
-/** Each peer by name; those of a list take a source, those of an export a URL of CSV. */
+/**
+ * The peers by name. Those that read a list get a source; those that export get the URL
+ * of a CSV.
+ */
 const LISTS: Readonly<Record<string, (url: string) => Promise<Ended>>> = {
   'ledger-mirror → Postgres': async (url) => {
     const database = await emptyDatabase();
@@ -132,7 +142,7 @@ const LISTS: Readonly<Record<string, (url: string) => Promise<Ended>>> = {
     timed(peer('singer_lists.py', url, await fresh('singer'))),
 };
 
-/** Migrated: nothing of a run before is in it. */
+/** Creates a migrated database, without data from an earlier run. */
 async function emptyDatabase(): Promise<string> {
   databases += 1;
   await admin.pool.query(`create database peers_${databases}`);
@@ -163,7 +173,7 @@ function head(...cells: readonly string[]): void {
   row(...cells.map(() => '---'));
 }
 
-/** In turns, so that a slow minute is everybody's. */
+/** Runs them in turns, so that a slow minute affects all alike. */
 async function inTurns(
   runners: Readonly<Record<string, () => Promise<Ended>>>,
 ): Promise<void> {

@@ -1,9 +1,9 @@
 /**
- * What a lost database costs the source, and how fast it comes back:
- * `npm run bench -- recovery [parties] [whale] [rates] [--quick]`. Real commands mirror a
- * sandbox network, whose answers a proxy counts; the databases are of one embedded
- * Postgres. All of it takes about a quarter of an hour and 8 GB below the temporary
- * folder; `--quick` takes a tenth of the entries.
+ * Measures what a lost database costs the source, and how long recovery takes: `npm run
+ * bench -- recovery [parties] [whale] [rates] [--quick]`. Real commands mirror a sandbox
+ * network through a proxy that counts the answers; all databases are in one embedded
+ * Postgres. Everything takes about a quarter of an hour and 8 GB below the temporary
+ * folder; `--quick` uses a tenth of the entries.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,10 +13,12 @@ import { Measured, type World } from './world/recovery-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
-/** A tenth of the entries is enough to see whether something is asked twice. */
+/**
+ * Scales a number of entries. A tenth is enough to see whether data are requested twice.
+ */
 const scaled = (count: number): number => (isQuick ? count / 10 : count);
 
-/** The share of the ledgers' bytes that the night after a loss may receive at most. */
+/** The largest share of the ledgers' bytes that the night after a loss may receive. */
 const SHARE_MAX = 0.01;
 const ROUNDS = 3;
 const MB = 1e6;
@@ -49,7 +51,10 @@ function isChosen(part: string): boolean {
   return chosen.length === 0 || chosen.includes(part);
 }
 
-/** A database is lost, and another one goes back by two nights. */
+/**
+ * Measures the recovery of one database that is lost, and of another that is restored to
+ * its state two nights ago.
+ */
 async function measureLoss(world: World): Promise<void> {
   await using stack = new AsyncDisposableStack();
   const measured = await Measured.open(stack, world);
@@ -80,7 +85,7 @@ async function measureLoss(world: World): Promise<void> {
   const judge = async (what: string, database: string): Promise<void> => {
     const rebuilding = await measured.rebuild(database);
     const night = await measured.night(database);
-    // A party that has arrived since is asked for, too.
+    // Parties that have arrived since are requested too.
     const exportsMax = ordinary.exports + measured.parties - known;
     const lists = rebuilding.lists + night.lists;
     const exports = rebuilding.exports + night.exports;
@@ -99,7 +104,7 @@ async function measureLoss(world: World): Promise<void> {
   await judge('the database lost', 'empty');
 }
 
-/** "6 pages of lists, 1,001 exports, 0.53 MB (0.84 %)" */
+/** Formats traffic: "6 pages of lists, 1,001 exports, 0.53 MB (0.84 %)" */
 function describe(asked: Traffic, whole: Traffic): string {
   const { lists, exports, exportBytes } = asked;
   const share = ((100 * exportBytes) / whole.exportBytes).toFixed(2);
@@ -107,7 +112,10 @@ function describe(asked: Traffic, whole: Traffic): string {
   return `${lists} pages of lists, ${exports} exports, ${megabytes} MB (${share} %)`;
 }
 
-/** `load --all` into an empty database, in turns with `load` of the same segments. */
+/**
+ * Measures `load --all` into an empty database, in turns with `load` of the same
+ * segments.
+ */
 async function measureLoads(world: World): Promise<void> {
   await using stack = new AsyncDisposableStack();
   const measured = await Measured.open(stack, world);

@@ -1,7 +1,9 @@
 /**
- * How long a command takes to its first answer: `npm run bench -- start [--quick]`. Each command is run as a user runs
- * it, by `bin/ledger-mirror.js`, with warm files and an external Postgres; the commands take turns. It fails if one
- * takes longer than is wanted. Processor time stands beside the wall, because a busy machine tells only that.
+ * Measures how long a command takes to its first answer: `npm run bench -- start
+ * [--quick]`. Each command runs through `bin/ledger-mirror.js`, as users run it, with
+ * warm files and an external Postgres; the commands take turns. It fails if one exceeds
+ * its limit. Processor time is shown next to wall time, because on a busy machine it is
+ * the only reliable figure.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,7 +21,7 @@ const PROGRAM = fileURLToPath(
   new URL('../bin/ledger-mirror.js', import.meta.url),
 );
 
-/** Each command, and the wall that it may take in milliseconds. */
+/** Each command, and its limit of wall time in milliseconds. */
 const COMMANDS = [
   ['--version', 80],
   ['--help', 80],
@@ -43,7 +45,7 @@ const env = {
   OBJECT_STORE_URL: `file://${join(folder, 'objects')}`,
 };
 
-/** @throws Error if the command says nothing */
+/** @throws Error if the command prints nothing */
 async function run(command: string): Promise<Run> {
   const child = spawn(
     'bash',
@@ -72,7 +74,7 @@ async function run(command: string): Promise<Run> {
 
 sayLoad('before');
 const runs = new Map<string, Run[]>(COMMANDS.map(([command]) => [command, []]));
-// The first one compiles what is kept compiled afterwards.
+// The first run fills the compile cache.
 for (const [command] of COMMANDS) await run(command);
 for (let round = 0; round < ROUNDS; round += 1)
   for (const [command] of COMMANDS) runs.get(command)?.push(await run(command));

@@ -1,6 +1,7 @@
 /**
- * What is requested of the object store: `npm run bench -- store [PARTIES …]`, 1,000 and 10,000 parties as a rule. A mirror
- * of a sandbox network counts the requests of an idle night, of an order and of a build of the lake, by their kinds.
+ * Counts the requests to the object store: `npm run bench -- store [PARTIES …]`, by
+ * default for 1,000 and 10,000 parties. A mirror of a sandbox network counts the requests
+ * of an idle night, of an order and of a build of the lake, by kind.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openApp, type App } from '../src/app/app.ts';
@@ -24,13 +25,19 @@ const COUNTS = given.length === 0 ? [1_000, 10_000] : given;
 const ENTRIES_MEAN = 3;
 const NEWS_MS = 5 * 24 * 3_600_000;
 const LOOK_MS = 50;
-/** Beyond the pages of the one listing, and the segments that a night proves anew. */
+/**
+ * The most requests of an idle night, besides the pages of its one listing and the
+ * segments that it proves again.
+ */
 const IDLE_NIGHT_MAX = 80;
 const KEYS_A_PAGE = 1_000;
-/** A night proves one segment of so many: its object and its manifest. */
+/**
+ * A night proves one segment out of this many, with a request for its object and one for
+ * its manifest.
+ */
 const NIGHTLY_PARTS = 28;
 const ORDER_MAX = 10;
-/** Whatever the number of parties. */
+/** The most requests of a build, whatever the number of parties. */
 const BUILD_MAX = 60;
 const { signal } = new AbortController();
 
@@ -107,7 +114,7 @@ async function measure(parties: number): Promise<void> {
   );
 }
 
-/** What may be requested at most. */
+/** The most requests that are allowed. */
 interface Most {
   readonly requests: number;
   readonly lists: number;
@@ -115,7 +122,7 @@ interface Most {
 
 type Work = () => Promise<void>;
 
-/** "61: 3 GET list-type, 40 PUT, …" */
+/** Formats the requests by kind: "61: 3 GET list-type, 40 PUT, …" */
 function describe(calls: readonly string[]): string {
   const kinds = new Map<string, number>();
   for (const call of calls) kinds.set(call, (kinds.get(call) ?? 0) + 1);
@@ -149,7 +156,7 @@ async function ended(app: App, { runId }: Run): Promise<void> {
   }
 }
 
-/** Published, and not loaded: a load of its own is measured. */
+/** Exports a party without loading it, because the load is measured separately. */
 async function order(app: App, partyId: string): Promise<void> {
   const params = { load: false };
   const run = await app.jobs.runs.create({

@@ -1,6 +1,8 @@
 /**
- * A year of nights by a simulated clock: `npm run bench -- year [PARTIES] [NIGHTS] [DAYS]`, 50 parties and 365 nights one
- * day apart as a rule. Rows of each table by month, what is left of each party's segments, and what lies in the store.
+ * Simulates a year of nights with a simulated clock: `npm run bench -- year [PARTIES]
+ * [NIGHTS] [DAYS]`; by default 50 parties, and 365 nights one day apart. Prints the rows
+ * of each table by month, the segments that remain of each party, and the contents of the
+ * store.
  */
 import { openApp } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
@@ -32,7 +34,7 @@ const env = {
   DATA_DIR: dataDir,
   SOURCE_RATE: '100000',
   SOURCE_EXPORT_CONCURRENCY: '4',
-  // The lake's files go by the machine's clock.
+  // The retention of the lake's files uses the machine's clock.
   LAKE_RETENTION: '1m',
   SCHEDULE: farSchedule(),
 };

@@ -1,7 +1,7 @@
 /**
- * The least that an export has to do, without a check, a part, a database or a crash to
- * fear: an answer is received, its bytes are summed, each row is summed by a thread, and
- * all is written. Prints the seconds.
+ * Does the least that an export must do, without checks, parts, a database or protection
+ * against crashes: receives an answer, hashes its bytes, hashes each row in a thread, and
+ * writes everything. Prints the seconds.
  */
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
@@ -11,7 +11,10 @@ import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
 
 const LINE_FEED = 0x0a;
 const BLOCK_BYTES = 512 * 2 ** 10;
-/** Being filled, being read, waiting, being written. */
+/**
+ * The number of blocks. Some are being filled, others are being read, wait, or are being
+ * written.
+ */
 const BLOCKS = 8;
 
 interface Block {
@@ -32,7 +35,7 @@ function sumRows({ memory, bytes }: Block): string {
 async function receive(url: string, path: string): Promise<void> {
   const thread = new Worker(new URL(import.meta.url));
   const summed: (() => void)[] = [];
-  // They come in the order in which they were sent.
+  // The answers arrive in the order of the messages.
   thread.on('message', () => summed.shift()?.());
   await using file = await open(path, 'w');
   const sha256 = createHash('sha256');

@@ -1,13 +1,14 @@
 /**
- * Serves one answer of any size from memory, as a source on this machine would: raw CSV,
- * or messages; and the lists of a small network, by which a command knows the time.
+ * Serves one answer of any size from memory, like a source on the same machine: raw CSV,
+ * or messages. Also serves the lists of a small network, from which a command reads the
+ * time.
  */
 import type { ServerResponse } from 'node:http';
 import { RELEASES } from '../../src/sandbox/release.ts';
 import { sendAnswer, startSandbox } from '../../src/sandbox/http/server.ts';
 
 const PIECE_BYTES = 2 ** 20;
-/** Different pieces: more than a compressor remembers. */
+/** The number of different pieces: more than a compressor remembers. */
 const PIECES = 32;
 const PARTY = 'ab'.repeat(32);
 const header = Buffer.from(RELEASES['0.71.4'].header);
@@ -15,8 +16,8 @@ const made = Array.from({ length: PIECES }, (_, nth) => pieces(nth));
 const csvBytes = made[0]?.[0].length ?? PIECE_BYTES;
 
 /**
- * A MiB of rows that look like a market maker's, and the same as a message. They are sent
- * again and again.
+ * Returns a MiB of rows that look like a market maker's, and the same as a message. They
+ * are sent over and over.
  */
 function pieces(nth: number): [Buffer, Buffer] {
   const rows: string[] = [];
@@ -53,7 +54,7 @@ async function send(
   response.end();
 }
 
-/** Resolves when there is room, or nobody reads any more. */
+/** Resolves when there is room again, or when the client has stopped reading. */
 function drained(response: ServerResponse): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
@@ -64,7 +65,7 @@ function drained(response: ServerResponse): Promise<void> {
   });
 }
 
-/** The rows are of its eleventh day. */
+/** The rows are from the network's eleventh day. */
 const NETWORK = {
   parties: 10,
   historyMs: 20 * 86_400_000,

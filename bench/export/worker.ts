@@ -1,6 +1,6 @@
 /**
- * One export in a process of its own, so that its memory and its event loop are the
- * worker's. Prints JSON.
+ * Runs one export in a separate process, to measure its memory and its event loop alone.
+ * Prints JSON.
  */
 import { randomUUID } from 'node:crypto';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
@@ -66,7 +66,7 @@ const { verdict, bytes, rows } = await exportLedger(
     objects: openFileStore(folder),
     compression: compression as Compression,
     rowPool,
-    // One object: what is measured is one stream.
+    // Everything goes into one object, because a single stream is measured.
     segmentBytesMax: 2 ** 40,
     exportLimit: 1,
   },

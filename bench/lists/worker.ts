@@ -1,5 +1,5 @@
 /**
- * One sync in a process of its own, so that its memory is the worker's. Prints one JSON
+ * Runs one sync in a separate process, to measure its memory alone. Prints one JSON
  * document.
  */
 import { openWarehouse } from '../../src/postgres/database.ts';

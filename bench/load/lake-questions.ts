@@ -1,6 +1,6 @@
 /**
- * A lake of many entries, built as the warehouse sends them, and how long each ready
- * question takes on it.
+ * Builds a lake of many entries from rows in the warehouse's format, and measures how
+ * long each ready-made query takes on it.
  */
 import { createReadStream } from 'node:fs';
 import { mkdir, readdir, rm } from 'node:fs/promises';
@@ -19,7 +19,7 @@ import { runQuery } from '../../src/lake/query/query.ts';
 import { LINE_COLUMNS } from '../../src/ledger/canonical.ts';
 import type { ObjectStore } from '../../src/storage/object-store.ts';
 
-/** As the warehouse sends rows. */
+/** The format in which the warehouse sends rows. */
 const TEXT = `delim = ',', quote = '"', escape = '"', nullstr = ''`;
 const SEGMENT_ROWS = 1_000_000;
 const MONTHS = ['2023-05', '2023-06', '2023-07', '2023-08', '2023-09'];
@@ -28,8 +28,8 @@ const RETENTION_MS = 7 * 86_400_000;
 const signal = new AbortController().signal;
 
 /**
- * Row `i`: half of a party's entries are received from another party whose ledger is
- * there as well.
+ * Returns SQL for the rows from `first` on. Half of a party's entries are received from
+ * another party whose ledger is also in the lake.
  */
 function lines(
   first: number,
@@ -58,7 +58,7 @@ function lines(
   return `select ${columns.join(', ')} from range(${first}, ${first + rows}) r(i)`;
 }
 
-/** What a warehouse would say of segments that lie here as text. */
+/** Stands in for a warehouse, with segments that are text files in a folder. */
 export class BenchWarehouse implements LakeRepository {
   readonly #folder: string;
   readonly #segments: SegmentMonth[] = [];
@@ -69,7 +69,7 @@ export class BenchWarehouse implements LakeRepository {
     this.#folder = folder;
   }
 
-  /** Has one more segment. */
+  /** Adds one more segment. */
   async load(month: string, rows: number): Promise<void> {
     const segmentId = BigInt(this.#segments.length + 1);
     const facts = { valuesDigest: '0'.repeat(64), isOpen: false };
@@ -149,8 +149,8 @@ export class BenchWarehouse implements LakeRepository {
   }
 
   /**
-   * Seconds that DuckDB alone, unlimited, takes to write what lies here as Parquet of the
-   * same types.
+   * Returns the seconds that DuckDB alone, without limits, takes to write these files as
+   * Parquet of the same types.
    */
   async writeAlone(folder: string): Promise<number> {
     const names = LINE_COLUMNS.map((name) => `${name}: 'VARCHAR'`).join(', ');
@@ -176,7 +176,10 @@ export class BenchWarehouse implements LakeRepository {
     return (performance.now() - startMs) / 1000;
   }
 
-  /** Each once: what the lake has now is not asked again. */
+  /**
+   * Yields the rows of the segments and removes their files, because rows that are in the
+   * lake are not requested again.
+   */
   async *#read(
     month: string,
     segmentIds: readonly bigint[],
@@ -203,7 +206,7 @@ export interface TimedBuild {
   readonly aloneSeconds: number;
 }
 
-/** Whole months one after the other. */
+/** Loads whole months, one after another. */
 export async function makeLake(
   warehouse: BenchWarehouse,
   objects: ObjectStore,
@@ -222,7 +225,7 @@ export async function makeLake(
   return builds;
 }
 
-/** Brings the month that nights add to up to so many entries. */
+/** Fills the month that the nights add to, up to a given number of entries. */
 export async function fillMonth(
   warehouse: BenchWarehouse,
   objects: ObjectStore,
@@ -242,7 +245,7 @@ async function leave(
     await warehouse.load(month, Math.min(SEGMENT_ROWS, rows - done));
 }
 
-/** Seconds of a night that brings so many entries of a month that is there. */
+/** Returns the seconds of a night that adds entries to an existing month. */
 export async function addToMonth(
   warehouse: BenchWarehouse,
   objects: ObjectStore,
@@ -269,7 +272,9 @@ async function build(
   return (performance.now() - startMs) / 1000;
 }
 
-/** Seconds by question, one for each round; the lake is opened once. */
+/**
+ * Returns the seconds of each query, one value per round. The lake is opened only once.
+ */
 export async function askQuestions(
   objects: ObjectStore,
   scratchDir: string,

@@ -1,6 +1,6 @@
 /**
- * A ledger for the benchmarks of load and lake: published as exports leave it, made
- * without a source.
+ * Makes a ledger for the benchmarks of load and lake: published as exports would leave
+ * it, but without a source.
  */
 import { createHash } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
@@ -21,7 +21,7 @@ const TYPES = [
   'WITHDRAW',
 ];
 const START_MS = Date.parse('2023-05-01T00:00:00Z');
-/** Rows spread over three months. */
+/** The rows are spread over three months. */
 const SPAN_MS = 92 * 86_400_000;
 
 export const PARTY = 'aa'.repeat(32);
@@ -34,7 +34,10 @@ const ASSETS = [0, 1, 2].map((number) => id('asset', number));
 const MARKETS = [0, 1, 2, 3, 4].map((number) => id('market', number));
 const OTHERS = Array.from({ length: 500 }, (_, number) => id('party', number));
 
-/** As releases from 0.73 write it; half of the rows are sent, half received. */
+/**
+ * Writes a row in the form of releases from 0.73 on. Half of the rows are sent, half are
+ * received.
+ */
 function line(number: number, count: number): string {
   const at = new Date(
     START_MS + Math.floor((number * SPAN_MS) / count),
@@ -51,8 +54,8 @@ function line(number: number, count: number): string {
 }
 
 /**
- * Publishes `rows` entries as `segments` objects; returns the paths' keys and what they
- * hold unpacked.
+ * Publishes `rows` entries as `segments` objects.
+ * @returns their keys and their size unpacked
  */
 export async function publishLedger(
   pool: Pool,
@@ -142,7 +145,10 @@ async function publishSegment(
   return key;
 }
 
-/** The second in which row `number` lies: borders of segments are whole seconds. */
+/**
+ * Returns the second that contains row `number`, because segments begin and end at whole
+ * seconds.
+ */
 function border(number: number, count: number): string {
   const ms = START_MS + Math.floor((number * SPAN_MS) / count);
   return new Date(

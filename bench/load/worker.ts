@@ -1,6 +1,6 @@
 /**
- * Stages in a process of their own, for its peak memory: `worker.ts load|lake|both URL
- * OBJECTS SCRATCH`.
+ * Runs stages in a separate process, to measure its peak memory: `worker.ts
+ * load|lake|both URL OBJECTS SCRATCH`.
  */
 import { buildLake } from '../../src/lake/build/build.ts';
 import { loadAll } from '../../src/warehouse/load-all.ts';

@@ -1,6 +1,6 @@
 /**
- * A source between a client and another one: counts requests, and answers the fifth page
- * as a broken one would.
+ * A proxy between a client and a source: counts requests, and answers the fifth page as a
+ * broken source would.
  */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';

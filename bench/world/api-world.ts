@@ -1,5 +1,5 @@
 /**
- * What the API's benchmarks share: databases, the real commands as processes, a client
+ * Shared by the API's benchmarks: databases, the real commands as processes, and a client
  * that only counts bytes.
  */
 import { spawn } from 'node:child_process';
@@ -10,7 +10,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
 
-/** What follows a page's rows. */
+/** An upper bound for what follows the rows of a page. */
 const END_BYTES = 256;
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
@@ -24,7 +24,7 @@ export interface Home {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** A database and a folder of its own on the given server. */
+/** Creates a database and a folder for one mirror on the given server. */
 export async function openHome(
   serverUrl: string,
   dir: string,
@@ -44,7 +44,7 @@ export async function openHome(
   };
 }
 
-/** Starts `serve` or `up`; ends with the caller. */
+/** Starts `serve` or `up`; the process ends with the caller. */
 export async function startServing(
   command: 'serve' | 'up',
   env: Home['env'],
@@ -74,7 +74,10 @@ export async function startServing(
   };
 }
 
-/** Runs a command to its end. @returns seconds */
+/**
+ * Runs a command to its end.
+ * @returns its duration in seconds
+ */
 export async function runCommand(
   args: readonly string[],
   env: Home['env'],
@@ -90,7 +93,8 @@ export async function runCommand(
 }
 
 /**
- * A script of this folder as a process that prints its URL first and ends with its input.
+ * Starts a script of this folder as a process that first prints its URL, and ends when
+ * its input does.
  */
 export async function startScript(
   script: string,
@@ -114,7 +118,10 @@ export async function startScript(
   };
 }
 
-/** Asks over connections that stay open, and does with a body no more than it must. */
+/**
+ * Sends requests over connections that stay open, and does as little as possible with the
+ * bodies.
+ */
 export class CountingClient implements Disposable {
   readonly #agent: Agent;
 
@@ -122,7 +129,7 @@ export class CountingClient implements Disposable {
     this.#agent = new Agent({ keepAlive: true, maxSockets: connections });
   }
 
-  /** @returns bytes of the body */
+  /** @returns the number of bytes in the body */
   async read(url: string): Promise<number> {
     let bytes = 0;
     await this.#get(url, (chunk) => {
@@ -161,7 +168,7 @@ export class CountingClient implements Disposable {
   }
 }
 
-/** The party with the longest ledger, as the sandbox makes it: the oldest. */
+/** Returns the party with the longest ledger; in a sandbox that is the oldest one. */
 export async function whaleOf(url: string): Promise<string> {
   const answer = (await (
     await fetch(

@@ -1,6 +1,6 @@
 /**
- * What the benchmarks of lists share: a source process, an empty warehouse, and the loops
- * that are compared.
+ * Shared by the benchmarks of lists: a source process, an empty warehouse, and the loops
+ * to compare with.
  */
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -72,7 +72,7 @@ export function openLists(url: URL, ratePerSecond = LIFTED_RATE): Source {
   );
 }
 
-/** One way, oldest first, storing nothing: what a sync is measured against. */
+/** Reads the list one way, oldest first, and stores nothing: the baseline for a sync. */
 export async function fetchOnly(source: Source): Promise<number> {
   let rows = 0;
   let after: string | undefined;
@@ -93,7 +93,10 @@ export async function fetchOnly(source: Source): Promise<number> {
   }
 }
 
-/** The same loop, storing each party with its place by itself; stops after `rowsMax`. */
+/**
+ * Runs the same loop, but inserts each party and its place separately; stops after
+ * `rowsMax`.
+ */
 export async function fetchAndInsert(
   source: Source,
   warehouse: Warehouse,

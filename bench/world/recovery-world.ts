@@ -13,9 +13,9 @@ import { type Sandbox, startSandbox } from '../../test/support/sandbox.ts';
 import { openScratch } from './scratch-world.ts';
 
 const HOUR_MS = 3_600_000;
-/** Little happens between two nights, so that what is asked again shows. */
+/** Little happens between two nights, so that data requested twice stands out. */
 const BETWEEN_NIGHTS_MS = HOUR_MS / 6;
-/** Ledgers have grown for months, so that an hour is a small part of them. */
+/** Ledgers have grown for months, so that an hour adds only a small part. */
 const HISTORY_MS = 60 * 24 * HOUR_MS;
 const COMMAND_TIMEOUT_MS = 1_800_000;
 
@@ -24,7 +24,7 @@ export interface World {
   readonly parties: number;
   readonly entriesMean: number;
   readonly whaleEntries?: number;
-  /** One ledger alone is mirrored: the largest. */
+  /** If true, only one ledger is mirrored: the largest. */
   readonly isWhaleAlone?: boolean;
 }
 
@@ -78,7 +78,10 @@ export class Measured {
     return [...this.sandbox.truth.parties()].length;
   }
 
-  /** @returns what the command asked of the source, and how long it took */
+  /**
+   * Runs a command.
+   * @returns its requests to the source, and its duration
+   */
   async run(
     args: readonly string[],
     database: string,

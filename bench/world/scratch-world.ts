@@ -1,6 +1,6 @@
 /**
- * What every benchmark needs: a folder and a server that go with it, numbers of the
- * command line, rows of its table.
+ * Shared by every benchmark: a temporary folder and server, numbers from the command
+ * line, and the rows of its table.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { loadavg, tmpdir } from 'node:os';
@@ -12,11 +12,11 @@ import { migrate } from '../../src/postgres/migrate.ts';
 
 export interface Scratch {
   readonly folder: string;
-  /** The address of a Postgres whose data lie below `data/` in the folder. */
+  /** The address of a Postgres whose data are below `data/` in the folder. */
   readonly connectionString: string;
 }
 
-/** A folder that is removed with the stack. */
+/** Creates a folder that is removed with the stack. */
 export async function openFolder(stack: AsyncDisposableStack): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
   stack.defer(() => rm(folder, { recursive: true, force: true }));
@@ -37,7 +37,7 @@ export async function openScratch(
   return { folder, connectionString };
 }
 
-/** The same with an empty mirror in it. */
+/** Opens the same, and creates an empty mirror in it. */
 export async function openScratchWarehouse(
   stack: AsyncDisposableStack,
 ): Promise<Scratch & { readonly warehouse: Warehouse }> {
@@ -52,7 +52,7 @@ export async function openScratchWarehouse(
   return { ...scratch, warehouse };
 }
 
-/** The plain numbers among the words of the command line. */
+/** Returns the plain numbers among the arguments of the command line. */
 export function givenNumbers(): number[] {
   return process.argv
     .slice(2)
@@ -68,7 +68,7 @@ export function say(what: string, value: string, wanted = ''): void {
   process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
 }
 
-/** A row whose figure is wanted: the benchmark fails if it is not met. */
+/** Prints a row that has a target: the benchmark fails if it is missed. */
 export function sayGate(
   what: string,
   value: string,

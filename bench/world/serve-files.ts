@@ -1,6 +1,6 @@
 /**
- * A static file route, as small as one can be: what an export from whole segments is
- * compared with.
+ * Serves static files with as little code as possible, as the baseline for an export from
+ * whole segments.
  */
 import { createReadStream } from 'node:fs';
 import { once } from 'node:events';
@@ -22,7 +22,7 @@ await once(server, 'listening');
 process.stdout.write(
   `http://127.0.0.1:${(server.address() as AddressInfo).port}\n`,
 );
-// The end of input is the end.
+// The process ends when its input does.
 for await (const _ of process.stdin);
 server.closeAllConnections();
 server.close();

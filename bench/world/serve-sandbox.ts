@@ -1,6 +1,6 @@
 /**
- * A sandbox in a process of its own, as a source is: prints its URL, moves ahead on
- * request, ends with its parent.
+ * Runs a sandbox in a separate process, like a real source. It prints its URL, advances
+ * the network on request, and ends with its parent.
  */
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -22,8 +22,8 @@ const sandbox: Sandbox = await startSandbox(options, async (...asked) => {
   await sendAnswer(...asked);
 });
 process.stdout.write(`${sandbox.url}\n`);
-// Each line is a duration in milliseconds to move the network ahead by; the end of input
-// is the end.
+// Each line is a duration in milliseconds by which the network advances. The process ends
+// when its input does.
 for await (const line of createInterface({ input: process.stdin })) {
   sandbox.network.advance(Number(line));
   process.stdout.write('advanced\n');
