@@ -1,4 +1,4 @@
-/** A database of its own for each test file, so that files run side by side. */
+/** Gives each test file a database of its own, so that files can run at the same time. */
 import { randomBytes } from 'node:crypto';
 import { Kysely, PostgresDialect } from 'kysely';
 import { Client, Pool, type PoolConfig } from 'pg';
@@ -8,20 +8,23 @@ import { serviceUrl } from './servers/services.ts';
 
 export interface FreshDatabase extends AsyncDisposable {
   readonly url: string;
-  /** For the test's own questions; plain types as pg gives them. */
+  /** For the test's own queries; values have pg's plain types. */
   readonly pool: Pool;
 }
 
 export interface DatabaseOptions {
-  /** With the schema `mirror` as the migrations make it; otherwise empty. */
+  /**
+   * If true, the migrations have created the schema `mirror`; otherwise the database is
+   * empty.
+   */
   readonly isMigrated?: boolean;
 }
 
 const POOL_MAX = 4;
 
 /**
- * Call it at the top level of a test file (`await freshDatabase()`): it is dropped after
- * the file.
+ * Creates a database that is dropped after the test file. Call it at the top level of the
+ * file: `await freshDatabase()`.
  */
 export async function freshDatabase(
   options: DatabaseOptions = {},
@@ -31,7 +34,9 @@ export async function freshDatabase(
   return database;
 }
 
-/** The same for one test: `await using database = await openFreshDatabase()`. */
+/**
+ * Creates a database for one test: `await using database = await openFreshDatabase()`.
+ */
 export async function openFreshDatabase({
   isMigrated = false,
 }: DatabaseOptions = {}): Promise<FreshDatabase> {
@@ -59,8 +64,8 @@ export async function openFreshDatabase({
 }
 
 /**
- * A copy of a database as it is now, as a backup that was put back. Idle connections to
- * the original end.
+ * Copies a database as it is now, like a backup that was restored. Idle connections to
+ * the original are closed.
  */
 export async function openCopy(
   original: FreshDatabase,
@@ -80,10 +85,9 @@ export async function openCopy(
 
 export function openTestPool(config: PoolConfig): Pool {
   const pool = new Pool(config);
-  // Tests kill servers and backends: what an idle connection suffers is no failure of its
-  // own.
+  // Tests kill servers and backends, so errors of idle connections are expected.
   pool.on('error', () => undefined);
-  // Sockets outlive the pool for a moment, in which the database is dropped.
+  // Sockets outlive the pool for a moment, during which the database is dropped.
   pool.on('connect', (client) => client.on('error', () => undefined));
   return pool;
 }

@@ -8,20 +8,20 @@ import { parseSync } from 'oxc-parser';
 
 export interface Import {
   /**
-   * Path from the root for our own modules, a package name (`pg`, `node:fs`) for the
-   * rest.
+   * A path from the root for our own modules; a package name (`pg`, `node:fs`) for
+   * others.
    */
   readonly target: string;
   readonly isOwn: boolean;
-  /** Erased before anything runs. */
+  /** True if the import is erased before anything runs. */
   readonly isType: boolean;
 }
 
 export interface Module {
-  /** Path from the root, with forward slashes. */
+  /** The path from the root, with forward slashes. */
   readonly path: string;
   readonly imports: readonly Import[];
-  /** Expressions of dynamic imports whose target only the run can tell. */
+  /** Expressions of dynamic imports whose target is known only at run time. */
   readonly computed: readonly string[];
 }
 
@@ -92,7 +92,10 @@ function packageOf(specifier: string): string {
     .join('/');
 }
 
-/** Cycles, each as the path around it. Types count only where `withTypes`. */
+/**
+ * Finds cycles.
+ * @returns each one as the path around it; imports of types count only with `withTypes`
+ */
 export function findCycles(
   graph: readonly Module[],
   withTypes: boolean,

@@ -1,7 +1,7 @@
-/** A ledger to read that is made of given bytes, for tests of what sends it. */
+/** Makes a readable ledger from given bytes, for tests of the code that sends it. */
 import type { LedgerReading } from '../../src/exports/reading/read-ledger.ts';
 
-/** @param chunks is called for each reading of the rows, from the first byte on */
+/** @param chunks called for each reading of the rows, which begins at the first byte */
 export function readingOf(
   chunks: () => AsyncIterable<Buffer>,
   parts: Partial<LedgerReading> = {},

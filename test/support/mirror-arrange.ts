@@ -1,11 +1,11 @@
 /**
- * Rows as syncs, exports and runs leave them: tests name what there is, and only this
- * file names the tables.
+ * Inserts rows as syncs, exports and runs leave them. Tests name the situation, and only
+ * this file names the tables.
  */
 import { randomUUID } from 'node:crypto';
 import type { Pool } from 'pg';
 
-/** By the names of columns; those that are not named have their defaults. */
+/** A row by the names of its columns; columns that are not named get their defaults. */
 export type Row = Readonly<Record<string, unknown>>;
 
 const DAY_MS = 86_400_000;
@@ -14,7 +14,7 @@ export function daysAgo(days: number): Date {
   return new Date(Date.now() - days * DAY_MS);
 }
 
-/** All rows name the same columns. */
+/** Inserts rows that all name the same columns. */
 async function add(
   pool: Pool,
   table: string,
@@ -31,8 +31,8 @@ async function add(
 }
 
 /**
- * In the list's order. With an epoch, each has a place in that list, all but the
- * network's own party.
+ * Adds parties in the list's order. With an epoch, every party except the network's own
+ * gets a place in that list.
  */
 export async function addParties(
   pool: Pool,
@@ -54,12 +54,17 @@ export function addCheckpoints(
   return add(pool, 'checkpoints', rows);
 }
 
-/** The network begins again: what was listed before is of an earlier epoch. */
+/**
+ * Begins a new epoch of the network. Everything listed before belongs to an earlier one.
+ */
 export function addEpoch(pool: Pool, epoch: number): Promise<void> {
   return add(pool, 'networks', [{ epoch }]);
 }
 
-/** @returns its id */
+/**
+ * Adds a run.
+ * @returns its id
+ */
 export async function addRun(pool: Pool, row: Row): Promise<string> {
   const runId = randomUUID();
   await add(pool, 'runs', [{ run_id: runId, ...row }]);
@@ -72,7 +77,7 @@ export interface Generation {
   readonly kind?: 'current' | 'audit';
   readonly height: string;
   readonly time: string;
-  /** The list was read to its end. */
+  /** True if the list was read to its end. */
   readonly isClaimed?: boolean;
 }
 
@@ -99,14 +104,14 @@ export function addExports(pool: Pool, rows: readonly Row[]): Promise<void> {
   return add(pool, 'exports', rows);
 }
 
-/** Over both sides of transfers, unless the row says otherwise. */
+/** Adds coverage; `sides` is `both` unless the row has another value. */
 export function addCoverage(pool: Pool, row: Row): Promise<void> {
   return add(pool, 'coverage', [{ sides: 'both', ...row }]);
 }
 
 /**
- * Sums and sizes that no test looks at, unless the row says otherwise. Its range is
- * covered.
+ * Adds a segment and covers its range. Sums and sizes have arbitrary values unless the
+ * row has others.
  */
 export async function addSegment(pool: Pool, row: Row): Promise<void> {
   const sizes = { rows: 1, bytes: 1, object_bytes: 1, columns: [] };
@@ -119,12 +124,12 @@ export async function addSegment(pool: Pool, row: Row): Promise<void> {
   );
 }
 
-/** Their months must have partitions. */
+/** Adds entries. Their months must have partitions. */
 export function addEntries(pool: Pool, rows: readonly Row[]): Promise<void> {
   return add(pool, 'ledger_entries', rows);
 }
 
-/** As a nightly run leaves parties without entries. */
+/** Adds parties without entries, as a nightly run leaves them. */
 export async function addIdleLedgers(
   pool: Pool,
   ids: readonly string[],
@@ -139,12 +144,12 @@ export async function addIdleLedgers(
   );
 }
 
-/** Runs with all that hangs on them. */
+/** Deletes all runs, with everything that depends on them. */
 export async function emptyRuns(pool: Pool): Promise<void> {
   await pool.query('truncate mirror.runs, mirror.nightly_units cascade');
 }
 
-/** Ledgers with all that is known of them, loaded or not. */
+/** Deletes all ledgers, with everything known about them, loaded or not. */
 export async function emptyLedgers(pool: Pool): Promise<void> {
   await pool.query(
     `truncate mirror.publications, mirror.coverage, mirror.segments, mirror.exports, mirror.ledger_entries,
@@ -152,7 +157,7 @@ export async function emptyLedgers(pool: Pool): Promise<void> {
   );
 }
 
-/** Both lists, and every epoch but the first. */
+/** Deletes both lists, and every epoch except the first. */
 export async function emptyLists(pool: Pool): Promise<void> {
   await pool.query(
     `truncate mirror.parties, mirror.checkpoints, mirror.generations cascade;
@@ -168,7 +173,7 @@ export async function removeParty(pool: Pool, partyId: string): Promise<void> {
   await pool.query('delete from mirror.parties where party_id = $1', [partyId]);
 }
 
-/** An audit found that the source lists the party no more. */
+/** Marks a party as an audit would if the source no longer lists it. */
 export async function markPartyGone(
   pool: Pool,
   partyId: string,
@@ -179,7 +184,7 @@ export async function markPartyGone(
   );
 }
 
-/** Known since the same moment, by another id. */
+/** Changes the id of a party, and nothing else about it. */
 export async function renameParty(
   pool: Pool,
   partyId: string,
@@ -200,7 +205,7 @@ export async function removeSegmentsOf(
   ]);
 }
 
-/** Of closed segments with rows: of one party, or of all. */
+/** Falsifies the digests of closed segments with rows, for one party or for all. */
 export async function falsifyDigests(
   pool: Pool,
   partyId?: string,
@@ -212,7 +217,7 @@ export async function falsifyDigests(
   );
 }
 
-/** What is covered of this party rests on a segment whose object is lost. */
+/** Makes a party's coverage depend on a segment whose object is lost. */
 export async function quarantineLedger(
   pool: Pool,
   partyId: string,
@@ -229,7 +234,7 @@ export async function quarantineLedger(
   );
 }
 
-/** The list of a later epoch names these parties too. */
+/** Lists parties again in a later epoch. */
 export async function listAgain(
   pool: Pool,
   ids: readonly string[],
@@ -241,7 +246,6 @@ export async function listAgain(
   );
 }
 
-/** As old as a mirror must be for a scheduled time to count as missed. */
 /** Makes a schedule count from an instant on; removes it if no instant is given. */
 export async function setScheduleSince(
   pool: Pool,
@@ -257,6 +261,9 @@ export async function setScheduleSince(
   );
 }
 
+/**
+ * Sets when the mirror was created: only scheduled times after that count as missed.
+ */
 export async function setMirrorCreatedAt(
   pool: Pool,
   time: string,
@@ -264,14 +271,14 @@ export async function setMirrorCreatedAt(
   await pool.query('update mirror.identity set created_at = $1', [time]);
 }
 
-/** Makes the database one that a version before the first release has left. */
+/** Makes the database look as if a version before the first release had left it. */
 export async function renameBaseline(pool: Pool): Promise<void> {
   await pool.query(
     `update mirror.migrations set name = '0001-mirror' where name like '0001-%'`,
   );
 }
 
-/** What syncs and exports have learned of the source. */
+/** Sets what syncs and exports have learned about the source. */
 export async function setSourceProfile(
   pool: Pool,
   profile: object,
@@ -279,7 +286,7 @@ export async function setSourceProfile(
   await pool.query('update mirror.source_state set profile = $1', [profile]);
 }
 
-/** Their process has said nothing for so long: that of one run, or of all. */
+/** Makes the last heartbeat of one run, or of all, this many seconds old. */
 export async function silenceRuns(
   pool: Pool,
   seconds: number,
@@ -303,7 +310,7 @@ export async function startRunBefore(
   );
 }
 
-/** It was queued, and ended, so many days ago. */
+/** Makes a run look as if it was queued, and ended, this many days ago. */
 export async function ageFinishedRun(
   pool: Pool,
   runId: string,
@@ -326,7 +333,7 @@ export async function removeQueuedRuns(pool: Pool): Promise<void> {
   await pool.query(`delete from mirror.runs where state = 'queued'`);
 }
 
-/** The next statement would be this many publications after the mirror was made. */
+/** Sets the number of the last publication; 0 if there has been none. */
 export async function setPublicationSeq(
   pool: Pool,
   seq: bigint,
@@ -334,7 +341,10 @@ export async function setPublicationSeq(
   await pool.query('update mirror.identity set publication_seq = $1', [seq]);
 }
 
-/** Another id: the objects of a store are another mirror's, or one's own again. */
+/**
+ * Changes the warehouse's id, so that the objects of a store belong to another mirror, or
+ * to this one again.
+ */
 export async function setWarehouseId(
   pool: Pool,
   warehouseId: string,
@@ -344,7 +354,7 @@ export async function setWarehouseId(
   ]);
 }
 
-/** Workers that signed on stay alive, however long a test takes to look at them. */
+/** Keeps registered workers alive, however long a test takes. */
 export async function keepWorkersAlive(pool: Pool): Promise<void> {
   await pool.query(
     `update mirror.workers set heartbeat_at = clock_timestamp() + interval '1 hour'`,
@@ -366,7 +376,7 @@ export async function emptyLake(pool: Pool): Promise<void> {
   );
 }
 
-/** A dead worker's leases, as they are once they have run out. */
+/** Lets all leases of exports run out, like those of a dead worker. */
 export async function endExportLeases(pool: Pool): Promise<void> {
   await pool.query(
     `update mirror.exports set lease_until = '2000-01-01' where lease_until is not null`,
@@ -379,7 +389,7 @@ export async function endListLeases(pool: Pool): Promise<void> {
   );
 }
 
-/** Another process has taken the lease. */
+/** Makes another process take over the lease of an export. */
 export async function takeOverExport(
   pool: Pool,
   partyId: string,
@@ -419,7 +429,7 @@ export async function replacePublicationPlans(
   await pool.query('update mirror.publications set plan = $1', [plan]);
 }
 
-/** As if load or verify had found every object missing. */
+/** Quarantines all segments, as if load or verify had found every object missing. */
 export async function quarantineSegments(pool: Pool): Promise<void> {
   await pool.query(
     `update mirror.segments set quarantine_reason = '{"code": "OBJECT_MISSING"}'`,
@@ -430,7 +440,7 @@ export async function markSegmentsLoaded(pool: Pool): Promise<void> {
   await pool.query('update mirror.segments set loaded_at = clock_timestamp()');
 }
 
-/** Their rows are gone from the table, and they count as not loaded. */
+/** Removes the rows of all segments, which then count as not loaded. */
 export async function unloadSegments(pool: Pool): Promise<void> {
   await pool.query(
     'delete from mirror.ledger_entries; update mirror.segments set loaded_at = null',
@@ -444,7 +454,7 @@ export async function supersedeSegments(pool: Pool, at: string): Promise<void> {
   );
 }
 
-/** When closed segments were last compared with the source. */
+/** Sets when closed segments were last compared with the source. */
 export async function setCoverageCheckedAt(
   pool: Pool,
   at: string,
@@ -462,7 +472,7 @@ export async function ageCoverageChecks(
   );
 }
 
-/** As if no statement of a night had ever been written. */
+/** Deletes all statements of nights, as if none had ever been written. */
 export async function forgetProofs(pool: Pool): Promise<void> {
   await pool.query(
     'truncate mirror.proof_log, mirror.proof_ledgers, mirror.proof_pages',
@@ -478,14 +488,14 @@ export async function removeCoverageOf(
   ]);
 }
 
-/** As if all ledgers had been asked for so many days ago. */
+/** Makes all ledgers look as if they had last been requested this many days ago. */
 export async function setLastAsked(pool: Pool, days: number): Promise<void> {
   await pool.query('update mirror.exports set last_asked_at = $1', [
     daysAgo(days),
   ]);
 }
 
-/** A checkpoint that the source showed once, and has dropped since. */
+/** Adds a checkpoint that the source once showed and has since dropped. */
 export async function addPrunedCheckpoint(pool: Pool): Promise<void> {
   await pool.query(
     `insert into mirror.checkpoints (epoch, at_block, hash, block_hash, first_seen_at, gone_since)
@@ -493,7 +503,10 @@ export async function addPrunedCheckpoint(pool: Pool): Promise<void> {
   );
 }
 
-/** A party that the source listed once, and has removed since. @returns its id */
+/**
+ * Adds a party that the source once listed and has since removed.
+ * @returns its id
+ */
 export async function addGoneParty(pool: Pool): Promise<string> {
   const id = 'ab'.repeat(32);
   await pool.query(

@@ -1,12 +1,12 @@
 /**
- * What a mirror holds, asked in words: tests name what they want to know, and only this
- * file names the tables.
+ * Reads what a mirror holds. Tests name what they want to know, and only this file names
+ * the tables.
  */
 import type { Pool } from 'pg';
 
 /**
- * Everybody the source has listed, in the list's order; the network's own party has no
- * place in it.
+ * Returns every party that the source has listed, in the list's order. The network's own
+ * party has no place in it.
  */
 export async function listedParties(pool: Pool): Promise<string[]> {
   return column(
@@ -19,7 +19,7 @@ export async function knownParties(pool: Pool): Promise<string[]> {
   return column(pool, 'select party_id from mirror.parties order by 1');
 }
 
-/** Height, hashes and how often, in order. */
+/** Returns height, hashes and number of copies of each checkpoint, in order. */
 export async function heldCheckpoints(pool: Pool): Promise<string[]> {
   return column(
     pool,
@@ -46,7 +46,7 @@ export interface HeldSegment {
   readonly isQuarantined: boolean;
 }
 
-/** Current and superseded ones, by time. */
+/** Returns current and superseded segments, by time. */
 export async function publishedSegments(pool: Pool): Promise<HeldSegment[]> {
   const { rows } = await pool.query<HeldSegment>(
     `select party_id as "partyId", object_key as "objectKey", object_sha256 as "objectSha256", run_id as "runId", open,
@@ -72,14 +72,14 @@ export interface HeldRange {
   readonly isEmpty: boolean;
 }
 
-/** What is known of ledgers, by party and time. */
+/** Returns what is known of ledgers, by party and time. */
 export async function coveredRanges(pool: Pool): Promise<HeldRange[]> {
   const { rows } = await pool.query<HeldRange>(
     `select party_id as "partyId", asset_id as "assetId", from_time as from, to_time as to, open,
        segment_id is null as "isEmpty"
      from mirror.coverage order by party_id, from_time, asset_id`,
   );
-  // Some pools give times as text.
+  // Some pools return times as text.
   return rows.map((row) => ({
     ...row,
     from: new Date(row.from),
@@ -87,7 +87,7 @@ export async function coveredRanges(pool: Pool): Promise<HeldRange[]> {
   }));
 }
 
-/** Assets of which such a range is known, each once. */
+/** Returns the assets with such a range, each once. */
 export async function coveredAssets(
   pool: Pool,
   isMeant: (range: HeldRange) => boolean,
@@ -98,7 +98,7 @@ export async function coveredAssets(
   return [...new Set(assets)].toSorted();
 }
 
-/** Parties of which a range is known, one line for each range. */
+/** Returns the party of each covered range, once for each range. */
 export async function coveredParties(pool: Pool): Promise<string[]> {
   return (await coveredRanges(pool)).map(({ partyId }) => partyId);
 }
@@ -110,19 +110,19 @@ export async function publicationStates(pool: Pool): Promise<string[]> {
 export interface HeldExport {
   readonly partyId: string;
   readonly assetId: string | null;
-  /** How often it has failed since it last succeeded. */
+  /** The number of failures since it last succeeded. */
   readonly attempts: number;
   readonly isQuarantined: boolean;
   readonly reason: { readonly code?: string } | null;
   readonly idleNights: number;
   readonly isAsked: boolean;
   readonly isAtSource: boolean;
-  /** It was refused by the export limit, and asks again. */
+  /** True if the export limit has refused it, and it will try again. */
   readonly waitsForLimit: boolean;
   readonly leaseUntil: Date | null;
 }
 
-/** By party and asset. */
+/** Returns all exports, by party and asset. */
 export async function recordedExports(pool: Pool): Promise<HeldExport[]> {
   const { rows } = await pool.query<HeldExport>(
     `select party_id as "partyId", asset_id as "assetId", attempts, quarantined_at is not null as "isQuarantined",
@@ -133,7 +133,7 @@ export async function recordedExports(pool: Pool): Promise<HeldExport[]> {
   return rows;
 }
 
-/** Why exports are quarantined: the code of each. */
+/** Returns the codes of the reasons why exports are quarantined. */
 export async function quarantineCodes(
   pool: Pool,
 ): Promise<(string | undefined)[]> {
@@ -143,7 +143,7 @@ export async function quarantineCodes(
   return quarantined.map(({ reason }) => reason?.code);
 }
 
-/** Until when exports are leased. */
+/** Returns the ends of the leases of exports. */
 export async function exportLeaseEnds(pool: Pool): Promise<Date[]> {
   return (await recordedExports(pool)).flatMap(
     ({ leaseUntil }) => leaseUntil ?? [],
@@ -160,7 +160,7 @@ export interface HeldRun {
   readonly heartbeatAt: Date | null;
 }
 
-/** Oldest first. */
+/** Returns runs, oldest first. */
 export async function recordedRuns(
   pool: Pool,
   kind?: string,
@@ -189,7 +189,7 @@ export async function verdictOf(
   return (await recordedRuns(pool)).find((run) => run.runId === runId)?.verdict;
 }
 
-/** What became of each ledger of the nightly runs. */
+/** Returns the outcome of each ledger of the nightly runs. */
 export async function nightlyLedgers(pool: Pool): Promise<
   {
     partyId: string;
@@ -222,7 +222,7 @@ export async function loadedRows(pool: Pool): Promise<number> {
     .reduce((sum, rows) => sum + rows, 0);
 }
 
-/** In the order of their times. */
+/** Returns the quantities of loaded entries, in the order of their times. */
 export async function loadedQuantities(pool: Pool): Promise<string[]> {
   return column(
     pool,
@@ -230,7 +230,7 @@ export async function loadedQuantities(pool: Pool): Promise<string[]> {
   );
 }
 
-/** The source that this mirror is of, once one was asked. */
+/** Returns the URL of this mirror's source, once it has made a request. */
 export async function recordedSourceUrl(
   pool: Pool,
 ): Promise<string | null | undefined> {
@@ -239,7 +239,7 @@ export async function recordedSourceUrl(
   )[0];
 }
 
-/** Counts a table that only has to be as long as expected. */
+/** Counts the rows of a table, for tests that check only its length. */
 export async function countRows(pool: Pool, table: string): Promise<number> {
   return (
     (
@@ -248,7 +248,7 @@ export async function countRows(pool: Pool, table: string): Promise<number> {
   );
 }
 
-/** Without the rows that an audit no longer found. */
+/** Returns parties, without those that an audit no longer found. */
 export async function presentParties(pool: Pool): Promise<string[]> {
   return (
     await column<string>(
@@ -258,7 +258,10 @@ export async function presentParties(pool: Pool): Promise<string[]> {
   ).toSorted();
 }
 
-/** The same of the other list: height, hash and block's hash. */
+/**
+ * Returns checkpoints without those that an audit no longer found: height, hash and the
+ * block's hash.
+ */
 export async function presentCheckpoints(pool: Pool): Promise<string[]> {
   const rows = await column<string>(
     pool,
@@ -267,7 +270,7 @@ export async function presentCheckpoints(pool: Pool): Promise<string[]> {
   return rows.toSorted();
 }
 
-/** The runs of which a publication is recorded. */
+/** Returns the runs that have a recorded publication. */
 export async function publishingRuns(pool: Pool): Promise<string[]> {
   return column(pool, `select plan ->> 'runId' from mirror.publications`);
 }
@@ -280,7 +283,7 @@ export async function publicationSeq(pool: Pool): Promise<bigint> {
   );
 }
 
-/** Each with all of its columns: to see that nothing has changed. */
+/** Returns all columns of each generation, to check that nothing has changed. */
 export async function recordedGenerations(
   pool: Pool,
 ): Promise<Record<string, unknown>[]> {
@@ -290,7 +293,7 @@ export async function recordedGenerations(
   );
 }
 
-/** Where the sync of the only list that was begun goes on. */
+/** Returns the resume point of the only list whose sync has begun. */
 export async function storedResumePoint(pool: Pool): Promise<unknown> {
   return (await column(pool, 'select resume_point from mirror.generations'))[0];
 }

@@ -1,4 +1,7 @@
-/** Names that differ from one test to the next, such as queue prefixes of mirrors of their own. */
+/**
+ * Names that differ from one test to the next, such as queue prefixes for mirrors that
+ * must not share queues.
+ */
 
 /**
  * Returns a function that returns `<prefix>-1`, then `<prefix>-2`, and so on.

@@ -1,9 +1,13 @@
 /**
- * Reads the counters out of OTLP in protobuf, by the wire format alone: independent of the
- * library that wrote it. Field numbers are those of OpenTelemetry's metrics.proto.
+ * Reads the counters from OTLP in protobuf, by the wire format alone, so that it is
+ * independent of the library that wrote it. Field numbers are those of OpenTelemetry's
+ * metrics.proto.
  */
 
-/** The values of the counter, by their labels' values in the order of their names. */
+/**
+ * Returns the counter's values, keyed by the values of its labels in the order of their
+ * names.
+ */
 export function readCounter(
   body: Buffer,
   name: string,
@@ -30,12 +34,14 @@ export function readCounter(
   );
 }
 
-/** The first field of that number, as text; empty if there is none. */
+/** Returns the first field with that number, as text; empty if there is none. */
 function textOf(message: Buffer, number: number): string {
   return fieldsOf(message, number)[0]?.toString() ?? '';
 }
 
-/** The bytes of each field of that number: a message, a text, or eight bytes. */
+/**
+ * Returns the bytes of each field with that number: a message, a text, or eight bytes.
+ */
 function fieldsOf(message: Buffer, wanted: number): Buffer[] {
   const found: Buffer[] = [];
   for (let at = 0; at < message.length;) {

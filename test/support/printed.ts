@@ -1,8 +1,10 @@
-/** What the command line prints, for tests that compare it with pages and scripts. */
+/**
+ * Returns what the command line prints, for tests that compare it with pages and scripts.
+ */
 import { Writable } from 'node:stream';
 import { runCli } from '../../src/cli/program.ts';
 
-/** Both streams of one call without settings. */
+/** Returns both streams of one call without settings. */
 export async function printed(...argv: readonly string[]): Promise<string> {
   const written: string[] = [];
   const stream = new Writable({
@@ -23,7 +25,7 @@ export async function printed(...argv: readonly string[]): Promise<string> {
   return written.join('');
 }
 
-/** What `--help` says, of one command or of all. */
+/** Returns what `--help` prints for one command or for all. */
 export async function helpOf(...command: readonly string[]): Promise<string> {
   return printed(...command, '--help');
 }

@@ -3,13 +3,16 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { waitFor } from './wait-for.ts';
 
-/** Enough for any failing test; a child that talks for ever costs no more. */
+/**
+ * The most output that is kept: enough for any failing test, and a limit for a child that
+ * never stops printing.
+ */
 const OUTPUT_CHARS_MAX = 1_000_000;
-/** For a child that hangs; a busy machine takes seconds to start one. */
+/** How long to wait for a child that hangs; a busy machine takes seconds to start one. */
 const CHILD_MAX_MS = 90_000;
 
 export interface SpawnOptions {
-  /** Added to this process's environment; undefined takes a name away. */
+  /** Added to this process's environment; undefined removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
   readonly uid?: number;
@@ -21,7 +24,7 @@ export interface Exit {
   readonly signal: NodeJS.Signals | null;
 }
 
-/** Disposing kills it with -9 where it still runs. */
+/** A child process. Disposing kills it with -9 if it is still running. */
 export class Child implements AsyncDisposable {
   readonly #process: ChildProcess;
   readonly #closed: Promise<unknown>;
@@ -72,8 +75,8 @@ export class Child implements AsyncDisposable {
   }
 
   /**
-   * Waits until stdout holds a match.
-   * @throws Error with the child's output where it ends first, or after `timeoutMs`
+   * Waits until stdout contains a match.
+   * @throws Error with the child's output if the child ends first, or after `timeoutMs`
    */
   async waitForLine(
     pattern: RegExp,
@@ -101,14 +104,17 @@ export class Child implements AsyncDisposable {
   }
 
   /**
-   * As a reader does that has read enough: what the child writes from now on meets a
-   * broken pipe.
+   * Closes stdout like a reader that has read enough: what the child writes from now on
+   * meets a broken pipe.
    */
   closeStdout(): void {
     this.#process.stdout?.destroy();
   }
 
-  /** Sends the signal (none: only waits) and waits for the end and the last output. */
+  /**
+   * Sends the signal, or only waits if there is none.
+   * @returns once the child has ended and its last output was read
+   */
   async end(signal?: NodeJS.Signals, timeoutMs = CHILD_MAX_MS): Promise<Exit> {
     if (signal !== undefined) this.#process.kill(signal);
     let isClosed = false;

@@ -1,6 +1,6 @@
 /**
- * Misbehaviour on demand: a fault looks at each request and says what goes wrong with it,
- * or nothing.
+ * Misbehaviour on demand: a fault looks at each request, and returns what goes wrong with
+ * it, or nothing.
  */
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -10,58 +10,57 @@ import { ServiceError, type Answer } from '../../src/sandbox/http/errors.ts';
 
 export type Route = 'parties' | 'checkpoints' | 'export' | 'other';
 
-/** What a fault may judge by. */
+/** What a fault can base its decision on. */
 export interface SandboxRequest {
   route: Route;
   method: string;
   path: string;
-  /** The query string as it came, and read. */
+  /** The query string, as sent and parsed. */
   queryText: string;
   query: URLSearchParams;
-  /** The how-manieth request of its route this is, from 1. */
+  /** The number of this request among those of its route, from 1. */
   nth: number;
-  /** The header of that name. */
+  /** The value of the Authorization header. */
   authorization: string | undefined;
 }
 
 /** What goes wrong with one request. Bytes count the body before it is compressed. */
 export interface Misbehaviour {
-  /** Time before anything else happens, besides the latency of all. */
+  /**
+   * A delay before anything else happens, in addition to the sandbox's general latency.
+   */
   delayMs?: number;
   /**
-   * Nothing else happens before this is settled: how a test holds a request until it has
-   * seen what it waits for.
+   * Nothing else happens until this is settled. A test uses it to hold a request until it
+   * has seen what it waits for.
    */
   until?: Promise<unknown>;
-  /** The whole answer, instead of the service's. */
+  /** The whole answer, in place of the service's. */
   answer?: {
     status: number;
     body: string;
     headers?: Readonly<Record<string, string>>;
   };
-  /** Lists only: what becomes of the JSON. */
+  /** For lists only: changes the JSON. */
   rewrite?: (json: string) => string;
   /**
-   * Exports only: the query fails there. 0: an error status; later: the error follows the
-   * last byte of a 200.
+   * For exports only: the query fails after this many bytes. With 0 the answer has an
+   * error status; otherwise the error follows the last byte of a 200.
    */
   errorAfterBytes?: number;
-  /** The connection breaks there. */
+  /** The connection breaks after this many bytes. */
   cutAfterBytes?: number;
-  /** Nothing comes any more from there on, and the connection stays. */
+  /** Nothing more arrives after this many bytes, and the connection stays open. */
   stallAfterBytes?: number;
 }
 
 export type Fault = (request: SandboxRequest) => Misbehaviour | undefined;
 
-/**
- * How every export of a network is served, where it is not as the service really serves
- * it.
- */
+/** How a network serves every export, if that differs from the real service. */
 export interface ExportHabits {
   /**
-   * What an export sends: raw CSV as the service does, or the messages its interface
-   * document describes.
+   * The form of an export: raw CSV, as the service sends it, or the messages that its
+   * interface document describes.
    */
   readonly form?: 'csv' | 'messages';
   /**
@@ -87,7 +86,7 @@ const ASSET_MISSING = new ServiceError('InvalidArgument', {
   inner: '',
 });
 
-/** @param nths how many requests each route had so far; this one is counted */
+/** @param nths the number of requests of each route so far; this one is added */
 export function readRequest(
   request: IncomingMessage,
   nths: Map<Route, number>,
@@ -110,7 +109,10 @@ export function readRequest(
   };
 }
 
-/** Waits as long as the fault says. @throws once the client is gone */
+/**
+ * Waits as long as the fault demands.
+ * @throws once the client has disconnected
+ */
 export async function holdBack(
   { delayMs = 0, until }: Misbehaviour,
   signal: AbortSignal,
@@ -120,7 +122,7 @@ export async function holdBack(
   signal.throwIfAborted();
 }
 
-/** The list's answer, with its JSON rewritten. */
+/** Returns the list's answer with its JSON rewritten. */
 export function rewritten(
   answer: Answer,
   { rewrite = (json) => json }: Misbehaviour,
@@ -130,7 +132,7 @@ export function rewritten(
     : answer;
 }
 
-/** The export as it is served with this network's habits and this request's fault. */
+/** Returns the export with this network's habits and this request's fault. */
 export function spoiltExport(
   answer: Answer | undefined,
   { query }: SandboxRequest,
@@ -156,7 +158,7 @@ export function spoiltExport(
   )
     return answer;
   const { 'Content-Type': _type, ...named } = answer.headers;
-  // Before the first byte an error has a status of its own.
+  // An error before the first byte has its own status.
   if (errorAfterBytes === 0) return refuse(FAILURE, named);
   const whole =
     errorAfterBytes === undefined
@@ -185,7 +187,10 @@ function* piecesUpTo(
   }
 }
 
-/** The pieces as messages, one a line; the first one carries the response's metadata. */
+/**
+ * Yields the pieces as messages, one per line; the first one contains the response's
+ * metadata.
+ */
 function* asMessages(pieces: Iterable<Buffer>): Generator<Buffer> {
   let extensions =
     ',"extensions":[{"@type":"type.googleapis.com/google.protobuf.Empty"}]';
@@ -200,8 +205,8 @@ function* asMessages(pieces: Iterable<Buffer>): Generator<Buffer> {
 }
 
 /**
- * An error is glued to what was sent, with no line end before it, and the answer ends as
- * if all were well.
+ * Yields the pieces and then an error, with no line end between them; the answer ends as
+ * if it had succeeded.
  */
 function* endingInError(
   pieces: Iterable<Buffer>,
@@ -216,8 +221,8 @@ function enveloped(error: ServiceError): string {
 }
 
 /**
- * Sends an answer up to a byte; then the connection breaks, or falls silent until the
- * client goes away.
+ * Sends an answer up to a given byte. Then the connection breaks, or falls silent until
+ * the client disconnects.
  */
 export async function sendBroken(
   request: IncomingMessage,
@@ -246,7 +251,7 @@ export async function sendBroken(
     leftBytes -= sent.length;
     if (!out.write(sent)) await once(out, 'drain', { signal });
     if (leftBytes > 0) continue;
-    // What was written reaches the client first.
+    // Make sure that everything written reaches the client first.
     if (gzip !== undefined)
       await new Promise<void>((resolve) => gzip.flush(resolve));
     await new Promise<void>((resolve) =>

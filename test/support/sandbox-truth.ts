@@ -1,6 +1,6 @@
 /**
- * The truth: what is true of the network, asked apart from the interface, so that a copy
- * made through the interface can be compared with it. Computed from the movements, not
+ * The truth about the sandbox network, read without its interface, so that a copy made
+ * through the interface can be compared with it. It is computed from the movements, not
  * from what was served.
  */
 import { createHash } from 'node:crypto';
@@ -20,7 +20,7 @@ import type {
 import { KIND } from '../../src/sandbox/network/seeded.ts';
 import { openRowWriter } from '../../src/sandbox/release.ts';
 
-/** Which entries: `[from, to)` of their time, and one asset or all. */
+/** Selects entries by time, `[from, to)`, and by asset; without `assetId`, all assets. */
 export interface TruthWindow {
   from?: Micros;
   to?: Micros;
@@ -38,7 +38,7 @@ export interface TrueSum {
 }
 
 export interface PartyTruth {
-  /** Entries that an export holds. */
+  /** The number of entries in the export. */
   entries: number;
   /**
    * Sum, modulo 2^256, of the SHA-256 of each CSV row without its line end; 64 hex
@@ -50,7 +50,7 @@ export interface PartyTruth {
 
 export interface TrueBalance {
   assetId: string;
-  /** undefined where the account belongs to no market. */
+  /** Undefined if the account belongs to no market. */
   marketId: string | undefined;
   accountType: number;
   balance: bigint;
@@ -65,18 +65,18 @@ export class Truth {
     this.#network = network;
   }
 
-  /** The newest block's height and the instant the network has reached. */
+  /** Returns the newest block's height, and the instant that the network has reached. */
   head(): { height: bigint; time: Micros } {
     const { block, time } = this.#network.head();
     return { height: BigInt(block), time };
   }
 
-  /** How many parties there are, `network` not counted. */
+  /** Returns the number of parties, without `network`. */
   partyCount(): number {
     return this.#network.parties.countBy(this.#network.head().block);
   }
 
-  /** Every party but `network`, in the list's order, oldest first. */
+  /** Yields every party except `network` in the list's order, oldest first. */
   *parties(): Generator<{ id: string; firstSeen: Micros }> {
     for (const { id, firstSeen } of this.#network.parties.rows(
       0,
@@ -85,7 +85,10 @@ export class Truth {
       yield { id, firstSeen };
   }
 
-  /** Every checkpoint that is served, oldest first, each as often as it is listed. */
+  /**
+   * Yields every checkpoint that is served, oldest first, each as often as the list
+   * contains it.
+   */
   *checkpoints(): Generator<CheckpointRow> {
     const { from, to } = this.#network.checkpoints.visible(
       this.#network.head(),
@@ -94,21 +97,24 @@ export class Truth {
       yield this.#network.checkpoints.row(position);
   }
 
-  /** The assets of the network. */
+  /** Returns the assets of the network. */
   assetIds(): string[] {
     return ASSET_UNITS.map((_, asset) =>
       this.#network.ids.id(KIND.asset, asset),
     );
   }
 
-  /** The CSV rows of a party, without line ends, in the order in which they happened. */
+  /**
+   * Yields the CSV rows of a party, without line ends, in the order in which they
+   * happened.
+   */
   *rows(partyId: string, window: TruthWindow = {}): Generator<string> {
     const write = this.#writerFor(partyId);
     for (const movement of this.#exported(partyId, window))
       yield write(movement).slice(0, -1);
   }
 
-  /** Count, digest and sums of what a party's export holds. */
+  /** Returns the count, the digest and the sums of a party's export. */
   party(partyId: string, window: TruthWindow = {}): PartyTruth {
     const write = this.#writerFor(partyId);
     const sums = new Map<string, TrueSum>();
@@ -130,7 +136,8 @@ export class Truth {
   }
 
   /**
-   * A party's balances after everything that has happened, replayed from its beginning.
+   * Returns a party's balances after everything that has happened, replayed from its
+   * beginning.
    */
   balances(partyId: string): TrueBalance[] {
     const balances = new Map<string, TrueBalance>();
@@ -176,8 +183,8 @@ export class Truth {
           : Math.min(head, chain.firstFrom(window.to) - 1),
     };
     for (const movement of this.#network.movementsOfPair(party, blocks)) {
-      // 0.71.4 means to export what leaves the party, later releases what comes in as
-      // well.
+      // Release 0.71.4 exports only what leaves the party; later releases also export
+      // what comes in.
       const isMeant =
         this.#network.settings.release !== '0.71.4' &&
         movement.to.owner === party;

@@ -1,6 +1,6 @@
 /**
- * The sandbox as tests have it: with its truth, what was asked of it, and faults on
- * demand.
+ * The sandbox for tests: with the truth about its network, a record of the requests to
+ * it, and faults on demand.
  */
 import type { Answer } from '../../src/sandbox/http/errors.ts';
 import {
@@ -25,23 +25,26 @@ import { Truth } from './sandbox-truth.ts';
 
 export interface SandboxOptions extends ServedOptions, ExportHabits {
   /**
-   * What an end without a start does to a release that it kills. 'connection': that
-   * answer alone breaks off; 'crash': the whole sandbox stops answering, as the node
-   * does.
+   * What happens to a release that a request with an end but without a start kills.
+   * 'connection': only that answer breaks off; 'crash': the whole sandbox stops
+   * answering, as the real node does.
    */
   readonly onFatalQuestion?: 'connection' | 'crash';
 }
 
 export interface Sandbox extends Served {
   /**
-   * Moves the network ahead: blocks are made, and whatever happens in them is served from
-   * now on.
+   * Advances the network: blocks are made, and what happens in them is served from now
+   * on.
    */
   readonly advance: (durationMs: number) => void;
   readonly truth: Truth;
   readonly requests: RequestCounts;
   readonly faults: Faults;
-  /** Questions so far that kill a node of this release: an end without a start. */
+  /**
+   * The number of requests so far that would kill a node of this release: those with an
+   * end but without a start.
+   */
   readonly fatalQuestions: () => number;
 }
 
@@ -133,17 +136,20 @@ export async function startSandbox(
   };
 }
 
-/** Asked in the order they were added; the first answer counts. */
+/**
+ * The faults of a sandbox, tried in the order in which they were added; the first match
+ * counts.
+ */
 export class Faults {
   readonly #faults = new Set<Fault>();
 
-  /** @returns a function that takes the fault back */
+  /** @returns a function that removes the fault */
   add(fault: Fault): () => void {
     this.#faults.add(fault);
     return () => this.#faults.delete(fault);
   }
 
-  /** The next request of a route alone goes wrong. */
+  /** Makes only the next request of a route go wrong. */
   once(route: Route, misbehaviour: Misbehaviour): void {
     const remove = this.add((request) => {
       if (request.route !== route) return undefined;
@@ -156,7 +162,7 @@ export class Faults {
     this.#faults.clear();
   }
 
-  /** What goes wrong with this request. */
+  /** Returns what goes wrong with this request. */
   judge(request: SandboxRequest): Misbehaviour {
     for (const fault of this.#faults) {
       const misbehaviour = fault(request);
@@ -170,11 +176,11 @@ interface RequestCount {
   route: Route;
   status: number;
   requests: number;
-  /** What was written to answer them, headers included. */
+  /** Bytes written in response, headers included. */
   bytes: number;
 }
 
-/** What was asked so far, by route and status. */
+/** Counts the requests so far, by route and status. */
 export class RequestCounts {
   readonly #counts = new Map<string, RequestCount>();
 
@@ -191,7 +197,9 @@ export class RequestCounts {
     this.#counts.set(key, count);
   }
 
-  /** How many requests ended, of one route or of all, with one status or any. */
+  /**
+   * Returns how many requests have ended, for one route or all, with one status or any.
+   */
   of(route?: Route, status?: number): number {
     const matching = this.all().filter(
       (count) =>

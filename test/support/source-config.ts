@@ -1,6 +1,6 @@
 /**
- * The settings of a source as the tests need them: the public service's names, no rate
- * limit that is felt.
+ * The settings of a source as the tests need them: the public service's names, and a rate
+ * limit that is too high to notice.
  */
 import type { Micros } from '../../src/time/time.ts';
 import type { BanStore, Clock, RateState } from '../../src/source/ports.ts';
@@ -26,7 +26,7 @@ export function sourceConfig(url: string | URL): SourceConfig {
   };
 }
 
-/** A budget for one process: evenly spaced, without a burst. */
+/** A rate limit for one process: requests are evenly spaced, without bursts. */
 export function localRate(clock: Clock): RateState {
   let nextMs = 0;
   return {
@@ -51,7 +51,7 @@ export function localBans(): BanStore {
   };
 }
 
-/** What workers share, of one process. */
+/** The state that workers share, kept in one process. */
 export function localState(
   clock: Clock = SYSTEM_CLOCK,
 ): Pick<SourceDeps, 'rate' | 'bans'> {

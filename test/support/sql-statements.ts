@@ -9,15 +9,15 @@ import { dirname, relative, resolve } from 'node:path';
 import { parseSync } from 'oxc-parser';
 
 export interface DeclaredStatement {
-  /** Where it stands: `src/catalog/leases.ts:61`. */
+  /** The location of the statement: `src/catalog/leases.ts:61`. */
   readonly place: string;
   /** The declared type of each column, such as `text?`, by name. */
   readonly columns: Readonly<Record<string, string>>;
-  /** The text once for each way in which its conditions can go, with `$1`, `$2`, … */
+  /** The texts that result from its conditions, with `$1`, `$2`, … */
   readonly variants: readonly string[];
 }
 
-/** A node of the syntax tree, with the node that holds it. */
+/** A node of the syntax tree, with its parent. */
 interface Node {
   readonly type: string;
   readonly start: number;
@@ -31,7 +31,7 @@ interface SourceFile {
   readonly parents: ReadonlyMap<Node, Node>;
 }
 
-/** What the parameters of functions that are being inlined stand for. */
+/** The values of the parameters of functions that are being inlined. */
 interface Bindings {
   readonly values: ReadonlyMap<string, Bound>;
 }
@@ -42,7 +42,7 @@ interface Bound {
   readonly bindings: Bindings;
 }
 
-/** A declaration that a name leads to. */
+/** The declaration that a name refers to. */
 type Found =
   | { readonly kind: 'parameter'; readonly node: Node }
   | ({ readonly kind: 'value' } & Bound);
@@ -94,7 +94,7 @@ function statementsIn(
   });
 }
 
-/** Replaces the marks of parameters by `$1`, `$2`, … */
+/** Replaces the marks of parameters with `$1`, `$2`, … */
 function numbered(text: string): string {
   let count = 0;
   return text.replaceAll(PARAMETER, () => {
@@ -220,7 +220,7 @@ class Reader {
     if (found?.node.type === 'AssignmentPattern') {
       return this.#fragment(child(found.node, 'right'), file, bindings);
     }
-    // A fragment that the caller gives: any condition does.
+    // A fragment that the caller passes: any condition will do.
     if (found !== undefined && FRAGMENT_TYPE.test(annotation(found.node, file)))
       return ['true'];
     return undefined;
@@ -249,7 +249,7 @@ class Reader {
     );
   }
 
-  /** `sql.raw`, `sql.lit`, `sql.id`, `sql.table`, `sql.ref`. */
+  /** Returns the text of `sql.raw`, `sql.lit`, `sql.id`, `sql.table` or `sql.ref`. */
   #builtIn(
     kind: string,
     given: readonly Node[],
@@ -337,7 +337,9 @@ class Reader {
     return results.flatMap((result) => result ?? []);
   }
 
-  /** Follows `CONSTANT.name` or `CONSTANT[name]` to the value, or to all of them. */
+  /**
+   * Follows `CONSTANT.name` or `CONSTANT[name]` to its value, or to all possible values.
+   */
   #member<Result>(
     member: Node,
     file: SourceFile,
@@ -420,7 +422,7 @@ class Reader {
   }
 
   /**
-   * Follows a name through the scopes around `from`, the bindings, and imports of our own
+   * Finds a name in the scopes around `from`, in the bindings, and in imports of our own
    * files.
    */
   #find(
@@ -470,8 +472,7 @@ type Declared =
   | { readonly kind: 'declared'; readonly node: Node };
 
 /**
- * Looks for a declaration among the statements of a block, or the parameters of a
- * function.
+ * Finds a declaration among the statements of a block, or the parameters of a function.
  */
 function declaredIn(scope: Node, wanted: string): Declared | undefined {
   if (isFunction(scope)) {
@@ -530,7 +531,7 @@ function enclosing(node: Node, file: SourceFile): Node | undefined {
   return around;
 }
 
-/** The names that a pattern declares. */
+/** Returns the names that a pattern declares. */
 function names(pattern: Node): string[] {
   if (pattern.type === 'Identifier') return [name(pattern)];
   if (pattern.type === 'AssignmentPattern')
@@ -570,7 +571,7 @@ function annotation(node: Node, file: SourceFile): string {
   return file.text.slice(stated.start, Number(stated['end']));
 }
 
-/** Removes what only types and waits add to an expression. */
+/** Removes the parts of an expression that matter only to types or to awaiting. */
 function unwrap(node: Node): Node {
   if (node.type === 'AwaitExpression') return unwrap(child(node, 'argument'));
   const isWrapper =
@@ -624,7 +625,7 @@ function isNode(value: unknown): value is Node {
   return typeof value === 'object' && value !== null && 'type' in value;
 }
 
-/** Every way to take one of each. */
+/** Returns every combination of one choice from each list. */
 function cross(choices: readonly (readonly string[])[]): string[][] {
   let ways: string[][] = [[]];
   for (const choice of choices)

@@ -1,13 +1,18 @@
-/** Waiting for something to become true, with a limit: the only way a test may wait. */
+/**
+ * Waits for something to become true, with a limit. Tests must not wait in any other way.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const POLL_MS = 10;
-/** Nothing has a reason to be fast: this only ends what would never come. */
+/**
+ * The longest wait. It only ends a wait that would never succeed, so it need not be
+ * short.
+ */
 const WAIT_MAX_MS = 120_000;
 
 /**
- * Asks `condition` until it answers something truthy, and returns that.
- * @throws Error naming `what` after `timeoutMs`; what `condition` throws comes out at
+ * Calls `condition` until it returns something truthy, and returns that.
+ * @throws Error naming `what` after `timeoutMs`; an error from `condition` is thrown at
  *   once
  */
 export async function waitFor<Value>(

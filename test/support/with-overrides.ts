@@ -1,6 +1,6 @@
 /**
- * Stands in for an object whose methods lie on its class: the overrides win, everything
- * else goes to the original. A spread would lose the methods.
+ * Replaces methods of an object: the overrides win, and everything else goes to the
+ * original. A spread would lose methods that are defined on a class.
  */
 export function withOverrides<Subject extends object>(
   subject: Subject,

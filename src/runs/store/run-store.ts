@@ -197,9 +197,7 @@ export class RunStore {
     return findRow(this.#db, 'look for an equal run', equal);
   }
 
-  /**
-   * Finds the unfinished nightly run, whether a schedule, a command or the API ordered it.
-   */
+  /** Finds the unfinished nightly run, no matter what ordered it. */
   async findNightly(): Promise<Run | undefined> {
     return (
       await this.list({

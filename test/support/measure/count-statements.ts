@@ -1,12 +1,13 @@
 /**
- * Counts what this process sends to Postgres, through every pool and connection of it.
+ * Counts the statements that this process sends to Postgres, through any pool or
+ * connection.
  */
 import { Client } from 'pg';
 
 export interface StatementCounts {
   statements: number;
   transactions: number;
-  /** By their first words. */
+  /** The number of statements, by their first words. */
   readonly texts: Map<string, number>;
 }
 
@@ -14,8 +15,8 @@ const BEGIN = /^\s*(?:begin|start transaction)/i;
 const END = /^\s*(?:commit|rollback(?! to)|end)\b/i;
 
 /**
- * From now on, until it is disposed. A statement outside of a transaction is one of its
- * own.
+ * Counts from now on until disposed. A statement outside of a transaction counts as a
+ * transaction of its own.
  */
 export function countStatements(): StatementCounts & Disposable {
   const counts = {

@@ -1,13 +1,12 @@
 /**
- * How Postgres answers what is asked: the plans of statements as they were sent, with
- * what they read.
+ * Explains statements as they were sent to Postgres: their plans, and how much they read.
  */
 import { Client, type Pool } from 'pg';
 
 export interface Explained {
-  /** Its first words. */
+  /** The first words of the statement. */
   readonly text: string;
-  /** Blocks of 8 kB, in memory or not. */
+  /** Blocks of 8 kB, whether they were in memory or not. */
   readonly buffers: number;
   /** Tables that were read from end to end. */
   readonly scanned: readonly string[];
@@ -22,7 +21,7 @@ interface PlanNode {
   readonly Plans?: readonly PlanNode[];
 }
 
-/** Runs `work`, and then each statement that it asked once more, explained. */
+/** Runs `work`, and then explains each statement that it sent by running it again. */
 export async function explainStatements(
   pool: Pool,
   work: () => Promise<unknown>,

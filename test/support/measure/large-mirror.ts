@@ -1,7 +1,7 @@
 /**
- * A mirror as years of nights leave it, made by statements alone: for questions whose
- * cost could grow with it. A fifth of the parties have entries, the first one a twentieth
- * of all; a nightly run is half way.
+ * Fills a mirror as years of nights would leave it, with statements alone, for queries
+ * whose cost could grow with it. A fifth of the parties have entries, the first party a
+ * twentieth of all entries; one nightly run is half finished.
  */
 import type { Pool } from 'pg';
 import { ensurePartitions } from '../../../src/warehouse/store/copy-sink.ts';
@@ -17,7 +17,7 @@ const ID = `encode(sha256(('party ' || n)::bytea), 'hex')`;
 const CLOSED_TO = `timestamptz '2023-06-01 00:00:00+00'`;
 const ASSETS = ['a', 'b', 'c'].map((digit) => digit.repeat(64));
 
-/** @returns ids of the party with the most entries, and of one without any */
+/** @returns the ids of the party with the most entries, and of one without any */
 export async function fillMirror(
   pool: Pool,
   { parties, entries }: MirrorSize,
@@ -130,8 +130,8 @@ async function fillEntries(pool: Pool): Promise<void> {
 }
 
 /**
- * A year of nights with what they began, the last of them half way. @returns the run that
- * is going on
+ * Adds a year of nights with the runs that they began; the last one is half finished.
+ * @returns the unfinished run
  */
 async function fillRuns(pool: Pool): Promise<string> {
   await pool.query(

@@ -1,12 +1,13 @@
 /**
- * What statements read, as Postgres counts it: a cost that grows with the tables shows
- * here, on any machine.
+ * Counts the rows that statements read, by Postgres's own counters. A cost that grows
+ * with the tables shows in them on any machine.
  */
 import { sql } from 'kysely';
 import type { Database } from '../../../src/postgres/database.ts';
 
 /**
- * Rows of `mirror` that this transaction has read until now, one by one or from an index.
+ * Returns the rows of `mirror` that this transaction has read so far, in scans or from an
+ * index.
  */
 export async function rowsRead(tx: Database): Promise<number> {
   const found = await sql<{ read: string }>`

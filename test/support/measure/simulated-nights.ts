@@ -1,6 +1,6 @@
 /**
- * Nights of a whole mirror by a simulated clock: the network moves ahead, and everything
- * the mirror remembers grows older.
+ * Runs nights of a whole mirror with a simulated clock: the network advances, and
+ * everything that the mirror remembers grows older.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Pool } from 'pg';
@@ -12,7 +12,10 @@ import { startSandbox, type Sandbox } from '../sandbox.ts';
 
 const DAY_MS = 86_400_000;
 const LOOK_MS = 50;
-/** By the database's clock: what is kept for a time, or goes by age. */
+/**
+ * Columns with times of the database's clock, for data that are kept for a time or depend
+ * on their age.
+ */
 const AGED: Readonly<Record<string, readonly string[]>> = {
   runs: ['queued_at', 'started_at', 'heartbeat_at', 'finished_at'],
   segments: ['published_at', 'superseded_at', 'removed_at', 'loaded_at'],
@@ -23,8 +26,8 @@ const AGED: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * All of its parties are there from the first night on, and make an entry or more nearly
- * every day.
+ * Starts a network whose parties all exist from the first night on and make an entry or
+ * more nearly every day.
  */
 export function startBusyNetwork(parties: number): Promise<Sandbox> {
   return startSandbox({
@@ -39,7 +42,7 @@ export function startBusyNetwork(parties: number): Promise<Sandbox> {
   });
 }
 
-/** Everything that the mirror remembers by time becomes so many days older. */
+/** Makes everything that the mirror remembers this many days older. */
 export async function ageMirror(pool: Pool, days: number): Promise<void> {
   for (const [table, columns] of Object.entries(AGED)) {
     const sets = columns.map(
@@ -75,7 +78,10 @@ export async function passNight(
   }
 }
 
-/** Of every table, those of the queues too; of a table in parts, all of them together. */
+/**
+ * Counts the rows of every table, including those of the queues; the partitions of a
+ * table are added up.
+ */
 export async function countRows({
   warehouse: { pool },
 }: App): Promise<ReadonlyMap<string, number>> {
@@ -101,7 +107,7 @@ export interface Kept {
   readonly segments: number;
 }
 
-/** Closed current segments of each party, by the year that they end in. */
+/** Counts the closed current segments of each party, by the year in which they end. */
 export async function closedSegments({
   warehouse: { pool },
 }: App): Promise<readonly Kept[]> {

@@ -1,4 +1,4 @@
-/** Counts what is requested of a service and what it answers, in between. */
+/** A proxy that counts the requests to a service and its answers. */
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -9,14 +9,14 @@ export interface Traffic {
   lists: number;
   /** Requests for entries of ledgers. */
   exports: number;
-  /** Bytes of the bodies of exports, as they come over the wire. */
+  /** Bytes in the bodies of exports, as transmitted. */
   exportBytes: number;
 }
 
 const NOTHING: Traffic = { lists: 0, exports: 0, exportBytes: 0 };
 
 export interface TrafficMeter extends AsyncDisposable {
-  /** Stands in for the service. */
+  /** The URL to use in place of the service's. */
   readonly url: string;
   readonly counted: Traffic;
   reset(): void;

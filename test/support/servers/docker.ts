@@ -1,13 +1,13 @@
 /**
- * Whether a Docker daemon answers, asked in at most half a second, before its library is
+ * Checks whether a Docker daemon answers, in at most half a second, before its library is
  * loaded.
  */
 import { existsSync } from 'node:fs';
 import { request } from 'node:http';
 
 /**
- * In Docker where a daemon answers and has the image, or can get it; otherwise without,
- * which is said.
+ * Starts a service in Docker if a daemon answers and the image is available; otherwise
+ * starts it without Docker, and prints why.
  */
 export async function inDockerOr<Service>(
   what: string,

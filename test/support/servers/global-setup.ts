@@ -1,6 +1,6 @@
 /**
- * Keeps the servers of one run of tests: each started when a test file first asks, all
- * stopped at the end.
+ * Keeps the servers of one test run: each is started when a test file first requests it,
+ * and all are stopped at the end.
  */
 import { once } from 'node:events';
 import { type Server, createServer } from 'node:http';

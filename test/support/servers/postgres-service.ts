@@ -1,13 +1,11 @@
-/**
- * One Postgres for a whole run of tests: TEST_DATABASE_URL, Docker, or the embedded one.
- */
+/** One Postgres for a whole test run: TEST_DATABASE_URL, Docker, or the embedded one. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
 import { inDockerOr } from './docker.ts';
 
-/** A server for all test files, and how to end it. */
+/** A server for all test files. Disposing ends it. */
 export interface Service extends AsyncDisposable {
   readonly url: string;
 }

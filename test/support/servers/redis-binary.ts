@@ -1,7 +1,7 @@
 /**
- * Which Redis the tests can start here: `redis-server` of this machine, Debian's package
- * unpacked into a cache folder (no rights needed), or, as the last resort, a stand-in in
- * JavaScript.
+ * Chooses the Redis that the tests can start here: this machine's `redis-server`,
+ * Debian's package unpacked into a cache folder (no rights needed), or, as the last
+ * resort, a stand-in in JavaScript.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -13,12 +13,12 @@ import { unpackDebian, unpackedEnv } from '../stores/debian-packages.ts';
 export interface RedisCommand {
   readonly command: string;
   /**
-   * Come before the options of redis-server, which the stand-in understands as far as it
-   * needs.
+   * Arguments before the options of redis-server. The stand-in understands those options
+   * as far as it needs to.
    */
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** false for the stand-in: in memory only, no dump. */
+  /** False for the stand-in, which keeps data only in memory and writes no dump. */
   readonly isReal: boolean;
 }
 
@@ -26,7 +26,8 @@ const run = promisify(execFile);
 const PROBE_TIMEOUT_MS = 5_000;
 
 /**
- * Looks once through what there is; the keeper of servers asks and tells the test files.
+ * Chooses once for the whole run. The keeper of servers calls this and passes the result
+ * to the test files.
  */
 export async function chooseRedis(): Promise<RedisCommand> {
   let reason = 'none on the PATH, and the unpacked one does not start';

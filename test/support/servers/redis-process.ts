@@ -1,5 +1,5 @@
 /**
- * A redis-server of our own, to be stopped, killed and started again on the same port.
+ * A private redis-server, which can be stopped, killed and restarted on the same port.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -37,20 +37,20 @@ export class RedisProcess implements AsyncDisposable {
     return `redis://127.0.0.1:${this.#port}`;
   }
 
-  /** false where this machine has only the stand-in, which keeps no dump. */
+  /** False if this machine has only the stand-in, which keeps no dump. */
   get isReal(): boolean {
     return this.#command.isReal;
   }
 
   /**
-   * What SAVE and `stop` write and `start` reads; a test may put an older copy in its
-   * place.
+   * The file that SAVE and `stop` write and `start` reads; a test may replace it with an
+   * older copy.
    */
   get dumpFile(): string {
     return join(this.#dir, 'dump.rdb');
   }
 
-  /** Starts it, after the first time on the same port, with its dump. */
+  /** Starts the server with its dump, and after the first time on the same port. */
   async start(): Promise<void> {
     if (this.#child?.isRunning === true) return;
     for (let attempt = 1; ; attempt += 1) {
@@ -65,17 +65,17 @@ export class RedisProcess implements AsyncDisposable {
     }
   }
 
-  /** Stops it in order: the dump is written. */
+  /** Stops the server cleanly, so that it writes its dump. */
   async stop(): Promise<void> {
     await this.#child?.end('SIGTERM');
   }
 
-  /** kill -9: what was written after the last dump is lost. */
+  /** Kills the server with -9: data written after the last dump are lost. */
   async kill(): Promise<void> {
     await this.#child?.end('SIGKILL');
   }
 
-  /** Connections stay open and nothing answers, until `thaw`. */
+  /** Keeps connections open without answering, until `thaw`. */
   freeze(): void {
     this.#child?.signal('SIGSTOP');
   }

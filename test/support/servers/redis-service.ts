@@ -1,6 +1,6 @@
 /**
- * One Redis for a whole run of tests: TEST_REDIS_URL, Docker, or a process of the command
- * given.
+ * One Redis for a whole test run: TEST_REDIS_URL, Docker, or a process of the given
+ * command.
  */
 import { inDockerOr } from './docker.ts';
 import type { Service } from './postgres-service.ts';

@@ -1,6 +1,6 @@
 /**
- * Speaks redis-server's `--port` and its line of readiness, so that both are started
- * alike.
+ * Understands redis-server's `--port` and prints its line of readiness, so that both can
+ * be started alike.
  */
 import { parseArgs } from 'node:util';
 import { createRedisServer } from 'js-redis-server';

@@ -1,4 +1,4 @@
-/** The run's Redis under a prefix of one's own, or a whole server of one's own. */
+/** The test run's Redis with a separate prefix, or a private server. */
 import { randomBytes } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { Redis } from 'ioredis';
@@ -8,13 +8,16 @@ import { redisCommand, serviceUrl } from './services.ts';
 
 export interface FreshRedis {
   readonly url: string;
-  /** Every key of the test begins with it; they are deleted after the file. */
+  /** All keys of the test begin with this prefix; they are deleted after the file. */
   readonly prefix: string;
 }
 
 const SCAN_COUNT = 500;
 
-/** Call it at the top level of a test file. The server is shared: never flush it. */
+/**
+ * Reserves a prefix on the shared server; call it at the top level of a test file. Never
+ * flush the server.
+ */
 export async function freshRedis(): Promise<FreshRedis> {
   const url = await serviceUrl('redis');
   const prefix = `test-${randomBytes(8).toString('hex')}`;
@@ -23,7 +26,7 @@ export async function freshRedis(): Promise<FreshRedis> {
 }
 
 /**
- * A private server that the test may stop, kill, flush and start again: `await using
+ * Starts a private server that the test may stop, kill, flush and restart: `await using
  * redis = …`.
  */
 export async function startOwnRedis(): Promise<RedisProcess> {
@@ -31,9 +34,9 @@ export async function startOwnRedis(): Promise<RedisProcess> {
 }
 
 /**
- * Remembers what a server of one's own holds.
- * @returns puts it back, whatever was written since: what a failover to an older copy
- *   does
+ * Remembers the contents of a private server.
+ * @returns a function that restores them, whatever was written since, like a failover
+ *   to an older copy
  */
 export async function olderCopy(
   server: RedisProcess,
@@ -43,7 +46,7 @@ export async function olderCopy(
 
 async function olderDump(server: RedisProcess): Promise<() => Promise<void>> {
   await server.stop();
-  // None is written while nothing was.
+  // There is no dump if nothing was written.
   const dump = await readFile(server.dumpFile).catch(() => undefined);
   await server.start();
   return async () => {
@@ -56,8 +59,8 @@ async function olderDump(server: RedisProcess): Promise<() => Promise<void>> {
 }
 
 /**
- * The stand-in keeps no dump: its texts, which is what resume state is, are put back one
- * by one.
+ * Remembers the keys of the stand-in, which keeps no dump, and restores them one by one.
+ * All of them are texts, as in the resume state.
  */
 async function olderKeys(server: RedisProcess): Promise<() => Promise<void>> {
   const texts = await withClient(server.url, async (redis) => {

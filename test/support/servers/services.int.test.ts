@@ -1,4 +1,4 @@
-/** The servers that the tests stand on do what their names promise. */
+/** The servers that the tests rely on behave as their names promise. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,26 +1,33 @@
 /**
- * How a test file asks the run's one keeper of servers (global-setup.ts) for the one it
- * needs.
+ * How a test file requests a server from the keeper of servers (global-setup.ts), of
+ * which each test run has one.
  */
 import { inject } from 'vitest';
 import type { RedisCommand } from './redis-binary.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Where the keeper listens. */
+    /** The address of the keeper. */
     servicesUrl: string;
   }
 }
 
 export type ServiceName = 'postgres' | 'redis';
 
-/** Where the keeper tells which redis-server a test file may start for itself. */
+/**
+ * The keeper's path that returns the redis-server that a test file may start for itself.
+ */
 export const REDIS_COMMAND = 'redis-command';
 
-/** The first start of a Redis may download one. */
+/**
+ * How long a server may take to start: the first start of Redis may include a download.
+ */
 const START_TIMEOUT_MS = 120_000;
 
-/** The server's URL; started by the first who asks, stopped at the end of the run. */
+/**
+ * Returns the server's URL. The first request starts the server; the end of the run stops
+ * it.
+ */
 export function serviceUrl(name: ServiceName): Promise<string> {
   return askKeeper(name);
 }

@@ -1,6 +1,6 @@
 /**
- * A proxy whose open lines can go dead as a lost route leaves them: nothing gets through,
- * and neither end is told. Or the service is away as a whole.
+ * A proxy whose open connections can go dead as after a lost route: nothing gets through,
+ * and neither end is notified. It can also make the whole service unreachable.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
@@ -13,9 +13,9 @@ interface Line {
 export class SilentProxy implements AsyncDisposable {
   readonly #server: Server;
   readonly #lines = new Set<Line>();
-  /** The service, by way of the proxy. */
+  /** The URL of the service through the proxy. */
   readonly url: string;
-  /** How many lines were ever opened. */
+  /** The number of connections opened so far. */
   opened = 0;
 
   private constructor(server: Server, url: string) {
@@ -40,13 +40,16 @@ export class SilentProxy implements AsyncDisposable {
     return proxy;
   }
 
-  /** Everything on the lines that are open now is lost from here on; new ones work. */
+  /**
+   * From now on, loses everything on the connections that are open now; new ones work.
+   */
   loseAll(): void {
     for (const line of this.#lines) line.isDead = true;
   }
 
   /**
-   * As a service that has ended: lines break, and nobody takes new ones until `comeBack`.
+   * Behaves like a service that has ended: connections break, and new ones are refused
+   * until `comeBack`.
    */
   async goAway(): Promise<void> {
     const closed = once(this.#server, 'close');
@@ -74,7 +77,8 @@ export class SilentProxy implements AsyncDisposable {
       });
       from.on('error', () => undefined);
       from.once('close', () => {
-        // The other end of a dead line does not learn this either.
+        // The client of a dead connection must not notice that the service closed its
+        // end.
         if (line.isDead && from === service) return;
         this.#lines.delete(line);
         client.destroy();

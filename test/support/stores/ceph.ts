@@ -1,7 +1,7 @@
 /**
- * Ceph, as small as it gets: a monitor, one OSD in memory and a RADOS gateway, on
- * loopback, in a folder of its own, by any user. What is written is lost when the OSD
- * ends.
+ * Ceph, as small as possible: a monitor, one OSD in memory and a RADOS gateway, on
+ * loopback, in a folder of its own. Any user can run it. Everything written is lost when
+ * the OSD ends.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -21,12 +21,12 @@ import {
 import { startUnpacked, UnpackedStore } from './unpacked-store.ts';
 
 const PACKAGES = ['ceph-mon', 'ceph-osd', 'radosgw', 'ceph-common'];
-/** Of memory, of which only what is written is taken. */
+/** The size of the OSD's store. It is in memory, but takes only as much as is written. */
 const STORE_BYTES = 6 * 2 ** 30;
-/** The OSD takes several, one after another. */
+/** How many ports to reserve for the OSD, which takes several in a row. */
 const OSD_PORTS = 60;
 
-/** 16.2 ignores the condition on the last call of an upload in parts. */
+/** Version 16.2 ignores the condition on the last call of an upload in parts. */
 export const CEPH_CAPABILITIES = {
   put: 'honoured',
   multipart: 'ignored',

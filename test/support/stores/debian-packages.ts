@@ -1,6 +1,7 @@
 /**
- * Programs from Debian's packages, with what they need that this machine lacks, unpacked
- * into a cache folder: no rights are needed, and nothing of the machine is changed.
+ * Programs from Debian's packages, with the dependencies that this machine lacks,
+ * unpacked into a cache folder. This needs no special rights, and changes nothing on the
+ * machine.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -14,8 +15,9 @@ const APT_TIMEOUT_MS = 180_000;
 const UNPACKED_AT_ONCE = 2;
 
 /**
- * @param name of the folder in the cache; what it holds is the packages'
- * @returns the root that the packages were unpacked into
+ * Unpacks packages, unless the cache has them.
+ * @param name the name of the folder in the cache, which contains only these packages
+ * @returns the root folder of the unpacked files
  */
 export async function unpackDebian(
   name: string,
@@ -27,7 +29,8 @@ export async function unpackDebian(
   const work = await mkdtemp(join(cache, `${name}-download-`));
   try {
     await unpack(await download(packages, work), join(work, 'root'));
-    // Whole or not at all; where another run was faster, its folder is as good.
+    // The rename makes the folder appear whole or not at all. If another run was faster,
+    // its folder is as good.
     await rename(join(work, 'root'), root).catch((error: unknown) => {
       if (!existsSync(root)) throw error;
     });
@@ -38,8 +41,8 @@ export async function unpackDebian(
 }
 
 /**
- * apt finds out what is lacking from this machine's own list, and keeps its state in our
- * folder.
+ * Downloads the packages with apt, which reads this machine's own list of packages to
+ * find out what is lacking, and keeps its state in our folder.
  */
 async function download(
   packages: readonly string[],
@@ -91,7 +94,10 @@ export function libraryFolder(): string {
   return process.arch === 'arm64' ? 'aarch64-linux-gnu' : 'x86_64-linux-gnu';
 }
 
-/** What a program from an unpacked package needs to find its libraries and modules. */
+/**
+ * Returns the environment in which a program from an unpacked package finds its libraries
+ * and modules.
+ */
 export async function unpackedEnv(
   root: string,
 ): Promise<Record<string, string>> {
@@ -113,7 +119,10 @@ export async function unpackedEnv(
   };
 }
 
-/** Shared by all checkouts of this user, or below the temporary folder. */
+/**
+ * Returns the cache folder, shared by all of this user's checkouts, or one below the
+ * temporary folder.
+ */
 export async function cacheFolder(): Promise<string> {
   for (const folder of [
     join(homedir(), '.cache', 'ledger-mirror'),
@@ -124,7 +133,7 @@ export async function cacheFolder(): Promise<string> {
       await rm(await mkdtemp(join(folder, 'probe-')), { recursive: true });
       return folder;
     } catch {
-      // Not writable: the next one.
+      // Not writable: try the next one.
     }
   }
   throw new Error('no cache folder can be written');

@@ -1,4 +1,4 @@
-/** A real S3 server that the tests start, kill and start again. */
+/** A real S3 server that the tests start, kill and restart. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
@@ -14,18 +14,20 @@ export interface RealStore extends AsyncDisposable {
   readonly endpoint: string;
   readonly bucket: string;
   readonly keys: Keys;
-  /** May read the bucket, and nothing else. */
+  /** Keys that may read the bucket, and do nothing else. */
   readonly readOnlyKeys: Keys;
-  /** kill -9 of what speaks S3; what is stored stays. */
+  /** Kills the process that speaks S3 with -9; stored objects stay. */
   killGateway(): Promise<void>;
-  /** Starts it again on the same port, and waits until it answers. */
+  /** Starts the gateway again on the same port, and waits until it answers. */
   startGateway(): Promise<void>;
-  /** Connections are taken and nothing is said, until `thawGateway`. */
+  /** Accepts connections without answering, until `thawGateway`. */
   freezeGateway(): void;
   thawGateway(): void;
 }
 
-/** No secret of anybody's: of a server that lives as long as the tests. */
+/**
+ * Creates keys for a server that lives only as long as the tests, so they are not secret.
+ */
 export function newKeys(name: string): Keys {
   return {
     accessKeyId: `test-${name}`,
@@ -33,7 +35,7 @@ export function newKeys(name: string): Keys {
   };
 }
 
-/** As a user writes it. */
+/** Returns the URL of the store as a user would write it. */
 export function storeUrl(
   { endpoint, bucket }: Pick<RealStore, 'endpoint' | 'bucket'>,
   prefix: string,
@@ -53,7 +55,7 @@ export function awsVariables({
   };
 }
 
-/** The SDK alone, for what a test does behind the mirror's back. */
+/** Returns the plain SDK client, for changes that a test makes without the mirror. */
 export function rawClient({
   endpoint,
   keys,
@@ -70,8 +72,8 @@ export function rawClient({
 }
 
 /**
- * Below the ports that the system hands out, so that a killed server finds its own free
- * again.
+ * Finds free ports below the range that the system assigns, so that a restarted server
+ * finds its own port still free.
  */
 export async function freePorts(count: number): Promise<number[]> {
   const ports: number[] = [];

@@ -1,6 +1,6 @@
 /**
- * A double of the S3 protocol, not an S3 server: objects in memory, as much of the
- * interface as the mirror uses, and strict about what real servers are strict about
+ * A double of the S3 protocol, not an S3 server: it keeps objects in memory, has as much
+ * of the interface as the mirror uses, and is strict where real servers are strict
  * (signatures, checksums, conditions).
  */
 import { createHash, randomUUID } from 'node:crypto';
@@ -24,7 +24,7 @@ export const CREDENTIALS: Credentials = {
   secretAccessKey: 'not-a-secret',
 };
 
-/** A store in the double behind `endpoint`. */
+/** Opens a store in the double at `endpoint`. */
 export function openDoubleStore(
   endpoint: string,
   spoolDir: string,
@@ -66,10 +66,10 @@ interface Call {
 }
 
 /**
- * Judges a call before or after it is done: an S3 error code is answered instead, with
- * status 200 where it begins so (as the last call of a large file may fail); `lose`
- * breaks the connection, `cut` does so in the middle of an answer, `hang` says nothing
- * any more.
+ * Decides what goes wrong before or after a call is carried out. An S3 error code is
+ * returned instead of the answer; with a leading 200 its status is 200, as may happen in
+ * the last call for a large file. `lose` breaks the connection, `cut` breaks it in the
+ * middle of an answer, and `hang` stops answering.
  */
 export type S3Fault = (
   call: Call,
@@ -103,23 +103,25 @@ export class S3Double implements AsyncDisposable {
   readonly objects = new Map<string, Stored>();
   readonly uploads = new Map<string, Upload>();
   readonly calls: string[] = [];
-  /** The prefixes of all listings of objects. */
+  /** The prefixes of all listings that were requested. */
   readonly listed: string[] = [];
   fault: S3Fault | undefined;
-  /** How many keys a page of a listing has; S3 gives 1,000. */
+  /** The number of keys on a page of a listing; S3 has 1,000. */
   pageKeys = 100;
-  /** What it makes of If-None-Match: stores of all three kinds exist. */
+  /** How it treats If-None-Match: real stores of all three kinds exist. */
   conditions: ConditionSupport = 'honoured';
   /**
-   * Whether it knows x-amz-checksum-sha256, as AWS does, and Ceph 16 and Swift 2.30 do
-   * not.
+   * Whether it supports x-amz-checksum-sha256. AWS does; Ceph 16 and Swift 2.30 do not.
    */
   knowsChecksums = true;
   readonly #server = createServer(
     (request, response) => void this.#serve(request, response),
   );
 
-  /** @returns a double on a free port of this machine; its bucket is `bucket` */
+  /**
+   * Starts a double.
+   * @returns the double, on a free port of this machine, with the bucket `bucket`
+   */
   static async start(): Promise<S3Double> {
     const double = new S3Double();
     double.#server.listen(0, '127.0.0.1');
@@ -131,7 +133,7 @@ export class S3Double implements AsyncDisposable {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Lays an object there without a request. */
+  /** Puts an object into the bucket without a request. */
   put(key: string, content: Buffer): void {
     this.objects.set(key, { content, metadata: {}, modified: new Date() });
   }
@@ -149,7 +151,8 @@ export class S3Double implements AsyncDisposable {
     try {
       const body = await buffer(request);
       const url = new URL(request.url ?? '/', 'http://double');
-      // Virtual-hosted: the bucket stands in the host name, and the path is the key.
+      // With virtual-hosted addresses the host name contains the bucket, and the path is
+      // the key.
       const isVirtual = request.headers.host?.startsWith('bucket.') === true;
       const [, bucket, ...parts] =
         `${isVirtual ? '/bucket' : ''}${url.pathname}`
@@ -327,7 +330,7 @@ export class S3Double implements AsyncDisposable {
         checksum: /<ChecksumSHA256>([^<]+)/.exec(part)?.[1],
       }),
     );
-    // Swift validates, and its schema has no checksums.
+    // Swift validates the body against a schema that has no checksums.
     if (
       !this.knowsChecksums &&
       named.some(({ checksum }) => checksum !== undefined)

@@ -1,6 +1,6 @@
 /**
- * AWS Signature Version 4, verified from the outside: the server's half, for the S3
- * double.
+ * Verifies AWS Signature Version 4 without the product's code, as a server does; for the
+ * S3 double.
  */
 import { createHash, createHmac } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
@@ -14,8 +14,8 @@ const AUTHORIZATION =
   /^AWS4-HMAC-SHA256 Credential=([^/]+)\/(\d{8})\/([^/]+)\/s3\/aws4_request, ?SignedHeaders=([^,]+), ?Signature=([0-9a-f]{64})$/;
 
 /**
- * @returns the S3 error code, or undefined where the signature and the body's hash are
- *   right
+ * @returns the S3 error code, or undefined if the signature and the hash of the body
+ *   are right
  */
 export function checkSignature(
   request: IncomingMessage,

@@ -1,11 +1,14 @@
-/** What a run of the tests says that had no real object store. */
+/** Tests what a test run prints if it had no real object store. */
 import { spawnSync } from 'node:child_process';
 import { resolve } from 'node:path';
 import { expect, test } from 'vitest';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
 
-/** One quick test of the named file, as a run of its own. */
+/**
+ * Runs one quick test from the named file in a separate test run.
+ * @returns the last line
+ */
 function lastLineOf(file: string): string | undefined {
   const vitest = resolve(ROOT, 'node_modules/vitest/vitest.mjs');
   const args = [

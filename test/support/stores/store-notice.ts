@@ -1,4 +1,4 @@
-/** Says, as the last line, that S3 was tested against a double alone. */
+/** Prints, as the last line, that S3 was tested only against a double. */
 import type { Reporter, TestModule } from 'vitest/node';
 
 const NOTICE =
@@ -10,7 +10,7 @@ export class StoreNotice implements Reporter {
       moduleId.endsWith('/s3-store.test.ts'),
     );
     const isReal = modules.some(({ project }) => project.name === 'stores');
-    // After all that the other reporters say.
+    // Must come after everything that other reporters print.
     if (isDouble && !isReal)
       process.once('exit', () => process.stdout.write(NOTICE));
   }

@@ -1,6 +1,6 @@
 /**
- * A proxy before a store that speaks HTTP: loses answers, flips bits on the way, may
- * serve TLS.
+ * A proxy in front of a store that speaks HTTP. It can lose answers, flip bits on the
+ * way, and serve TLS.
  */
 import { once } from 'node:events';
 import {
@@ -15,7 +15,8 @@ import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 
 /**
- * What befalls a call: its answer is lost, or comes half; one bit of what is sent flips.
+ * What goes wrong with a call: its answer is lost or cut short, or one bit of the request
+ * flips.
  */
 export type Mishap = 'lose' | 'cut' | 'flip' | undefined;
 
@@ -25,7 +26,7 @@ export interface Passing {
 }
 
 export class StoreProxy implements AsyncDisposable {
-  /** Judges every call; none has a mishap by default. */
+  /** Decides what goes wrong with each call; by default nothing does. */
   judge: (call: Passing) => Mishap = () => undefined;
   readonly #server: Server;
   readonly #isTls: boolean;
@@ -84,8 +85,8 @@ export class StoreProxy implements AsyncDisposable {
       path,
       headers: { ...headers, 'content-length': body.length },
     });
-    // An error before the answer ends the call below. After it, it is no news: Swift
-    // sends a body behind HEAD.
+    // An error before the answer fails the call below. An error after it does not matter:
+    // Swift sends a body after the answer to a HEAD.
     sent.on('error', () => undefined);
     sent.end(body);
     const [answered] = (await once(sent, 'response')) as [IncomingMessage];

@@ -1,6 +1,6 @@
 /**
- * OpenStack Swift with its S3 interface: proxy, account, container and object server, one
- * replica, on loopback, in a folder of its own, by any user.
+ * OpenStack Swift with its S3 interface: a proxy, an account, a container and an object
+ * server with one replica, on loopback, in a folder of its own. Any user can run it.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
@@ -23,12 +23,15 @@ const PACKAGES = [
   'swift-object',
   'python3-swift',
 ];
-/** Beside the proxy; each has a ring of its own. */
+/** The servers besides the proxy; each has its own ring. */
 const SERVERS = ['account', 'container', 'object'] as const;
-/** s3api names a user `account:user`. */
+/** The prefix of user names: s3api names a user `account:user`. */
 const USER_PREFIX = 'mirror:';
 
-/** 2.30 answers 501 to the condition on a PUT; in parts it looks before it writes. */
+/**
+ * Version 2.30 answers a conditional PUT with 501. For an upload in parts it checks the
+ * condition before it writes, so the check is not atomic.
+ */
 export const SWIFT_CAPABILITIES = {
   put: 'refused',
   multipart: 'honoured',
@@ -61,7 +64,8 @@ class Swift extends UnpackedStore {
     await this.startGateway();
     const client = rawClient(this);
     await client.send(new CreateBucketCommand({ Bucket: this.bucket }));
-    // s3api knows no policies: what everybody may read, the second user may read.
+    // s3api has no policies, so the second user gets the right to read from a public-read
+    // ACL.
     await client.send(
       new PutBucketAclCommand({ Bucket: this.bucket, ACL: 'public-read' }),
     );
@@ -153,7 +157,10 @@ ${PLAIN_FILTERS.map((name) => `[filter:${name}]\nuse = egg:swift#${name}\n`).joi
   }
 }
 
-/** The servers look for swift.conf in /etc before they read where theirs lies. */
+/**
+ * A launcher for the servers: they look for swift.conf in /etc before they read which
+ * folder to use.
+ */
 const LAUNCHER = `import runpy, sys
 from swift.common import utils
 utils.set_swift_dir(sys.argv[1])

@@ -1,5 +1,5 @@
 /**
- * What Ceph and Swift share: programs unpacked from Debian's packages, run in a folder of
+ * Shared by Ceph and Swift: programs unpacked from Debian's packages, run in a folder of
  * their own.
  */
 import { execFile } from 'node:child_process';
@@ -16,7 +16,7 @@ const run = promisify(execFile);
 const TOOL_TIMEOUT_MS = 120_000;
 const START_TIMEOUT_MS = 180_000;
 
-/** Started by `start`, or taken down again where that fails. */
+/** Makes and starts a store, and cleans up if that fails. */
 export async function startUnpacked<Store extends UnpackedStore>(
   packages: { readonly name: string; readonly all: readonly string[] },
   make: (root: string, dir: string) => Store,
@@ -54,10 +54,10 @@ export abstract class UnpackedStore implements RealStore {
   }
 
   abstract start(): Promise<void>;
-  /** The process that speaks S3. */
+  /** Starts the process that speaks S3. */
   protected abstract gateway(): Child;
   protected abstract isWell(answer: Response): boolean;
-  /** Where it is asked whether it is up. */
+  /** The path that shows whether the store is up. */
   protected readonly healthPath: string = '/';
 
   get endpoint(): string {
