@@ -72,10 +72,10 @@ const STATEMENTS = [
     extra jsonb,
     primary key (generation_id, pos),
     unique (generation_id, key))`,
-  // A process holds an advisory lock while it is connected. Its lease stays valid that
-  // long, even if the process gets no CPU time. If the process is gone, or never
-  // registered as the holder, the lease is free once it has not been renewed for ten
-  // seconds.
+  // A process holds an advisory lock while it is connected. During that time its lease
+  // stays valid to its end, even if the process gets no CPU time. If the process is gone,
+  // or never registered as the holder, its lease is free once it has not been renewed for
+  // ten seconds.
   `create function mirror.is_leased(lease_until timestamptz, holder int) returns boolean language sql volatile as $$
     select lease_until > clock_timestamp() and (lease_until > clock_timestamp() + interval '50 seconds' or exists (
       select from pg_locks where locktype = 'advisory' and classid = 1819110756 and objid = holder::oid and objsubid = 2

@@ -41,8 +41,8 @@ const LIFE_MS_MIN = 3_000;
 /** The most tries of work that fails with a retryable error. */
 const RETRIES_MAX = 6;
 /**
- * How often a job is retried whose run is not in the database. The run may still appear,
- * because restoring a backup can bring it back.
+ * The most times that a job is retried if its run is not in the database. The run may
+ * still appear, because restoring a backup can bring it back.
  */
 const UNKNOWN_RETRIES_MAX = 20;
 const REFUSED_RETRY_MS = 2_000;
@@ -385,8 +385,8 @@ const away = new Map<
 >();
 
 /**
- * Returns for how long a service has been unreachable. Counted from the first failure
- * since the work last made progress, not from the run's start.
+ * Returns for how long a service has been unreachable, counted from the first failure
+ * since the work last made progress.
  */
 function awayMs(runId: string): number {
   const nowMs = performance.now();

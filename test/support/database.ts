@@ -64,7 +64,7 @@ export async function openFreshDatabase({
 }
 
 /**
- * Copies a database as it is now, like a backup that was restored. Idle connections to
+ * Copies a database as it is now, as if a backup had been restored. Idle connections to
  * the original are closed.
  */
 export async function openCopy(

@@ -112,8 +112,8 @@ export class Child implements AsyncDisposable {
   }
 
   /**
-   * Sends the signal, or only waits if there is none.
-   * @returns once the child has ended and its last output was read
+   * Sends the signal, if there is one, and waits until the child has ended and its last
+   * output has been read.
    */
   async end(signal?: NodeJS.Signals, timeoutMs = CHILD_MAX_MS): Promise<Exit> {
     if (signal !== undefined) this.#process.kill(signal);

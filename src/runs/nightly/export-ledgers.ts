@@ -207,8 +207,8 @@ function openBatch(
       if (hasFailed) await write();
     },
     /**
-     * Must be called now and then, so that a slow ledger delays neither the results nor
-     * the leases of the others.
+     * Must be called now and then. Otherwise a slow ledger would delay the results of the
+     * other ledgers, and keep their leases.
      */
     async look() {
       await write();

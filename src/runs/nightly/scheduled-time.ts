@@ -152,8 +152,8 @@ export function dueAgainMs(
 }
 
 /**
- * Returns how long a scheduled job has to wait that the queue delivered before its time,
- * because a worker's clock is ahead.
+ * Returns how long a scheduled job has to wait if the queue delivered it early because a
+ * worker's clock is ahead.
  * @returns 0 if it need not wait
  */
 export function earlyByMs(dueMs: number, nowMs: number): number {

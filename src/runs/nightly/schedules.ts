@@ -53,9 +53,7 @@ function auditOf(list: 'parties' | 'checkpoints'): ScheduledRun {
   };
 }
 
-/**
- * The longest that a job that came before its time waits until it checks the clock again.
- */
+/** The longest that a job that came early waits before it checks the clock again. */
 const EARLY_WAIT_MAX_MS = 60_000;
 
 /** Returns the key of a scheduled time; at most one run has this key. */

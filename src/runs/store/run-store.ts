@@ -283,7 +283,8 @@ export class RunStore {
   }
 
   /**
-   * Finds runs whose id begins and ends as given: as many as are needed to choose one.
+   * Finds the runs whose id has the given beginning and end: as many as are needed to see
+   * whether the match is unique.
    */
   withId(prefix: string, suffix: string): Promise<readonly Run[]> {
     const isLike = sql<boolean>`starts_with(run_id::text, ${prefix})
