@@ -53,8 +53,9 @@ export interface AppOptions extends BaseOptions {
   /** The limits of the source client; its own by default. */
   readonly sourceLimits?: SourceDeps['limits'] | undefined;
   /**
-   * How long to wait before the source is asked again for something that another of its
-   * nodes may know, in milliseconds. By default the pauses grow.
+   * How long to wait, in milliseconds, before repeating a request that a different node
+   * of the source may be able to answer. By default, each pause is longer than the one
+   * before.
    */
   readonly askAgainMs?: number | undefined;
 }

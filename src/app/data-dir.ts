@@ -1,6 +1,6 @@
 /**
- * The places in DATA_DIR for everything that is not configured elsewhere, and the check
- * that it is writable.
+ * The locations in DATA_DIR of everything that is not configured elsewhere, and the
+ * check that the folder is writable.
  */
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';

@@ -145,8 +145,8 @@ function checksOf(
         config.databaseUrl === undefined ? `${detail}; ${advice}` : detail,
       );
     },
-    // A pooler in between may drop the session's settings, and the server's own would
-    // apply.
+    // A pooler between this process and the server may drop the session's settings; the
+    // server's defaults would then apply.
     session: async () => {
       const lost = await findLostSettings(app.warehouse.db);
       if (lost.length > 0)
@@ -156,8 +156,8 @@ function checksOf(
         );
       return pass('its settings are those that were set after connecting');
     },
-    // Checks the rights before a load needs them: it creates and attaches partitions, and
-    // grants views.
+    // A load creates and attaches partitions and grants access to views. This checks
+    // the rights for that beforehand.
     rights: async () => {
       const { role, mayLoad, hasReader } = await asked;
       if (!mayLoad)

@@ -1,4 +1,7 @@
-/** Reads what is said of nightly runs (status/night-facts.ts) from several rooms. */
+/**
+ * Reads the facts about nightly runs that the status reports (status/night-facts.ts),
+ * from the stores of several rooms.
+ */
 import type { Config } from '../config/environment.ts';
 import { WorkerRegistry } from '../observability/store/worker-registry.ts';
 import type { Database } from '../postgres/database.ts';
@@ -17,15 +20,18 @@ import type { Schedules } from '../time/scheduled-times.ts';
 
 type OwnSchedule = Pick<Config, 'schedule' | 'scheduleTz'>;
 
-/** The schedules of the workers, and what they were to begin. */
+/** The schedules of the workers, and the scheduled nightly runs. */
 export interface ScheduleReading extends ScheduledNights {
-  /** Long-lived processes that work jobs. */
+  /** The number of long-running worker processes. */
   readonly workers: number;
   /** Schedules of other workers that differ from those in force. */
   readonly others: readonly Schedules[];
 }
 
-/** @param own of this process: it counts if no worker has ever set one */
+/**
+ * @param own the schedules of this process, which count if no worker has ever recorded
+ *   any
+ */
 export async function readScheduled(
   db: Database,
   own: OwnSchedule,
@@ -48,7 +54,10 @@ export async function readScheduled(
   return { nowMs, workers, inForce, others, missedMs };
 }
 
-/** For who needs nothing else of the status. */
+/**
+ * Reads the facts about nightly runs alone, for callers that need no other part of the
+ * status.
+ */
 export async function readNights(
   db: Database,
   own: OwnSchedule,

@@ -1,5 +1,5 @@
 /**
- * Opens the log of nights of a mirror from any place that has it: this mirror's own
+ * Opens the log of nights of a mirror from any location that has it: this mirror's own
  * store, another store, a published folder, or the address of a mirror or of a web
  * server.
  */
@@ -46,7 +46,8 @@ export async function openOwnProofFiles(
 /**
  * Opens one side of a comparison.
  * @param place an address, a store, a folder, or a file with a statement
- * @throws UsageError if the place has neither a log of nights nor a statement
+ * @throws UsageError if there is neither a log of nights nor a statement at that
+ *   location
  */
 export async function openComparedSide(
   place: string,

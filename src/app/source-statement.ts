@@ -1,7 +1,7 @@
 /**
  * A mirror of a mirror ends its night by comparing itself with the statement that its
  * source signs. That takes one request if both are the same. Ledgers that differ are
- * requested again, and doubted until both agree.
+ * requested again, and their completeness is in doubt until both mirrors agree.
  */
 import type { Config } from '../config/environment.ts';
 import { errorCode, errorLine, PermanentError } from '../errors/errors.ts';
@@ -40,8 +40,8 @@ import { type Micros, nowMicros, parseInstant } from '../time/time.ts';
 import { openProofKey } from './night-proof.ts';
 
 /**
- * The most ledgers that one night requests again. The others are doubted, and requested
- * in the nights that follow.
+ * The most ledgers that one night requests again. The others stay in doubt, and are
+ * requested in the nights that follow.
  */
 const ASKED_AGAIN_MAX = 50;
 const NAMED_MAX = 100;

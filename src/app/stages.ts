@@ -92,8 +92,8 @@ interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
   readonly source: Source | undefined;
   readonly rowPool: RowPool;
   /**
-   * How long to wait before the source is asked again, in milliseconds; if absent, the
-   * stages use pauses of their own.
+   * How long to wait, in milliseconds, before a request to the source is repeated; if
+   * absent, the stages use pauses of their own.
    */
   readonly askAgainMs?: number | undefined;
   /** The number that identifies this process in its leases. */
@@ -229,10 +229,10 @@ function stagesOfSource(parts: StageParts) {
 }
 
 /**
- * Whether the source serves the network that this mirror knows. An empty answer closes a
- * ledger without entries, and any network gives one. So a source at another address than
- * that of the last claim must show a party that the mirror has, before any ledger is
- * requested.
+ * Whether the source serves the network that this mirror knows. An empty answer closes
+ * a ledger without entries, and a source of any network may give an empty answer.
+ * Therefore, if the source's address differs from that of the last claim, the source
+ * must show a party that the mirror already has before any ledger is requested.
  */
 async function isKnownNetwork(
   lists: Source['lists'],

@@ -66,8 +66,8 @@ export interface SegmentContent {
 }
 
 /**
- * A range that becomes known. Without an object it has no entries, and the source has
- * just been asked for it.
+ * A range that becomes known. If it has no object, the source has just reported that it
+ * has no entries.
  */
 export const newCoverage = z.object({
   /** The asset of the range; null: every asset. */

@@ -11,8 +11,8 @@ import type { ExportScope } from '../ledger/export-scope.ts';
 import { type Coverage, readCoverages } from './coverage-rows.ts';
 
 /**
- * The right to work on a scope for as long as the lease is renewed, with what earlier
- * owners left in the export's row.
+ * The right to work on a scope for as long as the lease is renewed, and the state that
+ * earlier owners saved in the export's row.
  */
 export interface ExportLease {
   readonly scope: ExportScope;
@@ -53,8 +53,8 @@ const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
 /**
  * Leases the exports of these parties in one asset, or in all assets. A party is left
  * out if another worker has leased an export of it that overlaps.
- * @param holder the id of the lock that shows that this process is alive; without one,
- *   others may take its leases over soon after the last renewal
+ * @param holder the id of the lock that shows that this process is alive; without it,
+ *   other workers may take its leases over soon after the last renewal
  */
 export async function takeLeases(
   tx: Database,

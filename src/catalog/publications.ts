@@ -115,8 +115,8 @@ export async function commitPublication(
   const { partyId, assetId = null } = lease.scope;
   const ours = manifests.filter((manifest) => manifest.assetId === assetId);
   const others = manifests.filter((manifest) => manifest.assetId !== assetId);
-  // A segment of another asset is the remainder of one that this publication cut. Its
-  // rows existed before, so the run has not replaced them.
+  // A segment of a different asset is the remainder of a segment that this publication
+  // cut. Its rows existed before, so the run has not replaced them.
   const replacedRows = others.reduce((sum, { rows }) => sum - rows, superseded);
   const segments = [...ours, ...others].map((manifest, at) => {
     const { leftOut, seq } = manifestJson(manifest);
@@ -159,7 +159,7 @@ export function movesNoRows(
 /** An export that succeeded. */
 export interface Success {
   readonly lease: ExportLease;
-  /** The number of runs in a row in which the source contradicted what is known. */
+  /** The number of consecutive runs in which the source contradicted known rows. */
   readonly contradictions: number;
   /** Whether nothing is left to request. The saved plan of windows is then deleted. */
   readonly isDone: boolean;
@@ -215,10 +215,10 @@ export async function finishExports(
 }
 
 /**
- * Closes an open segment after exactly its rows came back: its object and its rows stay.
- * The segment's manifest does not record this check. The object store's record of ranges
- * does, so that a rebuilt database does not have to audit at once everything that the
- * lost one had audited.
+ * Closes an open segment whose rows came back exactly the same: its object and its rows
+ * stay. The segment's manifest does not record this check. The object store's record of
+ * ranges does, so that a rebuilt database does not have to audit at once everything
+ * that the lost one had audited.
  */
 async function closeAsItStands(
   tx: Database,

@@ -16,7 +16,7 @@ type Status = 'current' | 'superseded';
 
 /**
  * Returns a row for `insertSegments`.
- * @param evidence what the manifest has no column for, or where the row came from
+ * @param evidence facts that the manifest has no field for, or the origin of the row
  */
 export function segmentRow(
   manifest: Manifest,

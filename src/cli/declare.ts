@@ -58,7 +58,7 @@ export function declareCommands(program: Command, add: Add): void {
 }
 
 /**
- * Declares the commands that query the source, or carry its data on to the warehouse and
+ * Declares the commands that query the source, or load its data into the warehouse and
  * the lake.
  */
 function declareMirroring(program: Command, add: Add): void {

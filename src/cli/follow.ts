@@ -128,8 +128,8 @@ export async function followRun(
     }
   } catch (error) {
     view.finish('no longer followed');
-    // Nobody waits any longer for a run that has not begun, and it must not start later
-    // by surprise.
+    // No command waits for this run any longer. It has not begun, and must not start
+    // later by surprise.
     if (
       context.signal.aborted &&
       (await jobs.runs.get(runId))?.state === 'queued'
@@ -140,8 +140,8 @@ export async function followRun(
 }
 
 /**
- * Verifies in this process: that queries no source, and no other process needs to be able
- * to take it over.
+ * Runs the verification in this process: it queries no source, and no other process
+ * needs to be able to take it over.
  * @throws the signal's reason if the command is stopped; the run is then cancelled
  */
 export async function verifyHere(

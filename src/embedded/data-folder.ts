@@ -38,8 +38,8 @@ export interface Cluster {
 }
 
 /**
- * Prepares the folders above the data, and finds the account and the programs to run on
- * it.
+ * Prepares the folders that contain the data folder, and chooses the account and the
+ * Postgres programs for the server.
  */
 export async function openCluster(
   dataDir: string,
@@ -147,8 +147,8 @@ function readVersion({ home, dir }: Cluster): string {
 }
 
 /**
- * Makes the error for data on which no server will start. Everything in it can be rebuilt
- * from the objects, and the message explains how.
+ * Creates the error for data on which no server will start. All of the data can be
+ * rebuilt from the objects, and the message explains how.
  */
 export function damaged(
   home: string,

@@ -25,7 +25,10 @@ import { takeRecordLock } from './locks.ts';
 import { ensureServer, isServerUnseen, stopServer } from './server.ts';
 import { isOurs, readUsage, refuseForeignUse } from './usage.ts';
 
-/** Longer than the longest start or stop by another command. */
+/**
+ * How long to wait for a turn. Must be longer than the longest start or stop by another
+ * command.
+ */
 const TURN_TIMEOUT_MS = 120_000;
 const LOCK_POLL_MS = 20;
 const NEVER = new AbortController().signal;

@@ -5,8 +5,8 @@
  *
  * Next to the data is a record of where its server was started: the kernel, the PID
  * namespace and the host. If these are our own kernel and namespace, `/proc` shows all
- * processes. For any other record there are three signs of life, none of which requires
- * seeing a process:
+ * processes. For any other record there are three signs that a server is in use, none of
+ * which requires seeing a process:
  *
  * 1. `holders.lock`: a command over there uses the server.
  * 2. `server.lock`: the server itself is running, even if all its commands were killed.
@@ -133,8 +133,8 @@ export async function refuseForeignUse(
 ): Promise<void> {
   const record = readUsage(home);
   if (record !== undefined && isOurs(record)) return;
-  // A release that wrote no record, or a start that was killed before it wrote one, may
-  // have left this.
+  // Data that names a server but has no record may come from a release that wrote no
+  // record, or from a start that was killed before it wrote one.
   if (record === undefined && !isServerUnseen) return;
 
   const holders = takeRecordLock(holdersLock, 'exclusive');

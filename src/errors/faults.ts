@@ -19,7 +19,7 @@ const UNREACHABLE_ERRNO =
 const CERTIFICATE_ERRNO =
   /(?:^|_)CERT(?:_|$)|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$/;
 
-/** Classifies a network errno. @returns undefined if it means neither */
+/** Classifies a network errno. @returns undefined if it is neither kind of fault */
 export function classifyErrno(errno: string): NetworkFault | undefined {
   if (UNREACHABLE_ERRNO.test(errno)) return 'unreachable';
   return CERTIFICATE_ERRNO.test(errno) ? 'certificate' : undefined;
@@ -71,10 +71,11 @@ const RESET_ERRNO: ReadonlySet<unknown> = new Set([
 ]);
 
 /**
- * Whether a failure looks as if the source were away: no connection, a front that answers
- * 502, 503 or 504 in its place, a proxy that cannot reach it, a list question that meets
- * no answer, a source that answers nobody for now (429, a ban), or a connection that breaks
- * under a running answer, as it does when a balancer or the source itself restarts.
+ * Whether a failure looks as if the source were away: no connection, a front that
+ * answers 502, 503 or 504 in its place, a proxy that cannot reach it, a list request
+ * that gets no answer, a source that refuses all requests for now (429, a ban), or a
+ * connection that breaks during an answer, as happens when a balancer or the source
+ * itself restarts.
  *
  * Such a failure shows nothing about the ledger or the page that was requested, so a
  * nightly run waits for the source and then continues. If a small request succeeds at

@@ -12,8 +12,9 @@
  *    └──────────────────── planning ◄─────────────────────┘ more is left, or the answer
  *                                                           has less than is known
  *
- * The doubts about the answers to one plan are kept in `plan`. While there are any, the
- * next request is a different one that must bring the same rows.
+ * A doubt is a reason not to believe an answer. The doubts about the answers to one plan
+ * are kept in `plan`. While there are any, a different request is sent next, which must
+ * return the same rows.
  */
 import type { Coverage } from '../catalog/coverage-rows.ts';
 import type { Verdict, VerdictWithEvidence } from '../errors/verdict.ts';
@@ -30,7 +31,10 @@ export const FRUITLESS_MAX = 8;
  * size.
  */
 export const REQUESTS_MAX = 1_000;
-/** The most requests for one plan. A doubt about the last answer is final. */
+/**
+ * The most requests for one plan. A doubt about the answer to the last of them is not
+ * checked by a further request.
+ */
 export const REQUESTS_PER_PLAN_MAX = 3;
 /**
  * The number of runs in a row that contradict known rows after which the source is
@@ -51,7 +55,10 @@ export interface RunFindings {
   readonly contradictions: number;
   /** Ids of coverage that stays although the source contradicts it. */
   readonly kept: ReadonlySet<bigint>;
-  /** Ids of coverage to request once more. Each stays if the same rows come back. */
+  /**
+   * Ids of the coverage to request once more. A range stays as it is if the source
+   * returns the same rows.
+   */
   readonly audited: ReadonlySet<bigint>;
   readonly verdicts: readonly Verdict[];
   /** Every doubt of the run, in order. */
@@ -67,8 +74,8 @@ export interface PlanFindings {
   /** The `sums` of the last answer. */
   readonly lastSums: string | undefined;
   /**
-   * Whether it is believed that no entry left the party, because another request could
-   * not show more.
+   * Whether the absence of outgoing entries is believed, because no other request could
+   * show more.
    */
   readonly isEmptyBelieved: boolean;
 }
@@ -99,8 +106,8 @@ export type ExportEvent =
       /** Whether anything is left to request. */
       readonly isLeft: boolean;
       /**
-       * Whether a probe is needed first, to show if the source applies the end that the
-       * plan wants.
+       * Whether a probe is needed first, to show whether the source applies the end
+       * that the plan wants.
        */
       readonly needsProbe: boolean;
       /** The number of requests that the run has sent so far. */
@@ -117,8 +124,8 @@ export type ExportEvent =
   | { readonly kind: 'shrunk'; readonly rows: readonly Coverage[] };
 
 /**
- * How to send the request for a plan. `fallback`: as a different request that must bring
- * the same rows. `startless fallback`: like `fallback`, and without a start.
+ * How to send the request for a plan. `fallback`: as a different request that must
+ * return the same rows. `startless fallback`: like `fallback`, and without a start.
  */
 export type RequestWay = 'primary' | 'fallback' | 'startless fallback';
 
@@ -127,8 +134,8 @@ export type Lesson =
   /** Known rows did not come back, so the source must prove again how it filters. */
   | 'distrust bounds'
   /**
-   * Entries that left a party came in answer to a start alone, but not to a start and an
-   * end.
+   * A request with only a start returned outgoing entries of a party, and one with a
+   * start and an end did not.
    */
   | 'bounds are broken';
 
@@ -136,7 +143,7 @@ export type Decision =
   /** Compute again what is left to request. */
   | {
       readonly do: 'plan';
-      /** Whether to discard the rows that the last answer brought. */
+      /** Whether to discard the rows of the last answer. */
       readonly discards: boolean;
       readonly learns?: Lesson | undefined;
       /** Coverage that stays although the answer has fewer rows, and the reason. */
@@ -261,7 +268,7 @@ function planned(
 
 /**
  * Returns how to send the next request: after the first doubt as a different request,
- * after the second as the first one again.
+ * after the second like the first request again.
  */
 function requestWay({ doubts, isEmptyBelieved }: PlanFindings): RequestWay {
   const [first] = doubts;
@@ -272,8 +279,8 @@ function requestWay({ doubts, isEmptyBelieved }: PlanFindings): RequestWay {
 }
 
 /**
- * Decides what follows a cancelled answer. If the request was sent to settle a doubt, an
- * answer too large for a segment cannot settle it.
+ * Decides what follows a cancelled answer. If the request was sent to resolve a doubt,
+ * an answer too large for a segment cannot resolve it.
  */
 function cancelled({ run, plan }: Findings, hasLeaving: boolean): Transition {
   const doubt = plan.doubts.at(-1);
@@ -313,8 +320,8 @@ function doubtOf(
 }
 
 /**
- * Publishes an answer that raises no doubt. If there was a doubt about the plan, this
- * answer settles it.
+ * Publishes an answer that raises no doubt. If an earlier answer to the plan raised a
+ * doubt, this answer resolves it.
  */
 function believed({ run, plan }: Findings, facts: AnswerFacts): Transition {
   const first = plan.doubts[0]?.state;
@@ -322,7 +329,7 @@ function believed({ run, plan }: Findings, facts: AnswerFacts): Transition {
     first === 'nothing left' && facts.hasLeaving
       ? 'bounds are broken'
       : undefined;
-  // The first request had a start, and did not bring these rows.
+  // The first request had a start, and did not return these rows.
   const isMissed = first === 'start unproven' && facts.hasClosedRows;
   return publish(
     { run: isMissed ? suspect(run) : run, plan },
@@ -368,8 +375,8 @@ function doubted(
 }
 
 /**
- * Decides what follows an answer that contradicts known rows. Those stay. New rows
- * contradict nothing, and are published as an open segment.
+ * Decides what follows an answer that contradicts known rows. The known rows stay. New
+ * rows contradict nothing, and are published as an open segment.
  */
 function contradicted(
   { run, plan }: Findings,

@@ -188,8 +188,8 @@ async function recordFailure(
   try {
     failures = await repository.fail(lease, reason, failuresMax);
   } catch (error) {
-    // Another worker has the export now. What failed here, for example because that
-    // worker cleared the spool, is not a failure of the export.
+    // Another worker has the export now. An error here, for example because that worker
+    // cleared the spool, is not a failure of the export.
     if (error instanceof FencedError) return error;
     // In all other cases the first error matters more than the one that kept it from
     // being recorded.
@@ -270,7 +270,7 @@ class ExportRun {
     }
   }
 
-  /** Takes over what an earlier attempt left, and chooses what to audit. */
+  /** Takes over the state that an earlier attempt left, and chooses what to audit. */
   async #recover(): Promise<void> {
     const { repository, retentionMicros, request, lease, failpoint } =
       this.#context;
@@ -482,7 +482,7 @@ class ExportRun {
     );
   }
 
-  /** Records a cancelled answer, so that the next request is for less. */
+  /** Records a cancelled answer, so that the next request covers less. */
   async #shrink(
     { plan }: PlannedRequest,
     outgrown: Outgrown,

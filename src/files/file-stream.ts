@@ -15,8 +15,8 @@ export interface FileStreamOptions {
 
 /**
  * Streams an open file, and closes the file when the stream closes. A Node stream
- * allocates a whole piece of memory for each file, and another one to find the file's
- * end. It is therefore given the end: most objects of a mirror have a few hundred
+ * allocates a whole piece of memory for each file, and another piece to find the file's
+ * end. The end is therefore passed to it: most objects of a mirror have a few hundred
  * bytes, and a file does not change while it is read.
  */
 export async function streamOpenFile(

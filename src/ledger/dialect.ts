@@ -206,7 +206,7 @@ function placeColumns(
 }
 
 /**
- * Converts an id to hex. An id in another format than the configured one is returned
+ * Converts an id to hex. An id that is not in the configured format is returned
  * unchanged, and is refused later if it is not an id at all.
  */
 function idText(text: string, ids: IdFormat): string {

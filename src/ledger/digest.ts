@@ -99,7 +99,7 @@ export class RowDigest {
 
 /**
  * Names the form of the rows that were summed. Only digests of the same form can be
- * compared: another header or time zone changes every row's bytes.
+ * compared: a different header or time zone changes every row's bytes.
  */
 export function rowForm(headerLine: Buffer, zones: readonly string[]): string {
   const header = hash('sha256', headerLine, 'hex').slice(0, 16);

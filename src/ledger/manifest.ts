@@ -34,8 +34,8 @@ const releaseShown = z.object({
   /** Which side of a movement the release exports. */
   sides: z.enum(['from', 'both']).optional(),
   /**
-   * Identifies the header line from which this was decided; another header means another
-   * release.
+   * Identifies the header line from which this was decided; a different header means a
+   * different release.
    */
   header: z.string().optional(),
   /** The evidence for the decision, in words. */

@@ -146,12 +146,13 @@ export function isSameGroups(
  * What a page proves about the last stored group, which may have been cut at the end of
  * its page. The page was requested after that group's own cursor, because no page is
  * large enough to show the whole group again.
- * - `complete`: the rest of the group came, at least one row less than is stored, so no
- *   row of the group is missing
- * - `more`: rows of the group came that were not stored; `groups` has the group with
- *   them
- * - `unseen`: none of the group's rows came again; if the group has one row, that is
- *   not an objection to the page
+ *
+ * - `complete`: the page shows the rest of the group, at least one row less than is
+ *   stored, so no row of the group is missing
+ * - `more`: the page shows rows of the group that were not stored; `groups` has the
+ *   group with them
+ * - `unseen`: the page shows none of the group's rows; if the group has one row, that
+ *   is no reason to refuse the page
  */
 export interface Rest {
   readonly kind: 'complete' | 'unseen' | 'more';

@@ -1,6 +1,6 @@
 /**
- * Rules that a source must keep. Each breach opens a doubt: while one is open, the list
- * is not complete.
+ * Rules that a source must follow. Each violation opens a doubt, and while a doubt is
+ * open, the list does not count as complete.
  */
 import { heightOf, isOddKey, withoutOddKeys } from '../ledger/ids.ts';
 import { PermanentError } from '../errors/errors.ts';

@@ -43,8 +43,7 @@ const TIGHT_ATTEMPTS_MAX = 12;
 const OVERLAP_ATTEMPTS = [1, 1, 2, 3, 4, 5];
 
 /**
- * The maximum number of rows that are not understood whose original text a reader
- * keeps.
+ * How many rows that could not be understood a reader keeps with their original text.
  */
 const ODD_ROWS_MAX = 20;
 
@@ -91,22 +90,25 @@ export class ListReader {
   /** The generation, including all pages that this sync has committed. */
   generation: Generation;
   /**
-   * The resume point of the commit that the next one builds on. Its `clamp` and
-   * `sizeMax` reflect what the source has shown since.
+   * The resume point of the last commit, on which the next commit builds. Its `clamp`
+   * and `sizeMax` reflect what the source has shown since.
    */
   point: ResumePoint;
   /**
-   * A page that had room left and promised no more rows. If more rows come after all,
-   * it is checked once more.
+   * A page that had room left and promised no more rows. If more rows follow after all,
+   * the page is requested once more.
    */
   #unverified: Asked | undefined;
   /**
-   * Length of a short page that a second request confirmed. If more rows follow it, the
-   * source sends no longer pages.
+   * The number of rows of a short page that a second request confirmed. If more rows
+   * follow that page, the source never sends pages longer than this.
    */
   #shortLength: number | undefined;
   #ahead: PageAhead | undefined;
-  /** `network`, if it ends a list that fits one page: it has no position there. */
+  /**
+   * The row `network`, if it ends a list that fits on one page: it has no position
+   * there.
+   */
   network: ListedRow | undefined;
   pages = 0;
   /**
@@ -313,7 +315,8 @@ export class ListReader {
     checkCeiling(context, 'rows', Number(this.generation.rows) + fresh.length);
     if (context.list === 'checkpoints') await this.#verifyTwins(asked, fresh);
     let { clamp } = this.point;
-    // A page that could not show all rows is as long as pages of this source get.
+    // This page could not show all rows, so its length is the most that the source
+    // sends.
     if (fresh.length > 0 && this.#shortLength !== undefined)
       clamp = Math.max(this.#shortLength, clamp ?? 0);
     this.#shortLength = undefined;
@@ -322,7 +325,7 @@ export class ListReader {
     if (page.hasNextPage) await this.#verify(asked);
     else this.#unverified = asked;
     const kept = keepGroups(groups);
-    // Near the proven end each page decides whether another one is needed.
+    // Near the proven end, each page decides whether a further page is needed.
     if (page.hasNextPage && !isPressed) this.#askAhead(kept);
     await this.#commit(page, fresh, kept);
     return { fresh, promisesMore: page.hasNextPage };
@@ -490,7 +493,7 @@ export class ListReader {
     this.#shortLength = length;
   }
 
-  /** Checks equal checkpoints, which are two rows, or one row that was sent twice. */
+  /** Checks whether equal checkpoints are two rows, or one row that was sent twice. */
   async #verifyTwins(asked: Asked, fresh: readonly ListedRow[]): Promise<void> {
     const keys = [
       ...(this.lastGroup?.keys ?? []),

@@ -60,18 +60,22 @@ export interface PageRequest {
   readonly list: ListName;
   readonly newestFirst: boolean;
   readonly size: number;
-  /** Forward paging: requests the rows after this cursor. If absent, the first page. */
+  /**
+   * Requests the rows after this cursor (forward paging); if absent, the first page.
+   */
   readonly after?: string | undefined;
   /**
    * Requests the last rows of the order instead of the first (`pagination.last`); never
    * together with `after`.
    */
   readonly fromEnd?: boolean | undefined;
-  /** Sends one request and no retry: its failure is the answer. */
+  /**
+   * Whether to send the request only once, and report its failure instead of retrying.
+   */
   readonly isOneAttempt?: boolean | undefined;
   /**
-   * A question of a row or two that others wait for: an answer that drips, or fails twice,
-   * is given up within two minutes.
+   * Whether this is a request for a row or two that other work waits for. If its answer
+   * arrives too slowly or fails twice, it is given up within two minutes.
    */
   readonly isSmall?: boolean | undefined;
 }
@@ -113,8 +117,8 @@ export interface ListSource {
 }
 
 /**
- * Where resume points are saved: Redis, or Postgres instead. It may lose them, or
- * return an older one.
+ * The store of resume points: Redis, or Postgres if Redis is not used. It may lose
+ * resume points, or return an older one.
  */
 export interface ResumePointStore {
   get(key: string): Promise<unknown>;

@@ -23,8 +23,8 @@ const OPEN_REQUESTS_MAX = 256;
 const OPEN_LOGINS_MAX = 16;
 
 /**
- * Adds the limits. They must be added after the access checks, so that their hooks see
- * only the requests that those let through.
+ * Adds the limits. Call this after the access checks have been added, so that the hooks
+ * see only requests that passed those checks.
  */
 export function addBounds(server: FastifyInstance): void {
   const strangers = watchStrangers(server);
@@ -71,7 +71,9 @@ function watchStrangers(
   return strangers;
 }
 
-/** Returns the connection to close if there is one too many. */
+/**
+ * Returns the connection to close if there are more connections than a limit allows.
+ */
 function findSurplus(
   strangers: ReadonlyMap<Socket, string | undefined>,
   address: string | undefined,

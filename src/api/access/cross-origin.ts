@@ -8,7 +8,10 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { pathOf } from './paths.ts';
 
 const PREFLIGHT_SECONDS = 7_200;
-/** Response headers that such a page may read, besides those that any page may. */
+/**
+ * Response headers that a page of a configured origin may read, besides those that any
+ * page may read.
+ */
 const READABLE = [
   'content-disposition',
   'retry-after',
@@ -21,12 +24,16 @@ const READABLE = [
   'x-mirror-whole',
 ].join(', ');
 
-/** Whether a page of a configured origin sent a request, to a path that it may read. */
+/**
+ * Whether a request comes from a page of a configured origin and is for a path that
+ * such pages may read.
+ */
 export type IsNamedOrigin = (request: FastifyRequest) => boolean;
 
 /**
- * Adds the headers, and answers the preflight request that a browser sends first. It must
- * be added before the access checks, because a preflight request carries no token.
+ * Adds the cross-origin headers, and answers the preflight request that a browser sends
+ * first. Call this before the access checks are added, because a preflight request
+ * carries no token.
  * @param paths the paths that such pages may read
  */
 export function addCrossOrigin(

@@ -23,7 +23,7 @@ const PARTIES = z.strictObject({
   view: z.enum(['recent', 'id', 'quarantined']).default('id'),
   /** An id, whole or shortened as the console shows it; used only with the view `id`. */
   search: ID.default(''),
-  /** `next` of the previous page. */
+  /** The `next` value of the previous page. */
   after: z.string().max(PARTY_ID_BYTES_MAX).optional(),
 });
 const params = z.strictObject({ id: z.string().max(PARTY_ID_BYTES_MAX) });
@@ -44,8 +44,8 @@ const ENTRIES = {
     since: DAY,
     until: DAY,
     /**
-     * `next` of the previous page: the instant at which it ended, and how many rows of
-     * that instant were already shown.
+     * The `next` value of the previous page: the instant at which that page ended, and
+     * how many rows of that instant were already shown.
      */
     after: z.string().regex(INSTANT_AND_ROWS).optional(),
   }),

@@ -43,7 +43,7 @@ export const FILE_TYPES = {
 /** Rows as JSON values; amounts are text. */
 export interface LakeAnswer {
   readonly rows: readonly PlainRow[];
-  /** Whether there are more rows than these. */
+  /** Whether the result has more rows than this answer contains. */
   readonly isCut: boolean;
   readonly tookMs: number;
 }

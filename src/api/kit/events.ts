@@ -25,20 +25,20 @@ export function goneSignal(reply: FastifyReply): AbortSignal {
 }
 
 /**
- * Takes a place for an answer.
- * @returns false if all places are taken or the client is gone
+ * Takes a slot for an answer.
+ * @returns false if all slots are taken or the client is gone
  */
 export type TakePlace = (reply: FastifyReply) => boolean;
 
 /**
- * Limits how many answers may be open at the same time. The place of an answer becomes
+ * Limits how many answers may be open at the same time. The slot of an answer becomes
  * free when the answer ends.
  */
 export function limitOpen(max: number): TakePlace {
   let open = 0;
   return (reply) => {
-    // A connection that is already closed does not emit `close` again, so its place would
-    // never become free.
+    // A connection that is already closed does not emit `close` again, so its slot
+    // would never become free.
     if (reply.raw.destroyed || open >= max) return false;
     open += 1;
     // Not `finish`: it fires while the client may still be reading the last bytes.
@@ -60,7 +60,7 @@ export interface FollowOptions<Value> {
   readonly textOf?: (value: Value) => string;
   /** The value is sent again after this many milliseconds even if it has not changed. */
   readonly silentMsMax?: number;
-  /** Whether no other value follows this one. */
+  /** Whether this value is the last one. */
   readonly isLast?: (value: Value) => boolean;
 }
 

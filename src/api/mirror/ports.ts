@@ -11,7 +11,7 @@ export interface MirrorDeps {
   /** Orders runs, and reads ledgers for downloads. */
   readonly jobs: JobDeps;
   /**
-   * Whether a process is running that works jobs.
+   * Whether a worker process that runs jobs is alive.
    * @param sourceUrl if given, only processes of this source count
    */
   readonly isAttended: (sourceUrl: string | undefined) => Promise<boolean>;

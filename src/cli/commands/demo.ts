@@ -60,7 +60,8 @@ export const demo: Handler<{ keep: boolean }> = async (
   const out = context.isJson ? context.stderr : context.stdout;
   const say = (text: string) => out.write(`${text}\n`);
   await using app = await openDemo(context);
-  // Started now rather than after a minute of work: its port may be taken.
+  // Start the API now rather than after a minute of work, because its port may be
+  // taken.
   await using api = isKept ? await startApi(app) : undefined;
   say(
     `A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`,

@@ -72,7 +72,7 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
   });
   const ended = await followRun(app, run, context).catch(
     async (error: unknown) => {
-      // Nobody waits for this export any more, so the source need not answer it, unless
+      // The user has stopped waiting, so the source need not answer this export, unless
       // another command ordered it too.
       if (context.signal.aborted && !isJoined)
         await app.jobs.runs.requestCancel(run.runId);

@@ -72,8 +72,8 @@ export async function writeOutput<Result>(
 ): Promise<Result> {
   const isWhole = isReplaced(path);
   const target = isWhole ? `${path}.partial-${process.pid}` : path;
-  // Removes what a killed process, or anyone else, left under this name: never write into
-  // it.
+  // Removes any file that a killed process or another user left under this name; never
+  // write into it.
   if (isWhole) await rm(target, { force: true });
   const output = createWriteStream(target, {
     flush: isWhole,

@@ -1,7 +1,7 @@
 /**
  * Live progress of a command. A terminal shows one line per task with bar, count, rate
- * and time left; other outputs get log lines. A timer drives both, so that a command that
- * is busy and silent still shows signs of life.
+ * and time left; other outputs get log lines. A timer drives both, so that a busy
+ * command without output still shows that it is alive.
  */
 import type { WriteStream } from 'node:tty';
 import { styleText } from 'node:util';
@@ -174,8 +174,9 @@ function measure({
 }
 
 /**
- * Describes an ended task. The outcome defaults to `complete`: a task that ends while its
- * run continues is done. Tasks that are left at the end get the run's outcome.
+ * Describes an ended task. The outcome defaults to `complete`: a task that ends while
+ * its run continues is done. Tasks that are still shown when the run ends get the run's
+ * outcome.
  */
 function describeEnd(ended: Task, outcome = 'complete'): string {
   const { task, done, unit, elapsedMs } = measure(ended);

@@ -134,7 +134,10 @@ function nowLines(run: Fields, { lines, isGone, nowMs }: RunNow): string[] {
     : [begun, `${INDENT}It reports no step at the moment.`];
 }
 
-/** Lists every figure that is not empty or zero, and the names of those that are. */
+/**
+ * Lists every figure that is not empty or zero, and the names of the empty and zero
+ * ones.
+ */
 function figureLines(runId: string, evidence: Fields): string[] {
   const figures = flatten(evidence, [], 0);
   if (figures.length === 0) return [];

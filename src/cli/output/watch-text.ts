@@ -10,9 +10,9 @@ const LOOK_EVERY_MS = 1_000;
 const CLEAR = '\u001B[H\u001B[2J';
 
 /**
- * Calls `look` every second and shows its text if it changed. On a terminal each text
+ * Calls `look` every second and shows its text if it changed. On a terminal, each text
  * replaces the last one. Elsewhere it is appended, so that a file or a pipe has every
- * one. If a look fails, its error is shown instead and the next look tries again: a
+ * text. If a call fails, its error is shown instead and the next call tries again: a
  * database that is unreachable for a minute does not end the watching.
  */
 export async function watchText(

@@ -13,8 +13,8 @@ import type { TailSum } from '../../ledger/tail-sum.ts';
 import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
 
 /**
- * A range of the plan with what was received for it. Without `spooled`, the range has no
- * entries.
+ * A range of the plan with the rows that were received for it. Without `spooled`, the
+ * range has no entries.
  */
 export interface ReceivedSegment {
   readonly from: Micros;
@@ -40,8 +40,8 @@ export class AnswerRows implements AsyncDisposable {
     /** The number of rows between the parts; these are known already. */
     known: 0,
     /**
-     * The sum of the rows before the first part. `beforeFrom` is the number of them that
-     * leave an account of the party.
+     * The sum of the rows before the first part. `beforeFrom` is the number of these
+     * rows that leave an account of the party.
      */
     before: new RowSum(),
     beforeFrom: 0,

@@ -46,7 +46,7 @@ export interface RowQuestion {
 export type BlockFindings = ReturnType<BlockReader['findings']>;
 /** The sums of the rows between two borders. */
 export type SpanFindings = BlockFindings['spans'][number];
-/** The first row that is not understood. No row after it was read. */
+/** The first row that could not be parsed. The rows after it were not read. */
 export type UnreadRow = NonNullable<BlockFindings['unread']>;
 
 /** Reads a block. @param block whole rows, with their line ends */
@@ -77,8 +77,8 @@ function newSpan(
     /** The number of rows that leave an account of the party. */
     fromRows: 0,
     /**
-     * Pairs of a second and a number of bytes, in the order of the rows; one pair for
-     * each run of rows of the same second.
+     * Flat list of `second, bytes` pairs in row order. Consecutive rows with the same
+     * second share a pair.
      */
     bytesBySecond: [] as number[],
   };
@@ -92,17 +92,20 @@ class BlockReader {
   /** The span of the previous row. */
   #span: Span | undefined;
   /**
-   * Triples in the order of the rows: the index of a span, and the start and end of a run
-   * of its rows in the block.
+   * Flat list of triples in row order: the index of a span, then the start and end in
+   * the block of consecutive rows of that span.
    */
   readonly #runs: number[] = [];
   readonly #found = {
-    /** The number of rows before the first one that is not understood. */
+    /** The number of rows before the first row that could not be parsed. */
     rows: 0,
     /** The number of rows that were not requested, by reason. */
     leftOut: { party: 0, asset: 0, range: 0 },
     farOutside: 0,
-    /** The number of kept rows that left the party, and the second of the newest. */
+    /**
+     * The number of kept rows that left the party, and the second of the newest of
+     * these rows.
+     */
     leaving: 0,
     leavingSecond: Number.NEGATIVE_INFINITY,
     /** The second of the first row, kept or not; NaN if there are no rows. */
@@ -227,7 +230,7 @@ class BlockReader {
   }
 }
 
-/** Adds the bytes of a row. @param pairs pairs of a second and the bytes in it */
+/** Adds the bytes of a row. @param pairs flat list of `second, bytes` pairs */
 function addBytes(pairs: number[], second: number, bytes: number): void {
   const last = pairs.length - 1;
   if (pairs[last - 1] === second) pairs[last] = (pairs[last] ?? 0) + bytes;

@@ -48,14 +48,14 @@ const SILENCES: ReadonlySet<string> = new Set([
 const TAIL_PART = 16;
 const TAIL_BYTES_MAX = 2 ** 20;
 /**
- * How many bytes of rows that were not requested may come: twice the known ledger, plus
- * four objects of the largest size.
+ * How many bytes of rows outside the request an answer may contain: twice the known
+ * ledger, plus four objects of the largest size.
  */
 const KNOWN_TIMES = 2;
 const OUTSIDE_OBJECTS = 4;
 /**
- * How often to try for a place at the source. Small exports occupy it for milliseconds,
- * and a free place must not be lost.
+ * How often to try for a slot at the source. Small exports hold a slot for
+ * milliseconds, and a free slot should not go unused.
  */
 const TURN_STEPS = { stepMinMs: 10, stepMaxMs: 250 };
 /** How many answers may come from nodes that are behind before the request fails. */
@@ -78,7 +78,7 @@ export class Fetcher {
   requests = 0;
   /**
    * Whether the source ends its answers without a line end, by the header line of the
-   * answer in doubt.
+   * answer whose end was unproven.
    */
   readonly #leavesLineEndOut = new Map<string, boolean>();
 
@@ -95,9 +95,9 @@ export class Fetcher {
   /**
    * Sends a request and receives its answer.
    * @param fruitless how many requests in a row have published nothing: the more, the
-   *   longer the pause. There is no pause after the first one
-   * @returns what was received; if the answer broke off, what came is recorded in the
-   *   plan of windows, and the error is thrown
+   *   longer the pause. There is no pause after the first such request
+   * @returns the received answer; if it broke off, the plan of windows records the part
+   *   that was received, and the error is thrown
    */
   async ask(
     asked: PlannedRequest,
@@ -151,9 +151,10 @@ export class Fetcher {
   }
 
   /**
-   * Repeats a request until the node that answers has come as far as the run's clock. The
-   * next request may reach such a node.
-   * @throws RetryableError `SOURCE_BEHIND` if none has come so far
+   * Repeats a request until it is answered by a node that has reached the time of the
+   * run's clock. A repeated request may reach a different node.
+   * @throws RetryableError `SOURCE_BEHIND` if no node that answered has reached that
+   *   time
    */
   async #askCurrentNode({
     request,
@@ -185,18 +186,21 @@ export class Fetcher {
     });
   }
 
-  /** Stores what is known about the export's windows, for the process that resumes it. */
+  /**
+   * Stores the plan of the export's windows, for the process that resumes the export.
+   */
   async keep(): Promise<void> {
     const { repository, lease } = this.#context;
-    // A plan that cannot be stored costs bytes at most.
+    // If the plan cannot be stored, the export may repeat some bytes, but loses
+    // nothing.
     await repository
       .savePlan(lease, this.#windows.toJson())
       .catch(() => undefined);
   }
 
   /**
-   * Whether the source ends its answers without a line end. It is asked once, while the
-   * answer in doubt still has its place at the source.
+   * Whether the source ends its answers without a line end. The source is asked once,
+   * while the answer whose end is unproven still holds its slot.
    */
   async #askForHeader(
     { target }: PlannedRequest,
@@ -242,11 +246,12 @@ export class Fetcher {
   }
 
   /**
-   * Returns a function that decides, as an answer comes, whether it may continue. The
-   * answer is cancelled once it has more of the requested rows than one object may hold,
-   * if the next request would be for less. Other rows, such as those already known, do
-   * not count, because they come with every smaller request too. But they are limited:
-   * the known ledger may come twice, plus the bytes of a few objects.
+   * Returns a function that decides, while an answer arrives, whether to keep receiving
+   * it. The answer is cancelled once it has more of the requested rows than one object
+   * may hold, if the next request would be for less. Rows outside the request, such as
+   * rows already known, do not count, because every smaller request would return them
+   * too. Their total is limited, though: to twice the known ledger, plus the bytes of a
+   * few objects.
    * @returns a function that returns false to cancel, and throws `SOURCE_OUTSIDE_RANGE`
    *   if the answer exceeds that limit
    */
@@ -288,7 +293,7 @@ export class Fetcher {
   }
 
   /**
-   * Runs `work` with one of the places at the source. The export's lease holds the place.
+   * Runs `work` in one of the slots at the source. The export's lease holds the slot.
    */
   async #atSource<Result>(work: () => Promise<Result>): Promise<Result> {
     const {
@@ -366,10 +371,10 @@ const PROBE_MICROS = 3n * SECOND_MICROS;
 export type Probe = WindowRequest & { readonly from: bigint };
 
 /**
- * Returns a request that shows whether the source applies a start and an end together. It
- * covers the few seconds around an entry that is known to have left a party. A release
- * that applies them wrongly sends no entries that left the party, and all entries that
- * came in.
+ * Returns a request that shows whether the source applies a start and an end together.
+ * It covers the few seconds around a known outgoing entry of a party. A release that
+ * applies the two bounds wrongly omits every outgoing entry, and sends every incoming
+ * one.
  * @returns undefined if no such entry is known
  */
 export function probeRequest({ known }: SourceProfile): Probe | undefined {

@@ -25,7 +25,7 @@ export interface SpoolFile {
 
 export interface SpoolOptions {
   readonly compression: Compression;
-  /** Returns the place of a new spool file. */
+  /** Chooses the location of a new spool file. */
   readonly spoolFile: () => Promise<SpoolFile>;
 }
 
@@ -86,7 +86,7 @@ export class RangeSpool implements AsyncDisposable {
 
   /**
    * Writes everything to disk, durably.
-   * @returns undefined if no row came
+   * @returns undefined if there were no rows
    * @throws RetryableError `SPOOL_…`
    */
   async finish(): Promise<Spooled | undefined> {

@@ -57,7 +57,9 @@ export type Received = Awaited<ReturnType<Receiver['end']>>;
 /** An answer that was cancelled. */
 export interface Outgrown {
   readonly state: 'outgrown';
-  /** What the answer shows about the release; undefined if not even its header came. */
+  /**
+   * What the answer shows about the release; undefined if its header was not received.
+   */
   readonly traits: Traits | undefined;
   readonly seen: StreamSeen;
 }
@@ -123,7 +125,7 @@ class Receiver implements AsyncDisposable {
   readonly #rows: AnswerRows;
   /** What the rows are checked against. */
   readonly #limits: Omit<RowQuestion, 'layout'>;
-  /** `#limits` with the header's layout; undefined before the header came. */
+  /** `#limits` with the header's layout; undefined until the header is received. */
   #question: RowQuestion | undefined;
   #header: Buffer = Buffer.alloc(0);
   /** Whole rows that are not read yet; adjacent rows of a buffer share one slice. */
@@ -162,8 +164,8 @@ class Receiver implements AsyncDisposable {
   }
 
   /**
-   * What the rows read so far show about the source's release; undefined before the
-   * header came.
+   * What the rows read so far show about the source's release; undefined until the
+   * header is received.
    */
   get traits() {
     if (this.#question === undefined) return undefined;

@@ -68,8 +68,8 @@ export interface MergeReport {
   /** Bytes of plain CSV that were written. */
   bytes: bigint;
   /**
-   * The number of ledgers left to the next night, because other workers had them, or this
-   * run had written enough.
+   * The number of ledgers left for the next night, because other workers had them, or
+   * this run had written enough.
    */
   left: number;
   failed: number;

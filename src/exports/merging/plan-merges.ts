@@ -57,8 +57,8 @@ function mayMerge(row: Coverage, limits: MergeLimits): boolean {
 }
 
 /**
- * Whether a range can follow the group: it touches the last one, and has the same
- * properties.
+ * Whether a range can be appended to the group: it begins where the group's last range
+ * ends, and has the same properties.
  */
 function joins(
   group: readonly Coverage[],

@@ -1,6 +1,7 @@
 /**
- * Checks how far the node that answered has come. One address may lead to several nodes,
- * with caches in front of them. An answer from a node that is behind closes nothing.
+ * Checks whether the node that answered is up to date. One address may lead to several
+ * nodes, with caches in front of them. An answer from a node that lags behind closes no
+ * range.
  */
 import { formatInstant, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import { earlier } from '../../ledger/ranges.ts';
@@ -28,8 +29,9 @@ export function behindClock(
 ): string | undefined {
   const neededTo =
     to === undefined ? clock.closedTo : earlier(to, clock.closedTo);
-  // A guessed end is the time of an entry, and a node that has come so far has the
-  // entry's block. It needs no margin: a halted network has no block a minute later.
+  // A guessed end is the time of an entry, and a node that has reached that time has
+  // the entry's block. No margin is needed: a halted network has no block a minute
+  // later.
   const isExact = isProven || clock.from === 'guessed';
   const margin = isExact ? 0n : WRITE_MARGIN_MICROS;
   const reaches = (instant: Micros): boolean =>

@@ -22,9 +22,10 @@ interface AuditChoice extends Pick<
 }
 
 /**
- * Chooses segments and ranges without entries, beginning with those checked longest ago.
- * If the share is less than one segment a night, chance decides on which nights one is
- * chosen. A segment that chance leaves out for too long is chosen by its age.
+ * Chooses segments and ranges without entries, beginning with those checked longest
+ * ago. If the share is less than one segment a night, chance decides on which nights a
+ * segment is chosen. A segment that chance leaves out for too long is chosen by its
+ * age.
  */
 export function chooseAudited(
   coverage: readonly Coverage[],
@@ -91,8 +92,8 @@ function isServed(
 }
 
 /**
- * Returns a number from 0 to 1: the same for a ledger all day, and another one the next
- * day.
+ * Returns a number from 0 to 1: the same for a ledger all day, and a different one the
+ * next day.
  */
 function chance({ partyId, assetId }: ExportScope, now: Micros): number {
   const name = `${partyId} ${assetId ?? 'all'} ${now / DAY_MICROS}`;

@@ -26,7 +26,9 @@ export interface NextWindow {
 
 /** A plan with the range that is sent for it. */
 export interface PlannedRequest extends NextWindow {
-  /** The plan's own range, or another one that must bring the same rows. */
+  /**
+   * The plan's own range, or a different range whose answer must contain the same rows.
+   */
   readonly request: RequestPlan['question'];
 }
 
@@ -81,8 +83,9 @@ export function nextWindow(
 
 /**
  * Returns the range to request for a plan.
- * @param way `fallback`: a different request that must bring all rows of the plan.
- *   `startless fallback`: the same without a start, since nothing came with one
+ * @param way `fallback`: a different request that must return all rows of the plan.
+ *   `startless fallback`: the same without a start, because requests with a start
+ *   returned no rows
  */
 export function requestFor(
   plan: RequestPlan,
@@ -96,8 +99,8 @@ export function requestFor(
 
 /**
  * Returns the plan's own range. If no known row would show that the source understood a
- * start, none is sent; the rows to keep stay the same, and the other rows that come are
- * left out.
+ * start, none is sent. The same rows are kept, and all others in the answer are left
+ * out.
  */
 function primaryRequest({
   question,

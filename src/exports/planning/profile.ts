@@ -104,8 +104,8 @@ function profileOfNewRelease(
 }
 
 /**
- * The finding after entries that left a party came in answer to a start alone, but not to
- * a start and an end.
+ * The finding when outgoing entries are returned for a start alone, but not for a start
+ * and an end.
  */
 export const BOUNDS_ARE_BROKEN = {
   bounds: 'broken',
@@ -178,8 +178,8 @@ function boundsShownByRows(
 }
 
 /**
- * Returns an entry that left a party, to probe with. The known one stays as long as the
- * source should still have it.
+ * Returns an outgoing entry of a party, to probe with. The entry known so far stays as
+ * long as the source should still have it.
  */
 function knownEntry(
   { known }: SourceProfile,

@@ -1,8 +1,8 @@
 /**
- * Computes what is left to request of a ledger (the target minus the coverage), and the
- * request that brings it. A range does not grow to include a known segment that it
- * touches: the part of the segment outside the range stays, and only the segment's border
- * moves. Pure.
+ * Computes which part of a ledger remains to be requested (the target minus the
+ * coverage), and the next request for it. A range does not grow to include a known
+ * segment that it touches: the part of the segment outside the range stays, and only
+ * the segment's border moves. Pure.
  */
 import {
   BEGINNING,
@@ -74,7 +74,10 @@ export interface Target {
   readonly isSilent?: boolean | undefined;
   /** Coverage in this range is requested again, unless this run requested it already. */
   readonly again?: Range | undefined;
-  /** Ids of coverage to request again. Each stays if the same rows come back. */
+  /**
+   * Ids of coverage to request again. A range stays as it is if the source returns the
+   * same rows.
+   */
   readonly audited?: ReadonlySet<bigint> | undefined;
   /** Ids of coverage that stays although the source contradicts it. */
   readonly kept?: ReadonlySet<bigint> | undefined;
@@ -100,14 +103,14 @@ export interface RequestPlan {
   /** The last known rows before the first range. The answer must contain them. */
   readonly overlap: Overlap | undefined;
   /**
-   * Coverage inside `closed`, where each is a separate range. Each stays as it is if the
-   * answer's rows are the same.
+   * Coverage inside `closed`, in which each of these rows is a separate range. A row
+   * stays as it is if the answer has the same entries.
    */
   readonly revalidated: Rows;
   readonly isWindow: boolean;
 }
 
-/** Known rows that an answer must bring again. */
+/** Known rows that an answer must contain. */
 export interface Overlap {
   /** Where the known rows end and the first requested range begins. */
   readonly to: Micros;
@@ -127,7 +130,8 @@ export function planRequest(target: Target): RequestPlan | undefined {
   const plan = planPass(target);
   const between = plan === undefined ? [] : emptyRangesBetween(plan, target);
   if (between.length === 0) return plan;
-  // The answer would bring rows of these ranges too: audit them without another request.
+  // The answer covers the empty ranges in between too, so audit them without a further
+  // request.
   const audited = new Set([...(target.audited ?? []), ...between]);
   return planPass({ ...target, audited });
 }

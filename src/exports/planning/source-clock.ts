@@ -31,7 +31,7 @@ export interface SourceClock {
    */
   readonly from: 'source' | 'guessed';
   /**
-   * The highest block that this answer, or any claim about the network, was made at;
+   * The highest block at which this answer, or any claim about the network, was made;
    * undefined if the source shows none.
    */
   readonly height?: bigint | undefined;

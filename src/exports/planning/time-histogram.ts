@@ -2,8 +2,8 @@
 import { overlaps } from '../../ledger/ranges.ts';
 
 /**
- * The least number of bytes between two seconds; `to` is exclusive. Plain data, so that
- * it can be stored.
+ * A lower bound for the bytes between two seconds; `to` is exclusive. Plain data, so
+ * that it can be stored.
  */
 export interface HistogramBucket {
   readonly from: number;
@@ -18,7 +18,7 @@ export class TimeHistogram {
   readonly #bucketsMax: number;
   #buckets = new Map<number, number>();
   /**
-   * The seconds in one bucket. The number doubles whenever there would be too many
+   * How many seconds one bucket spans. Doubled whenever there would be too many
    * buckets.
    */
   #bucketSeconds = 1;

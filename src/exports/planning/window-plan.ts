@@ -32,8 +32,8 @@ import {
  */
 const WINDOW_PART = 0.7;
 /**
- * How often a broken stream is requested whole again. After that, it is requested in
- * windows of half of what came.
+ * How often a broken stream is requested whole again. After that, the range is
+ * requested in windows of half the size that was received.
  */
 const BREAKS_MAX = 1;
 const BROKEN_PART = 0.5;
@@ -66,7 +66,7 @@ const count = z.number().nonnegative();
 const planSchema = z.object({
   version: z.literal(5),
   breaks: z.int().nonnegative(),
-  /** Bytes that came before the last stream broke. */
+  /** Bytes received before the last stream broke. */
   brokenBytes: count.optional(),
   /** What unfinished streams have shown about the rows that are still to come. */
   seen: z
@@ -79,7 +79,7 @@ const planSchema = z.object({
   /** Bytes of cancelled streams minus bytes of finished windows. */
   owedBytes: z.number(),
   silence: z.object({
-    /** The number of requests in a row that brought no row. */
+    /** The number of consecutive requests that returned no row. */
     times: z.int().nonnegative(),
     /** The longest range to request, in seconds. */
     secondsMax: z.int().positive().optional(),
@@ -205,13 +205,14 @@ export class WindowPlan {
 
   /**
    * Records that an answer was cancelled.
-   * @param range the range that was too large; absent if the request was about a doubt
+   * @param range the range whose answer was too large; absent if the request was sent
+   *   to resolve a doubt about an earlier answer
    */
   recordOutgrown(seen: StreamSeen, range?: Range): void {
     this.#remember(seen);
     this.#kept.owedBytes += sumBytes(seen.stretches);
-    // Without a range, the answer is about a doubt, which another window would not
-    // settle.
+    // Without a range, the request was sent to resolve a doubt, and a different window
+    // would not resolve it.
     if (range === undefined) return;
     this.#last = undefined;
     this.#kept.outgrown = {
@@ -221,7 +222,8 @@ export class WindowPlan {
   }
 
   /**
-   * Records that no row came for a range. @returns false if another request cannot help
+   * Records that the source sent no row for a range. @returns false if a further
+   * request cannot help
    */
   recordSilence(range: Range): boolean {
     const { silence } = this.#kept;
@@ -260,7 +262,8 @@ export class WindowPlan {
   }
 
   /**
-   * Whether an answer has fewer bytes in a range than an unfinished one showed before.
+   * Whether an answer has fewer bytes in a range than an unfinished answer showed
+   * before.
    */
   isLess(answer: readonly HistogramBucket[], range: Range): boolean {
     return hasLess(

@@ -92,8 +92,8 @@ export async function publishAnswer(
 }
 
 /**
- * Returns the plan for an answer that is published as open: it neither confirms nor cuts
- * a closed segment.
+ * Returns the plan for an answer that is published as an open segment. Such a plan
+ * neither confirms a closed segment nor cuts one.
  */
 function openPlan(plan: RequestPlan): RequestPlan {
   return { ...plan, revalidated: [], trims: [] };
@@ -119,7 +119,7 @@ function unchangedSegments(
   });
 }
 
-/** What is left of a known range when an answer replaces a part of it. */
+/** The remainder of a known range of which an answer replaces a part. */
 interface Remainder {
   readonly row: Coverage;
   /**
@@ -370,8 +370,8 @@ function mergeEmpty(
 }
 
 /**
- * Returns what manifests record about the source's release: enough for a rebuilt database
- * to know it again.
+ * Returns what manifests record about the source's release: enough for a rebuilt
+ * database to recognize the release.
  */
 function releaseShown(profile: SourceProfile): ReleaseShown {
   const { bounds, sides, header, evidence, decidedAt } = profile;

@@ -52,7 +52,9 @@ interface SourceFacts {
 
 export class BatchStore implements ExportRepository, AsyncDisposable {
   readonly #db: Database;
-  /** Carries out what is done for a single export, and not for all of them together. */
+  /**
+   * Carries out the calls that concern a single export, and not all of them together.
+   */
   readonly #single: ExportStore;
   #readSource: () => Promise<SourceFacts>;
   /** Leases of exports that have not begun, by party. */
@@ -71,8 +73,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   #renewedAtMs = performance.now();
   readonly #heldLeases: KeptLease;
   /**
-   * The lease that counts towards the export limit. All requests of this store share its
-   * place, one after another.
+   * The lease that counts towards the export limit. All requests of this store share
+   * its slot, one after another.
    */
   #counted: ExportLease | undefined;
   /** The lease whose request is under way. */
@@ -122,8 +124,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
    */
   async write(): Promise<readonly string[]> {
     const requesting = this.#requesting;
-    // No request is under way: others may use the place at the source while this export
-    // pauses.
+    // No request is under way: other exports may use the slot at the source while this
+    // one pauses.
     if (requesting === undefined) await this.#leave();
     const ended = this.#unwritten;
     this.#unwritten = [];
@@ -182,8 +184,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Takes a place at the source. One lease keeps it for all requests, until their results
-   * are written.
+   * Takes a slot at the source. One lease holds the slot for all requests, until their
+   * results are written.
    */
   async enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
     if (this.#counted === undefined) {
@@ -200,7 +202,7 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Gives up the place at the source while the rows are published, so that other workers
+   * Gives up the slot at the source while the rows are published, so that other workers
    * may use it, and records the intent.
    */
   async intend(lease: ExportLease, publication: Publication): Promise<void> {
@@ -310,8 +312,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Writes all exports together. If that fails, writes them one by one, so that one does
-   * not hold back the others.
+   * Writes all exports together. If that fails, writes them one by one, so that a
+   * failing export does not hold back the others.
    * @returns parties whose export was not written
    */
   async #finishAll(
@@ -340,9 +342,10 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
 
   /**
    * Writes the exports and releases their leases in one transaction.
-   * @param requesting the lease whose request is under way; it takes over the place at
+   * @param requesting the lease whose request is under way; it takes over the slot at
    *   the source from a released lease
-   * @returns parties whose lease is no longer ours, so that their export was not written
+   * @returns parties whose lease is no longer ours, so that their export was not
+   *   written
    * @throws RetryableError `COVERAGE_CHANGED` if one party's coverage is no longer what
    *   was planned on; then nothing is written
    */

@@ -77,8 +77,8 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Marks segments as removed that have been superseded for longer than this, at most 500
-   * at a time.
+   * Marks segments as removed that have been superseded for longer than
+   * `supersededForMs`, at most 500 at a time.
    * @returns their object keys, which nothing names any longer; empty when all are done
    */
   async markRetired(supersededForMs: number): Promise<readonly string[]> {
@@ -99,8 +99,8 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Deletes the rows of segments whose objects were removed longer ago than this, and
-   * whose entries are no longer in any table.
+   * Deletes the rows of segments whose objects were removed longer than `removedForMs`
+   * ago, and whose entries are no longer in any table.
    */
   async forgetRemoved(removedForMs: number): Promise<void> {
     const removed = statement()`
@@ -121,8 +121,8 @@ export class ExportArchiveStore {
     seq,
     runId,
   }: Manifest): Promise<boolean> {
-    // A run's own row may be deleted by age while its segments are current; those still
-    // name the run.
+    // An old run's row may be deleted while its segments are still current, so the rows
+    // of segments are searched for the run too.
     const known = statement({ isKnown: 'boolean' })`
       select warehouse_id = ${warehouseId}::uuid and publication_seq >= ${seq} and (
           exists (select from mirror.runs where run_id = ${runId}::uuid)
@@ -135,7 +135,9 @@ export class ExportArchiveStore {
     return isKnown;
   }
 
-  /** Returns those of the object keys that a segment or an open publication names. */
+  /**
+   * Returns the object keys among these that a segment or an open publication names.
+   */
   async referenced(
     objectKeys: readonly string[],
     db: Database = this.#db,
@@ -207,8 +209,8 @@ class HeldLock implements RemovalRight, AsyncDisposable {
   readonly #stopped = new AbortController();
   readonly #watching: Promise<void>;
   /**
-   * The last check. Each waits for the one before, because a connection cannot run two
-   * statements at once.
+   * The latest check. Each check waits for the one before it, because a connection
+   * cannot run two statements at once.
    */
   #lastCheck: Promise<void> = Promise.resolve();
 

@@ -16,7 +16,8 @@ import type { SourceProfile } from './source-profile.ts';
 export interface Published {
   readonly rows: bigint;
   /**
-   * The number of rows that existed before the run, in segments that these have replaced.
+   * The number of rows that existed before the run, in the segments that the run's
+   * segments have replaced.
    */
   readonly replacedRows: bigint;
   /** Size of the plain CSV. */
@@ -134,10 +135,10 @@ export interface ExportRepository extends CoverageReader {
   ): Promise<number | undefined>;
 
   /**
-   * Takes one of the places at the source, which all workers share, until the export
-   * leaves or its lease ends. A caller that gets false must call again within seconds, or
-   * it loses its turn in the queue.
-   * @returns false while `exportLimit` others are at the source, or have waited longer
+   * Takes one of the slots at the source, which all workers share, until the export
+   * gives it up or its lease ends. A caller that gets false must call again within
+   * seconds, or it loses its turn in the queue.
+   * @returns false while `exportLimit` other exports hold slots or have waited longer
    */
   enterSource(lease: ExportLease, exportLimit: number): Promise<boolean>;
 

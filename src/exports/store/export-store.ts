@@ -60,8 +60,8 @@ export class ExportStore implements ExportRepository {
   readonly #holder: number | undefined;
 
   /**
-   * @param holder the id of the lock that shows that this process is alive; without one,
-   *   others may take its leases over soon after the last renewal
+   * @param holder the id of the lock that shows that this process is alive; without it,
+   *   other workers may take its leases over soon after the last renewal
    */
   constructor(db: Database, holder?: number) {
     this.#db = db;

@@ -14,15 +14,19 @@ const schema = z.object({
   bounds: z.enum(['right', 'broken', 'unproven']).optional(),
   sides: z.enum(['from', 'both']).optional(),
   /**
-   * A hash of the header line that this was learned from. Another header means another
-   * release.
+   * A hash of the header line from which this profile was learned. A different header
+   * means a different release.
    */
   header: z.string().optional(),
-  /** What `bounds` was concluded from, in words; `decidedAt` is when. */
+  /**
+   * A sentence that describes the evidence for `bounds`; `decidedAt` is when that was
+   * concluded.
+   */
   evidence: z.string().optional(),
   decidedAt: instant.optional(),
   /**
-   * An entry that left a party. A request with both bounds around it must bring it back.
+   * A known outgoing entry of a party. A request with both bounds around its time must
+   * return it.
    */
   known: z
     .object({

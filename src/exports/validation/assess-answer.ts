@@ -50,13 +50,13 @@ export type Doubt =
       readonly receivedRows: string;
     }
   /**
-   * No entry that left the party came between a start and an end. A release that applies
-   * the two bounds wrongly answers like this.
+   * A request with a start and an end returned no outgoing entry of the party. A
+   * release that applies the two bounds wrongly answers like this.
    */
   | { readonly state: 'nothing left' }
   /**
-   * No row came after the start, and no known row was expected. The source may have read
-   * the start as another time.
+   * The source sent no row after the start, and no known row was expected. The source
+   * may have read the start as another time.
    */
   | { readonly state: 'start unproven' }
   /**
@@ -68,8 +68,8 @@ export type Doubt =
 /** What one answer shows. */
 export interface AnswerFacts {
   /**
-   * Whether the request was made for another release than the one that answered, so that
-   * the answer may lack what a better request would bring.
+   * Whether the request was made for a different release from the one that answered, so
+   * that the answer may lack rows that a better request would return.
    */
   readonly isOutdated: boolean;
   /** The result of the overlap check; undefined if the plan has none. */
@@ -77,8 +77,8 @@ export interface AnswerFacts {
   /** The first doubt that this answer raises by itself. */
   readonly doubt: Doubt | undefined;
   /**
-   * Whether no entry left the party, in answer to a request that a faulty release answers
-   * like this.
+   * Whether the answer has no outgoing entry although the request was one that a faulty
+   * release answers like this.
    */
   readonly isNothingLeft: boolean;
   /** Whether the transport and the last line end show that the answer came to its end. */
@@ -235,7 +235,10 @@ function comparedCoverage({ plan, target }: Answered): readonly bigint[] {
 
 /** What a published answer shows about the coverage that was known before it. */
 export interface PublishedFacts {
-  /** Closed coverage that was requested once more, and whether the same came back. */
+  /**
+   * Closed coverage that was requested once more, and whether the source returned the
+   * same rows.
+   */
   readonly audited: readonly AuditFinding[];
   /** Whether the answer has rows of other parties or assets, which no release sends. */
   readonly hasForeignRows: boolean;

@@ -10,8 +10,8 @@ export type OverlapFinding =
   /** The known rows came back as they were. */
   | { readonly state: 'verified' }
   /**
-   * The same number of rows came back, written in another form, so that their sums cannot
-   * be compared.
+   * The same number of rows came back, written in a different form, so that their sums
+   * cannot be compared.
    */
   | { readonly state: 'row form changed' }
   /**
@@ -56,8 +56,8 @@ export function compareOverlap(
   if (hasOtherSides && (sides === 'both' || rows === tail.rows))
     return { state: 'sides changed' };
   if (!hasOtherSides && rows === tail.rows) {
-    // Another release or time zone writes every row differently. Only the count can be
-    // compared then.
+    // A different release or time zone writes every row differently. Only the count can
+    // be compared then.
     if (tail.rows > 0 && before.form(received.header) !== tail.rowForm)
       return { state: 'row form changed' };
     if (digest === tail.digest) return { state: 'verified' };

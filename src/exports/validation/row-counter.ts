@@ -21,7 +21,7 @@ export class RowCounter {
   #unused = 0;
   /** Ranges that were requested once more. */
   readonly #audited: object[] = [];
-  /** Ranges that stay although the source has less of them. */
+  /** Ranges that stay although the source has fewer rows in them. */
   readonly #kept: object[] = [];
 
   /** Counts an answer. Its rows are unused until it is published. */
@@ -37,10 +37,10 @@ export class RowCounter {
 
   /**
    * Checks a published answer and counts its rows as used.
-   * @param storedRows the number of rows that came again and are stored in segments that
-   *   stay
-   * @throws PermanentError `BOOKS_UNBALANCED` if a row is neither published, left out nor
-   *   stored
+   * @param storedRows the number of rows that were received again and are stored in
+   *   segments that stay
+   * @throws PermanentError `BOOKS_UNBALANCED` if a row is neither published, left out
+   *   nor stored
    */
   balance(
     { leftOut, before, known, rows, segments }: Received,
@@ -66,12 +66,15 @@ export class RowCounter {
     this.#unused -= rows;
   }
 
-  /** Records coverage that stays although the source has less of it. */
+  /** Records coverage that stays although the source has fewer rows in it. */
   recordKept(rows: readonly Coverage[], reason: string): void {
     this.#kept.push(...rows.map((row) => ({ ...rangeOf(row), reason })));
   }
 
-  /** Records whether a range that was requested once more came back the same. */
+  /**
+   * Records whether the source returned the same rows for a range that was requested
+   * once more.
+   */
   recordAudited(row: Coverage, isSame: boolean): void {
     const found = isSame
       ? 'the same'

@@ -60,7 +60,10 @@ export type TableStates = ReadonlyMap<LakeTable, TableState>;
 /** A commit that is about to be written to the store. */
 export type Commit = DecidedCommit & { readonly content: Buffer };
 
-/** Writes commits, and guarantees that each version of a table has only one content. */
+/**
+ * Writes commits, and guarantees that no version of a table is written with two
+ * different contents.
+ */
 interface Committer {
   /**
    * What decides which of two writers gets a version: the store, or the database if the
@@ -223,11 +226,11 @@ export function selectCsv(
 
 /**
  * Opens the committer. If the store can guarantee that a key is written only once, the
- * store decides which writer gets a version. Otherwise the database decides: it keeps the
- * one content of each version until that content is in the store. If a session was frozen
- * for longer than its lock lasts, it and its successor can then only write the same
- * bytes. A commit that a killed session had decided but not written is written here
- * first.
+ * store decides which writer gets a version. Otherwise the database decides: it records
+ * the content of each version until that content is in the store. If a session was
+ * frozen for longer than its lock lasts, it and its successor can then only write the
+ * same bytes. A commit that a killed session had decided but not written is written
+ * here first.
  */
 async function openCommitter(
   opening: Opening,
@@ -254,8 +257,8 @@ async function openCommitter(
   const decided = (await register?.decidedCommits(objects.url)) ?? [];
   for (const { table, version, content } of decided) {
     decidedVersions.set(table, version);
-    // If the log ends at another version, an operator has restored or removed it since:
-    // build on the log as it is.
+    // If the log ends at a different version, an operator has restored or removed it
+    // since: build on the log as it is.
     const last = logAmong(rootOf(table), listed).at(-1)?.version ?? -1;
     const isNext = version === last + 1;
     if (content !== null && isNext) await put({ table, version, content });

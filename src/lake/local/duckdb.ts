@@ -16,7 +16,10 @@ import { scratchFolder, type StoreAccess } from './scratch.ts';
  * spilled to DuckDB's folder.
  */
 const QUERY_MEMORY_LIMIT = '512MB';
-/** Lower than for a query, because a build often follows a load in the same process. */
+/**
+ * The memory limit of a build. It is lower than that of a query, because a build often
+ * follows a load in the same process.
+ */
 export const BUILD_MEMORY_LIMIT = '144MB';
 const SPILL_LIMIT = '20GB';
 const THREADS = 2;

@@ -114,8 +114,8 @@ export class LakeStore {
   }
 
   /**
-   * Chooses the files that a nightly run reads: all files that were never proven, and one
-   * in `parts` of the others, the oldest proofs first.
+   * Chooses the files that a nightly run reads: all files that were never proven, and
+   * one in `parts` of the others, beginning with those proven longest ago.
    */
   async filesToProve(
     keys: readonly string[],

@@ -183,8 +183,9 @@ export function withNewColumns(
 }
 
 /**
- * Rows of one row group. Each thread keeps one row group in memory. Larger groups would
- * not fit into memory next to a load, and spilling them doubles the time of a build.
+ * How many rows one row group has. Each thread keeps one row group in memory. Larger
+ * groups would not fit into memory next to a load, and spilling them doubles the time
+ * of a build.
  */
 const ROW_GROUP_ROWS = 61_440;
 

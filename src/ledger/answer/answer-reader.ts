@@ -23,7 +23,7 @@ const FIRST_LINE_BYTES_MAX = 64 * 1024;
 /** How many characters of a payload are examined to find its encoding. */
 const DECIDING_CHARS = 4096;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
-/** In a sample shorter than this, no character is cut at the end. */
+/** Only a sample of at least this length may end in the middle of a character. */
 const CUT_CHARACTER_BYTES = 16;
 const BOM = Buffer.from('\ufeff');
 /**

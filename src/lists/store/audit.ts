@@ -29,7 +29,7 @@ export interface AuditReport extends AuditTotals {
 
 /**
  * Replaces the stored rows with the audit's unless a doubt forbids it, and closes the
- * doubts that the audit settles.
+ * doubts that the audit resolves.
  */
 export async function replaceCurrent(
   tx: Database,

@@ -84,7 +84,7 @@ export async function claimList(
   const evidence = claim.evidence(standing, audit);
   const agrees = audit !== undefined && isAgreeing(audit);
   const { table, isAsked } = LISTS[list];
-  // An increment does not change whether the rest of the list is confirmed.
+  // An incremental reading does not change whether the rest of the list is confirmed.
   const standingAt = generation.isClaimed
     ? sql`confirmed_at`
     : sql`case when ${agreesWithRestored(list)} then clock_timestamp() end`;
@@ -159,8 +159,8 @@ function isAgreeing({ finding, missed, common, served }: AuditReport): boolean {
 
 /**
  * Closes this list's doubt about the network: a complete reading that shows stored rows
- * comes from the same network. The other list's doubt may still forbid the claim; if
- * this list's own stayed open too, the two lists would wait for each other.
+ * is from the same network. The doubt of the other list may still prevent the claim. If
+ * this list's doubt stayed open until then, each list would wait for the other.
  */
 async function settleNetwork(
   tx: Database,

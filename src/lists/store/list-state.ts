@@ -21,8 +21,8 @@ export interface OpenDoubt {
 }
 
 /**
- * Rows between two stored ones that the source no longer served when they were to be
- * read.
+ * Rows between two stored rows. The source no longer served them when a sync tried to
+ * read them.
  */
 export interface KnownGap {
   readonly belowKey: string;
@@ -75,7 +75,7 @@ export async function readEpoch(db: Database): Promise<number> {
 
 /**
  * Reads the state of a list in one epoch.
- * @param of the epoch; if absent, that of the current network
+ * @param of the epoch; if absent, the current network's
  */
 export async function readSituation(
   db: Database,
@@ -106,7 +106,8 @@ export async function readSituation(
 const WITNESSES_MAX = 3;
 
 /**
- * Whether one of the lists was found to belong to another network than the current one.
+ * Whether one of the lists was found to belong to a different network from the current
+ * one.
  */
 export async function isOtherNetwork(db: Database): Promise<boolean> {
   const network = await readNetwork(db, await readEpoch(db));

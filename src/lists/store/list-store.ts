@@ -76,7 +76,7 @@ function openSession(held: Held, takenAtMs: number) {
   }
 
   /**
-   * Renews the lease until it is disposed, and then gives it back, so that a successor
+   * Renews the lease until it is disposed, and then releases it, so that a successor
    * need not wait until it expires.
    */
   const keep = () => keepLease({ what, takenAtMs, renew, release });

@@ -1,5 +1,5 @@
-// The login form. It sends along the page that the reader wanted, with its fragment,
-// which browsers do not send by themselves.
+// The login form. It also submits the page to return to, including the fragment, which
+// browsers do not send by themselves.
 
 const WRONG = '#wrong';
 

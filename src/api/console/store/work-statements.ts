@@ -11,13 +11,14 @@ const LINES_MAX = 16;
  * mirror is.
  */
 export interface LiveFacts extends PlainRow {
-  /** Processes that work jobs and have sent a recent sign of life. */
+  /** The number of worker processes with a recent heartbeat. */
   readonly workers: number;
   /** Runs that have not ended, oldest first; at most as many as a page can show. */
   readonly openRuns: readonly (PlainRow &
     Readonly<{ runId: string; state: string; parentRunId: string | null }>)[];
   /**
-   * Exports in flight: those at the source first, then those that wait for their turn.
+   * Exports in progress: first those that the source is answering, then those that are
+   * waiting for their turn.
    */
   readonly inFlight: readonly (PlainRow & { readonly partyId: string })[];
 }

@@ -21,7 +21,8 @@ function build(made, classes, [first, ...rest]) {
 
 /**
  * Builds an element: `el('p.hint.wide', { title: 'why' }, content)`. The attributes may
- * be left out; one that is a function listens to the event of its name.
+ * be left out. An attribute whose value is a function becomes a listener for the event
+ * with the attribute's name.
  */
 export function el(selector, ...parts) {
   const [tag, ...classes] = selector.split('.');
@@ -61,8 +62,9 @@ function nameOf(node) {
 }
 
 /**
- * Draws the result of `read`. If it fails, an error with a button to try again takes its
- * place. The answer to an older question is dropped if a newer one was asked meanwhile.
+ * Draws the result of `read`. If `read` fails, an error with a button to try again is
+ * drawn instead. If a newer request was sent meanwhile, the answer to the older one is
+ * dropped.
  */
 export async function fill(target, read, draw, wrap = (problem) => problem) {
   const question = {};
@@ -140,8 +142,8 @@ export function tableHead(names, isNumber = () => false) {
 }
 
 /**
- * Returns a region that scrolls by itself if its content is too wide or too long, with
- * the keyboard too.
+ * Returns a region that scrolls on its own, by keyboard too, if its content is too wide
+ * or too long.
  */
 export function scrolling(label, content) {
   return el(
@@ -166,8 +168,8 @@ export function failed(error, again) {
 }
 
 /**
- * Returns a button that shows the result of its action, and that cannot be pressed again
- * meanwhile.
+ * Returns a button that shows the result of its action, and that cannot be pressed
+ * again while the action is running.
  */
 export function action(label, work, className = '') {
   const button = el('button', { type: 'button', class: className }, label);

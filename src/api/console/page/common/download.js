@@ -46,8 +46,9 @@ async function start(link, { href, partialHref, name }, told) {
 }
 
 /**
- * Returns the mirror's reason to refuse the file; undefined if it sends it. The first
- * bytes of the answer decide, and the browser's own download then fetches the file.
+ * Returns the mirror's reason for refusing the file, or undefined if the mirror sends
+ * it. The first bytes of the answer decide; the browser's own download then fetches the
+ * file.
  */
 async function problemOf(href) {
   const leave = new AbortController();

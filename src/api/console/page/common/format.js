@@ -56,7 +56,7 @@ function two(ms, [largeMs, large], [smallMs, small]) {
   return rest === 0 ? first : `${first} ${rest} ${small}`;
 }
 
-/** Rounds a number for the axis of a chart; the legend shows exact ones. */
+/** Rounds a number for the axis of a chart; the legend shows exact numbers. */
 export function rough(value) {
   if (value === 0) return '0';
   const size = Math.floor(Math.log10(Math.abs(value)) / 3);

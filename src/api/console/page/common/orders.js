@@ -53,8 +53,8 @@ function draw(state, button, told) {
 }
 
 /**
- * The size shown is that of the new bytes. The file has the whole range, and its size is
- * only known when it is downloaded.
+ * The size shown counts only the new bytes. The file covers the whole range, and its
+ * size is only known when it is downloaded.
  */
 function fileOf({ verdict, bytes: size, file }) {
   const name =

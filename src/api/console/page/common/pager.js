@@ -2,8 +2,8 @@
 import { announce, el, failed, show } from './dom.js';
 
 /**
- * Loads pages into a table. The answer to an older question is dropped if a newer one was
- * asked meanwhile.
+ * Loads pages into a table. If a newer request was sent meanwhile, the answer to the
+ * older one is dropped.
  * @param read returns the page after `after`: `{ rows, next }`
  * @param told receives the number of rows shown
  * @returns a function that starts again from the first page

@@ -114,7 +114,10 @@ export function exportable(partyId) {
   return partyId !== 'network';
 }
 
-/** Returns a link to everything already mirrored of a party, as one CSV file. */
+/**
+ * Returns a link that downloads everything mirrored so far of a party's ledger, as one
+ * CSV file.
+ */
 export function download({ partyId }) {
   const href = `api/v2/ledgerentry/export?partyId=${encodeURIComponent(partyId)}`;
   const link = el(

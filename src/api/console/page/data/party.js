@@ -1,5 +1,5 @@
-// Shows a party's ledger: what is known of it, the flows of each day, and the balance of
-// an account over time.
+// Shows a party's ledger: how much of it is mirrored, the flows of each day, and the
+// balance of an account over time.
 import { ask } from '../common/ask.js';
 import { amounts, chart } from '../common/charts.js';
 import { openDialog } from '../common/dialog.js';
@@ -94,7 +94,8 @@ function charts(party) {
   };
   asset.addEventListener('change', choose);
   account.addEventListener('change', showBalance);
-  // Not before the dialog contains the charts: a chart is as wide as its container.
+  // Draw only after the dialog contains the charts: a chart is as wide as its
+  // container.
   queueMicrotask(choose);
   return [
     el('p.choices', el('label.choice', 'Asset', asset)),

@@ -79,8 +79,8 @@ async function loadQuestions(question, { options, sql, keys, result }) {
         chosen === undefined
           ? KEYS
           : `${chosen.title[0].toUpperCase()}${chosen.title.slice(1)}.`;
-      // Removes the answer to the previous question; one that is still on its way is not
-      // shown.
+      // Removes the answer to the previous question. An answer that is still on its way
+      // is dropped when it arrives.
       show(result);
       options.replaceChildren(...(chosen?.parameters ?? []).map(optionField));
     });

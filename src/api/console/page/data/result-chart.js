@@ -32,7 +32,7 @@ export function resultChart(columns, rows) {
   const target = el('div.chart');
   const name = columns[figure].name;
   const label = kind === undefined ? name : `${name} by ${columns[kind].name}`;
-  // Not before the page contains the chart: a chart is as wide as its container.
+  // Draw only after the page contains the chart: a chart is as wide as its container.
   queueMicrotask(() =>
     chart(target, {
       label,

@@ -1,5 +1,5 @@
 // Shows evidence for readers: first a sentence, then the values that are not empty or
-// zero, then the names of those that are.
+// zero, then the names of the empty and zero values.
 import { ask } from '../common/ask.js';
 import { el, tableHead } from '../common/dom.js';
 import {
@@ -128,8 +128,9 @@ function said([name, value]) {
 }
 
 /**
- * Describes how many rows the source listed. It may list a checkpoint more than once, but
- * the checkpoint is stored once; `network` is counted besides the parties.
+ * Describes how many rows the source listed. The source may list a checkpoint more than
+ * once, but the mirror stores it once. `network` is counted separately from the
+ * parties.
  */
 function listed({ rows, network, list }) {
   return `${plural(rows, 'row')}${network === 'stored' ? ' and network' : ''} listed${list === 'checkpoints' ? ' (repeats included)' : ''}`;
