@@ -24,8 +24,8 @@ for (const name of ['SIGINT', 'SIGTERM'] as const) {
   });
 }
 
-// A reader such as `head` may close the pipe early. Nobody reads what is written after
-// that.
+// A reader such as `head` may close the pipe early. Nothing that is written after that
+// is read.
 for (const output of [process.stdout, process.stderr])
   output.on('error', unlessBrokenPipe);
 

@@ -42,7 +42,7 @@ export interface SyncDeps {
   readonly failpoint?: (step: Failpoint) => Promise<void> | void;
   /** Limits after which a list that shows no end is given up. */
   readonly ceiling?: typeof CEILING;
-  /** Pause before requesting rows again that another page has shown. */
+  /** How long to pause before requesting rows again that a different page has shown. */
   readonly pauseMs?: number;
 }
 

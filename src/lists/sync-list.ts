@@ -1,7 +1,7 @@
 /**
- * Brings one list up to date. A first reading, an increment and an audit all work the
- * same way: a generation is read forward, oldest first, until the newest page shows
- * that its end is reached; then it is claimed.
+ * Brings one list up to date. A first reading, an incremental reading and an audit all
+ * work the same way: a generation is read forward, oldest first, until the newest page
+ * shows that its end is reached; then it is claimed.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { heightOf } from '../ledger/ids.ts';
@@ -40,7 +40,7 @@ import type { ListSession } from './store/list-store.ts';
 
 /**
  * How many outdated resume points one sync tolerates. Each costs one page; the second
- * attempt takes the one from Postgres.
+ * attempt uses the resume point from Postgres.
  */
 const STALE_MAX = 3;
 /**

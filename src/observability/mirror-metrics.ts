@@ -102,7 +102,7 @@ const GAUGES: readonly MirrorGauge[] = [
 
 /**
  * Returns how far each stream is proven, in seconds since 1970. A stream that is not
- * proven up to any instant has no sample, instead of one of 1970.
+ * proven up to any instant has no sample, instead of a sample for 1970.
  */
 function readAsOf({ streams }: MirrorStatus): readonly Sample[] {
   return streams.flatMap((stream): Sample[] => {

@@ -16,7 +16,8 @@ export type PushMetrics = (registry: MetricsRegistry) => Promise<void>;
 /**
  * Prepares the push; the returned function sends the metrics.
  * @param ambient the environment's `OTEL_…` variables
- * @returns undefined if no collector is named, or if it is set to another protocol
+ * @returns undefined if no collector is named, or if a different protocol is configured
+ *   for it
  */
 export function openMetricsPush(
   ambient: Readonly<Record<string, string>>,

@@ -12,7 +12,8 @@ export interface Identity {
   /** The id of this mirror. It never changes, and copies of the database share it. */
   readonly mirrorId: string;
   /**
-   * The id in the names of queues and Redis keys. A copy of the database gets its own.
+   * The id in the names of queues and Redis keys. A copy of the database gets an id of
+   * its own.
    */
   readonly queueId: string;
   /**
@@ -89,8 +90,8 @@ export async function settleQueues(db: Database): Promise<void> {
     found.mayReadSystem === true ? await readSystemIdentifier(db) : null;
   if (homeOid === oid && (system === null || homeSystem === system)) return;
 
-  // If several processes notice this at the same time, one decides, and the others find
-  // it done.
+  // If several processes notice this at the same time, one makes the change, and the
+  // others find it done.
   const isElsewhere = sql<boolean>`(home_oid is distinct from ${oid}
     or (${system}::text is not null and home_system is distinct from ${system}))`;
   const isCopy = sql`home_oid is not null and (home_oid <> ${oid}

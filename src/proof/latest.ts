@@ -106,7 +106,7 @@ export async function readLatest(
 
 /**
  * Parses an answer.
- * @returns undefined if it has another format, so the source serves no statements
+ * @returns undefined if it is not in this format, so the source serves no statements
  */
 export function decodeLatest(text: string): LatestAnswer | undefined {
   const parts = FORM.exec(text)?.groups;

@@ -15,7 +15,7 @@ const BUFFER_BYTES = 2 ** 20;
 
 /**
  * Returns the name of the files of a night. If a night was killed, its next attempt
- * gets another name.
+ * gets a different name.
  */
 export function nightFileName(night: number): string {
   return `${night}-${randomBytes(4).toString('hex')}`;
@@ -60,7 +60,7 @@ export class NightFile implements AsyncDisposable {
 
   /**
    * Adds a text, followed by a line break so that the file is easier to read.
-   * @returns the place of the text in the published file, without the line break
+   * @returns the location of the text in the published file, without the line break
    */
   async add(text: string): Promise<Place> {
     const content = Buffer.from(`${text}\n`);

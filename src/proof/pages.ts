@@ -17,7 +17,10 @@ import { rootHash } from './merkle.ts';
 const BOUNDARY_BITS = 6;
 const ENTRIES_MAX = 1024;
 
-/** Where bytes are: the file of one night, the offset in it, and the length. */
+/**
+ * The location of some bytes: the file of one night, the offset in that file, and the
+ * length.
+ */
 const place = z.tuple([
   z.string().regex(/^\d+-[0-9a-f]{8}$/),
   z.int().nonnegative(),
@@ -26,7 +29,7 @@ const place = z.tuple([
 export type Place = Readonly<z.output<typeof place>>;
 
 /**
- * Party and asset, hash, and place. In a page of pages, party and asset are those of
+ * Party and asset, hash, and location. In a page of pages, party and asset are those of
  * the first record below. The hash is a record's leaf hash, or the RFC 9162 hash of the
  * hashes of a page's entries.
  */
@@ -85,8 +88,8 @@ export function encodePage(entries: readonly PageEntry[]): string {
 }
 
 /**
- * Computes the hash of a page from the hashes of its entries; their places do not
- * matter.
+ * Computes the hash of a page from the hashes of its entries; the locations of the
+ * entries do not affect it.
  */
 export function pageHash(entries: readonly PageEntry[]): string {
   const hashes = entries.map(([, , hash]) => Buffer.from(hash, 'hex'));
@@ -117,7 +120,7 @@ export function decodePage(text: string, entry: PageEntry): PageEntry[] {
   return entries;
 }
 
-/** Stores a page and returns its place. */
+/** Stores a page and returns its location. */
 export type KeepPage = (hash: string, text: string) => Promise<Place>;
 
 /** The result of `PageBuilder`: the page above all others. */
@@ -183,17 +186,17 @@ export class PageBuilder {
 }
 
 interface Level {
-  /** The entries of the page that has not ended. */
+  /** The entries of the current page, which is not complete yet. */
   pending: PageEntry[];
-  /** How many pages have ended. */
+  /** The number of complete pages. */
   pages: number;
-  /** The entry of the last page that has ended. */
+  /** The entry of the last complete page. */
   last: PageEntry | undefined;
 }
 
 /**
- * Whether a ledger ends its page. Only its name decides: one in 64 ends a page, and one
- * in 64 of those also ends the page above.
+ * Whether a ledger ends its page. Only its name decides: one ledger in 64 ends a page,
+ * and one in 64 of these also ends the page above.
  */
 function isLastOfPage([party, asset]: PageEntry, level: number): boolean {
   const name = createHash('sha256')

@@ -32,7 +32,7 @@ const READS_AT_ONCE = 8;
 /** A part of a file, in bytes. */
 export interface ByteRange {
   readonly start: number;
-  /** Exclusive. */
+  /** The end, exclusive. */
   readonly end: number;
 }
 

@@ -1,7 +1,7 @@
 /**
  * The key that signs the log of nights. It is configured, or made at first use. A key
- * that was made is stored in two places, so that neither a lost database nor a lost
- * data folder ends the log: another key cannot continue its history.
+ * that was made is stored twice, in the database and in the data folder, so that losing
+ * either of them does not end the log: a different key cannot continue its history.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { errorCode, PermanentError } from '../errors/errors.ts';
@@ -12,7 +12,7 @@ import {
   type SignerKey,
 } from './signed-note.ts';
 
-/** Stores a generated key in a second place besides the file. */
+/** Stores a generated key in a second location besides the file. */
 export interface KeyKeeper {
   readKey(): Promise<{
     readonly mirrorId: string;
@@ -22,7 +22,7 @@ export interface KeyKeeper {
 }
 
 export interface KeyPlaces {
-  /** The value of PROOF_KEY; if it is set, no other place is used. */
+  /** The value of PROOF_KEY; if it is set, no stored key is used. */
   readonly given: string | undefined;
   /** The path of the key file in the data folder. */
   readonly ownFile: string;

@@ -40,7 +40,8 @@ export interface LedgerComparison {
    */
   readonly behind: number;
   /**
-   * How many parties differ only after the instant up to which both sides are covered.
+   * How many parties differ only in rows that are later than the range that both sides
+   * cover.
    */
   readonly movedOn: number;
   /** How many differing parties were not examined, because there were too many. */
@@ -123,7 +124,7 @@ function partyOf({ left, right }: RecordPair): string {
 
 /**
  * Compares both sides of a party over all of its assets: one mirror may have a ledger
- * for each asset, and the other one for all.
+ * for each asset, and the other a single ledger for all of them.
  */
 async function readParty(
   pairs: readonly RecordPair[],
@@ -157,7 +158,9 @@ function addMonths(records: readonly LedgerRecord[]): MonthSum[] {
   ]);
 }
 
-/** Whether all rows up to the statement's instant are there and included in the sums. */
+/**
+ * Whether all rows up to the statement's instant are covered, and included in the sums.
+ */
 function isWhole(records: readonly LedgerRecord[]): boolean {
   return (
     records.length > 0 &&

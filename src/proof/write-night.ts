@@ -54,7 +54,7 @@ export interface ProofDeps {
 
 /** A written statement, as the run's evidence describes it. */
 export interface WrittenStatement {
-  /** Its index in the log. */
+  /** The statement's index in the log. */
   readonly night: number;
   readonly statement: string;
   /** The root hash of the whole log; 64 hex digits. */
@@ -186,7 +186,7 @@ async function synchronizeRecords(
 
 /**
  * Writes the records that are new or different.
- * @returns how many there are
+ * @returns how many were written
  */
 async function writeRecords(
   changed: readonly LedgerName[],
@@ -237,7 +237,7 @@ interface WrittenTree extends BuiltPages {
   readonly count: number;
   /** The hash of all records; 64 hex digits. */
   readonly root: string;
-  /** The place of each page, by its hash. */
+  /** The location of each page, by the page's hash. */
   readonly pages: ReadonlyMap<string, Place>;
 }
 

@@ -54,7 +54,7 @@ interface PostgresOptions {
   readonly url: string;
   /** Default: the user and password of the URL, which never change. */
   readonly login?: RotatingSecret<PostgresLogin> | undefined;
-  /** Without it, no traces are recorded. */
+  /** Receives the traces; without it, no traces are recorded. */
   readonly telemetry?: Telemetry | undefined;
 }
 

@@ -80,7 +80,7 @@ export interface QueueWorkerOptions {
   /** Aborted when this process stops working on jobs. */
   readonly stop: AbortSignal;
   readonly onError: (error: Error) => void;
-  /** Called after every job that was worked on here, for metrics. */
+  /** Called after every job that this worker has run, for metrics. */
   readonly onJob?: (report: JobReport) => void;
   /**
    * How long canaries may wait in the queue, without one of them being taken, before the
@@ -96,7 +96,10 @@ export class QueueWorker {
   /** When this worker last took or finished a job. */
   #activeAtMs = performance.now();
   #rebuilds = 0;
-  /** Since when a canary has been in the store that this worker could have taken. */
+  /**
+   * Since when a canary that this worker could have taken has been waiting in the
+   * store.
+   */
   #canaryWaitsSinceMs: number | undefined;
 
   constructor(options: QueueWorkerOptions) {
@@ -105,8 +108,8 @@ export class QueueWorker {
   }
 
   /**
-   * Signs of life: the jobs in progress, the time since this worker last took or finished
-   * a job, and how many times it was replaced because it took nothing.
+   * The state of the worker: the jobs in progress, the time since it last took or
+   * finished a job, and how many times it was replaced because it took nothing.
    */
   get pulse(): Readonly<Record<'activeJobs' | 'quietMs' | 'rebuilds', number>> {
     const quietMs = performance.now() - this.#activeAtMs;

@@ -246,7 +246,7 @@ export class Queues {
     await Promise.all(sending);
   }
 
-  /** Returns the signs of life of this process's worker on each queue. */
+  /** Returns the pulse of this process's worker on each queue. */
   pulses(): readonly (QueueWorker['pulse'] & { readonly queue: QueueName })[] {
     return [...this.#queueWorkers].map(([queue, { pulse }]) => ({
       queue,

@@ -18,7 +18,7 @@ const SILENCE_MAX_MS = 20_000;
 
 interface RedisOptions {
   readonly url: string;
-  /** Without it, no traces are recorded. */
+  /** Receives the traces; without it, no traces are recorded. */
   readonly telemetry?: Telemetry | undefined;
   /** Mirrors can share a Redis, because each has a prefix of its own. */
   readonly prefix: string;
@@ -27,7 +27,8 @@ interface RedisOptions {
 
 /**
  * Opens queues in Redis.
- * @throws UnreachableError `REDIS_UNREACHABLE` or `REDIS_TAKES_NO_WRITES`, which may pass
+ * @throws UnreachableError `REDIS_UNREACHABLE` or `REDIS_TAKES_NO_WRITES`; a later
+ *   attempt may succeed
  * @throws PermanentError `REDIS_REFUSED`, `REDIS_TLS` or `REDIS_MODE`
  */
 export async function openRedisBackend(

@@ -1,5 +1,5 @@
 /**
- * Distinguishes what a reachable Redis refuses from a Redis that cannot be reached.
+ * Distinguishes the refusals of a reachable Redis from a Redis that cannot be reached.
  */
 import type { Redis } from 'ioredis';
 import {

@@ -22,7 +22,10 @@ export type SandboxOptions = Partial<Settings>;
 export class Settings {
   /** The release of the service that serves the exports. */
   readonly release: ReleaseName = '0.71.4';
-  /** The same seed and the same head always give the same network. */
+  /**
+   * The text from which the network is generated: the same seed and the same head
+   * always give the same network.
+   */
   readonly seed: string = 'sandbox';
   /** The instant at which the network began; a whole second. */
   readonly genesis: Micros = readInstant('2023-05-01');
@@ -48,11 +51,13 @@ export class Settings {
    * leaves it to chance.
    */
   readonly whaleEntries: number = 0;
-  /** At least the interval of a block. */
+  /**
+   * Time between two checkpoints, in milliseconds. Must be at least the block interval.
+   */
   readonly checkpointIntervalMs: number = 300_000;
   /**
-   * How many rows each tied height has, at most 1000. Of every 32 heights, as many are
-   * tied as there are numbers here.
+   * How many rows each tied height has, at most 1000. Of every 32 heights, one is tied
+   * for each number in this list.
    */
   readonly tieRows: readonly number[] = [2, 3, 4];
   /**
@@ -60,14 +65,14 @@ export class Settings {
    * keeps 7 days.
    */
   readonly checkpointRetentionMs: number = Infinity;
-  /** 'none' switches the limit off. */
+  /** The rate limit on list calls; 'none' switches it off. */
   readonly rateLimit: RateLimit | 'none' = {
     perSecond: 20,
     burst: 100,
     banMs: 600_000,
   };
   readonly host: string = '127.0.0.1';
-  /** 0 means any free port. */
+  /** The port to listen on; 0 means any free port. */
   readonly port: number = 0;
   /**
    * Returns the instant that the network has reached. As it progresses, blocks and their

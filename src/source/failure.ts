@@ -102,9 +102,9 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
 };
 
 /**
- * TLS alerts of a front without its certificate or its backend, as while it is reloaded.
- * Versions of OpenSSL spell the beginning differently. Alerts about the client's
- * certificate need an operator.
+ * TLS alerts from a front whose certificate or backend is missing, for example while it
+ * is being reloaded. Versions of OpenSSL spell the beginning differently. Alerts about
+ * the client's certificate need an operator.
  */
 const PASSING_ALERT =
   /^ERR_SSL_.*(?:ALERT_INTERNAL_ERROR|HANDSHAKE_FAILURE|UNRECOGNIZED_NAME|USER_CANCELLED)$/;

@@ -48,7 +48,10 @@ export const LIST_RETRIES: RetryLimits = {
   unreachableMaxMs: 60_000,
   onlyCheap: false,
 };
-/** For a request whose failure is itself the answer. */
+/**
+ * The limits of a request that is sent once and never retried: the caller wants to know
+ * that it failed.
+ */
 export const ONE_ATTEMPT: RetryLimits = {
   ...LIST_RETRIES,
   attemptsMax: 1,

@@ -33,12 +33,12 @@ const TRY_AGAIN_MS = 1_000;
 const RATE_SHARE = 4;
 
 /**
- * Values that may vanish or revert to an earlier state at any moment. Losing one costs at
- * most the page in flight.
+ * Values that may vanish or revert to an earlier state at any moment. Losing a value
+ * costs at most the page in flight.
  *
- * Every call ends within a few seconds. It throws UnreachableError `STATE_UNREACHABLE` or
- * RetryableError if the store is unavailable, and PermanentError if the store refuses
- * permanently.
+ * Every call ends within a few seconds. It throws UnreachableError `STATE_UNREACHABLE`
+ * or RetryableError if the store is unavailable, and PermanentError if the store
+ * refuses permanently.
  */
 export interface ResumeState {
   /**

@@ -85,11 +85,11 @@ export interface LastVerify {
 
 /** The workers, and the nightly runs that the schedule begins. */
 export interface WorkFacts {
-  /** Long-lived processes that work jobs, as opposed to commands. */
+  /** The number of long-running worker processes; commands do not count. */
   readonly workers: number;
-  /** `nights.nextAt`; the older name. */
+  /** The older name of `nights.nextAt`. */
   readonly nextSlot: string | null;
-  /** `nights.missedAt`; the older name. */
+  /** The older name of `nights.missedAt`. */
   readonly missedSlot: string | null;
   /** The schedules in force, as readable text; null if no worker is running. */
   readonly schedule: string | null;

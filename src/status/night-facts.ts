@@ -1,7 +1,8 @@
 /**
- * What is said of nightly runs: the next, the last, the missed and the running one. Status,
- * console, metrics and `doctor` show what is concluded here, by the database's clock and
- * the schedule in force, and none of them looks at its own. Pure.
+ * Facts about nightly runs: the next, the last, the missed and the running one. The
+ * status, the console, the metrics and `doctor` all show the conclusions drawn here, by
+ * the database's clock and the schedule in force; none of them uses a clock or a
+ * schedule of its own. Pure.
  */
 import type { Verdict } from '../errors/verdict.ts';
 import { nextScheduledMs, type Schedules } from '../time/scheduled-times.ts';
@@ -26,24 +27,30 @@ export interface RunningNight {
   } | null;
 }
 
-/** What the table of runs says of nightly runs. */
+/** The facts about nightly runs that the table of runs records. */
 export interface RecordedNights {
   readonly last: EndedNight | null;
   readonly lastCompleteAt: string | null;
   readonly running: RunningNight | null;
 }
 
-/** Times are RFC 3339. */
+/** The facts about nightly runs; times are RFC 3339. */
 export interface NightFacts extends RecordedNights {
-  /** The next scheduled time; null if no worker is there to begin it. */
+  /** The next scheduled time; null if no worker is running that would begin the run. */
   readonly nextAt: string | null;
-  /** When the lists are audited next; null if no worker is there to begin it. */
+  /**
+   * When the lists are audited next; null if no worker is running that would begin the
+   * audit.
+   */
   readonly nextAuditAt: string | null;
-  /** A scheduled time whose nightly run never began; a worker makes it up. */
+  /** A scheduled time whose nightly run never began; a worker catches up on it. */
   readonly missedAt: string | null;
 }
 
-/** What the schedule says; times in milliseconds since 1970, by the database's clock. */
+/**
+ * The schedule in force, and the scheduled time that was missed. Times are milliseconds
+ * since 1970, by the database's clock.
+ */
 export interface ScheduledNights {
   readonly nowMs: number;
   /** Null if no worker is running. */

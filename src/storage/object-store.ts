@@ -44,7 +44,7 @@ export interface ListedObject {
 /** A range of an object's stored bytes. */
 export interface StoredRange {
   readonly start: bigint;
-  /** Exclusive. */
+  /** The end, exclusive. */
   readonly end: bigint;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Reads cron patterns strictly: five fields (minute, hour, day of the month, month, day
  * of the week), or six with the second in front. A typo is refused, so that it does not
- * become another schedule.
+ * become a different schedule.
  *
  * Accepted in a field: numbers, names of months and weekdays, `*`, lists, ranges and
  * steps; `?` in either day field; `L` as the last day of a month.

@@ -11,8 +11,8 @@ export const DAY_MICROS = 86_400n * SECOND_MICROS;
 export const BEGINNING: Micros = 0n;
 
 /**
- * Matches RFC 3339. Digits beyond the microsecond must be zero, and the zone is at most
- * 18 hours from UTC, which no zone exceeds.
+ * Matches RFC 3339. Digits beyond the microsecond must be zero. The UTC offset is
+ * limited to 18 hours, which is more than any time zone has.
  */
 const RFC3339 =
   /^(\d{4}-\d\d-(\d\d))(?:[Tt ]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d{1,6})0{0,3})?(?:[Zz]|([+-])(0\d|1[0-8])(?::?([0-5]\d)(?::?([0-5]\d))?)?))?$/;

@@ -38,7 +38,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
 
 /** The sum of one month of a segment. */
 export interface MonthSum {
-  /** `2023-05` */
+  /** The month, as `2023-05`. */
   readonly month: string;
   readonly rows: number;
   /** The additive digest of the rows' canonical values, as 64 hex digits. */

@@ -60,8 +60,8 @@ export interface LoadSums {
    */
   readonly effectsContradicted: bigint;
   /**
-   * Segments that wait: the segments that they replace also need a replacement that is
-   * quarantined.
+   * The number of segments that wait, because the segments that they replace also need
+   * a replacement that is quarantined.
    */
   readonly heldBack: number;
 }

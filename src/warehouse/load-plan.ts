@@ -11,9 +11,9 @@ export interface StaleSegment {
   readonly segmentId: bigint;
   /** null means every asset. */
   readonly assetId: string | null;
-  /** RFC 3339. */
+  /** The start of the range, as RFC 3339. */
   readonly from: string;
-  /** RFC 3339, exclusive. */
+  /** The end of the range, exclusive, as RFC 3339. */
   readonly to: string;
 }
 
@@ -71,7 +71,7 @@ interface AssetRange<Instant> {
   /** null or absent means every asset. */
   readonly assetId?: string | null | undefined;
   readonly from: Instant;
-  /** Exclusive. */
+  /** The end of the range, exclusive. */
   readonly to: Instant;
 }
 

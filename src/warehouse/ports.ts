@@ -18,7 +18,9 @@ export interface Reason {
 /** What a check of the lake found. */
 export interface LakeFindings {
   readonly files: number;
-  /** How many of the files were read. The others are only known to exist. */
+  /**
+   * How many of the files were read. For the others, only their existence was checked.
+   */
   readonly filesRead: number;
   readonly rows: bigint;
   /**

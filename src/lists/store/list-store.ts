@@ -243,7 +243,10 @@ function openVerdicts(
         keepUnplaced(tx, epoch, row),
       ),
 
-    /** Opens the doubt, or keeps the open one; discards what an audit has read. */
+    /**
+     * Opens the doubt, or keeps it if it is open already, and discards the rows that an
+     * audit has read.
+     */
     openDoubt: (epoch: number, { code, message, meta }: DoubtError) =>
       write('record a doubt', async (tx) => {
         await dropAudit(tx, list);
@@ -255,8 +258,8 @@ function openVerdicts(
       }),
 
     /**
-     * Opens or updates the doubt about rows that are not understood. It stays open for
-     * the reading that has met them, and the next audit closes it.
+     * Opens or updates the doubt about rows that are not understood. The reading that
+     * met such rows leaves it open, and the next audit closes it.
      */
     keepOddRows: ({ generationId, epoch }: Generation, seen: object) =>
       write('keep rows that are not understood', async (tx) => {

@@ -21,21 +21,21 @@ const ACTION = 'restore a list';
 
 export interface RestoredParty {
   readonly partyId: string;
-  /** RFC 3339. */
+  /** When the mirror first saw the party, as RFC 3339. */
   readonly firstSeenAt: string;
-  /** JSON; null if the list had no other fields. */
+  /** The other fields of the list's row, as JSON; null if there were none. */
   readonly extra: string | null;
 }
 
 export interface RestoredCheckpoint {
   readonly epoch: number;
-  /** Decimal text. */
+  /** The block height as decimal text. */
   readonly atBlock: string;
   readonly hash: string;
   readonly blockHash: string;
-  /** RFC 3339. */
+  /** When the mirror first saw the checkpoint, as RFC 3339. */
   readonly firstSeenAt: string;
-  /** JSON; null if the list had no other fields. */
+  /** The other fields of the list's row, as JSON; null if there were none. */
   readonly extra: string | null;
 }
 

@@ -44,7 +44,10 @@ export interface PostgresTarget {
   /** Whether TLS begins at once, without asking first whether the server supports it. */
   readonly isSslDirect: boolean;
   readonly bindsChannel: boolean;
-  /** Sent when connecting; a gateway such as Neon's reads it. */
+  /**
+   * The `options` parameter, which is sent when connecting; a gateway such as Neon's
+   * reads it.
+   */
   readonly options: string | undefined;
   /** Whether the connection must lead to the server that takes writes. */
   readonly wantsPrimary: boolean;

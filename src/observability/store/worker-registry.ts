@@ -1,6 +1,6 @@
 /**
- * Records which long-lived processes work jobs now, and which schedules they follow. A
- * command works its own job only if there is no such process.
+ * Records which long-running processes take jobs now, and which schedules they follow.
+ * A command runs its own job only if there is no such process.
  */
 import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
@@ -8,7 +8,7 @@ import { execute, readRow } from '../../postgres/run-statement.ts';
 import type { Schedules } from '../../time/scheduled-times.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 
-/** A process that has sent no sign of life for this long is considered dead. */
+/** A process that has sent no heartbeat for this long is considered dead. */
 export const WORKER_SILENT_MS = 10_000;
 const FORGOTTEN_AFTER_MS = 3_600_000;
 
@@ -17,15 +17,20 @@ interface WorkerEntry {
   readonly queues: readonly string[];
   /** The source that the process fetches from; it refuses jobs for any other. */
   readonly sourceUrl: string | undefined;
-  /** When the process begins nightly runs and audits; the status shows the next ones. */
+  /**
+   * When the process begins nightly runs and audits; the status shows the next times.
+   */
   readonly schedules: Schedules;
 }
 
 /** The registered workers, as the status needs them. */
 interface WorkerFacts {
-  /** Long-lived processes that have sent a recent sign of life. */
+  /** The number of long-running processes with a recent heartbeat. */
   readonly workers: number;
-  /** Whether the schedule has ever begun a nightly run: if so, someone relies on it. */
+  /**
+   * Whether the schedule has ever begun a nightly run: if so, the operator relies on
+   * it.
+   */
   readonly isScheduled: boolean;
   /**
    * The schedules of the worker that started last, which all workers follow; null if no

@@ -1,7 +1,7 @@
 /**
  * The tables behind the statements of nights: the key, the log as it was last written,
- * each ledger's record, and the places of records and pages. Everything except the key
- * can be rebuilt from the log's files.
+ * each ledger's record, and the locations of records and pages. Everything except the
+ * key can be rebuilt from the log's files.
  */
 import { sql } from 'kysely';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
@@ -182,8 +182,8 @@ export class ProofStore {
   }
 
   /**
-   * Reads the current records of ledgers, in batches. A ledger about which nothing is
-   * known any longer is left out.
+   * Reads the current records of ledgers, in batches. A ledger that the mirror no
+   * longer has any data about is left out.
    */
   async *readRecords(
     ledgers: readonly LedgerName[],
@@ -249,7 +249,7 @@ export class ProofStore {
     }));
   }
 
-  /** Reads the leaf hash and place of each given ledger that has a record. */
+  /** Reads the leaf hash and the location of each given ledger that has a record. */
   async readPlaces(
     ledgers: readonly LedgerName[],
   ): Promise<ReadonlyMap<string, Pick<RecordRow, 'leaf' | 'place'>>> {
@@ -330,7 +330,7 @@ export class ProofStore {
     }
   }
 
-  /** Reads the places of the last statement's pages, by their hashes. */
+  /** Reads the locations of the last statement's pages, by the hashes of the pages. */
   async readPages(): Promise<Map<string, Place>> {
     const pages = statement({
       hash: 'text',
@@ -347,7 +347,7 @@ export class ProofStore {
     );
   }
 
-  /** Replaces the places of all pages. */
+  /** Replaces the locations of all pages. */
   async writePages(pages: ReadonlyMap<string, Place>): Promise<void> {
     const json = JSON.stringify(
       [...pages].map(([hash, [file, at, bytes]]) => ({

@@ -9,7 +9,9 @@ import { statement } from '../../postgres/statement.ts';
 const ACTION = 'compare with the statement of the source';
 
 export interface RememberedSource {
-  /** The source's address, without credentials. Another source has another log. */
+  /**
+   * The source's address, without credentials. A different source has a different log.
+   */
   readonly sourceUrl: string;
   readonly publicKey: string;
   /** The size of the longest log that the key has signed. */
@@ -69,7 +71,7 @@ export class SourceLogStore {
   }
 
   /**
-   * Replaces the open doubts of the comparison with these; the others of its doubts are
+   * Makes these the only open doubts of the comparison; its other open doubts are
    * closed.
    */
   async replaceDoubts(

@@ -46,7 +46,7 @@ export interface Listing {
   /** Returns the error for a query that the database refuses. */
   readonly failed: (inner: string) => ServiceError;
   /**
-   * Finds a cursor's place.
+   * Finds a cursor's position.
    * @throws ServiceError (500) if the text is not a cursor of this list
    */
   place(cursor: string): CursorPlace;

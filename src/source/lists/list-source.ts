@@ -1,6 +1,6 @@
 /**
- * Reads the two lists over HTTP. Requests are never ambiguous, and answers are never
- * guessed.
+ * Reads the two lists over HTTP. Every request states its page size, and an answer that
+ * does not have the expected form is an error: nothing in it is guessed.
  */
 import {
   errorCode,
@@ -41,7 +41,11 @@ const LOOK_UP_ROWS_MAX = 5_000;
 const PROBE_ROWS = 1;
 const GRPC_NOT_FOUND = 5;
 const SHOWN_MAX = 80;
-/** Longer than a request waits for its first header, so that silence is told from a drip. */
+/**
+ * How long a small request may take, in milliseconds. Must be longer than the wait for
+ * the first header, so that a source that sends nothing can be distinguished from a
+ * source that sends too slowly.
+ */
 const SMALL_CALL_MS = 45_000;
 const SMALL_ATTEMPTS_MAX = 2;
 
@@ -174,8 +178,8 @@ function requestRows(
 }
 
 /**
- * A page of a list is a small question: a source that sends not even a header within half
- * a minute looks as if it were away. An export may take long before its first row.
+ * A page of a list is a small request: a source that sends not even a header within
+ * half a minute looks as if it were away. An export may take long before its first row.
  */
 function asSilence(error: unknown): unknown {
   const isSilent =
@@ -192,8 +196,8 @@ function asSilence(error: unknown): unknown {
 
 /**
  * Finds out what the source refused. It uses the same codes to refuse a cursor, a size
- * and a broken table, so further requests that differ in one thing only show which it
- * was.
+ * and a broken table. Further requests, each of which differs in one respect only, show
+ * which of these it was.
  * @returns the error to report
  */
 async function diagnose(

@@ -9,11 +9,14 @@ import { decoded, DripGuard, type DripLimit } from './body.ts';
 import { trailerError, transportError } from '../failure.ts';
 
 export interface HttpLimits {
-  /** Limit until the status line. An export sends nothing before its query ends. */
+  /**
+   * How long to wait for the status line. An export sends nothing before its query
+   * ends.
+   */
   readonly headersMs: number;
-  /** Limit between two chunks of the body. */
+  /** How long to wait between two chunks of the body. */
   readonly idleMs: number;
-  /** Limit for the whole call, including the body. */
+  /** How long the whole call may take, including the body. */
   readonly callMs: number;
   readonly drip: DripLimit;
 }

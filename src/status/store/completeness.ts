@@ -247,9 +247,9 @@ export interface ConfiguredScope {
 }
 
 /**
- * Records the configuration that completeness is measured against. Each nightly run calls
- * this when it plans, because a process that reads the status may have another
- * configuration.
+ * Records the configuration that completeness is measured against. Each nightly run
+ * calls this when it plans, because a process that reads the status may have a
+ * different configuration.
  */
 export async function recordScope(
   db: Database,

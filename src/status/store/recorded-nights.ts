@@ -1,4 +1,7 @@
-/** What the table of runs says of nightly runs; the one statement for every view. */
+/**
+ * The facts about nightly runs in the table of runs; every view reads them with this
+ * one statement.
+ */
 import { sql } from 'kysely';
 import { RUN_SILENT_MS } from '../../concurrency/lease.ts';
 import type { Database } from '../../postgres/database.ts';
@@ -22,7 +25,7 @@ export const RECORDED_NIGHTS = sql`json_build_object(
       and coalesce(heartbeat_at > clock_timestamp() - ${RUN_SILENT_MS} * interval '1 millisecond', true)
     order by queued_at limit 1))`;
 
-/** For who needs nothing else of the status. */
+/** Reads these facts for callers that need no other part of the status. */
 export async function readRecordedNights(
   db: Database,
 ): Promise<RecordedNights> {

@@ -26,7 +26,10 @@ export interface RowSink {
 
 /** Whole lines of COPY input in text format, all of one month. */
 export interface MonthLines {
-  /** `2023-05`. Its partition must exist before the lines are sent. */
+  /**
+   * The month of the lines, as `2023-05`. Its partition must exist before the lines are
+   * sent.
+   */
   readonly month: string;
   readonly lines: Buffer;
 }

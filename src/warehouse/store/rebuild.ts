@@ -161,7 +161,7 @@ async function adoptManifests(
   return { ...adoption.result(), ranges };
 }
 
-/** A manifest that was read, or the error why it cannot be used. */
+/** A manifest that was read, or the error that explains why it cannot be used. */
 interface ReadManifest {
   readonly key: string;
   readonly read: Manifest | PermanentError;

@@ -97,8 +97,8 @@ async function selectUnknown(
 }
 
 /**
- * Reads the manifest of an unknown object, and checks that it is in the right place and
- * next to its object.
+ * Reads the manifest of an unknown object, and checks that it is under the right key
+ * and next to its object.
  * @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID` if it cannot be used
  */
 export async function readUnknownManifest(
