@@ -1,6 +1,6 @@
 /**
- * The job of a sync: brings one list of the source up to date, or audits it.
- * AUDIT_SCHEDULE sets when each list is audited.
+ * The job of a sync: updates one list of the source, or audits it. AUDIT_SCHEDULE sets
+ * when each list is audited.
  */
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';

@@ -146,8 +146,8 @@ async function startDatabase(
 }
 
 /**
- * Makes the first contact with the database. If it is unreachable, the error names its
- * address, because that is what the user must check.
+ * Connects to the database for the first time. If it is unreachable, the error names
+ * its address, because that is what the user must check.
  */
 async function openSchema(
   { db, pool }: Warehouse,

@@ -1,6 +1,7 @@
 /**
- * Compares this machine's clock with those of the services that it works with. Leases use
- * the database's clock, and ranges are closed by the source's.
+ * Compares this machine's clock with the clocks of the services that it works with.
+ * Leases use the database's clock; the source's clock decides up to when ranges are
+ * closed.
  */
 import { randomUUID } from 'node:crypto';
 import type { ObjectStore } from '../storage/object-store.ts';
@@ -8,8 +9,8 @@ import { type Micros, nowMicros } from '../time/time.ts';
 
 const SKEW_MAX_MS = 60_000;
 /**
- * The oldest head that is normal. Blocks come every few seconds, so an older head means
- * that the source has stalled or that our clock is ahead.
+ * The greatest age of the newest block that is normal. Blocks appear every few seconds,
+ * so an older one means that the source has stalled or that our clock is ahead.
  */
 const HEAD_AGE_MAX_MS = 600_000;
 
@@ -67,8 +68,9 @@ export function compareClocks(
 }
 
 /**
- * Describes which clock to set: another one if it alone differs and several agree, this
- * machine's if several differ and none agrees, and otherwise both.
+ * Describes which clock to set: the clock of another service if it alone differs and
+ * several agree, this machine's clock if several differ and none agrees, and otherwise
+ * both.
  */
 function describeSkew(
   others: readonly OtherClock[],

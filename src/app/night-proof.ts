@@ -110,7 +110,7 @@ export async function verifyNights(
 
 /**
  * Turns a permanent error into the verdict `suspicious`.
- * @throws any error that may pass by itself: the run is then delivered again
+ * @throws any error that is not permanent: the run is then delivered again
  */
 function doubted(
   { verdict, evidence }: VerdictWithEvidence,

@@ -29,8 +29,8 @@ import { openStore, openStoreAt } from './data-dir.ts';
 const ANSWER_MAX_MS = 30_000;
 const ANSWER_BYTES_MAX = 256 * 2 ** 20;
 /**
- * Where a log may be below an address: published by itself, published with its folder, or
- * served by a mirror.
+ * The paths below an address at which a log may be found: published alone, published
+ * with its folder, or served by a mirror.
  */
 const WEB_FOLDERS = ['', 'proof/', 'mirror/proof/'];
 

@@ -54,8 +54,8 @@ function readLogin(config: Config): PostgresLogin | undefined {
 }
 
 /**
- * Returns the Authorization header and the further headers, each read again if it comes
- * from a file.
+ * Returns the Authorization header and the additional headers. Each is read again if it
+ * comes from a file.
  */
 export function openSourceCredentials(
   config: Config,

@@ -60,7 +60,7 @@ export interface SourceStatementDeps {
   readonly signal: AbortSignal;
   /** Requests a range of a ledger from the source once more. */
   readonly askAgain: AskAgain;
-  /** Loads what has been published meanwhile into the tables. */
+  /** Loads segments that were published in the meantime into the tables. */
   readonly load: () => Promise<void>;
 }
 
@@ -135,8 +135,9 @@ async function openOwnLog({
 }
 
 /**
- * Returns what is recorded about this source. The records of a source at another address
- * are deleted: they prove nothing about this one, and are no longer a reason for doubt.
+ * Returns the records about this source. The records of a source at a different address
+ * are deleted: they prove nothing about this source, and are no longer a reason for
+ * doubt.
  */
 async function readRemembered(
   { runId }: ComparedNight,

@@ -448,8 +448,8 @@ function stagesOfLoads(parts: StageParts, nights: NightListing) {
 }
 
 /**
- * Adopts what the store has and the database does not know: manifests, ranges, lists and
- * the reports of nights.
+ * Adopts everything in the store that the database does not know: manifests, ranges,
+ * lists and the reports of nights.
  * @returns undefined if the database knew everything
  */
 async function rebuildFromStore(

@@ -8,7 +8,7 @@ import { ProxyError } from '../network/tunnel.ts';
 import { type OutgoingRequest, openWayOut } from '../network/way-out.ts';
 import { type Collector, findCollector } from '../observability/collector.ts';
 
-/** The result of a test: what the connection leads to, or why it fails. */
+/** The result of a test: what the connection leads to, or the reason why it fails. */
 export interface Tried {
   readonly isRight: boolean;
   readonly detail: string;
@@ -46,8 +46,8 @@ export function waysOutOf(config: Config, log: Log): WaysOut {
 }
 
 /**
- * Accepts any response, because receivers refuse what is not a notice, each in its own
- * way.
+ * Accepts any response: a receiver refuses a test request that is not a notice, and
+ * each receiver does so in its own way.
  */
 async function tryNotices(
   notifyUrl: URL,

@@ -37,7 +37,7 @@ export interface Coverage {
   readonly runId?: string | undefined;
   /** The epoch of the source's chain when the range was requested. */
   readonly epoch?: number | undefined;
-  /** When the source last agreed with what is stored. */
+  /** When the source last returned exactly the stored rows. */
   readonly checkedAt?: Micros;
   /**
    * Whether the object is lost, damaged or unreadable, so that the range is requested
@@ -47,13 +47,13 @@ export interface Coverage {
   /** Whether the range's rows are in the warehouse. */
   readonly isLoaded?: boolean;
   /**
-   * What the segment's row records about the object; undefined if the range has no
+   * The facts about the object in the segment's row; undefined if the range has no
    * object.
    */
   readonly content?: SegmentContent | undefined;
 }
 
-/** What the catalog records about a segment's rows. */
+/** The facts about a segment's rows that the catalog records. */
 export interface SegmentContent {
   /** The size of the plain CSV in bytes. */
   readonly bytes: bigint;
@@ -84,7 +84,7 @@ export const newCoverage = z.object({
 export type NewCoverage = Readonly<z.output<typeof newCoverage>>;
 
 /**
- * Reads the known ranges of parties, ordered by time: in every asset, or those that
+ * Reads the known ranges of parties, ordered by time: all of them, or those that
  * overlap one asset. A party without known ranges is left out.
  */
 export async function readCoverages(
@@ -153,7 +153,9 @@ function coverageOf(row: RowOf<typeof COVERAGE_COLUMNS>): Coverage {
   };
 }
 
-/** Returns what is recorded about the segment; undefined if the range has none. */
+/**
+ * Returns the facts recorded about the segment; undefined if the range has no segment.
+ */
 function contentOf(
   row: RowOf<typeof COVERAGE_COLUMNS>,
 ): SegmentContent | undefined {
@@ -172,7 +174,7 @@ function contentOf(
 /**
  * Removes the old ranges, and marks their segments as superseded.
  * @returns how many of the removed rows existed before this run
- * @throws RetryableError `COVERAGE_CHANGED` if a range is gone already
+ * @throws RetryableError `COVERAGE_CHANGED` if one of the ranges no longer exists
  */
 export async function supersede(
   tx: Database,

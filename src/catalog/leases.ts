@@ -33,7 +33,7 @@ export interface ExportLease {
    * is none.
    */
   readonly plan: unknown;
-  /** The number of runs in a row in which the source contradicted what is known. */
+  /** The number of consecutive runs in which the source contradicted known rows. */
   readonly contradictions: number;
   /** Whether a dead worker left publications that it intended and did not finish. */
   readonly hasIntents: boolean;
@@ -42,10 +42,10 @@ export interface ExportLease {
 type Leases = readonly ExportLease[];
 
 /**
- * Whether any party besides `network` has an id that is not 64 hex digits. The condition
- * and the order must be those of the index `parties_own_ids`. Without the order, Postgres
- * assumes that the condition holds for nearly every party, and looks for the first match
- * by reading all of them.
+ * Whether any party besides `network` has an id that is not 64 hex digits. The
+ * condition and the order must match those of the index `parties_own_ids`. Without the
+ * order, Postgres assumes that the condition holds for nearly every party, and looks
+ * for the first match by reading all parties.
  */
 const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
   where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network') is not null`;
@@ -65,8 +65,8 @@ export async function takeLeases(
   const takenAtMs = performance.now();
   const ids = [...partyIds];
   const asset = assetId ?? null;
-  // Two exports of one party overlap if one of them is for all assets, so exports of a
-  // party are leased one after another.
+  // Two exports of one party overlap if one of them covers all assets, so the exports
+  // of a party are leased sequentially.
   await lockEach(tx, 'export', ids);
   const register = statement()`
     insert into mirror.exports (party_id, asset_id)

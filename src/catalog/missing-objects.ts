@@ -1,10 +1,10 @@
 /**
- * Decides what is at fault when objects are missing. If single objects are lost, the
- * fault is theirs: their segments are quarantined and requested again. If many are lost
- * at once, the fault is the store's: it is another store, or it has lost its content.
- * No segment is quarantined then, because the source would have to send everything
- * again. Verifying, loading and merging all apply this rule at their end, when the
- * number of missing objects is known.
+ * Decides what is at fault when objects are missing. If a few objects are lost, the
+ * objects are at fault: their segments are quarantined and requested again. If many are
+ * lost at once, the store is at fault: it is the wrong store, or it has lost its
+ * content. No segment is quarantined then, because the source would have to send
+ * everything again. Verifying, loading and merging all apply this rule at their end,
+ * when the number of missing objects is known.
  */
 import { PermanentError } from '../errors/errors.ts';
 

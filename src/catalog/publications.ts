@@ -57,8 +57,8 @@ export type Publication = Readonly<z.output<typeof plan>>;
 
 /**
  * Decodes a stored plan.
- * @returns undefined if it cannot be read: another version wrote it, or an instant in it
- *   is not valid
+ * @returns undefined if the plan cannot be read: a different version wrote it, or an
+ *   instant in it is not valid
  */
 export function decodePublication(json: unknown): Publication | undefined {
   return plan.safeParse(json).data;

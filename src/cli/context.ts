@@ -44,7 +44,8 @@ export interface CommandContext extends Pick<
   readonly config: Config;
   readonly log: Log;
   /**
-   * Logs what the user must see whatever the log level is; only `--quiet` silences it.
+   * Logs messages that the user must see at any log level; only `--quiet` silences
+   * them.
    */
   readonly notices: Log;
   /** `--json`: stdout carries one JSON document and nothing else. */

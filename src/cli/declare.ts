@@ -184,7 +184,10 @@ function declareReading(program: Command, add: Add): void {
     .option('--asset <id>', 'for a ready question: one asset');
 }
 
-/** Declares the commands with which others check what the mirror claims about itself. */
+/**
+ * Declares the commands that let other people check what the mirror claims about
+ * itself.
+ */
 function declareProving(program: Command, add: Add): void {
   const prove = 'prove that the mirror held these rows of a ledger on a night';
   add(program, 'prove', prove, loadProof)

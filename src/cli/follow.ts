@@ -108,8 +108,8 @@ export async function followRun(
    * a lost queue leaves its runs.
    */
   const lookAfter = async () => {
-    // Only a worker of the same source counts: one of another source refuses this run's
-    // jobs.
+    // Only a worker of the same source counts: a worker of a different source refuses
+    // this run's jobs.
     if (await workers.anyAlive(run.sourceUrl)) return;
     jobWorker.start(chooseQueues(run));
     for (const lost of await jobs.runs.stale(LOST_MS))

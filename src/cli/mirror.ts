@@ -79,7 +79,8 @@ export async function findRun(
 
 /**
  * Lists runs that are recorded as running although no process works on them. A run
- * without a heartbeat is left out: it was given back and waits for another attempt.
+ * without a heartbeat is left out: it was returned to the queue and waits for another
+ * attempt.
  */
 export async function listGone(
   runs: Pick<ReadOnlyBase['runs'], 'stale'>,

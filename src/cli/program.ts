@@ -21,7 +21,7 @@ import {
 import { declareCommands } from './declare.ts';
 import { nameCommands } from './typed.ts';
 
-/** What each exit code means to a script. */
+/** The meaning of each exit code for a script. */
 export const EXIT_CODES = [
   [EXIT.done, 'done, verdict complete'],
   [EXIT.wrong, 'wrong usage or configuration, or a bug'],
@@ -121,8 +121,8 @@ async function execute(
   // The S3 SDK looks for its files, profiles and roles in the process's environment.
   for (const [variable, value] of Object.entries(config.ambient))
     if (variable.startsWith('AWS_')) environment.setVariable?.(variable, value);
-  // `--version` and `--help` never get this far. They need not load the log, TLS and the
-  // command's own modules, which are most of what the program loads.
+  // `--version` and `--help` never get this far. They do not need the log, TLS and the
+  // command's own modules, which are most of the code that the program loads.
   const [{ applyNetworkDefaults }, { openTerminal }] = await Promise.all([
     import('../network/trust.ts'),
     import('./output/progress.ts'),
@@ -197,7 +197,10 @@ function firstFailureOf(error: unknown): unknown {
   return first;
 }
 
-/** Returns one line for each problem, and never a stack trace for what a user can fix. */
+/**
+ * Returns one line for each problem, and never a stack trace for a problem that a user
+ * can fix.
+ */
 function classify(error: unknown, signal: AbortSignal) {
   if (error instanceof CommanderError)
     return {

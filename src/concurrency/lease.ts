@@ -33,7 +33,7 @@ export interface KeptLease extends AsyncDisposable {
 }
 
 export interface LeaseHandle {
-  /** What is leased, for messages, such as "the sync of parties". */
+  /** A name for the leased work, for messages, such as "the sync of parties". */
   readonly what: string;
   /** When the request that took the lease was sent (`performance.now()`). */
   readonly takenAtMs: number;
@@ -77,7 +77,7 @@ export function keepLease(handle: LeaseHandle, times = LEASE_TIMES): KeptLease {
         deadlineMs = sentAtMs + validMs;
       } catch (error) {
         // The database may be reachable again before the deadline, so keep trying until
-        // then. If another worker owns the lease, there is nothing left to try.
+        // then. If another worker owns the lease, further attempts are pointless.
         if (error instanceof FencedError) lost.abort(error);
         else if (performance.now() > deadlineMs)
           lost.abort(leaseLost(handle.what, error));
@@ -92,7 +92,7 @@ export function keepLease(handle: LeaseHandle, times = LEASE_TIMES): KeptLease {
     async [Symbol.asyncDispose]() {
       stopped.abort();
       await renewing;
-      // A lease that cannot be released runs out by itself.
+      // A lease that cannot be released expires on its own.
       if (!lost.signal.aborted) await handle.release().catch(() => undefined);
     },
   };

@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Returns the result of `work`, or throws if it takes longer than `limitMs`: a host
- * that is gone may not answer for hours. Late work is aborted, and its end is not
+ * Returns the result of `work`, or throws if it takes longer than `limitMs`, because an
+ * unreachable host may not answer for hours. Late work is aborted, and its end is not
  * awaited.
  * @param late makes the error to throw
  */

@@ -32,7 +32,7 @@ export type Origin =
 export interface Config extends Settings {
   readonly origins: Readonly<Record<SettingKey, Origin>>;
   /**
-   * The values as the user wrote them, except those of secrets; unset settings are
+   * The values as the user wrote them, except the values of secrets; unset settings are
    * absent.
    */
   readonly texts: Readonly<Partial<Record<SettingKey, string>>>;

@@ -24,8 +24,8 @@ export function readSecretAgain<Key extends SettingKey>(
   try {
     text = decodeText(readFileSync(path))?.trim();
   } catch {
-    // The file is being replaced or is gone, so there is no newer secret than the refused
-    // one.
+    // The file is being replaced or no longer exists, so there is no newer secret than
+    // the refused one.
     return undefined;
   }
   // A file that is being written may be empty for a moment.

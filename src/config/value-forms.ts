@@ -104,7 +104,7 @@ export const serviceUrl: Form<URL> = {
   parse: (given) => (/[?#]/.test(given) ? undefined : httpUrl.parse(given)),
 };
 
-/** Headers that HTTP itself or another setting determines. */
+/** Headers that are determined by HTTP itself or by a different setting. */
 const RESERVED_HEADERS =
   /^(?:host|connection|content-length|transfer-encoding|te|upgrade|expect|accept|accept-encoding|user-agent|authorization|proxy-.*)$/;
 
@@ -341,8 +341,8 @@ const NOTICES =
   'nightly, sync, export, load, verify, started, waiting, finished, failed, cancelled, recovered';
 
 /**
- * Selects the notices that NOTIFY_URL receives: all those of a kind of run, those of one
- * event, or all.
+ * Selects the notices that NOTIFY_URL receives: all notices about one kind of run, the
+ * notices of one event, or all notices.
  */
 export const notices = listOf(`all, or of: ${NOTICES}`, (word) =>
   ['all', ...NOTICES.split(', ')].find((known) => known === word),

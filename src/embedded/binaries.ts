@@ -159,8 +159,8 @@ function probe(nativeDir: string, account: Account): Binaries | ProbeFailure {
 }
 
 /**
- * Copies the package to the cache. The complete copy is renamed into place, so that
- * neither a race nor a kill can leave half of it.
+ * Copies the package to the cache. The complete copy is renamed to its final path, so
+ * that neither a race nor a kill can leave an incomplete copy.
  */
 function copyOnce(packageDir: string): string {
   const text = fs.readFileSync(join(packageDir, 'package.json'), 'utf8');
@@ -198,8 +198,8 @@ function copyOnce(packageDir: string): string {
 }
 
 /**
- * Returns the folder for copies. Root's copy is where only root can write, because it is
- * executed by another user.
+ * Returns the folder for copies. If this process runs as root, only root can write to
+ * that folder, because a different user executes the copy.
  */
 function cacheRoot(): string {
   return process.getuid?.() === 0

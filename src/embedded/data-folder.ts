@@ -268,8 +268,7 @@ async function waitForEnd(child: ChildProcess): Promise<unknown> {
   child.once('error', (error) => {
     failure = error;
   });
-  // `close` comes after `error` and after the last output, even for a child that never
-  // started.
+  // `close` follows `error` and the last output, even for a child that never started.
   await once(child, 'close').catch(() => undefined);
   return failure;
 }

@@ -39,7 +39,7 @@ export interface KeeperOptions {
   readonly signal: AbortSignal;
 }
 
-/** Runs until the signal aborts. It does not keep the process alive by itself. */
+/** Runs until the signal aborts. It does not keep the process alive. */
 export async function keepServer(options: KeeperOptions): Promise<void> {
   const { cluster, log, inTurn, signal } = options;
   const { home, dir } = cluster;

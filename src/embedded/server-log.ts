@@ -10,7 +10,7 @@ import { errorCode } from '../errors/errors.ts';
 const READY = 'database system is ready to accept connections';
 /**
  * The most bytes that the log of failed starts may have. A longer log keeps its first
- * lines and loses those in the middle.
+ * lines and loses lines in the middle.
  */
 const FAILED_STARTS_BYTES_MAX = 256 * 1024;
 const FIRST_BYTES = 64 * 1024;

@@ -139,8 +139,8 @@ export async function ensureServer(
 }
 
 /**
- * Waits for what an earlier start has left: backends of a killed server end by
- * themselves, and a server that is starting becomes ready.
+ * Waits for the processes of an earlier start: backends of a killed server end without
+ * help, and a server that is starting becomes ready.
  * @returns undefined if no process of a server is left
  */
 async function waitForRunning(

@@ -10,8 +10,8 @@ export interface ErrorDetails {
    */
   code: string;
   /**
-   * What a reader needs to act: where it happened and with which value. It holds no
-   * secrets.
+   * The facts that a reader needs to act: where the error happened and with which
+   * value. It holds no secrets.
    */
   meta?: Readonly<Record<string, unknown>>;
   cause?: unknown;

@@ -42,7 +42,7 @@ export const REQUESTS_PER_PLAN_MAX = 3;
  */
 export const CONTRADICTIONS_MAX = 3;
 
-/** What a run has found so far, over all plans. */
+/** The findings of a run so far, over all plans. */
 export interface RunFindings {
   /** The number of requests in a row that published nothing. */
   readonly fruitless: number;
@@ -67,7 +67,9 @@ export interface RunFindings {
   readonly overlap: string | undefined;
 }
 
-/** What the answers to the current plan have shown. The next plan begins without it. */
+/**
+ * The findings from the answers to the current plan. The next plan begins without them.
+ */
 export interface PlanFindings {
   readonly doubts: readonly Doubt[];
   readonly requests: number;
@@ -129,9 +131,9 @@ export type ExportEvent =
  */
 export type RequestWay = 'primary' | 'fallback' | 'startless fallback';
 
-/** What an answer shows about the source's release. It matters to all exports. */
+/** A finding about the source's release, from an answer. It matters to all exports. */
 export type Lesson =
-  /** Known rows did not come back, so the source must prove again how it filters. */
+  /** Known rows were not returned, so the source must prove again how it filters. */
   | 'distrust bounds'
   /**
    * A request with only a start returned outgoing entries of a party, and one with a
@@ -363,8 +365,8 @@ function doubted(
   const isTwice = doubts.length > 1;
   if (isLast || (isTwice && doubt.state !== 'other'))
     return contradicted({ run, plan }, { doubt, facts, isProven }, learns);
-  // The same surprise came twice: request the known rows again, and replace them if they
-  // differ.
+  // The same contradiction occurred twice: request the known rows again, and replace
+  // them if they differ.
   const audited = isTwice
     ? new Set([...run.audited, ...facts.compared])
     : run.audited;

@@ -27,7 +27,7 @@ export interface ExportRequest extends LedgerRange {
   readonly auditWithinMicros?: Micros | undefined;
 }
 
-/** How far an export has come in this run. */
+/** The progress of an export in this run. */
 export interface ExportProgress extends ExportScope {
   /** Bytes of plain CSV received so far. */
   readonly bytes: number;
@@ -55,7 +55,7 @@ export interface PublishDeps {
     | undefined;
 }
 
-/** What the steps of a publication work with while the lease is held. */
+/** The dependencies of the steps of a publication while the lease is held. */
 export interface PublishContext extends SpoolOptions {
   readonly repository: ExportRepository;
   readonly objects: ObjectStore;
@@ -96,7 +96,7 @@ export interface ExportDeps extends PublishDeps {
   readonly waitMs?: number;
 }
 
-/** What each step of a leased export works with. */
+/** The dependencies of each step of a leased export. */
 export interface ExportContext
   extends Omit<ExportDeps, keyof PublishContext>, PublishContext {
   readonly request: ExportRequest;

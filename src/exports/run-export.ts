@@ -81,8 +81,8 @@ import { RowCounter } from './validation/row-counter.ts';
  */
 const ATTEMPTS_MAX = 5;
 /**
- * Codes of failures that another attempt would meet again. The first one quarantines the
- * export.
+ * Codes of failures that a further attempt would meet again. The first such failure
+ * quarantines the export.
  */
 const HOPELESS: ReadonlySet<string> = new Set([
   'SOURCE_CANNOT_ANSWER',
@@ -102,10 +102,10 @@ const NO_TIMES =
   'time and replaced';
 
 /**
- * Exports what the request wants and the coverage lacks. Two workers never work on the
- * same export: the second one waits, and then finds the range covered.
- * @throws PermanentError | RetryableError from the source, the checks of its answer, the
- *   object store or the warehouse. Nothing of the failed answer is then visible
+ * Exports the part of the request that the coverage lacks. Two workers never work on
+ * the same export: the second one waits, and then finds the range covered.
+ * @throws PermanentError | RetryableError from the source, the checks of its answer,
+ *   the object store or the warehouse. Nothing of the failed answer is then visible
  */
 export async function exportLedger(
   request: ExportRequest,
@@ -203,7 +203,10 @@ async function recordFailure(
   );
 }
 
-/** A plan for the next request, and what was known about the source when it was made. */
+/**
+ * A plan for the next request, and the facts about the source that were known when it
+ * was made.
+ */
 interface Plan extends NextWindow {
   readonly profile: SourceProfile;
   readonly probe: Probe | undefined;
@@ -333,7 +336,7 @@ class ExportRun {
     return await this.#makePlan();
   }
 
-  /** Computes from the coverage what is left to request. */
+  /** Computes from the coverage which ranges remain to be requested. */
   async #makePlan(): Promise<ExportEvent> {
     const { repository, lease } = this.#context;
     const coverage = this.#coverage ?? (await repository.coverage(lease.scope));

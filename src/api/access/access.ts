@@ -43,7 +43,7 @@ export interface AccessSettings {
   readonly apiBasePath?: string | undefined;
 }
 
-/** What the checks need besides their settings. */
+/** The dependencies of the checks, in addition to their settings. */
 export interface AccessDeps {
   readonly isNamedOrigin: IsNamedOrigin;
   readonly rows: Rows;
@@ -106,9 +106,9 @@ export async function addAccess(
 }
 
 /**
- * Returns what a request may do. A proxy that authenticates its users adds a bearer token
- * of its own; if the request also has a valid session, that token does not count as a
- * guess.
+ * Returns what a request may do. A proxy that authenticates its users adds its own
+ * bearer token to each request. If the request also has a valid session, that token is
+ * not counted as an attempt to guess one.
  */
 async function roleOf(
   request: FastifyRequest,

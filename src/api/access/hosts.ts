@@ -80,7 +80,8 @@ export interface HostRules {
 }
 
 /**
- * Refuses a request for another host, or one that another site made a browser send.
+ * Refuses a request for a different host, and a request that a page of a different site
+ * made a browser send.
  * @throws StatusError 403
  */
 export function refuseForeign(request: FastifyRequest, rules: HostRules): void {
@@ -151,8 +152,8 @@ function forwardedHost({ headers }: FastifyRequest): string | undefined {
 }
 
 /**
- * Whether an origin's host and port are those of `host`. A scheme's default port is the
- * same as no port.
+ * Whether an origin's host and port are those of `host`. A missing port means the
+ * scheme's default port.
  */
 function isOriginOf(origin: string, host: string | undefined): boolean {
   const from = URL.parse(origin);
@@ -161,8 +162,8 @@ function isOriginOf(origin: string, host: string | undefined): boolean {
 }
 
 /**
- * Whether the request follows a link to a page. Following one from another site is
- * harmless, because the page does nothing by itself.
+ * Whether the request follows a link to a page. Following a link from another site is
+ * harmless, because loading the page has no side effects.
  */
 function isLinkToPage(request: FastifyRequest): boolean {
   const { headers, method } = request;

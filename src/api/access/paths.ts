@@ -16,7 +16,10 @@ const LOGIN_PATHS: ReadonlySet<string> = new Set([
   '/assets/login.js',
 ]);
 
-/** The console's pages. A link to one does nothing by itself, whatever site it is on. */
+/**
+ * The console's pages. A link to one of them is harmless on any site, because loading
+ * the page has no side effects.
+ */
 const PAGE_PATHS: ReadonlySet<string> = new Set([
   '/',
   '/data',

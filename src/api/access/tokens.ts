@@ -1,8 +1,8 @@
 /**
  * Checks the tokens that open the mirror. Wrong tokens are counted by address: each is
- * logged, and after a few per minute its answer is delayed. A correct token is not
- * delayed by the wrong ones of another client behind the same proxy, unless those arrive
- * in very large numbers.
+ * logged, and after a few per minute the answers are delayed. If several clients share
+ * a proxy, the wrong tokens of one client do not delay the correct token of another,
+ * unless the wrong ones arrive in very large numbers.
  */
 import { hash, timingSafeEqual } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -75,8 +75,8 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
         values,
       );
       const shown = found.slice(0, PARTIES_PAGE);
-      // A party whose assets are requested one by one has an export for each, but is
-      // shown once.
+      // A party whose assets are requested one by one has one export per asset, but the
+      // party is shown once.
       const parties = [
         ...new Map(shown.map((party) => [party.partyId, party])).values(),
       ];

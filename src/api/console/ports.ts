@@ -1,6 +1,6 @@
 /**
- * What the console needs from the rest of the mirror, besides what the read API needs.
- * Times are RFC 3339.
+ * The console's dependencies on the rest of the mirror, in addition to those of the
+ * read API. Times are RFC 3339.
  */
 import type { ShownSetting } from '../../config/secrets.ts';
 import type { Rows } from '../../postgres/rows.ts';

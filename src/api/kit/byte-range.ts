@@ -23,8 +23,8 @@ export function readByteRange(
   tag: string,
 ): ByteRange | 'whole' | 'none' {
   const condition = headers['if-range'];
-  // The client's bytes are from another version of the file, so a part of this one would
-  // not match them.
+  // The client's bytes are from a different version of the file, so a part of this
+  // version would not match them.
   if (condition !== undefined && condition !== tag) return 'whole';
   const { first = '', last = '' } =
     RANGE.exec(headers.range ?? '')?.groups ?? {};

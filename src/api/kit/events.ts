@@ -10,8 +10,8 @@ import { StatusError } from './status-error.ts';
 
 const HEARTBEAT_MS = 15_000;
 /**
- * The longest that a stream stays open. Browsers reconnect by themselves; without a
- * limit, dead streams would accumulate.
+ * The longest time for which a stream stays open. Browsers reconnect automatically;
+ * without a limit, dead streams would accumulate.
  */
 const STREAM_MS_MAX = 60 * 60 * 1_000;
 const STREAMS_MAX = 64;

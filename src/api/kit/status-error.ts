@@ -63,7 +63,7 @@ interface Detail {
   readonly code: number;
   /** The kind of error, such as `invalid party id`. */
   readonly message: string;
-  /** What was wrong this time; empty if absent. */
+  /** Details of this particular error; absent if there are none. */
   readonly inner?: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * `/mirror/exports`: exports on demand. Each order is a run, queued ahead of those of the
- * nightly runs, and the id of the order is the run's id.
+ * `/mirror/exports`: exports on demand. Each order is a run, queued ahead of the runs
+ * of nightly exports; the id of the order is the run's id.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';

@@ -125,8 +125,8 @@ const STATUS = {
 };
 
 /**
- * The idempotency key of an order: the same name means the same run. `hash` is computed
- * from what was ordered.
+ * The idempotency key of an order: the same name refers to the same run. `hash` is
+ * computed from the content of the order.
  */
 type OrderKey = Readonly<Record<'name' | 'hash', string>>;
 
@@ -211,8 +211,8 @@ function runsOf({
 }
 
 /**
- * Reads the idempotency key. The order is part of it, so that using the same key for
- * another order is reported as a mistake.
+ * Reads the idempotency key. The hash of the order is part of it, so that using the
+ * same key for a different order is reported as a mistake.
  */
 function keyOf(
   name: string | readonly string[] | undefined,

@@ -35,10 +35,10 @@ export function addKnownHeaders(
 }
 
 /**
- * Adds the block time that a node would send, limited to what is proven of this ledger. A
- * client that uses the time of the lists would otherwise take a ledger that was exported
- * before them for complete. No block height is sent with it, because the mirror knows the
- * blocks of its lists only.
+ * Adds the block time that a node would send, but never a time after the instant up to
+ * which this ledger is proven. If the time of the lists were sent, a client would take
+ * a ledger that was exported earlier than the lists for complete. No block height is
+ * sent with it, because the mirror only knows the blocks of its lists.
  */
 export function addProvenTime(
   reply: FastifyReply,

@@ -38,7 +38,7 @@ export async function startApi(app: App): Promise<Listening> {
     },
     config,
   );
-  // Without a token no client is authenticated, so none may change what is queued.
+  // Without a token, clients are not authenticated, so no client may change the queues.
   addQueueBoard(server, queues, {
     isReadOnly: config.apiToken === undefined,
     basePath: config.apiBasePath ?? '',

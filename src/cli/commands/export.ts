@@ -43,7 +43,8 @@ interface ExportOptions {
   /** Whether to fetch the range again even if it is already covered. */
   readonly again: boolean;
   /**
-   * Whether to load what was exported. `--no-load` leaves that to the next nightly run.
+   * Whether to load the exported segments. `--no-load` leaves that to the next nightly
+   * run.
    */
   readonly load: boolean;
 }
@@ -120,9 +121,9 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
 };
 
 /**
- * Writes what the mirror has of the ledger after the export. Ranges that the export could
- * not fetch are reported on stderr and in the document, and the command does not exit
- * with 0.
+ * Writes the part of the ledger that the mirror has after the export. Ranges that the
+ * export could not fetch are reported on stderr and in the document, and the command
+ * does not exit with 0.
  */
 async function writeFound(
   wanted: LedgerQuery,

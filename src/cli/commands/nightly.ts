@@ -34,8 +34,8 @@ export const nightly: Handler<{ dryRun: boolean }> = async (
   }
   await app.ownership.refuseStrange(context.signal);
   const run = await startNight(app, 'now', context);
-  // The user needs the id for `cancel`. Settings of this command apply only if this
-  // process also works on the run; another process uses its own.
+  // The user needs the id for `cancel`. The settings of this command apply only if this
+  // process also runs the job; any other process uses its own settings.
   const { runId } = run;
   const started = 'Nightly run started';
   if (await app.workers.anyAlive(app.jobs.source?.url))

@@ -78,7 +78,7 @@ function wordsOf(given: string): string[] {
 }
 
 /**
- * Keeps all lines of an SQL error: the message, and a marker below the place of the
+ * Keeps all lines of an SQL error: the message, and a marker below the position of the
  * mistake.
  */
 function describeError(error: unknown): string {

@@ -16,7 +16,7 @@ const MARK = {
 /** Checks the configuration and everything it points to. */
 export const doctor: Handler = async (_, context) => {
   const { runChecks: examine } = await import('../../app/doctor.ts');
-  // Logs errors only: each finding already reports what the log would warn about.
+  // Logs errors only: each finding already reports whatever the log would warn about.
   const findings = await examine({ ...context, log: createLog('error') });
   const isWrong = findings.some((finding) => finding.state === 'wrong');
   const text = findings

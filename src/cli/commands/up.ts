@@ -21,8 +21,8 @@ function goOn(isWorking: boolean, isServing: boolean): Handler {
   return async (_, context) => {
     const { config, log, signal } = context;
     if (isWorking) requireSource(config);
-    // Checked before anything starts: a later refusal would come only after a database
-    // had been started.
+    // Check this before anything starts: otherwise, the refusal would only come after a
+    // database had been started.
     if (isServing) refuseOpenListening(config.apiHost, config.apiToken);
     await requireWritable(config.dataDir);
     try {

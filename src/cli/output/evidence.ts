@@ -25,7 +25,7 @@ const VALUE_CHARACTERS_MAX = 400;
 const LABEL_CHARACTERS = 11;
 export const INDENT = '  ';
 
-/** Fields in which evidence lists what went wrong; doubts and gaps come first. */
+/** Fields of evidence that list problems, with doubts and gaps first. */
 export const FAULTS: ReadonlySet<string> = new Set([
   'doubts',
   'knownGaps',

@@ -52,10 +52,11 @@ const ROWS_DEFAULT = 24;
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /**
- * Opens what a command writes to `stream`: bars and readable logs on a terminal, JSON
+ * Opens the output of a command to `stream`: bars and readable logs on a terminal, JSON
  * lines otherwise. If `isQuiet`, there are no bars.
- * @returns `progress`, which restores the terminal when it is disposed of, and `notices`,
- *   a log of what the user must see, which a terminal shows whatever the level is
+ * @returns `progress`, which restores the terminal when it is disposed of, and
+ *   `notices`, a log of messages that the user must see, which a terminal shows at any
+ *   level
  */
 export function openTerminal(
   stream: TerminalStream,
@@ -106,7 +107,7 @@ export function createProgress(log: Log, screen?: Screen): Progress {
       const { label, isPart } = task.latest;
       if (kept.some((line) => line.label === label)) continue;
       view.delete(label);
-      // A task that is part of another one ends silently.
+      // A task that is part of a larger task ends silently.
       if (isPart === true) continue;
       if (screen === undefined)
         log.info({ ...measure(task), outcome }, 'Finished');

@@ -1,7 +1,7 @@
 /**
- * A run with its evidence, as `runs ID` shows it: what went wrong and what to do, what
- * the run does or did in sentences, and every figure in a table. `--json` shortens
- * nothing.
+ * A run with its evidence, as `runs ID` shows it: the problems and how to solve them,
+ * sentences that describe what the run does or did, and every figure in a table.
+ * `--json` shortens nothing.
  */
 import { ADVICE } from '../../errors/advice.generated.ts';
 import type { ProgressLine } from '../../runs/progress.ts';
@@ -185,7 +185,8 @@ interface Figure {
 }
 
 /**
- * Flattens nested evidence. A part's own figures come before those of its nested parts.
+ * Flattens nested evidence. The figures of a part come before those of the parts nested
+ * in it.
  */
 function flatten(
   evidence: Fields,

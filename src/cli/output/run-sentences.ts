@@ -1,6 +1,7 @@
 /**
- * Describes what a run did, in one sentence for each of its parts, in the order in which
- * they happen. If two figures differ for a reason, the sentence gives the reason.
+ * Describes what a run did, in one sentence for each of its parts, in the order in
+ * which the parts happen. If two figures differ for a reason, the sentence gives the
+ * reason.
  */
 import { type Fields, fields, valueText, word } from './evidence.ts';
 import { formatBytes, formatCount } from './format.ts';

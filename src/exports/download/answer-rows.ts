@@ -201,10 +201,10 @@ export class AnswerRows implements AsyncDisposable {
 const TAIL_SECONDS = 3600;
 
 /**
- * Sums the last rows before a closed range's end, while rows come in any order. These are
- * the rows of its last hour or, if that is empty, those of the newest second that has
- * any. A window of a larger range is continued at once, so that if its last hour holds
- * too much, the newest second is enough.
+ * Sums the last rows before a closed range's end, while rows arrive in any order: the
+ * rows of the last hour or, if that hour has none, the rows of the newest second that
+ * has any. A window of a larger range is continued at once, so if its last hour holds
+ * too many bytes, the rows of the newest second are enough.
  * @param asked the earliest instant of the answer; the tail cannot begin before it
  * @param bytesMax how many bytes a continuation may request again; given only if the
  *   range is a window of a larger one

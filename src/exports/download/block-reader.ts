@@ -1,8 +1,8 @@
 /**
- * Reads a block of whole rows, and finds out which of them were requested, what they add
- * up to, and where in the block they are. It keeps nothing from one block to the next, so
- * that any thread can read any block, and the findings of an answer's blocks add up to
- * those of the answer.
+ * Reads a block of whole rows, and finds out which rows were requested, what they add
+ * up to, and where in the block they are. It keeps no state between blocks, so any
+ * thread can read any block. The findings of an answer's blocks add up to those of the
+ * answer.
  */
 import { hashRow, RowSum } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
@@ -16,7 +16,7 @@ export interface Seconds {
   readonly to: number;
 }
 
-/** What the rows of an answer are checked against. Plain data. */
+/** The request against which the rows of an answer are checked. Plain data. */
 export interface RowQuestion {
   readonly scope: ExportScope;
   readonly layout: Layout;
@@ -34,7 +34,7 @@ export interface RowQuestion {
   readonly borders: readonly number[];
   /**
    * The end of the tail, in seconds. The rows of the newest second before it are also
-   * summed by themselves.
+   * summed separately.
    */
   readonly tailEnd: number | undefined;
 }

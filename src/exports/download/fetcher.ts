@@ -32,8 +32,8 @@ import {
 } from './receive-answer.ts';
 
 /**
- * Codes of failures that come before the first row: the source's query takes too long, or
- * breaks.
+ * Codes of failures that happen before the first row: the source's query takes too
+ * long, or fails.
  */
 const SILENCES: ReadonlySet<string> = new Set([
   'SOURCE_STALLED',
@@ -58,7 +58,9 @@ const OUTSIDE_OBJECTS = 4;
  * milliseconds, and a free slot should not go unused.
  */
 const TURN_STEPS = { stepMinMs: 10, stepMaxMs: 250 };
-/** How many answers may come from nodes that are behind before the request fails. */
+/**
+ * How many answers from nodes that lag behind are accepted before the request fails.
+ */
 const BEHIND_ATTEMPTS_MAX = 5;
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
@@ -318,8 +320,8 @@ export class Fetcher {
   }
 
   /**
-   * Treats an answer with a message that is too large like one that outgrew a segment: a
-   * smaller range may come in smaller messages.
+   * Treats an answer with a message that is too large like an answer that outgrew a
+   * segment: a request for a smaller range may get smaller messages.
    * @throws the error if no smaller range can be requested
    */
   #tooLarge(asked: PlannedRequest, seen: StreamSeen, error: unknown): Outgrown {
@@ -430,11 +432,11 @@ async function readProbe(
 }
 
 /**
- * Returns the range to request in order to find out whether a source leaves out the line
- * end of its last line. A last line without a line end may have been cut off, whatever
- * the form and framing of the answer, because the source itself may cut its text. An
- * answer without entries settles this: it is the same header line to the last byte,
- * without a line end.
+ * Returns the range to request in order to find out whether a source leaves out the
+ * line end of its last line. A last line without a line end may have been cut off,
+ * whatever the form and framing of the answer, because the source itself may cut its
+ * text. An answer without entries decides the question if it is exactly the same header
+ * line, without a line end.
  * @returns a range in the source's future, in which no party has entries
  */
 function emptyRange({

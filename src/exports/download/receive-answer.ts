@@ -96,8 +96,8 @@ export async function receive(
 }
 
 /**
- * Yields the chunks of an answer. If the source breaks off, the rows received before are
- * read first, because an error in them came first.
+ * Yields the chunks of an answer. If the source breaks off, the rows received before
+ * that are read first, so that an error in them takes precedence.
  */
 async function* untilBroken(
   chunks: AsyncIterable<Buffer>,
@@ -123,7 +123,7 @@ class Receiver implements AsyncDisposable {
   });
   readonly #flight: ReturnType<typeof openFlight> | undefined;
   readonly #rows: AnswerRows;
-  /** What the rows are checked against. */
+  /** The limits against which the rows are checked. */
   readonly #limits: Omit<RowQuestion, 'layout'>;
   /** `#limits` with the header's layout; undefined until the header is received. */
   #question: RowQuestion | undefined;
@@ -221,8 +221,8 @@ class Receiver implements AsyncDisposable {
       state: 'complete' as const,
       ...traits,
       /**
-       * SHA-256 of the last line if it has no line end: only another answer can show that
-       * the line is complete.
+       * SHA-256 of the last line if it has no line end: only a second answer can show
+       * that the line is complete.
        */
       openLine,
       segments: await this.#rows.finish(),

@@ -20,8 +20,8 @@ const THREADS_MAX = 4;
 
 export const BLOCK_SIZES = {
   /**
-   * Up to this size, an answer is read as it comes, without a thread: most answers are
-   * not longer.
+   * An answer up to this size is read as it arrives, without a thread: most answers are
+   * no longer than this.
    */
   beginningBytes: 2 ** 20,
   /**
@@ -170,15 +170,15 @@ function lost(state: string, cause?: unknown): RetryableError {
 }
 
 /**
- * How many blocks may be in flight besides those that threads are reading: being filled,
- * waiting, or being written.
+ * How many blocks may be in flight in addition to those that threads are reading:
+ * blocks that are being filled, are waiting, or are being written.
  */
 const SPARE_BLOCKS = 4;
 
 /** The blocks of one answer that are in flight. */
 interface BlockFlight {
   /**
-   * Sends a block. Resolves when there is room for another one.
+   * Sends a block. Resolves when there is room for the next one.
    * @throws the error of an earlier block
    */
   send(question: RowQuestion, rows: Buffer): Promise<void>;
@@ -186,7 +186,7 @@ interface BlockFlight {
    * Resolves when no block is in flight. @throws the error of the first block that failed
    */
   landed(): Promise<void>;
-  /** Abandons the blocks in flight: none of them is taken any longer. */
+  /** Abandons the blocks in flight: `take` is not called for them. */
   stop(): void;
 }
 
@@ -206,8 +206,8 @@ export function openFlight(
   let isStopped = false;
 
   /**
-   * Reads a block. If every thread is reading one and has another waiting, the calling
-   * thread has time to read one itself.
+   * Reads a block. If every thread is reading a block and has a second one waiting, the
+   * calling thread has time to read this one itself.
    */
   async function read(question: RowQuestion, rows: Buffer) {
     const isBusy = pool.waiting >= 2 * pool.size;

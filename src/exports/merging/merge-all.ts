@@ -1,7 +1,7 @@
 /**
- * Merges closed segments in a nightly run, ledger by ledger, until the run has written as
- * much as it may. The source is not involved: the segments' rows become one object, whose
- * digest must be the sum of theirs, and which is published in place of all of them.
+ * Merges closed segments in a nightly run, ledger by ledger, until the run has written
+ * as much as it may. The source is not involved: the segments' rows become one object
+ * that replaces all of the segments. Its digest must be the sum of theirs.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -56,7 +56,7 @@ export interface MergeAllDeps extends PublishDeps {
   readonly nightBytesMax?: bigint | undefined;
 }
 
-/** What one run merged. */
+/** The results of one run's merges. */
 export interface MergeReport {
   /** The number of ledgers that were processed. */
   ledgers: number;
@@ -76,8 +76,8 @@ export interface MergeReport {
 }
 
 /**
- * Merges all segments that can be merged. A ledger that fails stays as it is, and does
- * not stop the others.
+ * Merges all segments that can be merged. If a ledger fails, its segments stay as they
+ * are, and the other ledgers are still merged.
  * @throws UnreachableError if a service cannot be reached
  */
 export async function mergeAll(
@@ -185,8 +185,8 @@ async function mergeLedger(
 
 /**
  * Merges one group of segments.
- * @returns what was written; undefined if an object does not hold what was published, so
- *   that nothing was merged and the object's range is requested again
+ * @returns the merged segment; undefined if an object does not have its published
+ *   content, so that nothing was merged and the object's range is requested again
  */
 async function mergeGroup(
   group: readonly Coverage[],

@@ -13,7 +13,7 @@ import {
   type Target,
 } from './remaining.ts';
 
-/** How much earlier the fallback request starts if known rows did not come back. */
+/** How much earlier the fallback request starts if known rows were not returned. */
 const FALLBACK_MARGIN_MICROS = 3600n * SECOND_MICROS;
 
 /** What to request next, and the target that it was planned for. */

@@ -1,7 +1,7 @@
 /**
  * Learns from the source's answers how its release filters, because the source never
  * names its release. A mistake here costs bytes or a request, but never a row: each row
- * is checked by itself. Pure.
+ * is checked individually. Pure.
  */
 import { hash } from 'node:crypto';
 import { PermanentError } from '../../errors/errors.ts';
@@ -21,7 +21,7 @@ const BELIEVED_MICROS = DAY_MICROS;
  */
 const KNOWN_AGE_MICROS = 30n * DAY_MICROS;
 
-/** What an answer shows about the release that sent it. */
+/** Findings about the release that sent an answer. */
 export interface ReleaseTraits {
   /** The header line as sent, with its line end if there was one. */
   readonly header: Buffer;
@@ -86,8 +86,8 @@ function profileOfNewRelease(
       : 'a column effect: a release of which some filter wrongly; not shown yet ' +
         'which this is';
   const bounds = sides === 'from' ? 'right' : 'unproven';
-  // If no header was known before, an earlier refusal came from this same release, so it
-  // still counts.
+  // If no header was known before, an earlier refusal was sent by this same release, so
+  // it still counts.
   const outdated =
     profile.header === undefined
       ? {}
@@ -114,7 +114,7 @@ export const BOUNDS_ARE_BROKEN = {
 } as const;
 
 /**
- * Returns the profile after known rows did not come back as they were: the source must
+ * Returns the profile after known rows were not returned unchanged: the source must
  * show again how it filters.
  */
 export function distrustBounds(
@@ -150,7 +150,8 @@ export function afterRefusal(
     error instanceof PermanentError && error.code === 'EXPORT_REFUSED';
   if (!isRefused || error.meta['status'] !== 400) return undefined;
   const isDemanded = profile.boundsDemanded === true;
-  // A source that has answered requests without bounds refuses for another reason.
+  // A source that has answered requests without bounds must have a different reason to
+  // refuse.
   if (profile.header !== undefined && !isDemanded) return undefined;
   return { ...profile, boundsDemanded: isDemanded ? undefined : true };
 }

@@ -41,8 +41,8 @@ const END_PAD_MICROS = 2n * SECOND_MICROS;
 const NO_END: Micros = 10n ** 18n;
 
 /**
- * The part of a ledger that is wanted, and what is known about the ledger. Times are
- * microseconds since 1970.
+ * The part of a ledger that is wanted, and the facts that are known about the ledger.
+ * Times are microseconds since 1970.
  */
 export interface Target {
   readonly coverage: readonly Coverage[];
@@ -209,7 +209,8 @@ function isDistrusted(
 }
 
 /**
- * Whether an open or audited segment can stay as it is, if its rows come back the same.
+ * Whether an open or audited segment can stay as it is, if the answer has the same
+ * rows.
  */
 function mayStayUnchanged(
   row: Coverage,
@@ -294,7 +295,7 @@ function expandToUnsplittable(
   const replaced = replacedRanges(closed, open);
   const trims = touched
     .map((row) => ({ row, keeps: subtract(row, replaced) }))
-    // If an open segment reaches beyond what is closed now, the answer brings the rest
+    // If an open segment reaches beyond the closed range, the answer contains the rest
     // too.
     .filter(
       ({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined),

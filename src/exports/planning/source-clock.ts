@@ -39,7 +39,7 @@ export interface SourceClock {
   readonly answeredAt?: Micros | undefined;
 }
 
-/** What a list's answer shows about the time, and the highest known block. */
+/** The time and the highest known block that a list's answer shows. */
 export interface ClockAnswer {
   /** Undefined or 0 if the source does not show it. */
   readonly blockTime: Micros | undefined;

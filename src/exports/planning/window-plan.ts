@@ -68,7 +68,10 @@ const planSchema = z.object({
   breaks: z.int().nonnegative(),
   /** Bytes received before the last stream broke. */
   brokenBytes: count.optional(),
-  /** What unfinished streams have shown about the rows that are still to come. */
+  /**
+   * The bytes by time that unfinished streams have shown for rows that were not
+   * published yet.
+   */
   seen: z
     .array(z.object({ from: z.int(), to: z.int(), bytes: count }).readonly())
     .max(STRETCHES_MAX)
@@ -272,7 +275,7 @@ export class WindowPlan {
     );
   }
 
-  /** Serialises the plan so that another worker can resume it. */
+  /** Serialises the plan so that a different worker can resume it. */
   toJson(): unknown {
     return structuredClone(this.#kept);
   }

@@ -38,20 +38,21 @@ export interface GarbageCollectionDeps {
    */
   readonly isListed?: boolean;
   /**
-   * How many objects may turn out to belong to another database before the search for
-   * garbage ends. A prefix that another mirror has filled must not cost one read per
-   * object every night.
+   * How many objects may turn out to belong to a different database before the search
+   * for garbage ends. A prefix that another mirror has filled must not cost one read
+   * per object every night.
    */
   readonly foreignReadMax?: number;
 }
 
-/** What one collection did. */
+/** The results of one collection. */
 export interface GarbageCollectionReport {
   /** Spool files and unfinished uploads that were removed. */
   readonly sweptFiles: number;
   readonly removedObjects: number;
   /**
-   * Unreferenced objects that were kept: newer than the database, or of another mirror.
+   * Unreferenced objects that were kept, because they are newer than the database or
+   * belong to another mirror.
    */
   readonly keptObjects: number;
 }
@@ -62,7 +63,7 @@ export async function collectGarbage(
 ): Promise<GarbageCollectionReport> {
   const { objects, archive, log, graceMs = GRACE_MS } = deps;
   // Delete old rows first: their objects were removed a grace period ago, and none has
-  // come back since.
+  // been published again since.
   await archive.forgetRemoved(graceMs);
   const retired = await removeRetired(deps, graceMs, signal);
   const unreferenced =
@@ -136,9 +137,9 @@ async function removeUnreferenced(
 }
 
 /**
- * Removes an object and its manifest, unless a publication has come to name it again. The
+ * Removes an object and its manifest, unless a publication names it again by now. The
  * manifest goes first, because a manifest means that its object is whole. Before each
- * delete, the database is asked whether the lock on the key is still held.
+ * delete, the lock on the key is checked in the database.
  */
 function removeObject(
   key: string,
@@ -172,7 +173,7 @@ async function isOurGarbage(
 
 /**
  * Lists keys of objects below `ledger/` that are older than an instant, in batches. A
- * manifest stands for its object, so a key may come twice.
+ * manifest stands for its object, so a key may be yielded twice.
  */
 async function* oldObjects(
   objects: ObjectStore,

@@ -1,7 +1,7 @@
 /**
- * Turns an answer that is believed into one publication. Segments that came back
- * unchanged stay as they are. The other rows become new objects, and replace what was
- * known about their ranges in one COMMIT.
+ * Turns an answer that is believed into one publication. Segments that the source
+ * returned unchanged stay as they are. The other rows become new objects, which replace
+ * the coverage of their ranges in one COMMIT.
  */
 import { randomUUID } from 'node:crypto';
 import { unlink } from 'node:fs/promises';
@@ -34,8 +34,8 @@ export interface AnswerContext extends ExportContext {
   /** Epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch: number | undefined;
   /**
-   * Open coverage that the source contradicts. It is closed as it is, although its rows
-   * did not come back.
+   * Open coverage that the source contradicts. It is closed as it is, although the
+   * source did not return its rows.
    */
   readonly closesKept: readonly Coverage[];
   /**
@@ -100,7 +100,8 @@ function openPlan(plan: RequestPlan): RequestPlan {
 }
 
 /**
- * A known segment that came back unchanged. It stays, and its spooled rows are discarded.
+ * A known segment whose rows the source returned unchanged. It stays, and its spooled
+ * rows are discarded.
  */
 interface UnchangedSegment {
   readonly row: Coverage;
@@ -131,8 +132,8 @@ interface Remainder {
 
 /**
  * Copies the remainders of known ranges into new spool files.
- * @throws RetryableError `SEGMENT_UNREADABLE` if an object does not hold what was
- *   published; all of its range is then requested again
+ * @throws RetryableError `SEGMENT_UNREADABLE` if an object does not have its published
+ *   content; all of its range is then requested again
  */
 async function copyRemainders(
   trims: RequestPlan['trims'],

@@ -127,13 +127,13 @@ type PlannedSegment = Publication['segments'][number];
 
 /**
  * Looks for an object with the same content under the manifest's key. The key names the
- * plain CSV, but another version of the compression library, or other windows, may
- * compress the same CSV to other bytes. An object with the same content is used as it is;
- * one with other content is removed, with its manifest.
+ * plain CSV, but a different version of the compression library, or different windows,
+ * may compress the same CSV to different bytes. An object with the same content is used
+ * as it is; an object with different content is removed, with its manifest.
  * @returns the manifest with the sums of the stored object; undefined if there is no
  *   usable object
- * @throws the store's error if the object cannot be read and its manifest does not vouch
- *   for it
+ * @throws the store's error if the object cannot be read and its manifest does not
+ *   vouch for it
  */
 async function existingObject(
   manifest: Manifest,
@@ -243,8 +243,8 @@ async function vouchedSums(
 }
 
 /**
- * Writes a manifest. When a superseded object comes back, its newest manifest stays: a
- * rebuild decides by it which segments are current.
+ * Writes a manifest. When a superseded object is published again, its newest manifest
+ * stays: a rebuild uses it to decide which segments are current.
  */
 async function publishManifest(
   manifest: Manifest,
@@ -373,13 +373,16 @@ export async function clearSpool({
 /** The number of rows that an answer had outside the party, the asset or the range. */
 export type LeftOut = Manifest['leftOut'];
 
-/** What is left out of rows that are copied from published segments: nothing. */
+/**
+ * The counts of left-out rows for rows that are copied from published segments: all
+ * zero.
+ */
 export const NONE_LEFT_OUT: LeftOut = { party: 0n, asset: 0n, range: 0n };
 
 /** The rows of a new range, in the spool. */
 export interface WrittenRows {
   readonly spooled: Spooled;
-  /** The header that the rows came with. */
+  /** The header under which the rows were received. */
   readonly layout: Layout;
   readonly leftOut: LeftOut;
 }
@@ -390,7 +393,7 @@ export interface NewRange extends Omit<NewCoverage, 'objectKey'> {
   readonly written?: WrittenRows | undefined;
 }
 
-/** What the manifests of one publication have in common. */
+/** The facts that all manifests of one publication share. */
 export interface ManifestFacts {
   readonly partyId: string;
   readonly compression: Compression;
@@ -399,11 +402,11 @@ export interface ManifestFacts {
   readonly runId: string;
   /** Epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch: number | undefined;
-  /** What the source's answers have shown about its release. */
+  /** The findings about the source's release, from its answers. */
   readonly release: ReleaseShown | undefined;
 }
 
-/** The objects of a publication, and the coverage that comes with them. */
+/** The objects of a publication, and the coverage that is published with them. */
 type NamedRanges = Pick<Publication, 'segments' | 'coverage'>;
 
 /**

@@ -40,7 +40,7 @@ export interface MissingObject {
   readonly reason: Reason;
 }
 
-/** What was read from a stored object. */
+/** The facts about the rows that were read from a stored object. */
 interface CopiedRows {
   /** The sum of all rows, whether they were copied or not. */
   readonly sum: RowDigest;

@@ -37,7 +37,7 @@ const HEADER_OF_0_71_4: readonly string[] = [
   'account_to_balance',
 ];
 
-/** What a reading depends on besides the coverage of the ledger. */
+/** The facts that a reading depends on, in addition to the coverage of the ledger. */
 export interface ReadingFacts {
   /**
    * The assets in which every ledger must be covered if the source demands an asset,
@@ -85,9 +85,9 @@ export interface ReadingPlan {
 }
 
 /**
- * Plans an answer. A query without an end requests everything up to the present, of which
- * a mirror knows as much as its last run brought. The answer then ends at `knownTo`, for
- * every asset alike, so that the next query can continue from there.
+ * Plans an answer. A query without an end requests everything up to the present, but a
+ * mirror knows only the entries up to its last run. The answer then ends at `knownTo`,
+ * for every asset alike, so that the next query can continue from there.
  * @throws PermanentError `LEDGER_NOT_MIRRORED` if the ledger was never exported
  */
 export function planReading(
@@ -139,9 +139,10 @@ export function refuseMissing(question: LedgerQuery, plan: ReadingPlan): void {
 }
 
 /**
- * Returns the assets that must be known one by one; undefined means every asset at once.
- * Coverage of single assets is not all of a ledger unless these are all the assets that
- * the mirror is meant to have: an export of one asset shows nothing about the others.
+ * Returns the assets that must be known individually; undefined means every asset at
+ * once. Coverage of single assets amounts to the whole ledger only if these are all the
+ * assets that the mirror is meant to have, because an export of one asset shows nothing
+ * about the others.
  */
 function assetsOf(
   { assetId }: LedgerQuery,
@@ -234,8 +235,8 @@ function segmentsWithin(
 
 /**
  * Returns the columns of the answer. An answer without entries has the header of the
- * ledger's other segments, or of the mirror's newest one, so that a client does not meet
- * another release's columns in it.
+ * ledger's other segments, or of the mirror's newest segment, so that a client does not
+ * meet the columns of a different release in it.
  */
 function columnsOf(
   segments: readonly ReadSegment[],

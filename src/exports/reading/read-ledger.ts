@@ -137,8 +137,8 @@ class SegmentReader {
   }
 
   async *rows(start: bigint): AsyncGenerator<Buffer> {
-    // The header is sent with the first rows: until those are read, a failure can still
-    // be reported by the HTTP status.
+    // The header is sent with the first rows: until these have been read, a failure can
+    // still be reported by the HTTP status.
     let header = this.#header.subarray(clamp(start, this.#header.length));
     let left = start - BigInt(this.#header.length);
     for (const segment of this.#plan.segments) {

@@ -27,7 +27,8 @@ const THEME = 'ledger-mirror theme';
  */
 const RELOAD_MS = 2_000;
 /**
- * What each view does: at its start, with each snapshot, and when something has changed.
+ * The actions of each view: at its start, with each snapshot, and when something has
+ * changed.
  */
 const VIEWS = {
   '': {

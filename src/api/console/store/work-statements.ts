@@ -61,7 +61,8 @@ const LIVE = `
         select run_id, state from mirror.runs order by queued_at desc limit 50) last)))) as found`;
 
 /**
- * Ledgers that are in flight, then those that are quarantined, then the latest published.
+ * First the ledgers with an export in progress, then the quarantined ones, then the
+ * ones published most recently.
  */
 export const LINES = `
   with chosen as (
@@ -109,8 +110,8 @@ export const QUARANTINED = `
   where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
 
 /**
- * A row of the statement below: the first one has the costs of the run itself, the others
- * those of its child runs. Counts are decimal text.
+ * A row of the statement below. The first row has the costs of the run itself, the
+ * other rows those of its child runs. Counts are decimal text.
  */
 type CostRow = Readonly<
   Record<
@@ -164,8 +165,8 @@ export async function readCosts(
   const none = { requests: '0', retries: '0', bytes: '0' };
   return [
     ...syncs.map((row) => costOf(row, row.subject)),
-    // The requests that a nightly run itself sends are its exports, which come after its
-    // lists and before its load.
+    // The requests that a nightly run itself sends are those of its exports, a stage
+    // between its lists and its load.
     costOf(
       {
         ...own,

@@ -51,9 +51,9 @@ export interface ListState {
   readonly headHeight: string;
   /**
    * Time of that block, in nanoseconds since 1970; 0 before the first sync. It is never
-   * later than the instant to which the last nightly run proved the ledgers: clients
-   * consider ledgers complete up to this time, and a sync of the lists alone brings no
-   * entries.
+   * later than the instant up to which the last nightly run proved the ledgers: clients
+   * consider ledgers complete up to this time, and a sync of the lists adds no entries
+   * to them.
    */
   readonly headNanos: string;
   /**

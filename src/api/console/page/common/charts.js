@@ -31,8 +31,8 @@ export function redrawCharts() {
 }
 
 /**
- * Returns a series of amounts, drawn as a line or as bars. Numbers place the points; the
- * texts shown are exact.
+ * Returns a series of amounts, drawn as a line or as bars. Numbers determine the
+ * positions of the points; the texts shown are exact.
  */
 export function amounts(
   label,

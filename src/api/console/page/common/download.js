@@ -1,5 +1,6 @@
-// Links to files of ledgers. A browser does not show an answer that refuses a download.
-// The mirror is therefore asked first, and its refusal is shown next to the link.
+// Links to files of ledgers. A browser does not show the reason when a download is
+// refused. The page therefore asks the mirror first, and shows a refusal next to the
+// link.
 import { announce, el, show } from './dom.js';
 
 const ANSWERS_MS_MAX = 60_000;

@@ -165,10 +165,7 @@ const SENTENCES = {
     `${plural(exports.parties ?? 0, 'ledger')} looked after: ${published(exports.newRows, exports.replacedRows)}, ${bytes(exports.newBytes ?? 0)} as CSV, ${count(exports.failed ?? 0)} failed. ${verify?.verdict === 'complete' ? 'All sums agree.' : ''}`,
 };
 
-/**
- * Shows plain values first, then those with parts of their own, which are folded at the
- * top level.
- */
+/** Shows plain values first, then nested values, which are folded at the top level. */
 function tree(value, depth) {
   const facts = [];
   const branches = [];

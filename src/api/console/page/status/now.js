@@ -51,7 +51,7 @@ function idleItem() {
 }
 
 /**
- * Returns one item for all exports of a nightly run: they come and go quickly, and
+ * Returns one item for all exports of a nightly run. Exports start and end quickly, so
  * separate items would move everything below them.
  */
 function flights(live, nightly, inFlight) {
@@ -118,7 +118,8 @@ function runItem() {
           ? ''
           : duration(mirrorNowMs() - Date.parse(run.startedAt)),
       );
-      // A child run ends with its parent; it can be cancelled by itself under Runs.
+      // A child run ends with its parent. Under Runs, it can also be cancelled
+      // separately.
       if (run.parentRunId === null && cancel.childElementCount === 0) {
         cancel.append(
           cancelButton(
