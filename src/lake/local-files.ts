@@ -122,7 +122,7 @@ interface KeptFile {
 }
 
 /**
- * Removes the least recently used files until the others are within the limit. Files that
+ * Removes the least recently used files until the rest is within the limit. Files that
  * may be in use stay.
  */
 export async function trim(

@@ -115,7 +115,7 @@ export async function vacuumLake(
   });
 }
 
-/** What a restore did. */
+/** The results of a restore. */
 export interface RestoredLake {
   /** Number of the snapshot that the restore published. */
   readonly version: number;
@@ -125,9 +125,9 @@ export interface RestoredLake {
 
 /**
  * Sets every table back to its state in a snapshot, by a new commit on top of its log.
- * The next load brings the lake up to date again.
+ * The next load updates the lake again.
  * @throws UsageError if the snapshot does not exist, PermanentError `LAKE_VERSION_GONE`
- *   if its files are gone
+ *   if its files no longer exist
  */
 export async function restoreLake(
   deps: LakeDeps,

@@ -19,8 +19,8 @@ import { rootOf } from './tables/tables.ts';
 const MICROS_PER_MS = 1000n;
 
 /**
- * Removes unnamed objects that are older than the retention. Younger ones stay: a reader
- * of an older version, or another writer, may still need them.
+ * Removes unnamed objects that are older than the retention. Younger ones stay, because
+ * a reader of an older version, or a different writer, may still need them.
  * @param states the tables' states at the session's listing or later
  * @returns how many objects were removed
  */

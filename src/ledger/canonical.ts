@@ -122,9 +122,9 @@ const [QUANTITY, FROM_PARTY, TO_PARTY] = (
 ).map((name) => ENTRY_COLUMNS.indexOf(name)) as [number, number, number];
 
 /**
- * Returns what an entry does to a party, as releases from 0.71.6 send it in `effect`:
- * `quantity` with the sign of its direction, or 0 if the party is on both sides;
- * undefined if the party is on neither side.
+ * Returns the effect of an entry on a party, as releases from 0.71.6 send it in
+ * `effect`: `quantity` with the sign of its direction, or 0 if the party is on both
+ * sides; undefined if the party is on neither side.
  */
 export function effectOn(
   partyId: string,

@@ -1,6 +1,6 @@
 /**
  * Ids of parties and assets, and keys of checkpoints, in the service's form. Every id
- * that comes from outside is checked here before it is used in a URL, a query or a path.
+ * from outside is checked here before it is used in a URL, a query or a path.
  */
 import { UsageError } from '../errors/errors.ts';
 
@@ -91,7 +91,8 @@ function escapeSlash(text: string): string {
 }
 
 /**
- * No id or height begins like this, because none of them contains a control character.
+ * No id or height begins like this, because ids and heights contain no control
+ * characters.
  */
 const ODD = '\u0001odd/';
 

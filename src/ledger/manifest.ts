@@ -1,7 +1,7 @@
 /**
- * The manifest next to every exported object. It describes the object and what was known
- * about its range, so that a lost database can be rebuilt from the objects alone. People
- * can read it: it is indented JSON, with instants as RFC 3339 and counts as decimal text.
+ * The manifest next to every exported object. It describes the object and its range, so
+ * that a lost database can be rebuilt from the objects alone. People can read it: it is
+ * indented JSON, with instants as RFC 3339 and counts as decimal text.
  */
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
@@ -23,7 +23,7 @@ import { tailSum } from './tail-sum.ts';
  */
 export const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
 
-/** What the source's answers had shown about its release when an object was published. */
+/** The findings about the source's release at the time when an object was published. */
 const releaseShown = z.object({
   /**
    * 'right': a request may have both a start and an end. 'broken': the release filters
@@ -67,8 +67,8 @@ export const manifestSchema = z.object({
    */
   open: z.boolean(),
   /**
-   * Which side of a movement the source's release exports: 'from' lacks what the party
-   * received.
+   * Which side of a movement the source's release exports: 'from' lacks the entries
+   * that the party received.
    */
   sides: z.enum(['from', 'both']),
   /** The column names in the CSV's header line, in its order. */
@@ -115,9 +115,9 @@ export const manifestSchema = z.object({
    */
   epoch: z.int().nonnegative().optional(),
   /**
-   * What was known about the source's release. A rebuild of an empty database can start
-   * from the newest of these instead of an empty profile of the source. Absent in
-   * manifests of earlier versions.
+   * The findings about the source's release. A rebuild of an empty database can start
+   * from the newest manifest's findings instead of an empty profile of the source.
+   * Absent in manifests of earlier versions.
    */
   release: releaseShown.optional(),
 });

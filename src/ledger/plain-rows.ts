@@ -1,8 +1,9 @@
 /**
- * Reads rows by their bytes. Nearly all rows of an answer are plain: they have no quotes,
- * amounts are digits, and the day, the zone, the ids and the types have occurred before.
- * Such a row is decided here without making a string for it or for any of its cells. Any
- * other row is left to the text reader, which defines what a row means.
+ * Reads rows by their bytes. Nearly all rows of an answer are plain: they have no
+ * quotes, amounts are digits, and the day, the zone, the ids and the types have
+ * occurred before. This reader handles such a row without making a string for it or for
+ * any of its cells. It leaves any other row to the text reader, which defines the
+ * meaning of a row.
  */
 import type { VegaTimeReader } from './vega-time.ts';
 

@@ -166,8 +166,8 @@ export class RowFilter {
   }
 
   /**
-   * Whether the cell is certainly another party. A party in an unknown spelling may be
-   * the requested one.
+   * Whether the cell is certainly a different party. A party in an unknown spelling may
+   * be the requested one.
    */
   #isOther(cell: string): boolean {
     const party = this.#decodeParty(cell);
@@ -233,7 +233,7 @@ function isLoadable({ decode, isRequired }: Column, text: string): boolean {
 /**
  * Makes a check that all values of a row can be loaded. It runs before the row is
  * published: a row with a value that no release writes is requested again instead of
- * stored. One regular expression decides nearly all rows; the others go through the
+ * stored. One regular expression decides nearly all rows; all others are checked by the
  * decoders that the loader uses.
  * @returns a function that returns the name of the first column whose value cannot be
  *   loaded

@@ -11,7 +11,7 @@ export const tailSum = z.object({
   from: instant,
   /** How many rows the tail has. */
   rows: z.int().nonnegative(),
-  /** The additive digest of those rows, as 64 hex digits. */
+  /** The additive digest of these rows, as 64 hex digits. */
   digest: hex64,
   /**
    * The form of the rows that were summed; digests of different forms cannot be compared.

@@ -1,7 +1,7 @@
 /**
- * Reads the export's times (`2023-05-01 10:00:00.123456+00`, Postgres's timestamptz text)
- * at the speed of the stream. Results are whole seconds, because the bounds of ranges are
- * whole seconds, and a double holds those exactly.
+ * Reads the export's times (`2023-05-01 10:00:00.123456+00`, Postgres's timestamptz
+ * text) at the speed of the stream. Results are whole seconds, because the bounds of
+ * ranges are whole seconds, and a double represents whole seconds exactly.
  */
 const TIME =
   /^(?!00)\d{4}-\d\d-\d\d[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:0\d|1[0-8])(?::?[0-5]\d){0,2})$/;

@@ -111,7 +111,7 @@ function takerOf(keys: readonly string[]): (key: string) => boolean {
   };
 }
 
-/** Whether two pages show the same rows; tied rows may come in any order. */
+/** Whether two pages show the same rows; tied rows may be in any order. */
 export function isSameRows(
   left: readonly ListedRow[],
   right: readonly ListedRow[],
@@ -123,7 +123,7 @@ export function isSameRows(
 /**
  * Whether two pages after one cursor show the same groups. If the start or end of a
  * page cuts a group, the second page may show a different part of it, because tied rows
- * come in any order.
+ * are in no fixed order.
  */
 export function isSameGroups(
   left: readonly ListedRow[],

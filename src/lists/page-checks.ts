@@ -16,7 +16,7 @@ export class EndNotShown extends PermanentError {}
 
 /**
  * The node that answers has not reached the block of an earlier claim of this network.
- * Rows that it lacks prove nothing; the next run asks again.
+ * The absence of rows in its answer proves nothing; the next run repeats the request.
  */
 export class SourceBehind extends EndNotShown {
   constructor(list: ListName, claimed: bigint, now: bigint) {
@@ -32,9 +32,9 @@ export class SourceBehind extends EndNotShown {
 }
 
 /**
- * Returns the error for a list in which each reading found rows between those of the
- * reading before. The mirror has what the last reading showed, and nothing proves yet
- * that this is the whole list.
+ * Returns the error for a list in which each reading found new rows between the rows of
+ * the reading before. The mirror has the rows of the last reading, and nothing proves
+ * yet that these are the whole list.
  */
 export function readingsDiffer(
   list: ListName,
@@ -163,7 +163,8 @@ export function checkPage(list: ListName, page: Page): void {
 }
 
 /**
- * Checks new rows, oldest first: heights never go down, and a party comes only once.
+ * Checks new rows, oldest first: heights never go down, and a party is listed only
+ * once.
  * @throws DoubtError
  */
 export function checkOrder(
@@ -208,9 +209,15 @@ export interface AuditTotals {
    * list.
    */
   readonly gone: bigint;
-  /** Confirmed rows that are gone and are older than everything that the audit shows. */
+  /**
+   * Confirmed rows that the source no longer serves and that are older than every row
+   * of the audit.
+   */
   readonly pruned: bigint;
-  /** Confirmed rows that are gone and are newer than every common row. */
+  /**
+   * Confirmed rows that the source no longer serves and that are newer than every
+   * common row.
+   */
   readonly goneNewest: bigint;
   /**
    * Rows that no claimed reading ever contained, and that the audit does not show
@@ -235,7 +242,7 @@ export interface AuditContext {
   readonly largestClaimed: bigint;
   /**
    * Whether an earlier audit lacked the newest rows too, and the source has shown a
-   * later block since: the rows are gone, and the source is not just lagging.
+   * later block since: the rows no longer exist, and the source is not just lagging.
    */
   readonly isMissingConfirmed: boolean;
   /** The block that the source had reached at the audit, if it shows one. */
@@ -253,7 +260,7 @@ export const NEWEST_ROWS_MISSING = 'NEWEST_ROWS_MISSING';
  */
 export type AuditFinding = 'same' | 'gap' | 'new network' | DoubtError;
 
-/** Decides what a finished audit means for the mirrored rows. */
+/** Decides how a finished audit changes the mirrored rows. */
 export function decideAudit(
   list: ListName,
   found: AuditTotals,

@@ -503,8 +503,8 @@ export class ListReader {
   }
 
   /**
-   * Removes `network` if it comes after all other rows: it has no position in the
-   * order, and new rows come before it. The public service lists it on one page only.
+   * Removes `network` if it follows all other rows: it has no position in the order,
+   * and new rows are listed before it. The public service lists it on one page only.
    */
   #withoutNetwork({ rows, hasNextPage }: Page): readonly ListedRow[] {
     const last = rows.at(-1);

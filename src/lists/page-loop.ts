@@ -56,10 +56,10 @@ export async function readToEnd(
     dropReached(early, fresh);
     if (!promisesMore) break;
     if (early?.unheld.size === 0) {
-      // The source promises more rows after those that were the newest. If a whole page
-      // of new rows has come meanwhile, the list grows as fast as it is read. Otherwise
-      // the list has an end, and the page at that end need not show all rows that tie
-      // for the newest position.
+      // The source promises more rows after the newest known rows. If a whole page of
+      // new rows has appeared meanwhile, the list grows as fast as it is read.
+      // Otherwise the list has an end, and the page at that end need not show all rows
+      // that tie for the newest position.
       const now = await lookForNewest(reader);
       if (now.keys.length > 0 && now.unheld.size === now.keys.length)
         return proveEnd(reader, now);

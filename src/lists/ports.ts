@@ -1,6 +1,6 @@
 /**
- * The request for a sync of a list, and what the sync needs from the source and from
- * the resume state.
+ * The request for a sync of a list, and the sync's dependencies on the source and the
+ * resume state.
  */
 import type { Micros } from '../time/time.ts';
 

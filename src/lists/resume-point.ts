@@ -20,7 +20,7 @@ const schema = z.object({
   generationId: z.string(),
   /**
    * The sequence of the commit that this point was saved with. A commit that builds on
-   * another sequence is refused.
+   * a different sequence is refused.
    */
   sequence: z.string().regex(/^\d{1,18}$/),
   /** The groups, oldest first. The last may have been cut at the end of its page. */
@@ -93,7 +93,7 @@ export function chooseResumePoint(
   if (row === undefined) return { point: undefined, from: undefined };
   const keysOf = ({ groups }: ResumePoint): string =>
     JSON.stringify(groups.map(({ keys }) => keys));
-  // If both name the same commit but different rows, one of them is damaged.
+  // If both name the same commit but different rows, either of them is damaged.
   const isUsable =
     state !== undefined &&
     (state.sequence !== row.sequence || keysOf(state) === keysOf(row));

@@ -114,7 +114,7 @@ export function openSession(
 async function run(context: SyncContext): Promise<VerdictWithEvidence> {
   const { session, tally, list } = context;
   const found = await session.situation();
-  // Block heights of another network cannot be compared with ours.
+  // Block heights of a different network cannot be compared with ours.
   if (found.claimedHeight !== null && context.acceptNewNetwork !== true)
     tally.claimedHeight = BigInt(found.claimedHeight);
   try {
@@ -191,8 +191,8 @@ function isRefusal(error: unknown): error is DoubtError | EndNotShown {
 
 /**
  * Whether the source shows none of the stored rows. A source whose blocks are below an
- * earlier claim may lag, or may be another network: then its first page has no stored
- * row.
+ * earlier claim may lag, or may belong to a different network: in that case its first
+ * page has no stored row.
  */
 async function showsNothingHeld(
   { source, session, list, pageSize: size, signal }: SyncContext,

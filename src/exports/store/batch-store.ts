@@ -1,7 +1,8 @@
 /**
- * A repository for many parties that are exported one after another, most of them with
- * nothing new. Their leases are taken in one statement, and the ends of exports without
- * rows are written together. Rows are published at once, as by any other repository.
+ * A repository for many parties that are exported one after another, most of them
+ * without new entries. One statement takes all of their leases, and the ends of exports
+ * without rows are written together. Rows are published at once, as by any other
+ * repository.
  */
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import {
@@ -44,7 +45,7 @@ import type { SourceProfile } from './source-profile.ts';
  */
 const SOURCE_FACTS_MS = 10_000;
 
-/** What is known about the source, whichever party is exported. */
+/** The facts about the source that are the same for every party. */
 interface SourceFacts {
   readonly profile: SourceProfile;
   readonly epoch: number | undefined;
@@ -67,8 +68,9 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
    */
   readonly #finishedTokens = new Set<string>();
   /**
-   * When the last renewal was sent (`performance.now()`). It covers the unstarted and the
-   * unwritten exports; an export that is under way renews its lease by itself.
+   * When the last renewal was sent (`performance.now()`). It covers the exports that
+   * have not begun and those that are not written yet; an export that is under way
+   * renews its own lease.
    */
   #renewedAtMs = performance.now();
   readonly #heldLeases: KeptLease;
@@ -94,7 +96,7 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
 
   /**
    * Opens a store, and leases the parties that no worker has leased. If the source
-   * demands an asset, it leases none, because each asset is then leased by itself.
+   * demands an asset, it leases none, because each asset is then leased separately.
    */
   static async open(
     db: Database,
@@ -117,8 +119,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Writes the exports that have ended. Those that cannot be written now are kept for the
-   * next call. Two calls must not overlap.
+   * Writes the exports that have ended. Exports that cannot be written now are kept for
+   * the next call. Two calls must not overlap.
    * @returns parties whose export does not count, because another worker has taken them
    *   over, or their coverage has changed
    */

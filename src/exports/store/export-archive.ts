@@ -160,9 +160,9 @@ export class ExportArchiveStore {
 
   /**
    * Runs `remove` if nothing names the object. No publication can intend the object
-   * meanwhile: a lock on its key is held until `remove` is done. If the lock is lost, the
-   * right's signal aborts and its check throws, because a publication may have come to
-   * rely on the object.
+   * meanwhile: a lock on its key is held until `remove` is done. If the lock is lost,
+   * the right's signal aborts and its check throws, because a publication may rely on
+   * the object by then.
    * @returns whether `remove` ran
    */
   async removeIfUnreferenced(

@@ -1,7 +1,7 @@
 /**
  * The interface through which an export reads and writes the database. `ExportStore`
- * carries out each call by itself. `BatchStore` leases many parties at once, and writes
- * the ends of their exports together.
+ * carries out each call separately. `BatchStore` leases many parties at once, and
+ * writes the ends of their exports together.
  */
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { ExportLease } from '../../catalog/leases.ts';
@@ -42,7 +42,7 @@ export interface CoverageReader {
 
 export interface ExportRepository extends CoverageReader {
   /**
-   * Leases a scope. Returns undefined while another worker has leased it, or another
+   * Leases a scope. Returns undefined while another worker has leased this scope, or a
    * scope that overlaps it.
    */
   acquire(scope: ExportScope): Promise<ExportLease | undefined>;
@@ -56,8 +56,7 @@ export interface ExportRepository extends CoverageReader {
   release(lease: ExportLease): Promise<void>;
 
   /**
-   * Sums the current segments of this scope that the run has published, in whichever
-   * worker.
+   * Sums the current segments of this scope that the run has published, by any worker.
    * @param adopted keys of objects that another run had intended and this run published
    */
   published(
@@ -67,8 +66,8 @@ export interface ExportRepository extends CoverageReader {
   ): Promise<Published>;
 
   /**
-   * Marks a segment whose object does not hold what was published, so that its range is
-   * requested again.
+   * Marks a segment whose object does not have its published content, so that its range
+   * is requested again.
    */
   quarantineSegment(objectKey: string, reason: Reason): Promise<void>;
 
@@ -92,10 +91,10 @@ export interface ExportRepository extends CoverageReader {
   ): Promise<ReadonlyMap<string, Publication | undefined>>;
 
   /**
-   * Makes a publication visible, once: a second call finds it done.
+   * Makes a publication visible exactly once: a second call finds that it is done.
    * @throws FencedError
-   * @throws RetryableError `COVERAGE_CHANGED` if the coverage is no longer what was
-   *   planned on
+   * @throws RetryableError `COVERAGE_CHANGED` if the coverage has changed since the
+   *   publication was planned
    */
   commit(lease: ExportLease, publication: Publication): Promise<void>;
 
@@ -150,7 +149,7 @@ export interface ExportRepository extends CoverageReader {
   /** Replaces the profile of the source. */
   learn(profile: SourceProfile): Promise<void>;
 
-  /** Returns the time of the party's first entry among those that are loaded. */
+  /** Returns the time of the party's first loaded entry. */
   firstEntry(partyId: string): Promise<Micros | undefined>;
 
   /**

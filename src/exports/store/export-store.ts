@@ -49,8 +49,8 @@ import {
 } from './source-profile.ts';
 
 /**
- * How long after its last poll a waiting export counts as gone. One that still waits
- * polls at least every two seconds.
+ * How long after its last poll a waiting export is considered gone. An export that
+ * still waits polls at least every two seconds.
  */
 const POLL_LOST = sql`interval '5 seconds'`;
 const KNOWN_ASSETS_MAX = 1000;

@@ -1,12 +1,12 @@
 /**
- * Reads what a reader of ledgers must know about the mirror besides the ledgers'
- * coverage.
+ * Reads the facts about the mirror that a reader of ledgers needs, in addition to the
+ * ledgers' coverage.
  */
 import type { Database } from '../../postgres/database.ts';
 import { readRow } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 
-/** What a reader must know, as the tables store it. */
+/** The facts that a reader needs, as the tables store them. */
 export interface StoredReadingFacts {
   /** Whether the source demands an asset with each request. */
   readonly isAssetDemanded: boolean;

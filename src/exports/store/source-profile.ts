@@ -1,5 +1,5 @@
 /**
- * What the source's answers have shown about its release, stored as JSON in
+ * The findings about the source's release from its answers, stored as JSON in
  * `mirror.source_state`. Each change replaces the whole value.
  */
 import { z } from 'zod';
@@ -7,9 +7,9 @@ import { instant } from '../../ledger/json-fields.ts';
 
 const schema = z.object({
   /**
-   * 'right': a start and an end may be sent together. 'broken': the release filters them
-   * wrongly. Then only a start is sent, and no range is divided, since every window would
-   * bring all incoming entries again.
+   * 'right': a start and an end may be sent together. 'broken': the release filters
+   * them wrongly. Then only a start is sent, and no range is divided, since the answer
+   * to every window would contain all incoming entries again.
    */
   bounds: z.enum(['right', 'broken', 'unproven']).optional(),
   sides: z.enum(['from', 'both']).optional(),

@@ -1,7 +1,7 @@
 /**
  * Describes one answer as plain facts: how it compares with known rows, whether it is
- * proven to have come to its end, and what it would replace. What follows from the facts
- * is decided in `export-state.ts`. Pure.
+ * proven to be complete up to its end, and what it would replace. `export-state.ts`
+ * decides what follows from the facts. Pure.
  */
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { Publication } from '../../catalog/publications.ts';
@@ -30,18 +30,18 @@ import {
  */
 const RESTED_MICROS = 7n * DAY_MICROS;
 
-/** An answer that came to its end, with the request that it belongs to. */
+/** An answer that was received to its end, with the request that it belongs to. */
 export interface Answered extends PlannedRequest {
   readonly received: Received;
-  /** What is known about the release, including what this answer shows. */
+  /** The profile of the release, including the findings from this answer. */
   readonly learned: SourceProfile;
 }
 
 /** A reason not to believe an answer. */
 export type Doubt =
-  /** Known rows did not come back as they were. */
+  /** Known rows were not returned unchanged. */
   | Extract<OverlapFinding, { expected: unknown }>
-  /** An earlier stream, which did not come to its end, had more rows of this range. */
+  /** An earlier stream that broke off had more rows of this range. */
   | { readonly state: 'less than seen' }
   /** The open segment of the last run has fewer rows now than it had. */
   | {
@@ -56,16 +56,16 @@ export type Doubt =
   | { readonly state: 'nothing left' }
   /**
    * The source sent no row after the start, and no known row was expected. The source
-   * may have read the start as another time.
+   * may have read the start as a different time.
    */
   | { readonly state: 'start unproven' }
   /**
-   * Neither the transport nor a line end shows that the answer came to its end, and no
+   * Neither the transport nor a line end shows that the answer reached its end, and no
    * second answer was the same.
    */
   | { readonly state: 'end unproven' };
 
-/** What one answer shows. */
+/** The facts that one answer shows. */
 export interface AnswerFacts {
   /**
    * Whether the request was made for a different release from the one that answered, so
@@ -74,16 +74,18 @@ export interface AnswerFacts {
   readonly isOutdated: boolean;
   /** The result of the overlap check; undefined if the plan has none. */
   readonly overlap: string | undefined;
-  /** The first doubt that this answer raises by itself. */
+  /** The first doubt that this answer raises on its own. */
   readonly doubt: Doubt | undefined;
   /**
    * Whether the answer has no outgoing entry although the request was one that a faulty
    * release answers like this.
    */
   readonly isNothingLeft: boolean;
-  /** Whether the transport and the last line end show that the answer came to its end. */
+  /**
+   * Whether the transport and the last line end show that the answer reached its end.
+   */
   readonly isFramed: boolean;
-  /** Sums that must be the same in another answer to the same plan. */
+  /** Sums that must be the same in any other answer to the same plan. */
   readonly sums: string;
   /** Closed segments that the answer would replace with fewer rows. */
   readonly shrunk: readonly Coverage[];
@@ -95,7 +97,7 @@ export interface AnswerFacts {
   readonly hasClosedRows: boolean;
   /** Whether there are rows in any range of the plan. */
   readonly hasNewRows: boolean;
-  /** Whether known rows came back before the first range. */
+  /** Whether the answer contains known rows from before the first range. */
   readonly hasKnownRows: boolean;
   /** Whether the last line has no line end. */
   readonly hasOpenLine: boolean;
@@ -118,7 +120,7 @@ export interface AnswerFacts {
   readonly hasTimes: boolean;
 }
 
-/** What the facts of an answer depend on besides the answer itself. */
+/** The context on which the facts of an answer depend. */
 export interface AssessContext {
   readonly windows: WindowPlan;
   readonly hasTimes: boolean;
@@ -180,7 +182,7 @@ export function assessAnswer(
 
 interface DoubtContext extends AssessContext {
   readonly finding: OverlapFinding | undefined;
-  /** Whether the known rows may be older than what the source keeps. */
+  /** Whether the known rows may be so old that the source no longer keeps them. */
   readonly isGone: boolean;
 }
 
@@ -210,7 +212,7 @@ function isNothingLeft(
   { request, received, learned }: Answered,
   finding: OverlapFinding | undefined,
 ): boolean {
-  // Known rows that came back show that the release applied the bounds.
+  // Known rows in the answer show that the release applied the bounds.
   const isKnownBack = finding?.state === 'verified' && received.before.rows > 0;
   return (
     request.to !== undefined &&
@@ -233,7 +235,7 @@ function comparedCoverage({ plan, target }: Answered): readonly bigint[] {
     .map(({ coverageId }) => coverageId);
 }
 
-/** What a published answer shows about the coverage that was known before it. */
+/** How a published answer compares with the coverage that was known before it. */
 export interface PublishedFacts {
   /**
    * Closed coverage that was requested once more, and whether the source returned the
@@ -250,7 +252,7 @@ export interface AuditFinding {
 }
 
 /**
- * Compares what was published with the coverage that was known before.
+ * Compares a published answer with the coverage that was known before.
  * @param hasAsset whether the request was for one asset
  */
 export function assessPublished(

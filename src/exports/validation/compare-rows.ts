@@ -7,11 +7,11 @@ import type { Coverage } from '../../catalog/coverage-rows.ts';
 
 /** The result of an overlap check. */
 export type OverlapFinding =
-  /** The known rows came back as they were. */
+  /** The known rows were returned unchanged. */
   | { readonly state: 'verified' }
   /**
-   * The same number of rows came back, written in a different form, so that their sums
-   * cannot be compared.
+   * The source returned the same number of rows, written in a different form, so that
+   * their sums cannot be compared.
    */
   | { readonly state: 'row form changed' }
   /**
@@ -21,9 +21,9 @@ export type OverlapFinding =
   | { readonly state: 'sides changed' }
   | {
       /**
-       * `fewer`: known rows are missing. `repeated`: every known row came several times,
-       * so that new rows may have come several times too. `other`: there are more rows,
-       * or different ones.
+       * `fewer`: known rows are missing. `repeated`: every known row was sent several
+       * times, so new rows may have been sent several times too. `other`: there are
+       * more rows, or different ones.
        */
       readonly state: 'fewer' | 'repeated' | 'other';
       readonly expected: OverlapSum;
@@ -37,8 +37,8 @@ interface OverlapSum {
 }
 
 /**
- * Compares the rows that came back before the first range with the sum of the known ones.
- * Every continuation requests some known rows again. They show whether the source
+ * Compares the rows that were received before the first range with the sum of the known
+ * rows. Every continuation requests some known rows again. They show whether the source
  * understood the request, still serves old rows, and has added rows late.
  */
 export function compareOverlap(
@@ -48,9 +48,9 @@ export function compareOverlap(
   const { before } = received;
   const digest = before.digest.hex();
   const hasOtherSides = sides !== 'unknown' && sides !== received.layout.sides;
-  // If the known rows are those that left the party, and now both sides come, compare
-  // only the rows that left. In the opposite case, the number of known rows that left is
-  // not known.
+  // If the known rows are only outgoing ones, and the source now sends both sides,
+  // compare only the outgoing rows. In the opposite case, the number of known outgoing
+  // rows is not known.
   const rows =
     hasOtherSides && sides === 'from' ? received.beforeFrom : before.rows;
   if (hasOtherSides && (sides === 'both' || rows === tail.rows))
@@ -79,8 +79,8 @@ function differenceOf(
 }
 
 /**
- * Whether every known row came several times. Digests add up: if every row comes twice,
- * the digest is twice that of the rows.
+ * Whether every known row was sent several times. Digests add up: if every row is sent
+ * twice, the digest is twice that of the rows.
  */
 function isRepeated(
   { rows, digest }: TailSum,
@@ -95,8 +95,8 @@ function isRepeated(
 }
 
 /**
- * Sums what must be the same in another answer to the same plan, whatever entries are
- * added in between: the closed ranges, or everything if none is closed.
+ * Sums the rows that must be the same in any other answer to the same plan, whatever
+ * entries are added in between: the closed ranges, or everything if none is closed.
  */
 export function sumsOf({ before, segments, openLine = '' }: Received): string {
   const closed = segments.filter(({ open }) => !open);

@@ -9,7 +9,7 @@ import type { Coverage } from '../../catalog/coverage-rows.ts';
 import { rowsOf } from './compare-rows.ts';
 
 export class RowCounter {
-  /** Rows and bytes of all answers that came to their end. */
+  /** Rows and bytes of all answers that were received to their end. */
   rows = 0;
   bytes = 0;
   #cancelled = 0;

@@ -1,9 +1,9 @@
 /**
- * Brings `ledger_entries` up to date with what the warehouse has loaded. A row never
- * changes once it is written: new segments are appended, and a file is rewritten only if
- * some of its segments are gone.
- * Open segments have files of their own, because each is soon replaced. This way, files
- * of closed segments stay as they are until small ones are compacted.
+ * Updates `ledger_entries` with the rows that the warehouse has loaded. A row never
+ * changes once it is written: new segments are appended, and a file is rewritten only
+ * if some of its segments no longer exist. Open segments have files of their own,
+ * because each is soon replaced. This way, files of closed segments stay as they are
+ * until small ones are compacted.
  */
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
@@ -62,7 +62,7 @@ export async function buildEntries(
 
   const unchanged = new Set<string>();
   const add: AddFile[] = [];
-  // If the table's segments are those of another warehouse, rewrite the whole table.
+  // If the table's segments belong to a different warehouse, rewrite the whole table.
   const existing = writer.isTrusted ? await describeFiles(build) : [];
   for (const file of existing) {
     const names = [...file.segments].map((id) => nameOf(file.month, id));
@@ -187,7 +187,7 @@ function contentOf(segments: readonly SegmentMonth[]): Content {
   };
 }
 
-/** Writes a new file with those rows of `files` that belong to the content's segments. */
+/** Writes a new file with the rows of `files` that belong to the content's segments. */
 async function rewrite(
   build: Build,
   files: readonly EntriesFile[],

@@ -1,7 +1,7 @@
 /**
- * What a build, a vacuum or a restore works with: the lake as it was found, a DuckDB
- * engine, a scratch folder, and the exclusive right to commit. Only one session runs at a
- * time, across all processes.
+ * The resources of a build, a vacuum or a restore: the lake as it was found, a DuckDB
+ * engine, a scratch folder, and the exclusive right to commit. Only one session runs at
+ * a time, across all processes.
  */
 import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
@@ -40,7 +40,7 @@ import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 
 /**
  * Prefix of the files that a session writes into the spool. The next session removes
- * those that a crash left behind.
+ * files that a crash left behind.
  */
 export const SPOOL_PREFIX = 'lake-';
 const COMMIT_SPOOL_PREFIX = `${SPOOL_PREFIX}commit-`;
@@ -66,7 +66,7 @@ export type Commit = DecidedCommit & { readonly content: Buffer };
  */
 interface Committer {
   /**
-   * What decides which of two writers gets a version: the store, or the database if the
+   * Decides which of two writers gets a version: the store, or the database if the
    * store cannot.
    */
   readonly decidedBy: 'store' | 'database';
@@ -94,7 +94,7 @@ export interface BuildSession extends LakeDeps, LakeAccess, Committer {
   buildNumber(): Promise<number>;
 }
 
-/** What a session has before it reads the lake. */
+/** The parts that a session has before it reads the lake. */
 type Opening = LakeDeps &
   Engine & {
     readonly warehouse: WarehouseReader;

@@ -1,11 +1,11 @@
 /**
- * Brings the lake up to date with the warehouse: one commit for each table that changed,
- * then a snapshot that names their versions. If a build was killed, the next one
- * continues from what the logs contain.
+ * Updates the lake from the warehouse: one commit for each table that changed, then a
+ * snapshot that names their versions. If a build was killed, the next one continues
+ * from the state of the logs.
  *
  * Each file of entries has one file in each summary, which is written and removed with
- * it. A summary of counted entries is also rewritten if the coverage of other parties may
- * have changed which of the file's rows count.
+ * it. A summary of counted entries is also rewritten if the coverage of other parties
+ * may have changed which of the file's rows count.
  */
 import { type AddFile, totalOfFiles } from '../delta/actions.ts';
 import { readTable } from '../delta/log.ts';
@@ -49,7 +49,7 @@ const FORM_TAG = 'form';
 /** Number of the build that wrote a summary's file. */
 const BUILD_TAG = 'build';
 
-/** What a build did, and the size of the lake afterwards. */
+/** The results of a build, and the size of the lake afterwards. */
 export interface BuiltLake {
   /** Number of the snapshot. */
   readonly version: number;
@@ -208,9 +208,9 @@ async function writeSummary(
 }
 
 /**
- * Finds the files in which a row may count now and did not before, or the reverse. Such a
- * row was received from another party at an instant at which that party's coverage has
- * changed.
+ * Finds the files with rows that may count now and did not before, or the reverse. Such
+ * a row was received from a different party, at an instant at which the coverage of
+ * that party has changed.
  * @param coverage today's coverage, as SQL
  * @returns paths as the log has them; every older file if the former coverage is not
  *   known

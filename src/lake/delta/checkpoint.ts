@@ -180,7 +180,7 @@ export async function removeHint(
 /** An object that makes a table unreadable. */
 export interface BrokenObject {
   readonly key: string;
-  /** What is wrong with the object, as part of a message. */
+  /** The problem with the object, as part of a message. */
   readonly state: string;
 }
 

@@ -12,8 +12,8 @@ import type { ListedObject } from '../../storage/object-store.ts';
 import { scratchFolder, type StoreAccess } from './scratch.ts';
 
 /**
- * The memory that DuckDB may use in addition to the process's own. What does not fit is
- * spilled to DuckDB's folder.
+ * The memory that DuckDB may use in addition to the process's own. Data that does not
+ * fit is spilled to DuckDB's folder.
  */
 const QUERY_MEMORY_LIMIT = '512MB';
 /**
@@ -47,8 +47,8 @@ export interface Engine {
 }
 
 /**
- * What is needed to read the lake: the store, a listing of it, an engine, and a signal
- * that stops the work.
+ * The resources for reading the lake: the store, a listing of it, an engine, and a
+ * signal that stops the work.
  */
 export interface LakeAccess extends Engine, StoreAccess {
   /** The objects of the lake, from one listing. */

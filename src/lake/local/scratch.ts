@@ -62,7 +62,7 @@ export interface StoreAccess {
 
 /**
  * Copies an object to a new local file.
- * @returns the size and SHA-256 of what was read
+ * @returns the size and SHA-256 of the bytes that were read
  */
 export async function fetchObject(
   access: StoreAccess,

@@ -53,9 +53,9 @@ const OF_ASSET = `(cast($asset as varchar) is null or asset_id = $asset)`;
 const OF_PARTY = `(cast($party as varchar) is null or party_id = $party)`;
 
 /**
- * SQL: whether some range of `party_id`'s ledger was exported by a release that sends one
- * side only, or the ledger was not exported at all. Then it is not known what the party
- * received from others.
+ * SQL: whether some range of `party_id`'s ledger was exported by a release that sends
+ * one side only, or the ledger was not exported at all. In both cases, the amounts that
+ * the party received from others are unknown.
  */
 const IS_ONE_SIDED = `(party_id not in (select party_id from coverage where both_sides)
     or party_id in (select party_id from coverage where not both_sides))`;

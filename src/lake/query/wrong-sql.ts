@@ -1,5 +1,5 @@
 /**
- * Describes what is wrong with a statement. If DuckDB did not find a table, a column or a
+ * Describes the mistake in a statement. If DuckDB did not find a table, a column or a
  * function, the description is our own and suggests a name. For other mistakes it is
  * DuckDB's message.
  */

@@ -1,5 +1,5 @@
 /**
- * What the database records about the lake, and the lock that lets only one process build
+ * The database's records about the lake, and the lock that lets only one process build
  * it. While a process has the lock, it reads the warehouse as of one instant.
  */
 import type { Pool } from 'pg';

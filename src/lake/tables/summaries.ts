@@ -264,8 +264,8 @@ export function isWholeMonth(month: string, range: InstantRange): boolean {
 
 /**
  * Returns SQL for the summary of a range, with a column `month`. A month that is
- * completely in the range comes from the published summary. A month that the range covers
- * only in part is summarized from its entries.
+ * completely in the range is read from the published summary. A month that the range
+ * covers only in part is summarized from its entries.
  */
 export function summaryWithin(
   table: SummaryTable,

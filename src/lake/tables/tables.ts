@@ -135,8 +135,8 @@ export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
     schemaString: schemaText(fieldsOf(table)),
     partitionColumns: shape.isWhole ? [] : ['month'],
     configuration: {
-      // Without this property, a compaction by another engine would write statistics of
-      // amounts, which some readers parse with too few digits.
+      // Without this property, a compaction by a different engine would write
+      // statistics of amounts, which some readers parse with too few digits.
       'delta.dataSkippingStatsColumns': measured
         .map(({ name }) => name)
         .join(','),
@@ -151,9 +151,10 @@ function schemaText(fields: readonly Field[]): string {
 }
 
 /**
- * Adds the columns that an existing table lacks. Columns that others have added stay.
+ * Adds the columns that an existing table lacks. Columns that other writers have added
+ * stay.
  * @returns undefined if no column is missing
- * @throws PermanentError `LAKE_TABLE_RAISED` if a column has another type, or the
+ * @throws PermanentError `LAKE_TABLE_RAISED` if a column has a different type, or the
  *   partitions differ
  */
 export function withNewColumns(

@@ -1,5 +1,5 @@
 /**
- * Checks that the lake's files match its logs, and that its rows match what was loaded.
+ * Checks that the lake's files match its logs, and that its rows match the loaded rows.
  * It compares the row count of each segment; a deep check also compares the digests of
  * the values.
  */
@@ -68,10 +68,10 @@ interface SnapshotUnderCheck extends LakeDeps, LakeAccess {
 }
 
 /**
- * Reads the lake's files, either all of them or those whose turn it is, and checks that
- * the others exist. A lake that lacks what was loaded last is behind, which is not a
- * problem. It is a problem if the lake is missing, changed, older than the last build, or
- * another mirror's.
+ * Reads the lake's files, either all of them or the files whose turn it is, and checks
+ * that the other files exist. A lake without the most recently loaded rows is behind,
+ * which is not a problem. It is a problem if the lake is missing, changed, older than
+ * the last build, or belongs to another mirror.
  */
 export async function verifyLake(
   deps: LakeDeps,
@@ -194,7 +194,7 @@ function compareWithRecord(
 }
 
 /**
- * Reads the files whose turn it is, and checks the others against the listing.
+ * Reads the files whose turn it is, and checks the other files against the listing.
  * @returns how many files were read
  */
 async function checkFiles(
@@ -308,7 +308,8 @@ async function compareRows(
   await using lake = isDeep
     ? await openLake({ objects, scratchDir }, signal)
     : undefined;
-  // If a newer snapshot was published, the comparison would be with another lake.
+  // If a newer snapshot was published, the comparison would be with a different version
+  // of the lake.
   if (lake !== undefined && lake.version !== snapshot.moment) return 0;
 
   const { behind, matching } = matchCounts(check, counts, loaded);

@@ -124,7 +124,7 @@ export function gluedError(
 
 /**
  * Makes the error for an answer that cannot be parsed.
- * @param state what was found and where, for `Cannot read the answer`
+ * @param state the finding and its position, for `Cannot read the answer`
  */
 export function notUnderstood(
   state: string,
@@ -136,8 +136,8 @@ export function notUnderstood(
 }
 
 /**
- * Returns a short printable sample of what was sent, in which anything that looks like a
- * credential is masked.
+ * Returns a short printable sample of the bytes that were sent, in which anything that
+ * looks like a credential is masked.
  */
 export function sampleOf(bytes: Buffer, lengthMax = 160): string {
   const text = printable(bytes.subarray(0, lengthMax * 4).toString('utf8'));

@@ -5,7 +5,7 @@
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
 import { notUnderstood, sampleOf } from './error-body.ts';
 
-/** The most bytes of one message: sixty times what the service sends. */
+/** The most bytes of one message: sixty times the size of the service's messages. */
 const MESSAGE_BYTES_MAX = 64 * 2 ** 20;
 const DEPTH_MAX = 64;
 

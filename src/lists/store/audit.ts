@@ -107,7 +107,9 @@ export async function replaceCurrent(
   };
 }
 
-/** What an operator has accepted, and what the source has shown about its network. */
+/**
+ * What an operator has accepted, and what the source's lists show about its network.
+ */
 interface JudgedBy {
   readonly accepted: Accepted;
   readonly isSameNetwork?: boolean;

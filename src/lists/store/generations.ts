@@ -84,8 +84,8 @@ export function placeRows(
   shown: RawBuilder<unknown>,
   isAppended = false,
 ): RawBuilder<unknown> {
-  // A row has what the source shows now: a field that the source no longer sends is
-  // removed.
+  // A stored row has only the fields that the source shows now: a field that the source
+  // no longer sends is removed.
   const kept = sql`gone_since = null, extra = excluded.extra`;
   const hasChanged = sql`held.pos is distinct from excluded.pos or held.gone_since is not null
     or held.extra is distinct from excluded.extra`;

@@ -14,7 +14,7 @@ import { COLUMNS, type Generation } from './generations.ts';
 
 export interface OpenDoubt {
   readonly code: string;
-  /** What was seen; `message` describes it in words. */
+  /** The facts that led to the doubt; `message` describes them in words. */
   readonly seen: Readonly<Record<string, unknown>>;
   /** When the doubt was opened, as RFC 3339. */
   readonly since: string;
@@ -39,7 +39,7 @@ export interface ListSituation extends Readonly<
   readonly epoch: number;
   /** The highest block up to which either list of this network was claimed complete. */
   readonly claimedHeight: string | null;
-  /** Whether either list was found to belong to another network. */
+  /** Whether either list was found to belong to a different network. */
   readonly isOtherNetwork: boolean;
   /** Doubts that no audit has closed. */
   readonly doubts: readonly OpenDoubt[];
@@ -115,9 +115,9 @@ export async function isOtherNetwork(db: Database): Promise<boolean> {
 }
 
 /**
- * Returns the spellings of parties that identify the current network: those that it has
- * listed the longest.
- * @returns no party if the last claim came from this source, or if nothing was ever
+ * Returns the spellings of parties that identify the current network: the parties that
+ * it has listed the longest.
+ * @returns no party if the last claim was made from this source, or if nothing was ever
  *   claimed
  */
 export async function findWitnesses(
@@ -173,8 +173,8 @@ function readNetwork(
 }
 
 /**
- * Returns the party with exactly this id first and then, if the id is shortened, those
- * whose id has the same beginning and end; at most `CANDIDATES_MAX`.
+ * Returns the party with exactly this id first and then, if the id is shortened, the
+ * parties whose id has the same beginning and end; at most `CANDIDATES_MAX`.
  */
 export async function findListedParties(
   db: Database,

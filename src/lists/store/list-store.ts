@@ -273,8 +273,8 @@ function openVerdicts(
       }),
 
     /**
-     * Replaces the current rows with those of an audit, and records `complete` if it is
-     * true: one statement decides, from stored rows.
+     * Replaces the current rows with an audit's rows, and records `complete` if it is
+     * true: one statement decides, from the stored rows.
      */
     claim: (claim: Claim) =>
       write<Claimed>(

@@ -141,8 +141,8 @@ export class PostgresAddress {
   }
 
   /**
-   * Whether a host takes writes, asked on a separate connection. True if that does not
-   * matter.
+   * Whether a host takes writes, found out on a separate connection. Always true if the
+   * connection need not take writes.
    */
   async #isUsable(host: PostgresHost, signal: AbortSignal): Promise<boolean> {
     if (!this.target.wantsPrimary) return true;
