@@ -302,16 +302,14 @@ async function askClock(
   let isAnswered = false;
   for (const list of ['parties', 'checkpoints'] as const) {
     try {
-      const { blockTime, blockHeight, answeredAt } = await lists.page(
-        { list, ...CLOCK_QUESTION },
-        signal,
-      );
+      const page = await lists.page({ list, ...CLOCK_QUESTION }, signal);
+      const { blockHeight } = page;
       // A node that lags must not lower the height for the exports that follow.
       const height =
         blockHeight === undefined || (claimedHeight ?? 0n) < blockHeight
           ? blockHeight
           : claimedHeight;
-      return sourceClock({ blockTime, answeredAt, height }, nowMicros());
+      return sourceClock({ ...page, height }, nowMicros());
     } catch (error) {
       signal.throwIfAborted();
       const isRefused =

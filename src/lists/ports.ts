@@ -93,6 +93,11 @@ export interface Page {
   readonly blockTime: Micros | undefined;
   /** When the source answered, by the server's clock. */
   readonly answeredAt?: Micros | undefined;
+  /**
+   * Whether a mirror answered: its block time is the instant up to which its ledgers are
+   * proven, and no later one.
+   */
+  readonly isProven?: boolean;
 }
 
 /**

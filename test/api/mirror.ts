@@ -130,6 +130,7 @@ const EMPTY: Answers = {
       epoch: 1,
       headHeight: '0',
       headNanos: '0',
+      provenTo: null,
       isComplete: true,
       hasNetwork: false,
     },

@@ -135,6 +135,9 @@ function addList(
       'x-block-height': state.headHeight,
       'x-block-timestamp': state.headNanos,
       'x-mirror-whole': `${state.isComplete}`,
+      ...(state.provenTo === null
+        ? {}
+        : { 'x-mirror-known-to': state.provenTo }),
     };
     try {
       const cursors = new Cursors(await readSecret(), name);

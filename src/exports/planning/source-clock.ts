@@ -46,6 +46,8 @@ export interface ClockAnswer {
   /** The time in the answer's Date header. */
   readonly answeredAt?: Micros | undefined;
   readonly height?: bigint | undefined;
+  /** Whether a mirror answered, whose ledgers are proven up to `blockTime`. */
+  readonly isProven?: boolean;
 }
 
 /**
@@ -54,7 +56,7 @@ export interface ClockAnswer {
  * @param now this machine's time: it may delay closing, but never hasten it
  */
 export function sourceClock(
-  { blockTime, answeredAt, height }: ClockAnswer,
+  { blockTime, answeredAt, height, isProven }: ClockAnswer,
   now: Micros,
 ): SourceClock {
   const isTold = blockTime !== undefined && blockTime > 0n;
@@ -63,7 +65,9 @@ export function sourceClock(
       ? now - UNTOLD_LAG_MICROS
       : earlier(answeredAt, now) - ANSWERED_LAG_MICROS;
   const seen = isTold ? blockTime : guessed;
-  const closedTo = floorSecond(earlier(seen, now) - MARGIN_MICROS);
+  // A mirror has kept the margin already. The same end lets both be compared to the last row.
+  const marginMicros = isTold && isProven === true ? 0n : MARGIN_MICROS;
+  const closedTo = floorSecond(earlier(seen, now) - marginMicros);
   const from = isTold ? 'source' : 'guessed';
   return { seen, closedTo, from, height, answeredAt };
 }

@@ -52,7 +52,10 @@ const CLOSE_BRACE = 0x7d;
 /** Decodes strictly; it also skips a byte order mark. */
 const UTF8 = new TextDecoder('utf-8', { fatal: true });
 
-export type PageRows = Omit<Page, 'blockHeight' | 'blockTime' | 'answeredAt'>;
+export type PageRows = Omit<
+  Page,
+  'blockHeight' | 'blockTime' | 'answeredAt' | 'isProven'
+>;
 
 /**
  * Parses a page. A row that cannot be parsed is returned with the reason in `odd`, so

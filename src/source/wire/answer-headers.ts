@@ -63,14 +63,13 @@ export function exhaustedForMs(
  * states its `Age`.
  */
 export function readAnswerHead(headers: IncomingHttpHeaders): AnswerHead {
-  const { blockHeight, blockTime, answeredAt } = readSourceClock(headers);
+  const { answeredAt, ...clock } = readSourceClock(headers);
   const age = single(headers.age);
   const isAge = age !== undefined && /^\d{1,9}$/.test(age);
   const ageMicros = isAge ? BigInt(age) * 1_000_000n : 0n;
   const producedAt =
     answeredAt === undefined ? undefined : answeredAt - ageMicros;
-  const isProven = single(headers['x-mirror-known-to']) !== undefined;
-  return { blockHeight, blockTime, producedAt, isProven };
+  return { ...clock, producedAt };
 }
 
 /**
@@ -79,10 +78,12 @@ export function readAnswerHead(headers: IncomingHttpHeaders): AnswerHead {
  */
 export function readSourceClock(
   headers: IncomingHttpHeaders,
-): Pick<Page, 'blockHeight' | 'blockTime' | 'answeredAt'> {
+): Pick<Page, 'blockHeight' | 'blockTime' | 'answeredAt' | 'isProven'> {
   const nanos = unsigned(headers['x-block-timestamp']);
   const ms = Date.parse(single(headers.date) ?? '');
+  const isMirror = single(headers['x-mirror-known-to']) !== undefined;
   return {
+    ...(isMirror ? { isProven: true } : {}),
     blockHeight: unsigned(headers['x-block-height']),
     blockTime: nanos === undefined ? undefined : nanos / 1000n,
     answeredAt: Number.isNaN(ms) ? undefined : BigInt(ms) * 1000n,

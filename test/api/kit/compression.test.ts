@@ -23,6 +23,7 @@ const server = await apiWithoutDatabase({
         epoch: 1,
         headHeight: '7',
         headNanos: '1000',
+        provenTo: null,
         isComplete: true,
         hasNetwork: false,
       },

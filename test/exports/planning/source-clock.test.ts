@@ -29,3 +29,12 @@ test('closes nothing younger than a day where the source tells no time', () => {
     });
   }
 });
+
+test('closes where a mirror is proven, which has kept the margin already', () => {
+  const blockTime = 90_000n * SECOND_MICROS;
+  const now = 100_000n * SECOND_MICROS;
+  const clock = sourceClock({ blockTime, isProven: true }, now);
+  expect(clock.closedTo).toBe(blockTime);
+  const untold = sourceClock({ blockTime: undefined, isProven: true }, now);
+  expect(untold.closedTo).toBe(13_480n * SECOND_MICROS);
+});

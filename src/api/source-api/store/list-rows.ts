@@ -57,6 +57,11 @@ export interface ListState {
    */
   readonly headNanos: string;
   /**
+   * The instant to which the last nightly run proved the ledgers, as RFC 3339; null before
+   * the first one.
+   */
+  readonly provenTo: string | null;
+  /**
    * Whether the list was ever read to its end. During the first reading, the rows read so
    * far are served.
    */
@@ -68,6 +73,7 @@ export interface ListState {
 const STATE = `
   select n.epoch, coalesce(g.head_height, 0)::text as "headHeight",
     trunc(coalesce(extract(epoch from least(g.head_time, exported.closed_to)), 0) * 1000000000)::text as "headNanos",
+    exported.closed_to as "provenTo",
     g.confirmed_at is not null as "isComplete",
     exists (select from mirror.parties where party_id = '${NETWORK_PARTY}') as "hasNetwork"
   from (select coalesce(max(epoch), 1) as epoch from mirror.networks) n
