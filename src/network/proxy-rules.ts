@@ -8,7 +8,7 @@ import { UsageError } from '../errors/errors.ts';
 /** The settings of other libraries, by name: `HTTPS_PROXY`, `NODE_EXTRA_CA_CERTS`, … */
 export type Ambient = Readonly<Record<string, string | undefined>>;
 
-/** One proxy, and what a request to it needs. */
+/** A proxy, and the details that a request to it needs. */
 export interface Proxy {
   /** The address for connections and messages, without user and password. */
   readonly origin: string;
@@ -127,8 +127,8 @@ function decodePart(text: string): string {
 }
 
 /**
- * Describes what is wrong with a variable. The value may contain a password, so the
- * message does not repeat it.
+ * Describes the mistake in a variable. The value may contain a password, so the message
+ * does not repeat it.
  */
 function proxyProblem({ name, text }: Given): string | undefined {
   const url = URL.parse(withScheme(text));

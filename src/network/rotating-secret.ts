@@ -1,7 +1,7 @@
 /** A secret that another program may replace in its file while this process runs. */
 import { isDeepStrictEqual } from 'node:util';
 
-/** Where a secret comes from. */
+/** The origin of a secret. */
 export interface SecretOrigin<Value> {
   /**
    * The name to show to an operator: `DATABASE_URL_FILE (/run/secrets/database)`, never
@@ -27,9 +27,9 @@ export interface SecretState {
 }
 
 /**
- * Holds a secret and reads its file again only when a service refuses the current value.
- * A new secret is often in its file before the service knows it, and until then the old
- * one is right.
+ * Holds a secret and reads its file again only when a service refuses the current
+ * value. A new secret is often in its file before the service accepts it; until then,
+ * the old one is valid.
  */
 export class RotatingSecret<Value extends object> implements SecretState {
   readonly #origin: SecretOrigin<Value>;

@@ -1,8 +1,8 @@
 /**
- * Prometheus metrics of this process. Counters cover the work that is done here. What all
- * processes share (the queues, the stores, the outcome of the last run of each kind) is
- * read at each scrape, so that every process reports the same values. Names are stable
- * and documented in docs/metrics.md; labels come from small fixed sets.
+ * Prometheus metrics of this process. Counters cover the work of this process. Values
+ * that all processes share (the queues, the stores, the outcome of the last run of each
+ * kind) are read at each scrape, so that every process reports the same ones. Names are
+ * stable and documented in docs/metrics.md; labels come from small fixed sets.
  */
 import { statfs } from 'node:fs/promises';
 import {
@@ -317,8 +317,8 @@ export async function isAnswered(
 }
 
 /**
- * Adds the metrics that are read at each scrape. If one cannot be read, the others are
- * still updated.
+ * Adds the metrics that are read at each scrape. If one of them cannot be read, the
+ * rest are still updated.
  */
 export function addReadMetrics(
   registry: MetricsRegistry,

@@ -179,8 +179,8 @@ function groupBySeries(values: readonly Sample[]): readonly Series[] {
 }
 
 /**
- * Converts the buckets: Prometheus counts every value below a bucket's bound,
- * OpenTelemetry only those between two bounds.
+ * Converts the buckets: in Prometheus, a bucket counts all values below its bound; in
+ * OpenTelemetry, only the values between two bounds.
  */
 function toHistogram(name: string, samples: readonly Sample[]) {
   const buckets = samples.filter(({ labels }) => labels['le'] !== undefined);

@@ -10,7 +10,7 @@ import type { MetricsRegistry } from './metrics.ts';
 
 const PROTOCOL = 'http/protobuf';
 
-/** Sends what has been counted so far. Never fails: a lost push is only logged. */
+/** Sends the metrics counted so far. Never fails: a lost push is only logged. */
 export type PushMetrics = (registry: MetricsRegistry) => Promise<void>;
 
 /**

@@ -64,13 +64,13 @@ export function readIdentity(db: Database): Promise<Identity> {
 }
 
 /**
- * Detects that this database is a copy of another one (a clone for staging, or a dump
- * that was restored elsewhere), and gives it queues of its own. Otherwise the workers of
- * both would take each other's jobs from a shared Redis. A standby that was promoted is
- * still the same database.
+ * Detects that this database is a copy (a clone for staging, or a dump that was
+ * restored elsewhere), and gives it queues of its own. Otherwise the workers of both
+ * databases would take each other's jobs from a shared Redis. A standby that was
+ * promoted is still the same database.
  *
  * A system identifier that this role may not read is ignored. If the database has not
- * moved, nothing is written, so that a read-only one can be opened too.
+ * moved, nothing is written, so that a read-only database can be opened too.
  */
 export async function settleQueues(db: Database): Promise<void> {
   const action = 'look whether this database is a copy';

@@ -54,8 +54,7 @@ export class LivenessLock implements AsyncDisposable {
         await execute(session, ACTION, lock);
         await ended;
       } catch {
-        // This process's other work uses the same database and reports what is wrong with
-        // it.
+        // Other work of this process uses the same database and reports its problems.
       }
       session?.release(true);
       await sleep(RECONNECT_MS, undefined, { signal, ref: false }).catch(

@@ -18,7 +18,7 @@ import { statement } from './statement.ts';
 
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
 
-/** What `npm run schema` records about the first release. */
+/** The record of the first release that `npm run schema` writes. */
 export interface Baseline {
   /** The names of the first release's migrations. */
   readonly migrations: readonly string[];

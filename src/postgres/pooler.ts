@@ -1,6 +1,7 @@
 /**
- * Detects a pooler that may use another session for each transaction. With such a pooler,
- * the locks, settings and temporary tables of a session would silently be lost or shared.
+ * Detects a pooler that may use a different session for each transaction. With such a
+ * pooler, the locks, settings and temporary tables of a session would silently be lost
+ * or shared.
  */
 import type { Pool } from 'pg';
 import { PermanentError } from '../errors/errors.ts';

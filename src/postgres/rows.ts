@@ -1,5 +1,6 @@
 /**
- * Runs the statements of the read API, each by itself and with a limit for its answer.
+ * Runs the statements of the read API, each separately and with a time
+ * limit for its answer.
  */
 import type { Pool } from 'pg';
 import { mapDatabaseError } from './database-error.ts';

@@ -12,7 +12,7 @@ import { statement } from './statement.ts';
 
 /**
  * How long a transaction may be idle. It is idle while this process computes; if the
- * process hangs or its machine is gone, other processes need its locks. This is shorter
+ * process hangs or its machine fails, other processes need its locks. This is shorter
  * than LOCK_TIMEOUT_MS, so that a waiting process gets the lock.
  */
 const IDLE_IN_TRANSACTION_MS = 10_000;
@@ -33,7 +33,7 @@ export const SESSION_SETTINGS: SessionSettings = {
   idle_in_transaction_session_timeout: `${IDLE_IN_TRANSACTION_MS / 1000}s`,
 };
 
-/** Returns a line for each setting whose value differs from what was set. */
+/** Returns a line for each setting whose value is not the one that was set. */
 export async function findLostSettings(
   db: StatementRunner,
 ): Promise<readonly string[]> {

@@ -47,7 +47,7 @@ interface PoolRunnerOptions {
   readonly timeoutMs?: number;
 }
 
-/** Runs each statement by itself, on any connection of the pool. */
+/** Runs each statement separately, on any connection of the pool. */
 export function poolRunner(
   pool: Pool,
   options: PoolRunnerOptions = {},

@@ -134,14 +134,14 @@ export async function differingRecords(
 
 /** The entries of one level of pages, by the first ledger of each. */
 interface Level {
-  /** How many levels there are below; at 0, the entries are those of records. */
+  /** The number of levels below this one. At 0, the entries are those of records. */
   readonly height: number;
   readonly entries: Map<string, PageEntry>;
 }
 
 /**
- * Whether any ledger from one party up to another is wanted; `to` is undefined for the
- * last page.
+ * Whether any ledger in a range of parties is wanted; `to` is undefined for the last
+ * page.
  */
 export type WantedLedgers = (from: string, to: string | undefined) => boolean;
 

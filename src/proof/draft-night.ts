@@ -1,7 +1,7 @@
 /**
  * Drafts tonight's statement of the ledgers before it is written: the records of the
- * last statement, with those that have changed since. Nothing is published, and the
- * tables of the log stay unchanged.
+ * last statement, updated with the records that have changed since. Nothing is
+ * published, and the tables of the log stay unchanged.
  */
 import { encodeRecord, recordHash } from './ledger-record.ts';
 import { type ProofLog, storedFiles } from './log.ts';

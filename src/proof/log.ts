@@ -24,7 +24,7 @@ import { grownTiles } from './tiles.ts';
 export const PROOF_PREFIX = 'proof/';
 const FILE_BYTES_MAX = 256 * 2 ** 20;
 
-/** What a database remembers about the log that it wrote. */
+/** The facts that a database remembers about the log that it wrote. */
 export interface RememberedLog {
   /** The name of the key that signed it. */
   readonly keyName: string;
@@ -71,7 +71,8 @@ export function storedFiles(
  * Reads the log before it is continued.
  * @param remembered undefined if the database remembers no log
  * @throws PermanentError `PROOF_LOG_FORKED` if the log does not continue the remembered
- *   one, `PROOF_SIGNATURE_INVALID` if another key signed it, or `PROOF_LOG_DAMAGED`
+ *   one, `PROOF_SIGNATURE_INVALID` if it was signed with a different key, or
+ *   `PROOF_LOG_DAMAGED`
  */
 export async function openLog(
   files: ProofFiles,
@@ -145,8 +146,8 @@ async function withUnsigned(
 
 /**
  * Adds a statement. It belongs to the log as soon as its object exists.
- * @throws PermanentError `PROOF_LOG_FORKED` if another writer added one at the same
- *   time
+ * @throws PermanentError `PROOF_LOG_FORKED` if another writer added a statement at the
+ *   same time
  */
 export async function addStatement(
   log: ProofLog,

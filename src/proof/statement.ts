@@ -1,5 +1,5 @@
 /**
- * The statement of a night: what the mirror claimed about its own data when the night
+ * The statement of a night: the mirror's claims about its own data when the night
  * ended, with the same bytes for the same contents. docs/proof.md explains each field
  * to an auditor.
  */

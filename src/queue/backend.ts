@@ -73,8 +73,8 @@ export function repeatStrategy(
 }
 
 /**
- * What each queue retains. The runs in Postgres are the history; a queue retains some
- * finished jobs for its board, and a few events that nothing reads.
+ * How much each queue retains. The runs in Postgres are the history; a queue retains
+ * some finished jobs for its board, and a few events that nothing reads.
  */
 export const RETENTION = {
   defaultJobOptions: {

@@ -29,7 +29,7 @@ export const CANARY = 'canary';
  */
 const CLOSE_TIMEOUT_MS = 5_000;
 /**
- * A job whose lock was not renewed for this long is given to another worker. BullMQ
+ * A job whose lock was not renewed for this long is given to a different worker. BullMQ
  * renews the lock after half of this time.
  */
 const LOCK_MS = 10_000;

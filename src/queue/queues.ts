@@ -151,8 +151,8 @@ export class Queues {
   }
 
   /**
-   * Creates a schedule if it is missing or differs. Workers that start at the same moment
-   * may all try; one of them creates it, and the others find it.
+   * Creates a schedule if it is missing or differs. Workers that start at the same
+   * moment may all try: one of them creates the schedule, and the rest find it.
    * @returns whether this call created it
    */
   async keepSchedule(

@@ -95,7 +95,7 @@ export const RELEASES: Readonly<Record<ReleaseName, Release>> = {
 };
 
 /**
- * 0.71.1 to 0.71.5: selects what leaves the party. The filter is correct, but the order
+ * 0.71.1 to 0.71.5: selects the outgoing entries. The filter is correct, but the order
  * changes from call to call.
  */
 function* outgoingUnordered(
@@ -125,10 +125,10 @@ function* outgoingUnordered(
 }
 
 /**
- * 0.71.6 and 0.72: the filter is `to = P or from = P and asset = A and time ...`, without
- * parentheses. So what the party receives is always sent, whatever the request is. The
- * end is compared with the start, so a request with both gets nothing that leaves the
- * party. The order is by block time only.
+ * 0.71.6 and 0.72: the filter is `to = P or from = P and asset = A and time ...`,
+ * without parentheses. So incoming entries are always sent, whatever the request is.
+ * The end is compared with the start, so a request with both gets no outgoing entries.
+ * The order is by block time only.
  */
 function* wrongFilters(
   network: Network,

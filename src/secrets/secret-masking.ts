@@ -59,7 +59,7 @@ export function hideSecrets(text: string): string {
 }
 
 /**
- * Splits a secret into the parts that are secret by themselves: `Bearer X` and X; for
+ * Splits a secret into the parts that are secrets themselves: `Bearer X` and X; for
  * `Basic` also the user and password that X encodes, and the password.
  */
 function partsOf(secret: string): readonly string[] {

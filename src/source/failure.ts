@@ -141,8 +141,8 @@ function codeOfAnswer(
 }
 
 /**
- * Classifies the status of an answer that came through a proxy. A proxy's 504 is not
- * among these: it may be a slow query, which must not be sent again at once.
+ * Classifies the status of an answer that arrived through a proxy. A proxy's 504 is not
+ * classified here: it may mean a slow query, which must not be sent again at once.
  * @returns undefined for a status that a proxy only forwards
  */
 function codeOfForwarded(

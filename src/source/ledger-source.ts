@@ -39,8 +39,8 @@ export interface ExportNames {
 }
 
 /**
- * The settings of the export. For the public service, those that describe another CSV are
- * unset.
+ * The settings of the export. The settings that describe a different CSV are unset for
+ * the public service.
  */
 export interface ExportConfig extends ExportNames {
   readonly sourceAssets?: Config['sourceAssets'];

@@ -43,7 +43,7 @@ export class CostTally implements SourceObserver {
 
   /**
    * Returns the counts and resets them.
-   * @returns what was counted since the last call; undefined if nothing was
+   * @returns the counts since the last call; undefined if nothing was counted
    */
   take(): SourceCost | undefined {
     const { lists, exports, ...cost } = this.#cost;

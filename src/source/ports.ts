@@ -56,7 +56,7 @@ export interface SourceObserver {
   onWait(report: WaitReport): void;
 }
 
-/** What some work cost the source. */
+/** The cost of some work for the source. */
 export interface SourceCost {
   readonly requests: { readonly lists: number; readonly exports: number };
   /** Requests that repeated an earlier one. */

@@ -68,7 +68,7 @@ export interface SourceLimits {
   readonly exportRetries?: RetryLimits;
 }
 
-/** What the clients for lists and exports share. */
+/** The parts that the clients for lists and exports share. */
 export interface SourceAccess {
   readonly requester: SourceRequester;
   readonly baseUrl: string;

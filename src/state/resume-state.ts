@@ -1,7 +1,7 @@
 /**
- * Resume state: where stages continue after a failure, and the request rate that all
- * workers share. It only saves work; the tables in Postgres decide what is done or
- * covered.
+ * Resume state: the points from which stages continue after a failure, and the request
+ * rate that all workers share. It only saves work; the tables in Postgres decide what
+ * is done or covered.
  */
 import {
   isRetryable,
@@ -61,11 +61,14 @@ export interface ResumeState {
   close(): Promise<void>;
 }
 
-/** What each kind of store provides. Values are text, and errors are the store's own. */
+/**
+ * The operations that each kind of store provides. Values are text, and errors are the
+ * store's own.
+ */
 export interface TextStore extends Pick<ResumeState, 'close'> {
   /** The store's name for messages. */
   readonly name: string;
-  /** What to check if the store refuses permanently, for messages. */
+  /** Advice for messages if the store refuses permanently. */
   readonly advice: string;
   read(key: string): Promise<string | null | undefined>;
   write(key: string, text: string, ttlMs: number): Promise<unknown>;
@@ -166,7 +169,8 @@ export function tolerateOutages(
     instead: () => Answer,
   ): Promise<Answer> => {
     if (awaySinceMs !== undefined && nowMs() < tryAgainAtMs) return instead();
-    // In an outage, one caller tries the store, and the others do not wait for it.
+    // In an outage, one caller tries the store, and the other callers do not wait for
+    // the attempt.
     tryAgainAtMs = nowMs() + TRY_AGAIN_MS;
     try {
       const answer = await call();

@@ -100,8 +100,8 @@ export interface WorkFacts {
 }
 
 /**
- * The facts that the mirror's tables record: one statement reads the facts, another the
- * coverage.
+ * The facts that the mirror's tables record: one statement reads the facts, and another
+ * one the coverage.
  */
 export interface StoredFacts {
   /**
@@ -142,7 +142,7 @@ export interface MirrorFacts extends Omit<StoredFacts, 'recordedNights'> {
   readonly lists: ListFacts[];
   readonly work: WorkFacts;
   /**
-   * What decides between two writers of the same commit of the lake: `database` if the
+   * Decides between two writers of the same commit of the lake: `database` if the
    * object store would accept both.
    */
   readonly lakeCommitsDecidedBy: 'store' | 'database';

@@ -1,7 +1,7 @@
 /**
- * The one place that decides whether the mirror is complete. The status, the API, the
- * console, the metrics, the headers, and the report and notices of a nightly run all show
- * this decision; none of them decides for itself. Pure.
+ * The only code that decides whether the mirror is complete. The status, the API, the
+ * console, the metrics, the headers, and the report and notices of a nightly run all
+ * show this decision; none of them decides for itself. Pure.
  */
 import type { Verdict } from '../errors/verdict.ts';
 import type { Completeness } from './store/completeness.ts';

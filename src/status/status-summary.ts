@@ -17,7 +17,9 @@ export interface Attention {
   readonly what: string;
   readonly why: string;
   readonly todo: string;
-  /** What the console's button does about the problem; absent if there is no button. */
+  /**
+   * The action of the console's button for this problem; absent if there is no button.
+   */
   readonly action?: Action;
 }
 
@@ -81,7 +83,7 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
       ? ''
       : ` for ${count(configured)} configured ${parties}`;
   const times = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
-  // The instant that all three streams reach; omitted if one of them has none.
+  // The instant that all three streams reach; omitted if a stream has none.
   const asOf =
     times[0] === undefined || times.length < streams.length
       ? ''

@@ -42,7 +42,7 @@ import { guardStore, type StoreKind } from './guarded-store.ts';
 const SPOOL_FOLDER = '.spool';
 /**
  * Errors of a filesystem without hard links (some network and FAT mounts), or of a file
- * that is on another filesystem.
+ * that is on a different filesystem.
  */
 const NO_LINKS = new Set([
   'EPERM',

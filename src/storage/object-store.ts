@@ -1,4 +1,4 @@
-/** What the stages need from the object store. */
+/** The interface of the object store for the stages. */
 import type { Readable } from 'node:stream';
 import type { FileFacts } from '../files/byte-counter.ts';
 import type { Micros } from '../time/time.ts';
@@ -48,7 +48,7 @@ export interface StoredRange {
   readonly end: bigint;
 }
 
-/** What is known about an object without reading it. */
+/** Facts about an object that are known without reading it. */
 export interface ObjectFacts {
   /** The number of stored bytes. */
   readonly bytes: bigint;
@@ -168,7 +168,7 @@ export interface ObjectStore extends AsyncDisposable {
    * Tries the store out now: writes, reads, lists, removes and uploads a part below
    * `probe/`.
    * @param stepMaxMs how long one step may take; a minute by default
-   * @throws PermanentError naming what the store refused or could not do
+   * @throws PermanentError that names the refused or failed operation
    * @throws UnreachableError if a step gets no answer
    */
   probe(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities>;

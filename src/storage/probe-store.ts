@@ -33,7 +33,10 @@ type TryWrite = (
   signal: AbortSignal,
 ) => Promise<ConditionSupport>;
 
-/** What a probe needs from a kind of store besides its ordinary calls. */
+/**
+ * The operations that a probe needs from a kind of store, in addition to its ordinary
+ * calls.
+ */
 export interface StoreProbe {
   readonly tryPut: TryWrite;
   readonly tryInParts: TryWrite;
@@ -47,8 +50,8 @@ export interface StoreProbe {
 }
 
 /**
- * Tries the store out and removes the objects that this wrote.
- * @throws PermanentError naming what the store refused
+ * Tries the store out, and removes the objects that this wrote.
+ * @throws PermanentError that names the refused operation
  * @throws UnreachableError if a step gets no answer in time
  */
 export async function probeStore(
@@ -80,7 +83,7 @@ class Probe {
   readonly #stepMaxMs: number;
   readonly #written = probeKey('one');
   readonly #raced = probeKey('raced');
-  /** The keys to remove, including those that killed processes left. */
+  /** The keys to remove, including the keys of processes that were killed. */
   readonly #keys = [this.#written, this.#raced];
 
   constructor(

@@ -67,7 +67,7 @@ const FIRST_YEAR_TRIED = 2024;
 
 /**
  * Parses a pattern.
- * @returns undefined if the text is not a pattern, or names a day that never comes
+ * @returns undefined if the text is not a pattern, or names a day that does not exist
  */
 export function parseCron(text: string): CronPattern | undefined {
   const trimmed = text.trim();

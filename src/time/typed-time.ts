@@ -16,7 +16,10 @@ export const TYPED_TIME_FORMS =
   '2026-03-01T00:00:00Z, 2026-03-01, 2026-03, yesterday, or -30d (times are UTC)';
 export const TYPED_MONTH_FORM = 'a month such as 2026-03';
 
-/** What a typed text names: an instant (`from` equals `to`), a day, a month or a year. */
+/**
+ * The meaning of a typed text: an instant (`from` equals `to`), a day, a month or a
+ * year.
+ */
 export interface TypedTime {
   /** The first instant of the named time. */
   readonly from: Micros;

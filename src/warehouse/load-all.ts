@@ -1,6 +1,6 @@
 /**
- * Loads published segments into the warehouse: those of one party, or of every party with
- * something to load.
+ * Loads published segments into the warehouse: the segments of one party, or of every
+ * party with something to load.
  */
 import {
   errorCode,
@@ -48,7 +48,7 @@ export interface FailedParty {
   readonly message: string;
 }
 
-/** Counts of what was loaded, for one party or for all. */
+/** Counts of loaded and removed rows and segments, for one party or for all. */
 export interface LoadSums {
   readonly segments: number;
   readonly rows: bigint;
@@ -95,8 +95,8 @@ const NOTHING_LOADED: LoadSums = {
 };
 
 /**
- * Loads every party that has something to load. A failed party does not stop the
- * others; an unreachable warehouse or store does.
+ * Loads every party that has something to load. If a party fails, the other parties are
+ * still loaded; if the warehouse or the store is unreachable, the load ends.
  * @returns the verdict `incomplete` if a segment was quarantined or the load of a party
  *   failed, `suspicious` if the loaded rows contradict themselves
  * @throws UnreachableError
@@ -245,13 +245,14 @@ function addSums(a: LoadSums, b: LoadSums): LoadSums {
 
 /**
  * Loads every current segment of a party that is not loaded, and removes the rows of
- * superseded ones in the transaction that adds their replacement. A segment that cannot
- * be read is quarantined with its reason, and the next load tries it again; one whose
- * object is missing is returned as missing. The other segments are still loaded.
- * Repeating the load, or running it twice at once, changes nothing.
+ * superseded segments in the transaction that adds their replacement. A segment that
+ * cannot be read is quarantined with its reason, and the next load tries it again; a
+ * segment whose object is missing is returned as missing. The other segments are still
+ * loaded. Repeating the load, or running it twice at once, changes nothing.
  * @throws PermanentError `OBJECT_STORE_…` if the store refuses an object: no segment is
  *   quarantined, and the next load tries it again
- * @throws RetryableError if the warehouse or the store failed; what was committed stays
+ * @throws RetryableError if the warehouse or the store failed; committed segments stay
+ *   loaded
  */
 export async function loadParty(
   partyId: string,

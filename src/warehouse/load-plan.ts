@@ -1,7 +1,7 @@
 /**
  * Decides which segments must be replaced in one transaction. The rows of a superseded
  * segment are removed in the transaction that adds the rows of its replacement.
- * Segments that replace nothing are loaded one by one, so that a long first load can be
+ * Segments that replace nothing are loaded separately, so that a long first load can be
  * resumed segment by segment.
  */
 import type { SegmentRecord } from '../catalog/segment-records.ts';
@@ -27,10 +27,10 @@ export interface Replacement {
 }
 
 /**
- * Groups `pending` and `stale` into replacements such that no stale row shares an instant
- * and an asset with a pending segment of another replacement. A group that contains a
- * segment of `faulty` is left out whole: the rows that it would remove stay until every
- * segment that replaces them can be loaded.
+ * Groups `pending` and `stale` into replacements such that no stale row shares an
+ * instant and an asset with a pending segment of a different replacement. A group that
+ * contains a segment of `faulty` is left out as a whole: the rows that it would remove
+ * stay until every segment that replaces them can be loaded.
  */
 export function planReplacements(
   pending: readonly SegmentRecord[],
@@ -82,7 +82,7 @@ export interface RangeClaim extends AssetRange<bigint> {
 }
 
 /**
- * Keeps the newest of several overlapping ranges whole, and drops the others whole. The
+ * If ranges overlap, keeps the newest one whole, and drops the older ones whole. The
  * part of a dropped range that no kept range covers is requested from the source again.
  */
 export function chooseNewest<Claim extends RangeClaim>(

@@ -1,6 +1,6 @@
 /** The problems that verification reports, and what it needs from the lake. */
 
-/** A record that does not agree with what is stored. */
+/** A disagreement between a record and the stored data. */
 export interface Problem {
   /** A stable identity, for example `OBJECT_CORRUPT`. */
   readonly code: string;
@@ -15,7 +15,7 @@ export interface Reason {
   readonly message: string;
 }
 
-/** What a check of the lake found. */
+/** The findings of a check of the lake. */
 export interface LakeFindings {
   readonly files: number;
   /**
@@ -41,8 +41,8 @@ export interface LakeCheckOptions {
   /** Whether to sum the values of every row as well. */
   readonly deep: boolean;
   /**
-   * Reads the files that were never proven, and one in `parts` of the others; if
-   * absent, all files.
+   * If set, only the files that were never proven, and one in `parts` of the others,
+   * are read; if absent, all files.
    */
   readonly parts?: number;
 }

@@ -80,7 +80,7 @@ export interface VerifyReport {
   readonly neverFetched: NeverFetched;
 }
 
-/** Counts of what was checked so far. */
+/** Counts of the checked objects, rows and files so far. */
 export interface VerifyCounts {
   readonly segments: number;
   readonly objectBytes: bigint;

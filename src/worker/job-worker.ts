@@ -1,5 +1,5 @@
 /**
- * Works the jobs of this process, and sends the signs of life that other processes look
+ * Runs the jobs of this process, and sends the heartbeats that other processes look
  * for.
  */
 import { randomUUID } from 'node:crypto';
@@ -47,7 +47,7 @@ const QUIET_MAX_MS = 120_000;
 const CLOCK_DIFFERENCE_MAX_MS = 60_000;
 
 /**
- * How many jobs of each queue a worker works at a time: both lists at once, but only one
+ * How many jobs of each queue a worker runs at a time: both lists at once, but only one
  * nightly run.
  */
 const CONCURRENCY: Readonly<Record<QueueName, number>> = {
@@ -67,7 +67,8 @@ const JOBS = [
 
 /**
  * Passes a job to the handler of its kind.
- * @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` if another version queued the job
+ * @throws PermanentError `JOB_UNKNOWN` or `JOB_PAYLOAD` if a different version queued
+ *   the job
  */
 export async function handleJob(
   job: WorkedJob,
@@ -130,8 +131,8 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /**
-   * Starts taking jobs; a command does only this, for its own jobs. Calling it again does
-   * nothing.
+   * Starts taking jobs; a command calls only this, for its own jobs. Calling it again
+   * does nothing.
    */
   start(names: readonly QueueName[] = QUEUE_NAMES): void {
     if (this.#isWorking) return;
@@ -152,8 +153,8 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /**
-   * Takes jobs as a long-lived process: commands then leave their jobs to it. It also
-   * resumes runs that other workers dropped, and keeps the schedules.
+   * Takes jobs as a long-running process, to which commands then leave their jobs. It
+   * also resumes runs that other workers dropped, and keeps the schedules.
    */
   async startAndRegister(): Promise<void> {
     const { queues, jobs, historyRetention } = this.#options;
@@ -244,7 +245,7 @@ export class JobWorker implements AsyncDisposable {
     const nowMs = await readNowMs(jobs.db);
     const aheadMs = Date.now() - nowMs;
     this.#reportClock(aheadMs);
-    // The queue goes by the clock of this process: if that runs behind the database's,
+    // The queue uses the clock of this process: if that clock is behind the database's,
     // jobs begin that much later.
     const lateMs = LATE_MS + Math.max(0, -aheadMs);
 
@@ -254,8 +255,8 @@ export class JobWorker implements AsyncDisposable {
 
   /**
    * Returns the schedules of the worker that started last, which all workers keep. If
-   * each kept its own, they would overwrite each other's in the queue, and each would
-   * make up for nightly runs that the others had not begun.
+   * each worker kept its own, the workers would overwrite each other's schedules in the
+   * queue, and each would make up for nightly runs that the others had not begun.
    */
   async #schedulesInForce(): Promise<Schedules> {
     const { workers, schedules } = this.#options;

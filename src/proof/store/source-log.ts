@@ -1,6 +1,6 @@
 /**
- * What this mirror remembers about its source's log of nights, and its doubts about
- * differences from the source's statement.
+ * The facts that this mirror remembers about its source's log of nights, and its doubts
+ * about differences from the source's statement.
  */
 import type { Database } from '../../postgres/database.ts';
 import { execute, findRow } from '../../postgres/run-statement.ts';

@@ -51,7 +51,7 @@ export interface Listing {
    */
   place(cursor: string): CursorPlace;
   /**
-   * Returns the edges from one position up to another, exclusive, oldest first.
+   * Returns the edges from one position up to a later one, exclusive, oldest first.
    * `isDescending` and `isCursored` describe the shape of the query, which decides the
    * order of rows that have no defined order.
    */

@@ -87,8 +87,8 @@ export interface Ids {
  */
 export function openIds(seed: string): Ids {
   const key = createHash('sha256').update(`ids of ${seed}`).digest();
-  // ECB is right here: each id must be computable by itself, and nothing about it is
-  // secret.
+  // ECB is appropriate here: each id must be computable independently, and nothing
+  // about it is secret.
   const cipher = createCipheriv('aes-256-ecb', key, null).setAutoPadding(false);
   const decipher = createDecipheriv('aes-256-ecb', key, null).setAutoPadding(
     false,

@@ -146,8 +146,9 @@ interface Sending {
 }
 
 /**
- * Sends a GET and follows redirects within the origin. A redirect to another origin is
- * returned as the answer, because following it would send the Authorization header there.
+ * Sends a GET and follows redirects within the origin. A redirect to a different origin
+ * is returned as the answer, because following it would send the Authorization header
+ * there.
  */
 async function follow(
   wayOut: WayOut,

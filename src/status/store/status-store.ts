@@ -10,8 +10,8 @@ import { RECORDED_NIGHTS } from './recorded-nights.ts';
 const ACTION = 'read the state of the mirror';
 
 /**
- * The facts that the statement below returns; the coverage, and what is derived from
- * others, are added afterwards.
+ * The facts that the statement below returns; the coverage, and the facts that are
+ * derived from others, are added afterwards.
  */
 interface FactsOfTables extends Omit<
   StoredFacts,

@@ -58,7 +58,7 @@ export function openS3Client(
     ambient['AWS_REGION'] ??
     ambient['AWS_DEFAULT_REGION'] ??
     (endpoint === undefined ? undefined : REGION_OF_ENDPOINTS);
-  // Most self-hosted stores need path-style URLs; those of some clouds refuse them.
+  // Most self-hosted stores need path-style URLs, which some clouds refuse.
   const style =
     url.searchParams.get('style') ??
     (endpoint === undefined ? 'virtual' : 'path');

@@ -1,6 +1,6 @@
 /**
- * The table of what each error of S3, or of the connection to it, means: whether the
- * call is repeated, and what the operator can do.
+ * The meaning of each error of S3, or of the connection to it: whether the call is
+ * repeated, and what the operator can do.
  */
 import { S3ServiceException } from '@aws-sdk/client-s3';
 import {

@@ -17,8 +17,8 @@ const OWNERS_READ_MAX = 100;
 /** Objects in the store that the database does not record. */
 export interface StoreFindings {
   /**
-   * Objects that no segment names: those of this mirror, and after the first
-   * `OWNERS_READ_MAX` those of any mirror.
+   * The number of objects that no segment names. Beyond the first `OWNERS_READ_MAX`,
+   * objects of any mirror are counted; up to there, only those of this mirror.
    */
   readonly notRecorded: number;
   readonly problems: readonly Problem[];

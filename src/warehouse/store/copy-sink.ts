@@ -47,9 +47,9 @@ export function openCopySink(
 }
 
 /**
- * A COPY sees only the partitions that existed when it began. A chunk with rows of a new
- * month therefore ends the current COPY, makes the partition, and begins another COPY in
- * the same transaction.
+ * A COPY sees only the partitions that existed when it began. A chunk with rows of a
+ * new month therefore ends the current COPY, makes the partition, and begins a new COPY
+ * in the same transaction.
  */
 class CopySink implements RowSink {
   readonly #pool: Pool;

@@ -43,7 +43,7 @@ export interface PartyWork {
   readonly stale: readonly StaleSegment[];
 }
 
-/** Counts of what a run has loaded. */
+/** Counts of the segments and rows that a run has loaded. */
 export interface LoadedCounts {
   readonly segments: number;
   readonly rows: bigint;

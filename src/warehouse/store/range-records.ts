@@ -92,9 +92,8 @@ async function* rangeLines(
 }
 
 /**
- * Completes one line of the record. COPY doubles the backslashes of JSON. The asset
- * comes in a column of its own, because its null means every asset and must not be left
- * out.
+ * Completes one line of the record. COPY doubles the backslashes of JSON. The asset is
+ * in a column of its own, because its null means every asset and must not be left out.
  */
 function rangeLine(line: string): string {
   const [json = '', asset = ''] = line.replaceAll('\\\\', '\\').split('\t');

@@ -1,8 +1,9 @@
 /**
  * Takes over published objects that the database does not know. A lost database is
  * rebuilt from their manifests and from the record of the ranges that no manifest
- * describes (range-records.ts); a database that was restored from a backup learns what
- * was published since. Ranges that neither records are requested from the source again.
+ * describes (range-records.ts). A database that was restored from a backup adopts the
+ * objects that were published since the backup. Ranges that are in neither are
+ * requested from the source again.
  */
 import { sql } from 'kysely';
 import { errorCode, errorLine, PermanentError } from '../../errors/errors.ts';
@@ -52,7 +53,7 @@ export interface ManifestProblem {
   readonly message: string;
 }
 
-/** What a rebuild took over from the store. */
+/** The segments and ranges that a rebuild took over from the store. */
 export interface RebuildResult {
   /** Segments that were taken over as current. */
   readonly current: number;
@@ -90,10 +91,11 @@ export async function rebuildIfEmpty(
 }
 
 /**
- * Takes over what a killed rebuild has not reached yet, and what was published after
- * the backup that the database was restored from. This must run before anything is
- * requested from the source or removed from the store: otherwise known ranges would be
- * requested again, and those that the source no longer serves would be lost.
+ * Takes over the manifests that a killed rebuild has not reached yet, and those that
+ * were published after the backup from which the database was restored. This must run
+ * before anything is requested from the source or removed from the store: otherwise
+ * known ranges would be requested again, and the ranges that the source no longer
+ * serves would be lost.
  * @param partyId limits it to the ledger that is about to be exported; if absent, all
  *   ledgers
  * @returns undefined if the database already knows everything that this mirror has
@@ -155,8 +157,8 @@ async function adoptManifests(
     },
   );
 
-  // The manifests of one party do not show the highest publication number of the
-  // others.
+  // The manifests of one party do not show the highest publication number of all
+  // parties.
   if (partyId === undefined) await finishRebuild(db, adoption.newest);
   return { ...adoption.result(), ranges };
 }
@@ -291,7 +293,7 @@ function adoptParty(
 ): Promise<AdoptedCounts> {
   const action = `record what is published of party ${partyId}`;
   return inTransaction(db, { action }, async (tx) => {
-    // The lock keeps an export of the party, and another rebuild, out until the COMMIT.
+    // The lock keeps an export of the party, or a second rebuild, out until the COMMIT.
     await lockEach(tx, 'export', [partyId]);
     const keys = manifests.map(({ objectKey }) => objectKey);
     const known = await readKnownObjects(tx, keys);

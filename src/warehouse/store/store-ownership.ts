@@ -4,9 +4,9 @@
  * copy of the database and a second mirror on the same prefix, before objects of
  * another mirror are removed, replaced or believed missing.
  *
- * The owner is recognised by two things together: the claim, an id that both the object
+ * The owner is recognised by two facts together: the claim, an id that both the object
  * and the database have, and the database's own system identifier and oid. A copy of
- * the database has the claim, but another identifier or oid. A former owner has the
+ * the database has the claim, but a different identifier or oid. A former owner has the
  * identifiers, but an older claim.
  */
 import { randomUUID } from 'node:crypto';

@@ -126,8 +126,9 @@ export class VerifyStore {
   }
 
   /**
-   * Returns current segments, by id: those that were published or loaded since their last
-   * proof, and one in `parts` of the others, the oldest proofs first.
+   * Returns current segments, by id: the segments that were published or loaded since
+   * their last proof, and one in `parts` of the others, beginning with those proven
+   * longest ago.
    */
   async segmentsToProve(parts: number): Promise<readonly bigint[]> {
     const segments = statement({ segmentId: 'bigint' })`
@@ -148,7 +149,7 @@ export class VerifyStore {
     return rows.map(({ segmentId }) => segmentId);
   }
 
-  /** Returns those of the segments that are still current, by id. */
+  /** Returns the segments among the given ids that are still current, by id. */
   async segmentsById(
     segmentIds: readonly bigint[],
   ): Promise<readonly SegmentRecord[]> {
