@@ -43,8 +43,9 @@ export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
       const night = parentRunId && (await deps.runs.get(parentRunId));
       if (!night) return deps.stages.sync(request, call);
 
-      // A part of a nightly run waits for the source, however long the run itself may,
-      // and reads no longer than its share of the run's window.
+      // A sync that is part of a nightly run gives up on an unreachable source when the
+      // run itself would, and stops reading when its share of the run's time window
+      // ends.
       const share = await openListShare(night, list, deps);
       return whileSourceAway(night.runId, deps, call, list, () =>
         share.spend(call, (limited) => deps.stages.sync(request, limited)),

@@ -50,7 +50,7 @@ import {
 import { composeStages } from './stages.ts';
 
 export interface AppOptions extends BaseOptions {
-  /** The limits of the source client; its own by default. */
+  /** The limits of the source client; if absent, the client's defaults. */
   readonly sourceLimits?: SourceDeps['limits'] | undefined;
   /**
    * How long to wait, in milliseconds, before repeating a request that a different node
@@ -97,7 +97,7 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     { name: 'queues', check: () => queues.probe() },
     { name: 'objects', check: (signal) => store.head('probe/readyz', signal) },
   ];
-  // The metrics cover all of this process. A command that ends soon needs none, so the
+  // The metrics cover the whole process. A short command needs no metrics, so the
   // costly part is added at the first call.
   const measured = {
     queues,

@@ -1,7 +1,7 @@
 /**
  * Opens the database and the resume state, which every process needs, and reads the
- * status of the mirror and its work. Commands that only read load this module alone, and
- * none of the code for queues, source, metrics or lake.
+ * status of the mirror and its work. Commands that only read load this module and no
+ * code for queues, source, metrics or lake.
  */
 import { join } from 'node:path';
 import pRetry from 'p-retry';
@@ -104,7 +104,7 @@ export async function openBase(
   const provenUrl = identity.sourceUrl;
   const url = config.sourceUrl && shownUrl(config.sourceUrl);
   if (provenUrl !== null && url !== undefined && url !== provenUrl) {
-    // Workers that still run with the former address refuse jobs for this one.
+    // Workers that still run with the former address refuse jobs for the new address.
     log.warn(
       { provenUrl, url },
       'SOURCE_URL is not the address that the mirror was read from: start running ' +

@@ -35,8 +35,8 @@ export interface Finding {
 }
 
 /**
- * The free space needed besides the spool: for logs, scratch files and an embedded
- * database.
+ * The free space needed in addition to the spool: for logs, scratch files and an
+ * embedded database.
  */
 const FREE_BYTES_MIN = 2n * 2n ** 30n;
 /**

@@ -31,7 +31,7 @@ export interface Ownership {
 
 /**
  * Creates the ownership checks.
- * @param catalog has the store itself, not one that checks its ownership
+ * @param catalog has the store itself, not a store that checks its ownership
  */
 export function openOwnership(catalog: StoreAndCatalog): Ownership {
   const refuseStrange = async (

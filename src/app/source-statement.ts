@@ -74,7 +74,7 @@ export interface ComparedNight {
 /**
  * Compares this mirror with its source's statement.
  * @returns the outcome with its evidence; undefined if the source serves no statements,
- *   which does not count against it, or if this mirror's own log cannot be continued
+ *   which is not a problem, or if this mirror's own log cannot be continued
  */
 export async function compareWithSource(
   night: ComparedNight,
@@ -95,7 +95,7 @@ export async function compareWithSource(
     deps.signal.throwIfAborted();
     const code = errorCode(error);
     const problem = errorLine(error);
-    // A source that is unreachable now does not contradict what it stated.
+    // A source that is unreachable now does not contradict its earlier statements.
     if (code.startsWith('SOURCE_'))
       return { verdict: 'incomplete', evidence: { code, problem } };
     if (!(error instanceof PermanentError)) throw error;
@@ -197,9 +197,9 @@ interface Stated {
 
 /**
  * Checks the answer, and records how far the source's log reaches. The key is the
- * configured one or, if none is, the one that the source showed first.
- * @throws PermanentError if the answer is not signed with that key, or does not continue
- *   the log
+ * configured one or, if none is configured, the first one that the source has shown.
+ * @throws PermanentError if the answer is not signed with that key, or does not
+ *   continue the log
  */
 async function believe(
   answer: LatestAnswer,

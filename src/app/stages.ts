@@ -255,8 +255,8 @@ async function isKnownNetwork(
 }
 
 /**
- * Whether the source answers for one of the lists, with one request each. Any answer
- * shows that it is reachable, even a refusal.
+ * Whether the source answers a request for at least one of the lists; each list is
+ * tried once. Any answer shows that it is reachable, even a refusal.
  */
 async function isSourceThere(
   lists: Source['lists'],

@@ -13,7 +13,7 @@ import { type RowOf, statement, typed } from '../postgres/statement.ts';
 /** A known range of a ledger: either a current segment, or a range without entries. */
 export interface Coverage {
   readonly coverageId: bigint;
-  /** The asset of the range; undefined: every asset. */
+  /** The asset of the range; undefined stands for every asset. */
   readonly assetId: string | undefined;
   readonly from: Micros;
   /** The end of the range, exclusive. */
@@ -70,7 +70,7 @@ export interface SegmentContent {
  * has no entries.
  */
 export const newCoverage = z.object({
-  /** The asset of the range; null: every asset. */
+  /** The asset of the range; null stands for every asset. */
   assetId: id.nullable(),
   from: instant,
   /** The end of the range, exclusive. */

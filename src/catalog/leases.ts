@@ -30,7 +30,7 @@ export interface ExportLease {
   readonly coverage: readonly Coverage[];
   /**
    * The plan of windows that an unfinished export saved with `savePlan`; null if there
-   * is none.
+   * is no such plan.
    */
   readonly plan: unknown;
   /** The number of consecutive runs in which the source contradicted known rows. */
@@ -164,9 +164,10 @@ function tokens(leases: Leases) {
 
 /**
  * Takes a lock for each name, until the end of the transaction. The lock `export` is
- * taken to lease exports or rebuild a party; the lock `object`, to name objects in a
- * publication or to remove one that nothing names. The names are locked in their order,
- * so that two transactions that lock several never wait for each other in a circle.
+ * taken to lease exports or rebuild a party. The lock `object` is taken to name objects
+ * in a publication, or to remove an object that nothing names. The names are locked in
+ * their order, so that two transactions that lock several names never wait for each
+ * other in a circle.
  */
 export async function lockEach(
   tx: Database,

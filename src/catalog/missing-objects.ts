@@ -10,8 +10,8 @@ import { PermanentError } from '../errors/errors.ts';
 
 /**
  * The store is at fault in two cases: at least `MANY_MISSING_MIN` objects are missing,
- * and these are more than one in `MANY_MISSING_SHARE` of all that were read; or at
- * least `ALL_MISSING_MIN` objects were read, and every one is missing.
+ * and these are more than one in `MANY_MISSING_SHARE` of all objects that were read; or
+ * at least `ALL_MISSING_MIN` objects were read, and all of them are missing.
  */
 const MANY_MISSING_MIN = 10;
 const MANY_MISSING_SHARE = 10;

@@ -64,8 +64,8 @@ export async function insertSegments(
 }
 
 /**
- * Quarantines segments that are not what their manifest says, until an export replaces
- * them. A segment that was replaced in the meantime stays as it is.
+ * Quarantines segments that do not match their manifest, until an export replaces them.
+ * A segment that was replaced in the meantime stays as it is.
  */
 export async function quarantineSegment(
   db: Database,

@@ -1,4 +1,6 @@
-/** The command line: registers every command, and does what all of them share. */
+/**
+ * The command line: registers every command, and does the work that all of them share.
+ */
 import { Command, CommanderError } from 'commander';
 import { readConfig } from '../config/environment.ts';
 import { secretsOf } from '../config/secrets.ts';
@@ -128,9 +130,9 @@ async function execute(
     import('./output/progress.ts'),
   ]);
   const networkProblem = applyNetworkDefaults(config.ambient);
-  // On a terminal the progress bars show what happens, the demo reports its own steps,
-  // and the output of a command that only reads shows all that it did. So only warnings
-  // and errors are logged.
+  // Only warnings and errors are logged in three cases: on a terminal, where the
+  // progress bars show what happens; by the demo, which reports its own steps; and by a
+  // command that only reads, whose output shows everything that it did.
   const isCalm =
     (stderr.isTTY === true || CALM.has(name)) &&
     config.origins.logLevel === 'default';

@@ -2,7 +2,7 @@
 
 /**
  * Returns a function that loads a value, and returns the same value to all callers
- * while it is young enough. A failed load is not kept.
+ * while it is recent enough. The result of a failed load is not kept.
  * @param maxAgeMs a value older than this is loaded again; its age counts from the
  *   start of its load
  * @param usableMs a value older than `maxAgeMs` and younger than this is still returned

@@ -28,7 +28,7 @@ export async function withTimeout<Result>(
 
 export interface WaitLimits {
   readonly waitMs: number;
-  /** The first pause; each next one is twice as long, up to `stepMaxMs`. */
+  /** The first pause; each further pause is twice as long, up to `stepMaxMs`. */
   readonly stepMinMs?: number;
   readonly stepMaxMs?: number;
   readonly signal: AbortSignal;

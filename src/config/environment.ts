@@ -106,8 +106,8 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
         'follows; write the value in single quotes',
     );
   /**
-   * Looks a variable up. An empty value counts as unset, because compose files and shells
-   * pass empty ones on.
+   * Looks a variable up. An empty value counts as unset, because compose files and
+   * shells pass empty variables on.
    */
   const find = (name: string) => {
     if (env[name] && !isServiceLink(name, env[name]))

@@ -11,8 +11,8 @@ export interface Form<Value> {
   /** Describes the accepted values, in words that fit an error line. */
   readonly accepted: string;
   /**
-   * Explains why a value is refused and what to write, if there is more to say than
-   * `accepted`.
+   * Explains why a value is refused and what to write instead, if `accepted` does not
+   * explain enough.
    */
   readonly explain?: (text: string) => string | undefined;
   /** Returns undefined if the text is not accepted. */
@@ -445,7 +445,7 @@ export const basePath = form('a path such as /ledger', (given) =>
     : undefined,
 );
 
-/** The host names that the API answers to. */
+/** The host names for which the API answers requests. */
 export const hostNames = listOf(
   'host names or addresses, separated by commas; *.name for every name below one',
   (given) => {

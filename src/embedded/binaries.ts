@@ -1,8 +1,8 @@
 /**
- * Finds the Postgres programs. npm's platform packages contain them without their links
- * (a tarball has none, and install scripts are denied), and perhaps in a folder that the
- * server's user cannot enter. The system's own Postgres is preferred if it is at least as
- * new, because systems receive security fixes sooner.
+ * Finds the Postgres programs. npm's platform packages contain the programs without
+ * their symbolic links (a tarball has no links, and install scripts are denied), and
+ * possibly in a folder that the server's user cannot enter. The system's own Postgres
+ * is preferred if it is at least as new, because systems receive security fixes sooner.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';

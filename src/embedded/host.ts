@@ -47,7 +47,7 @@ export const BY_PROC: Host = {
         fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(name)
       );
     } catch {
-      // The process has ended meanwhile.
+      // The process has ended in the meantime.
       return false;
     }
   },

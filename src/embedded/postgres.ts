@@ -155,7 +155,7 @@ async function leave(
   using last = takeRecordLock(holdersLock(cluster), 'exclusive');
   if (last === undefined || !fs.existsSync(cluster.dir)) return;
   const usage = readUsage(cluster.home);
-  // A server in another container is not ours to stop.
+  // A server in another container must not be stopped from here.
   if (usage !== undefined && !isOurs(usage)) return;
 
   if (await stopServer(cluster))

@@ -274,7 +274,7 @@ export async function stopServer({ home, dir }: Cluster): Promise<boolean> {
 
 async function waitForStop(dir: string, limitMs: number): Promise<void> {
   const deadlineMs = performance.now() + limitMs;
-  // Check the one process first: checking all processes costs a hundred times as much.
+  // Check this one process first: checking all processes costs a hundred times as much.
   while (findServer(dir) !== undefined || serverPids(dir).length > 0) {
     if (performance.now() > deadlineMs) return;
     await sleep(POLL_MS);

@@ -43,7 +43,7 @@ export interface UsageRecord {
   readonly pidNamespace: string;
   /** Name of the host or container, for messages. */
   readonly host: string;
-  /** RFC 3339, for messages. */
+  /** When the server was started, as RFC 3339, for messages. */
   readonly startedAt: string;
   /** When the server was restarted after crashes, in milliseconds since 1970. */
   readonly restartsMs: readonly number[];

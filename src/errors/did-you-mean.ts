@@ -1,9 +1,9 @@
 /** Finds the known name that a mistyped one was probably meant to be. */
 
-/** The most slips a mistyped name may have, however long it is. */
+/** The most slips that a mistyped name may have, whatever its length. */
 const SLIPS_MAX = 2;
 
-/** Returns the known name nearest to a mistyped one; undefined if none is near. */
+/** Returns the known name nearest to a mistyped one; undefined if no name is near. */
 export function findNear(
   name: string,
   known: readonly string[],
@@ -23,8 +23,9 @@ export function findNear(
 }
 
 /**
- * Returns the known name nearest to a mistyped one, or else the first one that contains
- * its stem: `entry` is not near `ledger_entries`, but was probably meant to be it.
+ * Returns the known name nearest to a mistyped one, or else the first name that
+ * contains its stem: `entry` is not near `ledger_entries`, but was probably meant to be
+ * it.
  */
 export function findMeant(
   name: string,

@@ -1,7 +1,7 @@
 /**
  * The two root classes of every expected error. The class decides whether a retry can
  * help, the `code` identifies the error (it is stable and documented), and the `cause`
- * shows what led to it.
+ * is the error that led to it.
  */
 export interface ErrorDetails {
   /**

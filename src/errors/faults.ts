@@ -1,7 +1,7 @@
 /**
- * Classifies failures in one place: what a failure means for the connection that it
- * broke, for the work in which it happened, and for whether that work waits until a
- * service is back.
+ * Classifies failures in one module: what a failure means for the broken connection,
+ * for the work in which it happened, and for whether that work waits until a service is
+ * back.
  */
 import {
   errorCode,
@@ -101,8 +101,8 @@ const REFUSAL_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Whether the source was reachable and refused this one request: 403 or 404 without an
- * error code of its own. If it answers other requests at the same time, the refusal
+ * Whether the source was reachable and refused this single request: 403 or 404 without
+ * an error code of its own. If it answers other requests at the same time, the refusal
  * concerns this ledger alone; if it refuses all of them, a path or a permission is
  * wrong.
  */
@@ -127,12 +127,12 @@ export function isStoreFault(error: unknown): boolean {
 }
 
 /**
- * What a failure is attributed to.
+ * Where the fault for a failure lies.
  *
- * - `export`: this ledger alone; the failure counts against it.
+ * - `export`: in this ledger alone; the failure counts against it.
  * - `source`, `mirror`: every other export would meet the failure too. Three in a row
  *   from different parties end the exports of a nightly run.
- * - `nobody`: a conflict with another worker; the work is repeated, and nothing is
+ * - `nobody`: in a conflict with another worker; the work is repeated, and nothing is
  *   counted.
  */
 export type Fault = 'export' | 'source' | 'mirror' | 'nobody';
@@ -144,7 +144,7 @@ const SOURCE_CODES =
 const MIRROR_CODES =
   /^(?:DATABASE_|SPOOL_|OBJECT_|S3_|STATE_|ROW_THREAD_LOST|STORE_)/;
 
-/** Decides what an export's error is attributed to. */
+/** Decides where the fault for an export's error lies. */
 export function attributeFault(error: unknown): Fault {
   const code = errorCode(error);
   if (error instanceof FencedError || NOBODY_CODES.test(code)) return 'nobody';

@@ -19,8 +19,8 @@ export interface PartyExportDeps extends ExportDeps {
 
 /**
  * Like `exportLedger`. If the source demands an asset and the request names none, every
- * configured or known asset is exported, and the evidence names them, because it cannot
- * be proven that there are no others.
+ * configured or known asset is exported. The evidence names these assets, because it
+ * cannot be proven that there are no others.
  */
 export async function exportParty(
   request: ExportRequest,

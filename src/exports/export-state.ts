@@ -27,8 +27,8 @@ import type {
 /** How many requests in a row may publish nothing before the export stops. */
 export const FRUITLESS_MAX = 8;
 /**
- * The most requests of an export in one run: most of a terabyte at the default segment
- * size.
+ * The most requests of an export in one run: with the default segment size, enough for
+ * most of a terabyte.
  */
 export const REQUESTS_MAX = 1_000;
 /**
@@ -37,18 +37,17 @@ export const REQUESTS_MAX = 1_000;
  */
 export const REQUESTS_PER_PLAN_MAX = 3;
 /**
- * The number of runs in a row that contradict known rows after which the source is
- * believed.
+ * After how many consecutive runs that contradict known rows the source is believed.
  */
 export const CONTRADICTIONS_MAX = 3;
 
 /** The findings of a run so far, over all plans. */
 export interface RunFindings {
-  /** The number of requests in a row that published nothing. */
+  /** The number of consecutive requests that published nothing. */
   readonly fruitless: number;
   /**
-   * The number of runs in a row, before this one, in which the source contradicted known
-   * rows.
+   * The number of consecutive runs, before this one, in which the source contradicted
+   * known rows.
    */
   readonly contradictionsBefore: number;
   /** `contradictionsBefore` plus this run; 0 if this run found no contradiction. */
@@ -142,7 +141,7 @@ export type Lesson =
   | 'bounds are broken';
 
 export type Decision =
-  /** Compute again what is left to request. */
+  /** Compute again which ranges remain to be requested. */
   | {
       readonly do: 'plan';
       /** Whether to discard the rows of the last answer. */
@@ -159,8 +158,8 @@ export type Decision =
       readonly do: 'request';
       readonly way: RequestWay;
       /**
-       * How many requests in a row have published nothing. The more, the longer the pause
-       * before this one.
+       * How many consecutive requests have published nothing. The more there are, the
+       * longer the pause before this request.
        */
       readonly fruitless: number;
     }
@@ -355,7 +354,8 @@ function doubted(
   const run = { ...state.run, doubts: [...state.run.doubts, doubt] };
   const plan = { ...state.plan, doubts };
   const isLast = plan.requests >= REQUESTS_PER_PLAN_MAX;
-  // An answer that may have been cut off shows nothing until a second one is the same.
+  // An answer that may have been cut off shows nothing until a second answer is the
+  // same.
   if (doubt.state === 'end unproven' && !isLast)
     return planAgain({ run, plan }, { discards: true });
 
@@ -410,7 +410,7 @@ function contradicted(
     return publish({ run: marked, plan }, facts, 'closed', learns);
 
   const counted = { ...marked, contradictions: isEnd ? 0 : contradictions };
-  // A last line that may have been cut off does not count as a row.
+  // A last line that may have been cut off is not treated as a row.
   const isWhole = isProven || !facts.hasOpenLine;
   const mayShow =
     facts.hasNewRows &&
@@ -434,7 +434,7 @@ function published(
   );
   const isSuspicious =
     hasForeignRows ||
-    // The source now sends other rows for a range that was closed.
+    // The source now sends different rows for a range that was closed.
     audited.some(({ isSame }) => !isSame) ||
     (as === 'closed' && isSurprise);
   const answeredIds = new Set(audited.map(({ row }) => row.coverageId));

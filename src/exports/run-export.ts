@@ -191,7 +191,7 @@ async function recordFailure(
     // Another worker has the export now. An error here, for example because that worker
     // cleared the spool, is not a failure of the export.
     if (error instanceof FencedError) return error;
-    // In all other cases the first error matters more than the one that kept it from
+    // In all other cases, the first error matters more than the error that kept it from
     // being recorded.
   }
   if (failures === undefined || !(cause instanceof RetryableError))
@@ -212,7 +212,10 @@ interface Plan extends NextWindow {
   readonly probe: Probe | undefined;
 }
 
-/** One run of a leased export: it carries out decisions, and holds what they work on. */
+/**
+ * One run of a leased export: it carries out decisions, and holds the state that they
+ * change.
+ */
 class ExportRun {
   readonly #context: ExportContext;
   readonly #windows: WindowPlan;
@@ -223,7 +226,7 @@ class ExportRun {
   #answered: Answered | undefined;
   /** The last answer that was published. */
   #lastPublished: Answered | undefined;
-  /** Keys of objects that an earlier run intended and this one published. */
+  /** Keys of objects that an earlier run intended and this run published. */
   readonly #adoptedKeys: string[] = [];
   #epoch: number | undefined;
   /** The coverage of the ledger; undefined if a publication may have changed it. */
@@ -315,7 +318,7 @@ class ExportRun {
     return decision.outcome;
   }
 
-  /** Applies an event to the state, and records what it has shown about the release. */
+  /** Applies an event to the state, and records the findings about the release. */
   async #decide(event: ExportEvent): Promise<Decision> {
     const [state, decision] = next(this.#state, event);
     this.#state = state;
@@ -445,7 +448,7 @@ class ExportRun {
     }
   }
 
-  /** Records, for all exports, what an answer shows about the release. */
+  /** Records the findings about the release from an answer, for all exports. */
   async #learn(
     { target, request }: PlannedRequest,
     received: Received | Outgrown,
@@ -628,7 +631,9 @@ class ExportRun {
     return since;
   }
 
-  /** Sums what this run has published, in this attempt or an earlier one. */
+  /**
+   * Sums the segments that this run has published, in this attempt or an earlier one.
+   */
   async #published(): Promise<Published> {
     const { repository, lease, request } = this.#context;
     const hasPublished =
@@ -650,7 +655,7 @@ class ExportRun {
     return this.#plan;
   }
 
-  /** Reports progress. A ledger without rows reports none. */
+  /** Reports progress. Nothing is reported for a ledger without rows. */
   #report(bytes: number, rows: number): void {
     const allBytes = this.#counter.bytes + bytes;
     const allRows = this.#counter.rows + rows;
@@ -665,7 +670,7 @@ class ExportRun {
   }
 }
 
-/** Returns evidence of what the last published answer shows about the source. */
+/** Returns evidence of the findings about the source from the last published answer. */
 function describeAnswer(last: Answered | undefined): Record<string, unknown> {
   if (last === undefined) return {};
   const { bounds, evidence = 'seen before' } = last.learned;

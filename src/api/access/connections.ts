@@ -1,7 +1,7 @@
 /**
  * Limits how many connections unauthenticated clients may hold open. When there are too
- * many, from one address or in total, the oldest one that has not shown a token is
- * closed, so that the next request of any other client still gets in.
+ * many, from one address or in total, the oldest connection that has not shown a token
+ * is closed, so that the next request of any other client can still connect.
  */
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';

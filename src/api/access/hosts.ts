@@ -66,13 +66,13 @@ export function refuseOpenListening(
 
 export interface HostRules {
   /**
-   * Host names that requests may use, besides those of this machine; `*.name` stands for
-   * every name below `name`.
+   * Host names that requests may use, in addition to the names of this machine;
+   * `*.name` stands for every name below `name`.
    */
   readonly names: readonly string[];
   /**
    * Whether a token is required. If not, only requests for loopback names are answered,
-   * and none that came through a proxy.
+   * and no request that came through a proxy is.
    */
   readonly hasToken: boolean;
   /** Whether a page of an origin that the operator configured sent the request. */
@@ -185,7 +185,7 @@ function isOurName(
   if (name === undefined || !hasToken) return false;
 
   // A probe or scraper requests the very address that it connects to. It resolved no
-  // name, so none can have been rebound.
+  // name, so no name can have been rebound.
   const ownAddress = request.raw.socket.localAddress?.replace(/^::ffff:/, '');
   if (isIP(name) !== 0 && name === ownAddress) return true;
   return names.some((known) =>

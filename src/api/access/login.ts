@@ -27,7 +27,7 @@ export interface Locks {
 }
 
 export interface LoginOptions {
-  /** undefined if no token is required; every client is then let in. */
+  /** undefined if no token is required; then every client is let in. */
   readonly locks: Locks | undefined;
   /** The path of the cookie: browsers send it for this path and everything below it. */
   readonly cookiePath: string;

@@ -27,7 +27,7 @@ const derive = promisify(scrypt) as (
   bytes: number,
 ) => Promise<Buffer>;
 
-/** A session whose cookie is genuine and which has not expired. */
+/** A session whose cookie is genuine and that has not expired. */
 interface Session {
   readonly id: string;
   /** When the session ends, in milliseconds since 1970. */

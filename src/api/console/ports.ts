@@ -30,7 +30,7 @@ export interface ConsoleParts {
   readonly everyMs?: number;
 }
 
-/** The state of the installation that an operator watches besides the runs. */
+/** The state of the installation that an operator watches, in addition to the runs. */
 export interface Upkeep {
   /** Jobs that are waiting in the queues; null if the queues cannot be read. */
   readonly jobsWaiting: number | null;

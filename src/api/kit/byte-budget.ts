@@ -21,7 +21,8 @@ export class ByteBudget {
   /**
    * Takes all the bytes, or none. An answer that is larger than the whole budget may
    * start while the budget is full; otherwise it could never start.
-   * @returns 0 if the bytes were taken; otherwise the seconds until they can be
+   * @returns 0 if the bytes were taken; otherwise how many seconds to wait until they
+   *   can be taken
    */
   take(bytes: number): number {
     this.#fill();

@@ -31,7 +31,7 @@ export function addCompression(server: FastifyInstance): void {
 
     const isStream = payload instanceof Readable;
     if (!isStream && !isLong(payload)) return payload;
-    // The ranges and lengths of a download count uncompressed bytes.
+    // The ranges and lengths of a download refer to uncompressed bytes.
     if (reply.hasHeader('accept-ranges')) return payload;
     if (!acceptsGzip(request.headers['accept-encoding'])) return payload;
     reply.removeHeader('content-length').header('content-encoding', 'gzip');

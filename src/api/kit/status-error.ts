@@ -1,8 +1,8 @@
 /**
  * Errors in the source's format, a google.rpc.Status. An error of the source's gateway
- * has no detail and one Content-Type. An error of its handlers has one detail, which says
- * what happened, and a second Content-Type: a mistake of the original that its clients
- * rely on.
+ * has no detail and one Content-Type. An error of its handlers has one detail, which
+ * describes what happened, and a second Content-Type: a mistake of the original that
+ * its clients rely on.
  */
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';

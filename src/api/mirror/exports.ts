@@ -36,8 +36,8 @@ import type { SendDownload } from './download.ts';
 import { EVENT_STREAM, FOLLOWING } from './runs.ts';
 
 /**
- * The most orders that may be open at the same time: each is a run that is kept forever,
- * and goes ahead of the nightly ones.
+ * The most orders that may be open at the same time: each order is a run that is kept
+ * forever, and takes precedence over nightly exports.
  */
 const ORDERS_OPEN_MAX = 200;
 /** The code that the source uses for errors without a code of their own. */

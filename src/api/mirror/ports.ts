@@ -4,7 +4,7 @@ import type { JobDeps } from '../../runs/job.ts';
 import type { RunReader } from '../../runs/store/run-reader.ts';
 import type { FactsReader } from '../../status/mirror-facts.ts';
 
-/** Reads what the API and the console show of the mirror's state and its runs. */
+/** Reads the mirror's state and its runs, as the API and the console show them. */
 export interface StatusStore extends FactsReader, RunReader {}
 
 export interface MirrorDeps {

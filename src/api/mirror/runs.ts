@@ -131,7 +131,7 @@ const STATUS = {
 type OrderKey = Readonly<Record<'name' | 'hash', string>>;
 
 /**
- * Starts a run, or finds the one that the order means.
+ * Starts a run, or finds the run that the order refers to.
  * @throws StatusError 409, 422 or 503
  */
 async function startRun(

@@ -141,8 +141,8 @@ const STREAM_HEADERS = [
 ];
 
 /**
- * Why the server cannot listen on an address, and what to do about it, by the system's
- * error code.
+ * Explains why the server cannot listen on an address, and what to do about it, by the
+ * system's error code.
  */
 const LISTEN_ADVICE: Readonly<Record<string, string>> = {
   EADDRINUSE:

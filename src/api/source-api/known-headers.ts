@@ -10,7 +10,7 @@ import { formatInstant, type Micros } from '../../time/time.ts';
 /** The most ranges in a header, so that its line stays within the limits of proxies. */
 const RANGES_MAX = 20;
 
-/** The known part of a ledger; each field may be missing. */
+/** The known part of a ledger; any of the fields may be missing. */
 type Known = Partial<Pick<LedgerReading, 'knownFrom' | 'knownTo' | 'missing'>>;
 
 /**
@@ -44,13 +44,13 @@ export function addProvenTime(
   reply: FastifyReply,
   { provenTo }: Pick<LedgerReading, 'provenTo'>,
 ): void {
-  // A time of 0 would mean that there is none, so the time is at least one microsecond,
-  // even if nothing is proven.
+  // A time of 0 would mean that no time is known, so the time is at least one
+  // microsecond, even if nothing is proven.
   const micros = later(provenTo, 1n);
   reply.header('x-block-timestamp', String(micros * 1_000n));
 }
 
-/** Adds what an error reports about a ledger that is only partly known. */
+/** Adds headers to an error about a ledger that is only partly known. */
 export function addKnownOfError(
   reply: FastifyReply,
   meta: Readonly<Record<string, unknown>>,

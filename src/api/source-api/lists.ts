@@ -246,7 +246,7 @@ async function findParty(
   epoch: number,
   refuseUnread: () => void,
 ): Promise<store.PartyRow> {
-  // Words match only as they are written, hex digits in either case.
+  // Words match only in their exact spelling, hex digits in either case.
   const isHex = EVEN_HEX.test(text);
   const lower = isHex ? text.toLowerCase() : text;
   const id = WORDS_BY_BYTE.get(lower) ?? lower;

@@ -39,8 +39,8 @@ export function openConsoleLake(config: Config): LakeQueries {
   const compiled = getCompileCacheDir();
   const runner = openQueryRunner([process.execPath, MAIN], {
     ...config.ambient,
-    // The child processes reuse what this process has compiled, which saves half of a
-    // short question's CPU time.
+    // The child processes reuse the code that this process has compiled, which saves
+    // half of a short question's CPU time.
     ...(compiled !== undefined && { NODE_COMPILE_CACHE: dirname(compiled) }),
     OBJECT_STORE_URL: objectsAt(config).href,
     DATA_DIR: config.dataDir,

@@ -36,8 +36,8 @@ export function serveWorkerHealth(
 }
 
 /**
- * Whether a request may see the metrics. The rule is the API's: any token is enough or,
- * if none is set, the request must come from this machine.
+ * Whether a request may read the metrics. The rule is the same as the API's: any token
+ * is enough or, if none is set, the request must come from this machine.
  */
 function maySeeMetrics(
   { apiToken, apiReadToken, apiHost }: Config,

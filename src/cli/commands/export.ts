@@ -85,7 +85,8 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
     ? await writeFound(wanted, options.out, app, context)
     : undefined;
   const missing = found?.missing ?? [];
-  // When the command ends, what it published is in the warehouse and the lake.
+  // When the command ends, the rows that it published are in the warehouse and the
+  // lake.
   const { loadRunId } = ended.evidence;
   const load =
     typeof loadRunId === 'string'
@@ -141,8 +142,8 @@ async function writeFound(
 }
 
 /**
- * Serves an export without a source: it writes what the mirror already covers, if that is
- * all that the command needs.
+ * Serves an export without a source: it writes the range that the mirror already
+ * covers, if the command needs nothing else.
  * @throws UsageError that explains why the source is needed
  */
 async function writeCovered(

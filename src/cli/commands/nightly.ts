@@ -1,6 +1,6 @@
 /**
- * `nightly`, `load` and `verify`: `nightly` does the scheduled run now; the other two
- * work on published objects, without the source.
+ * `nightly`, `load` and `verify`: `nightly` does the scheduled run now; `load` and
+ * `verify` work on published objects, without the source.
  */
 import { readFile } from 'node:fs/promises';
 import { openApp, type App } from '../../app/app.ts';

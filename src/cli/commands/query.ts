@@ -41,7 +41,7 @@ import { formatTable } from '../output/format.ts';
 import { promptForSql, QUESTION_OPTIONS, readTyped } from './query-prompt.ts';
 
 interface QueryCommandOptions extends QuestionValues {
-  /** Undefined if the SQL is typed at a prompt or read from standard input. */
+  /** The SQL; undefined if it is typed at a prompt or read from standard input. */
   readonly sql?: string | undefined;
   readonly list: boolean;
   /**

@@ -15,8 +15,8 @@ import { readableLog } from '../output/progress.ts';
 import { runReport, type RunNow } from '../output/run-report.ts';
 
 /**
- * How much of the parent's id is shown: the part that encodes when it was recorded, which
- * is enough to tell runs apart.
+ * How much of the parent's id is shown: the part that encodes when it was recorded,
+ * which is enough to distinguish runs.
  */
 const PARENT_CHARACTERS = 13;
 const LOG_PAGE_LINES = 1_000;

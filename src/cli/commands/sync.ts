@@ -32,8 +32,8 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
     (subject) => ({ kind: 'sync', subject, params }) as const,
   );
   const joined = await Promise.all(wanted.map((one) => joinOrCreate(app, one)));
-  // Waits for both, so that one run is followed to its end even if the other cannot be
-  // followed.
+  // Waits for both runs, so that one of them is followed to its end even if the other
+  // cannot be followed.
   const followed = await Promise.allSettled(
     joined.map(({ run }) => followRun(app, run, context)),
   );

@@ -14,7 +14,7 @@ import {
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** What went wrong, in one line, and what to do about it. */
+/** A problem, in one line, and what to do about it. */
 export interface Fault {
   readonly text: string;
   /** Undefined if neither the fault's code nor its kind has advice. */

@@ -30,7 +30,7 @@ export function formatCount(count: Count): string {
 /** Formats bytes in the largest unit that fits: `1536n` → `1.5 KiB`. */
 export function formatBytes(bytes: Count): string {
   const whole = wholeOf(bytes);
-  // Each unit is 2^10 times the one before, so it has ten bits more.
+  // Each unit is 2^10 times the previous one, so it has ten bits more.
   const unit = Math.min(
     Math.floor((whole.toString(2).length - 1) / 10),
     BYTE_UNITS.length - 1,

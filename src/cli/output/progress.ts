@@ -24,7 +24,7 @@ export interface Progress extends Disposable {
   openView(): {
     /**
      * @param lines empty if the progress is unknown at the moment; the last state then
-     *   stays
+     *   stays visible
      */
     show(lines: readonly ProgressLine[]): void;
     /** Ends the run and all of its lines. Later calls of `show` do nothing. */
@@ -44,7 +44,7 @@ type Task = ReturnType<typeof startTask>;
 const REDRAW_MS = 120;
 /** How often progress is logged if there is no terminal: no run is silent for longer. */
 const LOG_EVERY_MS = 10_000;
-/** The most tasks that one tick logs; more would bury everything else in the log. */
+/** The most tasks that one tick logs; more would hide everything else in the log. */
 const LOGGED_TASKS_MAX = 20;
 const BAR_CHARACTERS = 20;
 const COLUMNS_DEFAULT = 80;

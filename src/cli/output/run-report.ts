@@ -170,7 +170,7 @@ function tableLines(figures: readonly Figure[]): string[] {
     .map((line) => `${INDENT}${line}`);
 }
 
-/** Shows only the count of faults, because they are listed one by one above. */
+/** Shows only the count of faults, because the faults themselves are listed above. */
 function figureText(name: string, value: unknown): string {
   if (Array.isArray(value) && FAULTS.has(name))
     return `${formatCount(value.length)}, see above`;

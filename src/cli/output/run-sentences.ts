@@ -6,7 +6,7 @@
 import { type Fields, fields, valueText, word } from './evidence.ts';
 import { formatBytes, formatCount } from './format.ts';
 
-/** A label, and the text beside it. */
+/** A label, and the text next to it. */
 type Sentence = readonly [label: string, text: string];
 type Tell = (part: Fields) => string;
 

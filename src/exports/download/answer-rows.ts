@@ -37,7 +37,7 @@ export interface AnswerRowsOptions extends SpoolOptions {
 export class AnswerRows implements AsyncDisposable {
   readonly totals = {
     rows: 0,
-    /** The number of rows between the parts; these are known already. */
+    /** The number of rows between the parts; these rows are known already. */
     known: 0,
     /**
      * The sum of the rows before the first part. `beforeFrom` is the number of these

@@ -28,8 +28,8 @@ export interface RowQuestion {
   /** The range of the rows to keep. Rows outside it are only counted. */
   readonly kept: Seconds;
   /**
-   * Borders between sums, in ascending seconds. The rows between two neighbouring borders
-   * are summed together, and apart from all others.
+   * Borders between sums, in ascending seconds. The rows between two neighbouring
+   * borders have a sum of their own.
    */
   readonly borders: readonly number[];
   /**
@@ -119,7 +119,7 @@ class BlockReader {
   #unread:
     | {
         readonly finding: UnreadableRow;
-        /** The column of the offending value, if it is one value. */
+        /** The column of the offending value, if a single value is at fault. */
         readonly column: string | undefined;
         readonly fieldCount: number;
         /** Where the row is in the block; `end` is before its line end. */

@@ -1,7 +1,7 @@
 /**
- * Sends an export's requests to the source within the export limit, and records what
- * their answers show for the plan of windows. It also sends the requests that only find
- * out something about the source itself.
+ * Sends an export's requests to the source within the export limit, and records in the
+ * plan of windows what their answers show. It also sends requests whose only purpose is
+ * to find out something about the source.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -218,7 +218,7 @@ export class Fetcher {
       await using answer = await source.ask(request, signal);
       isAlone = await isHeaderAlone(answer, header);
     } catch (error) {
-      // A source that refuses such a range shows nothing.
+      // If a source refuses such a range, that shows nothing.
       if (!(error instanceof PermanentError)) throw error;
     }
     this.#leavesLineEndOut.set(header, isAlone);

@@ -68,8 +68,8 @@ export class RangeSpool implements AsyncDisposable {
 
   /**
    * Writes the rows that were added. Resolves when there is room for more.
-   * @param header the header line as it was sent, with its line end; only the first call
-   *   writes it
+   * @param header the header line as it was sent, with its line end; only the first
+   *   call writes it
    * @throws RetryableError `SPOOL_…`
    */
   async flush(header: Buffer): Promise<void> {
@@ -79,7 +79,8 @@ export class RangeSpool implements AsyncDisposable {
     this.#object ??= openObject(header, this.#options);
     const { input, written } = await this.#object;
     if (input.write(rows)) return;
-    // If writing failed, throw that error, and not the one that it caused in the input.
+    // If writing failed, throw the error of the write, not the error that it caused in
+    // the input.
     const drained = once(input, 'drain').catch(() => written);
     await Promise.race([drained, written]);
   }

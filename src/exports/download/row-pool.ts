@@ -31,8 +31,8 @@ export const BLOCK_SIZES = {
   blockBytes: 512 * 2 ** 10,
 };
 /**
- * How long a thread may take for one block before it counts as lost. A block normally
- * takes a few milliseconds.
+ * How long a thread may take for one block before it is considered lost. A block
+ * normally takes a few milliseconds.
  */
 const TASK_MS_MAX = 60_000;
 /**
@@ -219,8 +219,8 @@ export function openFlight(
     rows: Buffer,
     before: Promise<unknown>,
   ) {
-    // The promise is wrapped in an object: the next block is taken once this one is
-    // taken, and not only once its rows are stored.
+    // The promise is wrapped in an object, so that the next block can be taken as soon
+    // as this one is taken, and does not have to wait until its rows are stored.
     const taken = Promise.all([reading, before]).then(([findings]) => ({
       stored: isStopped ? undefined : take(rows, findings),
     }));

@@ -5,7 +5,7 @@
 import { parentPort } from 'node:worker_threads';
 import { readBlock, type RowQuestion } from './block-reader.ts';
 
-/** A block of whole rows, and what to check them against. */
+/** A block of whole rows, and the request to check them against. */
 export type BlockTask = readonly [question: RowQuestion, rows: Uint8Array];
 
 parentPort?.on('message', ([question, rows]: BlockTask) => {

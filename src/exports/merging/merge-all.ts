@@ -241,8 +241,8 @@ async function mergeGroup(
 
 /**
  * Copies the rows of all segments into the spool.
- * @returns the first segment's layout; undefined if an object does not hold what was
- *   published
+ * @returns the first segment's layout; undefined if an object does not have its
+ *   published content
  */
 async function copyGroup(
   group: readonly Coverage[],

@@ -10,17 +10,17 @@ import type { SourceClock } from './source-clock.ts';
 
 /**
  * How far past the needed end a node's last block must be: the nodes of one fleet are a
- * few blocks apart, and a block takes a moment to be stored.
+ * few blocks apart, and storing a block takes some time.
  */
 const WRITE_MARGIN_MICROS = 60n * SECOND_MICROS;
 /** The largest difference to expect between the clocks of two servers. */
 const SKEW_MICROS = 300n * SECOND_MICROS;
 
 /**
- * Checks whether the node that answered is behind the run's clock.
+ * Checks whether the node that answered lags behind the run's clock.
  * @param clock the run's clock; the export would close the ledger at its `closedTo`
- * @param to the end of the request; undefined: up to the present
- * @returns what shows that the node is behind; undefined if nothing does
+ * @param to the end of the request; undefined if it reaches up to the present
+ * @returns a description of the lag; undefined if the node does not lag
  */
 export function behindClock(
   { blockHeight, blockTime, producedAt, isProven = false }: AnswerHead,
@@ -39,7 +39,7 @@ export function behindClock(
   if (blockTime !== undefined && !reaches(neededTo))
     return `its last block is of ${formatInstant(blockTime)}`;
 
-  // A node may be behind and still have all of an earlier range.
+  // A node may lag behind and still have all of an earlier range.
   const isEarlierRange = to !== undefined && reaches(to);
   const { height, answeredAt } = clock;
   if (

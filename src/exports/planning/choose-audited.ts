@@ -75,8 +75,8 @@ export async function servedAudits(
 }
 
 /**
- * Whether a range belongs to an epoch. Manifests of earlier versions name none, but as
- * long as the chain has never begun again, there is only one epoch.
+ * Whether a range belongs to an epoch. Manifests of earlier versions record no epoch,
+ * but as long as the chain has never begun again, there is only one.
  */
 function isOfEpoch(row: Coverage, epoch: number | undefined): boolean {
   const isFirst = (epoch ?? 1) === 1;

@@ -32,7 +32,7 @@ export interface PlannedRequest extends NextWindow {
   readonly request: RequestPlan['question'];
 }
 
-/** Returns what to request next; undefined if everything is covered. */
+/** Returns the next request; undefined if everything is covered. */
 export function nextWindow(
   wanted: Target,
   windows: WindowPlan,
@@ -49,13 +49,13 @@ export function nextWindow(
   const isPast = whole.open === undefined || whole.open.to !== undefined;
   const range = closedRange(whole);
   if (range === undefined) return next(whole, isPast);
-  // An unknown release does not count as unproven: its answer shows whether it applies
+  // An unknown release is not treated as unproven: its answer shows whether it applies
   // both bounds.
   const isUnknown =
     profile.header === undefined && profile.bounds === undefined;
   const isUnproven = profile.bounds !== 'right' && !isUnknown;
-  // No entry is known that could prove an end. A later start makes the request smaller as
-  // well, and its answer shows entries.
+  // No entry is known that could prove that an end is applied. A later start makes the
+  // request smaller too, and its answer shows entries.
   const from =
     isUnproven && profile.known === undefined
       ? windows.laterStart(range)

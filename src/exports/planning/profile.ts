@@ -32,7 +32,8 @@ export interface ReleaseTraits {
    */
   readonly farOutside: number;
   /**
-   * The second of the newest row that left the party's accounts; undefined if none did.
+   * The second of the newest row that left the party's accounts; undefined if no row
+   * did.
    */
   readonly leavingSecond: number | undefined;
 }
@@ -46,7 +47,7 @@ interface Lesson {
   readonly now: Micros;
 }
 
-/** Returns the profile, updated with what an answer shows. */
+/** Returns the profile, updated with the findings from an answer. */
 export function learnFromAnswer(
   profile: SourceProfile,
   lesson: Lesson,

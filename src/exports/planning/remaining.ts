@@ -37,7 +37,7 @@ export const RETENTION_MICROS = 90n * DAY_MICROS;
  * microseconds after the block time that is exported.
  */
 const END_PAD_MICROS = 2n * SECOND_MICROS;
-/** An instant later than every entry. */
+/** An instant later than that of any entry. */
 const NO_END: Micros = 10n ** 18n;
 
 /**
@@ -83,9 +83,9 @@ export interface Target {
   readonly kept?: ReadonlySet<bigint> | undefined;
 }
 
-/** A request, and what its answer does to the coverage. */
+/** A request, and how its answer changes the coverage. */
 export interface RequestPlan {
-  /** The range to request; without `from`: all times. */
+  /** The range to request; without `from`, it begins at the beginning of time. */
   readonly question: Partial<Range>;
   /** The ranges that the answer closes: disjoint, in order. */
   readonly closed: readonly Range[];
@@ -251,7 +251,7 @@ function questionOf(
   return from === BEGINNING ? {} : { from };
 }
 
-/** The ranges of a plan, and what happens to the coverage in them. */
+/** The ranges of a plan, and how the coverage in them changes. */
 interface Expanded {
   readonly closed: readonly Range[];
   readonly open: RequestPlan['open'];
@@ -386,8 +386,8 @@ function overlapAt(
   return {
     to: first,
     tail: isStartless ? { ...tail, from: emptySince(row, known) } : tail,
-    // There were no rows on either side of a movement, so there are none on one side
-    // alone.
+    // If a request without a start found no rows on either side of a movement, there
+    // are no rows on one side alone either.
     sides: isStartless && sides === 'both' ? 'unknown' : sides,
     isStartless,
     mayBeGone: tail.rows === 0 ? undefined : whyGone(row, tail, target),

@@ -41,7 +41,9 @@ export interface SourceClock {
 
 /** The time and the highest known block that a list's answer shows. */
 export interface ClockAnswer {
-  /** Undefined or 0 if the source does not show it. */
+  /**
+   * The time of the node's last block; undefined or 0 if the source does not show it.
+   */
   readonly blockTime: Micros | undefined;
   /** The time in the answer's Date header. */
   readonly answeredAt?: Micros | undefined;
@@ -53,7 +55,7 @@ export interface ClockAnswer {
 /**
  * Computes the source's clock for an export.
  * @param answer the answer to a request for a list, sent before the export is requested
- * @param now this machine's time: it may delay closing, but never hasten it
+ * @param now this machine's time: it may delay closing, but never make it earlier
  */
 export function sourceClock(
   { blockTime, answeredAt, height, isProven }: ClockAnswer,

@@ -79,8 +79,8 @@ export function findBorder(
 }
 
 /**
- * Merges what two streams showed about the same rows. Where they overlap, the later one
- * wins.
+ * Merges the findings of two streams about the same rows. Where they overlap, the later
+ * stream takes precedence.
  */
 export function mergeSeen(
   earlier: readonly HistogramBucket[],

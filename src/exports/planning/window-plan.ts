@@ -117,7 +117,7 @@ export class WindowPlan {
 
   /**
    * Resumes a stored plan, or begins a new one.
-   * @param remembered what `toJson` returned in an earlier attempt; anything else is
+   * @param remembered the result of `toJson` in an earlier attempt; anything else is
    *   ignored
    */
   constructor(segmentBytesMax: number, remembered?: unknown) {
@@ -186,8 +186,9 @@ export class WindowPlan {
   }
 
   /**
-   * Returns a later start, after an answer up to the range's end was too large: closer to
-   * that end each time; undefined if there is none.
+   * Returns a later start, after an answer up to the range's end was too large. Each
+   * time, the start moves closer to that end. Returns undefined if there is no later
+   * start.
    */
   laterStart(range: Range): Micros | undefined {
     const from = secondOf(range.from);

@@ -1,8 +1,8 @@
 /**
- * Garbage collection: removes what dead processes left (old spool files, unfinished
- * uploads, objects that nothing names) and the objects of segments that were superseded
- * long enough ago. It keeps an object that is newer than the database: after a restore,
- * that object may be the only copy of its rows.
+ * Garbage collection: removes the leftovers of dead processes (old spool files,
+ * unfinished uploads, objects that nothing names) and the objects of segments that were
+ * superseded long enough ago. It keeps an object that is newer than the database: after
+ * a restore, that object may be the only copy of its rows.
  */
 import { errorCode } from '../../errors/errors.ts';
 import type { Log } from '../../logging/log.ts';
@@ -115,8 +115,8 @@ async function removeUnreferenced(
   const before = nowMicros() - BigInt(graceMs) * 1000n;
   let removed = 0;
   let kept = 0;
-  // An object and its manifest may be listed far apart, and in any order. Decide about
-  // each pair once.
+  // An object and its manifest may be listed far apart, and in either order. Decide
+  // about each pair once.
   const decided = new Set<string>();
   for await (const batch of oldObjects(deps.objects, before, signal)) {
     const referenced = await deps.archive.referenced(batch);
@@ -183,7 +183,7 @@ async function* oldObjects(
   let batch = new Set<string>();
   for await (const { key, modifiedAt } of objects.list('ledger/', signal)) {
     const objectKey = isManifestKey(key) ? objectKeyOf(key) : key;
-    // Other programs may keep files there as well.
+    // Other programs may keep files in this folder too.
     if (modifiedAt < before && isSegmentKey(objectKey)) batch.add(objectKey);
     if (batch.size < BATCH_KEYS) continue;
     yield [...batch];

@@ -54,7 +54,8 @@ export interface PublishedAnswer {
 }
 
 /**
- * An answer that was not published, because it has fewer rows than what it would replace.
+ * An answer that was not published, because it has fewer rows than the coverage that it
+ * would replace.
  */
 export interface ShrunkAnswer {
   /** The segments that would have lost rows. */
@@ -215,7 +216,7 @@ function shrunkTrims(
   return lostRows > rowsOf(closed) ? losing : [];
 }
 
-/** An answer, and what happens to each of its segments. */
+/** An answer, and the decision about each of its segments. */
 interface SortedAnswer extends Answered {
   readonly unchanged: readonly UnchangedSegment[];
   /** Segments of the answer that become new ranges. */

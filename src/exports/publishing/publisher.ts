@@ -83,7 +83,7 @@ export async function publish(
   const publication = await finish(planned, context);
   for (const { spoolName } of publication.segments) {
     const path = await objects.spoolPath(spoolName);
-    // The next lease of the export clears a file that stays.
+    // If the file cannot be removed, the next lease of the export removes it.
     await unlink(path).catch(() => undefined);
   }
   return publication;
@@ -151,7 +151,7 @@ async function existingObject(
   const sums = await readSums(manifest, head, context);
   if (sums.plainSha256 === manifest.sha256)
     return { ...manifest, objectBytes: sums.bytes, objectSha256: sums.sha256 };
-  // The object does not hold what its key names, so nothing can use it.
+  // The object's content is not what its key names, so nothing can use it.
   await objects.remove(manifestKey(objectKey), signal);
   await objects.remove(objectKey, signal);
   return undefined;

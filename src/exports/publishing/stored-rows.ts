@@ -49,12 +49,12 @@ interface CopiedRows {
 }
 
 /**
- * Copies each row of an object into the spool that covers its second, if there is one. An
- * object that does not hold what was published is quarantined, and its range is requested
- * again.
+ * Copies each row of an object into the spool that covers its second, if there is one.
+ * An object that does not have its published content is quarantined, and its range is
+ * requested again.
  * @param action the action to name in messages
- * @throws RetryableError `SEGMENT_UNREADABLE` if the object does not hold what was
- *   published
+ * @throws RetryableError `SEGMENT_UNREADABLE` if the object does not have its published
+ *   content
  */
 export async function copyStoredRows(
   row: CoverageWithObject,
@@ -116,8 +116,8 @@ async function copyRows(
 }
 
 /**
- * Codes of errors from reading rows. In one of our objects they mean damage, because the
- * same rows could be read when it was written.
+ * Codes of errors from reading rows. In an object that this mirror has written, they
+ * mean damage, because the same rows could be read when it was written.
  */
 const DAMAGE_CODES: ReadonlySet<string> = new Set([
   'SEGMENT_UNREADABLE',

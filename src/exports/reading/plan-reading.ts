@@ -40,8 +40,8 @@ const HEADER_OF_0_71_4: readonly string[] = [
 /** The facts that a reading depends on, in addition to the coverage of the ledger. */
 export interface ReadingFacts {
   /**
-   * The assets in which every ledger must be covered if the source demands an asset,
-   * which is then what "every asset" means; otherwise empty.
+   * The assets in which every ledger must be covered if the source demands an asset;
+   * "every asset" then means these. Otherwise empty.
    */
   readonly demandedAssets: readonly string[];
   /** The header of the mirror's newest segment; undefined if it has none. */
@@ -76,8 +76,8 @@ export interface ReadingPlan {
    */
   readonly knownTo: Micros | undefined;
   /**
-   * The ledger is complete from the range's beginning up to this instant; an open segment
-   * does not count as complete. Equal to the range's beginning if nothing is proven.
+   * The ledger is complete from the range's beginning up to this instant; open segments
+   * are not taken as complete. Equal to the range's beginning if nothing is proven.
    */
   readonly provenTo: Micros;
   /** The ranges that the answer lacks; empty if it has everything that was requested. */

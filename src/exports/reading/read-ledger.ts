@@ -1,8 +1,8 @@
 /**
- * Reads a party's mirrored ledger back from the published objects, as one CSV. A segment
- * that is entirely inside the query is passed on as it is. Its rows are read one by one
- * only if the query's range or asset cuts it, or if its columns differ from those of the
- * answer. Segments outside the range are never opened.
+ * Reads a party's mirrored ledger back from the published objects, as one CSV. A
+ * segment that is entirely inside the query is passed on unchanged. Its rows are read
+ * individually only if the query's range or asset cuts it, or if its columns differ
+ * from those of the answer. Segments outside the range are never opened.
  */
 import { createHash } from 'node:crypto';
 import { PermanentError } from '../../errors/errors.ts';
@@ -40,8 +40,8 @@ export interface LedgerReading extends Pick<
   /** Identifies the content of the answer: equal tags mean equal bytes. */
   readonly tag: string;
   /**
-   * Returns the size of the CSV in bytes. It is computed from the recorded sizes of
-   * segments that are passed on as they are; the other segments are read to measure them.
+   * Returns the size of the CSV in bytes. It is computed from the recorded sizes of the
+   * segments that are passed on unchanged; the other segments are read to measure them.
    */
   measure(): Promise<bigint>;
   /**
@@ -170,7 +170,7 @@ class SegmentReader {
     return size;
   }
 
-  /** Whether all rows of a segment are sent as they are. */
+  /** Whether all rows of a segment are sent unchanged. */
   #isPassedOn(segment: ReadSegment): boolean {
     return this.#isWhole(segment) && this.#hasColumns(segment);
   }

@@ -40,7 +40,7 @@ import { ExportStore } from './export-store.ts';
 import type { SourceProfile } from './source-profile.ts';
 
 /**
- * How long this process relies on what it has read about the source before it reads it
+ * How long this process relies on the facts about the source before it reads them
  * again.
  */
 const SOURCE_FACTS_MS = 10_000;
@@ -304,8 +304,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
 
   async #renew(): Promise<void> {
     const sentAtMs = performance.now();
-    // Fix the list before the statement is sent, so that a lease taken meanwhile does not
-    // count as lost.
+    // Fix the list before the statement is sent, so that a lease taken meanwhile is not
+    // mistaken for a lost one.
     const leases = this.#leases();
     const renewed = await renewLeases(this.#db, leases);
     for (const { exportId, scope } of leases)

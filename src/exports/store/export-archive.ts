@@ -186,7 +186,8 @@ export class ExportArchiveStore {
         try {
           await remove(right);
         } catch (error) {
-          // This error is the store's, and must not be mistaken for one of the database.
+          // This error is the store's, and must not be mistaken for an error of the
+          // database.
           failure = { error };
         }
         return true;

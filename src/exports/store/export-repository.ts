@@ -83,8 +83,8 @@ export interface ExportRepository extends CoverageReader {
   /**
    * Reads the publications that a dead worker of this export intended, and neither
    * committed nor dropped.
-   * @returns the publications by their ids; undefined for one that this version cannot
-   *   read
+   * @returns the publications by their ids; undefined for a publication that this
+   *   version cannot read
    */
   openPublications(
     lease: ExportLease,
@@ -143,7 +143,7 @@ export interface ExportRepository extends CoverageReader {
 
   leaveSource(lease: ExportLease): Promise<void>;
 
-  /** Returns what answers have shown about the source's release. */
+  /** Returns the findings about the source's release from its answers. */
   profile(): Promise<SourceProfile>;
 
   /** Replaces the profile of the source. */

@@ -10,7 +10,10 @@ import { statement } from '../../postgres/statement.ts';
 export interface StoredReadingFacts {
   /** Whether the source demands an asset with each request. */
   readonly isAssetDemanded: boolean;
-  /** The assets that the last nightly run was meant to cover; empty if it named none. */
+  /**
+   * The assets that the last nightly run was meant to cover; empty if it named no
+   * assets.
+   */
   readonly assetIds: readonly string[];
   /** The header of the newest segment; undefined if there is none. */
   readonly newestColumns: readonly string[] | undefined;

@@ -43,7 +43,7 @@ export type Doubt =
   | Extract<OverlapFinding, { expected: unknown }>
   /** An earlier stream that broke off had more rows of this range. */
   | { readonly state: 'less than seen' }
-  /** The open segment of the last run has fewer rows now than it had. */
+  /** The open segment of the last run has fewer rows now than before. */
   | {
       readonly state: 'fewer in the open segment';
       readonly knownRows: string;

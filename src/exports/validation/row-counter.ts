@@ -1,6 +1,6 @@
 /**
- * Counts the rows of every answer of an export: received = published + left out + already
- * stored. This equation is checked before an answer counts as used.
+ * Counts the rows of every answer of an export: received = published + left out +
+ * already stored. This equation is checked before an answer is counted as used.
  */
 import { PermanentError } from '../../errors/errors.ts';
 import { formatInstant } from '../../time/time.ts';

@@ -1,5 +1,5 @@
-// The console. One event stream updates what changes all the time; everything else is
-// requested when something has changed.
+// The console. One event stream updates the data that changes all the time; all other
+// data is requested when something has changed.
 import { loadQuarantine, startQuarantine } from './runs/quarantine.js';
 import { redrawCharts } from './common/charts.js';
 import { startDialog } from './common/dialog.js';
@@ -141,7 +141,7 @@ function startLinks() {
   go();
 }
 
-/** Decodes the fragment; one that is cut or mistyped counts as empty. */
+/** Decodes the fragment; a fragment that is cut or mistyped counts as empty. */
 function decoded(hash) {
   try {
     return decodeURIComponent(hash);

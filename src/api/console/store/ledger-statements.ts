@@ -73,7 +73,7 @@ export const SUMMED_MAX = 20_000;
 const NEWEST = `newest as (
     select * from mirror.ledger_entries where party_id = $1 order by vega_time desc limit ${SUMMED_MAX})`;
 
-/** The party's own accounts, as its own exports name them. */
+/** The party's own accounts, as the party's exports name them. */
 export const ACCOUNTS = `
   with ${NEWEST}
   select asset_id as "assetId", account_type as "accountType", market_id as "marketId",
@@ -88,8 +88,8 @@ export const TYPES = `with ${NEWEST} select distinct transfer_type as type from 
 
 /**
  * Amounts that a party received and sent, by day. Movements between two of its own
- * accounts count as neither. If the ledger has older entries than those read, the first
- * day is left out, because it may be incomplete.
+ * accounts count as neither. If the ledger has entries older than the ones read, the
+ * first day is left out, because it may be incomplete.
  */
 export const FLOWS = `
   with ${NEWEST}

@@ -4,8 +4,8 @@
 const TIMEOUT_MS = 15_000;
 
 /**
- * Sends a request. If the session has expired, the page goes to the login, which returns
- * to it.
+ * Sends a request. If the session has expired, the browser is sent to the login page,
+ * and returns here after the login.
  * @throws Error with the mirror's own message
  */
 export async function send(path, { timeoutMs = TIMEOUT_MS, ...options } = {}) {

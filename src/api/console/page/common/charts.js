@@ -1,5 +1,5 @@
-// Charts by uPlot, in the page's colours. A hidden text next to each chart says what it
-// shows.
+// Charts by uPlot, in the page's colours. A hidden text next to each chart describes
+// its content.
 /* global uPlot */
 import { byId, el, show } from './dom.js';
 import { count, rough } from './format.js';

@@ -37,7 +37,7 @@ export function follow(take) {
     retry = setTimeout(open, retryMs);
     retryMs = Math.min(retryMs * 2, RETRY_MS_MAX);
     // An event stream reports an expired session like any other error. This request
-    // detects it, and goes to the login.
+    // detects an expired session, and sends the browser to the login page.
     ask('mirror/status').catch(() => undefined);
   };
   const open = () => {

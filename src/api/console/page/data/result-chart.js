@@ -51,8 +51,8 @@ export function resultChart(columns, rows) {
 }
 
 /**
- * Returns the column of text with the fewest different values, if these are few enough to
- * tell apart.
+ * Returns the column of text with the fewest different values, if there are few enough
+ * of them to be distinguishable.
  */
 function fewest(kinds, rows) {
   const valuesOf = (index) => new Set(rows.map((row) => row[index])).size;

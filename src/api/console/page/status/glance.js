@@ -1,4 +1,4 @@
-// The first thing on the page: whether the mirror is complete, as of when, and whether
+// The first part of the page: whether the mirror is complete, up to when, and whether
 // anything needs the operator.
 import { action, byId, el, keyed, redraw, setText } from '../common/dom.js';
 import { bytes, count, duration } from '../common/format.js';

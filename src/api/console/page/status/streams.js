@@ -22,7 +22,7 @@ export function showStreams({ status }) {
 }
 
 /**
- * Counts the rows that are stored. `network` is counted apart because it has no ledger; a
+ * Counts the stored rows. `network` is counted separately because it has no ledger; a
  * checkpoint that the source lists twice is stored once.
  */
 function heldOf({ name, rows }, { hasNetwork, coverage }) {
