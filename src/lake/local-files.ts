@@ -47,7 +47,7 @@ type FileAccess = Pick<LakeAccess, 'objects' | 'folder' | 'signal'> & {
 export interface StoredFile {
   readonly key: string;
   readonly bytes: bigint;
-  /** Undefined if another writer made the file. */
+  /** The file's SHA-256; undefined if another writer made the file. */
   readonly sha256: string | undefined;
   /** `month=2023-05`; empty for a table without partitions. */
   readonly partition: string;

@@ -32,7 +32,9 @@ export interface TableOverview {
   readonly files: number;
   readonly rows: bigint;
   readonly bytes: bigint;
-  /** RFC 3339; undefined if the newest commit has no time. */
+  /**
+   * When the newest commit was made, as RFC 3339; undefined if that commit has no time.
+   */
   readonly committedAt: string | undefined;
   /** How many broken checkpoints and hints were removed while the overview was made. */
   readonly mended: number;

@@ -36,8 +36,8 @@ export async function removeUnnamed(
     expired.push(...findUnnamedFiles(root, state, listed, expiredBefore));
     const log = await findExpiredLog(session, root, state, expiredBefore);
     const checkpoint = log.findLast(({ kind }) => kind === 'checkpoint');
-    // A build that was killed may have written a later checkpoint without moving the hint
-    // to it, so the hint may still name one that is removed below.
+    // A build that was killed may have written a later checkpoint without moving the
+    // hint to it, so the hint may still name a checkpoint that is removed below.
     if (checkpoint !== undefined)
       await removeHint(session, root, checkpoint.version);
     expired.push(...log);

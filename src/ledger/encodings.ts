@@ -1,8 +1,8 @@
 /**
  * Decodes single CSV values of any release of the service to the form that the mirror
- * stores. Each decoder returns undefined if the text is not something that a release is
- * known to write; it never guesses. If the meaning of a text is changed here, the digests
- * of rows that are already loaded change as well.
+ * stores. Each decoder returns undefined for a text that no known release writes; it
+ * never guesses. If the meaning of a text is changed here, the digests of rows that are
+ * already loaded change too.
  */
 import { canonicalId, canonicalPartyId } from './ids.ts';
 
@@ -58,8 +58,8 @@ const TRANSFER_TYPE_PREFIX = 'TRANSFER_TYPE_';
 const TYPE_DIGITS_MAX = 9;
 
 /**
- * Decodes an id: `\xAA…`, `aa…` or a word → lower-case hex or the word; a bare `\x` → ''
- * (none).
+ * Decodes an id: `\xAA…`, `aa…` or a word → lower-case hex or the word; a bare `\x` →
+ * '' (no id).
  */
 export function decodeId(text: string): string | undefined {
   const bare = text.startsWith('\\x') ? text.slice(2) : text;

@@ -32,8 +32,8 @@ export const KNOWN_COLUMNS = Object.keys(
 ) as readonly KnownColumn[];
 
 /**
- * Which sides a release exports: without `effect`, only what leaves a party; with
- * `effect`, both sides.
+ * Which sides of a movement a release exports: without `effect`, only the outgoing
+ * side; with `effect`, both sides.
  */
 export type Sides = 'from' | 'both';
 

@@ -57,7 +57,7 @@ export const manifestSchema = z.object({
   /** URL of the source, without credentials. */
   source: z.string(),
   partyId,
-  /** null stands for every asset. */
+  /** The asset of the range; null stands for every asset. */
   assetId: id.nullable(),
   from: instant,
   /** The end of the range, exclusive. */

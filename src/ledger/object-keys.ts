@@ -52,9 +52,9 @@ export function checkPrefix(prefix: string): string {
 const NAME_CHARACTERS_MAX = 200;
 
 /**
- * Converts a party id to part of a key or a file name; different ids get different names.
- * 64 hex digits stay as they are. In other ids, bytes other than `A-Za-z0-9_.-` become
- * `=XX`, and an id that is too long becomes its SHA-256.
+ * Converts a party id to part of a key or a file name; different ids get different
+ * names. 64 hex digits stay unchanged. In other ids, bytes other than `A-Za-z0-9_.-`
+ * become `=XX`, and an id that is too long becomes its SHA-256.
  */
 export function partyName(partyId: string): string {
   if (isHexId(partyId)) return partyId;

@@ -150,7 +150,9 @@ function extraEnd(block: DataView, from: number, end: number): number {
 
 interface KnownCell {
   readonly bytes: number;
-  /** The cell's bytes in groups of four; `rest` has the remaining bytes one by one. */
+  /**
+   * The cell's bytes in groups of four; `rest` has the remaining bytes individually.
+   */
   readonly words: Int32Array;
   readonly rest: Uint8Array;
   /** The flags that the cell adds to its row. */

@@ -1,8 +1,8 @@
 /**
- * Records what manifests do not contain: ranges without entries, which have no object,
- * and facts about a segment that were learned after its manifest was written. The record
- * is one object in the store, with a line of JSON per range, so that a rebuild of a lost
- * database restores everything that was known.
+ * Records the facts that manifests do not contain: ranges without entries, which have
+ * no object, and facts about a segment that were learned after its manifest was
+ * written. The record is one object in the store, with a line of JSON per range, so
+ * that a rebuild of a lost database restores all known ranges.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -27,7 +27,7 @@ export type RangesHead = Readonly<z.output<typeof headSchema>>;
 
 const rangeSchema = z.object({
   partyId,
-  /** null stands for every asset. */
+  /** The asset of the range; null stands for every asset. */
   assetId: id.nullable(),
   from: instant,
   /** The end of the range, exclusive. */

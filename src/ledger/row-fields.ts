@@ -86,8 +86,8 @@ function isQuoted(raw: string): boolean {
 }
 
 /**
- * Returns the position after the quote that closes the one at `opening`, or the row's end
- * if no quote does.
+ * Returns the position after the quote that closes the quote at `opening`, or the row's
+ * end if there is no closing quote.
  */
 function closingQuote(row: string, opening: number): number {
   let quote = row.indexOf(QUOTE, opening + 1);

@@ -55,8 +55,8 @@ export class RowFilter {
    */
   isFrom = false;
   /**
-   * Whether the last row goes from the party's accounts to another party's. No release
-   * sends such a row by mistake.
+   * Whether the last row goes from the party's accounts to the accounts of another
+   * party. No release sends such a row by mistake.
    */
   leaves = false;
   /** The name of the column that made the last row unreadable. */
@@ -75,8 +75,8 @@ export class RowFilter {
   constructor(scope: ExportScope, layout: Layout, checksValues = true) {
     this.#layout = layout;
     this.#scope = scope;
-    // If the party's id is not one of the public service's, the source has ids of its
-    // own.
+    // If the party's id is not in the public service's format, the source has ids of
+    // its own.
     const { hasOwnIds = canonicalId(scope.partyId) === undefined } = scope;
     const decode = hasOwnIds ? decodePartyId : decodeId;
     this.#decodeParty = remember((cell) => decode(cellText(cell)));
@@ -198,7 +198,7 @@ const PLAIN_EXTRA = '[^,"\u0000\u001e\u001f]*';
 interface Column {
   readonly name: string;
   readonly index: number;
-  /** undefined if the column is unknown. */
+  /** The kind of the column's values; undefined if the column is unknown. */
   readonly kind: ColumnKind | undefined;
   readonly isRequired: boolean;
   /** A pattern of texts that `decode` accepts. */

@@ -36,16 +36,16 @@ export type Overlap =
     }
   /** The page ends before it has shown all stored rows: a larger page may show them. */
   | { readonly kind: 'cut' }
-  /** The page shows other rows instead. */
+  /** The page shows different rows instead. */
   | { readonly kind: 'missing' };
 
 /**
  * Compares a page with the rows that are stored after the cursor that was sent.
  * @param sent the group whose cursor was sent; undefined for a page that was requested
  *   without a cursor
- * @param expected the stored groups after that cursor. The last one may have been cut
- *   at the end of its page, or may have grown: it counts as shown if all of its stored
- *   rows come again
+ * @param expected the stored groups after that cursor. The last group may have been cut
+ *   at the end of its page, or may have grown: it is taken as shown if the page has all
+ *   of its stored rows
  */
 export function classifyOverlap(
   rows: readonly ListedRow[],

@@ -233,7 +233,7 @@ const SHRUNK_SHARE = 10n;
 
 export type Accepted = Pick<SyncRequest, 'acceptNewNetwork' | 'acceptShrunk'>;
 
-/** Further facts that decide what an audit means. */
+/** Further facts on which the meaning of an audit depends. */
 export interface AuditContext {
   /**
    * The number of rows of the largest list that was claimed since an operator last

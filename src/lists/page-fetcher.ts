@@ -1,7 +1,7 @@
 /**
- * Reads one generation forward, oldest first. Each page is requested after the group
- * before the last stored one, and its new rows are accepted only if the page shows that
- * last group again. While a page is stored, the next one is requested.
+ * Reads one generation forward, oldest first. Each page is requested after the
+ * second-to-last stored group, and its new rows are accepted only if the page shows the
+ * last stored group again. While a page is stored, the next page is requested.
  */
 import { errorCode } from '../errors/errors.ts';
 import { NETWORK_PARTY, withoutOddKeys } from '../ledger/ids.ts';
@@ -227,8 +227,8 @@ export class ListReader {
 
   /**
    * Waits for the answer of a requested page that is no longer needed. The block that
-   * it reports counts like that of any other answer: the node that sent it may be the
-   * only one that has reached that block.
+   * the answer reports counts like that of any other answer: the node that sent it may
+   * be the only node that has reached that block.
    */
   async #settleAhead(): Promise<void> {
     const ahead = this.#ahead;

@@ -157,7 +157,7 @@ async function showsLastRow(
   { asked: { page }, keys, lastKeys, lastPos }: Newest,
 ): Promise<boolean> {
   if (lastKeys.length === 0 && keys.length === 0) return true;
-  // The last row may be one that is not understood.
+  // The last row may be one of the rows that are not understood.
   if (page.rows.some(({ key }) => lastKeys.includes(key))) return true;
   const { highestPos } = await reader.locate(keys);
   return highestPos !== null && highestPos > lastPos;

@@ -39,7 +39,10 @@ export interface ListedRow {
    * writes it.
    */
   readonly key: string;
-  /** Fields of the node that this version does not know; undefined if there are none. */
+  /**
+   * Fields of the node that this version does not know; undefined if there are no such
+   * fields.
+   */
   readonly extra: Readonly<Record<string, unknown>> | undefined;
   /** Set if the row could not be understood. */
   readonly odd?: OddRow;

@@ -105,8 +105,8 @@ export function chooseResumePoint(
 export interface ResumePoints extends AsyncDisposable {
   /**
    * Reads the resume point from the resume state.
-   * @returns undefined if there is none, or if its store is unreachable: Postgres has
-   *   the same resume point, and the store logs its outage
+   * @returns undefined if there is no resume point, or if its store is unreachable:
+   *   Postgres has the same resume point, and the store logs its outage
    */
   read(): Promise<unknown>;
   write(point: ResumePoint): void;

@@ -1,6 +1,6 @@
 /**
- * The state that all steps of one sync share: its session, its source, its limits, what
- * it has seen, and the evidence for its verdict.
+ * The state that all steps of one sync share: its session, its source, its limits, its
+ * observations, and the evidence for its verdict.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PermanentError } from '../errors/errors.ts';
@@ -56,7 +56,7 @@ export interface SyncContext
   readonly tally: Tally;
 }
 
-/** Counts what one sync has requested and seen. */
+/** Counts the requests and observations of one sync. */
 export class Tally {
   /** `because` is the reason for reading the whole list again. */
   mode: {
@@ -244,7 +244,7 @@ function measureProgress(
 
 /**
  * Builds the evidence for a list's verdict.
- * @param missing what keeps the list from being `complete`
+ * @param missing the reason why the list is not `complete`
  */
 export function describeSync(
   { list, tally, pageSize }: SyncContext,

@@ -158,7 +158,7 @@ async function run(context: SyncContext): Promise<VerdictWithEvidence> {
         generation.kind === 'current' &&
         notShown < NOT_SHOWN_MAX
       ) {
-        // A lagging node may have answered; the next one may be up to date.
+        // A lagging node may have answered; the next node may be up to date.
         notShown += 1;
         const { pauseMs = NOT_SHOWN_PAUSE_MS, signal } = context;
         await sleep(pauseMs * notShown, undefined, { signal });
@@ -304,7 +304,7 @@ async function readAndClaim(
 }
 
 /**
- * Records what keeps the list from being `complete`, and the verdict that follows.
+ * Records the reason why the list is not `complete`, and the verdict that follows.
  * @param error undefined if the database refused the claim
  */
 async function refuse(

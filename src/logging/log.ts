@@ -45,7 +45,7 @@ const SECRET_NAME =
 
 const TEXT_MAX = 4_000;
 
-/** Hides secrets, and limits what one value may add to the log. */
+/** Hides secrets, and limits how much one value may add to the log. */
 const LOGGED: JsonRules = {
   change: (text) => hideSecrets(shorten(text)),
   depthMax: 8,

@@ -35,7 +35,7 @@ const DEFAULT_PORTS: Readonly<Record<string, string>> = {
 
 /**
  * Reads `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`. The lower-case name
- * takes precedence over the upper-case one, an empty value counts as unset, and the
+ * takes precedence over the upper-case one, an empty value is treated as unset, and the
  * scheme of a proxy may be missing.
  */
 export function readProxyRules(ambient: Ambient): ProxyRules {

@@ -50,8 +50,8 @@ export class RotatingSecret<Value extends object> implements SecretState {
   }
 
   /**
-   * Advice for messages about a refused secret: what to check, and whether it was read
-   * again.
+   * Advice for messages about a refused secret: the setting to check, and whether its
+   * file was read again.
    */
   get advice(): string {
     return this.isFromFile

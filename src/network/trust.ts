@@ -16,11 +16,11 @@ import type { Ambient } from './proxy-rules.ts';
 const ADDRESS_ATTEMPT_MS = 2_500;
 
 /**
- * Sets the defaults of Node's clients (the source, S3, Postgres, Redis, notices, traces).
- * Node itself reads NODE_EXTRA_CA_CERTS at startup, from the environment only and not
- * from `.env`.
- * @returns why the file of NODE_EXTRA_CA_CERTS is not used, or undefined. That is not an
- *   error yet: a command may need none of its authorities
+ * Sets the defaults of Node's clients (the source, S3, Postgres, Redis, notices,
+ * traces). Node itself reads NODE_EXTRA_CA_CERTS at startup, from the environment only
+ * and not from `.env`.
+ * @returns why the file of NODE_EXTRA_CA_CERTS is not used, or undefined. This is not
+ *   an error yet, because a command may not need any of its authorities
  */
 export function applyNetworkDefaults(ambient: Ambient): string | undefined {
   setDefaultAutoSelectFamilyAttemptTimeout(ADDRESS_ATTEMPT_MS);

@@ -14,10 +14,10 @@ type Signal = 'traces' | 'metrics';
 
 export interface Collector {
   readonly url: string;
-  /** The agents that connect through the proxy on the way; undefined if there is none. */
+  /** The agents that connect through a proxy; undefined if there is no proxy. */
   readonly agents: ProxiedAgents | undefined;
   readonly headers: Readonly<Record<string, string>>;
-  /** The attributes that identify this process in what it reports. */
+  /** The attributes that identify this process in its reports. */
   readonly resource: Readonly<Record<string, string>>;
 }
 

@@ -12,8 +12,8 @@ import { classifyDatabaseCode } from '../errors/faults.ts';
 
 /**
  * Classifies an error of the database as retryable or permanent. Our own errors are
- * returned unchanged. A lost connection without an error code counts as unreachable,
- * because pg gives such errors no code.
+ * returned unchanged. A lost connection without an error code is classified as
+ * unreachable, because pg gives such errors no code.
  * @param action for the message: "commit a page of parties"
  */
 export function databaseError(action: string, error: unknown): Error {

@@ -50,7 +50,7 @@ EXACT_TYPES.setTypeParser(OID.timestamptz, (text) => {
 
 export interface WarehouseOptions {
   readonly url: string;
-  /** Default: the user and password of the URL, which never change. */
+  /** The login; by default the user and password of the URL, which never change. */
   readonly login?: RotatingSecret<PostgresLogin> | undefined;
   readonly poolMax?: number;
   /**

@@ -103,7 +103,7 @@ export async function migrate<Schema>(
 
 /**
  * Creates the schema, in which the migrator keeps its own two tables. Once the schema
- * exists, the right to create one is not needed.
+ * exists, the right to create schemas is not needed.
  */
 async function makeSchema(db: StatementRunner): Promise<void> {
   // Two processes that create the schema at the same time may collide.

@@ -26,8 +26,8 @@ const SERVER_COLUMNS = {
 } as const;
 
 /**
- * The state of a database: what it has of the mirror, which role opened it, and its
- * server.
+ * The state of a database: the parts of the mirror that it has, the role that opened
+ * it, and its server.
  */
 export type ServerState = RowOf<typeof SERVER_COLUMNS>;
 

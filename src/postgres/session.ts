@@ -10,7 +10,7 @@ import type { StatementRunner } from './run-statement.ts';
 import type { PreparedQuery } from './statement.ts';
 
 export class Session implements StatementRunner {
-  /** For COPY in this folder only; every other statement goes through `executeQuery`. */
+  /** Only for COPY, in this folder; every other statement uses `executeQuery`. */
   readonly client: PoolClient;
 
   constructor(client: PoolClient) {

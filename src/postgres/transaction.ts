@@ -15,7 +15,7 @@ const CONFLICTS = { retries: 4, minTimeout: 50, randomize: true };
 const UNAVAILABLE = { waitMs: 45_000, stepMinMs: 100, stepMaxMs: 2_000 };
 
 export interface TransactionOptions {
-  /** For messages: "commit a page of parties". */
+  /** The name of the action for messages: "commit a page of parties". */
   readonly action: string;
   /**
    * How many times work is repeated after a conflict. Must be 0 if `work` also does
@@ -47,7 +47,7 @@ export function inTransaction<Result>(
 }
 
 export interface RetryOptions<Result> {
-  /** For messages: "commit a page of parties". */
+  /** The name of the action for messages: "commit a page of parties". */
   readonly action: string;
   readonly signal: AbortSignal;
   /**

@@ -133,7 +133,7 @@ export function decodeLatest(text: string): LatestAnswer | undefined {
  * Checks an answer.
  * @param seen undefined if the log has not been seen before
  * @throws PermanentError `PROOF_SIGNATURE_INVALID`, `PROOF_INVALID`, or
- *   `PROOF_SOURCE_FORKED` if the log does not continue the one that was seen before
+ *   `PROOF_SOURCE_FORKED` if the log does not continue the log that was seen before
  */
 export function checkLatest(
   answer: LatestAnswer,

@@ -116,8 +116,7 @@ export function encodeProof(proof: LedgerProof): string {
 /**
  * Checks a proof.
  * @param text the contents of the file
- * @throws PermanentError `PROOF_INVALID` naming what is wrong, or
- *   `PROOF_SIGNATURE_INVALID`
+ * @throws PermanentError `PROOF_INVALID` with the reason, or `PROOF_SIGNATURE_INVALID`
  */
 export function checkProof(text: string, key: VerifierKey): ProvenLedger {
   let proof: LedgerProof;

@@ -15,7 +15,7 @@ const monthSum = z.tuple([
 ]);
 const schema = z.strictObject({
   party: z.string(),
-  /** null means that one ledger has every asset. */
+  /** The asset of the ledger; null if one ledger has all assets. */
   asset: z.string().nullable(),
   /**
    * The covered ranges, `[from, to)`, as RFC 3339. A `from` of null means the beginning

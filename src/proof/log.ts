@@ -1,7 +1,7 @@
 /**
- * Reads the log of nights in the object store, compares it with what the database
- * remembers, and continues it. A log must never fork: if two histories had the same
- * name, some readers would believe the wrong one.
+ * Reads the log of nights in the object store, compares it with the database's record
+ * of it, and continues it. A log must never fork: if two histories had the same name,
+ * some readers would believe the wrong one.
  */
 import { errorCode, PermanentError } from '../errors/errors.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
@@ -33,7 +33,7 @@ export interface RememberedLog {
   readonly root: string;
 }
 
-/** A log that is not forked, and that this key may continue. */
+/** A log that is not forked and that this key may continue. */
 export interface ProofLog extends LogEntries {
   readonly key: SignerKey;
   /** How many nights the published checkpoint covers. */
@@ -192,7 +192,7 @@ export async function publishCheckpoint(
 }
 
 /**
- * Compares a checkpoint that was kept elsewhere with the log as it is now.
+ * Compares a checkpoint that was kept elsewhere with the current log.
  * @throws PermanentError `PROOF_LOG_FORKED` if the log does not continue it
  */
 export function checkContinues(

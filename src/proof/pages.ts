@@ -3,9 +3,9 @@
  * differ, in a number of requests that grows with the difference. The records' hashes
  * are listed in pages, the pages' hashes in pages above them, up to a single top page.
  *
- * Where a page ends depends only on the names of the ledgers, not on their number: a
+ * The end of a page depends only on the names of the ledgers, not on their number: a
  * new ledger changes one page of each level, and two mirrors with the same records have
- * the same pages. Pages are written once. A page that equals an earlier one is not
+ * the same pages. Pages are written once. A page that equals an earlier page is not
  * written again, so an entry names the file that has its bytes.
  */
 import { createHash } from 'node:crypto';

@@ -31,7 +31,8 @@ export interface KeyPlaces {
 }
 
 /**
- * Returns the configured key, or the stored one, which it makes if there is none.
+ * Returns the configured key or the stored key. If there is neither, it makes a key and
+ * stores it.
  * @throws PermanentError `PROOF_KEY_INVALID`, or `PROOF_KEY_UNREADABLE` if the file
  *   cannot be read
  */

@@ -36,7 +36,7 @@ export interface LedgerComparison {
   readonly differing: readonly DifferingLedger[];
   /**
    * How many parties one side has not covered completely; that side's own records show
-   * what it lacks.
+   * which ranges it lacks.
    */
   readonly behind: number;
   /**

@@ -14,7 +14,9 @@ export const STATEMENT_FORMAT = 'ledger-mirror statement v1';
 const hex64 = z.string().regex(/^[0-9a-f]{64}$/);
 const count = z.string().regex(/^\d+$/);
 const listSum = z.object({
-  /** The epoch of the list's chain; it goes up each time the chain starts again. */
+  /**
+   * The epoch of the list's chain, which increases each time the chain starts again.
+   */
   epoch: z.int().nullable(),
   rows: count,
   /** The additive digest of the rows; docs/proof.md describes their form. */
@@ -56,7 +58,7 @@ const schema = z.object({
     rowForm: z.literal('values-v1'),
     /** The RFC 9162 hash of all records, in the order of party and asset. */
     root: hex64,
-    /** The page from which all records are found; null if there is none. */
+    /** The page from which all records can be found; null if there are no records. */
     top: pageEntry.nullable(),
     /** How many levels of pages there are. */
     levels: z.int().nonnegative(),

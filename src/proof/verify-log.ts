@@ -1,5 +1,5 @@
 /**
- * Checks that the log of nights is the one that this mirror wrote, and that the last
+ * Checks that the log of nights is the log that this mirror wrote, and that the last
  * statement agrees with the database. Any later change, deliberate or not, differs from
  * a hash that the key has signed.
  */
@@ -133,8 +133,8 @@ interface Checking {
 }
 
 /**
- * Checks that a statement is the one in the log, and that its report is the one that it
- * names.
+ * Checks that a statement is the one in the log, and that its report is the report that
+ * the statement names.
  */
 async function checkNight(
   night: number,

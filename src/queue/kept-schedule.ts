@@ -1,10 +1,12 @@
 /**
- * Decides whether a schedule in the queue's store can stay as it is. It has no side
+ * Decides whether a schedule in the queue's store can stay unchanged. It has no side
  * effects.
  */
 import { nextScheduledMs, type Schedule } from '../time/scheduled-times.ts';
 
-/** A scheduled job that was not taken this long after it was due counts as lost. */
+/**
+ * How long after its due time a scheduled job that was not taken is considered lost.
+ */
 const SCHEDULE_LATE_MS = 60_000;
 
 /** A schedule as the store has it; times in milliseconds since 1970. */
@@ -16,8 +18,8 @@ export interface HeldSchedule {
 
 /**
  * Whether a stored schedule can stay. It must have the wanted pattern and zone, and a
- * next time that is neither lost nor too far ahead. A clock that was ahead leaves a time
- * too far ahead, and nothing would run until then.
+ * next time that is neither lost nor too far ahead. After a clock was ahead, the stored
+ * time may be too far ahead, and nothing would run until then.
  */
 export function isScheduleKept(
   held: HeldSchedule | undefined,

@@ -38,7 +38,7 @@ import {
 
 /** The schema of BullMQ's own tables. */
 const SCHEMA = 'ledger_mirror_queue';
-/** A statement that has no answer after this time is given up. */
+/** After this time, a statement without an answer is given up. */
 const SILENCE_MAX_MS = 20_000;
 const CLOSE_MAX_MS = 2_000;
 const IDLE_TIMEOUT_MS = 10_000;
@@ -52,7 +52,7 @@ const SETTINGS: SessionSettings = {
 
 interface PostgresOptions {
   readonly url: string;
-  /** Default: the user and password of the URL, which never change. */
+  /** The login; by default the user and password of the URL, which never change. */
   readonly login?: RotatingSecret<PostgresLogin> | undefined;
   /** Receives the traces; without it, no traces are recorded. */
   readonly telemetry?: Telemetry | undefined;

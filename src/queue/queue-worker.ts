@@ -227,8 +227,8 @@ function toWorkedJob(job: BullJob): WorkedJob {
 }
 
 /**
- * Returns the pause that the error demands, or else an exponentially growing one with
- * jitter.
+ * Returns the pause that the error demands, or else a pause that grows exponentially,
+ * with jitter.
  */
 function backoffMs(attempt: number, error: Error | undefined): number {
   if (error instanceof RetryableError && error.retryAfterMs !== undefined)

@@ -277,9 +277,9 @@ export class Queues {
   }
 
   /**
-   * Stops taking jobs and gives handlers `graceMs` to save their state. Jobs that are not
-   * released by then count as stalled, and another worker takes them over. Jobs can still
-   * be added. A second call does nothing.
+   * Stops taking jobs and gives handlers `graceMs` to save their state. Jobs that are
+   * not released by then are treated as stalled, and another worker takes them over.
+   * Jobs can still be added. A second call does nothing.
    */
   async stopWorking(graceMs: number): Promise<void> {
     this.#stop.abort(

@@ -12,8 +12,8 @@ import { classifyErrno } from '../errors/faults.ts';
 /** The user, the password or a right is wrong, so waiting does not help. */
 const REFUSED = /^(?:WRONGPASS|NOAUTH|NOPERM|ERR (?:AUTH|invalid password))/;
 /**
- * A former master, or one that lacks its replicas or its disk, can be read but accepts no
- * writes.
+ * A former master, or a master that lacks its replicas or its disk, can be read but
+ * accepts no writes.
  */
 const NO_WRITES = /^(?:READONLY|MASTERDOWN|NOREPLICAS|MISCONF|OOM|LOADING)\b/;
 const PROBE_TTL_MS = 60_000;

@@ -70,7 +70,10 @@ function partsOf(secret: string): readonly string[] {
   return [secret, value, pair, pair.slice(pair.indexOf(':') + 1)];
 }
 
-/** Returns a secret as it is, and as URLs, JSON and Basic authentication write it. */
+/**
+ * Returns a secret unchanged, and in the forms in which URLs, JSON and Basic
+ * authentication write it.
+ */
 function formsOf(part: string): readonly string[] {
   const base64 = Buffer.from(part).toString('base64');
   return [
@@ -86,7 +89,8 @@ function formsOf(part: string): readonly string[] {
 }
 
 /**
- * Returns a pattern that matches a character as it is, and as JSON and HTML may write it.
+ * Returns a pattern that matches a character itself, and the forms in which JSON and
+ * HTML may write it.
  */
 function writtenAs(character: string): string {
   const code = character.charCodeAt(0);

@@ -1,7 +1,8 @@
 /**
  * Turns failures of a request into errors whose class is the retry decision. The policy
- * is data: what each status, gRPC code and errno means, and how long to wait after each
- * failure. The text of a message decides nothing, with the one exception named below.
+ * is data: the meaning of each status, gRPC code and errno, and how long to wait after
+ * each failure. The text of a message decides nothing, with the one exception named
+ * below.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import {
@@ -152,7 +153,10 @@ function codeOfForwarded(
   return status === 502 || status === 503 ? 'SOURCE_UNREACHABLE' : undefined;
 }
 
-/** Classifies an errno. An unknown one counts as a broken connection, and is retried. */
+/**
+ * Classifies an errno. An unknown errno is treated as a broken connection, and is
+ * retried.
+ */
 function codeOfErrno(errno: string): FailureCode {
   const fault = classifyErrno(errno);
   if (fault !== undefined)

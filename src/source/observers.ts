@@ -1,6 +1,6 @@
 /**
- * Observers of the source's requests: what each run costs the source, and how fast it
- * answers.
+ * Observers of the source's requests: the cost of each run for the source, and how fast
+ * the source answers.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type {
@@ -108,8 +108,9 @@ export class CostMeter implements SourceObserver, RunMeter {
 const LATENCIES_KEPT = 64;
 
 /**
- * The latency of good list answers. If the last one is far above the median, the source
- * is overloaded and not just slow for a moment: it should then be left alone.
+ * The latency of good list answers. If the last latency is far above the median, the
+ * source is overloaded and not just slow for a moment, and should be left alone for a
+ * while.
  */
 export interface ListLatency {
   readonly lastMs: number;

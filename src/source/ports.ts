@@ -22,7 +22,7 @@ export interface RateState {
  */
 export interface BanStore {
   get(): Promise<Micros | undefined>;
-  /** Stores an end, unless a later one is stored already. */
+  /** Stores the end of a ban, unless a later one is stored already. */
   set(until: Micros): Promise<void>;
 }
 
@@ -69,7 +69,7 @@ export interface SourceCost {
   readonly waitedMs: number;
 }
 
-/** Measures what each run costs the source. */
+/** Measures the cost of each run for the source. */
 export interface RunMeter {
   /** Counts every request that `work` makes for the run. */
   during<Result>(runId: string, work: () => Promise<Result>): Promise<Result>;

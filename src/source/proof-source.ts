@@ -30,7 +30,7 @@ export interface ProofSource {
   readonly where: string;
   /**
    * Requests the last statement, with one attempt only.
-   * @param from the size of the log that is already known; 0 if none is
+   * @param from the size of the log that is already known; 0 if no log is known
    * @throws the request's error; most sources do not serve statements
    */
   latest(from: number, signal: AbortSignal): Promise<string>;

@@ -16,8 +16,8 @@ import type {
 } from './ports.ts';
 
 /**
- * The longest wait within a job. For a longer one, the job goes back to the queue with
- * its resume point.
+ * The longest wait within a job. If a longer wait is needed, the job is returned to the
+ * queue with its resume point.
  */
 export const WAIT_MAX_MS = 5 * 60_000;
 const BAN_CACHE_MS = 1_000;

@@ -282,7 +282,8 @@ export class SourceRequester {
 /**
  * Decides whether and when to retry.
  * @param attempt the number of the attempt that failed, from 1
- * @returns how long to wait before the next attempt; undefined if there is none
+ * @returns how long to wait before the next attempt; undefined if there is no next
+ *   attempt
  */
 function chooseWaitMs(
   error: unknown,
@@ -335,7 +336,8 @@ function withAdvice(
 }
 
 /**
- * Adds the number of attempts and the first failure, which is usually the one to act on.
+ * Adds the number of attempts and the first failure, which is usually the failure to
+ * act on.
  */
 function withHistory(last: unknown, attempts: number, first: unknown): unknown {
   if (attempts < 2) return last;

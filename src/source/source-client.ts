@@ -52,7 +52,7 @@ export interface SourceDeps {
   /** Compression saves bandwidth and costs the source little CPU. Tests switch it off. */
   readonly acceptGzip?: boolean;
   readonly limits?: SourceLimits | undefined;
-  /** Default: the configured credentials, which never change. */
+  /** The credentials; by default the configured ones, which never change. */
   readonly credentials?: RotatingSecret<SourceCredentials> | undefined;
 }
 
@@ -95,7 +95,7 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
     ...authorizationOf(credentials.current.authorization ?? authorization),
     ...credentials.current.headers,
     accept: 'application/json',
-    // A cache on the way could answer with old rows.
+    // A cache in between could answer with old rows.
     'cache-control': 'no-cache',
     'accept-encoding': acceptGzip ? 'gzip' : 'identity',
     'user-agent': `ledger-mirror/${version()}`,

@@ -12,7 +12,7 @@ import {
 
 const CONNECT_TIMEOUT_MS = 2_000;
 const COMMAND_TIMEOUT_MS = 3_000;
-/** A connection that answers no command for this long is closed. */
+/** After this time without an answer to any command, a connection is closed. */
 const SOCKET_TIMEOUT_MS = 5_000;
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;

@@ -120,7 +120,9 @@ export interface StoredFacts {
   readonly knownGaps: string;
   /** Runs that are queued or running; decimal text. */
   readonly openRuns: string;
-  /** The id of the nightly run that is queued or running; null if there is none. */
+  /**
+   * The id of the nightly run that is queued or running; null if there is no such run.
+   */
   readonly openNightlyRun: string | null;
   /**
    * Since when, and why, the nightly run is waiting for the source; null if it is not.

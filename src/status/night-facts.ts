@@ -18,7 +18,7 @@ export interface EndedNight {
 /** A nightly run that is queued, or that a process works on. */
 export interface RunningNight {
   readonly runId: string;
-  /** Null while it is queued. */
+  /** When the run started; null while it is queued. */
   readonly startedAt: string | null;
   /** Since when, and why, it waits for the source; null if it does not. */
   readonly awaitedSource: {
@@ -53,7 +53,7 @@ export interface NightFacts extends RecordedNights {
  */
 export interface ScheduledNights {
   readonly nowMs: number;
-  /** Null if no worker is running. */
+  /** The schedules of the worker that started last; null if no worker is running. */
   readonly inForce: Schedules | null;
   readonly missedMs: number | undefined;
 }

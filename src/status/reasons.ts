@@ -59,10 +59,10 @@ export function findReasons(
 }
 
 /**
- * Returns the reasons that keep a nightly run from being complete, besides the verdicts
- * of its parts. A gap that an audit has confirmed is not one, because no later run can
- * close it. A failed verification that an operator ordered is not one either, because
- * each nightly run does its own.
+ * Returns the reasons that keep a nightly run from being complete, in addition to the
+ * verdicts of its parts. A gap that an audit has confirmed is not such a reason,
+ * because no later run can close it. Nor is a failed verification that an operator
+ * ordered, because each nightly run does its own.
  */
 export function findNightReasons(facts: Completeness): readonly Reason[] {
   const found: readonly (readonly [Reason, boolean])[] = [

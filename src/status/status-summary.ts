@@ -44,7 +44,7 @@ export interface MirrorStatus extends MirrorFacts {
   readonly complete: boolean;
   /** Why the mirror is not complete; empty if it is. */
   readonly reasons: readonly Reason[];
-  /** Whether `network`, a party without a ledger, is one of the listed parties. */
+  /** Whether the listed parties include `network`, which has no ledger. */
   readonly hasNetwork: boolean;
   readonly sentence: string;
   readonly attention: Attention[];

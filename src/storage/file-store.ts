@@ -52,7 +52,7 @@ const NO_LINKS = new Set([
   'EMLINK',
   'EXDEV',
   // Some mounts report these; if the rights are really missing, the copy that follows
-  // fails as well.
+  // fails too.
   'EINVAL',
   'EACCES',
 ]);
@@ -281,7 +281,7 @@ class FileStore implements StoreKind {
 
   /**
    * Gives the root folder the rights that the store's umask leaves, because the spool
-   * may have made it for this user alone. Another user's folder stays as it is.
+   * may have made it for this user alone. Another user's folder stays unchanged.
    */
   async #shareRoot(): Promise<void> {
     if (this.#umask === undefined || this.#isRootShared) return;
@@ -362,7 +362,7 @@ export function fileError(what: string, error: unknown): Error {
   return new PermanentError(message, details);
 }
 
-/** A file that is removed on disposal, if it is still there. */
+/** A file that is removed on disposal if it still exists. */
 interface TemporaryFile extends AsyncDisposable {
   readonly path: string;
 }

@@ -234,7 +234,7 @@ class Spool {
     this.#folder = folder;
   }
 
-  /** Returns where a file of this name goes, and makes the folder. */
+  /** Returns the path for a file of this name, and makes the folder. */
   async path(name: string): Promise<string> {
     const path = join(this.#folder, checkKey(name).replaceAll('/', '_'));
     await makeFolders(this.#folder);

@@ -16,13 +16,13 @@ export interface StoreCapabilities {
    */
   readonly multipart: ConditionSupport;
   /**
-   * Whether exactly one of several writers of different bytes under one key gets the
-   * answer that it wrote.
+   * If several writers write different bytes under one key: whether exactly one of them
+   * gets the answer that it wrote.
    */
   readonly hasOneWinner: boolean;
   /**
-   * Other guarantees that the store lacks, in words for `doctor`; absent if none is
-   * known.
+   * Other guarantees that the store lacks, in words for `doctor`; absent if no such gap
+   * is known.
    */
   readonly weaknesses?: readonly string[];
 }
@@ -33,7 +33,7 @@ export interface StoreCapabilities {
  */
 export type Outcome = 'written' | 'present';
 
-/** An object as a listing shows it. */
+/** An object in a listing. */
 export interface ListedObject {
   readonly key: string;
   /** The number of stored bytes. */
@@ -52,7 +52,9 @@ export interface StoredRange {
 export interface ObjectFacts {
   /** The number of stored bytes. */
   readonly bytes: bigint;
-  /** Hex; undefined if it is not known without reading the object. */
+  /**
+   * The SHA-256 as hex digits; undefined if it is not known without reading the object.
+   */
   readonly sha256: string | undefined;
 }
 
@@ -92,8 +94,8 @@ export interface ObjectStore extends AsyncDisposable {
 
   /**
    * Publishes small content, such as a manifest.
-   * @param spoolPrefix prefix of the spool file's name, by which `clearSpool` finds
-   *   what a killed process left
+   * @param spoolPrefix prefix of the spool file's name, by which `clearSpool` finds the
+   *   files of a killed process
    * @throws PermanentError `OBJECT_CONFLICT` if the key holds other bytes
    */
   publishBytes(
@@ -120,8 +122,8 @@ export interface ObjectStore extends AsyncDisposable {
 
   /**
    * Writes small content, whatever the key holds: for the few objects that name the
-   * newest version of something. A reader sees the old bytes or the new ones, never a
-   * part. Nothing keeps two writers apart, so hold a lease.
+   * newest version of something. A reader sees the old bytes or the new bytes, never a
+   * mixture. Nothing keeps two writers apart, so hold a lease.
    */
   replaceBytes(
     key: string,
@@ -136,7 +138,7 @@ export interface ObjectStore extends AsyncDisposable {
   head(key: string, signal: AbortSignal): Promise<ObjectFacts | undefined>;
 
   /**
-   * Reads the stored bytes as they are (compressed).
+   * Reads the stored (compressed) bytes.
    * @throws PermanentError `OBJECT_MISSING`
    */
   read(

@@ -4,7 +4,7 @@ import { openFileStore } from './file-store.ts';
 import type { ObjectStore } from './object-store.ts';
 import { openS3Store, type StoreOptions } from './s3/s3-store.ts';
 
-/** Opens the store. It makes no connection; the first call does. */
+/** Opens the store. No connection is made before the first call. */
 export function openObjectStore(options: StoreOptions): ObjectStore {
   const { url, umask } = options;
   return url.protocol === 's3:'

@@ -15,7 +15,7 @@ import type {
 
 const PROBE_PREFIX = 'probe/';
 /**
- * The age from which an object below `probe/` counts as left over from a killed
+ * The age from which an object below `probe/` is considered a leftover of a killed
  * process.
  */
 const ABANDONED_MICROS = 3_600_000_000n;
@@ -70,7 +70,7 @@ export async function probeStore(
       ? capabilities
       : { ...capabilities, weaknesses };
   } catch (error) {
-    // A later probe removes what cannot be removed now.
+    // A later probe removes the objects that cannot be removed now.
     await probe.removeAll().catch(() => undefined);
     throw error;
   }

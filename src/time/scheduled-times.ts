@@ -32,7 +32,7 @@ const DAY_MS = 86_400_000;
 const OFFSET_STEP_MS = 900_000;
 /**
  * How many days to search for a scheduled time. It is more than the longest gap between
- * two leap days: there is none between 1896 and 1904, nor between 2096 and 2104.
+ * two leap days: there is no leap day between 1896 and 1904, nor between 2096 and 2104.
  */
 const DAYS_MAX = 9 * 366;
 const OFFSETS_CACHED_MAX = 10_000;

@@ -23,8 +23,8 @@ const LISTED_MAX = 100;
 /** How often a load is planned again if segments change while it runs. */
 const PLANS_MAX = 20;
 /**
- * How often an object must read as damaged before it counts as damaged: a bit may also
- * flip in transit.
+ * How often an object must be read as damaged before it is considered damaged: a bit
+ * may also flip in transit.
  */
 const READINGS_MAX = 2;
 
@@ -56,7 +56,7 @@ export interface LoadSums {
   readonly removedRows: bigint;
   /**
    * Loaded rows whose `effect` contradicts their quantity and accounts. The evidence of
-   * their segments counts them as well.
+   * their segments counts them too.
    */
   readonly effectsContradicted: bigint;
   /**

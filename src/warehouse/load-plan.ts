@@ -9,7 +9,7 @@ import type { SegmentRecord } from '../catalog/segment-records.ts';
 /** A superseded segment whose rows are still in the warehouse. */
 export interface StaleSegment {
   readonly segmentId: bigint;
-  /** null means every asset. */
+  /** The asset of the range; null stands for every asset. */
   readonly assetId: string | null;
   /** The start of the range, as RFC 3339. */
   readonly from: string;
@@ -68,14 +68,14 @@ function findStart({ load, remove }: Replacement): string {
 }
 
 interface AssetRange<Instant> {
-  /** null or absent means every asset. */
+  /** The asset of the range; null or absent stands for every asset. */
   readonly assetId?: string | null | undefined;
   readonly from: Instant;
   /** The end of the range, exclusive. */
   readonly to: Instant;
 }
 
-/** A range of a ledger as one export received it. */
+/** A range of a ledger that one export received. */
 export interface RangeClaim extends AssetRange<bigint> {
   /** When the range was requested from the source, in microseconds. */
   readonly at: bigint;

@@ -1,4 +1,4 @@
-/** The problems that verification reports, and what it needs from the lake. */
+/** The problems that verification reports, and the interface of the lake's check. */
 
 /** A disagreement between a record and the stored data. */
 export interface Problem {
@@ -38,7 +38,7 @@ export type LakeCheck = (
 ) => Promise<LakeFindings>;
 
 export interface LakeCheckOptions {
-  /** Whether to sum the values of every row as well. */
+  /** Whether to sum the values of every row too. */
   readonly deep: boolean;
   /**
    * If set, only the files that were never proven, and one in `parts` of the others,

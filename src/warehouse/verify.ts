@@ -19,7 +19,7 @@ const PAGE_SEGMENTS = 100;
 const LISTED_MAX = 100;
 /**
  * The share of the proven segments that a nightly run proves again: one in 28, so that
- * everything is proven again within four weeks.
+ * every segment is proven again within four weeks.
  */
 const NIGHTLY_PARTS = 28;
 

@@ -158,7 +158,7 @@ export function isHeld({ isFaulty, isLoaded }: Coverage): boolean {
 
 /**
  * Returns the closed segments that the answer would replace with fewer rows; empty if
- * none.
+ * there are no such segments.
  */
 export function shrinking(
   { supersedes }: RequestPlan,

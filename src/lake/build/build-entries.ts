@@ -21,7 +21,7 @@ import { fetchCsv, LINE_BYTES, selectCsv } from './build-session.ts';
  * added.
  */
 const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;
-/** A closed file with fewer rows than this counts as small. */
+/** A closed file with fewer rows than this is treated as small. */
 const SMALL_ROWS = 250_000n;
 /** How many small closed files a month may have before they are compacted. */
 export const SMALL_FILES_MAX = 12;
@@ -317,7 +317,7 @@ export async function countBySegment(
 /** The short text form of a set of ids: `1-7,9`. */
 const IDS = /^\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*$/;
 /**
- * The most ids that the tag of one file may name; far above what a build puts into one
+ * The most ids that the tag of one file may name; far more than a build puts into one
  * file. A tag that names more is treated as invalid.
  */
 const IDS_MAX = 1_000_000n;

@@ -81,7 +81,7 @@ interface Committer {
 export interface BuildSession extends LakeDeps, LakeAccess, Committer {
   /** Reads the warehouse as of one instant. */
   readonly warehouse: WarehouseReader;
-  /** The newest snapshot when the session began; undefined if there was none. */
+  /** The newest snapshot when the session began; undefined if there was no snapshot. */
   readonly before: LakeSnapshot | undefined;
   /**
    * Local copies of the files that this session wrote, by their paths in the log. They

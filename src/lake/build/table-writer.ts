@@ -224,7 +224,7 @@ export function statesOf(writers: readonly TableWriter[]): TableStates {
   return states;
 }
 
-/** Refuses a table that another mirror has written and this one never has. */
+/** Refuses a table that another mirror has written and this mirror never has. */
 function refuseForeign(
   table: LakeTable,
   { txns }: TableState,

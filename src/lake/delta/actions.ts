@@ -55,8 +55,8 @@ export type AddFile = NonNullable<Action['add']>;
 export type MetaData = NonNullable<Action['metaData']>;
 
 /**
- * Parses one line of a commit, or one row of a checkpoint. A row of a checkpoint has the
- * fields of all actions, so null counts as absent.
+ * Parses one line of a commit, or one row of a checkpoint. A row of a checkpoint has
+ * the fields of all actions, so null is treated as absent.
  * @throws SyntaxError | z.ZodError if the line is not an action
  */
 export function parseAction(line: string): Action {

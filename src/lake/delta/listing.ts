@@ -55,9 +55,10 @@ export interface LogObject extends ListedObject {
 }
 
 /**
- * Returns the commits and checkpoints of a table's log that are among the listed objects,
- * sorted by version.
- * @throws PermanentError `LAKE_LOG_BROKEN` if one of them is too large to be real
+ * Returns the commits and checkpoints of a table's log that are among the listed
+ * objects, sorted by version.
+ * @throws PermanentError `LAKE_LOG_BROKEN` if one of these objects is too large to be
+ *   real
  */
 export function logAmong(
   root: string,

@@ -165,7 +165,8 @@ export function encodeCommit(
 }
 
 /**
- * Refuses a table that another writer has upgraded beyond what we support.
+ * Refuses a table that another writer has upgraded to a protocol that we do not
+ * support.
  * @throws PermanentError `LAKE_TABLE_RAISED`, `LAKE_PATH_REFUSED`
  */
 function refuseRaised(root: string, { protocol, live }: TableState): void {

@@ -1,5 +1,5 @@
 /**
- * Converts what DuckDB reports about a file that it wrote to the statistics of a Delta
+ * Converts DuckDB's report about a file that it wrote to the statistics of a Delta
  * `add` action.
  */
 import { z } from 'zod';

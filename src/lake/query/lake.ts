@@ -47,8 +47,8 @@ export interface Lake extends AsyncDisposable {
 
 /**
  * Opens the newest snapshot.
- * @throws PermanentError `LAKE_MISSING` if no lake was built yet, `LAKE_FILE_CORRUPT` if
- *   a file does not match its log, and what `readTable` throws
+ * @throws PermanentError `LAKE_MISSING` if no lake was built yet, `LAKE_FILE_CORRUPT`
+ *   if a file does not match its log, and the errors of `readTable`
  */
 export async function openLake(
   options: LakeOptions,
@@ -152,9 +152,9 @@ function isNeeded(
 }
 
 /**
- * Finds the tables that a query uses, by their names in its text. All tables count as
- * used if the query calls a function that takes table names as text. Entries need the
- * coverage, which decides which of them count.
+ * Finds the tables that a query uses, by their names in its text. If the query calls a
+ * function that takes table names as text, all tables are taken as used. Entries need
+ * the coverage, which decides which of them count.
  */
 function usedTables(
   sql: string | undefined,
@@ -172,7 +172,7 @@ function usedTables(
 /**
  * Whether a query uses the view `entries`. Summaries have a column of that name, so the
  * word alone proves nothing, and DuckDB's parser decides. It returns no names for SQL
- * that it cannot parse; then the view counts as used.
+ * that it cannot parse; then the view is taken as used.
  */
 function usesEntriesView(text: string, connection: DuckDBConnection): boolean {
   if (!/\bentries\b/.test(text)) return false;

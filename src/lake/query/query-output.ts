@@ -28,8 +28,8 @@ export interface TextForm {
 }
 
 /**
- * The text formats. Each function makes the form for the columns of one result; the one
- * for tables also takes the width of the terminal, in characters.
+ * The text formats. Each function makes the form for the columns of one result; the
+ * function for tables also takes the width of the terminal, in characters.
  */
 export const TEXT_FORMS = {
   csv: (columns: readonly ResultColumn[]): TextForm => {

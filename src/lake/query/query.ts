@@ -209,7 +209,7 @@ const EXPLANATION =
 /**
  * Prepares one statement and requires that DuckDB classifies it as read-only. EXPLAIN
  * ANALYZE runs the statement that it explains, even COPY or INSERT, so the explained
- * statement is prepared and checked as well.
+ * statement is prepared and checked too.
  * @throws UsageError if the SQL is wrong, is more than one statement, or would do more
  *   than read
  */

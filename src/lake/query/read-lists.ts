@@ -7,7 +7,7 @@ import { errorCode } from '../../errors/errors.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import { openLake } from './lake.ts';
 
-/** A party, as the lake stores it. */
+/** A party in the form in which the lake stores it. */
 export interface LakeParty {
   readonly partyId: string;
   /** When the mirror first saw the party, as RFC 3339. */
@@ -16,7 +16,7 @@ export interface LakeParty {
   readonly extra: string | null;
 }
 
-/** A checkpoint, as the lake stores it. */
+/** A checkpoint in the form in which the lake stores it. */
 export interface LakeCheckpoint {
   readonly epoch: number;
   /** The block height as decimal text. */

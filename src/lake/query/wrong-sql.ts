@@ -50,7 +50,7 @@ export async function describeWrongSql(
 
 /**
  * Advises on an error that DuckDB reported while the query ran.
- * @returns the advice as the end of a sentence; empty if there is none
+ * @returns the advice as the end of a sentence; empty if there is no advice
  */
 export function adviseOnFailure(message: string): string {
   return OVERFLOW.test(message)

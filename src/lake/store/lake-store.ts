@@ -36,7 +36,7 @@ export interface RecordedTable {
 export interface DecidedCommit {
   readonly table: LakeTable;
   readonly version: number;
-  /** Null once the commit is known to be in the store. */
+  /** The content of the commit; null once the commit is known to be in the store. */
   readonly content: Buffer | null;
 }
 
@@ -165,7 +165,8 @@ export class LakeStore {
   /**
    * Decides the content of a table's next version, for a store that cannot stop two
    * writers from writing the same version.
-   * @param after the version that was decided before; undefined if there was none
+   * @param after the last version that was decided; undefined if no version was decided
+   *   yet
    * @returns false if another writer has decided a version since
    */
   async decideCommit(

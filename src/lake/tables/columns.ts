@@ -30,9 +30,9 @@ export function namesOf(columns: readonly LakeColumn[]): string {
 }
 
 /**
- * Whether statistics are written for the column. Amounts have none: some readers parse
- * the statistics as floating-point numbers, lose digits, and then skip files that have
- * matching rows.
+ * Whether statistics are written for the column. There are none for amounts: some
+ * readers parse the statistics as floating-point numbers, lose digits, and then skip
+ * files that have matching rows.
  */
 export function hasStatistics({ type }: LakeColumn): boolean {
   return !type.startsWith('DECIMAL') && type !== 'BOOLEAN';

@@ -70,7 +70,7 @@ const counted = (name: string, comment: string): Figure => ({
   select: 'count(*)',
   merge: `cast(sum(${name}) as BIGINT)`,
 });
-/** An exact sum, which is a BIGNUM until it is written. */
+/** An exact sum. It is a BIGNUM until it is written. */
 const summed = (name: string, comment: string, condition = 'true'): Figure => ({
   columns: amount(name, comment, `cast(${name} as VARCHAR)`),
   select:

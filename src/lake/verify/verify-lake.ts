@@ -82,7 +82,8 @@ export async function verifyLake(
   for (let attempt = 1; ; attempt += 1) {
     const snapshot = await readSnapshot(lake);
     const findings = await verifySnapshot(lake, snapshot, options);
-    // A build may have published a newer snapshot meanwhile. Then check that one instead.
+    // A build may have published a newer snapshot meanwhile. If so, check the newer one
+    // instead.
     const isReplaced = (await readSnapshot(lake))?.moment !== snapshot?.moment;
     if (findings.problems.length > 0 && isReplaced && attempt < ATTEMPTS_MAX)
       continue;
@@ -169,8 +170,8 @@ async function checkTable(
 }
 
 /**
- * Reports a table that is not the one that this mirror built, or is older than the last
- * build left it.
+ * Reports a table that this mirror did not build, or that is in an older state than
+ * after the last build.
  */
 function compareWithRecord(
   { snapshot, report }: SnapshotUnderCheck,

@@ -19,7 +19,7 @@ export interface SourceErrorBody {
   readonly message: string;
   /** The service's own code in `details[0]`, for example 10017: an asset is required. */
   readonly detailCode: number | undefined;
-  /** The reason in words, if `details[0]` has one. */
+  /** The reason in words, if `details[0]` has a reason. */
   readonly inner: string | undefined;
 }
 

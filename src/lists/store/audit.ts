@@ -58,8 +58,8 @@ export async function replaceCurrent(
   let removed: readonly string[] = [];
   const isNewNetwork = finding === 'new network';
   if (isNewNetwork) {
-    // The audit is the first reading of the next epoch: none of its rows was ever
-    // stored. The sync of the other list may have begun that epoch already.
+    // The audit is the first reading of the next epoch, so none of its rows is stored
+    // yet. The sync of the other list may have begun that epoch already.
     const { isAllNewer: _, ...counts } = totals;
     await sql`insert into mirror.networks (epoch, evidence)
       values (${epoch + 1}, ${evidenceJson({ ...counts, list, runId })}) on conflict do nothing`.execute(

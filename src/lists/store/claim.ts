@@ -52,8 +52,8 @@ export type Claimed =
   | { readonly kind: 'stale' }
   | { readonly kind: 'doubt'; readonly doubt: DoubtError }
   /**
-   * All rows that are understood are claimed; the others keep the list from being
-   * complete.
+   * All rows that are understood are claimed; because of the rows that are not, the
+   * list is not complete.
    */
   | {
       readonly kind: 'odd rows';

@@ -146,9 +146,9 @@ export async function readClaimedHeight(
 }
 
 /**
- * Reads what both lists together show about a network. If nothing was claimed in this
- * database, the newest restored checkpoint stands for the claims of the database that
- * was lost.
+ * Reads the facts that both lists together show about a network. If nothing was claimed
+ * in this database, the newest restored checkpoint stands for the claims of the lost
+ * database.
  */
 function readNetwork(
   db: Database,

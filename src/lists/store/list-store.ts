@@ -94,8 +94,8 @@ function openSession(held: Held, takenAtMs: number) {
 function openWriter({ db, list, token, signal }: Held) {
   /**
    * Locks the lease's row first, so that only this worker can commit.
-   * @param wasDone returns what an earlier attempt has written, in case its answer was
-   *   lost; absent if the work is safe to repeat
+   * @param wasDone returns the result that an earlier attempt has written, in case its
+   *   answer was lost; absent if the work is safe to repeat
    */
   return <Result>(
     action: string,
@@ -354,7 +354,7 @@ async function dropAudit(tx: Database, list: ListName) {
   );
 }
 
-/** Stores a party without a position: `network`, or one that was looked up. */
+/** Stores a party without a position: `network`, or a party that was looked up. */
 function keepUnplaced(tx: Database, epoch: number, { key, extra }: ListedRow) {
   const query = sql<{ wasKnown: boolean }>`
     insert into mirror.parties as held (party_id, first_epoch, epoch, extra)

@@ -12,9 +12,9 @@ import type { ListName } from '../ports.ts';
 import { type Generation, LISTS } from './generations.ts';
 
 /**
- * The instant at which restored parties count as last seen, because the true one is
- * lost. `forgetUnlisted` recognises restored parties by it; a party that is listed
- * again gets a later instant.
+ * The instant that is recorded as the time when restored parties were last seen,
+ * because the true time is lost. `forgetUnlisted` recognises restored parties by it; a
+ * party that is listed again gets a later instant.
  */
 const NOT_SEEN = '1970-01-01T00:00:00Z';
 const ACTION = 'restore a list';
@@ -59,8 +59,8 @@ export async function restoreParties(
 }
 
 /**
- * Restores checkpoints, which count as no longer served until the source shows them
- * again. The epochs of the chain are restored with them.
+ * Restores checkpoints. They are recorded as no longer served until the source shows
+ * them again. The epochs of the chain are restored with them.
  * @returns how many checkpoints were added
  */
 export async function restoreCheckpoints(
@@ -99,10 +99,10 @@ export async function forgetUnlisted(
 }
 
 /**
- * Whether the first reading of a list `g` agrees with the restored rows as a second
+ * Whether the first reading of a list `g` confirms the restored rows as a second
  * reading would: it shows all of them, and no new row before the last of them. The lost
- * database had proven what it wrote to the lake, so such a reading needs no second one
- * to confirm it.
+ * database had proven the rows that it wrote to the lake, so such a reading needs no
+ * second one to confirm it.
  *
  * Only a list that has never been read in this database can have restored rows. Rows
  * that the reading itself adds are first seen after its start.

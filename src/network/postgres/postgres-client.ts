@@ -1,6 +1,6 @@
 /**
- * Postgres clients for every pool of this process. They connect by libpq's rules and, if
- * there are several servers, to the one that takes writes.
+ * Postgres clients for every pool of this process. They connect by libpq's rules and,
+ * if there are several servers, to the primary, which accepts writes.
  */
 import { Socket } from 'node:net';
 import { Client, type ClientConfig, Connection } from 'pg';
@@ -38,7 +38,7 @@ export interface PostgresLogin {
   readonly password: string | undefined;
 }
 
-/** A database to connect clients to. It remembers which of its hosts takes writes. */
+/** A database to connect clients to. It remembers which of its hosts accepts writes. */
 export class PostgresAddress {
   readonly target: PostgresTarget;
   /** Host and port for messages, without user and password. */
@@ -105,8 +105,8 @@ export class PostgresAddress {
   }
 
   /**
-   * Opens a socket to the first host that answers or, if `wantsPrimary`, to the one that
-   * takes writes.
+   * Opens a socket to the first host that answers or, if `wantsPrimary`, to the host
+   * that accepts writes.
    */
   async open(signal: AbortSignal): Promise<Socket> {
     const known = this.#primary;
@@ -135,7 +135,7 @@ export class PostgresAddress {
     throw this.#unreachable(failures);
   }
 
-  /** Called if a connection's host no longer takes writes. */
+  /** Called if a connection's host no longer accepts writes. */
   forgetPrimary(): void {
     this.#primary = undefined;
   }

@@ -1,7 +1,7 @@
 /**
- * Parses a Postgres URL as libpq does, which is what psql and cloud providers' pages use:
- * several hosts, sockets, every parameter. WHATWG's URL supports neither a list of hosts
- * nor an empty host.
+ * Parses a Postgres URL as libpq does, because psql and the pages of cloud providers
+ * follow libpq: several hosts, sockets, every parameter. WHATWG's URL supports neither
+ * a list of hosts nor an empty host.
  */
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -49,7 +49,7 @@ export interface PostgresTarget {
    * reads it.
    */
   readonly options: string | undefined;
-  /** Whether the connection must lead to the server that takes writes. */
+  /** Whether the connection must lead to the server that accepts writes. */
   readonly wantsPrimary: boolean;
 }
 
@@ -105,7 +105,7 @@ export function readPostgresUrl(text: string): PostgresTarget | string {
 }
 
 /**
- * Splits a URL into parameters. As in libpq, the parts before the query count as
+ * Splits a URL into parameters. As in libpq, the parts before the query are treated as
  * parameters too.
  */
 function readParts(body: string): Parameters | string {
@@ -275,8 +275,8 @@ function readTarget(given: Parameters): PostgresTarget | string {
 }
 
 /**
- * Includes `any`: among several servers the mirror looks for the one that takes writes
- * anyway.
+ * Includes `any`: among several servers, the mirror always looks for the one that
+ * accepts writes.
  */
 const WRITABLE = new Set(['any', 'read-write', 'primary']);
 
@@ -318,7 +318,7 @@ function readSslMode(
 ): SslMode | undefined {
   const written =
     given['sslmode'] ?? (given['ssl'] === 'true' ? 'require' : undefined);
-  // node-postgres's own name for what libpq calls `require`.
+  // node-postgres's own name for the mode that libpq calls `require`.
   const word = written === 'no-verify' ? 'require' : (written ?? 'prefer');
   const mode = SSL_MODES.find((known) => known === word);
   const isLocal = hosts.length > 0 && hosts.every(({ host }) => isSocket(host));

@@ -56,8 +56,8 @@ function isOptional({ sslMode }: PostgresTarget): boolean {
 }
 
 /**
- * Returns the hosts of the target. If it names none, that is the socket of a local
- * server, or `localhost` if there is no socket.
+ * Returns the hosts of the target. If it names no host, the result is the socket of a
+ * local server, or `localhost` if there is no socket.
  */
 export function hostsOf({ hosts }: PostgresTarget): readonly PostgresHost[] {
   const all = hosts.length === 0 ? [{ host: '', port: DEFAULT_PORT }] : hosts;
@@ -84,7 +84,7 @@ function openSocket(to: PostgresHost, signal: AbortSignal): Promise<Socket> {
   return opening.then(() => socket);
 }
 
-/** Reads exactly one byte, because what follows it is TLS. */
+/** Reads exactly one byte, because the bytes after it belong to TLS. */
 async function readByte(socket: Socket, signal: AbortSignal): Promise<number> {
   for (;;) {
     const chunk = socket.read(1) as Buffer | null;
@@ -200,7 +200,7 @@ function settled(
         resolve();
         return;
       }
-      // A later error adds nothing, and must not crash the process.
+      // A later error adds no information, and must not crash the process.
       socket.on('error', () => undefined).destroy();
       reject(error);
     };

@@ -23,7 +23,7 @@ interface WorkerEntry {
   readonly schedules: Schedules;
 }
 
-/** The registered workers, as the status needs them. */
+/** The facts about the registered workers that the status needs. */
 interface WorkerFacts {
   /** The number of long-running processes with a recent heartbeat. */
   readonly workers: number;

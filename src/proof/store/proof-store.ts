@@ -23,11 +23,11 @@ import type { ListSum, Statement } from '../statement.ts';
 const ACTION = 'write the statement of the night';
 const LEDGERS_AT_ONCE = 500;
 
-/** The log as the database remembers it. */
+/** The database's record of the log. */
 export interface LogRow extends RememberedLog {
   /**
-   * SHA-256 of the statement that the stored records and pages belong to; null if they
-   * belong to none.
+   * SHA-256 of the statement to which the stored records and pages belong; null if they
+   * belong to no statement.
    */
   readonly statementSha256: string | null;
   /**
@@ -48,7 +48,7 @@ export interface LedgerName {
   readonly assetId: string | null;
 }
 
-/** A ledger's record as the database remembers it. */
+/** The database's copy of a ledger's record. */
 export interface RecordRow extends LedgerName {
   /** Leaf hash, 64 hex digits. */
   readonly leaf: string;
@@ -156,8 +156,8 @@ export class ProofStore {
   /**
    * Reads the ledgers whose rows or covered ranges may differ from their record.
    * @param since the `settledAt` of the last statement; null for all ledgers
-   * @param coveredTo the statement's `coveredTo`: a range that reaches it counts as
-   *   without end
+   * @param coveredTo the statement's `coveredTo`: a range that reaches it is treated as
+   *   a range without an end
    */
   async readChangedLedgers(
     since: string | null,

@@ -239,8 +239,8 @@ const partyCursor = z
 const checkpointCursor = z.object({ blockheight: z.int() }).partial();
 
 /**
- * Reads a cursor's JSON as Go does: names match in any case, unknown fields are skipped,
- * and null counts as absent.
+ * Reads a cursor's JSON as Go does: names match in any case, unknown fields are
+ * skipped, and null is treated as absent.
  * @throws ServiceError 500, because the service reads a cursor only when it builds the
  *   query
  */

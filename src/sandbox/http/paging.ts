@@ -6,7 +6,7 @@
 import { ServiceError } from './errors.ts';
 import type { Query } from './query.ts';
 
-/** The service's page size for a request that does not specify one. */
+/** The service's page size for a request that does not specify a size. */
 const PAGE_ROWS_DEFAULT = 1000;
 /** The most bytes of one message from the service to its HTTP gateway. */
 const ANSWER_BYTES_MAX = 20_971_520;

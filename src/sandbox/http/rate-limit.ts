@@ -7,8 +7,8 @@ import type { RateLimit } from '../options.ts';
 import { ServiceError, type Headers } from './errors.ts';
 
 /**
- * The most clients that are remembered. If there are more, the one that was silent the
- * longest is forgotten.
+ * The most clients that are remembered. If there are more, the client that was silent
+ * the longest is forgotten.
  */
 const CLIENTS_MAX = 10_000;
 

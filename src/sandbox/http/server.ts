@@ -135,8 +135,8 @@ function openHandlers(network: Network) {
       exportCalls += 1;
       return answerExport(network, queryText, exportCalls);
     }
-    // The rate limit identifies a client by the address that it claims and the one that
-    // it connects from.
+    // The rate limit identifies a client by two addresses: the one that it claims, and
+    // the one that it connects from.
     const client = [
       headers['x-forwarded-for'] ?? [],
       socket.remoteAddress ?? '',

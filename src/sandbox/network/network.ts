@@ -132,8 +132,8 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
    * Returns the block in which a party appears. A higher number never appears earlier.
    */
   function arrivalBlock(index: number) {
-    // Runs are laid out so that one begins at number `parties`. Then no tie spans the end
-    // of the history.
+    // Runs are laid out so that one of them begins at number `parties`. Then no tie
+    // spans the end of the history.
     const shifted = index + RUN_PARTIES - (parties % RUN_PARTIES);
     const within = shifted % RUN_PARTIES;
     const word = noise(

@@ -24,7 +24,7 @@ const SHOWN_CHARS_MAX = 120;
 const DECIMAL = /^(?:0|[1-9]\d{0,19})$/;
 /**
  * The most bytes of a hash. The interface does not specify the format of hashes, so any
- * printable text is kept as it is.
+ * printable text is kept unchanged.
  */
 const HASH_BYTES_MAX = 1024;
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]*$/u;

@@ -9,7 +9,7 @@ const GUNZIP_CHUNK_BYTES = 256 * 1024;
 const ENCODING_SHOWN_MAX = 40;
 
 export interface DripLimit {
-  /** A stream whose average is lower counts as stalled. */
+  /** The lowest average; a slower stream is considered stalled. */
   readonly bytesPerSecondMin: number;
   /** The waiting time over which the average is measured. */
   readonly windowMs: number;

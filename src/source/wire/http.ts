@@ -56,7 +56,7 @@ export interface HttpAnswer extends AsyncDisposable {
 }
 
 export interface HttpRequest {
-  /** For messages: "list" or "export". */
+  /** The name of the request for messages: "list" or "export". */
   readonly action: string;
   readonly url: URL;
   readonly limits: HttpLimits;

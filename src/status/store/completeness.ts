@@ -9,7 +9,7 @@ import { execute, readRow } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 
 export interface Completeness {
-  /** Ledgers that the source lists in this epoch; the party `network` has none. */
+  /** Ledgers that the source lists in this epoch; the party `network` has no ledger. */
   readonly listed: number;
   /** How many parties the configuration names; null if it means every listed party. */
   readonly configured: number | null;
@@ -23,12 +23,15 @@ export interface Completeness {
    * Wanted and listed ledgers that were never requested from the source in this epoch.
    */
   readonly neverAsked: number;
-  /** An instant that every covered ledger reaches; RFC 3339, null if none is covered. */
+  /**
+   * An instant that every covered ledger reaches, as RFC 3339; null if no ledger is
+   * covered.
+   */
   readonly coveredTo: string | null;
   /**
-   * Every range of the covered ledgers was compared with the source at this instant or
-   * later; RFC 3339, null if none is covered. Entries that the source has added to older
-   * ranges since then may be missing.
+   * An instant since which every range of the covered ledgers was compared with the
+   * source, as RFC 3339; null if no ledger is covered. Entries that the source has
+   * added to older ranges since then may be missing.
    */
   readonly comparedSince: string | null;
   /** Configured parties that the source does not list. None of them counts as covered. */
@@ -55,8 +58,8 @@ export interface Completeness {
   /** Current segments that are published but not yet loaded into the warehouse. */
   readonly notLoaded: number;
   /**
-   * Whether a queued or running run will still load what it published: a load, an export,
-   * or a nightly run whose load has not ended.
+   * Whether a queued or running run (a load, an export, or a nightly run whose load has
+   * not ended) will still load the segments that it published.
    */
   readonly isLoading: boolean;
   /**
@@ -139,7 +142,7 @@ const EPOCH_STARTED_AT = sql`(select case when is_first then '-infinity' else st
 
 /**
  * Statement: counts the wanted parties and how far they are covered, in one row. It
- * appears twice, once for each kind of scope, and the one that does not apply costs
+ * appears twice, once for each kind of scope; the statement for the other kind costs
  * nothing. A single statement over a union of both would have to sort on disk.
  * @param parties relation with `party_id` and `is_listed`
  */

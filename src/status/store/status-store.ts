@@ -84,8 +84,8 @@ async function readFactsNow(db: Database): Promise<StoredFacts> {
     readCompleteness(db),
   ]);
   const { covered, wanted, coveredTo } = coverage;
-  // The ledgers as a whole reach only as far as the covered ledger that reaches the
-  // least. While any wanted ledger is uncovered, no instant holds for all of them.
+  // The ledgers as a whole reach only as far as the covered ledger that ends first.
+  // While any wanted ledger is uncovered, no instant holds for all of them.
   const asOfTime = covered === wanted ? coveredTo : null;
   const streams = facts.streams.map((stream) =>
     stream.name === 'ledger' ? { ...stream, asOfTime } : stream,

@@ -24,7 +24,7 @@ export type Retry = 'wait' | 'few' | 'anew' | 'never';
 interface Meaning {
   readonly code: string;
   readonly retry: Retry;
-  /** The end of the message: what to do. */
+  /** The end of the message, which tells the operator what to do. */
   readonly advice: string;
 }
 

@@ -110,8 +110,7 @@ interface RangeLimits {
 }
 
 /**
- * Takes over the store's record. Ranges that the database already knows stay as they
- * are.
+ * Takes over the store's record. Ranges that the database already knows stay unchanged.
  * @returns how many ranges changed
  * @throws PermanentError `RANGES_INVALID` if the record is damaged
  */
@@ -261,10 +260,10 @@ function originOf({ runId, epoch }: RangeRecord): {
 }
 
 /**
- * Corrects what manifests record about segments. A segment that was checked after the
- * record's check stays as it is. For any other, the record is newer than the manifest,
- * which was written when the segment was published or merged.
- * @returns how many changed
+ * Corrects the facts that manifests record about segments. A segment that was checked
+ * after the record's check stays unchanged. For any other segment, the record is newer
+ * than the manifest, which was written when the segment was published or merged.
+ * @returns how many segments changed
  */
 async function correctSegments(
   tx: Database,

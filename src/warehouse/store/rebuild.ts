@@ -74,8 +74,8 @@ interface AdoptionLimits {
 }
 
 /**
- * Rebuilds an empty database from what any mirror has published in the store, or
- * continues a rebuild that was killed.
+ * Rebuilds an empty database from the objects that any mirror has published in the
+ * store, or continues a rebuild that was killed.
  * @returns undefined if the database is not empty
  */
 export async function rebuildIfEmpty(
@@ -119,7 +119,7 @@ export async function adoptUnknownManifests(
 
 /**
  * Takes over manifests party by party. A rebuild that was killed starts again from the
- * beginning, and skips what it has already recorded.
+ * beginning, and skips the manifests that it has already recorded.
  */
 async function adoptManifests(
   catalog: StoreAndCatalog,
@@ -332,7 +332,7 @@ function adoptParty(
 /**
  * Ends a rebuild, and continues the lineage of the newest manifest: the next
  * publication gets a higher number, in the last epoch of the source's chain. A database
- * that knows nothing about the source's release starts with what that manifest shows
+ * that knows nothing about the source's release starts with that manifest's findings
  * about it.
  */
 function finishRebuild(

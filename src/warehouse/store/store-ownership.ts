@@ -57,7 +57,7 @@ type StoreOwner = z.output<typeof ownerSchema>;
 interface OwnIdentity {
   readonly mirrorId: string;
   readonly warehouseId: string;
-  /** null if this database has never claimed a store. */
+  /** The claim; null if this database has never claimed a store. */
   readonly claim: string | null;
   readonly systemIdentifier: string | null;
   readonly oid: string;
@@ -197,9 +197,8 @@ function isOwner({ claim, database }: StoreOwner, own: OwnIdentity): boolean {
 }
 
 /**
- * Reads the store's owner; undefined if it has none.
- * @throws PermanentError `OBJECT_STORE_FOREIGN` if the object is not one that this
- *   version can read
+ * Reads the store's owner; undefined if it has no owner.
+ * @throws PermanentError `OBJECT_STORE_FOREIGN` if this version cannot read the object
  */
 async function readOwner(
   objects: ObjectStore,

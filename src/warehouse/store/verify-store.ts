@@ -40,8 +40,8 @@ interface Invariant {
 }
 
 /**
- * The invariants run one by one: each has a snapshot of its own, which shows only whole
- * transactions.
+ * The invariants are checked one after the other: each has a snapshot of its own, which
+ * shows only whole transactions.
  */
 const INVARIANTS: readonly Invariant[] = [
   {
@@ -110,7 +110,7 @@ export interface NeverFetched {
   readonly segmentsNotLoaded: bigint;
 }
 
-/** The rows that the warehouse has for a loaded segment. */
+/** The warehouse's rows for a loaded segment. */
 export interface CheckedRows {
   readonly segment: SegmentRecord;
   readonly rows: bigint;
@@ -214,7 +214,7 @@ export class VerifyStore {
 
   /**
    * Counts the rows of loaded segments and compares them with the record.
-   * @param isDeep whether to sum the values of the rows as well
+   * @param isDeep whether to sum the values of the rows too
    */
   async checkRows(
     segments: readonly SegmentRecord[],
