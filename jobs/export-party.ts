@@ -11,7 +11,7 @@ import { workRun } from '../src/runs/work-run.ts';
 
 const payload = z.strictObject({
   runId: z.uuid(),
-  // Jobs of earlier versions may still wait in a queue, and name up to 100 parties.
+  // Queues may still contain jobs of earlier versions, which name up to 100 parties.
   partyIds: z.array(partyId).min(1).max(100).optional(),
 });
 

@@ -11,8 +11,8 @@ import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 
 export interface PartyExportDeps extends ExportDeps {
   /**
-   * The assets to export if the source demands one. Absent or empty: all assets seen so
-   * far.
+   * The assets to export if the source demands an asset. If absent or empty, all assets
+   * seen so far.
    */
   readonly assets?: readonly string[] | undefined;
 }

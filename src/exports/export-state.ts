@@ -24,7 +24,7 @@ import type {
   PublishedFacts,
 } from './validation/assess-answer.ts';
 
-/** How many requests in a row may publish nothing before the export stops. */
+/** How many consecutive requests may publish nothing before the export stops. */
 export const FRUITLESS_MAX = 8;
 /**
  * The most requests of an export in one run: with the default segment size, enough for
@@ -94,17 +94,17 @@ export type ExportState = Findings &
     | {
         readonly kind: 'publishing';
         readonly as: PublishAs;
-        /** Whether nothing is left to request once the answer is published. */
+        /** Whether nothing remains to be requested once the answer is published. */
         readonly isLast: boolean;
       }
     | { readonly kind: 'done' }
   );
 
 export type ExportEvent =
-  /** The ranges that are left to request were computed from the coverage. */
+  /** The ranges that remain to be requested were computed from the coverage. */
   | {
       readonly kind: 'planned';
-      /** Whether anything is left to request. */
+      /** Whether anything remains to be requested. */
       readonly isLeft: boolean;
       /**
        * Whether a probe is needed first, to show whether the source applies the end
@@ -389,7 +389,8 @@ function contradicted(
     doubt.state === 'fewer in the open segment' && !facts.hasTimes;
   if (isTimeless && isProven)
     return publish({ run: suspect(run), plan }, facts, 'closed', learns);
-  // Whatever the doubt is, rows that were received once are not replaced by fewer.
+  // Whatever the doubt is about, rows that were received once are not replaced by fewer
+  // rows.
   if (facts.openShrunk.length > 0) {
     const reason = 'rows of the last open segment are gone';
     return keep({ run, plan }, facts.openShrunk, { reason, learns });

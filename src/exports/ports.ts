@@ -3,11 +3,14 @@ import type { ExportScope } from '../ledger/export-scope.ts';
 import type { Micros } from '../time/time.ts';
 
 export interface WindowRequest extends Omit<ExportScope, 'hasOwnIds'> {
-  /** The start, inclusive; a whole second. Absent: from the beginning. */
+  /**
+   * The start, inclusive, which is a whole second. If absent, the window begins at the
+   * beginning.
+   */
   readonly from?: Micros | undefined;
   /**
-   * The end, exclusive; a whole second, and only together with `from`. Absent: up to the
-   * present.
+   * The end, exclusive, which is a whole second and only allowed together with `from`.
+   * If absent, the window reaches the present.
    */
   readonly to?: Micros | undefined;
 }

@@ -17,7 +17,9 @@ export interface ExportRequest extends LedgerRange {
   readonly runId: string;
   /** The source's time when the run began. */
   readonly clock: SourceClock;
-  /** Whether to distrust the coverage in the range, and to request all of it again. */
+  /**
+   * Whether to distrust the coverage in the range and request all of the range again.
+   */
   readonly again?: boolean | undefined;
   /** The share of the closed segments to request once more and compare, from 0 to 1. */
   readonly auditShare?: number | undefined;
@@ -82,14 +84,14 @@ export interface ExportDeps extends PublishDeps {
   /** How many exports may use the source at once, over all workers. */
   readonly exportLimit: number;
   /**
-   * Threads that read the rows of large answers. Absent: the calling thread reads all
-   * rows.
+   * Threads that read the rows of large answers. If absent, the calling thread reads
+   * all rows.
    */
   readonly rowPool?: RowPool | undefined;
   readonly onProgress?: (progress: ExportProgress) => void;
   /**
-   * Returns the pause before the next request, in milliseconds, after this many requests
-   * in a row that published nothing.
+   * Returns the pause before the next request, in milliseconds, after this many
+   * consecutive requests that published nothing.
    */
   readonly pauseMs?: (fruitless: number) => number;
   /** How long to wait for a lease that another worker has; one hour by default. */

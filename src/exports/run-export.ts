@@ -76,8 +76,8 @@ import {
 import { RowCounter } from './validation/row-counter.ts';
 
 /**
- * The number of failures in a row after which an export is quarantined. Each nightly run
- * then tries it once.
+ * The number of consecutive failures after which an export is quarantined. Each nightly
+ * run then tries it once.
  */
 const ATTEMPTS_MAX = 5;
 /**
@@ -364,7 +364,7 @@ class ExportRun {
     const { shownTo = BEGINNING } = profile;
     const from = floorSecond(request.from ?? BEGINNING);
     const to = request.to && ceilSecond(request.to);
-    // A source that shows no time is sure to have all of its blocks before its newest
+    // A source that shows no time certainly has all of its blocks before its newest
     // entry.
     const closedTo =
       clock.from === 'guessed'
@@ -541,8 +541,8 @@ class ExportRun {
   }
 
   /**
-   * Publishes a plan. If it is the last one and moves no rows, it is instead written with
-   * the export's own row as the export ends.
+   * Publishes a plan. If the plan is the last one and moves no rows, it is written
+   * together with the export's own row as the export ends.
    */
   async #commit(
     planned: Publication,
@@ -614,8 +614,8 @@ class ExportRun {
   }
 
   /**
-   * Returns when the source was last compared with the closed range that has waited
-   * longest. Entries that were added to that range since then are not known.
+   * Returns when the source was last compared with the closed range whose comparison is
+   * the oldest. Entries that were added to that range since then are not known.
    * @returns undefined if every range was compared in this run
    */
   async #comparedSince(): Promise<Micros | undefined> {

@@ -1,4 +1,4 @@
-/** Streams local files with no more memory than the file has bytes. */
+/** Streams local files without using more memory than the size of the file. */
 import type { ReadStream } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 
@@ -9,7 +9,9 @@ export interface FileStreamOptions {
   readonly signal?: AbortSignal;
   /** The offset of the first byte to read. */
   readonly start?: number;
-  /** The offset of the last byte to read, inclusive. Absent: the file's last byte. */
+  /**
+   * The offset of the last byte to read, inclusive. If absent, the file's last byte.
+   */
   readonly end?: number;
 }
 

@@ -1,4 +1,7 @@
-/** Converts values to JSON that is stored, sent, shown or logged. Nothing else does. */
+/**
+ * Converts values to JSON that is stored, sent, shown or logged. All such JSON is made
+ * here.
+ */
 import { hideSecrets } from '../secrets/secret-masking.ts';
 
 export interface JsonRules {
@@ -16,7 +19,7 @@ export interface JsonRules {
   readonly itemsMax?: number;
   /** Returns the text that replaces a member's value; undefined keeps the value. */
   readonly hide?: (name: string) => string | undefined;
-  /** Describes an error. Default: its message. */
+  /** Describes an error; by default, by its message. */
   readonly error?: (error: Error, depth: number) => unknown;
 }
 

@@ -27,8 +27,8 @@ import { rootOf, SHAPES } from './tables/tables.ts';
 
 const KEPT_FOLDER = 'fetched';
 /**
- * The most bytes that all kept copies may have together. The least recently used are
- * removed first.
+ * The most bytes that all kept copies may have together. The least recently used copies
+ * are removed first.
  */
 const KEPT_BYTES_MAX = 10 * 2 ** 30;
 /** A copy that was used this recently may still be open in a reader. */
@@ -49,7 +49,7 @@ export interface StoredFile {
   readonly bytes: bigint;
   /** The file's SHA-256; undefined if another writer made the file. */
   readonly sha256: string | undefined;
-  /** `month=2023-05`; empty for a table without partitions. */
+  /** The partition, as `month=2023-05`; empty for a table without partitions. */
   readonly partition: string;
 }
 

@@ -49,8 +49,8 @@ export interface LakeOverview {
 }
 
 /**
- * Describes the lake. Broken checkpoints, and hints that name them, are removed on the
- * way: they make a table unreadable, and the commits have the same information.
+ * Describes the lake. Broken checkpoints, and hints that name them, are removed at the
+ * same time: they make a table unreadable, and the commits have the same information.
  */
 export async function describeLake(
   { objects, scratchDir }: Pick<LakeDeps, 'objects' | 'scratchDir'>,
@@ -159,7 +159,7 @@ export async function restoreLake(
 }
 
 /**
- * Sets one table back.
+ * Sets one table back to an earlier state.
  * @param earlier the table at the version that the snapshot names
  */
 async function restoreTable(

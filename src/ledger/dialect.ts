@@ -146,7 +146,7 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
       ? undefined
       : asked.partyId,
   };
-  /** Computes `effect` as the releases that have this column do. */
+  /** Computes `effect` in the same way as the releases that have this column. */
   const effect = (): string => {
     const [from, to] = (
       ['account_from_party_id', 'account_to_party_id'] as const

@@ -3,7 +3,7 @@
 /** A party's entries in one asset, or in all of them. */
 export interface ExportScope {
   readonly partyId: string;
-  /** Absent if the scope is every asset. */
+  /** The asset; absent if the scope is every asset. */
   readonly assetId?: string | undefined;
   /**
    * Whether the source lists parties whose ids are not 64 hex digits. If so, any

@@ -28,7 +28,7 @@ export const id = z
   .string()
   .refine((text) => canonicalId(text) === text, 'not an id');
 
-/** Microseconds in memory; RFC 3339 in JSON. */
+/** An instant: microseconds in memory, RFC 3339 in JSON. */
 export const instant = z.codec(z.string(), z.bigint(), {
   decode: (text, context) => {
     const micros = parseInstant(text);

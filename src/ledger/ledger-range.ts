@@ -3,7 +3,7 @@ import type { Micros } from '../time/time.ts';
 /** One party's ledger, or a part of it. */
 export interface LedgerRange {
   readonly partyId: string;
-  /** Absent if the range concerns every asset. */
+  /** The asset; absent if the range concerns every asset. */
   readonly assetId?: string | undefined;
   /** The range of the rows' `vega_time`: half-open, in whole seconds. */
   readonly from?: Micros | undefined;

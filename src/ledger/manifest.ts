@@ -27,8 +27,8 @@ export const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
 const releaseShown = z.object({
   /**
    * 'right': a request may have both a start and an end. 'broken': the release filters
-   * such requests wrongly. 'unproven': no answer has decided it. Absent: no answer has
-   * been compared.
+   * such requests wrongly. 'unproven': no answer has shown which is true. Absent: no
+   * answer has been compared.
    */
   bounds: z.enum(['right', 'broken', 'unproven']).optional(),
   /** Which side of a movement the release exports. */

@@ -33,9 +33,7 @@ const rangeSchema = z.object({
   /** The end of the range, exclusive. */
   to: instant,
   sides: z.enum(['from', 'both', 'unknown']),
-  /**
-   * Absent if the range has no entries. Otherwise the segment that this line corrects.
-   */
+  /** The segment that this line corrects; absent if the range has no entries. */
   objectKey: z.string().optional(),
   tail: tailSum.optional(),
   epoch: z.int().optional(),

@@ -1,7 +1,7 @@
 /**
- * Decides whether a row belongs to the requested ledger. The source sends more than that:
- * some releases filter wrongly, and the range is requested with a margin. So the exported
- * columns alone decide here.
+ * Decides whether a row belongs to the requested ledger. The source sends other rows
+ * too: some releases filter wrongly, and the range is requested with a margin. Only the
+ * exported columns decide.
  */
 import { canonicalId } from './ids.ts';
 import {
@@ -35,9 +35,9 @@ export type RowFinding = 'ok' | UnreadableRow | 'party' | 'asset';
 export type UnreadableRow = 'fields' | 'time' | 'spelling' | 'value';
 
 /**
- * The end of the accepted times, in seconds since 1970. In the year 9999, there would be
- * no room for a later instant. Earlier times than 1970 are refused, because the service
- * is younger.
+ * The end of the accepted times, in seconds since 1970. In the year 9999, there would
+ * be no room for a later instant. Times before 1970 are refused, because the service
+ * did not exist then.
  */
 const SECOND_END = Date.UTC(9999, 0, 1) / 1000;
 
@@ -69,8 +69,8 @@ export class RowFilter {
   readonly #plain: PlainRows;
 
   /**
-   * @param checksValues false when published rows are read back, which are passed on as
-   *   they are
+   * @param checksValues false when published rows are read back, because these are
+   *   passed on unchanged
    */
   constructor(scope: ExportScope, layout: Layout, checksValues = true) {
     this.#layout = layout;

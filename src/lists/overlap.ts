@@ -88,7 +88,7 @@ export function subtract(
   return keys.filter((key) => !take(key));
 }
 
-/** Returns the rows that are left after each of `keys` has been taken away once. */
+/** Returns the rows that remain after each of `keys` has been taken away once. */
 export function withoutKeys(
   rows: readonly ListedRow[],
   keys: readonly string[],

@@ -49,7 +49,7 @@ export function readingsDiffer(
 
 /**
  * Every stored row is older than every row that an audit found. That is a gap if the
- * source still shows the same network, which is not proven yet.
+ * source still serves the same network, which is not proven yet.
  */
 export class NetworkUnproven extends DoubtError {
   constructor(list: ListName) {
@@ -301,7 +301,7 @@ export function decideAudit(
       '--accept-new-network',
     );
   }
-  // A lagging node lacks exactly the newest rows, however few they are.
+  // A lagging node lacks precisely the newest rows, whether few or many.
   const isUnconfirmed = found.goneNewest > 0n && !isMissingConfirmed;
   if (isUnconfirmed && accepted.acceptShrunk !== true) {
     return doubt(
@@ -311,7 +311,7 @@ export function decideAudit(
       { rows: `${found.goneNewest}`, height },
     );
   }
-  // Old checkpoints fall out of the source's retention; parties do not.
+  // Old checkpoints drop out of the source's retention; parties do not.
   const goneNow = list === 'parties' ? found.gone + found.pruned : found.gone;
   // A loss of one tenth at each audit would eventually remove everything, so losses are
   // measured against the largest list.

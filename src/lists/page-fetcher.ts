@@ -247,7 +247,7 @@ export class ListReader {
   }
 
   /**
-   * Stores the rows that are not understood before anything else is done with the page,
+   * Stores the rows that are not understood before the page is used in any other way,
    * so that a kill cannot lose them.
    */
   async #keepOdd({ rows }: Page) {

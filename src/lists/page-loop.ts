@@ -1,7 +1,7 @@
 /**
  * Reads a list to its end and proves that end: the source's newest-first page must show
- * it. Each row of that page is stored or is reached by reading on, and the last row
- * that was read is among them.
+ * it. Each row of that page is stored or is reached by reading further, and the last
+ * row that was read is among them.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode } from '../errors/errors.ts';
@@ -19,7 +19,8 @@ import type { Asked, ListReader } from './page-fetcher.ts';
 const FIRST_LOOK_PAGES = 16;
 const LOOK_AGAIN_FACTOR = 4;
 /**
- * How often rows that the source has shown are requested before the source is doubted.
+ * How often rows that the source has shown are requested before a doubt about the
+ * source is opened.
  */
 const REACH_ATTEMPTS_MAX = 3;
 const PAUSE_MS = 500;
@@ -114,7 +115,7 @@ function noEnd({ list }: SyncContext): EndNotShown {
   );
 }
 
-/** Reads on until every row of the newest page is stored. */
+/** Reads further until every row of the newest page is stored. */
 async function reach(reader: ListReader, newest: Newest): Promise<void> {
   const { list, pauseMs = PAUSE_MS, signal } = reader.context;
   const { unheld } = newest;

@@ -30,8 +30,8 @@ export interface SyncRequest {
 /** One row of a list as the source sent it, with the cursor of its edge. */
 export interface ListedRow {
   /**
-   * Opaque. It is sent back unchanged, and compared only with the cursors of the same
-   * page.
+   * The cursor, which is opaque: it is sent back unchanged, and compared only with the
+   * cursors of the same page.
    */
   readonly cursor: string;
   /**
@@ -44,7 +44,7 @@ export interface ListedRow {
    * fields.
    */
   readonly extra: Readonly<Record<string, unknown>> | undefined;
-  /** Set if the row could not be understood. */
+  /** The details of a row that could not be understood; absent for any other row. */
   readonly odd?: OddRow;
 }
 

@@ -68,14 +68,14 @@ export function keepGroups(groups: readonly Group[]): readonly Group[] {
 }
 
 /**
- * Where a resume point was read, as the evidence names it: the resume state is in Redis
- * (or in Postgres if Redis is not used), the list's own row always in Postgres.
+ * Where a resume point was read, as the evidence names it. The resume state is in
+ * Redis, or in Postgres if Redis is not used; the list's own row is always in Postgres.
  */
 export type ResumedFrom = 'resume state' | 'list row';
 
 /**
  * Chooses the resume point of a generation: the resume state's, or the list row's if
- * the resume state has no usable one.
+ * the resume state has no usable resume point.
  */
 export function chooseResumePoint(
   generation: { readonly generationId: bigint; readonly resumePoint: unknown },

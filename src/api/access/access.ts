@@ -1,7 +1,8 @@
 /**
- * The one access check in front of every route. If a token is set, every request except
- * health checks and the login must show it, as a bearer token or by the cookie that
- * `/login` sets. The read token may read everything, but cannot start or cancel anything.
+ * The single access check in front of every route. If a token is set, every request
+ * except health checks and the login must carry it, as a bearer token or through the
+ * cookie that `/login` sets. The read token may read everything, but cannot start or
+ * cancel anything.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Log } from '../../logging/log.ts';
@@ -27,7 +28,8 @@ const REFUSAL_LOG_EVERY_MS = 10_000;
 /** The settings that decide which requests are allowed. */
 export interface AccessSettings {
   /**
-   * The token for everything; without it, only requests for loopback names are answered.
+   * The token that allows everything. If it is not set, only requests for loopback
+   * names are answered.
    */
   readonly apiToken: string | undefined;
   readonly apiReadToken: string | undefined;
@@ -37,8 +39,8 @@ export interface AccessSettings {
   /** Origins whose pages may read the source's own interface. */
   readonly apiOrigins?: readonly string[] | undefined;
   /**
-   * The path, on a proxy, below which browsers reach the console; without a slash at its
-   * end.
+   * The path on a proxy below which browsers reach the console; it does not end in a
+   * slash.
    */
   readonly apiBasePath?: string | undefined;
 }

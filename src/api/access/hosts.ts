@@ -126,8 +126,8 @@ function isOurOrigin(
   { hasToken }: HostRules,
 ): boolean {
   const { origin, 'sec-fetch-site': site } = request.headers;
-  // The browser itself compares the origin with the address that it shows, and no page
-  // can change the result.
+  // The browser itself compares the origin with the address of the page, and no page
+  // can influence the result.
   if (hasToken && site === 'same-origin') return true;
   const hosts = [
     request.headers.host,

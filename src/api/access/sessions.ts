@@ -65,7 +65,7 @@ export class Sessions {
 
   /**
    * Returns the role of the session in a request's cookies; undefined if there is no
-   * valid one.
+   * valid session.
    * @param cookies the request's Cookie header
    */
   async roleOf(cookies = ''): Promise<Role | undefined> {

@@ -38,8 +38,8 @@ export function bearerOf(
 }
 
 /**
- * Returns the role that a token gives. It is always compared with both tokens, each in
- * constant time.
+ * Returns the role that a token gives. The token is always compared with both
+ * configured tokens, each in constant time.
  */
 export function roleOfToken(
   token: string,

@@ -1,6 +1,6 @@
 /**
- * The routes for the console's own data. They are not an interface for others, and may
- * change with the page.
+ * The routes for the console's own data. They are not a public interface, and may
+ * change together with the page.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -14,7 +14,7 @@ import type { Attention, MirrorStatus } from '../../status/status-summary.ts';
 import { FILE, FILE_TYPES, QUESTION } from './lake-queries.ts';
 import * as work from './store/work-statements.ts';
 
-/** Adding up a million segments takes a moment, so all readers share the result. */
+/** Adding up a million segments is slow, so all readers share the result. */
 const HISTORY_MAX_AGE_MS = 1_500;
 const LINES_MAX_AGE_MS = 1_000;
 const EVERY_MS = 500;
@@ -90,7 +90,7 @@ export function addConsoleData(
 
 /**
  * Adds `/console/events`. All open pages share one snapshot of the live state, and each
- * gets it whenever it has changed.
+ * receives it whenever it has changed.
  */
 export function addConsoleFeed(
   server: FastifyInstance,
@@ -133,7 +133,7 @@ export function addConsoleFeed(
   );
 }
 
-/** Warns before an export finds no space for its spool. */
+/** Warns before an export runs out of space for its spool. */
 function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): Attention | null {
   if (diskFreeBytes === null || diskBytes === null) return null;
   if (BigInt(diskFreeBytes) * DISK_PARTS_MIN >= BigInt(diskBytes)) return null;
@@ -147,8 +147,8 @@ function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): Attention | null {
 }
 
 /**
- * Reports work that waits while no worker is running, which an operator must know first.
- * A queue that is only long is not reported.
+ * Reports work that waits while no worker is running, because an operator must know
+ * this before anything else. A long queue alone is not reported.
  */
 function idleAttention({
   workers,

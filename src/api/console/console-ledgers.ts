@@ -40,7 +40,7 @@ const ENTRIES = {
   querystring: z.strictObject({
     asset: ID.optional(),
     type: WORD.optional(),
-    /** Days in UTC, both included. */
+    /** Days in UTC; both ends are included. */
     since: DAY,
     until: DAY,
     /**
@@ -55,7 +55,7 @@ const ENTRIES = {
 type RowWith<Column extends string> = PlainRow &
   Readonly<Record<Column, string>>;
 
-/** Adds the routes. No page costs more than the first. */
+/** Adds the routes. Later pages cost no more than the first. */
 export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
   const add = openRoutes(server);
   add(
@@ -156,7 +156,8 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
       if (found.length <= ENTRIES_PAGE || last === undefined)
         return { entries, next: null };
       const seen = entries.filter(({ at }) => at === last.at).length;
-      // If the whole page is of one instant, the next page continues within that instant.
+      // If all rows of the page have the same instant, the next page continues within
+      // that instant.
       const before =
         entries[0]?.at === last.at && from === last.at ? Number(seenBefore) : 0;
       return { entries, next: `${last.at}~${before + seen}` };
@@ -164,7 +165,7 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
   );
 }
 
-/** Writes an id as the lists do: hex digits in lower case, words unchanged. */
+/** Writes an id as in the lists: hex digits in lower case, words unchanged. */
 function toListed(search: string): string {
   const id = search.trim().replace(/^0x/i, '');
   return /^[0-9a-f….]*$/i.test(id) ? id.toLowerCase() : id;

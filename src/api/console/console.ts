@@ -72,8 +72,8 @@ async function addFile(
   for (const path of paths) {
     add(`GET ${path}`, { hasHead: true }, (request, reply) => {
       reply.headers({
-        // The browser keeps the file but checks it each time, so a new version shows at
-        // once.
+        // The browser keeps the file but checks it each time, so a new version appears
+        // at once.
         'cache-control': 'private, no-cache',
         etag,
         'content-type': type,

@@ -157,8 +157,8 @@ export function openQueryRunner(
         lines.push(line);
       }
       if (isCut) child.kill();
-      // If the process was ended in the middle of a line, this throws, and the partial
-      // line is not parsed.
+      // If the process ended in the middle of a line, this throws, and the partial line
+      // is not parsed.
       else await ended;
       const rows = lines.map((line) => JSON.parse(line) as PlainRow);
       return { rows, isCut, tookMs: Math.round(performance.now() - startedMs) };

@@ -1,6 +1,6 @@
 /**
- * The queue board at `/queues`. It shows the content of jobs, which is only ids and no
- * data of ledgers.
+ * The queue board at `/queues`. It shows the content of jobs, which consists of ids
+ * only and has no data of ledgers.
  */
 import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
@@ -61,8 +61,8 @@ export function addQueueBoard(
       readOnlyMode: isReadOnly,
       displayName: name,
       description: DESCRIPTIONS[name],
-      // Links to the run, because the queue forgets its job and the mirror does not
-      // forget the run.
+      // Links to the run: the queue forgets finished jobs, but the mirror keeps the
+      // run.
       externalJobUrl: ({ data: { runId } }) =>
         typeof runId === 'string'
           ? {

@@ -1,6 +1,6 @@
 /**
- * A budget of bytes per hour. It refills evenly. Bytes that were taken for an answer but
- * not sent are given back.
+ * A budget of bytes per hour. It refills evenly. Bytes that were taken for an answer
+ * but not sent are returned to the budget.
  */
 const HOUR_MS = 3_600_000;
 

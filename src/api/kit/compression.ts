@@ -8,15 +8,15 @@ import { constants, createGzip, gzip } from 'node:zlib';
 import type { FastifyInstance } from 'fastify';
 
 /**
- * The same level as the source's: the mirror's CPU time is worth more than the last tenth
- * of the bytes.
+ * The same level as the source's: saving the mirror's CPU time matters more than saving
+ * the last tenth of the bytes.
  */
 const OPTIONS = { level: constants.Z_BEST_SPEED } as const;
 /** A shorter answer fits into one packet, so compressing it gains nothing. */
 const BYTES_MIN = 1_024;
 /**
- * Content types to compress. Event streams are not among them, because each of their
- * lines must be sent at once.
+ * Content types to compress. Event streams are excluded, because each of their lines
+ * must be sent at once.
  */
 const TYPES = /^(?:application\/json|text\/(?:csv|css|html|javascript))(?:;|$)/;
 const compress = promisify(gzip);

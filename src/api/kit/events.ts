@@ -41,7 +41,8 @@ export function limitOpen(max: number): TakePlace {
     // would never become free.
     if (reply.raw.destroyed || open >= max) return false;
     open += 1;
-    // Not `finish`: it fires while the client may still be reading the last bytes.
+    // Use `close` and not `finish`, which fires while the client may still be reading
+    // the last bytes.
     reply.raw.once('close', () => {
       open -= 1;
     });
@@ -65,8 +66,8 @@ export interface FollowOptions<Value> {
 }
 
 /**
- * Yields the value that `read` returns now, and then each changed one. It ends after the
- * last value, when the signal aborts, or when `read` returns undefined.
+ * Yields the value that `read` returns now, and then each changed value. It ends after
+ * the last value, when the signal aborts, or when `read` returns undefined.
  */
 export async function* followChanges<Value>(
   read: () => Promise<Value | undefined>,
@@ -95,8 +96,8 @@ export async function* followChanges<Value>(
 const takeStream = limitOpen(STREAMS_MAX);
 
 /**
- * Sends the value that `read` returns now, and then each changed one, until the client is
- * gone.
+ * Sends the value that `read` returns now, and then each changed value, until the
+ * client is gone.
  * @throws StatusError 429 if too many streams are open
  * @throws anything that the first call of `read` throws
  */
@@ -130,8 +131,8 @@ export async function followEvents<Value>(
 }
 
 /**
- * Formats values as events. An `end` event follows the last value; a client whose stream
- * closes without one connects again.
+ * Formats values as events. An `end` event follows the last value; a client whose
+ * stream closes without this event connects again.
  */
 async function* eventTexts(
   first: IteratorResult<unknown>,

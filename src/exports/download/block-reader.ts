@@ -25,7 +25,7 @@ export interface RowQuestion {
    * bounds.
    */
   readonly asked: Seconds;
-  /** The range of the rows to keep. Rows outside it are only counted. */
+  /** The range of the rows to keep. Rows outside this range are only counted. */
   readonly kept: Seconds;
   /**
    * Borders between sums, in ascending seconds. The rows between two neighbouring

@@ -42,8 +42,8 @@ const SILENCES: ReadonlySet<string> = new Set([
   'SOURCE_STATUS',
 ]);
 /**
- * How much of a window its continuation may request again: a sixteenth of it, and at most
- * `TAIL_BYTES_MAX`.
+ * How many bytes of a window its continuation may request again: a sixteenth of the
+ * window, and at most `TAIL_BYTES_MAX`.
  */
 const TAIL_PART = 16;
 const TAIL_BYTES_MAX = 2 ** 20;
@@ -227,7 +227,7 @@ export class Fetcher {
 
   /**
    * Records that the source sent no row of the plan's range.
-   * @throws the error; a permanent one if smaller ranges cannot help either
+   * @throws the error; a permanent error if smaller ranges cannot help either
    */
   async #silent({ plan }: PlannedRequest, error: unknown): Promise<never> {
     const { scope } = this.#context.lease;
@@ -333,8 +333,8 @@ export class Fetcher {
   }
 
   /**
-   * Whether an answer may be cancelled: only if smaller answers are possible, from a
-   * release that applies both bounds or may turn out to.
+   * Whether an answer may be cancelled: only if smaller answers are possible, because
+   * the release applies both bounds or may turn out to do so.
    */
   #mayCancel(
     asked: PlannedRequest,
@@ -392,8 +392,8 @@ export function probeRequest({ known }: SourceProfile): Probe | undefined {
 }
 
 /**
- * Reads the answer to a probe only as far as needed to decide. An error on the way proves
- * nothing, and is thrown.
+ * Reads the answer to a probe only as far as needed to decide. An error before that
+ * proves nothing, and is thrown.
  */
 async function readProbe(
   answer: ExportAnswer,
@@ -450,8 +450,8 @@ function emptyRange({
 }
 
 /**
- * Whether an answer is nothing but this header line.
- * @param header the header of the answer in doubt, without its line end
+ * Whether an answer consists of this header line alone.
+ * @param header the header of the answer whose end is unproven, without its line end
  */
 async function isHeaderAlone(
   answer: ExportAnswer,

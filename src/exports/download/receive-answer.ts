@@ -34,7 +34,7 @@ const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
 const PAD_SECONDS = 2;
 
 export interface ReceiveOptions extends AnswerRowsOptions {
-  /** Threads that read rows. Absent: this thread reads all rows. */
+  /** Threads that read rows. If absent, this thread reads all rows. */
   readonly rowPool?: RowPool | undefined;
   /**
    * Called after each chunk.
@@ -42,7 +42,9 @@ export interface ReceiveOptions extends AnswerRowsOptions {
    *   it
    */
   readonly mayGoOn: (receiver: Receiving) => boolean;
-  /** Whether the source ends its answers without a line end. Absent: it never does. */
+  /**
+   * Whether the source ends its answers without a line end. If absent, it never does.
+   */
   readonly leavesLineEndOut?: (header: string) => Promise<boolean>;
 }
 

@@ -15,7 +15,7 @@ import {
 } from './block-reader.ts';
 import type { BlockTask } from './row-worker.ts';
 
-/** The most threads of a pool. One processor is left to the calling thread. */
+/** The most threads of a pool. One processor is reserved for the calling thread. */
 const THREADS_MAX = 4;
 
 export const BLOCK_SIZES = {
@@ -42,7 +42,7 @@ const TASK_MS_MAX = 60_000;
 const LIMITS = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 };
 const SCRIPT = new URL('row-worker.ts', import.meta.url);
 /**
- * The compile cache. With it, a thread does not have to compile the few modules that it
+ * The compile cache, so that a thread does not have to compile the few modules that it
  * runs.
  */
 const COMPILED = getCompileCacheDir();
@@ -85,10 +85,10 @@ export class RowPool implements AsyncDisposable {
   }
 
   /**
-   * Reads a block on the thread that has the least to do.
+   * Reads a block on the thread with the least work.
    * @param rows whole rows
    * @throws RetryableError `ROW_THREAD_LOST` if the thread died or takes too long; the
-   *   next call gets a new one
+   *   next call gets a new thread
    */
   async read(question: RowQuestion, rows: Buffer): Promise<BlockFindings> {
     if (this.#isClosed) throw lost('the process is ending');

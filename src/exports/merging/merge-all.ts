@@ -131,7 +131,10 @@ interface Merging {
   readonly missing: MissingObject[];
 }
 
-/** Quarantines the segments that lost their objects, unless the store lost them. */
+/**
+ * Quarantines the segments whose objects are missing, unless the store itself has lost
+ * them.
+ */
 async function settleMissing(
   { missing, report }: Merging,
   { repository, objects, log }: MergeAllDeps,

@@ -8,7 +8,10 @@ import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { CoverageWithObject } from '../publishing/stored-rows.ts';
 
 export interface MergeLimits {
-  /** Ranges that end later are left alone, because their month is not over. */
+  /**
+   * The instant before which a merged range must end. Ranges that end later are left
+   * alone, because their month is not over.
+   */
   readonly before: Micros;
   /** The largest size of a merged segment, in bytes of plain CSV. */
   readonly bytesMax: bigint;

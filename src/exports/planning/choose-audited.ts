@@ -38,8 +38,8 @@ export function chooseAudited(
   );
   const candidates = coverage
     .filter((row) => !row.open && row.assetId === scope.assetId)
-    // A range without entries after the newest entry is part of every overlap check
-    // already.
+    // Every overlap check already covers a range without entries after the newest
+    // entry.
     .filter(
       (row) => row.content !== undefined || (isEmpty(row) && row.to <= newest),
     )

@@ -1,6 +1,6 @@
 /**
- * Decides on the next request of an export: all that is left, or its earliest window.
- * Pure.
+ * Decides on the next request of an export: for everything that remains, or for its
+ * earliest window. Pure.
  */
 import { BEGINNING, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import type { StreamSeen, WindowPlan } from './window-plan.ts';
@@ -20,7 +20,7 @@ const FALLBACK_MARGIN_MICROS = 3600n * SECOND_MICROS;
 export interface NextWindow {
   readonly plan: RequestPlan;
   readonly target: Target;
-  /** Whether the request would have an end if the source were known to apply one. */
+  /** Whether the request would have an end if the source were known to apply an end. */
   readonly wantsEnd: boolean;
 }
 
@@ -164,8 +164,8 @@ export function planShrunk(
 
 /**
  * Returns where to end the next request; undefined if it can cover the whole range. The
- * first closed range gets a request of its own if there is much known data between it and
- * the last.
+ * first closed range gets a request of its own if there is much known data between it
+ * and the last closed range.
  */
 function windowEnd(
   whole: RequestPlan,

@@ -71,8 +71,8 @@ export function learnFromAnswer(
 }
 
 /**
- * Returns the profile of the release that a new header shows. Nothing that the old
- * release's answers showed holds for it.
+ * Returns the profile of the release that a new header shows. None of the findings
+ * about the old release hold for it.
  */
 function profileOfNewRelease(
   profile: SourceProfile,

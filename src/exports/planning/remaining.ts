@@ -27,13 +27,13 @@ import {
 type Rows = readonly Coverage[];
 
 /**
- * How long a source is certain to keep entries: half of the six months that nodes keep by
- * default.
+ * How long a source is certain to keep entries: half of the six months for which nodes
+ * keep them by default.
  */
 export const RETENTION_MICROS = 90n * DAY_MICROS;
 /**
- * How much later than needed an end is requested; the surplus rows are left out here.
- * From release 0.73 on, bounds apply to an entry's own time, which is up to a few
+ * How much later than needed the end of a request is; the surplus rows are left out
+ * here. From release 0.73 on, bounds apply to an entry's own time, which is up to a few
  * microseconds after the block time that is exported.
  */
 const END_PAD_MICROS = 2n * SECOND_MICROS;
@@ -49,9 +49,9 @@ export interface Target {
   readonly profile: SourceProfile;
   readonly assetId?: string | undefined;
   readonly from: Micros;
-  /** The end, exclusive. Absent: up to the present. */
+  /** The end, exclusive. If absent, the range reaches the present. */
   readonly to?: Micros | undefined;
-  /** No range is closed beyond this instant. A whole second. */
+  /** No range is closed beyond this instant, which is a whole second. */
   readonly closedTo: Micros;
   /**
    * Whether the target is one window of a larger range. Only the last window covers the
@@ -89,7 +89,10 @@ export interface RequestPlan {
   readonly question: Partial<Range>;
   /** The ranges that the answer closes: disjoint, in order. */
   readonly closed: readonly Range[];
-  /** The open, still growing range at the end; without `to`: up to its newest entry. */
+  /**
+   * The open, still growing range at the end. Without `to`, it ends at its newest
+   * entry.
+   */
   readonly open:
     | { readonly from: Micros; readonly to?: Micros | undefined }
     | undefined;
@@ -112,7 +115,7 @@ export interface RequestPlan {
 
 /** Known rows that an answer must contain. */
 export interface Overlap {
-  /** Where the known rows end and the first requested range begins. */
+  /** The instant at which the known rows end and the first requested range begins. */
   readonly to: Micros;
   readonly tail: TailSum;
   readonly sides: Coverage['sides'];
@@ -125,7 +128,9 @@ export interface Overlap {
   readonly mayBeGone: string | undefined;
 }
 
-/** Returns the plan of the next request; undefined if nothing is left to request. */
+/**
+ * Returns the plan of the next request; undefined if nothing remains to be requested.
+ */
 export function planRequest(target: Target): RequestPlan | undefined {
   const plan = planPass(target);
   const between = plan === undefined ? [] : emptyRangesBetween(plan, target);

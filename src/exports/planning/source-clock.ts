@@ -23,7 +23,7 @@ const UNTOLD_LAG_MICROS = DAY_MICROS;
 
 export interface SourceClock {
   readonly seen: Micros;
-  /** The ledger is not proven complete after this instant. A whole second. */
+  /** The ledger is not proven complete after this instant, which is a whole second. */
   readonly closedTo: Micros;
   /**
    * `guessed`: `closedTo` is only an upper bound; nothing is closed after the newest

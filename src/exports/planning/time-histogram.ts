@@ -61,8 +61,9 @@ export function sumBytes(stretches: readonly HistogramBucket[]): number {
 }
 
 /**
- * Returns the end of the first buckets that together hold at most `bytesMax`; the end of
- * the first bucket if it alone holds more; undefined if there are no buckets.
+ * Returns the end of the first buckets that together hold at most `bytesMax`; the end
+ * of the first bucket if that bucket alone holds more; undefined if there are no
+ * buckets.
  */
 export function findBorder(
   stretches: readonly HistogramBucket[],

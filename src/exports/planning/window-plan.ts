@@ -28,7 +28,8 @@ import {
 } from './time-histogram.ts';
 
 /**
- * The part of the largest stream that a window aims for, because its size is an estimate.
+ * The fraction of the largest stream that a window aims for. It is less than 1 because
+ * the window's size is an estimate.
  */
 const WINDOW_PART = 0.7;
 /**
@@ -40,12 +41,13 @@ const BROKEN_PART = 0.5;
 /** The smallest window that is worth a request. */
 const LEAST_WINDOW_BYTES = 64 * 2 ** 10;
 /**
- * The part of an unsorted stream to request next, because how much it has not shown yet
- * is unknown.
+ * The fraction of an unsorted stream to request next. It is small because the size of
+ * the rest of the stream is unknown.
  */
 const UNSORTED_PART = 1 / 4;
 /**
- * The bytes that cancelled streams may repeat among themselves, as a part of a segment.
+ * How many bytes cancelled streams may repeat among themselves, as a fraction of a
+ * segment.
  */
 const REPEATED_PART = 1 / 16;
 const STRETCHES_MAX = 1024;
@@ -98,8 +100,8 @@ export interface StreamSeen {
   /** The bytes of the requested rows by time. */
   readonly stretches: readonly HistogramBucket[];
   /**
-   * The last second received if times never went back, so that every second before it is
-   * complete; otherwise undefined.
+   * The last second that was received, if times never went back; then every second
+   * before it is complete. Otherwise undefined.
    */
   readonly sortedTo: number | undefined;
 }

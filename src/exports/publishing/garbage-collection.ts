@@ -33,8 +33,8 @@ export interface GarbageCollectionDeps {
   /** How old a leftover must be before it is removed; seven days by default. */
   readonly graceMs?: number;
   /**
-   * Whether the store was listed already in this run, to compare it with the database.
-   * Objects that nothing names then wait for the next collection.
+   * Whether the store was already listed in this run, to compare it with the database.
+   * If so, objects that nothing names wait for the next collection.
    */
   readonly isListed?: boolean;
   /**

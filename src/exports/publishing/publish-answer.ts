@@ -125,7 +125,7 @@ function unchangedSegments(
 interface Remainder {
   readonly row: Coverage;
   /**
-   * The range that is left; undefined if it is open and has no entries, because it then
+   * The remaining range; undefined if it is open and has no entries, because it then
    * claims nothing.
    */
   readonly rest: NewRange | undefined;
@@ -280,8 +280,8 @@ async function planPublication(
 }
 
 /**
- * Returns a function that returns the tail of the closed range with this end. Only the
- * last closed range has a tail.
+ * Returns a function that returns the tail of the closed range that ends at a given
+ * instant. Only the last closed range has a tail.
  */
 function tailOf(
   { plan, received }: Answered,
@@ -326,8 +326,8 @@ function newRanges(
 }
 
 /**
- * Returns the end of an open range that was requested without one: after the present and
- * after the newest entry.
+ * Returns the end of an open range that was requested without an end: after the present
+ * and after the newest entry.
  */
 function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
   const newest = instantOf(received.newestSecond ?? 0) + SECOND_MICROS;

@@ -1,7 +1,7 @@
 /**
  * Publishes exactly once: intent, object, manifest, COMMIT, in this order. Only the
- * COMMIT counts, because readers go by the tables. If a crash leaves a publication half
- * done, the next owner of the lease finishes or drops it.
+ * COMMIT counts, because readers follow the tables. If a crash leaves a publication
+ * half done, the next owner of the lease finishes or drops it.
  */
 import { access, unlink } from 'node:fs/promises';
 import { pipeline } from 'node:stream';
@@ -173,9 +173,9 @@ interface StoredHead {
 }
 
 /**
- * Sums an object by reading it. An object that the store has moved to an archive tier, or
- * does not let us read, is not damaged. Its sums are then taken from its manifest, if
- * that describes the stored object.
+ * Sums an object by reading it. An object that the store has moved to an archive tier,
+ * or does not let us read, is not damaged. Its sums are then taken from its manifest,
+ * if the manifest describes the stored object.
  */
 async function readSums(
   manifest: Manifest,
@@ -208,7 +208,7 @@ async function sumObject(
     for await (const chunk of plainStream(bytes, compression))
       plain.add(chunk as Buffer);
   } catch (error) {
-    // A damaged archive has other content, as its sums show. Any other error is the
+    // A damaged archive has different content, as its sums show. Any other error is the
     // store's.
     if (!isArchiveDamage(error)) throw error;
   }
@@ -355,8 +355,8 @@ async function isAtHand(
 }
 
 /**
- * Returns the prefix of every spool file of an export, by which the next owner finds the
- * files that a dead one left.
+ * Returns the prefix of every spool file of an export, by which the next owner finds
+ * the files of a dead one.
  */
 function spoolPrefix({ exportId }: ExportLease): string {
   return `export-${exportId}.`;

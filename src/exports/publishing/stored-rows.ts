@@ -27,9 +27,9 @@ export interface StoredRowsContext {
   readonly repository: Pick<ExportRepository, 'quarantineSegment'>;
   readonly signal: AbortSignal;
   /**
-   * Called with each object that is missing, so that a caller that reads many objects can
-   * decide about all missing ones together. Absent: the object's segment is quarantined
-   * at once.
+   * Called with each object that is missing, so that a caller that reads many objects
+   * can decide about all missing ones together. If absent, the object's segment is
+   * quarantined at once.
    */
   readonly noteMissing?: ((missing: MissingObject) => void) | undefined;
 }
@@ -44,7 +44,7 @@ export interface MissingObject {
 interface CopiedRows {
   /** The sum of all rows, whether they were copied or not. */
   readonly sum: RowDigest;
-  /** The layout of the rows; undefined if not even the header line is there. */
+  /** The layout of the rows; undefined if even the header line is missing. */
   readonly layout: Layout | undefined;
 }
 

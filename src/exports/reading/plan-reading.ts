@@ -214,7 +214,8 @@ function missingOf(
   return ranges.flatMap(({ from, to }) => {
     if (from >= end) return [];
     const isLast = to >= END_OF_TIME;
-    // A query without an end takes as much as is known, but its start must be known.
+    // A query without an end takes everything that is known, but its start must be
+    // known.
     if (asked.to === undefined && isLast && from > asked.from) return [];
     return [{ assetId, from, to: isLast ? undefined : earlier(to, end) }];
   });

@@ -24,7 +24,10 @@ const CHECK_LOCK_EVERY_MS = 2_000;
  * The right to delete an object, for as long as the database holds the lock on its key.
  */
 export interface RemovalRight {
-  /** Aborts with the work, and when the connection that holds the lock is lost. */
+  /**
+   * Aborts when the work is aborted, and when the connection that holds the lock is
+   * lost.
+   */
   readonly signal: AbortSignal;
   /**
    * Checks that the database still holds the lock. Call this before each delete.

@@ -31,7 +31,9 @@ export interface PublicationNumber {
   readonly seq: bigint;
 }
 
-/** Reads the coverage of ledgers: all that a reader of published objects needs. */
+/**
+ * Reads the coverage of ledgers, which is all that a reader of published objects needs.
+ */
 export interface CoverageReader {
   /**
    * Returns the known ranges of the party, ordered by time, in every asset that the scope

@@ -1,5 +1,5 @@
 /**
- * The export's repository in Postgres: leases, coverage, publications. Leases run out by
+ * The export's repository in Postgres: leases, coverage, publications. Leases expire by
  * the database's clock.
  */
 import { sql, type UpdateObject } from 'kysely';

@@ -15,8 +15,8 @@ export type OverlapFinding =
    */
   | { readonly state: 'row form changed' }
   /**
-   * The source now sends other sides of each movement than before; no known row is shown
-   * to be missing.
+   * The source now sends different sides of each movement than before; this does not
+   * show that any known row is missing.
    */
   | { readonly state: 'sides changed' }
   | {

@@ -49,7 +49,7 @@ export interface EntriesFile {
 export type Content = Omit<EntriesFile, 'add'>;
 
 /**
- * Brings the table up to date.
+ * Updates the table.
  * @returns the table's files after the build
  */
 export async function buildEntries(
@@ -175,7 +175,7 @@ async function append(
 
 /**
  * Describes a file that contains these segments.
- * @param segments of one month, either all open or all closed
+ * @param segments the segments of one month, either all open or all closed
  */
 function contentOf(segments: readonly SegmentMonth[]): Content {
   const [first] = segments;
@@ -263,7 +263,7 @@ function cutByRows<Part extends { readonly rows: bigint }>(
 const SEGMENTS_TAG = 'segments';
 const OPEN_TAG = 'open';
 
-/** Returns the tags from which a later build knows a file's content. */
+/** Returns the tags by which a later build recognizes a file's content. */
 export function entriesTags({
   segments,
   isOpen,

@@ -148,7 +148,7 @@ async function buildWhole(build: Build, table: WholeTable): Promise<string> {
 }
 
 /**
- * Brings the summaries up to date with the files of entries.
+ * Updates the summaries to match the files of entries.
  * @param coveragePath today's coverage, as CSV
  */
 async function buildSummaries(

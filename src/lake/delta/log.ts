@@ -63,7 +63,10 @@ export async function readTable(
 
 /** The state on top of which commits are replayed. */
 interface Base {
-  /** -1 if no checkpoint can be read; then all commits are replayed. */
+  /**
+   * The version of the checkpoint; -1 if no checkpoint can be read, in which case all
+   * commits are replayed.
+   */
   readonly version: number;
   readonly actions: readonly Action[];
 }

@@ -42,13 +42,13 @@ export const TEXT_FORMS = {
     };
   },
 
-  /** One object per line. */
+  /** Writes one object per line. */
   ndjson: (columns: readonly ResultColumn[]): TextForm => {
     const write = objectWriter(columns);
     return { begin: () => '', row: (row) => `${write(row)}\n`, end: () => '' };
   },
 
-  /** One document, `{columns, rows, rowCount}`, which is written as the rows arrive. */
+  /** Writes one document, `{columns, rows, rowCount}`, as the rows arrive. */
   json: (columns: readonly ResultColumn[]): TextForm => {
     const names = uniqueNames(columns);
     const described = columns.map(({ type }, index) => ({
@@ -165,7 +165,7 @@ function jsonValue(value: DuckDBValue, type: DuckDBType): unknown {
   return toJson(value, type, toJson);
 }
 
-/** Types that JSON has no form for. They are written as DuckDB shows them. */
+/** Types that have no JSON equivalent. They are written as DuckDB shows them. */
 const AS_TEXT = new Set([
   DuckDBTypeId.INTERVAL,
   DuckDBTypeId.MAP,

@@ -38,7 +38,8 @@ export type QuestionValues = Readonly<
 >;
 
 /**
- * A question with its options applied, in the form that `openLake` and `runQuery` take.
+ * A question with its options applied, in the form that `openLake` and `runQuery`
+ * accept.
  */
 export interface Inquiry {
   readonly sql: string;

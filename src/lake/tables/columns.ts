@@ -79,8 +79,8 @@ const cast = (name: string, type: string, comment: string): LakeColumn =>
 const time = (name: string, comment: string): LakeColumn =>
   cast(name, TIME, comment);
 /**
- * Casts by way of HUGEINT, because a cast from text straight to DECIMAL takes DuckDB
- * hundreds of times as long.
+ * Casts in two steps, through HUGEINT, because a cast from text straight to DECIMAL
+ * takes DuckDB hundreds of times as long.
  */
 const decimal = (name: string): string =>
   `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;

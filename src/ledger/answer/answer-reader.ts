@@ -1,7 +1,7 @@
 /**
- * The one reader for all forms of an export's answer: raw CSV, or `{result|error}`
- * messages. The first bytes decide the form and the response headers never do: the
- * service's own document announces messages, but its releases send CSV.
+ * The only reader for all forms of an export's answer: raw CSV, or `{result|error}`
+ * messages. The first bytes decide the form, never the response headers: the service's
+ * own document announces messages, but its releases send CSV.
  */
 import { isUtf8 } from 'node:buffer';
 import { PermanentError, RetryableError } from '../../errors/errors.ts';

@@ -89,7 +89,7 @@ class Nesting {
   #isEscaped = false;
 
   /**
-   * Scans on until the message ends, is nested too deeply, or the chunk ends.
+   * Continues to scan until the message ends, is nested too deeply, or the chunk ends.
    * @returns the position after the last byte that was scanned
    */
   scan(chunk: Buffer, from: number): number {

@@ -67,7 +67,7 @@ export async function replaceCurrent(
     );
     await makeCurrent(tx, audit, epoch + 1);
   } else {
-    // New rows between confirmed ones, with no doubt open: the source inserts rows, and
+    // New rows between confirmed rows, with no doubt open: the source inserts rows, and
     // will do so again.
     const isInserted =
       totals.missed > 0n &&
@@ -88,7 +88,8 @@ export async function replaceCurrent(
       tx,
     );
   }
-  // Rows that this very reading has not understood are still a doubt, so it stays open.
+  // Rows that this very reading has not understood are still a reason for doubt, so the
+  // doubt stays open.
   const isOfAudit = sql`(code = ${ROW_NOT_UNDERSTOOD} and seen->>'generationId' = ${`${audit.generationId}`})`;
   await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${runId},
       seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
@@ -130,7 +131,8 @@ function isMissingConfirmed(
 }
 
 /**
- * Selects the rows that have a position and that the source serves, as far as is known.
+ * Selects the rows that have a position and that the source, as far as is known, still
+ * serves.
  */
 function held({ list, epoch }: Generation): RawBuilder<unknown> {
   const { table, key } = LISTS[list];
@@ -204,7 +206,7 @@ async function replaceWithAudit(
   const removed = await sql<{ key: string }>`
     delete from ${table} where epoch = ${epoch} and pos > ${current.claimedPos} and gone_since is null and not ${isServed}
     returning ${key} as key`.execute(tx);
-  // Checkpoints that are older than everything served fell out of the source's
+  // Checkpoints that are older than every served row have dropped out of the source's
   // retention. They keep their positions below the served rows if there is room, and
   // this mirror still serves them. A party that is no longer listed has been removed.
   const keepsPlace =

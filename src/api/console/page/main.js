@@ -22,8 +22,8 @@ import { onZone, setMirrorTime, startClock } from './common/time.js';
 
 const THEME = 'ledger-mirror theme';
 /**
- * How often, at most, the data that is not in the stream is requested, however much is
- * published. The interval is longer than any shared answer is cached.
+ * The shortest time between two requests for data that is not in the stream, however
+ * much is published. It is longer than the time for which a shared answer is cached.
  */
 const RELOAD_MS = 2_000;
 /**
@@ -91,8 +91,8 @@ function take(snapshot) {
 }
 
 /**
- * Returns the view for a path. Only its last part decides, because a proxy may put others
- * before it.
+ * Returns the view for a path. Only the last part of the path decides, because a proxy
+ * may put others before it.
  */
 function viewOf({ pathname }) {
   return VIEWS[pathname.split('/').at(-1)] ?? VIEWS[''];

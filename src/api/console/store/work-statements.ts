@@ -7,8 +7,8 @@ import { onlyRow, type PlainRow, type Rows } from '../../../postgres/rows.ts';
 const LINES_MAX = 16;
 
 /**
- * The work in progress, from one consistent reading that costs the same however large the
- * mirror is.
+ * The work in progress, from one consistent reading whose cost does not depend on the
+ * size of the mirror.
  */
 export interface LiveFacts extends PlainRow {
   /** The number of worker processes with a recent heartbeat. */
@@ -139,7 +139,7 @@ export async function readLive(rows: Rows): Promise<LiveFacts> {
 
 /**
  * Returns how many requests each stage of a run sent to the source, and how long the
- * stage took, in their order. An unknown run has no stages.
+ * stage took, in the order of the stages. An unknown run has no stages.
  */
 export async function readCosts(
   rows: Rows,

@@ -14,8 +14,8 @@ const DAYS_BETWEEN_MARKS = [1, 2, 7, 14, 28, 91, 182, 364].map(
 const charts = new Map();
 
 /**
- * Returns a colour of the style sheet as a plain one. A canvas understands neither
- * variables nor `light-dark()`, but the computed colour of an element is plain.
+ * Returns a colour of the style sheet as a plain value. A canvas understands neither
+ * variables nor `light-dark()`, but the computed colour of an element is a plain value.
  */
 function colour(name) {
   const probe = byId('announce');

@@ -6,8 +6,8 @@ let onClose;
 
 /**
  * Opens the dialog.
- * @param read returns `{ title, parts }`: the content, and the title if it is only known
- *   then
+ * @param read returns `{ title, parts }`: the content, and the title if it is not known
+ *   earlier
  * @param closed called when the dialog is closed
  */
 export function openDialog(title, read, closed) {

@@ -81,7 +81,7 @@ export async function fill(target, read, draw, wrap = (problem) => problem) {
   }
 }
 
-/** Returns a function that fills the element with this id. */
+/** Returns a function that fills the element with the given id. */
 export function loader(id, read, draw, wrap) {
   return () => fill(byId(id), read, draw, wrap);
 }

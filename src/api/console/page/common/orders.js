@@ -1,5 +1,5 @@
-// Exports on demand, from the click to the file. A ledger has one order at a time, and
-// all buttons of that ledger show its state.
+// Exports on demand, from the click to the file. A ledger has at most one order at a
+// time, and all buttons of that ledger show its state.
 import { ask, post } from './ask.js';
 import { announce, el, redraw } from './dom.js';
 import { askFirst } from './download.js';

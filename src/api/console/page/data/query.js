@@ -7,7 +7,10 @@ import { duration, plural } from '../common/format.js';
 import { resultChart } from './result-chart.js';
 import { isLonger, resultTable, tabled } from './result.js';
 
-/** Longer than any statement may take, so that the mirror's own answer arrives first. */
+/**
+ * Must be longer than any statement may take, so that the mirror's own answer arrives
+ * first.
+ */
 const TIMEOUT_MS = 70_000;
 const LAST = 'ledger-mirror query';
 const KEYS = 'Ctrl+Enter runs it; Ctrl+Space completes names.';

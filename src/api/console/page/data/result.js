@@ -12,8 +12,8 @@ const TIME = /^\d{4}-\d\d(?:-\d\d(?:[ T]|$)|$)/;
 
 /**
  * Converts rows that are objects to columns, `{ name, kind, isAmount }`, and rows that
- * are arrays of values. A column has a kind only if all its values have it; otherwise it
- * is text.
+ * are arrays of values. A column has a kind only if all of its values are of that kind;
+ * otherwise it is text.
  */
 export function tabled(found) {
   const names = Object.keys(found[0] ?? {});

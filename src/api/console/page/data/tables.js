@@ -1,5 +1,5 @@
-// Lists the tables of the lake: their columns with their meaning, rows, size and age, and
-// how to read each with other tools.
+// Lists the tables of the lake: their columns with their meaning, rows, size and age,
+// and how to read each table with other tools.
 import { ask } from '../common/ask.js';
 import {
   action,

@@ -25,8 +25,8 @@ export const loadLines = loader(
 );
 
 /**
- * Returns a sentence if all is well; exports in progress or in quarantine are drawn at
- * once.
+ * Returns only a sentence if all is well. If any export is in progress or in
+ * quarantine, everything is drawn at once.
  */
 function told(lines) {
   if (lines.some(({ state }) => state !== 'published'))

@@ -40,8 +40,8 @@ export const loadRuns = loader(
 );
 
 /**
- * Lists the parts of each run after it, in the order in which they began. Parts whose run
- * is on the next page are shown there with it.
+ * Lists the parts of each run after the run, in the order in which they began. If a run
+ * is on the next page, its parts are shown there with it.
  */
 function familiesOf(runs, isCut) {
   const known = new Set(runs.map(({ runId }) => runId));

@@ -66,7 +66,8 @@ export function showGlance(snapshot) {
 }
 
 /**
- * Shows the sentence, which is spoken when it changes; dates are not broken across lines.
+ * Shows the sentence, which screen readers speak when it changes; dates are not broken
+ * across lines.
  */
 function showSentence(text) {
   const parts = text.split(/(\d{4}-\d\d-\d\d)/);
