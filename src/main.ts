@@ -8,7 +8,7 @@ import { processEnvironment } from './config/environment.ts';
 
 /**
  * How long the process may linger after its command has ended. By then nothing should
- * keep it alive; if something does, this ends it.
+ * keep it alive; if something does, the process is ended after this time.
  */
 const LINGER_MAX_MS = 3_000;
 

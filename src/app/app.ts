@@ -110,12 +110,12 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
   const metrics = sharedLoad(async () => addReadMetrics(work, measured));
   let isServed = false;
   const push = openMetricsPush(config.ambient, log);
-  // Runs at the end: after the last job, and while the stores that it reads are still
+  // Runs at the end: after the last job, while the stores from which it reads are still
   // open.
   stack.defer(async () => {
     if (push !== undefined && !isServed) await push(await metrics());
   });
-  /** This process's own worker; idle until started. */
+  /** This process's own worker, which is idle until it is started. */
   const jobWorker = stack.use(
     new JobWorker({ queues, workers, jobs, historyRetention, schedules }),
   );
@@ -133,7 +133,7 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     probes,
     /**
      * Returns the metrics for a caller that serves them. A process whose metrics are
-     * served does not push any at its end.
+     * served does not push them at its end.
      */
     metrics: () => {
       isServed = true;

@@ -61,7 +61,7 @@ export interface BaseOptions {
   readonly config: Config;
   readonly log: Log;
   readonly signal: AbortSignal;
-  /** How long a service may be unreachable. Default: a minute. */
+  /** How long a service may be unreachable; a minute by default. */
   readonly reachableMaxMs?: number;
 }
 
@@ -193,9 +193,9 @@ function reasonOf({ cause, message }: Error): string {
 }
 
 /**
- * Calls `open` until it succeeds, or until the service has been unreachable for too long.
- * Only `UnreachableError` is retried.
- * @throws UnreachableError the last one, when the time is over
+ * Calls `open` until it succeeds, or until the service has been unreachable for too
+ * long. Only `UnreachableError` is retried.
+ * @throws the last UnreachableError, when the time is over
  */
 export async function untilReachable<Result>(
   what: string,
@@ -253,8 +253,8 @@ export async function openReadOnlyBase(
 
 /**
  * Composes the status of the mirror from the stores of several rooms.
- * @param config the configuration of this process: its schedule counts while no worker is
- *   running
+ * @param config the configuration of this process; its schedule is used while no worker
+ *   is running
  */
 export function openStatusSource(
   { db }: Pick<Warehouse, 'db'>,
@@ -283,7 +283,10 @@ export function openStatusSource(
   };
 }
 
-/** The workers and their schedules, with the names that the status has had from the start. */
+/**
+ * Describes the workers and their schedules, under the names that the status has used
+ * from the start.
+ */
 function describeWork(
   { workers, inForce, others }: ScheduleReading,
   { nextAt, missedAt }: NightFacts,

@@ -108,7 +108,8 @@ export function msAhead(other: Micros): number {
 }
 
 /**
- * Reads the clock of an object store: the time that it gives to an object written now.
+ * Reads the clock of an object store: the time that the store records for an object
+ * written now.
  * @returns undefined if the store does not show a time
  */
 export async function readStoreClock(

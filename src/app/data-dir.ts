@@ -40,8 +40,8 @@ export async function openStoreAt(
 ): Promise<ObjectStore> {
   const { openObjectStore } = await import('../storage/open-store.ts');
   return openObjectStore({
-    // A command that waits less than a minute has to report the cause, so the store must
-    // give up earlier.
+    // If a command waits less than a minute, the store must give up earlier, so that
+    // the command can report the cause.
     patienceMs: reachableMaxMs && reachableMaxMs / 2,
     url,
     spoolDir: join(config.dataDir, 'spool', mirror),

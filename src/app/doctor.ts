@@ -46,7 +46,7 @@ const FREE_BYTES_MIN = 2n * 2n ** 30n;
 const SPOOLED_SEGMENTS = 2n;
 
 /**
- * How long to wait for a service: an operator who runs `doctor` does not want to wait
+ * How long to wait for a service. An operator who runs `doctor` does not want to wait
  * until an outage is over.
  */
 const REACHABLE_MAX_MS = 3_000;
@@ -129,7 +129,7 @@ function checksOf(
   limit: AbortSignal,
 ): Readonly<Record<string, () => Promise<Result>>> {
   const { config, queues, store } = app;
-  // Read once, because several checks use these answers.
+  // These answers are read once, because several checks use them.
   const asked = readRow(app.warehouse.db, 'look at the database', FACTS);
   const clock = config.sourceUrl && app.jobs.stages.clock({ signal: limit });
   return {
@@ -187,7 +187,7 @@ function checksOf(
           : 'in Redis',
       );
     },
-    // Writes, reads and removes an object for real, because rights differ by operation.
+    // Really writes, reads and removes an object, because rights differ by operation.
     'object store': async () => {
       if (store.url.startsWith('file:')) {
         const advice = 'point OBJECT_STORE_URL at a larger disk';

@@ -93,7 +93,7 @@ export function isCheckpoint(text: string | undefined): boolean {
   return text?.includes('\n\n— ') === true;
 }
 
-/** Checks the log of nights; a mirror without one has nothing to check. */
+/** Checks the log of nights; a mirror without a log has nothing to check. */
 export async function verifyNights(
   { config, warehouse, objects }: NightProofDeps,
   checks: Pick<LogChecks, 'isDeep' | 'kept' | 'signal'>,

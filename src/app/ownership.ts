@@ -1,4 +1,4 @@
-/** The ownership of the object store, as stages and commands use it. */
+/** The ownership of the object store, for stages and commands. */
 import {
   examineStore,
   isStoreStrange,
@@ -25,7 +25,7 @@ export interface Ownership {
    * @throws like `require`, but accepts a reader
    */
   examine(signal: AbortSignal): Promise<StoreStanding>;
-  /** Makes this database the owner. An operator must have decided that. */
+  /** Makes this database the owner. Only an operator may decide this. */
   takeOver(signal: AbortSignal): Promise<void>;
 }
 

@@ -18,7 +18,8 @@ export interface RestoreListsDeps {
 }
 
 /**
- * The number of rows that the database lacked, and why the lake could not be read, if so.
+ * The number of rows that the database lacked, and the reason if the lake could not be
+ * read.
  */
 export interface RestoredLists {
   readonly checkpoints: number;
@@ -27,8 +28,8 @@ export interface RestoredLists {
 }
 
 /**
- * Restores the lists. A damaged lake is reported as a problem and is not an error: it
- * keeps its rows of the lists until the source's lists are proven.
+ * Restores the lists. A damaged lake is reported as a problem, not as an error: the
+ * lake keeps its rows of the lists until the source's lists are proven.
  */
 export async function restoreLists(
   { db, objects, scratchDir }: RestoreListsDeps,

@@ -23,8 +23,8 @@ const REFUSED_MAX_MS = 5 * 60_000;
 const CHECK_MS = 10_000;
 
 /**
- * Returns the login of the configured database; undefined for the embedded one, which
- * manages its own password.
+ * Returns the login of the configured database; undefined for the embedded database,
+ * which manages its own password.
  */
 export function openDatabaseLogin(
   config: Config,
@@ -43,8 +43,8 @@ export function openDatabaseLogin(
 }
 
 /**
- * Reads only the login again. A different host or database in the file takes effect at
- * the next start.
+ * Reads the login again, and nothing else. A different host or database in the file
+ * takes effect at the next start.
  */
 function readLogin(config: Config): PostgresLogin | undefined {
   const url = readSecretAgain(config, 'databaseUrl');

@@ -107,7 +107,7 @@ export async function compareWithSource(
   }
 }
 
-/** This mirror's own log, as the comparison reads it. */
+/** This mirror's own log, in the form that the comparison reads. */
 interface OwnLog {
   readonly log: ProofLog;
   readonly proofDeps: ProofDeps;
@@ -154,7 +154,7 @@ async function readRemembered(
 
 /**
  * Requests the latest statement.
- * @returns the answer, or a few words on why there is no statement
+ * @returns the answer, or a short reason why there is no statement
  */
 async function askLatest(
   from: number,
@@ -170,8 +170,8 @@ async function askLatest(
 }
 
 /**
- * Reports a missing statement only if the source has served statements before, or if its
- * key is configured.
+ * Reports a missing statement, but only if the source has served statements before, or
+ * if its key is configured.
  */
 function describeSilence(
   reason: string,

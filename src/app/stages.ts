@@ -88,7 +88,10 @@ interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
   readonly store: ObjectStore;
   readonly ownership: Ownership;
   readonly lake: LakeDeps;
-  /** Undefined if SOURCE_URL is not set: stages that need the source then throw. */
+  /**
+   * The source; undefined if SOURCE_URL is not set. Stages that need the source then
+   * throw.
+   */
   readonly source: Source | undefined;
   readonly rowPool: RowPool;
   /**
@@ -101,8 +104,8 @@ interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
 }
 
 /**
- * State that the beginning of a night passes to its end: whether all keys of the store
- * have been listed. A night lists them once at most.
+ * State that is passed from the beginning of a night to its end: whether all keys of
+ * the store have been listed. A night lists them at most once.
  */
 interface NightListing {
   isListed: boolean;
@@ -291,7 +294,7 @@ function openClock(asked: () => Source, db: Database): Stages['clock'] {
 /**
  * Reads the source's time from either list. If the source serves neither, ranges are
  * closed only up to its newest entries.
- * @throws the error of the last list if both are unreachable
+ * @throws the error of the last list if neither can be reached
  */
 async function askClock(
   lists: Source['lists'],

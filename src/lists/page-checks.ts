@@ -237,7 +237,7 @@ export type Accepted = Pick<SyncRequest, 'acceptNewNetwork' | 'acceptShrunk'>;
 export interface AuditContext {
   /**
    * The number of rows of the largest list that was claimed since an operator last
-   * accepted a shrunk list.
+   * accepted that the list shrank.
    */
   readonly largestClaimed: bigint;
   /**

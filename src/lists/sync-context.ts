@@ -24,7 +24,7 @@ import type { ListSession, ListStore } from './store/list-store.ts';
 
 export type SyncProgress = ReturnType<typeof measureProgress>;
 
-/** Tests stop, kill or disturb a sync at these steps. */
+/** The steps of a sync at which tests can stop, kill or disturb it. */
 export type Failpoint =
   | 'asking'
   | 'received'
@@ -40,7 +40,7 @@ export interface SyncDeps {
   readonly resumePoints: ResumePointStore;
   readonly onProgress: (progress: SyncProgress) => void;
   readonly failpoint?: (step: Failpoint) => Promise<void> | void;
-  /** Limits after which a list that shows no end is given up. */
+  /** Limits after which a list that shows no end is abandoned. */
   readonly ceiling?: typeof CEILING;
   /** How long to pause before requesting rows again that a different page has shown. */
   readonly pauseMs?: number;
@@ -68,9 +68,9 @@ export class Tally {
   resumedFrom: ResumedFrom | undefined;
   requests = 0;
   pages = 0;
-  /** New rows of the current reading. */
+  /** How many new rows the current reading has found. */
   newRows = 0;
-  /** New rows that earlier readings of this sync found. */
+  /** How many new rows the earlier readings of this sync have found. */
   #newRowsBefore = 0n;
   /** How often this sync has read the list, including the current reading. */
   readings = 1;

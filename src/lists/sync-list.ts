@@ -49,7 +49,7 @@ const STALE_MAX = 3;
  */
 const NOT_SHOWN_MAX = 3;
 const NOT_SHOWN_PAUSE_MS = 500;
-/** The maximum number of complete readings in one sync; two in a row have to agree. */
+/** The most complete readings in one sync; two in a row must agree. */
 const READINGS_MAX = 4;
 /** How long to wait for a busy list: longer than the lease of a dead worker lasts. */
 const WAIT_FOR_LEASE_MS = 13_000;
@@ -207,7 +207,7 @@ async function showsNothingHeld(
 }
 
 /**
- * Whether the source shows a stored party. Checkpoints fall out of the source's
+ * Whether the source shows a stored party. Checkpoints drop out of the source's
  * retention; parties do not.
  */
 async function showsHeldParty({

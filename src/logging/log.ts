@@ -57,8 +57,8 @@ const LOGGED: JsonRules = {
 /**
  * Creates a log whose lines are JSON objects with level, time, pid, msg and the given
  * fields.
- * @param destination receives the lines, each with its line end. Default: stderr, written
- *   before the call returns
+ * @param destination receives the lines, each with its line end; by default stderr,
+ *   where each line is written before the call returns
  */
 export function createLog(
   level: LogLevel,

@@ -48,7 +48,10 @@ export interface RefusedTunnel {
   readonly status: number;
 }
 
-/** Returns undefined if the error is not that of a refused tunnel. */
+/**
+ * Returns the response of a proxy that refused a tunnel; undefined if the error has a
+ * different cause.
+ */
 export function refusedTunnel(error: unknown): RefusedTunnel | undefined {
   if (!(error instanceof Error) || !('code' in error)) return undefined;
   if (error.code !== 'ERR_PROXY_TUNNEL' || !('statusCode' in error))

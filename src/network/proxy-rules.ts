@@ -27,7 +27,7 @@ export interface ProxyRules {
   proxyOf(url: URL): Proxy | undefined;
 }
 
-/** curl's default ports for a proxy that is given without one. */
+/** curl's default ports for a proxy that is given without a port. */
 const DEFAULT_PORTS: Readonly<Record<string, string>> = {
   'http:': '1080',
   'https:': '443',
@@ -85,8 +85,8 @@ function readProxy(given: Given): Proxy {
   const problem = proxyProblem(given);
   if (problem !== undefined) throw new UsageError([problem]);
   const url = new URL(withScheme(given.text));
-  // `URL` drops a port that is its scheme's default, so only the text shows whether one
-  // was given.
+  // `URL` drops a port that is its scheme's default, so only the text shows whether a
+  // port was given.
   const hasPort = /:\d+$/.test(authorityOf(given.text));
   if (!hasPort) url.port = DEFAULT_PORTS[url.protocol] ?? '';
   const href = `${url.protocol}//${credentials(url)}${url.host}`;
@@ -183,7 +183,10 @@ function splitPort(entry: string): {
     : { target: name, port };
 }
 
-/** Returns undefined if the target is a name. */
+/**
+ * Returns a function that matches hosts in the range; undefined if the target is a
+ * name.
+ */
 function readRange(target: string): ((host: string) => boolean) | undefined {
   const [address = '', bits] = target.split('/');
   const version = isIP(address);

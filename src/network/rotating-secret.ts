@@ -61,7 +61,7 @@ export class RotatingSecret<Value extends object> implements SecretState {
 
   /**
    * The current secret: the same object until it changes, so that callers can report
-   * which one was refused.
+   * which secret was refused.
    */
   get current(): Value {
     return this.#current;
@@ -74,7 +74,7 @@ export class RotatingSecret<Value extends object> implements SecretState {
    */
   renew(refused: Value): boolean {
     this.#refusedSinceMs ??= performance.now();
-    // Another attempt has read the file meanwhile.
+    // Another attempt has read the file in the meantime.
     if (this.#current !== refused) return true;
     const read = this.#origin.read?.();
     if (read === undefined || isDeepStrictEqual(read, refused)) return false;

@@ -66,7 +66,7 @@ export function openTunnel(
         ? {}
         : { 'proxy-authorization': authorization }),
     },
-    // Uses neither the environment's own proxy nor a shared connection.
+    // Use neither the environment's own proxy nor a shared connection.
     agent: false,
     ...(isTls && ca !== undefined ? { ca: [...ca] } : {}),
   });

@@ -47,7 +47,8 @@ const STORE_SECONDS = [
 const TASK_KEPT_MS = 60_000;
 const PROBE_TIMEOUT_MS = 3_000;
 /**
- * The stores and the mirror are read at most this often, however many scrapers there are.
+ * The shortest time between two readings of the stores and the mirror, however many
+ * scrapers there are.
  */
 const ASKED_MAX_AGE_MS = 5_000;
 /**
@@ -190,8 +191,8 @@ export class WorkMetrics extends MetricsRegistry implements SourceObserver {
 
   constructor() {
     super();
-    // A rate needs a value from before the first event: a counter that starts with that
-    // event hides it.
+    // A rate needs a value from before the first event: if a counter starts with that
+    // event, the rate does not show it.
     for (const route of ['parties', 'checkpoints', 'export', 'proof']) {
       for (const counter of [this.#retries, this.#bytes])
         counter.inc({ route }, 0);
@@ -442,7 +443,7 @@ function addRuns(
     missed.set(Number(nights.missedAt !== null));
     running.set(Number(nights.running !== null));
     waiting.set(Number((nights.running?.awaitedSource ?? null) !== null));
-    // Without a worker there is no next run, and no number that looks like one.
+    // Without a worker there is no next run, so no number may look like one.
     next.reset();
     if (nights.nextAt !== null)
       next.set({ kind: 'nightly' }, secondsOf(nights.nextAt));
@@ -486,8 +487,8 @@ function addProcess(registry: MetricsRegistry, { dataDir }: ReadMetricsDeps) {
     'Free space where DATA_DIR lies',
   );
   return async () => {
-    // Without the folder there is no value. The process creates the folder when it needs
-    // it.
+    // Without the folder there is no value. The process creates the folder when it
+    // first needs it.
     free.remove();
     const { bavail, bsize } = await statfs(dataDir, { bigint: true });
     free.set(Number(bavail * bsize));

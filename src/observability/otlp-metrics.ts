@@ -60,7 +60,7 @@ interface Span {
 
 /**
  * Sends the metrics once.
- * @throws Error if the collector does not take them within a few seconds
+ * @throws Error if the collector does not accept them within a few seconds
  */
 export async function sendMetrics(
   collector: Collector,

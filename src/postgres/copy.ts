@@ -1,5 +1,5 @@
 /**
- * The one way to run COPY: out of Postgres at the reader's pace, and into it at the
+ * The only way to run COPY: out of Postgres at the reader's pace, and into it at the
  * database's pace.
  */
 import { once } from 'node:events';

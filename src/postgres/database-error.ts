@@ -41,8 +41,8 @@ export function databaseError(action: string, error: unknown): Error {
 }
 
 /**
- * Whether the error is a lost connection. For that, pg throws a plain Error without a
- * code; errors of statements are subclasses.
+ * Whether the error is a lost connection. For a lost connection, pg throws a plain
+ * Error without a code; errors of statements are subclasses.
  */
 function isConnectionLoss(error: unknown): boolean {
   return (

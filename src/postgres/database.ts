@@ -22,7 +22,7 @@ import { statement } from './statement.ts';
 const POOL_MAX = 11;
 const IDLE_TIMEOUT_MS = 30_000;
 const OID = { int8: 20, timestamptz: 1184 } as const;
-/** Lets a transaction wait for the object store between two statements. */
+/** Settings that let a transaction wait for the object store between two statements. */
 export const WAITS_FOR_THE_STORE = statement()`
   set local idle_in_transaction_session_timeout = '5min'`;
 /** The pool or a transaction, with types from the tables that the migrations create. */

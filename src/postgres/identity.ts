@@ -22,8 +22,8 @@ export interface Identity {
    */
   readonly warehouseId: string;
   /**
-   * The address of the source from which a list was last synced completely; null before
-   * the first such sync.
+   * The address of the source at the last complete sync of a list; null before the
+   * first such sync.
    */
   readonly sourceUrl: string | null;
   /** Whether a rebuild from the objects has begun and not finished. */

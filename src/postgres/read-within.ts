@@ -1,6 +1,6 @@
 /**
- * Reads with a time limit for callers that wait for the answer: they get an error instead
- * of waiting for ever.
+ * Reads with a time limit, for callers that wait for the answer: they get an error
+ * instead of waiting forever.
  */
 import { withTimeout } from '../concurrency/timeouts.ts';
 import { UnreachableError } from '../errors/errors.ts';

@@ -1,5 +1,5 @@
 /**
- * The one way to run a statement: with the name of its action for messages, and with
+ * The only way to run a statement: with the name of its action for messages, and with
  * every error classified. `statement` in statement.ts and `builder` in builder.ts make
  * the statements that are run here.
  */

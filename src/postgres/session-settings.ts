@@ -17,8 +17,8 @@ import { statement } from './statement.ts';
  */
 const IDLE_IN_TRANSACTION_MS = 10_000;
 /**
- * How long a statement may wait for a lock. None of our transactions holds one this long.
- * A statement that waits longer ends and is retried.
+ * How long a statement may wait for a lock. None of our transactions holds a lock this
+ * long. A statement that waits longer ends and is retried.
  */
 const LOCK_TIMEOUT_MS = 20_000;
 

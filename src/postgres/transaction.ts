@@ -52,7 +52,7 @@ export interface RetryOptions<Result> {
   readonly signal: AbortSignal;
   /**
    * Called before each repetition, because the answer to a COMMIT may have been lost.
-   * Returns the result of the work if it was done after all.
+   * Returns the result of the work if it had been done in spite of the error.
    */
   readonly wasDone?: (() => Promise<Result | undefined>) | undefined;
 }

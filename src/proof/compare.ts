@@ -45,7 +45,7 @@ export interface MirrorDifference {
     readonly right: ListSum;
   }[];
   /**
-   * How many ledgers differ; null if they do but the records of a side cannot be
+   * How many ledgers differ; null if some differ but the records of a side cannot be
    * reached.
    */
   readonly ledgerCount: number | null;
@@ -87,7 +87,7 @@ export async function compareMirrors(
   return { isSame: false, lists, ledgerCount: pairs.length, ledgers };
 }
 
-/** The entries of one ledger on both sides; at least one side has one. */
+/** The entries of one ledger on both sides; at least one side has an entry. */
 export interface RecordPair {
   readonly left: PageEntry | undefined;
   readonly right: PageEntry | undefined;

@@ -50,7 +50,7 @@ const extraSchema = z.looseObject({
   consistency: z.array(hash).max(64),
 });
 
-/** The contents of a source's answer, before anything in it is checked. */
+/** The contents of a source's answer, which are not checked yet. */
 export interface LatestAnswer {
   readonly note: string;
   readonly index: number;

@@ -69,7 +69,7 @@ export interface ProofQuestion {
   readonly asset?: string | undefined;
   /**
    * The number of a night, or a typed time, which selects the last night that ended by
-   * then. If undefined, the last night.
+   * that time. If undefined, the last night is selected.
    */
   readonly at?: string | undefined;
 }
@@ -205,8 +205,8 @@ async function findNight(
 }
 
 /**
- * Returns the last instant of a typed day or month, or a typed instant, in the format
- * of `heldAt`.
+ * Returns the last instant of a typed day or month, or a typed instant itself, in the
+ * format of `heldAt`.
  */
 function endOf(at: string): string | undefined {
   const time = readTypedTime(at, nowMicros());

@@ -119,7 +119,7 @@ function requireContinued(
 
 /**
  * Adds a statement that was written but not signed, because its writer was killed in
- * between. It counts, and the next checkpoint covers it.
+ * between. It is part of the log, and the next checkpoint covers it.
  */
 async function withUnsigned(
   files: ProofFiles,

@@ -1,7 +1,7 @@
 /**
  * The two files of one night: the changed records, and the pages that changed with
- * them. Each is written in the spool, and then published whole under a name that no
- * other night uses.
+ * them. Each file is written in the spool, and then published whole under a name that
+ * no other night uses.
  */
 import { randomBytes } from 'node:crypto';
 import { open, unlink } from 'node:fs/promises';

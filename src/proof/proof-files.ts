@@ -37,7 +37,7 @@ export interface ByteRange {
 }
 
 export interface ProofFiles {
-  /** Where the files are, for messages, without credentials. */
+  /** The location of the files, for messages, without credentials. */
   readonly where: string;
 
   /**

@@ -26,7 +26,9 @@ export interface KeyPlaces {
   readonly given: string | undefined;
   /** The path of the key file in the data folder. */
   readonly ownFile: string;
-  /** The value of PROOF_NAME, which names the log when its key is made. */
+  /**
+   * The value of PROOF_NAME, which becomes the name of the log when its key is made.
+   */
   readonly name: string | undefined;
 }
 

@@ -25,7 +25,7 @@ export interface JudgedSide {
   readonly files: ProofFiles;
 }
 
-/** A ledger that both sides claim to have completely, but that differs. */
+/** A ledger that differs although both sides claim to have all of it. */
 export interface DifferingLedger {
   readonly party: string;
   readonly months: readonly MonthDifference[];
@@ -176,7 +176,7 @@ function isWhole(records: readonly LedgerRecord[]): boolean {
 
 /**
  * Whether the month has ended for both sides. The month that contains the earlier
- * `coveredTo` has not, unless both sides are covered up to the same instant.
+ * `coveredTo` has not ended, unless both sides are covered up to the same instant.
  */
 function isClosed(month: string, own: JudgedSide, source: JudgedSide): boolean {
   const ownTo = own.ledgers.coveredTo;

@@ -53,7 +53,7 @@ export interface LogChecks {
   readonly key: SignerKey;
   readonly signal: AbortSignal;
   /**
-   * Whether to check also every statement with its report, and each ledger of the last
+   * Whether to also check every statement with its report, and each ledger of the last
    * statement.
    */
   readonly isDeep: boolean;
@@ -167,8 +167,8 @@ async function checkNight(
 
 /**
  * Compares every ledger that has not changed since the last statement: its record
- * computed from the tables must be the statement's.
- * @returns how many were compared
+ * computed from the tables must be the same as in the statement.
+ * @returns how many ledgers were compared
  */
 async function checkLedgers(
   last: LoggedStatement,

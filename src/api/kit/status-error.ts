@@ -41,8 +41,8 @@ const STATUSES: Readonly<Record<StatusName, StatusCodes>> = {
 };
 
 /**
- * When a client should retry a request that was refused because the mirror is busy or not
- * ready.
+ * How long a client should wait before it retries a request that was refused because
+ * the mirror is busy or not ready.
  */
 export const RETRY_AFTER_SECONDS = 5;
 
@@ -78,8 +78,8 @@ export const STATUS_BODY = z
 export type StatusBody = z.infer<typeof STATUS_BODY>;
 
 /**
- * An answer other than success, thrown by a handler. Without details it looks like an
- * error of the source's gateway.
+ * An answer with a status other than success, thrown by a handler. Without details it
+ * looks like an error of the source's gateway.
  */
 export class StatusError extends Error {
   override readonly name = 'StatusError';
@@ -135,8 +135,8 @@ export function sendStatus(
     'content-type': ['application/json', 'application/grpc'],
     'content-length': bytes.length,
   });
-  // Sent as a stream, because Fastify reads the Content-Type of any other body and
-  // expects it to be a single text.
+  // Send the body as a stream, because Fastify reads the Content-Type of any other body
+  // and expects it to be a single text.
   return reply.send(Readable.from([bytes]));
 }
 
@@ -149,7 +149,8 @@ export function sendJson(
   body: unknown,
   indent?: number,
 ): FastifyReply {
-  // Sent as bytes, because Fastify adds a charset to the Content-Type of a string.
+  // Send the body as bytes, because Fastify adds a charset to the Content-Type of a
+  // string.
   const bytes = Buffer.from(JSON.stringify(body, undefined, indent));
   return reply.header('content-type', 'application/json').send(bytes);
 }

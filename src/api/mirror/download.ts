@@ -56,8 +56,8 @@ export function openDownloads(
         .header('content-range', `bytes ${start}-${end - 1n}/${size}`);
     const length = end - start;
     reply.header('content-length', String(length));
-    // An empty stream: for any other body, Fastify would send its own length, and not
-    // that of the file.
+    // Send an empty stream: for any other body, Fastify would send its own length
+    // instead of the file's.
     if (request.method === 'HEAD') return reply.send(Readable.from([]));
     const bytes = Number(length);
     takeBytes(reply, budget, bytes);
@@ -112,7 +112,7 @@ function takeBytes(
 /**
  * Sends part of a ledger. A failure resets the connection, so that even an HTTP/1.0
  * client, for which the end of the connection is the end of the file, notices that the
- * file is incomplete. Bytes that were not sent are given back to the budget.
+ * file is incomplete. Bytes that were not sent are returned to the budget.
  */
 function sendPart(
   reply: FastifyReply,

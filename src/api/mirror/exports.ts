@@ -79,14 +79,14 @@ const EXPORT_STATUS = RUN.pick({
   evidence: true,
 });
 
-/** The range that an order names; null for each part that it does not name. */
+/** The range that an order names; each part that it does not name is null. */
 const ASKED = z.object({
   assetId: TEXT_OR_NULL,
   from: TEXT_OR_NULL,
   to: TEXT_OR_NULL,
 });
 
-/** One entry of the history of orders. Times are RFC 3339. */
+/** One entry in the list of orders. Times are RFC 3339. */
 const ORDER_RECORD = EXPORT_STATUS.extend({
   partyId: z.string(),
   ...ASKED.shape,

@@ -33,8 +33,8 @@ import {
 } from '../../status/status-summary.ts';
 
 /**
- * How long a status is fresh. Counting a hundred thousand ledgers takes some tenths of a
- * second, so all readers share one count.
+ * How long a status stays fresh. Counting a hundred thousand ledgers takes a few tenths
+ * of a second, so all readers share one count.
  */
 const STATUS_MAX_AGE_MS = 5_000;
 /**
@@ -174,7 +174,7 @@ async function startRun(
   const [first, second] = runsOf(order);
   const started = await startOne(first, key);
   if (second === undefined) return started;
-  // An order of both lists is two runs, so the second one gets a key of its own.
+  // An order for both lists becomes two runs, so the second run gets a key of its own.
   const { isNew } = await startOne(
     second,
     key && { ...key, name: `${key.name} 1` },
@@ -229,7 +229,7 @@ function keyOf(
 }
 
 /**
- * Returns a function that reads the status. All routes that show parts of it share a
+ * Returns a function that reads the status. All routes that show parts of it share one
  * reading for a few seconds.
  */
 export function shareStatus({

@@ -83,8 +83,8 @@ const TIMEOUTS: HttpTimeouts = {
 const IDLE_TIMEOUT_MS = 15 * 60_000;
 /**
  * How long a connection without requests stays open: longer than load balancers keep it
- * (60 s to 10 min). If this server closed it first, the balancer's next request would
- * reach a closed connection and fail with a 502.
+ * (60 s to 10 min). If this server closed the connection first, the balancer's next
+ * request would reach a closed connection and fail with a 502.
  */
 const KEEP_ALIVE_MS = 620_000;
 const CLOSE_GRACE_MS = 2_000;
@@ -118,7 +118,8 @@ const HEADERS = {
   'content-security-policy': CONTENT_POLICY,
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
-  // Not `no-referrer`: a browser would then send the login's form with the origin `null`.
+  // Do not use `no-referrer`: a browser would then send the login's form with the
+  // origin `null`.
   'referrer-policy': 'same-origin',
   'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
@@ -209,7 +210,8 @@ function openServer(timeouts: HttpTimeouts, basePath: string): FastifyInstance {
     http: { ...timeouts },
     connectionTimeout: IDLE_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    // The source does not support HEAD; routes that do support it say so.
+    // The source does not support HEAD; routes of the mirror that support it declare
+    // so.
     exposeHeadRoutes: false,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: PARAMETER_CHARACTERS_MAX },
@@ -217,7 +219,7 @@ function openServer(timeouts: HttpTimeouts, basePath: string): FastifyInstance {
       withoutBasePath(request.url, basePath),
     // A value that does not fit the schema is refused; it is not trimmed or unwrapped
     // until it fits. With `strictNumbers`, bounds would only be checked for finite
-    // numbers, and an infinite one would pass.
+    // numbers, and an infinite number would pass.
     ajv: {
       customOptions: {
         removeAdditional: false,
@@ -321,8 +323,8 @@ function addSafety(server: FastifyInstance): void {
 }
 
 /**
- * Whether a URL decodes to text that Postgres accepts: it refuses NUL characters, and no
- * text of the mirror contains one.
+ * Whether a URL decodes to text that Postgres accepts. Postgres refuses NUL characters,
+ * which no text of the mirror contains.
  */
 function isText(url: string): boolean {
   try {
@@ -337,7 +339,7 @@ export interface ListenAddress {
   readonly host: string;
   /** The port; 0 for any free one. */
   readonly port: number;
-  /** The value of API_TOKEN; without it only loopback addresses are accepted. */
+  /** The value of API_TOKEN. Without a token, only loopback addresses are accepted. */
   readonly token: string | undefined;
 }
 

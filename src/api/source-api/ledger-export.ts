@@ -162,7 +162,7 @@ export function addLedgerExport(
 }
 
 /**
- * Reads which ledger and which range a query wants.
+ * Reads the ledger and the range that a query requests.
  * @throws StatusError in the words of the source's handler
  */
 function readRange(query: QueryValues<typeof FIELDS>): LedgerQuery {
@@ -197,7 +197,7 @@ function exportError(error: unknown, { partyId }: LedgerRange): StatusError {
     const detail = { ...DETAIL.export, inner: errorCode(error) };
     return StatusError.ofHandler('internal', detail, error);
   }
-  // The source refuses words as party ids. Another source may list such ids and have
+  // The source refuses words as party ids. Other sources may list such ids and have
   // ledgers for them, so the mirror refuses a word only if it has no ledger for it.
   if (!isHexId(partyId))
     return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);

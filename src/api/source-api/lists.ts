@@ -42,7 +42,9 @@ import * as store from './store/list-rows.ts';
 const STATE_MAX_AGE_MS = 1_000;
 const PARTY_FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
-/** The paging of a page whose only row was looked up, and not cut from the list. */
+/**
+ * The paging of a page whose only row was looked up instead of being cut from the list.
+ */
 const SINGLE_ROW = { isForward: true, rowsMax: 1, beyond: undefined } as const;
 
 /** The source's one-byte ids stand for words: `03` is the party `network`. */
@@ -217,8 +219,8 @@ async function readCheckpoints(
 }
 
 /**
- * Refuses a list that was never read to its end, which may lack any row. Only callers
- * that accept a partial answer get it.
+ * Refuses a list that was never read to its end, because any row may be missing from
+ * it. Only callers that accept a partial answer get such a list.
  * @throws StatusError 503
  */
 function refuseUnreadList(

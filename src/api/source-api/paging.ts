@@ -70,7 +70,7 @@ export const PAGE_INFO = z.object({
 
 /** The slice of a list that a request wants. */
 export interface PageRequest {
-  /** Whether the slice continues down the list, as the client reads it. */
+  /** Whether the slice continues down the list, in the client's reading direction. */
   readonly isForward: boolean;
   /** Whether the slice goes towards higher positions (newer rows). */
   readonly ascending: boolean;
@@ -90,9 +90,9 @@ interface Direction {
 }
 
 /**
- * Reads which slice a query wants.
- * @param epoch the life of the source's chain that is served; it is the first field of
- *   every cursor, and cursors of other epochs are refused
+ * Reads which slice a query requests.
+ * @param epoch the epoch of the served list; it is the first field of every cursor, and
+ *   cursors of other epochs are refused
  * @throws StatusError 400 `invalid pagination`
  */
 export function readPageRequest(
@@ -127,8 +127,8 @@ export function readPageRequest(
 
 /**
  * Reads the direction. `first` takes precedence over `last`, and a cursor for the other
- * direction is then ignored. Without either, a lone `before` pages backward, and
- * everything else forward.
+ * direction is then ignored. If there is neither, a lone `before` pages backward, and
+ * anything else pages forward.
  */
 function readDirection(query: QueryValues<typeof PAGE_FIELDS>): Direction {
   const { 'pagination.first': first, 'pagination.last': last } = query;
@@ -176,8 +176,8 @@ export interface Page {
 }
 
 /**
- * Builds a page. Like the source, it does not read whether there are rows on the cursor's
- * side: a request with a cursor always has some there.
+ * Builds a page. Like the source, it does not check whether there are rows on the
+ * cursor's side: a request with a cursor always has rows there.
  * @param rows the rows of the slice in the order in which they were read, at most
  *   `rowsMax + 1`
  */

@@ -9,7 +9,7 @@ import type { CoverageWithObject } from '../publishing/stored-rows.ts';
 
 export interface MergeLimits {
   /**
-   * The instant before which a merged range must end. Ranges that end later are left
+   * The last instant at which a merged range may end. Ranges that end later are left
    * alone, because their month is not over.
    */
   readonly before: Micros;

@@ -91,7 +91,8 @@ export async function claimList(
   const confirmedAt = isAudit
     ? sql`case when ${agrees} then clock_timestamp() end`
     : standingAt;
-  // Only this statement records `complete`, and it succeeds only if that is true.
+  // Only this statement records `complete`, and it succeeds only if the list is
+  // complete.
   const { rows } = await sql<{ isConfirmed: boolean; isEnded: boolean }>`
     with claimed as (
       update mirror.generations g
@@ -150,8 +151,8 @@ export async function claimList(
 }
 
 /**
- * Whether a complete reading lacks no row of the reading before, and found no new row
- * between.
+ * Whether a complete reading has all rows of the reading before, and no new row between
+ * them.
  */
 function isAgreeing({ finding, missed, common, served }: AuditReport): boolean {
   return finding === 'same' && missed === 0n && (common > 0n || served === 0n);

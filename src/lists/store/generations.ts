@@ -20,14 +20,14 @@ export interface Generation {
   readonly headHeight: string | null;
   /**
    * The number of rows of the largest list that was claimed since an operator last
-   * accepted a shrunk list.
+   * accepted that the list shrank.
    */
   readonly largestRows: bigint;
   readonly isAppendOnly: boolean;
   readonly isClaimed: boolean;
-  /** Whether two readings in a row agreed on the claimed rows. */
+  /** Whether two consecutive readings agreed on the claimed rows. */
   readonly isConfirmed: boolean;
-  /** When the list was last read whole and claimed, as RFC 3339. */
+  /** When the whole list was last read and claimed, as RFC 3339. */
   readonly auditedAt: string | null;
 }
 

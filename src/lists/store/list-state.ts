@@ -100,8 +100,8 @@ export async function readSituation(
 }
 
 /**
- * The most witnesses to choose: one party may have been removed since, but hardly all
- * three.
+ * The most witnesses to choose: a single party may have been removed since, but it is
+ * unlikely that all three were.
  */
 const WITNESSES_MAX = 3;
 

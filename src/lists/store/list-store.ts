@@ -1,6 +1,6 @@
 /**
- * The tables of the lists: which worker syncs a list, which rows are stored, which
- * doubts are open, and the verdict.
+ * The tables of the lists. They record which worker syncs a list, which rows are
+ * stored, which doubts are open, and the verdict.
  */
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
@@ -307,7 +307,7 @@ export class ListStore {
 
   /**
    * @param holder the id of this process's liveness lock, which shows other processes
-   *   that it is alive; if absent, its leases are soon taken over
+   *   that it is alive; if absent, other workers soon take its leases over
    */
   constructor(db: Database, holder?: number) {
     this.#db = db;
@@ -326,7 +326,7 @@ export class ListStore {
     const db = this.#db;
     const token = randomUUID();
     const takenAtMs = performance.now();
-    // Safe to repeat: a lease that is ours already is taken again.
+    // Safe to repeat: a lease that this worker already has is taken again.
     const query = sql`update mirror.list_leases
       set token = ${token}, lease_until = ${LEASE_UNTIL}, lease_holder = ${this.#holder ?? null}::int
       where list = ${list} and (token = ${token} or mirror.is_leased(lease_until, lease_holder) is not true)

@@ -209,7 +209,7 @@ export function openPostgresAddress(
 
 /**
  * Returns the SQLSTATE with which a server refused the login. If several hosts failed,
- * the first one's error counts.
+ * the error of the first host decides.
  */
 function refusalOf(error: unknown): string | undefined {
   const code = errorCode(error);
@@ -233,7 +233,8 @@ function clientOf(address: PostgresAddress): ClientClass {
         ...(database !== undefined && { database }),
         ...(options !== undefined && { options }),
         ...(bindsChannel && { enableChannelBinding: true }),
-        // The transport does TLS; otherwise the library would start it a second time.
+        // The transport handles TLS; otherwise the library would start it a second
+        // time.
         ssl: false,
         connection: new TargetConnection(address),
       } as ClientConfig);

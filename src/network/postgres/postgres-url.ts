@@ -140,8 +140,8 @@ function readParts(body: string): Parameters | string {
 }
 
 /**
- * Detects a password with an unescaped slash or @: it ends too early, and its rest is
- * taken for hosts.
+ * Detects a password with an unescaped slash or @, which makes it end too early, so
+ * that its rest is taken for hosts.
  */
 function findMisread(hasUser: boolean, rest: string): string | undefined {
   if (!rest.includes('@')) return undefined;
@@ -203,7 +203,7 @@ function decode(text: string): string | undefined {
 
 /**
  * Adds the lines of `[service]` in pg_service.conf as defaults; parameters of the URL
- * win.
+ * take precedence.
  */
 function addService(given: Parameters): Parameters | string {
   const { service, servicefile } = given;
@@ -325,7 +325,7 @@ function readSslMode(
   return isLocal && mode !== undefined ? 'disable' : mode;
 }
 
-/** Whether the host is a Unix socket; `@name` is an abstract one. */
+/** Whether the host is a Unix socket; `@name` is an abstract socket. */
 export function isSocket(host: string): boolean {
   return host.startsWith('/') || host.startsWith('@');
 }

@@ -22,7 +22,10 @@ import {
 const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 const YES = 'S'.charCodeAt(0);
 const NO = 'N'.charCodeAt(0);
-/** Where distributions and Postgres itself put the socket of a local server. */
+/**
+ * The folders in which distributions and Postgres itself put the socket of a local
+ * server.
+ */
 const SOCKET_FOLDERS = ['/var/run/postgresql', '/tmp'];
 const KEEP_ALIVE_MS = 10_000;
 
@@ -48,8 +51,8 @@ export async function openTransport(
 }
 
 /**
- * Whether the connection may do without TLS. `allow` also uses TLS if the server offers
- * it, which is just as good for a user who accepts both.
+ * Whether the connection may be made without TLS. `allow` also uses TLS if the server
+ * offers it, which is just as good for a user who accepts both.
  */
 function isOptional({ sslMode }: PostgresTarget): boolean {
   return sslMode === 'prefer' || sslMode === 'allow';

@@ -15,7 +15,7 @@ const FORGOTTEN_AFTER_MS = 3_600_000;
 interface WorkerEntry {
   readonly name: string;
   readonly queues: readonly string[];
-  /** The source that the process fetches from; it refuses jobs for any other. */
+  /** The source that the process fetches from; it refuses jobs for any other source. */
   readonly sourceUrl: string | undefined;
   /**
    * When the process begins nightly runs and audits; the status shows the next times.

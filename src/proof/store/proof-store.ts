@@ -36,8 +36,8 @@ export interface LogRow extends RememberedLog {
    */
   readonly settledAt: string | null;
   /**
-   * The public half of the key, in the format of verifiers; null in rows from before it
-   * was stored.
+   * The public half of the key, in the format of verifiers; null in rows that are older
+   * than this column.
    */
   readonly publicKey: string | null;
 }
@@ -50,7 +50,7 @@ export interface LedgerName {
 
 /** The database's copy of a ledger's record. */
 export interface RecordRow extends LedgerName {
-  /** Leaf hash, 64 hex digits. */
+  /** The leaf hash of the record, as 64 hex digits. */
   readonly leaf: string;
   readonly rows: string;
   readonly covered: LedgerRecord['covered'];
@@ -139,13 +139,13 @@ export class ProofStore {
     await execute(this.#db, ACTION, begin);
   }
 
-  /** Forgets all records and pages; they are read from the log's files again. */
+  /** Deletes all records and pages; they are read from the log's files again. */
   async forgetRecords(): Promise<void> {
     await execute(this.#db, ACTION, builder.deleteFrom('mirror.proof_ledgers'));
     await execute(this.#db, ACTION, builder.deleteFrom('mirror.proof_pages'));
   }
 
-  /** Reads the instant before which all transactions have ended by now. */
+  /** Reads an instant before which every transaction has ended by now. */
   async readSettledAt(): Promise<string> {
     const settled = statement({ settledAt: 'instant' })`
       select least(min(xact_start), clock_timestamp()) as "settledAt" from pg_stat_activity

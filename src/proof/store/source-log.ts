@@ -24,7 +24,7 @@ export interface RememberedSource {
 export interface SourceDoubt {
   /** A doubt about a list makes the next sync read all of it again. */
   readonly subject: 'ledgers' | 'parties' | 'checkpoints';
-  /** The code, which begins with `PROOF_`; no other doubt's code does. */
+  /** The code, which begins with `PROOF_`; the codes of other doubts do not. */
   readonly code: string;
   /** The message for the operator. */
   readonly message: string;

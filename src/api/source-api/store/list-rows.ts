@@ -27,8 +27,8 @@ export interface CheckpointRow {
   readonly hash: string;
   readonly blockHash: string;
   /**
-   * Numbers the equal rows that the source lists, so that every row of the list has a
-   * position of its own.
+   * Numbers equal rows that the source lists more than once, so that every row of the
+   * list has a position of its own.
    */
   readonly copy: string;
   readonly extra: ExtraFields | null;
@@ -91,13 +91,15 @@ const STATE = `
  */
 const PARTY_COLUMNS = `party_id as id, pos::text, extra - 'id' as extra`;
 
-/** A party that only exists in an earlier life of the chain is not in the served list. */
+/**
+ * A party that only exists in an earlier epoch of the chain is not in the served list.
+ */
 const PARTY = `
   select ${PARTY_COLUMNS} from mirror.parties
   where party_id = $2
     and (party_id = '${NETWORK_PARTY}' or (epoch = $1 and pos is not null))`;
 
-/** Where a slice begins, and in which direction it is read, as parts of the SQL. */
+/** The start of a slice, and the direction in which it is read, as parts of the SQL. */
 interface SliceText {
   readonly isBeyond: boolean;
   readonly side: '>' | '<';
