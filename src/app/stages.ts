@@ -538,17 +538,17 @@ function stagesOfStore(
       nights.isListed = false;
       const deps = { objects, archive, log, isListed };
       const { keptObjects } = await collectGarbage(deps, signal);
-      // The objects that were kept may be newer than the database: the next night looks
-      // for them.
+      // The objects that were kept may be newer than the database, so make the next
+      // night look for them.
       if (keptObjects > 0) await forgetMark({ db: warehouse.db });
     },
   } satisfies Partial<Stages>;
 }
 
 /**
- * Reads the facts that reading a ledger needs. "Every asset" means the scope that the
- * last nightly run recorded, as it does for completeness; before the first run, the
- * configured assets.
+ * Reads the facts that are needed to read a ledger. "Every asset" means the assets that
+ * the last nightly run recorded, as it does for completeness; before the first run, it
+ * means the configured assets.
  */
 async function readingFacts(
   db: Database,

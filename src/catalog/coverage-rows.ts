@@ -227,8 +227,8 @@ export function coverageRow(
 }
 
 /**
- * Records ranges. @throws RetryableError `COVERAGE_CHANGED` if one overlaps a known
- * range
+ * Records ranges. @throws RetryableError `COVERAGE_CHANGED` if one of them overlaps a
+ * known range
  */
 export async function insertCoverage(
   tx: Database,
@@ -250,8 +250,8 @@ const EXCLUSION_VIOLATION = 'DATABASE_23P01';
 
 /**
  * Runs `work`, and reports a violation of the exclusion constraint as
- * `COVERAGE_CHANGED`. The constraint makes double coverage impossible; a violation
- * means that the plan is outdated.
+ * `COVERAGE_CHANGED`. Because of the constraint, no range can be covered twice; a
+ * violation means that the plan is outdated.
  */
 export async function guardOverlap<Result>(
   work: () => Promise<Result>,

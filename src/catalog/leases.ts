@@ -1,6 +1,6 @@
 /**
  * Leases of exports, by the database's clock: the right to work on one ledger, or on
- * many that are leased in one statement.
+ * many ledgers that are leased in one statement.
  */
 import { sql } from 'kysely';
 import { LEASE_MS } from '../concurrency/lease.ts';
@@ -118,7 +118,7 @@ export async function takeLeases(
 
 /**
  * Locks these exports until the end of the transaction.
- * @returns the ids of the exports whose leases are still ours and have not run out
+ * @returns the ids of the exports whose leases are still ours and have not expired
  */
 export async function fenceLeases(
   tx: Database,

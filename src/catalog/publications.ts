@@ -66,8 +66,9 @@ export function decodePublication(json: unknown): Publication | undefined {
 
 /**
  * Records that a publication is intended or done. A publication without objects is
- * recorded as done directly, without an intent before.
- * @returns false if this was recorded already, as after a COMMIT whose answer was lost
+ * recorded as done at once, without being recorded as intended first.
+ * @returns false if this was already recorded, for example by a COMMIT whose answer was
+ *   lost
  */
 export async function recordPublication(
   tx: Database,
@@ -86,9 +87,9 @@ export async function recordPublication(
 }
 
 /**
- * Makes all of a publication visible at once: removes the old coverage and supersedes
- * its segments, and records the new ones. The caller has locked the export's row and
- * checked its lease token in the same transaction.
+ * Makes a whole publication visible at once: removes the old coverage, supersedes its
+ * segments, and records the new coverage and segments. The caller has locked the
+ * export's row and checked its lease token in the same transaction.
  */
 export async function commitPublication(
   tx: Database,
@@ -144,7 +145,7 @@ export async function commitPublication(
 
 /**
  * Whether a publication neither adds rows nor removes any.
- * @param coverage the coverage that the publication was planned on
+ * @param coverage the coverage on which the publication was planned
  */
 export function movesNoRows(
   planned: Publication,
@@ -161,7 +162,10 @@ export interface Success {
   readonly lease: ExportLease;
   /** The number of consecutive runs in which the source contradicted known rows. */
   readonly contradictions: number;
-  /** Whether nothing is left to request. The saved plan of windows is then deleted. */
+  /**
+   * Whether nothing remains to be requested. If so, the saved plan of windows is
+   * deleted.
+   */
   readonly isDone: boolean;
   /**
    * A publication without rows, to write in the same transaction. It is undefined if

@@ -9,7 +9,7 @@ import type { Database } from '../postgres/database.ts';
 import { execute, readRows } from '../postgres/run-statement.ts';
 import { statement } from '../postgres/statement.ts';
 
-/** Why something is quarantined. */
+/** The reason why something is quarantined. */
 export type Reason = Readonly<Record<'code' | 'message', string>>;
 
 type Status = 'current' | 'superseded';

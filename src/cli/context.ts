@@ -10,7 +10,7 @@ import { runSummary } from './output/run-text.ts';
 
 export const EXIT = {
   done: 0,
-  /** Wrong usage or configuration, or a bug. */
+  /** The usage or configuration was wrong, or the program has a bug. */
   wrong: 1,
   /** The command ended with a verdict other than `complete`. */
   verdict: 2,
@@ -54,7 +54,7 @@ export interface CommandContext extends Pick<
 }
 
 export interface CommandResult {
-  /** Defaults to `EXIT.done`. */
+  /** The exit code; `EXIT.done` by default. */
   readonly exitCode?: ExitCode | undefined;
   /** The document that `--json` prints; undefined if the command wrote its own output. */
   readonly document?: Readonly<Record<string, unknown>> | readonly unknown[];

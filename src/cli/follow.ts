@@ -21,7 +21,7 @@ import { COMMAND } from './typed.ts';
 const POLL_MS = 150;
 const CHECK_MS = 2_000;
 /**
- * A run that is silent for longer than this has lost its process, or its job was lost
+ * After this time without a heartbeat, a run has lost its process, or its job was lost
  * with the queue.
  */
 const LOST_MS = 10_000;
@@ -42,8 +42,8 @@ export async function joinOrCreate(
 }
 
 /**
- * Waits until no other nightly run is open, then orders a new one: two at once would
- * request the same data from the source. Nothing is queued while it waits.
+ * Waits until no other nightly run is open, then orders a new one: two nightly runs at
+ * once would request the same data from the source. Nothing is queued while this waits.
  */
 export async function startNight(
   app: App,
@@ -104,8 +104,8 @@ export async function followRun(
     return found;
   };
   /**
-   * Called while following, too: a worker that died leaves its jobs to this process, and
-   * a lost queue leaves its runs.
+   * Called repeatedly while following: a worker that dies leaves its jobs to this
+   * process, and a lost queue leaves its runs without jobs.
    */
   const lookAfter = async () => {
     // Only a worker of the same source counts: a worker of a different source refuses

@@ -73,7 +73,8 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
     .configureOutput({
       writeOut: (text) => stdout.write(text),
       writeErr: (text) => stderr.write(text),
-      // Begins with the program's name, like every other error that we print.
+      // The message begins with the program's name, like every other error that we
+      // print.
       outputError: (text, write) =>
         write(
           text
@@ -183,13 +184,13 @@ export function tellFailure(
 }
 
 /**
- * Returns the first failure of a chain. Closing the resources may raise more failures
- * after it: a database that refuses a client also refuses its orderly goodbye. The first
- * is the cause that the user must see.
+ * Returns the first failure of a chain. Closing the resources may raise further
+ * failures: a database that refuses a client also refuses its orderly goodbye. The
+ * first failure is the cause that the user must see.
  */
 function firstFailureOf(error: unknown): unknown {
   let first = error;
-  // Compared by name, because not every Node version that runs this has the class.
+  // The class is compared by name, because not every supported Node version has it.
   while (
     first instanceof Error &&
     first.name === 'SuppressedError' &&

@@ -13,8 +13,8 @@ export const COMMAND = import.meta.filename.endsWith('.ts')
   : 'ledger-mirror';
 
 /**
- * Replaces the plain `ledger-mirror` that messages quote, as in `ledger-mirror status`,
- * by the command that the user has to type.
+ * Replaces the plain `ledger-mirror` in messages, as in `ledger-mirror status`, by the
+ * command that the user has to type.
  */
 export function nameCommands(message: string): string {
   return message.replaceAll(

@@ -20,8 +20,7 @@ export const RUN_SILENT_MS = 10_000;
 
 export interface KeptLease extends AsyncDisposable {
   /**
-   * Aborts when the lease is lost or about to run out; the reason is the error to
-   * throw.
+   * Aborts when the lease is lost or about to expire; the reason is the error to throw.
    */
   readonly signal: AbortSignal;
   /**
@@ -45,8 +44,8 @@ export const LEASE_TIMES = {
   leaseMs: LEASE_MS,
   renewEveryMs: 2_500,
   /**
-   * Work stops this long before the lease can run out, so that a request already sent
-   * ends in time.
+   * How long before the lease can expire the work stops, so that a request that was
+   * already sent ends in time.
    */
   marginMs: 2_500,
 };

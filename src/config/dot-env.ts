@@ -1,6 +1,6 @@
 /**
- * How other programs write `.env` and the environment, and where our reading would differ
- * from theirs.
+ * Detects differences between our reading of `.env` and the environment and that of
+ * other programs.
  */
 
 const UTF16_MARKS = ['fffe', 'feff'];
@@ -20,7 +20,7 @@ export function decodeText(bytes: Buffer): string | undefined {
 
 /**
  * Returns the names whose value this program and `node --env-file` cut at a #, while
- * Compose and systemd take all of it.
+ * Compose and systemd use all of it.
  */
 export function findCutValues(text: string): readonly string[] {
   return [...text.matchAll(UNQUOTED_HASH)].map(([, name = '']) => name);

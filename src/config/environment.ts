@@ -49,18 +49,18 @@ export interface EnvironmentInput {
 }
 
 const GUARDED = /^(?:SOURCE|EXPORT|NIGHTLY)_/;
-/** Names that are not ours but that users expect to work from `.env` too. */
+/** Names of other programs' variables that users expect to work from `.env` too. */
 const AMBIENT =
   /^(?:AWS_[A-Z0-9_]+|OTEL_[A-Z0-9_]+|(?:https?|all|no)_proxy|(?:HTTPS?|ALL|NO)_PROXY|NODE_EXTRA_CA_CERTS|TEST_(?:DATABASE|REDIS|S3)_URL)$/;
 /**
- * Variables that a compose file reads from the same `.env`: its own passwords and images,
- * and Compose's settings.
+ * Variables of the compose file, which reads the same `.env`: its own passwords and
+ * images, and Compose's settings.
  */
 const COMPOSE =
   /^(?:COMPOSE_[A-Z_]+|TZ|POSTGRES_PASSWORD|POSTGRES_PORT|READER_PASSWORD|S3_ACCESS_KEY|S3_SECRET_KEY|MIRROR_(?:ENV_FILE|VERSION)|PROXY_(?:HOST|PORT|TLS_PORT)|(?:NODE|POSTGRES|REDIS|S3|PROXY)_IMAGE)$/;
 const SHOWN_MAX = 80;
 
-/** Returns the environment of this process; tests make their own. */
+/** Returns the environment of this process; tests build environments of their own. */
 export function processEnvironment(): EnvironmentInput & {
   readonly env: NodeJS.ProcessEnv;
 } {
@@ -74,7 +74,7 @@ export function processEnvironment(): EnvironmentInput & {
  */
 export function readConfig({ env, cwd }: EnvironmentInput): Config {
   const problems: string[] = [];
-  /** Reads a file that the configuration names. The `.env` may be missing. */
+  /** Reads a file that the configuration names. A missing `.env` is accepted. */
   const readGiven = (
     name: string,
     path: string,
@@ -236,7 +236,7 @@ export function requireSource({ sourceUrl }: Config): void {
     throw sourceMissing('this command asks the source');
 }
 
-/** Finds settings that are valid alone and contradict each other. */
+/** Finds settings that are valid individually but contradict each other. */
 function findContradictions(
   settings: Settings,
   origins: Config['origins'],
@@ -274,7 +274,8 @@ function findKeyProblem({
     return 'SOURCE_CLIENT_KEY: given without SOURCE_CLIENT_CERT; give both or neither';
   if (key === undefined)
     return 'SOURCE_CLIENT_CERT: given without SOURCE_CLIENT_KEY; give both or neither';
-  // Loaded only here, so that `--version`, which reads no certificate, starts fast.
+  // Load this module only here, so that `--version`, which reads no certificate, starts
+  // fast.
   const { createPrivateKey, X509Certificate } =
     process.getBuiltinModule('node:crypto');
   const isPair = new X509Certificate(cert).checkPrivateKey(

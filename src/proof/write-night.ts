@@ -146,9 +146,10 @@ async function signLog(
 }
 
 /**
- * Makes the database's records match the log's last statement. They may not match it if
- * the database was restored or a run was killed.
- * @returns the instant since which records may have changed; null if any may have
+ * Makes the database's records match the log's last statement. They may differ from it
+ * if the database was restored or a run was killed.
+ * @returns the instant since which records may have changed; null if any record may
+ *   have changed
  */
 async function synchronizeRecords(
   log: ProofLog,

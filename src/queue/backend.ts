@@ -13,7 +13,10 @@ export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
 export const QUEUE_CONNECTIONS = QUEUE_NAMES.length + 2;
 export type QueueName = (typeof QUEUE_NAMES)[number];
 
-/** The payload of every job, which has only ids. The schema of each job defines which. */
+/**
+ * The payload of every job, which consists of ids only. The schema of each job defines
+ * which ids.
+ */
 export type JobData = Readonly<Record<string, unknown>>;
 
 /** The parts of BullMQ's queue, job and worker that we use, with either store. */

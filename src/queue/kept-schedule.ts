@@ -9,7 +9,7 @@ import { nextScheduledMs, type Schedule } from '../time/scheduled-times.ts';
  */
 const SCHEDULE_LATE_MS = 60_000;
 
-/** A schedule as the store has it; times in milliseconds since 1970. */
+/** A schedule as it is stored; times in milliseconds since 1970. */
 export interface HeldSchedule {
   readonly pattern?: string | undefined;
   readonly tz?: string | undefined;

@@ -42,11 +42,14 @@ const SCHEMA = 'ledger_mirror_queue';
 const SILENCE_MAX_MS = 20_000;
 const CLOSE_MAX_MS = 2_000;
 const IDLE_TIMEOUT_MS = 10_000;
-/** BullMQ's statements do not name a schema, so it is on the search path. */
+/**
+ * BullMQ's statements do not name a schema, so BullMQ's schema is on the search path.
+ */
 const SETTINGS: SessionSettings = {
   ...PLAIN_SETTINGS,
   search_path: SCHEMA,
-  // BullMQ's transactions never pause, so an idle one belongs to a process that hangs.
+  // BullMQ's transactions never pause, so an idle transaction belongs to a process that
+  // hangs.
   idle_in_transaction_session_timeout: '60s',
 };
 
@@ -132,7 +135,7 @@ const openBackend: BackendFactory<
 };
 
 /**
- * Ends the pool within a limit: a worker that was not closed in time keeps its
+ * Ends the pool within a time limit: a worker that was not closed in time keeps its
  * connection, and `end` would wait for it.
  */
 async function endWithin(pool: Pool): Promise<void> {

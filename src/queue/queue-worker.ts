@@ -1,10 +1,10 @@
 /**
  * The worker of one queue in this process. It reports whether it takes jobs, and is
- * replaced if it has stopped doing so.
+ * replaced if it has stopped taking them.
  *
- * A connection can die without either end noticing. The worker then waits for jobs for
- * ever, although the store has some. Canaries reveal this: they are jobs that do nothing
- * and that a working worker takes.
+ * A connection can die without either end noticing. The worker then waits for jobs
+ * forever, although the store has some. Canaries reveal this: they are jobs that do
+ * nothing and that a working worker takes.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
@@ -35,8 +35,8 @@ const CLOSE_TIMEOUT_MS = 5_000;
 const LOCK_MS = 10_000;
 const STALLED_CHECK_MS = 4_000;
 /**
- * The number of attempts, in practice unlimited: attempts are counted in Postgres,
- * because the queue's store may lose its count.
+ * The maximum number of attempts, in practice unlimited: attempts are counted in
+ * Postgres, because the queue's store may lose its count.
  */
 export const ATTEMPTS_MAX = 1_000_000;
 const BACKOFF_MIN_MS = 1_000;
@@ -117,8 +117,8 @@ export class QueueWorker {
   }
 
   /**
-   * Records that the store accepted a canary, and replaces the worker if it has ignored
-   * canaries for too long.
+   * Records that the store accepted a canary, and replaces the worker if it has not
+   * taken a canary for too long.
    */
   async onCanary(): Promise<void> {
     const { queue, log, silentMaxMs = SILENT_MAX_MS } = this.#options;
@@ -144,8 +144,8 @@ export class QueueWorker {
   }
 
   /**
-   * Records that the store did not answer. Idleness is then no sign that the worker is
-   * broken.
+   * Records that the store did not answer. In that case, idleness does not mean that
+   * the worker is broken.
    */
   onStoreAway(): void {
     this.#canaryWaitsSinceMs = undefined;
@@ -196,7 +196,7 @@ export class QueueWorker {
       await process(toWorkedJob(job), stop);
       outcome = 'done';
     } catch (error) {
-      // A permanent error ends the job, which the queue would otherwise repeat for ever.
+      // A permanent error ends the job, which the queue would otherwise repeat forever.
       const isFinal =
         error instanceof PermanentError && !(error instanceof FencedError);
       throw isFinal ? new UnrecoverableError(error.message) : error;

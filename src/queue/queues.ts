@@ -1,5 +1,5 @@
 /**
- * The mirror's queues by name: adds, schedules and works on jobs, and limits every wait.
+ * The mirror's queues by name: adds, schedules and runs jobs, and limits every wait.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnreachableError } from '../errors/errors.ts';
@@ -24,11 +24,11 @@ export interface NewJob {
   readonly name: string;
   readonly data: JobData;
   /**
-   * If a job with this id exists already, the job is not added again. No colons are
-   * allowed.
+   * The job's id, without colons. If a job with this id exists already, it is not added
+   * again.
    */
   readonly jobId: string;
-  /** 1 is the highest priority. */
+  /** The priority; 1 is the highest. */
   readonly priority: number;
 }
 
@@ -42,11 +42,13 @@ const FORCED_MS = 1_000;
  * canaries are among the first.
  */
 const LOOKED_AT_MAX = 50;
-/** An outage is logged once in this time instead of for every connection and attempt. */
+/**
+ * An outage is logged once in this time, instead of once per connection and attempt.
+ */
 const WARN_EVERY_MS = 10_000;
 /**
  * The most attempts to set a schedule. Workers that start together may try to set the
- * same one.
+ * same schedule.
  */
 const SCHEDULE_ATTEMPTS_MAX = 8;
 const SCHEDULE_PAUSE_MS = 25;
@@ -317,7 +319,7 @@ export class Queues {
 
   /**
    * Logs an error of a queue. Errors are ignored while this process stops, because
-   * sockets close after their pools and report that.
+   * sockets that close after their pools report errors.
    */
   #reportError(error: Error, queue: QueueName): void {
     if (this.#stop.signal.aborted) return;

@@ -40,7 +40,8 @@ export async function openRedisBackend(
     connectTimeout: CONNECT_TIMEOUT_MS,
     keepAlive: KEEP_ALIVE_MS,
     socketTimeout: SILENCE_MAX_MS,
-    // BullMQ's commands wait while Redis is unreachable; callers limit their own waits.
+    // BullMQ's commands wait while Redis is unreachable; the callers limit how long
+    // they wait.
     maxRetriesPerRequest: null,
     reconnectOnError,
     retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
@@ -84,8 +85,8 @@ function isOwn(error: unknown): boolean {
 }
 
 /**
- * Returns warnings if Redis may evict keys, or loses them at a restart. BullMQ itself
- * warns about an old version.
+ * Returns warnings if Redis may evict keys, or loses them when it restarts. BullMQ
+ * itself warns about an old version.
  * @param info the text of INFO; Valkey and Dragonfly answer in the same format
  */
 export function redisAdvice(info: string): readonly string[] {

@@ -7,7 +7,7 @@
 /** The text that replaces a secret. */
 export const HIDDEN = '[secret]';
 /**
- * The length of the shortest secret that is hidden. Hiding a shorter one would hide
+ * The length of the shortest secret that is hidden. Hiding shorter secrets would hide
  * parts of ordinary words.
  */
 const CHARACTERS_MIN = 4;

@@ -80,8 +80,8 @@ const BY_STATUS: Readonly<Partial<Record<number, FailureCode>>> = {
 };
 
 /**
- * Failures by gRPC code. The code decides if the status is vague (200 or 500), because
- * gateways map many statuses to these.
+ * Failures by gRPC code. If the status is vague (200 or 500), the code decides, because
+ * gateways map many codes to these statuses.
  */
 const BY_GRPC_CODE: Readonly<Partial<Record<number, FailureCode>>> = {
   3: 'SOURCE_REFUSED',
@@ -124,10 +124,10 @@ function codeOfAnswer(
   { status, headers, proxy }: FailedAnswer,
   body: SourceErrorBody | undefined,
 ): FailureCode {
-  // A ban of the service is the only 403 that states how long it lasts.
+  // The service's ban is the only 403 that states how long it lasts.
   if (status === 403 && isLimitedInTime(headers)) return 'SOURCE_BANNED';
   const byProxy = proxy === undefined ? undefined : codeOfForwarded(status);
-  // The service's own answers have its error body, whichever proxy forwarded them.
+  // The service's own answers have its error body, even if a proxy forwarded them.
   if (byProxy !== undefined && (status === 407 || body === undefined))
     return byProxy;
   if (status === 429 && body !== undefined && isAnswerTooLarge(body))
@@ -168,9 +168,9 @@ function codeOfErrno(errno: string): FailureCode {
 }
 
 /**
- * Whether the gateway's own limit for an answer was exceeded. That has the same status
- * (429) and code (8) as the rate limit and no header of its own, so only the text
- * distinguishes them. A retry would never help.
+ * Whether the gateway's own limit for an answer was exceeded. Such an answer has the
+ * same status (429) and code (8) as the rate limit and no header of its own, so only
+ * the text distinguishes them. A retry would never help.
  */
 function isAnswerTooLarge(body: SourceErrorBody): boolean {
   return body.code === 8 && /larger than max/.test(body.message);
@@ -210,8 +210,8 @@ export function transportError(
 }
 
 /**
- * Makes the error for a failed tunnel. A proxy that is unreachable, or cannot reach the
- * source, may do so later; a proxy that refuses will not.
+ * Makes the error for a failed tunnel. If a proxy is unreachable, or cannot reach the
+ * source, a later attempt may succeed; if it refuses, no attempt will.
  */
 function tunnelError(action: string, where: string, error: ProxyError): Error {
   const { proxy, status } = error;
@@ -223,7 +223,7 @@ function tunnelError(action: string, where: string, error: ProxyError): Error {
   });
 }
 
-/** Makes the error for an answer other than a good 200. */
+/** Makes the error for any answer that is not a good 200. */
 export function answerError(
   action: string,
   where: string,

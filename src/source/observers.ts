@@ -25,13 +25,13 @@ export class CostTally implements SourceObserver {
   #cost = { ...NO_COST };
 
   onRequest({ route, status, errorCode, attempt, bytes }: RequestReport): void {
-    // The one request for a statement counts only in the metrics: it reads neither a list
-    // nor an export.
+    // The only request for a statement is counted in the metrics alone: it reads
+    // neither a list nor an export.
     if (route !== 'proof')
       this.#cost[route === 'export' ? 'exports' : 'lists'] += 1;
     if (attempt > 1) this.#cost.retries += 1;
     const isGood = status === 200 || status === 206;
-    // Most sources serve no statements, so that answer is not a failure.
+    // Most sources serve no statements, so an answer that says so is not a failure.
     const isFailure = !isGood || errorCode !== undefined;
     if (isFailure && route !== 'proof') this.#cost.failures += 1;
     this.#cost.bytes += bytes;

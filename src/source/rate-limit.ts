@@ -23,7 +23,8 @@ export const WAIT_MAX_MS = 5 * 60_000;
 const BAN_CACHE_MS = 1_000;
 const BUDGET = 'source';
 /**
- * How far ahead one reservation may take slots, and how late a slot may still be used.
+ * How far ahead one reservation may take slots, and how late a slot may still be used,
+ * in milliseconds.
  */
 const BATCH_MS = 250;
 
@@ -147,8 +148,8 @@ class RequestSlots {
         this.#nextMs += this.#intervalMs;
         return waitMs;
       }
-      // Concurrent callers share one reservation; callers for whom it has no slot left
-      // make the next.
+      // Concurrent callers share one reservation. If it has no slot left for some of
+      // them, these callers make the next reservation.
       this.#reserving ??= this.#reserve(nowMs).finally(() => {
         this.#reserving = undefined;
       });

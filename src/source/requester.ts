@@ -25,19 +25,27 @@ import {
 } from './wire/http.ts';
 
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
-/** The length of a ban whose answer does not state one; the service's default. */
+/**
+ * The length of a ban whose answer does not state its length: the service's default.
+ */
 const BAN_MS = 10 * 60_000;
 
 /** How long and how often a request is retried. */
 export interface RetryLimits {
   readonly attemptsMax: number;
-  /** The limit from the first attempt on. It includes waits that the source demands. */
+  /**
+   * The time limit, counted from the first attempt. It includes waits that the source
+   * demands.
+   */
   readonly elapsedMaxMs: number;
-  /** The limit while no connection can be opened, however many attempts fit into it. */
+  /**
+   * The time limit while no connection can be opened, however many attempts fit into
+   * it.
+   */
   readonly unreachableMaxMs: number;
   /**
-   * Retries only failures that cost the source nothing. A query that has run must not run
-   * again unless the caller decides so.
+   * Whether to retry only failures that cost the source nothing. A query that has run
+   * must not run again unless the caller decides so.
    */
   readonly onlyCheap: boolean;
 }
@@ -82,7 +90,7 @@ export interface SourceRequest extends HttpRequest {
 
 /** A good answer whose body has not been read. */
 export interface OpenAnswer {
-  /** 206 if the answer is the requested part. */
+  /** The status: 206 if the answer is the requested part. */
   readonly status: 200 | 206;
   readonly headers: HttpAnswer['headers'];
   /** The decompressed body; it can be iterated once. Its errors are classified. */
@@ -107,7 +115,10 @@ const WHO_REFUSED: ReadonlySet<string> = new Set([
 
 export interface RequesterDeps {
   readonly get: HttpGet;
-  /** Reloaded when the source refuses them. `get` sends the current ones. */
+  /**
+   * The credentials, which are reloaded when the source refuses them. `get` sends the
+   * current ones.
+   */
   readonly credentials: RotatingSecret<object>;
   readonly rate: RateLimiter;
   readonly clock: Clock;

@@ -23,7 +23,10 @@ export interface SourceConfig extends ExportConfig {
   readonly sourceUrl: URL | undefined;
   /** Requests per second, over all workers. */
   readonly sourceRate: number;
-  /** The Authorization header. Without it, the user and password in the URL are sent. */
+  /**
+   * The Authorization header. If it is absent, the user and password in the URL are
+   * sent.
+   */
   readonly sourceAuthorization?: string | undefined;
   /** Additional headers of each request, by their lower-case names. */
   readonly sourceHeaders?: Config['sourceHeaders'];

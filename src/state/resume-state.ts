@@ -27,8 +27,8 @@ export const AHEAD_MAX_MICROS = 600_000_000;
  */
 const TRY_AGAIN_MS = 1_000;
 /**
- * Without the store, workers cannot share the rate, so each takes the rate divided by
- * this.
+ * Without the store, workers cannot share the rate, so each worker uses the rate
+ * divided by this number.
  */
 const RATE_SHARE = 4;
 
@@ -87,7 +87,8 @@ export interface TextStore extends Pick<ResumeState, 'close'> {
 }
 
 /**
- * Makes resume state from a store of texts: values become JSON, and errors become ours.
+ * Makes resume state from a store of texts: values become JSON, and the store's errors
+ * become ours.
  */
 export function keepIn(store: TextStore): ResumeState {
   const call = async <Result>(

@@ -19,8 +19,8 @@ export interface StreamStatus {
   /** The source's block up to which a list is proven complete; decimal text. */
   readonly asOfBlock: string | null;
   /**
-   * The instant up to which everything in the stream is proven; null while a part of it
-   * is not proven.
+   * The instant up to which everything in the stream is proven; null while any part of
+   * it is unproven.
    */
   readonly asOfTime: string | null;
   /** Distinct rows of a list, or entries of the ledgers; decimal text. */
@@ -109,9 +109,7 @@ export interface StoredFacts {
    * reading.
    */
   readonly sourceUrl: string | null;
-  /**
-   * Number of the current life of the source's chain; increases when the chain restarts.
-   */
+  /** The epoch of the source's chain, which increases when the chain restarts. */
   readonly epoch: number;
   readonly streams: StreamStatus[];
   readonly ledger: LedgerFacts;
@@ -150,7 +148,10 @@ export interface MirrorFacts extends Omit<StoredFacts, 'recordedNights'> {
   readonly lakeCommitsDecidedBy: 'store' | 'database';
 }
 
-/** Reads the facts. The composition root builds it from the stores of several rooms. */
+/**
+ * Reads the facts. The composition root builds this reader from the stores of several
+ * rooms.
+ */
 export interface FactsReader {
   facts(): Promise<MirrorFacts>;
 }

@@ -215,7 +215,7 @@ function minute(time: string): string {
 
 /**
  * The most configured parties that a sentence names, to keep it short; `coverage` names
- * more of them.
+ * more of the parties.
  */
 const NAMED_MAX = 5;
 

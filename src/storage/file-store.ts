@@ -1,7 +1,7 @@
 /**
  * Objects in a folder. A file is written whole into `.spool`, made durable, and then
- * linked to its key: a key is absent or whole at every instant, also after a power
- * failure.
+ * linked to its key: at every instant, even after a power failure, a key is either
+ * absent or whole.
  */
 import { randomUUID } from 'node:crypto';
 import type { Dirent } from 'node:fs';
@@ -84,7 +84,9 @@ const FILE_MODE = 0o666;
 const FOLDER_MODE = 0o777;
 
 export interface FileStoreOptions {
-  /** The umask for new objects and their folders; if absent, that of the process. */
+  /**
+   * The umask for new objects and their folders; if absent, the umask of the process.
+   */
   readonly umask?: number | undefined;
 }
 
@@ -237,8 +239,8 @@ class FileStore implements StoreKind {
   }
 
   /**
-   * Links a file to its key. Without hard links, a copy in the spool is renamed: the
-   * key names its content, so a race replaces a file by an equal one.
+   * Links a file to its key. Without hard links, a copy in the spool is renamed
+   * instead: the key names its content, so a race replaces a file by an equal one.
    * @returns false if the key is already taken
    */
   async #linkUnlessTaken(from: string, target: string): Promise<boolean> {

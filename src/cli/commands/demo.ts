@@ -46,8 +46,8 @@ export const demo: Handler<{ keep: boolean }> = async (
   given,
 ) => {
   const startedMs = performance.now();
-  // `DATA_DIR=data/demo`, copied from the docs, means the demo's own folder, not one
-  // below it.
+  // `DATA_DIR=data/demo`, copied from the docs, means the demo's own folder, not a
+  // folder below it.
   const { dataDir: parent } = given.config;
   const dataDir = basename(parent) === 'demo' ? parent : join(parent, 'demo');
   await makeFolders(dataDir);

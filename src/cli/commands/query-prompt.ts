@@ -110,7 +110,7 @@ export async function promptForSql(
       'Ctrl-D ends.\n',
   );
   // The input may end while a statement is still being answered, or while pasted lines
-  // still wait.
+  // are still waiting.
   let isOpen = true;
   lines.once('close', () => {
     isOpen = false;

@@ -202,8 +202,8 @@ async function answer(
 }
 
 /**
- * Answers one statement after the other, all over one snapshot of the lake, until the
- * input ends. The error of a statement is shown, and the prompt returns.
+ * Answers one statement after another, all over one snapshot of the lake, until the
+ * input ends. If a statement fails, its error is shown, and the prompt returns.
  */
 async function converse(
   options: QueryCommandOptions,

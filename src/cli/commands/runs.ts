@@ -65,7 +65,7 @@ export const runs: Handler<{ run?: string; limit: number }> = async (
   };
 };
 
-/** Returns the steps that a run reports now, and whether a process still works on it. */
+/** Returns the current steps of a run, and whether a process still works on it. */
 async function lookAt(
   { runId }: Run,
   { runs: store, progress }: ReadOnlyBase,

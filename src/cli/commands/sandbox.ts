@@ -92,7 +92,8 @@ export async function keptGenesis(
   fresh: Micros,
 ): Promise<Micros> {
   const kept = await readFile(path, 'utf8').catch(() => '');
-  // A whole second, not later than 2286: blocks are counted from it.
+  // The beginning must be a whole second, not later than 2286: blocks are counted from
+  // it.
   const [, stored] = /^\{"genesisMicros":"(\d{1,10}0{6})"\}$/.exec(kept) ?? [];
   if (stored !== undefined) return BigInt(stored);
   await makeFolders(dirname(path));

@@ -41,7 +41,7 @@ export const migrate: Handler = async (_, context) => {
   return { document: { migrated }, text };
 };
 
-/** Describes the cron patterns in words: when each fires next. */
+/** Describes in words when each cron pattern fires next. */
 function nextTimes({
   schedule,
   auditSchedule,

@@ -26,7 +26,7 @@ import { watchText } from '../output/watch-text.ts';
 /** How many running runs are shown with their progress; the others are only counted. */
 const RUNS_SHOWN_MAX = 8;
 /**
- * The unit of each stream's rows. A list may name a checkpoint twice; here it counts
+ * The unit of each stream's rows. A list may contain a checkpoint twice; here it counts
  * once.
  */
 const HELD = {

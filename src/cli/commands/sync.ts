@@ -61,7 +61,10 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
   };
 };
 
-/** Looks one party up with a filter, without a sync: the source lists it or does not. */
+/**
+ * Looks one party up with a filter, without a sync, and reports whether the source
+ * lists it.
+ */
 const lookUp: Handler<{ what: string; party: string }> = async (
   { what, party: given },
   context,

@@ -35,7 +35,7 @@ function goOn(isWorking: boolean, isServing: boolean): Handler {
   };
 }
 
-/** Opens the ports first: a process that cannot listen must not have begun to work. */
+/** Opens the ports first: a process that cannot listen must not begin any work. */
 async function runUntilStopped(
   isWorking: boolean,
   isServing: boolean,

@@ -1,6 +1,6 @@
 /**
- * Where a command writes its output: to a file that appears whole or not at all, to a
- * device or pipe, or to stdout.
+ * Destinations of a command's output: a file that appears whole or not at all, a device
+ * or pipe, or stdout.
  */
 import { once } from 'node:events';
 import { accessSync, constants, createWriteStream, statSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
  * Helpers for every text about a run's evidence: they read its fields, whose types are
- * unknown, format its values for people, and collect the faults in it, nested ones
- * included.
+ * unknown, format its values for people, and collect the faults in it, including nested
+ * ones.
  */
 import { ADVICE } from '../../errors/advice.generated.ts';
 import {

@@ -2,7 +2,7 @@
  * Formats values and tables for people. Counts stay exact: they are grouped as text,
  * never rounded.
  */
-/** Created at the first count, because it loads Node's locale data. */
+/** Created at the first count, because creating it loads Node's locale data. */
 let grouped: Intl.NumberFormat | undefined;
 const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SECOND_MS = 1000;

@@ -42,7 +42,10 @@ type Screen = ReturnType<typeof openScreen>;
 type Task = ReturnType<typeof startTask>;
 
 const REDRAW_MS = 120;
-/** How often progress is logged if there is no terminal: no run is silent for longer. */
+/**
+ * How often progress is logged if there is no terminal. No run goes without a log line
+ * for longer than this.
+ */
 const LOG_EVERY_MS = 10_000;
 /** The most tasks that one tick logs; more would hide everything else in the log. */
 const LOGGED_TASKS_MAX = 20;
@@ -76,7 +79,8 @@ export function openTerminal(
 /**
  * Creates the progress display.
  * @param screen the terminal; absent if stderr is not a terminal
- * @returns a progress that is shown until it is disposed of; unfinished tasks then vanish
+ * @returns a progress display that is shown until it is disposed of; unfinished tasks
+ *   then disappear
  */
 export function createProgress(log: Log, screen?: Screen): Progress {
   /** The tasks of each open view, by their labels. */

@@ -33,8 +33,8 @@ export function runSentences(run: Fields): readonly Sentence[] {
 }
 
 /**
- * For each part: the field whose presence shows that the part got far enough to have a
- * result, and the function that describes that result.
+ * For each part: the field whose presence shows that the part has a result, and the
+ * function that describes this result.
  */
 const PARTS: Readonly<Record<string, readonly [proof: string, tell: Tell]>> = {
   sync: ['rows', syncText],
@@ -63,8 +63,8 @@ function partSentences(label: string, kind: string, part: Fields): Sentence[] {
 }
 
 /**
- * Describes a sync of a list. Two peculiarities of the source show here: it lists some
- * checkpoints twice, and it lists `network` among the parties.
+ * Describes a sync of a list. Two peculiarities of the source are visible here: it
+ * lists some checkpoints twice, and it lists `network` among the parties.
  */
 function syncText(sync: Fields): string {
   const rows = whole(sync['rows']);

@@ -31,8 +31,8 @@ export interface LogRow extends RememberedLog {
    */
   readonly statementSha256: string | null;
   /**
-   * The instant before which all transactions had ended. Records do not include later
-   * changes; null if any record may have changed.
+   * Every transaction that began before this instant had ended. Records do not include
+   * later changes; null if any record may have changed.
    */
   readonly settledAt: string | null;
   /**
@@ -145,7 +145,7 @@ export class ProofStore {
     await execute(this.#db, ACTION, builder.deleteFrom('mirror.proof_pages'));
   }
 
-  /** Reads an instant before which every transaction has ended by now. */
+  /** Reads an instant such that every transaction that began before it has ended. */
   async readSettledAt(): Promise<string> {
     const settled = statement({ settledAt: 'instant' })`
       select least(min(xact_start), clock_timestamp()) as "settledAt" from pg_stat_activity

@@ -1,5 +1,6 @@
 /**
- * Answers of the service, and its errors, which have a status and a body of three fields.
+ * The service's answers, and its errors, which have a status and a body of three
+ * fields.
  */
 
 /** Response headers. A name with several values becomes several header lines. */

@@ -1,13 +1,14 @@
 /**
- * The ledger: when each pair of twins is active, and how the two move money between them.
- * Activity is heavy-tailed as in a market, and consists of cycles: a trade, a transfer,
- * or margin that moves back and forth. A cycle begins with balances that follow from the
- * seed, and ends with a deposit or withdrawal that leads to the balances of the next one.
- * So any cycle can be computed without the earlier ones, and every balance is exact.
+ * The ledger: when each pair of twins is active, and how the two move money between
+ * them. Activity is heavy-tailed as in a market, and consists of cycles: a trade, a
+ * transfer, or margin that moves back and forth. A cycle begins with balances that
+ * follow from the seed, and ends with a deposit or withdrawal that leads to the
+ * balances of the next cycle. So any cycle can be computed without the earlier ones,
+ * and every balance is exact.
  *
  * Money that enters an account of the network leaves it in the same block, so the
- * account's balance is known however many parties use it. The account outside the network
- * has no balance; it shows 0.
+ * account's balance is known however many parties use it. The account outside the
+ * network has no balance; it shows 0.
  */
 import type { Settings } from '../options.ts';
 import { fraction, noise, scramble, STREAM } from './seeded.ts';
@@ -215,7 +216,7 @@ function cycleMovements(
     }
   }
 
-  /** Settles nothing, which the service records each time. */
+  /** Makes a settlement of zero, which the service records like any other. */
   function settleNothing() {
     for (let time = 0; time < 2; time += 1)
       move('MTM_LOSS', payerMargin, settlement, 0n);

@@ -75,8 +75,8 @@ export interface Ids {
   id(kind: number, index: number): string;
   /**
    * Decrypts an id.
-   * @returns the number from which `id` was made; undefined if it is not an id of that
-   *   kind
+   * @returns the number from which `id` was made; undefined if `id` is not an id of
+   *   this kind
    */
   indexOf(kind: number, id: string): number | undefined;
 }

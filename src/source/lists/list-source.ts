@@ -85,8 +85,8 @@ export function openListSource(access: SourceAccess): ListSource {
       }
       const rows = await lookUp(access, partyId, signal);
       const [row] = rows;
-      // A source that does not support the filter ignores it, and sends some party or all
-      // of them.
+      // A source that does not support the filter ignores it, and sends an arbitrary
+      // party or all of them.
       if (rows.length > 1 || (row !== undefined && row.key !== partyId)) {
         const answer = `${row?.key ?? 'nothing'} and ${rows.length} rows`;
         throw new PermanentError(
@@ -154,8 +154,8 @@ function requestRows(
   { list, parameters, rowsMax, isOneAttempt, isSmall }: ListQuery,
   signal: AbortSignal,
 ): Promise<Page> {
-  // URLSearchParams percent-encodes: the `+` of a raw base64 cursor would otherwise
-  // arrive as a space.
+  // URLSearchParams percent-encodes the query: the `+` of a raw base64 cursor would
+  // otherwise arrive as a space.
   const query = new URLSearchParams(parameters).toString();
   const url = new URL(`${baseUrl}/api/v2/${list}?${query}`);
   const limits = given?.list ?? LIST_LIMITS;

@@ -12,7 +12,7 @@ const UINT64_MAX = 2n ** 64n - 1n;
  * The longest wait that is accepted, a day: a date further ahead is the sender's mistake.
  */
 const WAIT_MAX_MS = 86_400_000;
-/** The wait if the budget is spent and the answer does not state until when. */
+/** How long to wait if the budget is spent and the answer does not state until when. */
 const RESET_MS = 1_000;
 
 /**
@@ -59,8 +59,8 @@ export function exhaustedForMs(
 }
 
 /**
- * Returns the node's block when it made the answer, and when it did so. A cached answer
- * states its `Age`.
+ * Returns the node's block at the time when it made the answer, and that time. A cached
+ * answer states its `Age`.
  */
 export function readAnswerHead(headers: IncomingHttpHeaders): AnswerHead {
   const { answeredAt, ...clock } = readSourceClock(headers);
@@ -73,7 +73,7 @@ export function readAnswerHead(headers: IncomingHttpHeaders): AnswerHead {
 }
 
 /**
- * Returns the source's last block, if it sends one other than 0, and the time of the
+ * Returns the source's last block, unless it is 0 or missing, and the time of the
  * answer by the source's own clock.
  */
 export function readSourceClock(

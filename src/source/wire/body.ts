@@ -16,8 +16,8 @@ export interface DripLimit {
 }
 
 /**
- * Detects a stream that is kept alive by a trickle. Only waiting counts: while the
- * consumer is busy, the source is not slow.
+ * Detects a stream that is kept alive by a trickle. Only the time spent waiting counts:
+ * while the consumer is busy, the source is not slow.
  */
 export class DripGuard {
   readonly #limit: DripLimit;

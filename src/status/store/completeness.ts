@@ -1,6 +1,6 @@
 /**
- * Reads whether the mirror is complete. This one query is behind the status, the console,
- * the API, the metrics and every verdict.
+ * Reads whether the mirror is complete. The status, the console, the API, the metrics
+ * and every verdict use this single query.
  */
 import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
