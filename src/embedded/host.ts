@@ -71,11 +71,19 @@ export const HOST: Host = process.platform === 'linux' ? BY_PROC : BY_PROGRAMS;
  */
 function findServers(chosen: readonly string[], name: string): number[] {
   const lines = outputOf('ps', ...chosen, '-ww', '-o', 'pid=,args=') ?? '';
+  return findServerLines(lines, name);
+}
+
+/**
+ * Finds the pids of Postgres processes in the output of `ps -o pid=,args=`. The path of
+ * the program may contain spaces, so the first arguments tell where it ends. The server's
+ * children are called `postgres: …`.
+ */
+export function findServerLines(lines: string, name: string): number[] {
   return lines.split('\n').flatMap((line) => {
-    const [, pid, program = ''] = /^\s*(\d+)\s+(\S+)/.exec(line) ?? [];
-    // The server's children are called `postgres: …`.
-    const isPostgres = /(?:^|\/)postgres:?$/.test(program);
-    return isPostgres && line.includes(name) ? [Number(pid)] : [];
+    const [, pid] =
+      /^\s*(\d+)\s+(?:\/.*\/)?postgres(?: -D |: )/.exec(line) ?? [];
+    return pid !== undefined && line.includes(name) ? [Number(pid)] : [];
   });
 }
 

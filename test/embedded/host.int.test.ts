@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { BY_PROGRAMS } from '../../src/embedded/host.ts';
+import { BY_PROGRAMS, findServerLines } from '../../src/embedded/host.ts';
 import type * as host from '../../src/embedded/host.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { ask, postmasterPid } from './observe-server.ts';
@@ -51,6 +51,19 @@ describe('a system without /proc', () => {
       await server[Symbol.asyncDispose]();
     }
     expect(BY_PROGRAMS.serverPids('ledger_mirror_')).not.toContain(pid);
+  });
+
+  test('finds a server below a folder with spaces, its children, and nothing else', () => {
+    const name = 'ledger_mirror_1f';
+    const lines = [
+      ` 1 /tmp/a space/node modules/bin/postgres -D . -c cluster_name=${name}`,
+      `22 postgres: ${name}: writer`,
+      `23 postgres -D . -p 5432 -c cluster_name=${name}`,
+      `24 postgres: ledger_mirror_2e: writer`,
+      `25 tail -f /data/postgres/server.log ${name}`,
+      `26 grep postgres: ${name}`,
+    ];
+    expect(findServerLines(lines.join('\n'), name)).toEqual([1, 22, 23]);
   });
 
   test('tells one boot and one space of processes, the same at every look', () => {
