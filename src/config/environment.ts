@@ -325,8 +325,8 @@ function parsePartyFile(
 ): readonly string[] {
   const split = (separator: RegExp) =>
     (text ?? '').split(separator).flatMap((part) => part.trim() || []);
-  // Ids of a source's own kind may contain spaces and commas. If any word is not a plain
-  // id, each line is taken as one id.
+  // Ids in a source's own format may contain spaces and commas. If any word is not a
+  // plain id, each line is taken as one id.
   const words = split(/[\s,]+/);
   const lines = words.every((word) => canonicalId(word) !== undefined)
     ? words

@@ -54,8 +54,8 @@ export function secretsOfUrl(url: URL): readonly string[] {
   const nested = inner.flatMap((value) => secretsOfUrl(new URL(value)));
   const user = decodeUrl(url.username);
   const password = decodeUrl(url.password);
-  // A password that is the same as the user, host or database next to it is an ordinary
-  // word: masking it would hide nothing.
+  // A password that equals the user, host or database next to it is an ordinary word:
+  // masking it would hide nothing.
   const beside = [
     user,
     url.hostname,
@@ -66,7 +66,7 @@ export function secretsOfUrl(url: URL): readonly string[] {
   return [password, url.password, `${user}:${password}`, ...nested];
 }
 
-/** Like `secretsOfUrl`, which cannot parse several hosts or an empty one. */
+/** Like `secretsOfUrl`, which cannot parse a URL with several hosts or without one. */
 function secretsOfPostgres({ target }: PostgresUrl): readonly string[] {
   const { user = '', password = '', database, hosts } = target;
   const beside = [user, database, 'postgres', ...hosts.map(({ host }) => host)];

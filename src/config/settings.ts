@@ -179,8 +179,8 @@ const TABLE = {
     'how long a nightly run asks for ledgers; unset: until an hour before the ' +
       'next scheduled time',
   ),
-  // At least two weeks: the leftovers of a killed export are removed after one week, and
-  // only while its run is still recorded.
+  // The retention must be at least two weeks: the leftovers of a killed export are
+  // removed after one week, and only while its run is still recorded.
   HISTORY_RETENTION: preset(
     '90d',
     form.duration('14d', '3650d'),

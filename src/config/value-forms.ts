@@ -182,8 +182,8 @@ const STORE_PARAMETERS: Readonly<Record<string, (given: string) => boolean>> = {
   'storage-class': (given) => /^[A-Z][A-Z0-9_]*$/.test(given),
 };
 /**
- * Storage classes whose objects must be restored by hand, although the mirror may read
- * its objects at any time.
+ * Storage classes whose objects must be restored by hand before they can be read. The
+ * mirror may read its objects at any time.
  */
 const ARCHIVE_CLASSES: ReadonlySet<string> = new Set([
   'GLACIER',
@@ -309,7 +309,7 @@ const LEVEL_WORDS: Readonly<Record<string, string>> = {
   none: 'silent',
 };
 
-/** Accepts a level in any letter case, and by its common other names. */
+/** Accepts a level in any letter case, and common alternative names. */
 export const logLevel = form(LOG_LEVELS.accepted, (given) => {
   const word = given.trim().toLowerCase();
   return LOG_LEVELS.parse(LEVEL_WORDS[word] ?? word);
@@ -423,7 +423,10 @@ const TOKEN_CHARACTERS_DIFFERENT_MIN = 8;
 const EXAMPLE_TOKEN =
   /^(?:change[-_ ]?(?:this|me|it)|your[-_ ]|example|at-least)/i;
 
-/** An API token: so long and varied that guessing it over the network is hopeless. */
+/**
+ * An API token, which must be so long and varied that guessing it over the network is
+ * hopeless.
+ */
 export const token = textThat(
   `at least ${TOKEN_CHARACTERS_MIN} printable characters, ` +
     `${TOKEN_CHARACTERS_DIFFERENT_MIN} of them different, and no example; for ` +

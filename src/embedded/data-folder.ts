@@ -31,7 +31,7 @@ export interface Cluster {
   readonly account: Account;
   readonly binaries: Binaries;
   /**
-   * false only for throw-away data: it survives a server that was killed, but not a power
+   * false only for throw-away data, which survives a killed server but not a power
    * failure.
    */
   readonly isDurable: boolean;
@@ -275,7 +275,7 @@ async function waitForEnd(child: ChildProcess): Promise<unknown> {
 
 /**
  * Removes the leftovers of first starts that were killed. An initdb that outlived its
- * parent may still be writing; then a later start removes them.
+ * parent may still be writing; in that case, a later start removes them.
  */
 function clearStaging(home: string): void {
   for (const name of fs.readdirSync(home)) {

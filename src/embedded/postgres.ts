@@ -39,7 +39,10 @@ export interface EmbeddedPostgresOptions {
   readonly dataDir: string;
   readonly log: ServerLog;
   readonly signal?: AbortSignal;
-  /** false for throw-away data (tests): it is faster, but lost in a power failure. */
+  /**
+   * false for throw-away data, as in tests: it is faster, but does not survive a power
+   * failure.
+   */
   readonly durable?: boolean;
 }
 

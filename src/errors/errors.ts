@@ -5,8 +5,8 @@
  */
 export interface ErrorDetails {
   /**
-   * The stable identity of the error, for example `SOURCE_STATUS`. Documented in
-   * docs/errors.md.
+   * The stable identity of the error, for example `SOURCE_STATUS`. All codes are
+   * documented in docs/errors.md.
    */
   code: string;
   /**
@@ -34,7 +34,7 @@ abstract class LedgerMirrorError extends Error {
 
 /**
  * An error after which the same call may succeed later. `retryAfterMs` is the pause
- * that the other side demands.
+ * that the called service demands.
  */
 export class RetryableError extends LedgerMirrorError {
   readonly retryAfterMs: number | undefined;
@@ -48,7 +48,7 @@ export class RetryableError extends LedgerMirrorError {
   }
 }
 
-/** An error that the same call meets again until an operator changes something. */
+/** An error that repeats until an operator changes something. */
 export class PermanentError extends LedgerMirrorError {}
 
 /**
@@ -58,7 +58,8 @@ export class PermanentError extends LedgerMirrorError {}
 export class UnreachableError extends RetryableError {}
 
 /**
- * Wrong usage or configuration, with one line for each problem. The process exits with 1.
+ * The usage or configuration is wrong; the message has one line for each problem. The
+ * process exits with 1.
  */
 export class UsageError extends PermanentError {
   readonly problems: readonly string[];

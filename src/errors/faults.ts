@@ -91,7 +91,7 @@ export function isSourceAway(error: unknown): boolean {
   if (code === 'SOURCE_STATUS')
     return meta['status'] === 504 && !('code' in meta);
   if (code === 'SOURCE_STALLED') return meta['isSilent'] === true;
-  // Other broken answers are damaged themselves: truncated gzip, half a message.
+  // Any other broken answer is itself damaged: truncated gzip, or half a message.
   return code === 'SOURCE_BROKE' && RESET_ERRNO.has(meta['errno']);
 }
 

@@ -275,7 +275,7 @@ class FileStore implements StoreKind {
   /** Gives a new file or folder the rights that the store's own umask leaves. */
   async #share(path: string, mode: number): Promise<void> {
     if (this.#umask === undefined) return;
-    // The bits above the rights stay, because a folder may pass its group on to new
+    // Keep the bits above the rights, because a folder may pass its group on to new
     // files.
     const facts = await stat(path);
     await chmod(path, (facts.mode & 0o7000) | (mode & ~this.#umask));
@@ -316,7 +316,8 @@ class FileStore implements StoreKind {
   }
 
   /**
-   * Lists objects in the order of their keys: a folder sorts as its name with a slash.
+   * Lists objects in the order of their keys. A folder is sorted as if its name ended
+   * in a slash.
    */
   async *#listFolder(
     folder: string,

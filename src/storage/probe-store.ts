@@ -156,7 +156,7 @@ class Probe {
         return Promise.all(writes);
       },
     );
-    // A store that ignores the condition answers each writer that it wrote.
+    // A store that ignores the condition answers every writer that its write succeeded.
     const winners = answers.filter((answer) => answer !== 'honoured');
     return { put, multipart, hasOneWinner: winners.length === 1 };
   }

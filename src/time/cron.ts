@@ -7,7 +7,7 @@
  * steps; `?` in either day field; `L` as the last day of a month.
  */
 
-/** The local times that a pattern names. Only a time zone makes instants of them. */
+/** The local times that a pattern names. They become instants only in a time zone. */
 export interface CronPattern {
   /** The local times of a matching day, in milliseconds since its midnight; ascending. */
   readonly timesOfDay: readonly number[];
@@ -16,7 +16,7 @@ export interface CronPattern {
    * times of a day.
    */
   readonly isHourly: boolean;
-  /** Whether the pattern names a day. @param month 1 to 12 */
+  /** Whether the pattern matches a day. @param month 1 to 12 */
   matchesDay(year: number, month: number, day: number): boolean;
 }
 
@@ -44,7 +44,7 @@ const MINUTE: FieldRule = { min: 0, max: 59 };
 const HOUR: FieldRule = { min: 0, max: 23 };
 const DAY_OF_MONTH: FieldRule = { min: 1, max: 31, isDay: true };
 const MONTH: FieldRule = { min: 1, max: 12, names: MONTHS };
-// Sunday is both 0 and 7.
+// Both 0 and 7 mean Sunday.
 const DAY_OF_WEEK: FieldRule = { min: 0, max: 7, names: WEEKDAYS, isDay: true };
 
 /** Names for common patterns. */

@@ -3,9 +3,9 @@
  * use these functions, so that they agree even when the clocks change.
  *
  * A schedule names local times of a day. On the day on which the clocks go forward, a
- * time that does not exist is moved later by as much as the clocks were; on the day on
- * which they go back, a time that exists twice counts once, at its first occurrence. So
- * each local day that the pattern matches has each of its times once. A pattern that
+ * time that does not exist is moved later by the same amount as the clocks. On the day
+ * on which they go back, a time that exists twice counts once, at its first occurrence.
+ * So each local day that the pattern matches has each of its times once. A pattern that
  * names every hour means instants instead: it fires in both of the repeated hours, and
  * skips the times that do not exist.
  */
@@ -159,19 +159,20 @@ function timesOn(
     );
 
     if (cron.isHourly) for (const ms of existing) instants.add(ms);
-    // A time that the clocks skip keeps the offset from before the change.
+    // A time that the clocks skip uses the offset from before the change.
     else instants.add(existing[0] ?? localMs - before);
   }
   return [...instants].toSorted((a, b) => a - b);
 }
 
 /**
- * The offsets of a time zone, each read once for a quarter of an hour and then cached.
+ * The offsets of a time zone. Each offset is read once per quarter of an hour and then
+ * cached.
  */
 class Zone {
   /**
-   * The zones in use. They are cached because making a formatter costs more than
-   * everything else here, and a process uses one zone or two.
+   * The zones in use. They are cached because making a formatter is the most expensive
+   * step here, and a process uses only one or two zones.
    */
   static readonly #known = new Map<string, Zone>();
 

@@ -1,6 +1,6 @@
 /**
- * Reads times as people type them for an option. Only forms with a single meaning are
- * read: `03/04/2026` and `-3m` (minutes or months?) are not. A time without a zone is
+ * Reads times as people type them for an option. Forms with more than one meaning, such
+ * as `03/04/2026` or `-3m` (minutes or months), are refused. A time without a zone is
  * UTC.
  */
 import {

@@ -21,8 +21,8 @@ import type { MonthLines, RowSink } from './store/copy-sink.ts';
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
 /**
- * The most months in one segment. Each month needs a partition, and no ledger spans a
- * century.
+ * The most months in one segment. Each month needs a partition, and no ledger spans
+ * more than a century.
  */
 const MONTHS_MAX = 1200;
 const NULL = '\\N';
@@ -191,7 +191,7 @@ class RowGatherer {
 
 /**
  * Formats one line of COPY input. Most values need no escaping, because their patterns
- * admit no character that COPY interprets. Party ids and columns that this version does
+ * allow no character that COPY interprets. Party ids and columns that this version does
  * not know may need it.
  */
 function copyLine(segment: SegmentRecord, row: CanonicalRow): string {

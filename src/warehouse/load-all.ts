@@ -52,7 +52,7 @@ export interface FailedParty {
 export interface LoadSums {
   readonly segments: number;
   readonly rows: bigint;
-  /** Removed rows of superseded segments. */
+  /** The number of rows of superseded segments that were removed. */
   readonly removedRows: bigint;
   /**
    * Loaded rows whose `effect` contradicts their quantity and accounts. The evidence of
@@ -70,8 +70,8 @@ export interface LoadSums {
 export interface PartyLoad extends LoadSums {
   readonly quarantined: readonly FaultySegment[];
   /**
-   * Segments whose objects are missing. The caller knows how many there are in all, and
-   * decides whether to quarantine them.
+   * Segments whose objects are missing. The caller, which knows how many are missing in
+   * total, decides whether to quarantine them.
    */
   readonly missing: readonly FaultySegment[];
 }
@@ -186,7 +186,7 @@ class LoadTotals {
     return this.#missing;
   }
 
-  /** How many segments were read or should have been. */
+  /** How many segments were read, including those whose objects are missing. */
   get read(): number {
     const { segments } = this.#sums;
     return segments + this.#missing.length + this.#quarantinedCount;
@@ -310,7 +310,8 @@ export async function loadParty(
 }
 
 /**
- * Carries out one replacement. An object that reads as damaged is read once more.
+ * Carries out one replacement. If an object appears to be damaged, it is read once
+ * more.
  * @returns undefined if the manifest table has changed since the plan was made
  * @throws SegmentFault
  */

@@ -9,7 +9,7 @@ export interface Problem {
   readonly message: string;
 }
 
-/** Why a segment cannot be used. */
+/** The reason why a segment cannot be used. */
 export interface Reason {
   readonly code: string;
   readonly message: string;

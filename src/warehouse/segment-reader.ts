@@ -24,8 +24,9 @@ import type { ObjectStore } from '../storage/object-store.ts';
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
 /**
- * Consumers build strings from a piece. Small pieces keep these strings in the young
- * generation: V8 collects larger ones only when they amount to hundreds of megabytes.
+ * Consumers build strings from a piece. Small pieces keep these strings in V8's young
+ * generation: larger strings are collected only when they amount to hundreds of
+ * megabytes.
  */
 const PIECE_BYTES = 32 * 2 ** 10;
 

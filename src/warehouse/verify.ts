@@ -327,8 +327,8 @@ class Verification {
     try {
       await this.#readWhole(segment);
     } catch (error) {
-      // A bit may have flipped in transit, so an object that reads as damaged is read
-      // again.
+      // A bit may have flipped in transit, so an object that appears to be damaged is
+      // read again.
       const isDamaged =
         error instanceof PermanentError &&
         error.code !== 'OBJECT_MISSING' &&

@@ -35,9 +35,9 @@ const SCHEDULE_CHECK_MS = 30_000;
 const FORGET_MS = 3_600_000;
 const CANARY_MS = 10_000;
 /**
- * How long a queue may go without a job or a canary before the worker is unhealthy. Every
- * worker sends canaries and any of them may take one, so a silence this long is not
- * chance.
+ * How long a queue may go without a job or a canary before the worker is considered
+ * unhealthy. Every worker sends canaries and any of them may take one, so such a long
+ * silence is no coincidence.
  */
 const QUIET_MAX_MS = 120_000;
 /**
@@ -100,7 +100,7 @@ interface JobWorkerOptions {
   readonly jobs: JobDeps;
   /** The schedules that this process was configured with. */
   readonly schedules: Schedules;
-  /** Finished runs older than this are deleted; in milliseconds. */
+  /** How long finished runs are kept before they are deleted, in milliseconds. */
   readonly historyRetention: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Adds up the findings of an answer's blocks, and writes their rows to where they belong:
- * each range of the plan becomes one object.
+ * Adds up the findings of an answer's blocks, and writes their rows to the spool files
+ * of their ranges: each range of the plan becomes one object.
  */
 import type { Micros } from '../../time/time.ts';
 import { RowSum } from '../../ledger/digest.ts';
@@ -128,7 +128,10 @@ export class AnswerRows implements AsyncDisposable {
     for (const span of findings.spans) this.#addSpan(span);
   }
 
-  /** Writes a block's rows to where they belong. Resolves when there is room for more. */
+  /**
+   * Writes a block's rows to the spool files of their ranges. Resolves when there is
+   * room for more.
+   */
   write(
     header: Buffer,
     block: Buffer,

@@ -8,15 +8,15 @@ const CONNECT_TIMEOUT_MS = 10_000;
 /** How long a connection may carry no byte in either direction. */
 const SOCKET_TIMEOUT_MS = 30_000;
 /**
- * The most attempts of a call. The retry strategy limits them by time; without a
- * number, the client would stop after three.
+ * The most attempts of a call. The retry strategy limits attempts by time; without a
+ * number here, the client would stop after three.
  */
 const ATTEMPTS_MAX = 1_000;
 /** Self-hosted servers ignore the region, but a signature must name one. */
 const REGION_OF_ENDPOINTS = 'us-east-1';
 const DELAY_MIN_MS = 100;
 const DELAY_MAX_MS = 3_000;
-/** How often a call is sent if its data is damaged in transit. */
+/** How often a call is sent at most if its data is damaged in transit. */
 const DAMAGED_ATTEMPTS_MAX = 5;
 
 /** The AWS_… variables. */
@@ -73,8 +73,8 @@ export function openS3Client(
     ...credentialsOf(ambient),
     maxAttempts: ATTEMPTS_MAX,
     retryStrategy: waitPatiently(patienceMs),
-    // The store sends and keeps SHA-256 sums itself; the SDK's default breaks multipart
-    // uploads on some servers.
+    // The store sends and records SHA-256 sums itself; the SDK's default breaks
+    // multipart uploads on some servers.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
     requestHandler: {
@@ -146,7 +146,7 @@ function waitPatiently(patienceMs: number): Strategy {
       const failures = token.getRetryCount() + 1;
       const nowMs = performance.now();
       const { sinceMs = nowMs } = token;
-      // Doubling with jitter, so that workers do not retry together.
+      // The delay doubles, with jitter, so that workers do not retry together.
       const fullMs = Math.min(
         DELAY_MAX_MS,
         DELAY_MIN_MS * 2 ** Math.min(failures, 16),

@@ -165,7 +165,7 @@ function meaningOf(error: unknown): Meaning {
   const errno = errorCode(error);
   const fault = classifyErrno(errno);
   if (fault !== undefined) return fault === 'unreachable' ? AWAY : CERTIFICATE;
-  // The rest is thrown before anything was sent, such as "Region is missing".
+  // All other errors, such as "Region is missing", are thrown before anything was sent.
   return lookUp(errno) ?? CONFIGURATION;
 }
 
@@ -203,7 +203,10 @@ export function statusOf(error: unknown): number | undefined {
   return typeof status === 'number' ? status : undefined;
 }
 
-/** Whether the key or the upload is absent. A missing bucket is a wrong setting. */
+/**
+ * Whether the key or the upload is absent. A missing bucket is not included: it means a
+ * wrong setting.
+ */
 export function isMissing(error: unknown): boolean {
   return (
     statusOf(error) === 404 &&

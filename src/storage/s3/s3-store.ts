@@ -55,7 +55,7 @@ export interface StoreOptions {
   readonly spoolDir: string;
   /** The AWS_… variables, from the environment or from `.env`. */
   readonly ambient: Readonly<Record<string, string>>;
-  /** The umask for new files of a folder; by default that of the process. */
+  /** The umask for new files of a folder; by default the umask of the process. */
   readonly umask?: number | undefined;
   /**
    * How long a call waits for a store that is unreachable or busy; a minute by default.
@@ -327,8 +327,8 @@ class S3Store implements StoreKind {
   }
 
   /**
-   * Whether the store answers only one writer that it wrote: its answer then needs no
-   * second check.
+   * Whether the store answers only one of several writers that its write succeeded:
+   * that answer then needs no second check.
    */
   #hasOneWriter(way: 'put' | 'multipart'): boolean {
     const { capabilities } = this;

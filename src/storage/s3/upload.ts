@@ -39,8 +39,8 @@ export interface Target {
 }
 
 /**
- * How the store keeps new objects: encryption and storage class. If empty, the store's
- * defaults apply.
+ * How the store keeps new objects: encryption and storage class. If an option is
+ * absent, the store's default applies.
  */
 export interface Keeping {
   readonly ServerSideEncryption?: ServerSideEncryption;
@@ -135,8 +135,8 @@ export async function uploadInParts(
     );
   } catch (error) {
     failing.abort(error);
-    // The parts that were sent cost money. `abortUploads` removes them later if this
-    // fails.
+    // The parts that were sent cost money. If the abort fails, `abortUploads` removes
+    // them later.
     const limit = { abortSignal: AbortSignal.timeout(ABORT_MS_MAX) };
     await client.abortMultipartUpload(upload, limit).catch(() => undefined);
     throw error;

@@ -103,9 +103,15 @@ function rangeLine(line: string): string {
 
 /** Limits which lines of the record are taken over. */
 interface RangeLimits {
-  /** Takes only a record of this lineage; if absent, of any lineage. */
+  /**
+   * If set, only a record of this lineage is taken over; if absent, a record of any
+   * lineage.
+   */
   readonly warehouseId?: string | undefined;
-  /** Takes only the ranges of this party; if absent, of all parties. */
+  /**
+   * If set, only the ranges of this party are taken over; if absent, those of all
+   * parties.
+   */
   readonly partyId?: string | undefined;
 }
 
@@ -210,8 +216,9 @@ interface EmptyRanges {
 type NewEmptyRange = RangeRecord & { readonly open: false };
 
 /**
- * Removes from recorded ranges without entries the parts that are already known. Rows
- * always win; a shorter known range without entries is replaced by the longer one.
+ * Removes from recorded ranges without entries the parts that are already known. Ranges
+ * with rows take precedence; a shorter known range without entries is replaced by the
+ * longer one.
  */
 function emptyRanges(
   records: readonly RangeRecord[],

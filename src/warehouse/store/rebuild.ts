@@ -67,9 +67,15 @@ export interface RebuildResult {
 
 /** Limits which manifests a rebuild takes over. */
 interface AdoptionLimits {
-  /** Takes only manifests of this lineage; if absent, those of any mirror. */
+  /**
+   * If set, only manifests of this lineage are taken over; if absent, those of any
+   * mirror.
+   */
   readonly warehouseId?: string;
-  /** Takes only manifests of this party; if absent, those of all parties. */
+  /**
+   * If set, only manifests of this party are taken over; if absent, those of all
+   * parties.
+   */
   readonly partyId?: string | undefined;
 }
 
@@ -193,8 +199,8 @@ async function* readManifests(
   for await (const { unknown } of pages) {
     for (let at = 0; at < unknown.length; at += READ_AT_ONCE) {
       const some = unknown.slice(at, at + READ_AT_ONCE);
-      // Manifests that were read before a failure are taken over before the failure
-      // ends the rebuild.
+      // If reading fails, the manifests that were read before are taken over first;
+      // then the failure ends the rebuild.
       for (const one of await Promise.allSettled(some.map(readOne))) {
         if (one.status === 'rejected') throw one.reason;
         yield one.value;
@@ -283,8 +289,8 @@ interface AdoptedCounts {
 }
 
 /**
- * Records the manifests of one party in one transaction. If ranges overlap each other or
- * known ranges, the newest is kept.
+ * Records the manifests of one party in one transaction. If ranges overlap each other
+ * or known ranges, the newest range is kept.
  */
 function adoptParty(
   db: Database,

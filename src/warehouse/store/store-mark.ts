@@ -44,8 +44,8 @@ export async function renewMark(
 ): Promise<void> {
   const mark = randomUUID();
   const content = Buffer.from(`${JSON.stringify({ version: 1, mark })}\n`);
-  // A kill between the two writes makes the next nightly run compare the store with the
-  // database, which costs a listing.
+  // If the process is killed between the two writes, the next nightly run compares the
+  // store with the database, which costs a listing.
   await catalog.objects.replaceBytes(MARK_KEY, content, signal);
   await keepMark(catalog, mark);
 }

@@ -45,7 +45,10 @@ const ownerSchema = z.object({
   /** The lineage of the mirror's publications. */
   warehouseId: z.uuid(),
   database: z.object({
-    /** Decimal text; null if the database does not allow reading it. */
+    /**
+     * The system identifier as decimal text; null if the database does not allow
+     * reading it.
+     */
     systemIdentifier: z.string().nullable(),
     oid: z.string(),
   }),

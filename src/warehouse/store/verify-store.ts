@@ -168,7 +168,7 @@ export class VerifyStore {
   }
 
   /**
-   * Records that the objects and rows of these segments were read and agree. Loaded
+   * Records that the objects and rows of these segments were read and match. Loaded
    * segments that were quarantined are trusted again.
    */
   async noteProven(segmentIds: readonly bigint[]): Promise<void> {
@@ -288,7 +288,7 @@ export class VerifyStore {
 
   /**
    * Returns the invariants of the tables that do not hold.
-   * @param isFull whether to check also the invariants that read every row
+   * @param isFull whether to also check the invariants that read every row
    */
   async inconsistencies(
     signal: AbortSignal,
