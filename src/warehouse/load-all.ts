@@ -186,7 +186,7 @@ class LoadTotals {
     return this.#missing;
   }
 
-  /** How many segments were read, including those whose objects are missing. */
+  /** How many segments were read, including missing and quarantined ones. */
   get read(): number {
     const { segments } = this.#sums;
     return segments + this.#missing.length + this.#quarantinedCount;

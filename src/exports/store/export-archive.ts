@@ -124,8 +124,8 @@ export class ExportArchiveStore {
     seq,
     runId,
   }: Manifest): Promise<boolean> {
-    // An old run's row may be deleted while its segments are still current, so the rows
-    // of segments are searched for the run too.
+    // An old run's row may be deleted while its segments are still current, so other
+    // rows that name the run are searched too.
     const known = statement({ isKnown: 'boolean' })`
       select warehouse_id = ${warehouseId}::uuid and publication_seq >= ${seq} and (
           exists (select from mirror.runs where run_id = ${runId}::uuid)
