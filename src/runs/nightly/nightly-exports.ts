@@ -46,6 +46,8 @@ const NO_PROGRESS_MS = 600_000;
  * long as a job takes to notice.
  */
 const STRAY_MAX_MS = 10_000;
+/** Within this time, every job has noticed that its run requests nothing more. */
+const NOTICED_MS = 5_000;
 const PROBE_EVERY_MS = 30_000;
 /** How soon the source is probed again after a slow answer. */
 const PROBE_AGAIN_MS = 5_000;
@@ -143,16 +145,20 @@ export async function exportDue(
  */
 async function endRepeatedExports(
   runId: string,
-  { nightly, runs }: JobDeps,
+  { nightly, runs, queue }: JobDeps,
   { signal, strayMaxMs = STRAY_MAX_MS }: Asking,
 ): Promise<void> {
   await runs.keep(runId, { hasAsked: true });
   const startedMs = performance.now();
-  while (
-    (await nightly.hasExportsInHand(runId)) &&
-    performance.now() - startedMs < strayMaxMs
-  )
+  for (;;) {
+    const waitedMs = performance.now() - startedMs;
+    if (waitedMs > strayMaxMs) return;
+    // A job may be waiting for the lease of its ledger, which nobody holds at the moment.
+    const hasJobs =
+      waitedMs < NOTICED_MS && (await queue.open(JOBS.export.queue)) > 0;
+    if (!hasJobs && !(await nightly.hasExportsInHand(runId))) return;
     await sleep(POLL_MIN_MS, undefined, { signal });
+  }
 }
 
 /**

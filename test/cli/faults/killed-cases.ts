@@ -4,6 +4,7 @@
  * its own, so that they run side by side.
  */
 import { basename } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import { expect, test } from 'vitest';
 import type { Route } from '../../support/sandbox-faults.ts';
@@ -341,6 +342,8 @@ export function killedCases(redisUrl: string | undefined): void {
         what: 'an export on its way',
       },
     );
+    // Exports have stalled for a while, so that the queue delivers their jobs once more.
+    await sleep(2_500);
     await first.end('SIGKILL');
     sandbox.faults.clear();
     await expectLeasesEndSoon(world);
