@@ -83,7 +83,7 @@ const STATE = `
     select (evidence->'exports'->>'closedTo')::timestamptz as closed_to
     from mirror.runs
     where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'closedTo'
-    order by finished_at desc limit 1) exported on true`;
+    order by queued_at desc limit 1) exported on true`;
 
 /**
  * The source's own spelling of a party's id is kept in `extra`. It is removed here,
