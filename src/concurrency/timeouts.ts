@@ -1,6 +1,9 @@
 /** Timeouts for calls, and polling with a time limit. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
+/** The longest delay that Node's timers accept. A longer one would end at once. */
+export const TIMER_MAX_MS = 2 ** 31 - 1;
+
 /**
  * Returns the result of `work`, or throws if it takes longer than `limitMs`, because an
  * unreachable host may not answer for hours. Late work is aborted, and its end is not

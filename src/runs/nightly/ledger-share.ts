@@ -3,11 +3,9 @@
  * slot, so that one slow answer costs its share and not the whole night. What it has
  * published stays, and the ledger gets another turn after the others, without a limit.
  */
+import { TIMER_MAX_MS } from '../../concurrency/timeouts.ts';
 import { RetryableError } from '../../errors/errors.ts';
 import type { JobDeps } from '../job.ts';
-
-/** The longest delay that Node's timers accept. */
-const TIMER_MAX_MS = 2 ** 31 - 1;
 
 interface ShareRequest {
   readonly runId: string;

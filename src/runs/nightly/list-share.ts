@@ -3,6 +3,7 @@
  * pages arrive very slowly costs its share; after that the exports proceed with the known
  * parties. The next sync resumes where this one stopped.
  */
+import { TIMER_MAX_MS } from '../../concurrency/timeouts.ts';
 import { errorLine, RetryableError } from '../../errors/errors.ts';
 import type { VerdictWithEvidence } from '../../errors/verdict.ts';
 import type { JobDeps, StageCall } from '../job.ts';
@@ -16,8 +17,6 @@ const LIST_SHARE = 1 / 4;
 const FIRST_SHARE = 1 / 2;
 /** The least that a list gets, even if the window lasts only minutes, as in trials. */
 const SHARE_MIN_MS = 30_000;
-/** The longest delay that Node's timers accept. */
-const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /** Computes how long a nightly run may read a list. */
 export async function openListShare(

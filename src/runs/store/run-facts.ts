@@ -7,6 +7,7 @@ import type { Verdict } from '../../errors/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
+import { AWAITS_SOURCE } from '../../status/store/recorded-nights.ts';
 
 /**
  * How the last run of each kind ended; times in seconds since 1970. Facts about nightly
@@ -61,8 +62,7 @@ export interface UntoldRun {
  * Limits notices about waiting to one per hour, even if the source comes and goes by the
  * minute. `toldWait` is the start of the absence that caused the last notice.
  */
-const IS_WAIT_UNTOLD = sql`(state = 'running' and params ? 'sourceAbsence'
-  and not coalesce((params->'sourceAbsence'->>'isGivenUp')::boolean, false)
+const IS_WAIT_UNTOLD = sql`(${AWAITS_SOURCE}
   and coalesce((params->'sourceAbsence'->>'since')::timestamptz
     > (params->>'toldWait')::timestamptz + interval '1 hour', true))`;
 

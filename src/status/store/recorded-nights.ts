@@ -9,6 +9,10 @@ import { readRow } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 import type { RecordedNights } from '../night-facts.ts';
 
+/** Whether a row of `mirror.runs` is a running run that waits for its source. */
+export const AWAITS_SOURCE = sql<boolean>`(state = 'running' and params ? 'sourceAbsence'
+  and not coalesce((params->'sourceAbsence'->>'isGivenUp')::boolean, false))`;
+
 /** Scalar: RecordedNights as JSON. A run whose process died is not running. */
 export const RECORDED_NIGHTS = sql`json_build_object(
   'last', (select json_build_object('runId', run_id, 'verdict', verdict, 'startedAt', started_at,
@@ -17,9 +21,7 @@ export const RECORDED_NIGHTS = sql`json_build_object(
   'lastCompleteAt', (select finished_at from mirror.runs
     where kind = 'nightly' and verdict = 'complete' order by queued_at desc limit 1),
   'running', (select json_build_object('runId', run_id, 'startedAt', started_at, 'awaitedSource',
-      case when state = 'running' and params ? 'sourceAbsence'
-          and not coalesce((params->'sourceAbsence'->>'isGivenUp')::boolean, false)
-        then json_build_object('since', params->'sourceAbsence'->'since',
+      case when ${AWAITS_SOURCE} then json_build_object('since', params->'sourceAbsence'->'since',
           'reason', params->'sourceAbsence'->'message') end) from mirror.runs
     where kind = 'nightly' and state in ('queued', 'running')
       and coalesce(heartbeat_at > clock_timestamp() - ${RUN_SILENT_MS} * interval '1 millisecond', true)
