@@ -5,13 +5,13 @@
 import { describe, expect, test } from 'vitest';
 import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { Run } from '../../src/runs/store/run-store.ts';
-import { startSandbox } from '../support/sandbox.ts';
+import { type Sandbox, startSandbox } from '../support/sandbox.ts';
 import { HONEST_DIALECTS } from '../lists/plain-source/honest-dialects.ts';
 import { startPlainSource } from '../lists/plain-source/start.ts';
 import { checkpointKey } from '../lists/plain-source/rows.ts';
 import { freshRedis } from '../support/servers/redis.ts';
 import { waitFor } from '../support/wait-for.ts';
-import { type RealApp, startRealApp } from './real-app.ts';
+import { type Env, type RealApp, startRealApp } from './real-app.ts';
 import {
   presentCheckpoints,
   presentParties,
@@ -54,6 +54,27 @@ async function ended(
     },
     { what: `${asked.kind} of ${asked.subject} to end` },
   );
+}
+
+/** A small network, and a mirror of it that knows nothing yet. */
+interface MirroredNetwork extends AsyncDisposable {
+  readonly sandbox: Sandbox;
+  readonly mirror: RealApp;
+}
+
+async function openNetwork(env: Env, seed: string): Promise<MirroredNetwork> {
+  await using stack = new AsyncDisposableStack();
+  const options = { parties: 6, entriesMean: 10, rateLimit: 'none' } as const;
+  const sandbox = stack.use(await startSandbox({ ...options, seed }));
+  const mirror = stack.use(
+    await startRealApp({ ...env, SOURCE_URL: sandbox.url }),
+  );
+  const owned = stack.move();
+  return {
+    sandbox,
+    mirror,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
 }
 
 async function held({
@@ -128,16 +149,8 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
   });
 
   test('exports go on where checkpoints are not served, fail or are gone, and the nightly run says why it is incomplete', async () => {
-    await using sandbox = await startSandbox({
-      parties: 6,
-      entriesMean: 10,
-      rateLimit: 'none',
-      seed: 'no checkpoints',
-    });
-    await using mirror = await startRealApp({
-      ...env,
-      SOURCE_URL: sandbox.url,
-    });
+    await using network = await openNetwork(env, 'no checkpoints');
+    const { sandbox, mirror } = network;
     const nights: unknown[] = [];
     const night = async (): Promise<void> => {
       const { verdict, evidence } = await ended(mirror, {
@@ -212,16 +225,8 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
   });
 
   test('exports go on where parties are not served, and the clock is that of checkpoints', async () => {
-    await using sandbox = await startSandbox({
-      parties: 6,
-      entriesMean: 10,
-      rateLimit: 'none',
-      seed: 'no parties',
-    });
-    await using mirror = await startRealApp({
-      ...env,
-      SOURCE_URL: sandbox.url,
-    });
+    await using network = await openNetwork(env, 'no parties');
+    const { sandbox, mirror } = network;
     await ended(mirror, { kind: 'nightly', subject: 'now' });
     sandbox.advance(600_000);
     const answer = {
@@ -239,16 +244,8 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
   });
 
   test('no ledger is asked for while a list is of another network, and the next night at the right address is complete', async () => {
-    await using sandbox = await startSandbox({
-      parties: 6,
-      entriesMean: 10,
-      rateLimit: 'none',
-      seed: 'another network',
-    });
-    await using mirror = await startRealApp({
-      ...env,
-      SOURCE_URL: sandbox.url,
-    });
+    await using network = await openNetwork(env, 'another network');
+    const { sandbox, mirror } = network;
     await ended(mirror, { kind: 'nightly', subject: 'now' });
     const foreign = {
       node: { id: 'ee'.repeat(32) },
@@ -282,16 +279,8 @@ describe.each(BACKENDS)('with queues in %s', (_, env) => {
   });
 
   test('at a new address no ledger is asked for before a held party is shown, by an order or a night', async () => {
-    await using sandbox = await startSandbox({
-      parties: 6,
-      entriesMean: 10,
-      rateLimit: 'none',
-      seed: 'a new address',
-    });
-    await using mirror = await startRealApp({
-      ...env,
-      SOURCE_URL: sandbox.url,
-    });
+    await using network = await openNetwork(env, 'a new address');
+    const { sandbox, mirror } = network;
     await ended(mirror, { kind: 'nightly', subject: 'now' });
     const { pool } = mirror.app.warehouse;
     const [subject = ''] = await presentParties(pool);

@@ -7,11 +7,17 @@ import { enqueueRun } from '../../src/runs/enqueue.ts';
 import type { NewRun, Run } from '../../src/runs/store/run-store.ts';
 import { ageMirror } from '../support/measure/simulated-nights.ts';
 import { coveredRanges } from '../support/mirror-state.ts';
-import { startSandbox } from '../support/sandbox.ts';
+import { type SandboxOptions, startSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { type RealApp, startRealApp } from './real-app.ts';
 
 const DAY_MS = 86_400_000;
+const NETWORK: SandboxOptions = {
+  parties: 8,
+  partiesMax: 8,
+  historyMs: 3 * DAY_MS,
+  rateLimit: 'none',
+};
 const NIGHTLY = { kind: 'nightly', subject: 'now' } as const;
 
 async function ended({ app }: RealApp, order: NewRun): Promise<Run> {
@@ -58,12 +64,7 @@ async function expectNoneBeyond(second: RealApp, first: RealApp) {
 }
 
 test('lists that are newer than the ledgers close no ledger of a second mirror', async () => {
-  const sandbox = await startSandbox({
-    parties: 8,
-    partiesMax: 8,
-    historyMs: 3 * DAY_MS,
-    rateLimit: 'none',
-  });
+  const sandbox = await startSandbox(NETWORK);
   try {
     await using first = await startRealApp({ SOURCE_URL: sandbox.url });
     expect((await ended(first, NIGHTLY)).verdict).toBe('complete');
@@ -91,12 +92,7 @@ test('lists that are newer than the ledgers close no ledger of a second mirror',
 });
 
 test('one ledger that is behind the others is not closed, and a second mirror is not complete', async () => {
-  const sandbox = await startSandbox({
-    parties: 8,
-    partiesMax: 8,
-    historyMs: 3 * DAY_MS,
-    rateLimit: 'none',
-  });
+  const sandbox = await startSandbox(NETWORK);
   try {
     await using first = await startRealApp({ SOURCE_URL: sandbox.url });
     await ended(first, NIGHTLY);

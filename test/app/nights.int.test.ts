@@ -4,11 +4,9 @@
  * that is asked has.
  */
 import { randomUUID } from 'node:crypto';
-import { PassThrough } from 'node:stream';
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { runChecks } from '../../src/app/doctor.ts';
 import { status } from '../../src/cli/commands/status.ts';
-import { createProgress } from '../../src/cli/output/progress.ts';
 import { createLog } from '../../src/logging/log.ts';
 import { WorkerRegistry } from '../../src/observability/store/worker-registry.ts';
 import type { MirrorStatus } from '../../src/status/status-summary.ts';
@@ -17,6 +15,7 @@ import {
   nextScheduledMs,
   type Schedules,
 } from '../../src/time/scheduled-times.ts';
+import { openCommandContext } from '../cli/command-context.ts';
 import { startSandbox } from '../support/sandbox.ts';
 import {
   addRun,
@@ -226,20 +225,8 @@ async function sayNext(): Promise<object> {
 }
 
 async function readStatus(): Promise<MirrorStatus> {
-  const log = createLog('silent');
-  const { document } = await status(
-    { check: false },
-    {
-      config: mirror.app.config,
-      log,
-      isJson: false,
-      progress: createProgress(log),
-      notices: log,
-      stdout: new PassThrough(),
-      stderr: new PassThrough(),
-      signal: new AbortController().signal,
-    },
-  );
+  const context = openCommandContext(mirror.app.config);
+  const { document } = await status({ check: false }, context);
   return document as unknown as MirrorStatus;
 }
 

@@ -1,11 +1,8 @@
 /** The status at a glance: what is under way, who works, and a night that was missed. */
 import { afterAll, describe, expect, test } from 'vitest';
 import { status } from '../../src/cli/commands/status.ts';
-import type { CommandContext } from '../../src/cli/context.ts';
-import { createProgress } from '../../src/cli/output/progress.ts';
 import { openStatusSource } from '../../src/app/base.ts';
-import { createLog } from '../../src/logging/log.ts';
-import { PassThrough } from 'node:stream';
+import { openCommandContext } from '../cli/command-context.ts';
 import { startSandbox } from '../support/sandbox.ts';
 import { farMonth } from '../support/far-schedule.ts';
 import { waitFor } from '../support/wait-for.ts';
@@ -43,20 +40,7 @@ afterAll(async () => {
 });
 const { pool } = mirror.app.warehouse;
 
-/** A command's context over the same stores. */
-function context(): CommandContext {
-  const log = createLog('silent');
-  return {
-    config: mirror.app.config,
-    log,
-    isJson: false,
-    progress: createProgress(log),
-    notices: log,
-    stdout: new PassThrough(),
-    stderr: new PassThrough(),
-    signal: new AbortController().signal,
-  };
-}
+const context = () => openCommandContext(mirror.app.config);
 
 async function text(): Promise<string> {
   return (await status({ check: false }, context())).text ?? '';
