@@ -131,7 +131,10 @@ function checksOf(
   const { config, queues, store } = app;
   // These answers are read once, because several checks use them.
   const asked = readRow(app.warehouse.db, 'look at the database', FACTS);
-  const clock = config.sourceUrl && app.jobs.stages.clock({ signal: limit });
+  const clock =
+    config.sourceUrl === undefined
+      ? undefined
+      : app.jobs.stages.clock({ signal: limit });
   return {
     database: async () => {
       const { server, size } = await asked;
@@ -236,8 +239,8 @@ function checksOf(
 interface ClockQuestions {
   /** The database's answer, with its time. */
   readonly asked: Promise<{ readonly micros: Micros }>;
-  /** The source's clock; undefined or empty if there is no source. */
-  readonly clock: Promise<SourceClock> | '' | undefined;
+  /** The source's clock; undefined if no source is set. */
+  readonly clock: Promise<SourceClock> | undefined;
   readonly limit: AbortSignal;
 }
 
@@ -254,9 +257,7 @@ async function examineClocks(
     aheadMs: msAhead((await asked).micros),
   });
   const source = async () => {
-    const told = await Promise.resolve(clock || undefined).catch(
-      () => undefined,
-    );
+    const told = await clock?.catch(() => undefined);
     const answeredAt = told?.answeredAt;
     return {
       head: told?.from === 'source' ? msAhead(told.seen) : undefined,
