@@ -24,8 +24,8 @@ const MANY_PARTIES = isQuick ? 200_000 : 1_000_000;
 const ROUNDS = isQuick ? 3 : 5;
 const ROW_BY_ROW_ROWS = 5_000;
 /**
- * The flags of bin/ledger-mirror.js. Without them, pages that are no longer needed pile
- * up in memory.
+ * The flags with which bin/ledger-mirror.js starts Node. They keep pages that are no longer
+ * needed from filling the memory.
  */
 const WORKER_FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=100'];
 

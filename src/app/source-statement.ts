@@ -135,9 +135,8 @@ async function openOwnLog({
 }
 
 /**
- * Returns the records about this source. The records of a source at a different address
- * are deleted: they prove nothing about this source, and are no longer a reason for
- * doubt.
+ * Returns the records about this source. Records about a source at another address are
+ * deleted, and so are the doubts that they gave rise to: they prove nothing about this one.
  */
 async function readRemembered(
   { runId }: ComparedNight,
@@ -154,7 +153,7 @@ async function readRemembered(
 
 /**
  * Requests the latest statement.
- * @returns the answer, or a short reason why there is no statement
+ * @returns the statement, or the reason for having none, in a few words
  */
 async function askLatest(
   from: number,

@@ -29,8 +29,8 @@ export interface ExportLease {
    */
   readonly coverage: readonly Coverage[];
   /**
-   * The plan of windows that an unfinished export saved with `savePlan`; null if there
-   * is no such plan.
+   * The plan of windows that an unfinished export saved with `savePlan`; null if none
+   * was saved.
    */
   readonly plan: unknown;
   /** The number of consecutive runs in which the source contradicted known rows. */
