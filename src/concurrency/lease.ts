@@ -17,6 +17,11 @@ export const LEASE_MS = 60_000;
  * every three seconds.
  */
 export const RUN_SILENT_MS = 10_000;
+/**
+ * A worker that has sent no heartbeat for this long counts as dead, wherever workers are
+ * counted.
+ */
+export const WORKER_SILENT_MS = 10_000;
 
 export interface KeptLease extends AsyncDisposable {
   /**

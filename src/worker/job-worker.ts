@@ -9,11 +9,9 @@ import { loadSegmentsJob } from '../../jobs/load-segments.ts';
 import { nightlyJob } from '../../jobs/nightly.ts';
 import { syncListJob } from '../../jobs/sync-list.ts';
 import { verifyJob } from '../../jobs/verify.ts';
+import { WORKER_SILENT_MS } from '../concurrency/lease.ts';
 import { PermanentError } from '../errors/errors.ts';
-import {
-  WORKER_SILENT_MS,
-  type WorkerRegistry,
-} from '../observability/store/worker-registry.ts';
+import type { WorkerRegistry } from '../observability/store/worker-registry.ts';
 import { QUEUE_NAMES, type QueueName } from '../queue/backend.ts';
 import type { WorkedJob } from '../queue/queue-worker.ts';
 import type { Queues } from '../queue/queues.ts';

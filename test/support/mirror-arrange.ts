@@ -361,6 +361,18 @@ export async function keepWorkersAlive(pool: Pool): Promise<void> {
   );
 }
 
+/** Makes registered workers silent for as long as given. */
+export async function silenceWorkers(
+  pool: Pool,
+  silentMs: number,
+): Promise<void> {
+  await pool.query(
+    `update mirror.workers
+        set heartbeat_at = clock_timestamp() - $1 * interval '1 millisecond'`,
+    [silentMs],
+  );
+}
+
 export async function forgetWorkers(pool: Pool): Promise<void> {
   await pool.query('delete from mirror.workers');
 }

@@ -2,14 +2,13 @@
  * Records which long-running processes take jobs now, and which schedules they follow.
  * A command runs its own job only if there is no such process.
  */
+import { WORKER_SILENT_MS } from '../../concurrency/lease.ts';
 import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
 import { execute, readRow } from '../../postgres/run-statement.ts';
 import type { Schedules } from '../../time/scheduled-times.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 
-/** A process that has sent no heartbeat for this long is considered dead. */
-export const WORKER_SILENT_MS = 10_000;
 const FORGOTTEN_AFTER_MS = 3_600_000;
 
 interface WorkerEntry {

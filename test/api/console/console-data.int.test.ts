@@ -3,12 +3,17 @@
  * refused.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readLive } from '../../../src/api/console/store/work-statements.ts';
+import { WorkerRegistry } from '../../../src/observability/store/worker-registry.ts';
+import { openRows } from '../../../src/postgres/rows.ts';
 import { freshWarehouse, startApi, type TestApi } from '../mirror.ts';
 import {
   addEntries,
   addExports,
   addParties,
   addSegment,
+  forgetWorkers,
+  silenceWorkers,
   type Row,
 } from '../../support/mirror-arrange.ts';
 import { ensurePartitions } from '../../../src/warehouse/store/copy-sink.ts';
@@ -295,4 +300,25 @@ test('sends a snapshot at once, and as an event stream', async () => {
     status: { whole: false },
     workers: 0,
   });
+});
+
+test('the console counts the same workers as the status', async () => {
+  const registry = new WorkerRegistry(warehouse.db);
+  const schedule = { pattern: '0 2 * * *', tz: 'UTC' };
+  await registry.beat('0198f5a2-0000-7000-8000-000000000001', {
+    name: 'worker',
+    queues: [],
+    sourceUrl: undefined,
+    schedules: { nightly: schedule, audit: schedule },
+  });
+  const counts = async (): Promise<readonly number[]> => [
+    (await registry.facts()).workers,
+    (await readLive(openRows(pool))).workers,
+  ];
+  expect(await counts()).toEqual([1, 1]);
+
+  // Longer than a living worker is ever silent, by two seconds.
+  await silenceWorkers(pool, 12_000);
+  expect(await counts()).toEqual([0, 0]);
+  await forgetWorkers(pool);
 });

@@ -2,6 +2,7 @@
  * The console's statements about the mirror's work: what is running, published and
  * quarantined.
  */
+import { WORKER_SILENT_MS } from '../../../concurrency/lease.ts';
 import { onlyRow, type PlainRow, type Rows } from '../../../postgres/rows.ts';
 
 const LINES_MAX = 16;
@@ -35,7 +36,7 @@ const LIVE = `
     where quarantined_at is not null order by quarantined_at desc limit 5)
   select json_build_object(
     'now', clock_timestamp(),
-    'workers', (select count(*) from mirror.workers where heartbeat_at > clock_timestamp() - interval '15 seconds'),
+    'workers', (select count(*) from mirror.workers where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'),
     'openRuns', (select coalesce(json_agg(json_build_object('runId', run_id, 'parentRunId', parent_run_id, 'kind', kind,
       'subject', subject, 'state', state, 'verdict', verdict, 'queuedAt', queued_at,
       'startedAt', started_at, 'finishedAt', finished_at, 'attempts', attempts) order by queued_at), '[]') from open_runs),
