@@ -29,7 +29,7 @@ import { describeError, readKnownRun } from '../work-run.ts';
 import { nextScheduledMs } from '../../time/scheduled-times.ts';
 import { LedgerShare } from './ledger-share.ts';
 import { forgetFaults, metFaults } from './met-faults.ts';
-import { ledgerShareMs, readNightWindow } from './night-window.ts';
+import { ledgerShareMs, fixNightWindow } from './night-window.ts';
 import { awaitExport, awaitSource } from './source-wait.ts';
 import type { SettledLedger } from '../store/nightly/nightly-store.ts';
 
@@ -102,7 +102,7 @@ export async function exportLedgers(
   const unsettled = await deps.nightly.unsettled(runId, partyIds);
   const batch = openBatch(runId, unsettled, deps);
   const audits = chooseAudits(deps);
-  const shareMs = ledgerShareMs(await readNightWindow(run, deps));
+  const shareMs = ledgerShareMs(await fixNightWindow(run, deps));
   const stopped = new AbortController();
   const done = new AbortController();
   const watching = watchRun(run, deps.runs, stopped, done.signal, batch);

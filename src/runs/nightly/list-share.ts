@@ -10,7 +10,7 @@ import type { JobDeps, StageCall } from '../job.ts';
 import { knowsParties } from '../store/nightly/nightly-plan.ts';
 import type { Run } from '../store/run-store.ts';
 import { describeError } from '../work-run.ts';
-import { readNightWindow } from './night-window.ts';
+import { fixNightWindow } from './night-window.ts';
 
 const LIST_SHARE = 1 / 4;
 /** The share if the mirror knows no party yet: there is nothing else to do. */
@@ -24,7 +24,7 @@ export async function openListShare(
   list: 'parties' | 'checkpoints',
   deps: JobDeps,
 ): Promise<ListShare> {
-  const { startedMs, untilMs } = await readNightWindow(night, deps);
+  const { startedMs, untilMs } = await fixNightWindow(night, deps);
   const windowMs = untilMs - startedMs;
   const isFirst = list === 'parties' && !(await knowsParties(deps.db));
   const shareMs = windowMs * (isFirst ? FIRST_SHARE : LIST_SHARE);

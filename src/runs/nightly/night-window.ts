@@ -2,6 +2,7 @@
  * How long a nightly run requests ledgers from the source, and how much of that time one
  * ledger may use.
  */
+import { z } from 'zod';
 import { nextScheduledMs } from '../../time/scheduled-times.ts';
 import type { JobDeps } from '../job.ts';
 import type { Run } from '../store/run-store.ts';
@@ -17,21 +18,28 @@ export interface NightWindow {
   readonly untilMs: number;
 }
 
+const storedEnd = z.iso.datetime().transform((text) => Date.parse(text));
+
 /**
  * Returns the window in which a nightly run makes requests. Unless it is configured, the
- * window ends early enough to finish the run before the next scheduled time.
+ * window ends early enough to finish the run before the next scheduled time. Its end is
+ * read from the schedule once and kept with the run: the many jobs of a night read no
+ * schedule, and a schedule that is changed during the night does not move the window.
  */
-export async function readNightWindow(
-  run: Pick<Run, 'startedAt' | 'queuedAt'>,
+export async function fixNightWindow(
+  run: Pick<Run, 'runId' | 'params' | 'startedAt' | 'queuedAt'>,
   {
     db,
+    runs,
     nightlyWindow,
     schedule: own,
-  }: Pick<JobDeps, 'db' | 'nightlyWindow' | 'schedule'>,
+  }: Pick<JobDeps, 'db' | 'runs' | 'nightlyWindow' | 'schedule'>,
 ): Promise<NightWindow> {
   const startedMs = Date.parse(run.startedAt ?? run.queuedAt);
   if (nightlyWindow !== undefined)
     return { startedMs, untilMs: startedMs + nightlyWindow };
+  const stored = storedEnd.safeParse(run.params['windowEndsAt']);
+  if (stored.success) return { startedMs, untilMs: stored.data };
 
   // The workers' schedule may differ from that of the process that works the run.
   const schedule = await readScheduleInForce(db, own);
@@ -42,6 +50,8 @@ export async function readNightWindow(
     nextMs - HOUR_MS,
     startedMs + (nextMs - startedMs) / 2,
   );
+  const windowEndsAt = new Date(untilMs).toISOString();
+  await runs.keep(run.runId, { windowEndsAt });
   return { startedMs, untilMs };
 }
 

@@ -23,7 +23,7 @@ import { readAbsence, readWaits } from '../store/source-absence.ts';
 import { exportDue } from './nightly-exports.ts';
 import { readNightlyScope } from './nightly-preview.ts';
 import { SourceWatch } from './source-wait.ts';
-import { readNightWindow } from './night-window.ts';
+import { fixNightWindow } from './night-window.ts';
 
 const POLL_MS = 200;
 /**
@@ -63,7 +63,7 @@ export async function runNightly(
   if (!isWrittenOnce)
     log.warn({ store: detail }, 'The object store keeps no second writer out');
   await stages.catchUpWithStore(signal);
-  const { untilMs } = await readNightWindow(run, deps);
+  const { untilMs } = await fixNightWindow(run, deps);
   const watch = new SourceWatch(run, deps, { signal, untilMs });
   try {
     return await mirrorSource(run, deps, call, untilMs);
