@@ -26,8 +26,8 @@ export interface Schedules {
 
 const DAY_MS = 86_400_000;
 /**
- * The step at which offsets are looked up: the offset of every zone changes on a
- * quarter of an hour of UTC.
+ * The step at which offsets are looked up: since 2012 the offset of every zone changes on
+ * a quarter of an hour of UTC.
  */
 const OFFSET_STEP_MS = 900_000;
 /**

@@ -25,6 +25,12 @@ const ZONES = [
   'Australia/Lord_Howe',
   'Asia/Tokyo',
   'Asia/Kolkata',
+  'Africa/Casablanca',
+  'America/Havana',
+  'America/St_Johns',
+  'Antarctica/Troll',
+  'Asia/Tehran',
+  'Pacific/Apia',
 ];
 const SEEDS = Array.from({ length: YEARS }, (_, index) => FIRST_SEED + index);
 const SEEDS_A_TEST = 25;
