@@ -41,12 +41,11 @@ export async function readScheduled(
     db,
   ).facts();
   const isExpected = isScheduled || workers > 0;
-  const schedule =
-    inForce?.nightly ??
-    (await readScheduleInForce(db, {
+  const schedule = inForce?.nightly ??
+    (await readScheduleInForce(db, 'nightly')) ?? {
       pattern: own.schedule,
       tz: own.scheduleTz,
-    }));
+    };
   const missedMs = isExpected
     ? await findMissedMs(schedule, db, nowMs)
     : undefined;

@@ -42,7 +42,7 @@ export async function fixNightWindow(
   if (stored.success) return { startedMs, untilMs: stored.data };
 
   // The workers' schedule may differ from that of the process that works the run.
-  const schedule = await readScheduleInForce(db, own);
+  const schedule = (await readScheduleInForce(db, 'nightly')) ?? own;
   const nextMs = nextScheduledMs(schedule, startedMs);
   // If scheduled times are less than two hours apart, half of the interval is for
   // requests.

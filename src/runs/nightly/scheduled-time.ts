@@ -3,7 +3,11 @@
  * when. These functions are pure; the workers, the status and the simulation of years all
  * use them.
  */
-import { nextScheduledMs, type Schedule } from '../../time/scheduled-times.ts';
+import {
+  lastScheduledMs,
+  nextScheduledMs,
+  type Schedule,
+} from '../../time/scheduled-times.ts';
 
 /** The queue may be this late before a scheduled time counts as missed. */
 export const LATE_MS = 2 * 60_000;
@@ -86,7 +90,9 @@ export function judgeScheduledTime(
     (mirrorSinceMs !== null &&
       mirrorSinceMs > dueMs &&
       mirrorSinceMs <= latestMs) ||
-    (scheduleSinceMs !== null && scheduleSinceMs > dueMs);
+    (scheduleSinceMs !== null &&
+      scheduleSinceMs > dueMs &&
+      scheduleSinceMs <= latestMs);
   return {
     isSettled: counted.length > failures.length || isYounger,
     failed: failures.length,
@@ -128,9 +134,50 @@ export function listPassedOver(
 export function namePassedOver(
   ...asked: Parameters<typeof listPassedOver>
 ): readonly string[] {
-  return listPassedOver(...asked).map((timeMs) =>
-    new Date(timeMs).toISOString(),
+  return nameTimes(listPassedOver(...asked));
+}
+
+/** Returns times as RFC 3339. */
+export function nameTimes(times: readonly number[]): readonly string[] {
+  return times.map((timeMs) => new Date(timeMs).toISOString());
+}
+
+/**
+ * Lists the scheduled times that had no run and get none, because the run that the queue
+ * begins now for `dueMs` takes their place. Most are later: the queue delivers a job days
+ * late if its only worker was down. If that worker's clock is behind, they are earlier:
+ * it then puts the last time into the queue once more, and not the next one.
+ *
+ * @param state the state of the last scheduled time before `nowMs`
+ */
+export function listReplaced(
+  schedule: Schedule,
+  state: ScheduledTimeState,
+  dueMs: number,
+  nowMs: number,
+): readonly number[] {
+  // Also settled if another schedule is in force, whose times differ from these.
+  if (state.isSettled) return [];
+  return listPassedOver(schedule, state.knownSinceMs, nowMs).filter(
+    (timeMs) => timeMs !== dueMs,
   );
+}
+
+/**
+ * Whether a time of the schedule lies before that schedule came into force. A worker
+ * whose clock is behind puts such a time into the queue, and nothing is to begin for it.
+ * A time of the schedule before may still be delivered, and counts.
+ */
+export function isBeforeSchedule(
+  schedule: Schedule & { readonly sinceMs: number },
+  dueMs: number,
+  nowMs: number,
+): boolean {
+  const { sinceMs } = schedule;
+  if (dueMs >= sinceMs) return false;
+  // The database's clock was ahead when it recorded the schedule.
+  if (sinceMs > nowMs + CLOCK_TOLERANCE_MS) return false;
+  return lastScheduledMs(schedule, dueMs) === dueMs;
 }
 
 /**

@@ -10,12 +10,19 @@ import { JOBS, type JobContext, type JobDeps } from '../job.ts';
 import {
   readNowMs,
   readScheduledTime,
+  readScheduleInForce,
   readScheduleSinceMs,
   recordSchedule,
   type ReplacedSchedule,
 } from '../store/schedule-store.ts';
 import type { Run } from '../store/run-store.ts';
-import { earlyByMs, namePassedOver } from './scheduled-time.ts';
+import {
+  earlyByMs,
+  isBeforeSchedule,
+  listReplaced,
+  namePassedOver,
+  nameTimes,
+} from './scheduled-time.ts';
 import { otherSource } from '../work-run.ts';
 
 /** A run that a schedule starts. */
@@ -122,6 +129,8 @@ export async function claimScheduled(
         retryAfterMs: Math.min(earlyMs, EARLY_WAIT_MAX_MS),
       },
     );
+  if (await isBeforeItsSchedule(scheduled, dueMs, nowMs, deps))
+    return undefined;
   if (kind === 'nightly' && (await isOtherNightGoing(scheduleKey, deps)))
     return undefined;
 
@@ -163,10 +172,7 @@ async function reportReplaced(
     );
 }
 
-/**
- * Logs the times that one late run takes the place of. The queue may deliver a job days
- * late if its only worker was down.
- */
+/** Logs the times that a run takes the place of. */
 async function reportPassedOver(
   scheduled: ScheduledRun,
   dueMs: number,
@@ -174,8 +180,6 @@ async function reportPassedOver(
   { db, log, schedule }: Pick<JobDeps, 'db' | 'log' | 'schedule'>,
 ): Promise<void> {
   const lastDueMs = lastScheduledMs(schedule, nowMs);
-  if (dueMs >= lastDueMs) return;
-
   const state = await readScheduledTime(
     db,
     scheduled,
@@ -183,14 +187,38 @@ async function reportPassedOver(
     lastDueMs,
     nowMs,
   );
-  // True also if another schedule is in force, whose times differ from these.
-  if (state.isSettled) return;
-  const sinceMs = Math.max(dueMs, state.knownSinceMs ?? nowMs);
-  const passedOver = namePassedOver(schedule, sinceMs, nowMs);
+  const replaced = listReplaced(schedule, state, dueMs, nowMs);
+  if (replaced.length > 0)
+    log.warn(
+      {
+        scheduleKey: scheduleKeyOf(scheduled, dueMs),
+        passedOver: nameTimes(replaced),
+      },
+      'A nightly run begins late; it takes the place of all that were missed',
+    );
+}
+
+/**
+ * Whether the queue delivers a time that is older than its schedule. Nothing begins for
+ * it, because a schedule counts from when it was set.
+ */
+async function isBeforeItsSchedule(
+  scheduled: ScheduledRun,
+  dueMs: number,
+  nowMs: number,
+  { db, log }: Pick<JobDeps, 'db' | 'log'>,
+): Promise<boolean> {
+  const inForce = await readScheduleInForce(db, scheduled.schedule);
+  if (inForce === undefined || !isBeforeSchedule(inForce, dueMs, nowMs))
+    return false;
+
+  const lateMinutes = Math.round((nowMs - dueMs) / 60_000);
   log.warn(
-    { scheduleKey: scheduleKeyOf(scheduled, dueMs), passedOver },
-    'A nightly run begins late; it takes the place of all that were missed',
+    { scheduleKey: scheduleKeyOf(scheduled, dueMs), lateMinutes },
+    'A scheduled time is older than its schedule, and nothing begins for it; the clock ' +
+      'of a worker is behind that of the database',
   );
+  return true;
 }
 
 /**

@@ -39,19 +39,26 @@ export async function readScheduleSinceMs(
   return row === undefined ? undefined : Number(row.sinceMs);
 }
 
+/** A schedule that the workers keep. */
+export interface ScheduleInForce extends Schedule {
+  /** When it came into force, in milliseconds since 1970. */
+  readonly sinceMs: number;
+}
+
 /**
- * Reads the schedule of nightly runs that the workers keep, which may differ from this
- * process's.
- * @param own returned if no worker has ever set one
+ * Reads the schedule that the workers keep, which may differ from this process's.
+ * @returns undefined if no worker has ever set one
  */
 export async function readScheduleInForce(
   db: Database,
-  own: Schedule,
-): Promise<Schedule> {
-  const reading = statement({ pattern: 'text', tz: 'text' })`
-    select pattern, tz from mirror.schedules where name = 'nightly'`;
+  name: 'nightly' | 'audit',
+): Promise<ScheduleInForce | undefined> {
+  const reading = statement({ pattern: 'text', tz: 'text', sinceMs: 'bigint' })`
+    select pattern, tz, (extract(epoch from set_at) * 1000)::bigint as "sinceMs"
+      from mirror.schedules where name = ${name}`;
   const row = await findRow(db, 'read the schedule in force', reading);
-  return row ?? own;
+  if (row === undefined) return undefined;
+  return { pattern: row.pattern, tz: row.tz, sinceMs: Number(row.sinceMs) };
 }
 
 /** A schedule that was replaced by another. */

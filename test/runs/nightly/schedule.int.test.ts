@@ -14,6 +14,7 @@ import {
   type ScheduledRun,
 } from '../../../src/runs/nightly/schedules.ts';
 import type { JobDeps } from '../../../src/runs/job.ts';
+import { lastScheduledMs } from '../../../src/time/scheduled-times.ts';
 import { freshDatabase } from '../../support/database.ts';
 import {
   addRun,
@@ -94,6 +95,14 @@ describe('makeUpMissed', () => {
   test('makeUpMissed is not silenced by a run or a mirror of the future', async () => {
     await addNight({ verdict: 'complete', finished_at: '2026-11-22T02:30Z' });
     await setMirrorCreatedAt(pool, '2027-11-21');
+    await using world = await openWorld();
+    await makeUp(world);
+    expect(await queuedKeys(world)).toEqual([DUE_KEY]);
+  });
+
+  test('makeUpMissed is not silenced by a schedule that a clock recorded that was ahead', async () => {
+    const tomorrow = new Date(MORNING_MS + DAY_MS).toISOString();
+    await setScheduleSince(pool, 'nightly', SCHEDULES.nightly, tomorrow);
     await using world = await openWorld();
     await makeUp(world);
     expect(await queuedKeys(world)).toEqual([DUE_KEY]);
@@ -273,6 +282,63 @@ describe('claimScheduled', () => {
       claimScheduled(SCHEDULED.nightly, undefined, world.deps, { dueMs }),
     ).rejects.toMatchObject({ code: 'NOT_DUE_YET', retryAfterMs: 60_000 });
     expect(await world.deps.runs.list({ limit: 10 })).toEqual([]);
+  });
+
+  test('claimScheduled begins nothing for a time that is older than its schedule', async () => {
+    await using world = await openWorld();
+    const { tz } = SCHEDULES.nightly;
+    const dueMs = lastScheduledMs(SCHEDULES.nightly, Date.now());
+    // A worker whose clock is behind puts this time into the queue.
+    const now = new Date().toISOString();
+    await setScheduleSince(pool, 'nightly', SCHEDULES.nightly, now);
+    const claim = (ms: number) =>
+      claimScheduled(SCHEDULED.nightly, undefined, world.deps, { dueMs: ms });
+    expect(await claim(dueMs)).toBeUndefined();
+    expect(await world.deps.runs.list({ limit: 10 })).toEqual([]);
+
+    // The queue delivers a time of the schedule before late, and that counts.
+    const other = { pattern: '1 2 * * *', tz };
+    await setScheduleSince(pool, 'nightly', other, now);
+    expect(await claim(dueMs)).toBeDefined();
+  });
+
+  test('claimScheduled begins a time whose schedule was recorded by a clock that was ahead', async () => {
+    await using world = await openWorld();
+    const dueMs = lastScheduledMs(SCHEDULES.nightly, Date.now());
+    const tomorrow = new Date(Date.now() + DAY_MS).toISOString();
+    await setScheduleSince(pool, 'nightly', SCHEDULES.nightly, tomorrow);
+    const run = await claimScheduled(SCHEDULED.nightly, undefined, world.deps, {
+      dueMs,
+    });
+    expect(run).toBeDefined();
+  });
+
+  test('claimScheduled names the times before, if a clock that is behind has hidden them', async () => {
+    await using world = await openWorld();
+    const dueMs = lastScheduledMs(SCHEDULES.nightly, Date.now());
+    const daysBefore = (days: number) =>
+      new Date(dueMs - days * DAY_MS).toISOString();
+    await addNight({
+      verdict: 'complete',
+      finished_at: new Date(dueMs - 3 * DAY_MS + 60_000).toISOString(),
+    });
+    const warned: unknown[] = [];
+    const log: JobDeps['log'] = {
+      ...world.deps.log,
+      warn: (...line: readonly unknown[]) => void warned.push(line[0]),
+    };
+    await claimScheduled(
+      SCHEDULED.nightly,
+      undefined,
+      { ...world.deps, log },
+      { dueMs },
+    );
+    expect(warned).toEqual([
+      {
+        scheduleKey: `nightly ${daysBefore(0)}`,
+        passedOver: [daysBefore(2), daysBefore(1)],
+      },
+    ]);
   });
 });
 

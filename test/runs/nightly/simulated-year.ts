@@ -9,9 +9,11 @@ import {
   type Attempt,
   earlyByMs,
   dueAgainMs,
+  isBeforeSchedule,
   judgeScheduledTime,
   LATE_MS,
   listPassedOver,
+  listReplaced,
 } from '../../../src/runs/nightly/scheduled-time.ts';
 import {
   lastScheduledMs,
@@ -74,6 +76,10 @@ export class SimulatedYear {
 
   setAway(away: readonly (readonly [number, number])[]): void {
     this.#away = away;
+  }
+
+  get nowMs(): number {
+    return this.#nowMs;
   }
 
   get workers(): number {
@@ -164,11 +170,8 @@ export class SimulatedYear {
     const schedule = this.#current();
     if (schedule === undefined) return;
     const lastDueMs = lastScheduledMs(schedule, this.#nowMs);
-    if (dueMs >= lastDueMs) return;
-    const { isSettled, knownSinceMs } = this.#judge(schedule, lastDueMs);
-    if (isSettled) return;
-    const sinceMs = Math.max(dueMs, knownSinceMs ?? this.#nowMs);
-    for (const ms of listPassedOver(schedule, sinceMs, this.#nowMs))
+    const state = this.#judge(schedule, lastDueMs);
+    for (const ms of listReplaced(schedule, state, dueMs, this.#nowMs))
       this.named.add(ms);
   }
 
@@ -204,6 +207,12 @@ export class SimulatedYear {
         atMs: this.#nowMs + Math.min(earlyMs, MINUTE_MS),
       };
       return;
+    }
+    const current = this.inForce.at(-1);
+    if (current !== undefined) {
+      const { schedule, sinceMs } = current;
+      if (isBeforeSchedule({ ...schedule, sinceMs }, dueMs, this.#nowMs))
+        return;
     }
     const key = keyOf(dueMs);
     const open = this.#openNight();

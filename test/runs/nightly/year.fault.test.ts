@@ -97,7 +97,7 @@ function live(seed: number): { year: SimulatedYear; reachableMs: number } {
 
 function atEnd(year: SimulatedYear): number {
   const lastMs = year.nights.at(-1)?.startedMs ?? BEGIN_MS;
-  return Math.max(END_MS, lastMs) + 3 * DAY_MS;
+  return Math.max(END_MS, lastMs, year.nowMs) + 3 * DAY_MS;
 }
 
 /** Comes and goes by the minute for hours, or is away for up to a day. */
