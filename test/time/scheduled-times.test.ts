@@ -185,10 +185,10 @@ describe('scheduled times', () => {
       for (const change of years.flatMap((year) => findChanges(tz, year)))
         for (let minute = 0; minute < 1_440; minute += 15) {
           const pattern = `${minute % 60} ${Math.floor(minute / 60)} * * *`;
-          const instants = readClocks(tz, change, minute);
-          const [first = 0] = instants;
+          const shown = readClocks(tz, change, minute);
+          const [first = 0] = shown;
           let time = first - 1;
-          for (const instant of instants) {
+          for (const instant of shown) {
             time = nextScheduledMs({ pattern, tz }, time);
             const last = lastScheduledMs({ pattern, tz }, instant);
             found.push(`${pattern} ${iso(time)} ${iso(last)}`);
