@@ -47,6 +47,7 @@ import {
   isOtherNetwork,
   readClaimedHeight,
 } from '../lists/store/list-state.ts';
+import { lookAtList } from '../lists/look.ts';
 import { lookUpParty, syncList } from '../lists/sync-list.ts';
 import { ExportArchiveStore } from '../exports/store/export-archive.ts';
 import type { ExportRepository } from '../exports/store/export-repository.ts';
@@ -215,6 +216,13 @@ function stagesOfSource(parts: StageParts) {
     sourceLatency: async (signal) => {
       await asked().lists.page({ list: 'parties', ...CLOCK_QUESTION }, signal);
       return asked().listLatency() ?? { lastMs: 0, medianMs: 0 };
+    },
+    lookAtLists: async (signal) => {
+      const size = config.sourcePageSize;
+      return [
+        await lookAtList(asked().lists, { list: 'parties', size }, signal),
+        await lookAtList(asked().lists, { list: 'checkpoints', size }, signal),
+      ];
     },
     isSourceThere: (signal) => isSourceThere(asked().lists, signal),
     export: (request, call) =>

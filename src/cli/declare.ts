@@ -110,11 +110,11 @@ function declareMirroring(program: Command, add: Add): void {
   const scheduled =
     'the scheduled run, now: lists, exports, load, lake, verify';
   const dryRun = 'only print what it would ask the source';
-  add(program, 'nightly', scheduled, loadNightly).option(
-    '--dry-run',
-    dryRun,
-    false,
-  );
+  const look =
+    'with --dry-run, before the first run: estimate from two requests a list';
+  add(program, 'nightly', scheduled, loadNightly)
+    .option('--dry-run', dryRun, false)
+    .option('--look', look, false);
   const published =
     'bring published objects into the warehouse and the lake, without the source';
   const all =

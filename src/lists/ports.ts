@@ -94,6 +94,8 @@ export interface Page {
   /** The source's last block when it answered (`X-Block-*`), if it reported one. */
   readonly blockHeight: bigint | undefined;
   readonly blockTime: Micros | undefined;
+  /** The size of the answer's JSON, after decompression; absent in a double. */
+  readonly bytes?: number;
   /** When the source answered, by the server's clock. */
   readonly answeredAt?: Micros | undefined;
   /**

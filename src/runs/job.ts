@@ -9,6 +9,7 @@ import type { Config } from '../config/environment.ts';
 import type { LedgerQuery } from '../ledger/ledger-range.ts';
 import type { JobData, QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
+import type { ListLook } from '../lists/look.ts';
 import type { ListLatency } from '../source/observers.ts';
 import type { ProgressHints, ProgressLine } from './progress.ts';
 import type { RunCosts } from './store/run-costs.ts';
@@ -203,6 +204,8 @@ export interface Stages {
    * requests usually take.
    */
   sourceLatency(signal: AbortSignal): Promise<ListLatency>;
+  /** Estimates the size of each list from two requests, one for each end. */
+  lookAtLists(signal: AbortSignal): Promise<readonly ListLook[]>;
   /**
    * Sends the source one small request, without retries.
    * @returns whether it answers at all

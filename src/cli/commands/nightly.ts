@@ -9,24 +9,36 @@ import { errorCode, UsageError } from '../../errors/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
 import {
   describeNightly,
+  type FirstRunPreview,
   type NightlyPreview,
+  previewFirstRun,
+  type PreviewRange,
 } from '../../runs/nightly/nightly-preview.ts';
 import { REPORTS_PREFIX } from '../../runs/report-form.ts';
-import { runResult, type Handler } from '../context.ts';
+import {
+  type CommandContext,
+  type CommandResult,
+  runResult,
+  type Handler,
+} from '../context.ts';
 import { followRun, joinOrCreate, startNight, verifyHere } from '../follow.ts';
 import { findRun, isRunId, openMirror } from '../mirror.ts';
 import { formatBytes, formatCount, formatDuration } from '../output/format.ts';
 
 /** `--dry-run` only reports what the run would request from the source. */
-export const nightly: Handler<{ dryRun: boolean }> = async (
+export const nightly: Handler<{ dryRun: boolean; look: boolean }> = async (
   options,
   context,
 ) => {
   const { config, notices } = context;
+  if (options.look && !options.dryRun)
+    throw new UsageError(['--look: give it together with --dry-run']);
   requireSource(config);
   await using app = await openApp(context);
   if (options.dryRun) {
     const preview = await describeNightly(app.jobs, config);
+    // A mirror that has read the lists knows more than two requests would show.
+    if (options.look && preview.isFirst) return await lookFirst(app, context);
     return {
       document: { dryRun: true, ...preview },
       text: describePlan(preview, config.sourcePageSize),
@@ -47,13 +59,64 @@ export const nightly: Handler<{ dryRun: boolean }> = async (
   return runResult(await followRun(app, run, context));
 };
 
+/** Asks the source for both ends of each list, and estimates the first run. */
+async function lookFirst(
+  { jobs }: App,
+  { config, signal }: CommandContext,
+): Promise<CommandResult> {
+  const looks = await jobs.stages.lookAtLists(signal);
+  const look = previewFirstRun(looks, jobs, config);
+  return {
+    document: { dryRun: true, isFirst: true, look },
+    text: describeFirstRun(look, config.sourceRate),
+  };
+}
+
+function describeFirstRun(look: FirstRunPreview, rate: number): string {
+  const { lists, requests, seconds, listBytes } = look;
+  const each = lists.map(
+    ({ list, rows, requests: pages }) =>
+      `  ${list.padEnd(12)} ${formatRange(rows, formatCount)} rows in ` +
+      `${formatRange(pages, formatCount)} requests, read twice`,
+  );
+  const bytes =
+    listBytes === null
+      ? []
+      : [`  lists' bytes ${formatRange(listBytes, formatBytes)} of JSON`];
+  const duration = formatRange(seconds, (value) =>
+    formatDuration(value * 1000),
+  );
+  return [
+    `The first nightly run would send ${formatRange(requests, formatCount)} ` +
+      `requests and take ${duration}, at most ${rate} requests a second:`,
+    ...each,
+    '  exports      one request for each listed party; a large ledger takes more',
+    ...bytes,
+    'The size of the exports is not shown before they are requested.',
+    'Two requests were sent for each list. Nothing was stored.',
+    '',
+  ].join('\n');
+}
+
+/** Writes a range: `37`, `about 30 to 40`, or `at least 30`. */
+function formatRange(
+  { least, most }: PreviewRange,
+  format: (value: number) => string,
+): string {
+  const low = format(least);
+  if (most === null) return `at least ${low}`;
+  const high = format(most);
+  return low === high ? low : `about ${low} to ${high}`;
+}
+
 function describePlan(preview: NightlyPreview, pageSize: number): string {
   const { isFirst, exports, requests, seconds, ratePerSecond } = preview;
   const { asked, due, quarantined, notDue } = exports;
   const lines = isFirst
     ? [
         "Cannot estimate yet: this mirror has not read the source's lists. " +
-          '`ledger-mirror sync all` reads them; then this command gives the number.',
+          '`ledger-mirror nightly --dry-run --look` estimates from two requests a ' +
+          'list; `ledger-mirror sync all` reads them.',
         `The first nightly run asks, at most ${ratePerSecond} requests a second:`,
         `  lists     every page (${formatCount(pageSize)} rows each)`,
         '  exports   one or more for each party ' +

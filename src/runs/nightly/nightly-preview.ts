@@ -3,6 +3,7 @@
  * source, and how long that should take.
  */
 import type { Config } from '../../config/environment.ts';
+import type { ListLook } from '../../lists/look.ts';
 import type { JobDeps } from '../job.ts';
 import { chooseAudits } from './export-ledgers.ts';
 import {
@@ -160,6 +161,117 @@ export async function describeNightly(
     ),
     ratePerSecond: sourceRate,
   };
+}
+
+/** What two requests a list reveal about the first nightly run. */
+export interface FirstRunPreview {
+  readonly lists: readonly FirstListPreview[];
+  /** Requests of the whole run; null if nothing bounds them from above. */
+  readonly requests: PreviewRange;
+  readonly seconds: PreviewRange;
+  /** JSON of the lists, in bytes; null if no row was served. */
+  readonly listBytes: PreviewRange | null;
+}
+
+/** `most` is null if the source shows nothing from which it could be estimated. */
+export interface PreviewRange {
+  readonly least: number;
+  readonly most: number | null;
+}
+
+export interface FirstListPreview {
+  readonly list: 'parties' | 'checkpoints';
+  readonly rows: PreviewRange;
+  readonly requests: PreviewRange;
+}
+
+/** Each list is read until two readings in a row agree. */
+const FIRST_READINGS = 2;
+/** Rows of the page before with which a page begins, as a rule. */
+const PAGE_OVERLAP_ROWS = 2;
+
+/**
+ * Estimates the first nightly run: every page of both lists, and at least one export for
+ * each listed party.
+ */
+export function previewFirstRun(
+  looks: readonly ListLook[],
+  {
+    nightlyParties,
+    nightlyExportsMax,
+  }: Pick<JobDeps, 'nightlyParties' | 'nightlyExportsMax'>,
+  { sourceRate }: Pick<PreviewSettings, 'sourceRate'>,
+): FirstRunPreview {
+  const lists = looks.map(previewFirstList);
+  const listed = lists.find(({ list }) => list === 'parties')?.rows;
+  const chosen =
+    nightlyParties.kind === 'list' ? nightlyParties.ids.length : undefined;
+  const exportsMax = nightlyExportsMax ?? Infinity;
+  const exported = (rows: number): number =>
+    Math.min(chosen ?? rows, exportsMax);
+  const exports: PreviewRange = {
+    least: exported(listed?.least ?? 0),
+    most:
+      chosen !== undefined || listed?.most != null
+        ? exported(listed?.most ?? 0)
+        : null,
+  };
+  const requests = [...lists.map((list) => list.requests), exports].reduce(
+    addRanges,
+    { least: NETWORK_REQUESTS, most: NETWORK_REQUESTS },
+  );
+  // Pages of a list follow one another, so they cost their latency if it is longer.
+  const pageMs = Math.max(0, ...looks.map((look) => look.pageMs));
+  const secondsPerPage = Math.max(1 / sourceRate, pageMs / 1_000);
+  const pages = lists.map((list) => list.requests).reduce(addRanges);
+  const seconds = addRanges(
+    mapRange(pages, (count) => count * secondsPerPage),
+    mapRange(exports, (count) => count / sourceRate),
+  );
+  const bytes = looks.map(({ bytesPerRow }, index) => {
+    const rows = lists[index]?.rows ?? { least: 0, most: 0 };
+    return mapRange(rows, (count) =>
+      Math.round(count * FIRST_READINGS * (bytesPerRow ?? 0)),
+    );
+  });
+  const isServed = looks.some(({ bytesPerRow }) => bytesPerRow !== undefined);
+  return {
+    lists,
+    requests,
+    seconds: mapRange(seconds, Math.ceil),
+    listBytes: isServed ? bytes.reduce(addRanges) : null,
+  };
+}
+
+function previewFirstList(look: ListLook): FirstListPreview {
+  const { list, exactRows, rowsMin, estimate, pageRows } = look;
+  const rows: PreviewRange =
+    exactRows === undefined
+      ? {
+          least: Math.max(rowsMin, estimate?.low ?? 0),
+          most: estimate?.high ?? null,
+        }
+      : { least: exactRows, most: exactRows };
+  const newPerPage = Math.max(pageRows - PAGE_OVERLAP_ROWS, 1);
+  // Each reading ends with the newest page, which shows that the end is reached.
+  const requests = mapRange(
+    rows,
+    (count) => FIRST_READINGS * (Math.ceil(count / newPerPage) + 1),
+  );
+  return { list, rows, requests };
+}
+
+function mapRange(
+  { least, most }: PreviewRange,
+  change: (count: number) => number,
+): PreviewRange {
+  return { least: change(least), most: most === null ? null : change(most) };
+}
+
+function addRanges(one: PreviewRange, other: PreviewRange): PreviewRange {
+  const most =
+    one.most === null || other.most === null ? null : one.most + other.most;
+  return { least: one.least + other.least, most };
 }
 
 /**

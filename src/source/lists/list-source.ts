@@ -247,6 +247,7 @@ async function readPage(
   try {
     return {
       ...parsePage(list, body, rowsMax),
+      bytes: body.length,
       ...readSourceClock(answer.headers),
     };
   } catch (error) {

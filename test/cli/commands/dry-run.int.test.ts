@@ -42,9 +42,60 @@ test('a dry run of a mirror that knows nothing gives no rows and offers the list
   });
 });
 
+interface Range {
+  readonly least: number;
+  readonly most: number | null;
+}
+
+interface Look {
+  readonly requests: Range;
+  readonly seconds: Range;
+  readonly listBytes: Range;
+  readonly lists: readonly {
+    readonly list: string;
+    readonly rows: Range;
+    readonly requests: Range;
+  }[];
+}
+let foreseen: Look | undefined;
+
+test('--look estimates the first run from two requests a list', async () => {
+  const before = sandbox.requests.of();
+  const { document } = await home.json(['nightly', '--dry-run', '--look']);
+  expect(sandbox.requests.of() - before).toBe(4);
+  foreseen = document['look'] as Look;
+  const parties = foreseen.lists.find(({ list }) => list === 'parties');
+  const listed = [...sandbox.truth.parties()].length;
+  expect(parties?.rows.least).toBeLessThanOrEqual(listed);
+  expect(parties?.rows.most).toBeGreaterThanOrEqual(listed * 0.5);
+  expect(foreseen.listBytes.least).toBeGreaterThan(0);
+
+  const told = await home.run(['nightly', '--dry-run', '--look']);
+  expect(told.stdout).toMatch(/The first nightly run would send about /);
+  expect(told.stdout).toMatch(/Two requests were sent for each list\. Nothing/);
+});
+
+test('--look without --dry-run is refused', async () => {
+  const refused = await home.run(['nightly', '--look']);
+  expect(refused.code).toBe(1);
+  expect(refused.stderr).toContain('--look: give it together with --dry-run');
+});
+
 test('a dry run foretells the pages of the lists and what the audits cost', async () => {
-  for (let night = 1; night <= 2; night += 1)
-    expect((await home.run(['nightly'])).code).toBe(0);
+  const first = await home.json(['nightly']);
+  const cost = (
+    first.document.evidence as {
+      source: { requests: { lists: number; exports: number } };
+    }
+  ).source.requests;
+  // The audits of a first run cost nothing, and each ledger is small: one request.
+  expect(cost.lists + cost.exports).toBeLessThanOrEqual(
+    (foreseen?.requests.most ?? 0) * 1.25,
+  );
+  expect(cost.lists + cost.exports).toBeGreaterThanOrEqual(
+    (foreseen?.requests.least ?? 0) * 0.75,
+  );
+  expect((await home.run(['nightly'])).code).toBe(0);
   const told = await home.run(['nightly', '--dry-run']);
   expect(told.stdout).toMatch(
     /lists {5}\d+: parties 25 rows, read whole; checkpoints [\d,]+ rows, read whole/,
