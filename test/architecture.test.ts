@@ -152,14 +152,17 @@ const RULES: Readonly<Record<string, Rule>> = {
     values: [...PURE, 'src/lake/local'],
   },
   // The one way out of the process, for every client.
-  'src/network': { values: FOUNDATION, packages: ['undici', 'pg'] },
+  'src/network': { values: FOUNDATION, packages: ['undici', 'pg', 'ioredis'] },
   'src/source': { ...adapter(), values: [...PURE, 'src/network'] },
   'src/postgres': {
     ...adapter('pg', 'kysely', 'p-retry', 'pg-copy-streams', 'uuid'),
     values: [...PURE, 'src/network', 'migrations'],
   },
   'src/storage': reaching(adapter('@aws-sdk/client-s3')),
-  'src/state': adapter('pg', 'ioredis'),
+  'src/state': {
+    ...adapter('pg', 'ioredis'),
+    values: [...PURE, 'src/network'],
+  },
   'src/queue': {
     ...adapter('bullmq', 'ioredis', 'pg'),
     values: [...PURE, 'src/network'],

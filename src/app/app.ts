@@ -91,10 +91,16 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
       check: async () => {
         await warehouse.pool.query('select 1');
         // A connection that was opened before the secret changed may still work.
-        requireAccepted(neededSecrets);
+        requireAccepted(neededSecrets, 'database');
       },
     },
-    { name: 'queues', check: () => queues.probe() },
+    {
+      name: 'queues',
+      check: async () => {
+        await queues.probe();
+        requireAccepted(neededSecrets, 'queues');
+      },
+    },
     { name: 'objects', check: (signal) => store.head('probe/readyz', signal) },
   ];
   // The metrics cover the whole process. A short command needs no metrics, so the
@@ -148,7 +154,7 @@ type Services = Awaited<ReturnType<typeof openServices>>;
 async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
   const { config } = options;
   const base = await openBase(options, stack);
-  const { databaseUrl, login, prefix, warehouse } = base;
+  const { databaseUrl, login, redisLogin, prefix, warehouse } = base;
   const work = new WorkMetrics();
   const telemetry = stack.use(
     await openTracing(config.ambient, options.log),
@@ -160,6 +166,7 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
       ? openPostgresBackend({ url: databaseUrl, login, telemetry })
       : openRedisBackend({
           url: config.redisUrl.href,
+          login: redisLogin,
           prefix,
           telemetry,
           onError,
@@ -190,10 +197,19 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
 }
 
 function listNeededSecrets(services: Services): readonly NeededSecret[] {
-  const { config, login, warehouse } = services;
-  if (login === undefined) return [];
-  const what = `the database at ${config.databaseUrl?.place ?? ''}`;
-  return [{ secret: login, what, prove: () => warehouse.proveLogin() }];
+  const { config, login, redisLogin, queues, warehouse } = services;
+  const needed: NeededSecret[] = [];
+  if (login !== undefined) {
+    const what = `the database at ${config.databaseUrl?.place ?? ''}`;
+    const prove = () => warehouse.proveLogin();
+    needed.push({ secret: login, part: 'database', what, prove });
+  }
+  if (redisLogin !== undefined) {
+    const what = `Redis at ${config.redisUrl?.host ?? ''}`;
+    const prove = () => queues.proveLogin();
+    needed.push({ secret: redisLogin, part: 'queues', what, prove });
+  }
+  return needed;
 }
 
 function openJobDeps(

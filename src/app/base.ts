@@ -30,6 +30,7 @@ import {
   shownUrl,
 } from '../postgres/identity.ts';
 import type { PostgresLogin } from '../network/postgres/postgres-client.ts';
+import type { RedisLogin } from '../network/redis-client.ts';
 import type { RotatingSecret } from '../network/rotating-secret.ts';
 import { migrate } from '../postgres/migrate.ts';
 import { requireSessions } from '../postgres/pooler.ts';
@@ -50,7 +51,7 @@ import { openPostgresState } from '../state/postgres-state.ts';
 import { type ResumeState, tolerateOutages } from '../state/resume-state.ts';
 import { objectsAt } from './data-dir.ts';
 import { readScheduled, type ScheduleReading } from './nights.ts';
-import { openDatabaseLogin } from './rotating-secrets.ts';
+import { openDatabaseLogin, openRedisLogin } from './rotating-secrets.ts';
 
 /** How long a command waits for its services, unless it sets another limit. */
 const REACHABLE_MAX_MS = 60_000;
@@ -73,6 +74,8 @@ export interface Base {
    * database.
    */
   readonly login: RotatingSecret<PostgresLogin> | undefined;
+  /** The login of Redis; undefined without Redis. */
+  readonly redisLogin: RotatingSecret<RedisLogin> | undefined;
   /** The prefix of the queues' names, and of keys in Redis. */
   readonly prefix: string;
   readonly state: ResumeState;
@@ -114,6 +117,7 @@ export async function openBase(
   const prefix = queuePrefix(identity);
   const onError = (error: Error): void =>
     log.debug({ err: error }, 'Redis connection failed');
+  const redisLogin = openRedisLogin(config);
   const inner =
     config.redisUrl === undefined
       ? openPostgresState(warehouse.pool, prefix)
@@ -121,12 +125,14 @@ export async function openBase(
           config.redisUrl.href,
           prefix,
           onError,
+          redisLogin,
         );
   stack.defer(() => inner.close());
   return {
     databaseUrl,
     warehouse,
     login,
+    redisLogin,
     prefix,
     state: tolerateOutages(inner, log),
     migrated,

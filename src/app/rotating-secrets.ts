@@ -9,6 +9,7 @@ import {
 import { PermanentError } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
 import type { PostgresLogin } from '../network/postgres/postgres-client.ts';
+import { readRedisLogin, type RedisLogin } from '../network/redis-client.ts';
 import {
   RotatingSecret,
   type SecretState,
@@ -53,6 +54,22 @@ function readLogin(config: Config): PostgresLogin | undefined {
   return { user, password };
 }
 
+/** Returns the login of the configured Redis; undefined if there is none. */
+export function openRedisLogin(
+  config: Config,
+): RotatingSecret<RedisLogin> | undefined {
+  if (config.redisUrl === undefined) return undefined;
+  return new RotatingSecret<RedisLogin>(readRedisLogin(config.redisUrl), {
+    name: nameOfSecret(config, 'redisUrl'),
+    read: isSecretOfFile(config, 'redisUrl')
+      ? () => {
+          const url = readSecretAgain(config, 'redisUrl');
+          return url === undefined ? undefined : readRedisLogin(url);
+        }
+      : undefined,
+  });
+}
+
 /**
  * Returns the Authorization header and the additional headers. Each is read again if it
  * comes from a file.
@@ -85,6 +102,8 @@ export function openSourceCredentials(
 /** A secret without which the process can do nothing. */
 export interface NeededSecret {
   readonly secret: SecretState;
+  /** The part of the readiness check that fails while the secret is refused. */
+  readonly part: 'database' | 'queues' | 'objects';
   /** The service that the secret gives access to, such as `the database at db:5432`. */
   readonly what: string;
   /** Tries the secret once more, because nothing else may be using it at the moment. */
@@ -92,11 +111,15 @@ export interface NeededSecret {
 }
 
 /**
- * Throws while any secret is refused.
+ * Throws while a secret of a part is refused.
  * @throws PermanentError `SECRET_REFUSED`
  */
-export function requireAccepted(needed: readonly NeededSecret[]): void {
+export function requireAccepted(
+  needed: readonly NeededSecret[],
+  part: NeededSecret['part'],
+): void {
   for (const one of needed) {
+    if (one.part !== part) continue;
     const refusedMs = one.secret.refusedForMs();
     if (refusedMs !== undefined) throw refusedError(one, refusedMs);
   }

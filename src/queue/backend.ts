@@ -49,6 +49,8 @@ export interface QueueBackend extends AsyncDisposable {
   queue(name: string): BullQueue;
   /** Tests whether the store accepts a write, if a read would not show it. */
   probe(): Promise<void>;
+  /** Opens and closes an extra connection, to check that the login is still accepted. */
+  proveLogin(): Promise<void>;
   /**
    * Returns warnings about settings of the store that endanger jobs, as text for
    * operators.

@@ -70,8 +70,9 @@ export async function openPostgresBackend({
   login,
   telemetry,
 }: PostgresOptions): Promise<QueueBackend> {
+  const address = openPostgresAddress(url, login);
   const pool = openPool({
-    address: openPostgresAddress(url, login),
+    address,
     settings: SETTINGS,
     max: QUEUE_CONNECTIONS,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
@@ -103,6 +104,7 @@ export async function openPostgresBackend({
     probe: async () => {
       await pool.query('select 1');
     },
+    proveLogin: () => address.proveLogin(),
     advice: async () => [],
     [Symbol.asyncDispose]: () => endWithin(pool),
   };

@@ -123,6 +123,16 @@ export class Queues {
   }
 
   /**
+   * Checks with an extra connection that the store still accepts the login.
+   * @throws the store's refusal, or UnreachableError if it does not answer in time
+   */
+  async proveLogin(): Promise<void> {
+    await bounded("log in to the queue's store", () =>
+      this.#options.backend.proveLogin(),
+    );
+  }
+
+  /**
    * Adds jobs to a queue.
    * @throws UnreachableError `QUEUE_UNAVAILABLE` if the store does not answer in time
    */

@@ -1,8 +1,13 @@
 /** Queues in Redis. */
 import { Queue, type Telemetry, Worker } from 'bullmq';
-import { Redis } from 'ioredis';
 import { withTimeout } from '../concurrency/timeouts.ts';
 import { PermanentError, UnreachableError } from '../errors/errors.ts';
+import {
+  openRedis,
+  proveRedisLogin,
+  type RedisLogin,
+} from '../network/redis-client.ts';
+import type { RotatingSecret } from '../network/rotating-secret.ts';
 import { type JobData, type QueueBackend, RETENTION } from './backend.ts';
 import { reconnectOnError } from '../errors/redis-replies.ts';
 import { redisError, requireSingle, requireWrites } from './redis-refusals.ts';
@@ -18,6 +23,8 @@ const SILENCE_MAX_MS = 20_000;
 
 interface RedisOptions {
   readonly url: string;
+  /** The login; by default the user and password of the URL, which never change. */
+  readonly login?: RotatingSecret<RedisLogin> | undefined;
   /** Receives the traces; without it, no traces are recorded. */
   readonly telemetry?: Telemetry | undefined;
   /** Mirrors can share a Redis, because each has a prefix of its own. */
@@ -34,8 +41,8 @@ interface RedisOptions {
 export async function openRedisBackend(
   options: RedisOptions,
 ): Promise<QueueBackend> {
-  const { url, prefix, onError, telemetry } = options;
-  const connection = new Redis(url, {
+  const { url, login, prefix, onError, telemetry } = options;
+  const connection = openRedis(url, login, {
     lazyConnect: true,
     connectTimeout: CONNECT_TIMEOUT_MS,
     keepAlive: KEEP_ALIVE_MS,
@@ -58,12 +65,12 @@ export async function openRedisBackend(
     requireSingle(url, await connection.info().catch(() => ''));
     await withTimeout(
       CONNECT_TIMEOUT_MS,
-      () => requireWrites(connection, url, prefix),
-      () => redisError(url, reason ?? new Error('READONLY for 10 s')),
+      () => requireWrites(connection, url, prefix, login),
+      () => redisError(url, reason ?? new Error('READONLY for 10 s'), login),
     );
   } catch (error) {
     connection.disconnect();
-    throw redisError(url, isOwn(error) ? error : (reason ?? error));
+    throw redisError(url, isOwn(error) ? error : (reason ?? error), login);
   }
   const shared = { connection, prefix, ...(telemetry && { telemetry }) };
   return {
@@ -74,7 +81,14 @@ export async function openRedisBackend(
         ...workerOptions,
         ...shared,
       }),
-    probe: () => requireWrites(connection, url, prefix),
+    probe: () => requireWrites(connection, url, prefix, login),
+    proveLogin: async () => {
+      try {
+        await proveRedisLogin(connection, login);
+      } catch (error) {
+        throw redisError(url, error, login);
+      }
+    },
     advice: async () => redisAdvice(await connection.info()),
     [Symbol.asyncDispose]: async () => connection.disconnect(),
   };

@@ -8,9 +8,11 @@ import {
   UnreachableError,
 } from '../errors/errors.ts';
 import { classifyErrno } from '../errors/faults.ts';
+import { isLoginRefused, type RedisLogin } from '../network/redis-client.ts';
+import type { RotatingSecret } from '../network/rotating-secret.ts';
 
-/** The user, the password or a right is wrong, so waiting does not help. */
-const REFUSED = /^(?:WRONGPASS|NOAUTH|NOPERM|ERR (?:AUTH|invalid password))/;
+/** A right is missing. */
+const NO_RIGHT = /^NOPERM\b/;
 /**
  * A former master, or a master that lacks its replicas or its disk, can be read but
  * accepts no writes.
@@ -19,18 +21,26 @@ const NO_WRITES = /^(?:READONLY|MASTERDOWN|NOREPLICAS|MISCONF|OOM|LOADING)\b/;
 const PROBE_TTL_MS = 60_000;
 
 /** Classifies why a connection could not be made, or why a command failed. */
-export function redisError(url: string, error: unknown): Error {
+export function redisError(
+  url: string,
+  error: unknown,
+  login?: RotatingSecret<RedisLogin>,
+): Error {
   if (error instanceof PermanentError || error instanceof UnreachableError)
     return error;
   const { host } = new URL(url);
   const state = error instanceof Error ? error.message : String(error);
   const details = { meta: { host }, cause: error };
-  if (REFUSED.test(state))
+  if (isLoginRefused(error) || NO_RIGHT.test(state)) {
+    const advice =
+      login?.isFromFile === true && isLoginRefused(error)
+        ? login.advice
+        : 'check its user, password and rights';
     return new PermanentError(
-      `Cannot use Redis at ${host}: it refuses the user of REDIS_URL (${state}); check ` +
-        'its user, password and rights',
+      `Cannot use Redis at ${host}: it refuses the user of REDIS_URL (${state}); ${advice}`,
       { code: 'REDIS_REFUSED', ...details },
     );
+  }
   if (classifyErrno(errorCode(error)) === 'certificate')
     return new PermanentError(
       `Cannot use Redis at ${host}: its certificate is not accepted (${state}); name the ` +
@@ -79,10 +89,11 @@ export async function requireWrites(
   redis: Redis,
   url: string,
   prefix: string,
+  login?: RotatingSecret<RedisLogin>,
 ): Promise<void> {
   try {
     await redis.set(`${prefix}:probe`, '1', 'PX', PROBE_TTL_MS);
   } catch (error) {
-    throw redisError(url, error);
+    throw redisError(url, error, login);
   }
 }

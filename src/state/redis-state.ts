@@ -1,8 +1,10 @@
 /**
  * Resume state in Redis: one key per entry, which Redis itself expires.
  */
-import { Redis, ReplyError } from 'ioredis';
+import { ReplyError } from 'ioredis';
 import { reconnectOnError } from '../errors/redis-replies.ts';
+import { openRedis, type RedisLogin } from '../network/redis-client.ts';
+import type { RotatingSecret } from '../network/rotating-secret.ts';
 import {
   AHEAD_MAX_MICROS,
   BURST_MICROS,
@@ -18,10 +20,11 @@ const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;
 
 /**
- * Error codes of a Redis that will recover: it is starting, failing over, busy or full.
+ * Error codes of a Redis that will recover: it is starting, failing over, busy or full,
+ * or its password has changed, and the next connection logs in with what its file holds.
  */
 const RETRYABLE =
-  /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|NOREPLICAS|MISCONF)$/;
+  /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|NOREPLICAS|MISCONF|WRONGPASS|NOAUTH)$/;
 
 /**
  * Reserves a request by Redis's own clock. Lua's doubles hold microseconds exactly until
@@ -44,13 +47,15 @@ return math.ceil(math.max(0, mine - ${BURST_MICROS} - now))
  * @param prefix distinguishes mirrors that share a Redis
  * @param onConnectionError called when the connection breaks or cannot be made; it is
  *   retried automatically
+ * @param login overrides the user and password of the URL
  */
 export function openRedisState(
   url: string,
   prefix: string,
   onConnectionError: (error: Error) => void,
+  login?: RotatingSecret<RedisLogin>,
 ): ResumeState {
-  const redis = new Redis(url, {
+  const redis = openRedis(url, login, {
     connectTimeout: CONNECT_TIMEOUT_MS,
     commandTimeout: COMMAND_TIMEOUT_MS,
     socketTimeout: SOCKET_TIMEOUT_MS,

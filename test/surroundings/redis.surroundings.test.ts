@@ -6,12 +6,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
+import { openApp } from '../../src/app/app.ts';
+import {
+  openRedisLogin,
+  untilStoppedOrRefused,
+} from '../../src/app/rotating-secrets.ts';
+import { startApi } from '../../src/app/serving/serve.ts';
+import { type Config, readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/logging/log.ts';
 import { Queues } from '../../src/queue/queues.ts';
 import { openRedisBackend } from '../../src/queue/redis-backend.ts';
 import { openHome } from '../cli/mirror-home.ts';
 import { makeCertificates } from '../source/certificate.ts';
 import { openFreshDatabase } from '../support/database.ts';
+import { farSchedule } from '../support/far-schedule.ts';
 import { Child } from '../support/process.ts';
 import { freePort } from '../support/servers/redis-process.ts';
 import { redisCommand } from '../support/servers/services.ts';
@@ -115,6 +123,96 @@ describe.skipIf(!command.isReal)('Redis', () => {
     },
   );
 
+  test('a worker goes on with the password in the file after it was changed, in either order', async () => {
+    await using redis = await RealRedis.start(['requirepass first']);
+    await using file = await SecretFile.with(urlOf(redis, 'first'));
+    const login = openRedisLogin(file.config);
+    const taken: unknown[] = [];
+    const queues = new Queues({
+      backend: await openRedisBackend({
+        url: urlOf(redis, 'first'),
+        login,
+        prefix: PREFIX,
+        onError: () => undefined,
+      }),
+      prefix: 'test',
+      log: createLog('silent'),
+    });
+    const addJob = (jobId: string) =>
+      queues.add('sync', [
+        { name: 'test', data: { jobId }, jobId, priority: 1 },
+      ]);
+    try {
+      queues.work('sync', 1, async ({ data }) => {
+        taken.push(data['jobId']);
+      });
+      await addJob('one');
+      await waitFor(() => taken.length === 1, { what: 'the first job' });
+
+      await file.write(urlOf(redis, 'second'));
+      await changePassword(redis, 'first', 'second');
+      await waitFor(() => succeeds(queues.probe()), { what: 'a second login' });
+      await addJob('two');
+      await waitFor(() => taken.length === 2, { what: 'the second job' });
+
+      await changePassword(redis, 'second', 'third');
+      await expect(queues.proveLogin()).rejects.toThrow(
+        `REDIS_URL_FILE (${file.path}), which was read again`,
+      );
+      expect(login?.refusedForMs()).toBeDefined();
+      await file.write(urlOf(redis, 'third'));
+      await waitFor(() => succeeds(queues.probe()), { what: 'a third login' });
+      expect(login?.refusedForMs()).toBeUndefined();
+      await addJob('three');
+      await waitFor(() => taken.length === 3, { what: 'the third job' });
+    } finally {
+      await queues.close(1_000);
+    }
+  });
+
+  test('a process whose password Redis refuses is red, and ends with the name of the file', async () => {
+    await using redis = await RealRedis.start(['requirepass first']);
+    await using file = await SecretFile.with(urlOf(redis, 'first'));
+    await using database = await openFreshDatabase();
+    const stop = new AbortController();
+    const config = readConfig({
+      env: {
+        REDIS_URL_FILE: file.path,
+        DATABASE_URL: database.url,
+        DATA_DIR: file.dir,
+        API_PORT: '0',
+        SCHEDULE: farSchedule(),
+      },
+      cwd: file.dir,
+    });
+    const log = createLog('silent');
+    await using app = await openApp({ config, log, signal: stop.signal });
+    await app.jobWorker.startAndRegister();
+    await using api = await startApi(app);
+    const isReady = async (): Promise<boolean> =>
+      (await fetch(new URL('readyz', api.url))).status === 200;
+    await waitFor(isReady, { what: 'a ready process' });
+
+    await changePassword(redis, 'first', 'second');
+    await waitFor(async () => !(await isReady()), { what: 'a red process' });
+    await expect(
+      untilStoppedOrRefused(
+        app.neededSecrets,
+        { log, signal: stop.signal },
+        { refusedMaxMs: 0, checkMs: 10 },
+      ),
+    ).rejects.toMatchObject({
+      code: 'SECRET_REFUSED',
+      message: expect.stringContaining(`REDIS_URL_FILE (${file.path})`),
+    });
+
+    await file.write(urlOf(redis, 'second'));
+    await waitFor(isReady, { what: 'a ready process again' });
+    const state = { n: 1 };
+    await app.state.set('k', state, 60_000);
+    expect(await app.state.get('k')).toEqual(state);
+  });
+
   test.each<[string, readonly string[], string, string]>([
     ['a cluster', ['cluster-enabled yes'], '', 'it is part of a cluster'],
     [
@@ -186,6 +284,61 @@ async function orderAt(url: string) {
     line: stderr.trim().split('\n').at(-1),
     hasWaited: stderr.includes('Not reachable yet'),
   };
+}
+
+function urlOf({ port }: RealRedis, password: string): string {
+  return `redis://:${password}@127.0.0.1:${port}`;
+}
+
+/** As after a rotation: nobody has the old one, and no connection of before is left. */
+async function changePassword(
+  { port }: RealRedis,
+  from: string,
+  to: string,
+): Promise<void> {
+  const admin = new Redis(port, '127.0.0.1', { password: from });
+  try {
+    await admin.config('SET', 'requirepass', to);
+    await admin.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+  } finally {
+    admin.disconnect();
+  }
+}
+
+function succeeds(work: Promise<unknown>): Promise<boolean> {
+  return work.then(
+    () => true,
+    () => false,
+  );
+}
+
+/** A file that REDIS_URL_FILE names, in a folder of its own. */
+class SecretFile implements AsyncDisposable {
+  readonly dir: string;
+  readonly path: string;
+
+  private constructor(dir: string) {
+    this.dir = dir;
+    this.path = join(dir, 'redis-url');
+  }
+
+  static async with(content: string): Promise<SecretFile> {
+    const file = new SecretFile(await mkdtemp(join(tmpdir(), 'lm-secret-')));
+    await file.write(content);
+    return file;
+  }
+
+  get config(): Config {
+    return readConfig({ env: { REDIS_URL_FILE: this.path }, cwd: this.dir });
+  }
+
+  async write(content: string): Promise<void> {
+    await writeFile(this.path, `${content}\n`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await rm(this.dir, { recursive: true, force: true });
+  }
 }
 
 function refusedWith(line: string) {

@@ -1,0 +1,118 @@
+/**
+ * Redis clients for every adapter of this process. Each connection logs in with the
+ * current user and password, which are read again when Redis refuses them.
+ */
+import { Redis, type RedisOptions } from 'ioredis';
+import { decodeUrl } from '../secrets/secret-masking.ts';
+import type { RotatingSecret } from './rotating-secret.ts';
+
+/** The user and password with which a client logs in. */
+export interface RedisLogin {
+  readonly user: string | undefined;
+  readonly password: string | undefined;
+}
+
+/** Options of a client whose replies have the shapes of the older protocol. */
+type PlainOptions = Omit<RedisOptions, 'replyMapping'>;
+
+/**
+ * Replies that refuse the user or the password. ioredis puts words of its own in front of
+ * a reply to its check of a new connection.
+ */
+const LOGIN_REFUSED =
+  /^(?:Ready check failed: )?(?:WRONGPASS|NOAUTH|ERR (?:AUTH|invalid password))\b/;
+
+/** Whether an error is Redis's refusal of a user or a password. */
+export function isLoginRefused(error: unknown): boolean {
+  return error instanceof Error && LOGIN_REFUSED.test(error.message);
+}
+
+/** Reads the user and password of a URL. */
+export function readRedisLogin({ username, password }: URL): RedisLogin {
+  return {
+    user: username === '' ? undefined : decodeUrl(username),
+    password: password === '' ? undefined : decodeUrl(password),
+  };
+}
+
+/**
+ * Opens a client whose connections log in with a secret that may change. Its duplicates,
+ * which BullMQ makes for its workers, do the same.
+ * @param login overrides the user and password of the URL; undefined if they never change
+ */
+export function openRedis(
+  url: string,
+  login: RotatingSecret<RedisLogin> | undefined,
+  options: PlainOptions,
+): Redis {
+  if (login === undefined) return new Redis(url, options);
+
+  const redis = new Redis(url, { ...options, lazyConnect: true });
+  const connect = redis.connect.bind(redis);
+  /** The login that the present connection was opened with. */
+  let sent = login.current;
+
+  // ioredis calls this for the first connection, and for each one that follows.
+  redis.connect = (callback) => {
+    sent = login.current;
+    const { user, password } = sent;
+    Object.assign(redis.options, { username: user, password });
+    return connect(callback);
+  };
+  redis.duplicate = (override: PlainOptions = {}) =>
+    openRedis(url, login, {
+      ...redis.options,
+      lazyConnect: options.lazyConnect,
+      ...override,
+    });
+  redis.on('error', (error) => {
+    if (isLoginRefused(error)) login.renew(sent);
+  });
+  // A connection is ready once Redis has accepted its login and answered it.
+  redis.on('ready', () => login.accept());
+
+  if (options.lazyConnect !== true) redis.connect().catch(() => undefined);
+  return redis;
+}
+
+/**
+ * Connects once more with the login of a client, and disconnects. If the login is refused
+ * and its file has a different one now, that one is tried.
+ * @throws the refusal of Redis, or the failure of the connection
+ */
+export async function proveRedisLogin(
+  redis: Redis,
+  login: RotatingSecret<RedisLogin> | undefined,
+): Promise<void> {
+  for (;;) {
+    const sent = login?.current;
+    try {
+      await connectOnce(redis);
+      return;
+    } catch (error) {
+      const isOther = login !== undefined && login.current !== sent;
+      if (!isLoginRefused(error) || !isOther) throw error;
+    }
+  }
+}
+
+async function connectOnce(redis: Redis): Promise<void> {
+  const client = redis.duplicate({
+    lazyConnect: true,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => null,
+  });
+  // The reason arrives as an event; the failed call reports only that the connection is
+  // closed.
+  let reason: Error | undefined;
+  client.on('error', (error) => {
+    reason = error;
+  });
+  try {
+    await client.connect();
+  } catch (error) {
+    throw reason ?? error;
+  } finally {
+    client.disconnect();
+  }
+}
