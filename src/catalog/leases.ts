@@ -9,6 +9,7 @@ import { execute, readRows } from '../postgres/run-statement.ts';
 import { statement } from '../postgres/statement.ts';
 import type { ExportScope } from '../ledger/export-scope.ts';
 import { type Coverage, readCoverages } from './coverage-rows.ts';
+import { listedAs } from './listed-id.ts';
 
 /**
  * The right to work on a scope for as long as the lease is renewed, and the state that
@@ -96,21 +97,21 @@ export async function takeLeases(
           and (o.export_id = u.export_id or o.asset_id is null or u.asset_id is null))
     returning party_id as "partyId", export_id as "exportId", lease_token as token,
       window_plan as plan, contradictions, ${HAS_OWN_IDS} as "hasOwnIds",
-      (select extra->>'id' from mirror.parties where party_id = u.party_id) as "listedAs",
+      ${listedAs(sql`u.party_id`)} as "listedAs",
       exists (
         select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent')
         as "hasIntents"`;
   const taken = await readRows(tx, 'lease exports', take);
   const leasedIds = taken.map(({ partyId }) => partyId);
   const known = await readCoverages(tx, leasedIds, assetId);
-  return taken.map(({ partyId, hasOwnIds, listedAs, ...row }) => ({
+  return taken.map(({ partyId, hasOwnIds, listedAs: spelling, ...row }) => ({
     ...row,
     coverage: known.get(partyId) ?? [],
     scope: {
       partyId,
       assetId,
       hasOwnIds: hasOwnIds || undefined,
-      listedAs: listedAs ?? undefined,
+      listedAs: spelling ?? undefined,
     },
     takenAtMs,
   }));

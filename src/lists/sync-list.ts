@@ -51,6 +51,9 @@ const NOT_SHOWN_MAX = 3;
 const NOT_SHOWN_PAUSE_MS = 500;
 /** The most complete readings in one sync; two in a row must agree. */
 const READINGS_MAX = 4;
+/** The longest wait for the other list, whose reading may settle a doubt about the network. */
+const OTHER_LIST_MAX_MS = 10 * 60_000;
+const OTHER_LIST_POLL_MS = 250;
 /** How long to wait for a busy list: longer than the lease of a dead worker lasts. */
 const WAIT_FOR_LEASE_MS = 13_000;
 
@@ -288,6 +291,9 @@ async function readAndClaim(
     claimed.kind === 'doubt' && claimed.doubt instanceof NetworkUnproven;
   if (isUnproven && (await showsHeldParty(context)))
     claimed = await session.claim({ ...claim, isSameNetwork: true });
+  const awaitsOther = claimed.kind === 'refused' && claimed.isOtherNetwork;
+  if (awaitsOther && (await otherListAgrees(context)))
+    claimed = await session.claim(claim);
   await failpoint?.('claimed');
   if (claimed.kind === 'stale') throw new StaleResumePoint();
   if (claimed.kind === 'doubt')
@@ -301,6 +307,26 @@ async function readAndClaim(
     return undefined;
   }
   return { verdict: 'complete' as const, evidence: { ...claimed.evidence } };
+}
+
+/**
+ * Waits for the reading of the other list, if one is under way: it may settle the doubt
+ * about the network that forbids this list's claim. A night reads both lists at the same
+ * time, and the one that ends first would otherwise stay unclaimed for a day.
+ * @returns whether the other list is not doubted any more
+ */
+async function otherListAgrees({
+  session,
+  signal,
+}: SyncContext): Promise<boolean> {
+  const startedMs = performance.now();
+  for (;;) {
+    const { isOtherNetwork, isRead } = await session.otherList();
+    if (!isOtherNetwork) return true;
+    const waitedMs = performance.now() - startedMs;
+    if (!isRead || waitedMs > OTHER_LIST_MAX_MS) return false;
+    await sleep(OTHER_LIST_POLL_MS, undefined, { signal });
+  }
 }
 
 /**

@@ -17,11 +17,7 @@ const LOOK_MS = 20;
 const LOOKS_EACH = 5;
 /** A night that takes longer hangs. */
 const NIGHT_MAX_MS = 400_000;
-/**
- * Two are wanted. Where a doubt about the network outlasts the first one, a respelled party
- * is still asked for by its old id in it, and the second night replaces what that closed.
- */
-const CALM_NIGHTS = 3;
+const CALM_NIGHTS = 2;
 /** The pruned node serves checkpoints and entries of so many blocks. */
 const KEPT_BLOCKS = 4n * BLOCKS_A_DAY;
 const START_DAYS_AGO = 60;

@@ -227,6 +227,38 @@ describe('another network', () => {
     expect(await world.openDoubts('checkpoints')).toEqual([]);
   });
 
+  test.each([
+    ['parties', 'checkpoints'],
+    ['checkpoints', 'parties'],
+  ] as const)(
+    'is settled by one night at the right address, although %s ends long before %s',
+    async (early, late) => {
+      await syncBoth(node(40, 400n));
+      await syncBoth(otherNetwork());
+      const quick = node(41, 410n);
+      const slow = node(41, 410n);
+      slow.latencyMs = 150;
+      const night = [
+        world.sync(quick, { list: early }),
+        world.sync(slow, { list: late }),
+      ];
+      const verdicts = (await Promise.all(night)).map(({ verdict }) => verdict);
+      expect(verdicts).toEqual(['complete', 'complete']);
+    },
+  );
+
+  test('a list waits for no other that nobody reads', async () => {
+    await syncBoth(node(40, 400n));
+    await syncBoth(otherNetwork());
+    const { verdict, evidence } = await world.sync(node(41, 410n), {
+      list: 'parties',
+    });
+    expect([verdict, missingOf(evidence)]).toEqual([
+      'incomplete',
+      'OTHER_NETWORK',
+    ]);
+  });
+
   test('checkpoints alone show it too: a gap needs a party that is held', async () => {
     await syncBoth(node(40, 400n));
     const found = await world.sync(otherNetwork(), { list: 'checkpoints' });

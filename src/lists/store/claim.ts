@@ -60,7 +60,12 @@ export type Claimed =
       readonly doubt: DoubtError;
       readonly audit: AuditReport | undefined;
     }
-  | { readonly kind: 'refused'; readonly audit: AuditReport | undefined };
+  | {
+      readonly kind: 'refused';
+      readonly audit: AuditReport | undefined;
+      /** Whether a doubt about the network was open when the claim was made. */
+      readonly isOtherNetwork: boolean;
+    };
 
 /** Decides the claim, within the transaction that holds the lease. */
 export async function claimList(
@@ -147,7 +152,7 @@ export async function claimList(
     if (audit !== undefined && audit.common > 0n)
       await settleNetwork(tx, runId, claim.generation);
   }
-  return { kind: 'refused', audit };
+  return { kind: 'refused', audit, isOtherNetwork: found.isOtherNetwork };
 }
 
 /**

@@ -1,5 +1,6 @@
 /** Reads the state of a list, and the parties that were ever listed. */
 import { sql } from 'kysely';
+import { listedAs } from '../../catalog/listed-id.ts';
 import {
   CANDIDATES_MAX,
   isCutId,
@@ -125,7 +126,7 @@ export async function findWitnesses(
   sourceUrl: string,
 ): Promise<readonly string[]> {
   const found = statement({ spelling: 'text' })`
-    select coalesce(extra->>'id', party_id) as spelling from mirror.parties
+    select coalesce(${listedAs(sql`party_id`)}, party_id) as spelling from mirror.parties
      where epoch = ${await readEpoch(db)} and pos is not null and gone_since is null
        and exists (select from mirror.identity where source_url <> ${sourceUrl})
      order by pos limit ${WITNESSES_MAX}`;

@@ -238,6 +238,23 @@ function openVerdicts(
       return isHeld;
     },
 
+    /**
+     * Whether the other list is doubted to be of this network, and whether a worker is
+     * reading it.
+     */
+    otherList: () => {
+      const other = statement({ isOtherNetwork: 'boolean', isRead: 'boolean' })`
+        select exists (select from mirror.doubts
+            where subject <> ${list} and code = 'OTHER_NETWORK' and closed_at is null
+              and epoch = (select max(epoch) from mirror.networks)) as "isOtherNetwork",
+          exists (select from mirror.list_leases
+            where list <> ${list} and mirror.is_leased(lease_until, lease_holder)) as "isRead"`;
+      const action = 'read how the other list stands';
+      return retryWhileUnavailable({ action, signal }, () =>
+        readStatementRow(db, action, other),
+      );
+    },
+
     keepUnplaced: (epoch: number, row: ListedRow) =>
       write('keep a party without a place', (tx) =>
         keepUnplaced(tx, epoch, row),

@@ -1,0 +1,55 @@
+/** The spelling by which a party is requested. */
+import { expect, test } from 'vitest';
+import { ExportStore } from '../../src/exports/store/export-store.ts';
+import { findWitnesses } from '../../src/lists/store/list-state.ts';
+import { openWarehouse } from '../../src/postgres/database.ts';
+import { freshDatabase } from '../support/database.ts';
+
+const database = await freshDatabase({ isMigrated: true });
+const PARTY = 'ab'.repeat(32);
+
+test.each([
+  ['the stored one while no reading is under way', undefined, `old-${PARTY}`],
+  [
+    'the one of a reading that is not claimed yet',
+    `new-${PARTY}`,
+    `new-${PARTY}`,
+  ],
+  ['the stored id, if that reading shows it so', null, PARTY],
+])('is %s', async (_, audited, expected) => {
+  const { pool } = database;
+  await pool.query(
+    'delete from mirror.exports; delete from mirror.generations; delete from mirror.parties',
+  );
+  await pool.query(
+    `insert into mirror.parties (party_id, first_epoch, epoch, pos, extra)
+     values ($1, 1, 1, 1, jsonb_build_object('id', 'old-' || $1::text))`,
+    [PARTY],
+  );
+  if (audited !== undefined)
+    await pool.query(
+      `with audit as (
+         insert into mirror.generations (list, epoch, kind) values ('parties', 1, 'audit')
+         returning generation_id)
+       insert into mirror.audit_rows (generation_id, pos, key, extra)
+       select generation_id, 1, $1, $2::jsonb from audit`,
+      [PARTY, audited === null ? null : JSON.stringify({ id: audited })],
+    );
+  await using warehouse = openWarehouse({
+    url: database.url,
+    onIdleError: () => undefined,
+  });
+
+  const lease = await new ExportStore(warehouse.db).acquire({
+    partyId: PARTY,
+    assetId: undefined,
+  });
+  expect(lease?.scope.listedAs ?? PARTY).toBe(expected);
+
+  await pool.query(
+    `update mirror.identity set source_url = 'http://former.example/'`,
+  );
+  expect(await findWitnesses(warehouse.db, 'http://new.example/')).toEqual([
+    expected,
+  ]);
+});
