@@ -1,6 +1,6 @@
 /**
  * Builds a lake of many entries from rows in the warehouse's format, and measures how
- * long each ready-made query takes on it.
+ * long each ready question takes on it.
  */
 import { createReadStream } from 'node:fs';
 import { mkdir, readdir, rm } from 'node:fs/promises';

@@ -110,8 +110,8 @@ export async function openBase(
     // Workers that still run with the former address refuse jobs for the new address.
     log.warn(
       { provenUrl, url },
-      'SOURCE_URL is not the address that the mirror was read from: start running ' +
-        'workers again with it',
+      `This mirror was last read from ${provenUrl}, and SOURCE_URL is ${url}: if ` +
+        'workers are running, restart them',
     );
   }
   const prefix = queuePrefix(identity);

@@ -22,12 +22,12 @@ export function describeStore(
   { put, multipart, hasOneWinner, weaknesses = [] }: StoreCapabilities,
 ): string {
   const found = [
-    'writes, reads ranges, lists, removes, takes parts',
+    'write, range read, list, delete and multipart upload work',
     ...weaknesses,
   ];
   const works = `${url}: ${found.join('; ')}`;
   if (put === 'honoured' && multipart === 'honoured' && hasOneWinner)
-    return `${works}; objects are written once, also where several write at once`;
+    return `${works}; objects are written once, even by concurrent writers`;
   const objects =
     put === multipart
       ? `objects ${WORDS[put]}`

@@ -127,7 +127,7 @@ export async function followRun(
       await sleep(POLL_MS, undefined, { signal: context.signal });
     }
   } catch (error) {
-    view.finish('no longer followed');
+    view.finish(howFollowingEnded(context.signal));
     // No command waits for this run any longer. It has not begun, and must not start
     // later by surprise.
     if (
@@ -137,6 +137,11 @@ export async function followRun(
       await jobs.runs.requestCancel(runId);
     throw error;
   }
+}
+
+/** What the progress of a run says if this command stops showing it. */
+function howFollowingEnded({ aborted: isStopped }: AbortSignal): string {
+  return isStopped ? 'stopped' : 'no longer followed';
 }
 
 /**
@@ -175,7 +180,7 @@ export async function verifyHere(
       work,
     );
   } catch (error) {
-    view.finish('no longer followed');
+    view.finish(howFollowingEnded(signal));
     if (signal.aborted) await runs.markCancelled(runId);
     throw error;
   }

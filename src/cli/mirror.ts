@@ -37,13 +37,16 @@ export async function openMirrorReader(
  * @throws UsageError if `url` is not set and `folder` does not exist
  */
 export function requireMirror(
-  { dataDir }: Config,
+  { dataDir, origins }: Config,
   url: unknown,
   folder: string,
 ): void {
   if (url !== undefined || existsSync(join(dataDir, folder))) return;
+  const isElsewhere = !Object.values(origins).includes('.env');
+  const where = isElsewhere ? ', and no .env in this folder sets anything' : '';
   throw new UsageError([
-    `Cannot read the mirror: there is none in ${dataDir}; point DATA_DIR at one, ` +
+    `Cannot read the mirror: there is none in ${dataDir}${where}; go to the folder ` +
+      'where the mirror was made, point DATA_DIR at it, ' +
       `or make one by 'ledger-mirror nightly' or 'ledger-mirror demo'`,
   ]);
 }

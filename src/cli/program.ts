@@ -5,6 +5,7 @@ import { Command, CommanderError } from 'commander';
 import { readConfig } from '../config/environment.ts';
 import { secretsOf } from '../config/secrets.ts';
 import { SETTINGS } from '../config/settings.ts';
+import { findNear } from '../errors/did-you-mean.ts';
 import {
   errorCode,
   errorLine,
@@ -59,7 +60,7 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
   const program = new Command('ledger-mirror')
     .description(
       "Keeps a provably complete copy of a ledger network's query service, and " +
-        'feeds analytics from it.',
+        'answers questions about it with SQL.',
     )
     .version(version(), '--version')
     .option(
@@ -67,7 +68,9 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
       'one JSON document on stdout; progress and logs on stderr',
     )
     .option('--quiet', 'neither progress nor logs on stderr')
-    .addHelpText('after', describeSettings)
+    .addHelpText('after', ({ error: isCommandMissing }) =>
+      isCommandMissing ? SHORT_HELP : describeSettings(),
+    )
     .configureHelp({ showGlobalOptions: true })
     .exitOverride()
     .configureOutput({
@@ -79,7 +82,10 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
         write(
           text
             .replace(/^error: /, 'ledger-mirror: ')
-            .replace('command-argument value', 'the value'),
+            .replace('command-argument value', 'the value')
+            .replace(EXCESS_ARGUMENT, (told, name: string, given: string) =>
+              describeExcess(program, { told, name, given }),
+            ),
         ),
     })
     .showSuggestionAfterError();
@@ -170,6 +176,9 @@ export function tellFailure(
   // Commander has already written its own errors, and the text of `--help`.
   const isTold = error instanceof CommanderError;
   if (isTold && error.exitCode === 0) return EXIT.done;
+  // `help` is what the user wanted, unlike the help that a missing command brings.
+  if (isTold && error.code === 'commander.help' && argv.includes('help'))
+    return EXIT.done;
   const failure = classify(firstFailureOf(error), signal);
   const lines = failure.lines.map((line) => nameCommands(hideSecrets(line)));
   if (argv.includes('--json')) {
@@ -222,6 +231,30 @@ function classify(error: unknown, signal: AbortSignal) {
     error instanceof UnreachableError ? EXIT.tryAgain : EXIT.wrong;
   return { code: errorCode(error), lines: [errorLine(error)], exitCode };
 }
+
+/** Commander's message for one argument more than a command takes. */
+const EXCESS_ARGUMENT =
+  /^(?:error|ledger-mirror): too many arguments for '(\S+)'\. Expected 0 arguments but got 1: (\S+)\./;
+
+/** Says which subcommand a mistyped one was meant to be, if the command has any. */
+function describeExcess(
+  program: Command,
+  { told, name, given }: Readonly<Record<'told' | 'name' | 'given', string>>,
+): string {
+  const parent = program.commands.find((command) => command.name() === name);
+  const known = parent?.commands.map((command) => command.name()) ?? [];
+  if (known.length === 0) return told;
+  const near = findNear(given, known);
+  const hint =
+    near === undefined
+      ? ` It has ${known.join(' and ')}.`
+      : ` Did you mean ${near}?`;
+  return `ledger-mirror: ${name} has no command '${given}'.${hint}`;
+}
+
+/** Shown instead of the settings if no command was given. */
+const SHORT_HELP =
+  "\n'ledger-mirror --help' also lists the settings. To try it out: ledger-mirror demo";
 
 /** Returns the text that `--help` shows after the commands. */
 function describeSettings(): string {

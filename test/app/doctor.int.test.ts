@@ -41,7 +41,7 @@ test('doctor finds no problem with a source whose blocks are recent', async () =
   });
   expect([...found.values()].filter(({ state }) => state !== 'ok')).toEqual([]);
   expect(found.get('object store')?.detail).toMatch(
-    /objects are written once, also where several write at once$/,
+    /objects are written once, even by concurrent writers$/,
   );
   expect(found.get('schedule')).toMatchObject({
     state: 'ok',

@@ -64,7 +64,7 @@ export const demo: Handler<{ keep: boolean }> = async (
   // taken.
   await using api = isKept ? await startApi(app) : undefined;
   say(
-    `A sandbox network is served at ${sandbox.url}; its mirror lies in ${dataDir}.`,
+    `A sandbox network is served at ${sandbox.url}; its mirror is stored in ${dataDir}.`,
   );
   const night = await followRun(
     app,

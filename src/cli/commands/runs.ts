@@ -57,7 +57,15 @@ export const runs: Handler<{ run?: string; limit: number }> = async (
       formatDuration(endMs - startMs),
     ];
   });
-  const header = ['run', 'kind', 'subject', 'of', 'verdict', 'started', 'took'];
+  const header = [
+    'run',
+    'kind',
+    'subject',
+    'parent',
+    'verdict',
+    'started',
+    'took',
+  ];
   const none = `No runs yet. 'ledger-mirror nightly' starts the first.\n`;
   return {
     document: listed.map(describeRun),

@@ -85,7 +85,7 @@ function describe(found: MirrorStatus, open: readonly string[]): string {
       asOfBlock ?? '',
       asOfTime?.slice(0, 19).replace('T', ' ') ?? '',
       name === 'parties' && hasNetwork
-        ? `${formatCount(coverage.listed)} parties and network`
+        ? `${formatCount(coverage.listed)} parties, plus the network account`
         : formatQuantity(held, HELD[name]),
       age(lists.find(({ list }) => list === name)?.lastAuditAt),
     ],

@@ -112,8 +112,8 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
   {
     name: 'balances',
     title:
-      "each account's balance after its last entry; several if its last block " +
-      'leaves it open',
+      "each account's balance after its last entry; more than one if its last block " +
+      'does not show which came last',
     parameters: ['until', 'party', 'asset'],
     summary: 'monthly_balances',
     oneSided:

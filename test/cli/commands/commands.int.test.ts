@@ -512,7 +512,7 @@ describe('commands that read the mirror', () => {
     const none = { DATA_DIR, DATABASE_URL: '', OBJECT_STORE_URL: '' };
     expectRefused(
       await home.run(args, none),
-      /Cannot read the mirror: there is none in .*nothing; point/,
+      /Cannot read the mirror: there is none in .*nothing, and no \.env in this folder sets anything; go to/,
     );
     expect(existsSync(DATA_DIR)).toBe(false);
   });
