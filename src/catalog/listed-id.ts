@@ -3,9 +3,9 @@ import { sql, type RawBuilder } from 'kysely';
 
 /**
  * SQL for the spelling in which the source last showed a party's id; null if it showed
- * the id as it is stored, or has not shown the party. A reading of the whole list that has not been claimed yet comes
- * before the stored row, because the source may not know the earlier spelling any more:
- * it would answer a request with nothing, as if the ledger had no entries.
+ * the id as it is stored, or has not shown the party. A reading of the whole list that has
+ * not been claimed yet comes before the stored row. The source may no longer know an
+ * earlier spelling, and would answer it as if the ledger had no entries.
  * @param partyId the stored id
  */
 export function listedAs(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
