@@ -28,6 +28,8 @@ export interface AnswerHead {
    * cache.
    */
   readonly producedAt?: Micros | undefined;
+  /** Its `Age` by itself: an answer that spent time in a cache may have no `Date`. */
+  readonly ageMicros?: Micros | undefined;
   /**
    * Whether a mirror sent the answer. Its block time is then the exact second up to which
    * the ledger is proven.

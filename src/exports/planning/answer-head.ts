@@ -23,10 +23,11 @@ const SKEW_MICROS = 300n * SECOND_MICROS;
  * @returns a description of the lag; undefined if the node does not lag
  */
 export function behindClock(
-  { blockHeight, blockTime, producedAt, isProven = false }: AnswerHead,
+  head: AnswerHead,
   clock: SourceClock,
   to: Micros | undefined,
 ): string | undefined {
+  const { blockHeight, blockTime, isProven = false } = head;
   const neededTo =
     to === undefined ? clock.closedTo : earlier(to, clock.closedTo);
   // A guessed end is the time of an entry, and a node that has reached that time has
@@ -41,7 +42,7 @@ export function behindClock(
 
   // A node may lag behind and still have all of an earlier range.
   const isEarlierRange = to !== undefined && reaches(to);
-  const { height, answeredAt } = clock;
+  const { height } = clock;
   if (
     blockHeight !== undefined &&
     height !== undefined &&
@@ -50,11 +51,20 @@ export function behindClock(
   )
     return `its last block is ${blockHeight}, and an earlier answer was of ${height}`;
 
+  return keptByCache(head, clock);
+}
+
+/** Describes the answer's age if a cache seems to have kept it. */
+function keptByCache(
+  { producedAt, ageMicros = 0n }: AnswerHead,
+  { answeredAt }: SourceClock,
+): string | undefined {
   if (
     producedAt !== undefined &&
     answeredAt !== undefined &&
     producedAt < answeredAt - SKEW_MICROS
   )
     return `it was made at ${formatInstant(producedAt)}, as if a cache had kept it`;
-  return undefined;
+  if (ageMicros <= SKEW_MICROS) return undefined;
+  return `its age is ${ageMicros / SECOND_MICROS} seconds: a cache has kept it`;
 }

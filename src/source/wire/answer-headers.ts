@@ -5,8 +5,14 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { AnswerHead } from '../../exports/ports.ts';
 import type { Page } from '../../lists/ports.ts';
+import { SECOND_MICROS } from '../../time/time.ts';
 
 const SECONDS = /^\d{1,9}(?:\.\d+)?$/;
+/**
+ * Several caches may have put their ages behind each other; the first one counts (RFC
+ * 9111). A number too large for a cache's counter stands for any age.
+ */
+const AGE = /^\d{1,20}(?=\s*(?:,|$))/;
 const UINT64_MAX = 2n ** 64n - 1n;
 /**
  * The longest wait that is accepted, a day: a date further ahead is the sender's mistake.
@@ -64,12 +70,12 @@ export function exhaustedForMs(
  */
 export function readAnswerHead(headers: IncomingHttpHeaders): AnswerHead {
   const { answeredAt, ...clock } = readSourceClock(headers);
-  const age = single(headers.age);
-  const isAge = age !== undefined && /^\d{1,9}$/.test(age);
-  const ageMicros = isAge ? BigInt(age) * 1_000_000n : 0n;
+  const seconds = AGE.exec(single(headers.age) ?? '')?.[0];
+  const ageMicros =
+    seconds === undefined ? undefined : BigInt(seconds) * SECOND_MICROS;
   const producedAt =
-    answeredAt === undefined ? undefined : answeredAt - ageMicros;
-  return { ...clock, producedAt };
+    answeredAt === undefined ? undefined : answeredAt - (ageMicros ?? 0n);
+  return { ...clock, producedAt, ageMicros };
 }
 
 /**

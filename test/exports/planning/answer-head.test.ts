@@ -14,6 +14,7 @@ describe('behindClock', () => {
     ['a later block', { blockHeight: 410n, blockTime: SEEN + hour }],
     ['a block of the minute before', { blockTime: SEEN - 59_000_000n }],
     ['an answer of now', { producedAt: SEEN }],
+    ['an age of a minute', { ageMicros: hour / 60n }],
     ['a clock that is a minute slow', { producedAt: SEEN - 60_000_000n }],
   ])('believes an answer if it shows %s', (_, head) => {
     expect(behindClock(head, clock, undefined)).toBeUndefined();
@@ -30,7 +31,12 @@ describe('behindClock', () => {
       'an older block of the right height',
       { blockHeight: 400n, blockTime: SEEN - hour },
     ],
-    ['an age of an hour', { producedAt: SEEN - hour }],
+    ['a time of an hour before', { producedAt: SEEN - hour }],
+    ['an age of an hour and no time', { ageMicros: hour }],
+    [
+      'an age of an hour and the time of the cache',
+      { producedAt: SEEN + hour, ageMicros: hour },
+    ],
   ])('asks again if an answer shows %s', (_, head) => {
     expect(behindClock(head, clock, undefined)).toBeDefined();
   });
