@@ -18,7 +18,14 @@ import { verify } from '../../src/warehouse/verify.ts';
 import { VerifyStore } from '../../src/warehouse/store/verify-store.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { HEADER_12 } from '../ledger/csv.ts';
-import { PARTY_A, publish, row12, temporaryStore } from './published.ts';
+import { setWarehouseId } from '../support/mirror-arrange.ts';
+import {
+  PARTY_A,
+  publish,
+  row12,
+  temporaryStore,
+  WAREHOUSE_ID,
+} from './published.ts';
 
 const { signal } = new AbortController();
 const MARCH = { from: '2023-03-01T00:00:00Z', to: '2023-04-01T00:00:00Z' };
@@ -142,6 +149,48 @@ describe('the ownership of a store', () => {
     const empty = await openMirror(objects);
     await takeOverStore(empty.catalog, signal);
     expect(await examineStore(empty.catalog, signal)).toBe('owner');
+  });
+
+  test('a rebuild that did not end leaves the store to the mirror that published in it', async () => {
+    const objects = await temporaryStore();
+    const original = await openMirror(objects);
+    await requireOwnership(original.catalog, signal);
+    await publishMarch(original);
+    const empty = await openMirror(objects);
+    await takeOverStore(empty.catalog, signal);
+    await requireOwnership(empty.catalog, signal, true);
+
+    expect(await examineStore(original.catalog, signal)).toBe('reader');
+    await takeOverStore(original.catalog, signal);
+    expect(await examineStore(original.catalog, signal)).toBe('owner');
+  });
+
+  test('a rebuild that claims a store without an owner leaves it to the mirror that published in it', async () => {
+    const objects = await temporaryStore();
+    const original = await openMirror(objects);
+    await setWarehouseId(original.database.pool, WAREHOUSE_ID);
+    await publishMarch(original);
+    const empty = await openMirror(objects);
+    await requireOwnership(empty.catalog, signal, true);
+
+    expect(await examineStore(original.catalog, signal)).toBe('reader');
+    await takeOverStore(original.catalog, signal);
+    expect(await examineStore(original.catalog, signal)).toBe('owner');
+  });
+
+  test('an empty database that took over another mirror’s store names itself once it has published', async () => {
+    const objects = await temporaryStore();
+    const former = await openMirror(objects);
+    await requireOwnership(former.catalog, signal);
+    const successor = await openMirror(objects);
+    await takeOverStore(successor.catalog, signal);
+    await publishMarch(successor);
+    await requireOwnership(successor.catalog, signal);
+
+    expect(await examineStore(successor.catalog, signal)).toBe('owner');
+    await expect(examineStore(former.catalog, signal)).rejects.toMatchObject(
+      FOREIGN,
+    );
   });
 
   test.each(['', '{', '{"version":2}', 'x'.repeat(100_000)])(

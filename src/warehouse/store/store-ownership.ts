@@ -64,6 +64,8 @@ interface OwnIdentity {
   readonly claim: string | null;
   readonly systemIdentifier: string | null;
   readonly oid: string;
+  /** Whether a rebuild from the store's objects has begun and not ended. */
+  readonly isRebuilding: boolean;
 }
 
 /**
@@ -117,15 +119,20 @@ export async function requireOwnership(
   let owner = await readOwner(objects, signal);
   if (owner === undefined) {
     await refuseStrangeContent(catalog, own, signal, isRebuilding);
-    await objects.putIfAbsent(OWNER_KEY, encodeOwner(describe(own)), signal);
+    const claimed = isRebuilding
+      ? describe(own, await readContentLineage(objects, signal))
+      : describe(own);
+    await objects.putIfAbsent(OWNER_KEY, encodeOwner(claimed), signal);
     // Another mirror may have claimed the store first.
     owner = await readOwner(objects, signal);
   }
   if (owner === undefined) throw contentMissing(objects);
   if (isOwner(owner, own)) {
     if (own.claim === null) await recordClaim(catalog, owner.claim);
-    // A rebuild has taken over the lineage of the store's objects since the claim.
-    if (owner.warehouseId !== own.warehouseId) {
+    // The claim names the lineage of the store's objects; this database has published
+    // objects of its own since, or was rebuilt from others.
+    const isOtherLineage = owner.warehouseId !== own.warehouseId;
+    if (isOtherLineage && (await hasLineage(catalog, own))) {
       const { warehouseId } = own;
       const corrected = encodeOwner({ ...owner, warehouseId });
       await objects.replaceBytes(OWNER_KEY, corrected, signal);
@@ -165,14 +172,38 @@ export async function takeOverStore(
       former,
       'an empty database may take it over',
     );
-  const owner = describe(own);
+  const owner = (await hasLineage(catalog, own))
+    ? describe(own)
+    : describe(
+        own,
+        former?.warehouseId ??
+          (await readContentLineage(catalog.objects, signal)),
+      );
   await catalog.objects.replaceBytes(OWNER_KEY, encodeOwner(owner), signal);
   await recordClaim(catalog, owner.claim);
 }
 
-/** Returns a new claim of this database. */
-function describe(own: OwnIdentity): StoreOwner {
-  const { mirrorId, warehouseId, systemIdentifier, oid } = own;
+/**
+ * Whether this database publishes in a lineage of its own. An empty database does not,
+ * and neither does one whose rebuild has not ended: they continue the lineage of the
+ * objects that the store has.
+ */
+async function hasLineage(
+  catalog: StoreAndCatalog,
+  { isRebuilding }: OwnIdentity,
+): Promise<boolean> {
+  return !isRebuilding && (await readSampleKeys(catalog)).length > 0;
+}
+
+/**
+ * Returns a new claim of this database.
+ * @param lineage the lineage of the store's objects, which a rebuild continues. If the
+ *   rebuild fails, the database that published them, or its backup, is still of the
+ *   store's mirror, and can take the store over again.
+ */
+function describe(own: OwnIdentity, lineage?: string): StoreOwner {
+  const { mirrorId, systemIdentifier, oid } = own;
+  const warehouseId = lineage ?? own.warehouseId;
   return {
     version: 1,
     claim: randomUUID(),
@@ -255,6 +286,20 @@ async function refuseForeignManifest(
   { warehouseId }: OwnIdentity,
   signal: AbortSignal,
 ): Promise<void> {
+  const lineage = await readContentLineage(objects, signal);
+  if (lineage === undefined || lineage === warehouseId) return;
+  const state = `another mirror, ${lineage}, published in it`;
+  throw notOurs('OBJECT_STORE_FOREIGN', objects, state);
+}
+
+/**
+ * Reads one manifest of the store, to see which mirror publishes there.
+ * @returns its lineage; undefined if the store has no manifest that can be read
+ */
+async function readContentLineage(
+  objects: ObjectStore,
+  signal: AbortSignal,
+): Promise<string | undefined> {
   for await (const { key } of objects.list(LEDGER_PREFIX, signal)) {
     if (!isManifestKey(key)) continue;
     const manifest = await readManifest(objects, key, signal).catch(
@@ -263,10 +308,9 @@ async function refuseForeignManifest(
         throw error;
       },
     );
-    if (manifest === undefined || manifest.warehouseId === warehouseId) return;
-    const state = `another mirror, ${manifest.warehouseId}, published in it`;
-    throw notOurs('OBJECT_STORE_FOREIGN', objects, state);
+    return manifest?.warehouseId;
   }
+  return undefined;
 }
 
 async function readOwnIdentity({ db }: StoreAndCatalog): Promise<OwnIdentity> {
@@ -277,9 +321,10 @@ async function readOwnIdentity({ db }: StoreAndCatalog): Promise<OwnIdentity> {
     claim: 'uuid?',
     oid: 'text?',
     mayReadSystem: 'boolean?',
+    isRebuilding: 'boolean',
   })`
     select mirror_id as "mirrorId", warehouse_id as "warehouseId",
-      store_claim as claim,
+      store_claim as claim, is_rebuilding as "isRebuilding",
       (select oid::text from pg_database where datname = current_database()) as oid,
       has_function_privilege('pg_control_system()', 'execute') as "mayReadSystem"
     from mirror.identity`;
@@ -290,8 +335,9 @@ async function readOwnIdentity({ db }: StoreAndCatalog): Promise<OwnIdentity> {
       select system_identifier::text as id from pg_control_system()`;
     systemIdentifier = (await readRow(db, action, system)).id;
   }
-  const { mirrorId, warehouseId, claim } = row;
-  return { mirrorId, warehouseId, claim, systemIdentifier, oid: row.oid ?? '' };
+  const { mirrorId, warehouseId, claim, isRebuilding } = row;
+  const oid = row.oid ?? '';
+  return { mirrorId, warehouseId, claim, systemIdentifier, oid, isRebuilding };
 }
 
 /** Reads the object keys of the oldest and of the newest current segments. */

@@ -88,6 +88,7 @@ const STATUSES: Readonly<Record<string, number>> = {
   SlowDown: 503,
   AccessDenied: 403,
   ExpiredToken: 400,
+  InvalidObjectState: 403,
   PermanentRedirect: 301,
   NotImplemented: 501,
 };
