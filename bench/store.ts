@@ -8,10 +8,12 @@ import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/logging/log.ts';
 import { enqueueRun } from '../src/runs/enqueue.ts';
+import { readRow } from '../src/postgres/run-statement.ts';
+import { statement } from '../src/postgres/statement.ts';
 import { exportOnDemand } from '../src/runs/export-on-demand.ts';
 import type { Run } from '../src/runs/store/run-store.ts';
 import { farSchedule } from '../test/support/far-schedule.ts';
-import { startSandbox } from '../test/support/sandbox.ts';
+import { type Sandbox, startSandbox } from '../test/support/sandbox.ts';
 import { CREDENTIALS, S3Double } from '../test/support/stores/s3-double.ts';
 import {
   givenNumbers,
@@ -23,7 +25,17 @@ import {
 const given = givenNumbers();
 const COUNTS = given.length === 0 ? [1_000, 10_000] : given;
 const ENTRIES_MEAN = 3;
-const NEWS_MS = 5 * 24 * 3_600_000;
+const DAY_MS = 24 * 3_600_000;
+/**
+ * Ledgers grow slowly here: an idle night has no news, and even 10,000 parties often have
+ * no entry in the source's last two minutes.
+ */
+const HISTORY_MS = 70 * DAY_MS;
+const CHECKPOINT_INTERVAL_MS = DAY_MS / 24;
+const NEWS_MS = 50 * DAY_MS;
+/** Longer than the source's last minutes, which a night requests again. */
+const QUIET_STEP_MS = 180_000;
+const QUIET_TRIES_MAX = 20;
 const LOOK_MS = 50;
 /**
  * The most requests of an idle night, besides the pages of its one listing and the
@@ -53,6 +65,8 @@ async function measure(parties: number): Promise<void> {
   const sandbox = await startSandbox({
     parties,
     entriesMean: ENTRIES_MEAN,
+    historyMs: HISTORY_MS,
+    checkpointIntervalMs: CHECKPOINT_INTERVAL_MS,
     rateLimit: 'none',
   });
   stack.defer(() => sandbox.stop());
@@ -83,7 +97,7 @@ async function measure(parties: number): Promise<void> {
     );
   };
 
-  await night(app);
+  await reachQuiet(app, sandbox);
   const keys = [...store.objects.keys()].filter((key) =>
     key.startsWith('mirror/ledger/'),
   ).length;
@@ -121,6 +135,23 @@ interface Most {
 }
 
 type Work = () => Promise<void>;
+
+/**
+ * Works nights until one leaves no rows in the range that is not closed yet. A night
+ * requests such rows again, and publishes and loads them again: it would not be idle.
+ */
+async function reachQuiet(app: App, sandbox: Sandbox): Promise<void> {
+  const open = statement({ segments: 'int' })`
+    select count(*)::int as segments from mirror.segments
+    where status = 'current' and open`;
+  for (let nights = 0; nights < QUIET_TRIES_MAX; nights += 1) {
+    await night(app);
+    const { segments } = await readRow(app.jobs.db, 'count open ranges', open);
+    if (segments === 0) return;
+    sandbox.advance(QUIET_STEP_MS);
+  }
+  throw new Error('the network was never quiet for two minutes');
+}
 
 /** Formats the requests by kind: "61: 3 GET list-type, 40 PUT, …" */
 function describe(calls: readonly string[]): string {
