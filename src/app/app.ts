@@ -44,6 +44,7 @@ import { readNights } from './nights.ts';
 import { openOwnership } from './ownership.ts';
 import {
   type NeededSecret,
+  openApiTokens,
   openSourceCredentials,
   requireAccepted,
 } from './rotating-secrets.ts';
@@ -136,6 +137,8 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
      * Secrets to watch: for the health check, and to end a process that cannot continue.
      */
     neededSecrets,
+    /** Returns the tokens of the API that count now; undefined if it demands none. */
+    readTokens: openApiTokens(config, log),
     probes,
     /**
      * Returns the metrics for a caller that serves them. A process whose metrics are

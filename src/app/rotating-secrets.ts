@@ -1,5 +1,6 @@
 /** The secrets of this process that are read again when a service refuses them. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { ReadTokens, Tokens } from '../api/access/tokens.ts';
 import type { Config } from '../config/environment.ts';
 import {
   isSecretOfFile,
@@ -22,6 +23,8 @@ import type { SourceCredentials } from '../source/source-client.ts';
  */
 const REFUSED_MAX_MS = 5 * 60_000;
 const CHECK_MS = 10_000;
+/** How old the tokens of the API may be: opening two small files costs next to nothing. */
+const TOKENS_MAX_AGE_MS = 1_000;
 
 /**
  * Returns the login of the configured database; undefined for the embedded database,
@@ -97,6 +100,38 @@ export function openSourceCredentials(
     name: names.join(' and ') || 'the credentials',
     read: keys.some((key) => isSecretOfFile(config, key)) ? read : undefined,
   });
+}
+
+/**
+ * Returns the tokens of the API. No service refuses them, so their files are read again
+ * when a request is checked, at most once a second. If a file has no usable token, its
+ * last one stays in use.
+ * @returns undefined if no token is set
+ */
+export function openApiTokens(
+  config: Config,
+  log: Pick<Log, 'info'>,
+  nowMs = () => performance.now(),
+): ReadTokens | undefined {
+  const { apiToken, apiReadToken } = config;
+  if (apiToken === undefined) return undefined;
+
+  let tokens: Tokens = { write: apiToken, read: apiReadToken };
+  let readAtMs = nowMs();
+  return () => {
+    if (nowMs() - readAtMs < TOKENS_MAX_AGE_MS) return tokens;
+
+    readAtMs = nowMs();
+    const write = readSecretAgain(config, 'apiToken') ?? tokens.write;
+    const read = readSecretAgain(config, 'apiReadToken') ?? tokens.read;
+    const isSame = write === tokens.write && read === tokens.read;
+    // With one token for both roles, a client that may only read could order runs.
+    if (isSame || write === read) return tokens;
+
+    tokens = { write, read };
+    log.info({}, 'The tokens of the API have changed');
+    return tokens;
+  };
 }
 
 /** A secret without which the process can do nothing. */

@@ -220,8 +220,8 @@ describe('metrics', () => {
 
   test('are served by a worker without a token only under a name of this machine', async () => {
     const { app } = mirror;
-    const config = { ...app.config, apiToken: undefined };
-    await using worker = await serveWorkerHealth({ ...app, config }, 0);
+    const open = { ...app, readTokens: undefined };
+    await using worker = await serveWorkerHealth(open, 0);
     const { port } = worker;
     const statusUnder = async (host: string): Promise<number | undefined> => {
       const request = get({ port, path: '/metrics', headers: { host } });

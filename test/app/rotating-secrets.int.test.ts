@@ -73,6 +73,49 @@ test('a process is told to stop while no secret is refused, and ends without an 
   await expect(ended).resolves.toBeUndefined();
 });
 
+test('the API goes by the tokens in their files, and ends the sessions of those before', async () => {
+  await using world = await openWorld({
+    write: 'first-write-token-1',
+    read: 'first-read-token-01',
+  });
+  const { url, tokens } = world;
+  const ask = (headers: Record<string, string>) =>
+    fetch(new URL('mirror/runs', url), { headers }).then(
+      ({ status }) => status,
+    );
+  const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
+  const login = await fetch(new URL('login', url), {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ token: 'first-write-token-1' }),
+  });
+  const cookie = (login.headers.get('set-cookie') ?? '').split(';', 1)[0] ?? '';
+  expect([
+    await ask(bearer('first-write-token-1')),
+    await ask(bearer('first-read-token-01')),
+    await ask({ cookie }),
+  ]).toEqual([200, 200, 200]);
+
+  await tokens.write('second-write-token-2');
+  // Asked with the former token: a wrong one would count as a guess each time.
+  await waitFor(
+    async () => (await ask(bearer('first-write-token-1'))) === 401,
+    { what: 'the former token to be refused' },
+  );
+  expect([
+    await ask(bearer('second-write-token-2')),
+    await ask(bearer('first-read-token-01')),
+    await ask({ cookie }),
+  ]).toEqual([200, 200, 401]);
+
+  await tokens.read('second-read-token-02');
+  await waitFor(
+    async () => (await ask(bearer('first-read-token-01'))) === 401,
+    { what: 'the former token for reading to be refused' },
+  );
+  expect(await ask(bearer('second-read-token-02'))).toBe(200);
+});
+
 async function ready(url: string) {
   const answer = await fetch(new URL('readyz', url));
   return (await answer.json()) as { ready: boolean };
@@ -84,7 +127,7 @@ async function statusOf(port: number): Promise<number> {
 }
 
 /** An app that works and serves, as a role of its own. */
-async function openWorld() {
+async function openWorld(tokens?: { write: string; read: string }) {
   await using stack = new AsyncDisposableStack();
   const database = stack.use(await openFreshDatabase());
   const role = `rotating_${randomBytes(6).toString('hex')}`;
@@ -103,12 +146,26 @@ async function openWorld() {
     await writeFile(path, `${url.href}\n`);
   };
   await write();
+  const tokenFiles = {
+    write: join(dir, 'api-token'),
+    read: join(dir, 'api-read-token'),
+  };
+  if (tokens !== undefined) {
+    await writeFile(tokenFiles.write, tokens.write);
+    await writeFile(tokenFiles.read, tokens.read);
+  }
   const config = readConfig({
     env: {
       DATABASE_URL_FILE: path,
       DATA_DIR: dir,
       API_PORT: '0',
       SCHEDULE: farSchedule(),
+      ...(tokens === undefined
+        ? {}
+        : {
+            API_TOKEN_FILE: tokenFiles.write,
+            API_READ_TOKEN_FILE: tokenFiles.read,
+          }),
     },
     cwd: dir,
   });
@@ -124,6 +181,10 @@ async function openWorld() {
     path,
     stack: owned,
     writeFile: write,
+    tokens: {
+      write: (token: string) => writeFile(tokenFiles.write, token),
+      read: (token: string) => writeFile(tokenFiles.read, token),
+    },
     /** As after a rotation: nobody has the old one, and no connection of before is left. */
     changePassword: async (): Promise<void> => {
       current = password();

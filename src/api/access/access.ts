@@ -16,9 +16,9 @@ import { Sessions } from './sessions.ts';
 import {
   bearerOf,
   openTokenCheck,
+  type ReadTokens,
   type Role,
   roleOfToken,
-  type Tokens,
 } from './tokens.ts';
 
 const READING = new Set(['GET', 'HEAD']);
@@ -33,6 +33,8 @@ export interface AccessSettings {
    */
   readonly apiToken: string | undefined;
   readonly apiReadToken: string | undefined;
+  /** Returns the tokens that count now, if they may change; otherwise both above count. */
+  readonly readTokens?: ReadTokens | undefined;
   /** Host names that requests may use, besides loopback names and `apiHost`. */
   readonly apiHosts: readonly string[] | undefined;
   readonly apiHost: string;
@@ -60,20 +62,17 @@ export async function addAccess(
   settings: AccessSettings,
   { rows, log, isNamedOrigin }: AccessDeps,
 ): Promise<void> {
-  const { apiToken, apiReadToken, apiHosts = [], apiHost } = settings;
-  const tokens =
-    apiToken === undefined
-      ? undefined
-      : { write: apiToken, read: apiReadToken };
+  const { apiHosts = [], apiHost } = settings;
+  const readTokens = settings.readTokens ?? fixTokens(settings);
   const locks =
-    tokens === undefined
+    readTokens === undefined
       ? undefined
       : {
-          sessions: new Sessions(tokens, rows),
-          checkToken: await openTokenCheck(server, tokens, log),
+          sessions: new Sessions(readTokens, rows),
+          checkToken: await openTokenCheck(server, readTokens, log),
         };
   const names = [...apiHosts, apiHost.toLowerCase()];
-  const rules = { names, hasToken: tokens !== undefined, isNamedOrigin };
+  const rules = { names, hasToken: readTokens !== undefined, isNamedOrigin };
   const logRefusal = openRefusalLog(log);
 
   server.addHook('onRequest', async (request, reply) => {
@@ -84,10 +83,10 @@ export async function addAccess(
       logRefusal(request);
       throw error;
     }
-    if (tokens === undefined || locks === undefined || isOpenPath(request))
+    if (readTokens === undefined || locks === undefined || isOpenPath(request))
       return undefined;
 
-    const role = await roleOf(request, tokens, locks);
+    const role = await roleOf(request, readTokens, locks);
     if (role === 'write' || (role === 'read' && READING.has(request.method)))
       return undefined;
     if (role === 'read')
@@ -107,6 +106,16 @@ export async function addAccess(
   addLogin(server, { locks, cookiePath: settings.apiBasePath || '/' });
 }
 
+/** Returns tokens that never change; undefined if none is set. */
+function fixTokens({
+  apiToken,
+  apiReadToken,
+}: AccessSettings): ReadTokens | undefined {
+  if (apiToken === undefined) return undefined;
+  const tokens = { write: apiToken, read: apiReadToken };
+  return () => tokens;
+}
+
 /**
  * Returns what a request may do. A proxy that authenticates its users adds its own
  * bearer token to each request. If the request also has a valid session, that token is
@@ -114,13 +123,13 @@ export async function addAccess(
  */
 async function roleOf(
   request: FastifyRequest,
-  tokens: Tokens,
+  readTokens: ReadTokens,
   { sessions, checkToken }: Locks,
 ): Promise<Role | undefined> {
   const { authorization, cookie } = request.headers;
   const bearer = bearerOf(authorization);
   if (bearer === undefined) return sessions.roleOf(cookie);
-  if (roleOfToken(bearer, tokens) === undefined) {
+  if (roleOfToken(bearer, readTokens()) === undefined) {
     const role = await sessions.roleOf(cookie);
     if (role !== undefined) return role;
   }

@@ -12,7 +12,7 @@ import {
   ENDED_SESSION,
   readSessionSecret,
 } from './store/ended-sessions.ts';
-import { isSame, type Role, type Tokens } from './tokens.ts';
+import { isSame, type ReadTokens, type Role, type Tokens } from './tokens.ts';
 
 export const SESSION_SECONDS = 12 * 60 * 60;
 
@@ -37,19 +37,20 @@ interface Session {
 
 export class Sessions {
   readonly #rows: Rows;
-  readonly #readKey: () => Promise<Buffer>;
+  readonly #readTokens: ReadTokens;
+  /** The signing key of the tokens that counted last. */
+  #key: { readonly tokens: Tokens; readonly read: () => Promise<Buffer> };
 
   /**
-   * @param tokens one part of the signing key, so all sessions end when a token is
-   *   rotated
+   * @param readTokens returns one part of the signing key, so all sessions end when a
+   *   token is rotated
    * @param rows reads the mirror's secret, the other part, so the sessions of other
    *   mirrors are refused
    */
-  constructor({ write, read = '' }: Tokens, rows: Rows) {
+  constructor(readTokens: ReadTokens, rows: Rows) {
     this.#rows = rows;
-    this.#readKey = sharedLoad(async () =>
-      derive(`${write}\n${read}`, await readSessionSecret(rows), KEY_BYTES),
-    );
+    this.#readTokens = readTokens;
+    this.#key = this.#keyOf(readTokens());
   }
 
   /**
@@ -118,7 +119,18 @@ export class Sessions {
   }
 
   async #sign(text: string): Promise<string> {
-    const hmac = createHmac('sha256', await this.#readKey());
+    const tokens = this.#readTokens();
+    if (tokens !== this.#key.tokens) this.#key = this.#keyOf(tokens);
+    const hmac = createHmac('sha256', await this.#key.read());
     return hmac.update(`session v2 ${text}`).digest('base64url');
+  }
+
+  #keyOf(tokens: Tokens) {
+    const { write, read = '' } = tokens;
+    const rows = this.#rows;
+    const readKey = sharedLoad(async () =>
+      derive(`${write}\n${read}`, await readSessionSecret(rows), KEY_BYTES),
+    );
+    return { tokens, read: readKey };
   }
 }

@@ -21,6 +21,12 @@ export interface Tokens {
   readonly read: string | undefined;
 }
 
+/**
+ * Returns the tokens that count now: the same object until one of them changes, as when
+ * the file of a token is replaced.
+ */
+export type ReadTokens = () => Tokens;
+
 const WRONG_PER_MINUTE_MAX = 20;
 const MINUTE_MS = 60_000;
 const SLOWED_MS = 1_000;
@@ -75,7 +81,7 @@ export type TokenCheck = (
 /** Returns a check that counts wrong tokens for the whole server. */
 export async function openTokenCheck(
   server: FastifyInstance,
-  tokens: Tokens,
+  readTokens: ReadTokens,
   log: Log,
 ): Promise<TokenCheck> {
   await server.register(rateLimit, { global: false });
@@ -91,7 +97,7 @@ export async function openTokenCheck(
     const own = waiting.filter((entry) => entry === address).length;
     if (own >= WAITING_PER_ADDRESS_MAX || waiting.length >= WAITING_MAX)
       throw tooManyWrong();
-    const role = roleOfToken(token, tokens);
+    const role = roleOfToken(token, readTokens());
     if (role !== undefined) return role;
 
     const count = await limit(request);

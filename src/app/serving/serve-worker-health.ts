@@ -1,8 +1,11 @@
 /** Serves the health of this process's worker on WORKER_HEALTH_PORT. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { isAskedLocally, isLoopback } from '../../api/access/hosts.ts';
-import { bearerOf, roleOfToken } from '../../api/access/tokens.ts';
-import type { Config } from '../../config/environment.ts';
+import {
+  bearerOf,
+  type ReadTokens,
+  roleOfToken,
+} from '../../api/access/tokens.ts';
 import { startWorkerHealth } from '../../observability/worker-health.ts';
 import type { App } from '../app.ts';
 
@@ -30,7 +33,8 @@ export function serveWorkerHealth(
       const registry = await app.metrics();
       return registry.metrics();
     },
-    maySeeMetrics: (headers) => maySeeMetrics(config, headers),
+    maySeeMetrics: (headers) =>
+      maySeeMetrics(config.apiHost, app.readTokens, headers),
     log,
   });
 }
@@ -40,13 +44,13 @@ export function serveWorkerHealth(
  * is enough or, if none is set, the request must come from this machine.
  */
 function maySeeMetrics(
-  { apiToken, apiReadToken, apiHost }: Config,
+  apiHost: string,
+  readTokens: ReadTokens | undefined,
   { host, authorization }: IncomingHttpHeaders,
 ): boolean {
-  if (apiToken === undefined)
+  if (readTokens === undefined)
     return isLoopback(apiHost) && isAskedLocally(host);
 
   const token = bearerOf(authorization);
-  const tokens = { write: apiToken, read: apiReadToken };
-  return token !== undefined && roleOfToken(token, tokens) !== undefined;
+  return token !== undefined && roleOfToken(token, readTokens()) !== undefined;
 }

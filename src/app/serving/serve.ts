@@ -36,7 +36,7 @@ export async function startApi(app: App): Promise<Listening> {
       metrics: await app.metrics(),
       log,
     },
-    config,
+    { ...config, readTokens: app.readTokens },
   );
   // Without a token, clients are not authenticated, so no client may change the queues.
   addQueueBoard(server, queues, {
