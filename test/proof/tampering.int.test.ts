@@ -2,12 +2,9 @@
  * What somebody changes afterwards, one thing after the other, and the command that finds
  * it. Changes of the log's own files stand in commands.int.test.ts.
  */
-import { createHash } from 'node:crypto';
 import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hashText, RowDigest } from '../../src/ledger/digest.ts';
 import { leafHash } from '../../src/proof/merkle.ts';
 import { statementEntry } from '../../src/proof/statement.ts';
 import { encodeEntries } from '../../src/proof/tiles.ts';
@@ -15,6 +12,7 @@ import { type MirrorHome, openHome } from '../cli/mirror-home.ts';
 import { type FreshDatabase, openFreshDatabase } from '../support/database.ts';
 import { forgetProofs } from '../support/mirror-arrange.ts';
 import { startSandbox } from '../support/sandbox.ts';
+import { forgeObject } from './forged-object.ts';
 
 const stack = new AsyncDisposableStack();
 let database: FreshDatabase;
@@ -53,7 +51,7 @@ describe('verify --deep', () => {
     const [object = ''] = await objectsOf('ledger', '.csv.zst');
     const manifest = `${object}.manifest.json`;
     await usingCopies([object, manifest], async () => {
-      await forgeObject(object, manifest);
+      await forgeObject(object);
       const found = await findings();
       expect(found.length).toBeGreaterThan(0);
       expect(found.join(' ')).toMatch(/OBJECT_CORRUPT|MANIFEST_INVALID/);
@@ -158,30 +156,4 @@ async function usingCopies(
     for (const [index, path] of paths.entries())
       await writeFile(path, contents[index] ?? '');
   }
-}
-
-/** Another amount in the last row, and every sum of the manifest as it has to be. */
-async function forgeObject(object: string, manifest: string): Promise<void> {
-  const csv = zstdDecompressSync(await readFile(object)).toString('utf8');
-  const lines = csv.trimEnd().split('\n');
-  const last = lines.at(-1) ?? '';
-  const forged = [...lines.slice(0, -1), last.replace(/\d,/, '7,')];
-  const plain = Buffer.from(`${forged.join('\n')}\n`);
-  const stored = zstdCompressSync(plain);
-  const digest = new RowDigest();
-  for (const row of forged.slice(1)) digest.add(hashText(row));
-  const said = JSON.parse(await readFile(manifest, 'utf8')) as object;
-  const sums = {
-    sha256: sha256(plain),
-    bytes: String(plain.length),
-    digest: digest.hex(),
-    objectSha256: sha256(stored),
-    objectBytes: String(stored.length),
-  };
-  await writeFile(object, stored);
-  await writeFile(manifest, JSON.stringify({ ...said, ...sums }));
-}
-
-function sha256(content: Buffer): string {
-  return createHash('sha256').update(content).digest('hex');
 }

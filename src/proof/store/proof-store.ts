@@ -4,6 +4,7 @@
  * key can be rebuilt from the log's files.
  */
 import { sql } from 'kysely';
+import { type HashedRow, readRowHashes } from '../../catalog/row-hashes.ts';
 import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
 import { builder } from '../../postgres/builder.ts';
 import { copyLines } from '../../postgres/copy.ts';
@@ -247,6 +248,26 @@ export class ProofStore {
         addDigests(digests),
       ]),
     }));
+  }
+
+  /** Yields the loaded entries of one month of a ledger, sorted by time, in batches. */
+  async *readMonth(
+    { partyId, assetId }: LedgerName,
+    month: string,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly HashedRow[]> {
+    const loaded = statement({ segmentId: 'bigint' })`
+      select segment_id as "segmentId" from mirror.segments
+      where party_id = ${partyId} and asset_id is not distinct from ${assetId}
+        and status = 'current' and loaded_at is not null`;
+    const segments = await readRows(this.#db, 'read the entries', loaded);
+    yield* readRowHashes(this.#warehouse, {
+      segmentIds: segments.map(({ segmentId }) => segmentId),
+      month,
+      isSorted: true,
+      action: 'read the entries of a ledger',
+      signal,
+    });
   }
 
   /** Reads the leaf hash and the location of each given ledger that has a record. */

@@ -3,18 +3,13 @@
  * tables, and the proofs.
  */
 import { sql } from 'kysely';
+import { readRowHashes } from '../../catalog/row-hashes.ts';
 import { quarantineSegment } from '../../catalog/segment-rows.ts';
 import {
   readSegments,
   type SegmentRecord,
 } from '../../catalog/segment-records.ts';
-import {
-  canonicalText,
-  ENTRY_COLUMNS,
-  extraFromJson,
-} from '../../ledger/canonical.ts';
-import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
-import { copyLines } from '../../postgres/copy.ts';
+import { addDigests, RowDigest } from '../../ledger/digest.ts';
 import type { Warehouse } from '../../postgres/database.ts';
 import { execute, readRow, readRows } from '../../postgres/run-statement.ts';
 import { type Statement, statement } from '../../postgres/statement.ts';
@@ -23,13 +18,6 @@ import type { Problem, Reason } from '../ports.ts';
 import { checkStore, type StoreFindings } from './check-store.ts';
 
 const ACTION = 'verify the warehouse';
-/** The canonical values of a ledger entry, as text. */
-const CANONICAL_SQL = ENTRY_COLUMNS.map((column) =>
-  column === 'vega_time'
-    ? `to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
-    : `${column}::text`,
-).join(', ');
-
 /** An invariant of the tables. It is broken if its query counts any row. */
 interface Invariant {
   readonly code: string;
@@ -266,21 +254,12 @@ export class VerifyStore {
     signal: AbortSignal,
   ): Promise<ReadonlyMap<string, RowDigest>> {
     const sums = new Map<string, RowDigest>();
-    const text = `copy (
-      select json_build_array(segment_id::text, extra::text, array[${CANONICAL_SQL}])
-      from mirror.ledger_entries
-      where segment_id = any('{${segmentIds.join(',')}}'::bigint[])) to stdout`;
-    const copy = { statement: text, action: ACTION, signal };
-    for await (const lines of copyLines(this.#warehouse.pool, copy)) {
-      for (const line of lines) {
-        // COPY escapes only one of the characters that JSON uses, the backslash.
-        const row: unknown = JSON.parse(line.replaceAll('\\\\', '\\'));
-        const [segmentId, extra, values] = row as CopiedRow;
+    const reading = { segmentIds, action: ACTION, signal };
+    for await (const rows of readRowHashes(this.#warehouse, reading)) {
+      for (const { segmentId, hash } of rows) {
         const sum = sums.get(segmentId) ?? new RowDigest();
         sums.set(segmentId, sum);
-        const extraValues = extra === null ? [] : extraFromJson(extra);
-        const texts = values.map((value) => value ?? '');
-        sum.add(hashText(canonicalText(texts, extraValues)));
+        sum.add(hash);
       }
     }
     return sums;
@@ -338,12 +317,6 @@ export class VerifyStore {
     return readRow(this.#warehouse.db, ACTION, missing);
   }
 }
-
-/**
- * A line of the COPY in `#sumRows`: the segment's id, its extra columns as JSON text, and
- * its values.
- */
-type CopiedRow = [string, string | null, (string | null)[]];
 
 /** Counts and sums of a segment in the tables. */
 interface RowCounts {

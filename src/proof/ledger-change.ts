@@ -1,0 +1,104 @@
+/**
+ * Decides whether a ledger has only grown since a statement. A ledger's entries never
+ * change, and new ones follow the old ones: any other difference means that somebody
+ * changed the objects, the tables or the log.
+ */
+import type { HashedRow } from '../catalog/row-hashes.ts';
+import { RowDigest } from '../ledger/digest.ts';
+import type { LedgerRecord, MonthSum } from './ledger-record.ts';
+import type { LedgerName } from './store/proof-store.ts';
+
+export interface ChangedLedger {
+  /** The statement's record. */
+  readonly stated: LedgerRecord;
+  /** The record of the tables now; undefined if they have nothing of the ledger. */
+  readonly now: LedgerRecord | undefined;
+  /** The statement's `coveredTo`. */
+  readonly coveredTo: string | null;
+}
+
+export interface ChangeDeps {
+  readonly store: {
+    /** Yields the loaded entries of one month, sorted by time. */
+    readMonth(
+      ledger: LedgerName,
+      month: string,
+      signal: AbortSignal,
+    ): AsyncIterable<readonly HashedRow[]>;
+  };
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Compares a ledger with its record in the statement.
+ * @returns how it differs; undefined if it has at most grown; `not compared` if entries
+ *   are stored but not loaded, so that neither is known
+ */
+export async function findChange(
+  { stated, now, coveredTo }: ChangedLedger,
+  deps: ChangeDeps,
+): Promise<string | undefined> {
+  if (now === undefined)
+    return 'the database holds nothing of this ledger, which the last statement has';
+  const isLoaded = stated.notLoaded === '0' && now.notLoaded === '0';
+  if (!isLoaded) return 'not compared';
+
+  const sums = new Map(now.months.map((sum) => [sum[0], sum]));
+  const statedSums = new Map(stated.months.map((sum) => [sum[0], sum]));
+  for (const month of new Set([...statedSums.keys(), ...sums.keys()])) {
+    const wanted = statedSums.get(month) ?? noRows(month);
+    const found = sums.get(month) ?? noRows(month);
+    if (wanted[1] === found[1] && wanted[2] === found[2]) continue;
+    const end = provenEnd(month, stated, coveredTo);
+    if (end === undefined) continue;
+    const ledger = { partyId: stated.party, assetId: stated.asset };
+    const rows = deps.store.readMonth(ledger, month, deps.signal);
+    if (await hasOnlyGrown(rows, wanted, end)) continue;
+    return (
+      `the database holds ${found[1]} entries of ${month}, and the ${wanted[1]} ` +
+      'of the last statement are not the first of them'
+    );
+  }
+  return undefined;
+}
+
+function noRows(month: string): MonthSum {
+  return [month, '0', '0'.repeat(64)];
+}
+
+/**
+ * Returns the instant up to which the statement proves a whole month from its first
+ * instant on; undefined if it does not, so that entries may have come in between since.
+ */
+function provenEnd(
+  month: string,
+  { covered }: LedgerRecord,
+  coveredTo: string | null,
+): string | undefined {
+  const begin = `${month}-01T00:00:00.000000Z`;
+  const range = covered.find(([from, to]) => {
+    const end = to ?? coveredTo;
+    return (from ?? '') <= begin && (end === null || end > begin);
+  });
+  return range === undefined ? undefined : (range[1] ?? coveredTo ?? begin);
+}
+
+/**
+ * Whether the first entries of a month are those of the statement, and all others are
+ * not older than the end of what the statement proves.
+ */
+async function hasOnlyGrown(
+  rows: AsyncIterable<readonly HashedRow[]>,
+  [, count, digest]: MonthSum,
+  end: string,
+): Promise<boolean> {
+  const sum = new RowDigest();
+  const wanted = Number(count);
+  for await (const batch of rows) {
+    for (const { time, hash } of batch) {
+      if (sum.rows < wanted) sum.add(hash);
+      else if (time < end) return false;
+    }
+  }
+  return sum.rows === wanted && sum.hex() === digest;
+}
