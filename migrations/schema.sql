@@ -806,6 +806,66 @@ mirror.freshness as
            FROM mirror.segments
           WHERE segments.status = 'current'::text AND segments.loaded_at IS NULL) subjects;
 
+mirror.holders_monthly as
+ WITH known AS (
+         SELECT balances.party_id,
+            balances.account_type,
+            balances.market_id,
+            balances.asset_id,
+            balances.vega_time,
+            balances.change,
+            balances.balance,
+            balances.transfer_type,
+            balances.segment_id,
+            balances.both_sides,
+            date_trunc('month'::text, (balances.vega_time AT TIME ZONE 'UTC'::text))::date AS month,
+            max(balances.vega_time) OVER (PARTITION BY balances.party_id, balances.asset_id, balances.account_type, balances.market_id, (date_trunc('month'::text, (balances.vega_time AT TIME ZONE 'UTC'::text)))) AS last_time
+           FROM mirror.balances
+          WHERE balances.balance IS NOT NULL AND balances.party_id <> 'network'::text
+        ), closing AS (
+         SELECT known.party_id,
+            known.asset_id,
+            known.account_type,
+            known.market_id,
+            known.month,
+            min(known.balance) AS lowest,
+            max(known.balance) AS highest
+           FROM known
+          WHERE known.vega_time = known.last_time
+          GROUP BY known.party_id, known.asset_id, known.account_type, known.market_id, known.month
+        ), spans AS (
+         SELECT closing.party_id,
+            closing.asset_id,
+            closing.account_type,
+            closing.market_id,
+            closing.month,
+            closing.lowest,
+            closing.highest,
+            lead(closing.month) OVER (PARTITION BY closing.party_id, closing.asset_id, closing.account_type, closing.market_id ORDER BY closing.month) AS next_month
+           FROM closing
+        ), months AS (
+         SELECT generate_series(min(closing.month)::timestamp with time zone, max(closing.month)::timestamp with time zone, '1 mon'::interval)::date AS month
+           FROM closing
+        )
+ SELECT m.month,
+    s.asset_id,
+    count(DISTINCT s.party_id) FILTER (WHERE s.highest > 0::numeric) AS holders,
+    count(*) FILTER (WHERE s.highest > 0::numeric) AS accounts,
+    COALESCE(sum(s.highest) FILTER (WHERE s.highest > 0::numeric), 0::numeric) AS held,
+    count(*) FILTER (WHERE s.lowest <> s.highest) AS unresolved
+   FROM months m
+     JOIN spans s ON s.month <= m.month AND (s.next_month IS NULL OR m.month < s.next_month)
+  GROUP BY m.month, s.asset_id;
+
+mirror.last_activity as
+ SELECT party_id,
+    COALESCE(activity.entries, 0::bigint) AS entries,
+    activity.last_at
+   FROM mirror.activity
+     FULL JOIN ( SELECT parties.party_id
+           FROM mirror.parties) listed USING (party_id)
+  WHERE party_id <> 'network'::text;
+
 mirror.latest_balances as
  WITH last_block AS (
          SELECT b.party_id,
@@ -916,6 +976,18 @@ mirror.latest_balances as
    FROM resolved r
      LEFT JOIN mirror.assets a USING (asset_id);
 
+mirror.market_fees_monthly as
+ SELECT date_trunc('month'::text, (vega_time AT TIME ZONE 'UTC'::text))::date AS month,
+    COALESCE(account_from_market_id, account_to_market_id) AS market_id,
+    asset_id,
+    transfer_type,
+    count(*) AS payments,
+    count(DISTINCT account_from_party_id) AS payers,
+    sum(quantity) AS paid
+   FROM mirror.entries
+  WHERE transfer_type ~~ '%\_FEE\_PAY'::text
+  GROUP BY (date_trunc('month'::text, (vega_time AT TIME ZONE 'UTC'::text))::date), (COALESCE(account_from_market_id, account_to_market_id)), asset_id, transfer_type;
+
 mirror.party_list as
  SELECT party_id,
     epoch,
@@ -923,6 +995,19 @@ mirror.party_list as
     last_seen_at,
     gone_since
    FROM mirror.parties;
+
+mirror.payments_monthly as
+ SELECT date_trunc('month'::text, (vega_time AT TIME ZONE 'UTC'::text))::date AS month,
+    account_from_party_id AS payer,
+    account_to_party_id AS payee,
+    asset_id,
+    count(*) AS entries,
+    sum(quantity) AS quantity,
+    min(vega_time) AS first_at,
+    max(vega_time) AS last_at
+   FROM mirror.entries
+  WHERE account_from_party_id IS DISTINCT FROM account_to_party_id
+  GROUP BY (date_trunc('month'::text, (vega_time AT TIME ZONE 'UTC'::text))::date), account_from_party_id, account_to_party_id, asset_id;
 
 mirror.run_list as
  SELECT run_id,
@@ -989,6 +1074,29 @@ mirror.source_freshness as
             max(parties.first_seen_at) AS max
            FROM mirror.parties) known;
 
+mirror.statement_lines as
+ SELECT entries.account_from_party_id AS party_id,
+    entries.vega_time,
+    entries.asset_id,
+    entries.account_from_account_type AS account_type,
+    entries.account_from_market_id AS market_id,
+    entries.transfer_type,
+    entries.account_to_party_id AS counterparty_id,
+    - entries.quantity AS change,
+    entries.account_from_balance AS balance
+   FROM mirror.entries
+UNION ALL
+ SELECT entries.account_to_party_id AS party_id,
+    entries.vega_time,
+    entries.asset_id,
+    entries.account_to_account_type AS account_type,
+    entries.account_to_market_id AS market_id,
+    entries.transfer_type,
+    entries.account_from_party_id AS counterparty_id,
+    entries.quantity AS change,
+    entries.account_to_balance AS balance
+   FROM mirror.entries;
+
 -- Rights of mirror_reader
 
 select on mirror.activity
@@ -1017,14 +1125,24 @@ select on mirror.flows_daily
 
 select on mirror.freshness
 
+select on mirror.holders_monthly
+
+select on mirror.last_activity
+
 select on mirror.latest_balances
 
+select on mirror.market_fees_monthly
+
 select on mirror.party_list
+
+select on mirror.payments_monthly
 
 select on mirror.run_list
 
 select on mirror.segment_list
 
 select on mirror.source_freshness
+
+select on mirror.statement_lines
 
 usage on schema mirror

@@ -180,6 +180,7 @@ function declareReading(program: Command, add: Add): void {
     .option('--since <time>', 'for a ready question: entries from this time on')
     .option('--until <time>', 'for a ready question: entries before this time')
     .option('--month <month>', 'for a ready question: a month, such as 2026-03')
+    .option('--at <time>', 'for the ready question around: an instant')
     .option('--party <id>', 'for a ready question: one party')
     .option('--asset <id>', 'for a ready question: one asset');
 }

@@ -10,6 +10,12 @@ import { afterAll, expect, test } from 'vitest';
 import { exportParty } from '../../src/exports/export-party.ts';
 import { buildLake, type LakeDeps } from '../../src/lake/build/build.ts';
 import { type Lake, openLake } from '../../src/lake/query/lake.ts';
+import {
+  type Inquiry,
+  inquiry,
+  type QuestionValues,
+  readyQuestion,
+} from '../../src/lake/query/questions.ts';
 import { runQuery } from '../../src/lake/query/query.ts';
 import { rebuildIfEmpty } from '../../src/warehouse/store/rebuild.ts';
 import { verifyLake } from '../../src/lake/verify/verify-lake.ts';
@@ -96,7 +102,11 @@ async function lakeRows(
   return await rowsOf(lake, sql);
 }
 
-async function rowsOf(lake: Lake, sql: string): Promise<readonly unknown[]> {
+async function rowsOf(
+  lake: Lake,
+  sql: string,
+  parameters: Inquiry['parameters'] = { party: null, asset: null },
+): Promise<readonly unknown[]> {
   const pieces: string[] = [];
   const output = new Writable({
     write(piece: Buffer, _encoding, done) {
@@ -104,7 +114,7 @@ async function rowsOf(lake: Lake, sql: string): Promise<readonly unknown[]> {
       done();
     },
   });
-  await runQuery(lake, sql, { format: 'json' }, output, signal);
+  await runQuery(lake, sql, { format: 'json', parameters }, output, signal);
   return (JSON.parse(pieces.join('')) as { rows: unknown[] }).rows;
 }
 
@@ -136,6 +146,90 @@ const SUMMARIES_AND_VIEWS = [
          from mirror.balances where balance is not null) as ranked where place = 1`,
   ],
 ] as const;
+
+/**
+ * Each ready question that has a view, both in one form: the question's columns as text,
+ * and the statement that gives the same from the warehouse.
+ */
+const QUESTIONS_AND_VIEWS = [
+  [
+    'holders',
+    `month, asset_id, cast(holders as varchar) as holders, cast(accounts as varchar) as accounts,
+       cast(held as varchar) as held, cast(unresolved as varchar) as unresolved`,
+    `select to_char(month, 'YYYY-MM') as month, asset_id, holders, accounts, held, unresolved
+       from mirror.holders_monthly`,
+  ],
+  [
+    'who-pays',
+    `payer, payee, asset_id, cast(entries as varchar) as entries, cast(quantity as varchar) as quantity,
+       cast(epoch_us(first_at) as varchar) as first_at, cast(epoch_us(last_at) as varchar) as last_at`,
+    `select payer, payee, asset_id, sum(entries)::text as entries, sum(quantity) as quantity,
+       (extract(epoch from min(first_at)) * 1000000)::bigint::text as first_at,
+       (extract(epoch from max(last_at)) * 1000000)::bigint::text as last_at
+     from mirror.payments_monthly group by 1, 2, 3`,
+  ],
+  [
+    'fees-by-market',
+    `month, market_id, asset_id, transfer_type, cast(payments as varchar) as payments,
+       cast(payers as varchar) as payers, cast(paid as varchar) as paid`,
+    `select to_char(month, 'YYYY-MM') as month, market_id, asset_id, transfer_type, payments, payers, paid
+       from mirror.market_fees_monthly`,
+  ],
+  [
+    'dormant',
+    `party_id, cast(entries as varchar) as entries, cast(epoch_us(last_at) as varchar) as last_at`,
+    `select party_id, entries, (extract(epoch from last_at) * 1000000)::bigint::text as last_at
+       from mirror.last_activity`,
+  ],
+  [
+    'statement',
+    `cast(epoch_us(vega_time) as varchar) as vega_time, asset_id, account_type, market_id, transfer_type,
+       counterparty_id, cast(change as varchar) as change, balance`,
+    `select (extract(epoch from vega_time) * 1000000)::bigint::text as vega_time, asset_id, account_type, market_id,
+       transfer_type, counterparty_id, change, balance
+     from mirror.statement_lines where party_id = %PARTY%`,
+  ],
+  [
+    'around',
+    `cast(epoch_us(vega_time) as varchar) as vega_time, transfer_type, asset_id, payer, payee,
+       cast(quantity as varchar) as quantity`,
+    `select (extract(epoch from vega_time) * 1000000)::bigint::text as vega_time, transfer_type, asset_id,
+       account_from_party_id as payer, account_to_party_id as payee, quantity
+     from mirror.entries where vega_time between timestamptz %AT% - interval '10 minutes'
+       and timestamptz %AT% + interval '10 minutes'`,
+  ],
+] as const;
+
+/** Each ready question gives in the lake what its view gives in the warehouse. */
+async function expectQuestions(deps: LakeDeps): Promise<void> {
+  const busiest = await database.pool.query<{ party: string; at: string }>(
+    `select account_from_party_id as party,
+       to_char(max(vega_time) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at
+     from mirror.entries where account_from_party_id <> 'network' group by 1 order by count(*) desc, 1 limit 1`,
+  );
+  const { party = '', at = '' } = busiest.rows[0] ?? {};
+  const values: Readonly<Record<string, QuestionValues>> = {
+    dormant: { since: '2100-01-01' },
+    statement: { party },
+    around: { at },
+  };
+  const texts = (rows: readonly unknown[]): string[] =>
+    rows.map((row) => JSON.stringify(row)).toSorted();
+  for (const [name, columns, view] of QUESTIONS_AND_VIEWS) {
+    const { sql, range, parameters } = inquiry(
+      readyQuestion(name)!,
+      values[name],
+    );
+    await using lake = await openLake({ ...deps, sql, range }, signal);
+    const asked = `select ${columns} from (${sql})`;
+    const inViews = await database.pool.query(
+      view.replaceAll('%PARTY%', `'${party}'`).replaceAll('%AT%', `'${at}'`),
+    );
+    expect([name, inViews.rows.length > 0]).toEqual([name, true]);
+    const inLakeRows = texts(await rowsOf(lake, asked, parameters));
+    expect([name, ...inLakeRows]).toEqual([name, ...texts(inViews.rows)]);
+  }
+}
 
 async function expectSummaries(deps: LakeDeps): Promise<void> {
   await using lake = await openLake(deps, signal);
@@ -305,6 +399,7 @@ test.each(RELEASE_NAMES)(
         });
       }
       await expectSummaries(lake);
+      await expectQuestions(lake);
       const before = await stateOf();
       const again = await loadAll(
         { repository: new LoadStore(warehouse), objects },

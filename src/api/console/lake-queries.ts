@@ -25,6 +25,7 @@ export const QUESTION = z.union([
         since: OPTION,
         until: OPTION,
         month: OPTION,
+        at: OPTION,
         party: OPTION,
         asset: OPTION,
       })

@@ -24,6 +24,7 @@ export const QUESTION_OPTIONS = [
   'since',
   'until',
   'month',
+  'at',
   'party',
   'asset',
 ] as const satisfies QuestionParameter[];
@@ -57,7 +58,7 @@ export function readTyped(
   } catch {
     throw new UsageError([
       `query ${sql}: ${JSON.stringify(given)} is not understood; give --since, ` +
-        '--until, --month, --party or --asset, each with a value',
+        '--until, --month, --at, --party or --asset, each with a value',
     ]);
   }
 }

@@ -242,7 +242,8 @@ function questionTable(): string {
 function listQuestions(): CommandResult {
   const document = READY_QUESTIONS.map((question) => {
     const { name, title, parameters } = question;
-    return { name, title, parameters, sql: inquiry(question).sql };
+    const { sql } = inquiry(question, question.required);
+    return { name, title, parameters, sql };
   });
   return { document, text: questionTable() };
 }

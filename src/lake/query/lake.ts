@@ -18,8 +18,9 @@ import { fetchFiles } from '../local-files.ts';
 import { type LakeSnapshot, readSnapshot } from '../snapshot.ts';
 import {
   cutMonths,
-  type InstantRange,
   isWholeMonth,
+  overlapsMonth,
+  type QuestionRange,
 } from '../tables/summaries.ts';
 import { countedEntries, rootOf, rowsOf, SHAPES } from '../tables/tables.ts';
 
@@ -33,9 +34,10 @@ export interface LakeOptions {
   readonly sql?: string;
   /**
    * The range of a ready question. Whole months are answered from their summaries, so
-   * entries are fetched only for months that the range covers in part.
+   * entries are fetched only for months that the range covers in part, unless the
+   * question reads entries of the whole range.
    */
-  readonly range?: InstantRange | undefined;
+  readonly range?: QuestionRange | undefined;
 }
 
 export interface Lake extends AsyncDisposable {
@@ -141,13 +143,14 @@ async function findFiles(
 function isNeeded(
   table: LakeTable,
   file: AddFile,
-  range: InstantRange | undefined,
+  range: QuestionRange | undefined,
 ): boolean {
   const month = file.partitionValues['month'];
   if (range === undefined || !month) return true;
   const isSummary = (SUMMARY_TABLES as readonly string[]).includes(table);
-  return isSummary
-    ? isWholeMonth(month, range)
+  if (isSummary) return isWholeMonth(month, range);
+  return range.isOfEntries === true
+    ? overlapsMonth(month, range)
     : cutMonths(range).includes(month);
 }
 

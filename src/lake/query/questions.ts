@@ -6,28 +6,51 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { UsageError } from '../../errors/errors.ts';
 import { CANDIDATES_MAX, chooseById, splitCutId } from '../../ledger/ids.ts';
-import { nowMicros } from '../../time/time.ts';
+import { type Micros, nowMicros } from '../../time/time.ts';
 import { readTypedRange } from '../../time/typed-range.ts';
 import type { SummaryTable } from '../tables/columns.ts';
-import { type InstantRange, summaryWithin } from '../tables/summaries.ts';
+import {
+  entriesWithin,
+  type QuestionRange,
+  summaryWithin,
+  timestampLiteral,
+} from '../tables/summaries.ts';
 
 export interface ReadyQuestion {
   readonly name: string;
   readonly title: string;
   /** The options that the question takes. */
   readonly parameters: readonly QuestionParameter[];
-  /** The summary that the question reads; undefined if it reads another table. */
-  readonly summary: SummaryTable | undefined;
+  /** Parameters without which the question means nothing, each with a sample. */
+  readonly required?: QuestionValues;
+  /**
+   * The summary that the question reads, or entries; undefined if it reads other tables.
+   */
+  readonly reads: SummaryTable | 'ledger_entries' | undefined;
+  /**
+   * Whether `since` is a part of the question and limits no rows: who did nothing since
+   * then?
+   */
+  readonly isOfAllTime?: boolean;
   /** A note that is shown if a row of the answer has `both_sides` false. */
   readonly oneSided?: string;
   /**
    * Returns the question's SQL.
-   * @param rows SQL for FROM: the summary within the requested range
+   * @param rows SQL for FROM: the summary or the entries within the requested range
+   * @param instants SQL for `since` and `at`, if they were given
    */
-  readonly select: (rows: string) => string;
+  readonly select: (rows: string, instants: QuestionInstants) => string;
 }
 
-export type QuestionParameter = 'since' | 'until' | 'month' | 'party' | 'asset';
+type QuestionInstants = Readonly<Partial<Record<'since' | 'at', string>>>;
+
+export type QuestionParameter =
+  | 'since'
+  | 'until'
+  | 'month'
+  | 'at'
+  | 'party'
+  | 'asset';
 
 /**
  * The values of the options. An absent option sets no limit. Times are in the form that
@@ -45,12 +68,17 @@ export interface Inquiry {
   readonly sql: string;
   /** SQL for FROM: the rows that the question reads; empty if it reads no summary. */
   readonly rows: string;
-  readonly range: InstantRange;
+  readonly range: QuestionRange;
   /** Values of `$name` in the SQL; null stands for NULL. */
   readonly parameters: Readonly<Record<'party' | 'asset', string | null>>;
 }
 
 const OF_ASSET = `(cast($asset as varchar) is null or asset_id = $asset)`;
+const OF_EITHER_PARTY = `(cast($party as varchar) is null
+    or account_from_party_id = $party or account_to_party_id = $party)`;
+/** SQL: what an entry moved, as an integer of any size. */
+const EXACT_QUANTITY =
+  'cast(coalesce(cast(quantity as varchar), quantity_text) as bignum)';
 const OF_PARTY = `(cast($party as varchar) is null or party_id = $party)`;
 
 /**
@@ -61,6 +89,10 @@ const OF_PARTY = `(cast($party as varchar) is null or party_id = $party)`;
 const IS_ONE_SIDED = `(party_id not in (select party_id from coverage where both_sides)
     or party_id in (select party_id from coverage where not both_sides))`;
 
+/** SQL for all party ids; used to complete a shortened id. */
+export const KNOWN_PARTIES =
+  'select party_id as id from parties union select party_id from coverage';
+
 export const READY_QUESTIONS: readonly ReadyQuestion[] = [
   {
     name: 'top-parties',
@@ -68,7 +100,7 @@ export const READY_QUESTIONS: readonly ReadyQuestion[] = [
       'the twenty parties with the most entries, a row for each asset: what went ' +
       'to others, came from others, moved within',
     parameters: ['since', 'until', 'month', 'asset'],
-    summary: 'monthly_activity',
+    reads: 'monthly_activity',
     oneSided:
       'both_sides false: the ledger is not exported with both sides, so what the ' +
       'party received is not known, and is empty here.',
@@ -89,7 +121,7 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
     name: 'daily-flows',
     title: 'what moved each day, by asset and type',
     parameters: ['since', 'until', 'month', 'asset'],
-    summary: 'daily_flows',
+    reads: 'daily_flows',
     select: (
       rows,
     ) => `select day, asset_id, transfer_type, cast(sum(entries) as bigint) as entries,
@@ -101,7 +133,7 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
     name: 'fees',
     title: 'fees paid, by month, asset and kind',
     parameters: ['since', 'until', 'month', 'asset', 'party'],
-    summary: 'monthly_fees',
+    reads: 'monthly_fees',
     select: (
       rows,
     ) => `select month, asset_id, transfer_type, cast(sum(payments) as bigint) as payments,
@@ -115,7 +147,7 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
       "each account's balance after its last entry; more than one if its last block " +
       'does not show which came last',
     parameters: ['until', 'party', 'asset'],
-    summary: 'monthly_balances',
+    reads: 'monthly_balances',
     oneSided:
       'both_sides false: the ledger is not exported with both sides, so later ' +
       'entries into the account may be missing.',
@@ -134,7 +166,7 @@ select party_id, asset_id, account_type, market_id, as_of,
     name: 'cadence',
     title: 'checkpoints: how many, how far apart, and the widest gap',
     parameters: [],
-    summary: undefined,
+    reads: undefined,
     select: () => `with heights as (
   select epoch, at_block, count(*) as at_height, at_block - lag(at_block) over (partition by epoch order by at_block) as gap
     from checkpoints group by epoch, at_block)
@@ -142,6 +174,112 @@ select epoch, sum(at_height) as checkpoints, count(*) as heights, min(at_block) 
        median(gap) as median_gap, max(gap) as widest_gap,
        case when max(gap) > median(gap) then first(at_block order by gap desc nulls last, at_block) end as widest_gap_ends_at
   from heights group by epoch order by epoch`,
+  },
+  {
+    name: 'holders',
+    title:
+      'at the end of each month, how many parties and accounts hold an asset, ' +
+      'and how much',
+    parameters: ['until', 'asset'],
+    reads: 'monthly_balances',
+    oneSided:
+      'Ledgers that are not exported with both sides miss what the party received: ' +
+      'its balance may be older than the month.',
+    select: (rows) => `with known as (
+  select *, cast(coalesce(cast(balance as varchar), balance_text) as bignum) as exact,
+         max(as_of) over (partition by party_id, asset_id, account_type, market_id, month) as last_at
+    from ${rows} where party_id <> 'network' and ${OF_ASSET}),
+closing as (
+  select party_id, asset_id, account_type, market_id, month, min(exact) as lowest, max(exact) as highest
+    from known where as_of = last_at group by all),
+spans as (
+  select *, lead(month) over (partition by party_id, asset_id, account_type, market_id order by month) as next_month
+    from closing),
+months as (
+  select strftime(unnest(generate_series(cast(min(month) || '-01' as timestamp), cast(max(month) || '-01' as timestamp),
+         interval 1 month)), '%Y-%m') as month from closing)
+select months.month, asset_id, count(distinct party_id) filter (where highest > cast('0' as bignum)) as holders,
+       count(*) filter (where highest > cast('0' as bignum)) as accounts,
+       coalesce(sum(highest) filter (where highest > cast('0' as bignum)), cast('0' as bignum)) as held,
+       count(*) filter (where lowest <> highest) as unresolved
+  from months join spans on spans.month <= months.month and (next_month is null or months.month < next_month)
+ group by months.month, asset_id order by months.month, asset_id`,
+  },
+  {
+    name: 'who-pays',
+    title: 'who moved how much to whom, the busiest pairs first',
+    parameters: ['since', 'until', 'month', 'party', 'asset'],
+    reads: 'ledger_entries',
+    select: (
+      rows,
+    ) => `select account_from_party_id as payer, account_to_party_id as payee, asset_id,
+       count(*) as entries, exact_sum(quantity, quantity_text) as quantity, min(vega_time) as first_at, max(vega_time) as last_at
+  from ${rows}
+ where is_counted and account_from_party_id is distinct from account_to_party_id and ${OF_ASSET} and ${OF_EITHER_PARTY}
+ group by payer, payee, asset_id order by entries desc, payer, payee, asset_id`,
+  },
+  {
+    name: 'fees-by-market',
+    title: 'fees paid, by month, market, asset and kind',
+    parameters: ['since', 'until', 'month', 'asset', 'party'],
+    reads: 'ledger_entries',
+    select: (
+      rows,
+    ) => `select month, coalesce(account_from_market_id, account_to_market_id) as market_id, asset_id, transfer_type,
+       count(*) as payments, count(distinct account_from_party_id) as payers, exact_sum(quantity, quantity_text) as paid
+  from ${rows}
+ where is_counted and transfer_type like '%\\_FEE\\_PAY' escape '\\' and ${OF_ASSET}
+   and (cast($party as varchar) is null or account_from_party_id = $party)
+ group by all order by month, market_id nulls first, asset_id, transfer_type`,
+  },
+  {
+    name: 'dormant',
+    title:
+      'parties without an entry since a time (90 days before the newest entry), ' +
+      'the longest idle first',
+    parameters: ['since'],
+    reads: 'monthly_activity',
+    isOfAllTime: true,
+    select: (rows, { since }) => `with activity as (
+  select party_id, cast(sum(entries) as bigint) as entries, max(last_at) as last_at from ${rows} group by party_id),
+newest as (select max(last_at) - interval 90 days as since from activity)
+select id as party_id, coalesce(entries, 0) as entries, last_at
+  from (${KNOWN_PARTIES}) left join activity on party_id = id
+ where id <> 'network' and (last_at is null or last_at < ${since ?? '(select since from newest)'})
+ order by last_at nulls first, id`,
+  },
+  {
+    name: 'statement',
+    title:
+      'a statement of one party: each change of its accounts, in order of time',
+    parameters: ['party', 'since', 'until', 'month', 'asset'],
+    required: { party: 'PARTY' },
+    reads: 'ledger_entries',
+    oneSided:
+      'Where the ledger is not exported with both sides, what the party received may ' +
+      'be missing.',
+    select: (rows) => `with sides as (
+  select vega_time, asset_id, account_from_account_type as account_type, account_from_market_id as market_id, transfer_type,
+         account_to_party_id as counterparty_id, -${EXACT_QUANTITY} as change,
+         coalesce(cast(account_from_balance as varchar), account_from_balance_text) as balance
+    from ${rows} where is_counted and account_from_party_id = $party and ${OF_ASSET}
+  union all
+  select vega_time, asset_id, account_to_account_type, account_to_market_id, transfer_type,
+         account_from_party_id, ${EXACT_QUANTITY}, coalesce(cast(account_to_balance as varchar), account_to_balance_text)
+    from ${rows} where is_counted and account_to_party_id = $party and ${OF_ASSET})
+select * from sides order by all`,
+  },
+  {
+    name: 'around',
+    title:
+      'every entry within ten minutes of an instant, as around an incident',
+    parameters: ['at', 'party', 'asset'],
+    required: { at: '2026-01-01T00:00:00Z' },
+    reads: 'ledger_entries',
+    select: (rows, { at = '' }) => `select vega_time,
+       round((epoch_us(vega_time) - epoch_us(${at})) / 1000000.0, 6) as seconds_after, transfer_type, asset_id,
+       account_from_party_id as payer, account_to_party_id as payee, ${EXACT_QUANTITY} as quantity
+  from ${rows} where is_counted and ${OF_ASSET} and ${OF_EITHER_PARTY} order by all`,
   },
 ];
 
@@ -154,25 +292,84 @@ export function readyQuestion(name: string): ReadyQuestion | undefined {
  * @throws UsageError if a time cannot be parsed, or the range is empty
  */
 export function inquiry(
-  { summary, select }: ReadyQuestion,
+  { name, reads, required = {}, isOfAllTime = false, select }: ReadyQuestion,
   values: QuestionValues = {},
 ): Inquiry {
+  const missing = QUESTION_PARAMETERS.filter(
+    (parameter) =>
+      required[parameter] !== undefined && values[parameter] === undefined,
+  );
+  if (missing.length > 0)
+    throw new UsageError([
+      `query ${name}: it needs --${missing.join(' and --')}`,
+    ]);
   const { start, end, problems } = readTypedRange(
     { start: values.since, end: values.until, month: values.month },
     { start: 'since', end: 'until' },
     nowMicros(),
   );
   if (problems.length > 0) throw new UsageError(problems);
-  const range = { since: start, until: end };
-  const rows =
-    summary === undefined ? '' : `(${summaryWithin(summary, range)})`;
+  const at = values.at === undefined ? undefined : readAt(values.at);
+  const range = {
+    ...(isOfAllTime ? ALL_TIME : rangeOf(start, end, at)),
+    isOfEntries: reads === 'ledger_entries',
+  };
+  const instants: QuestionInstants = {
+    ...(start !== undefined && { since: timestampLiteral(start) }),
+    ...(at !== undefined && { at: timestampLiteral(at) }),
+  };
+  const rows = selectRows(reads, range);
   const { party = null, asset = null } = values;
-  return { sql: select(rows), rows, range, parameters: { party, asset } };
+  return {
+    sql: select(rows, instants),
+    rows,
+    range,
+    parameters: { party, asset },
+  };
 }
 
-/** SQL for all party ids; used to complete a shortened id. */
-export const KNOWN_PARTIES =
-  'select party_id as id from parties union select party_id from coverage';
+const QUESTION_PARAMETERS = [
+  'since',
+  'until',
+  'month',
+  'at',
+  'party',
+  'asset',
+] as const;
+const ALL_TIME = { since: undefined, until: undefined };
+/** How much time before and after an instant `around` shows. */
+const AROUND_MICROS = 10n * 60n * 1_000_000n;
+
+function selectRows(
+  reads: ReadyQuestion['reads'],
+  range: QuestionRange,
+): string {
+  if (reads === undefined) return '';
+  return reads === 'ledger_entries'
+    ? `(${entriesWithin(range)})`
+    : `(${summaryWithin(reads, range)})`;
+}
+
+function rangeOf(
+  start: Micros | undefined,
+  end: Micros | undefined,
+  at: Micros | undefined,
+): QuestionRange {
+  if (at === undefined) return { since: start, until: end };
+  // `until` is exclusive, and the last microsecond belongs to the time around.
+  return { since: at - AROUND_MICROS, until: at + AROUND_MICROS + 1n };
+}
+
+/** @throws UsageError if the text is not a time */
+function readAt(text: string): Micros {
+  const { start, problems } = readTypedRange(
+    { start: text },
+    { start: 'at', end: 'until' },
+    nowMicros(),
+  );
+  if (start === undefined) throw new UsageError(problems);
+  return start;
+}
 
 /** Whether any ledger was exported with one side only. */
 export async function hasOneSided(

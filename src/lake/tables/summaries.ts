@@ -241,6 +241,22 @@ export interface InstantRange {
   readonly until: Micros | undefined;
 }
 
+/** The range of a question, and whether the question reads entries of all of it. */
+export interface QuestionRange extends InstantRange {
+  readonly isOfEntries?: boolean;
+}
+
+/** Whether any instant of the month may be in the range. */
+export function overlapsMonth(
+  month: string,
+  { since, until }: InstantRange,
+): boolean {
+  return (
+    (since === undefined || month >= monthOf(since)) &&
+    (until === undefined || month <= monthOf(until))
+  );
+}
+
 /** Returns the months that the range covers only in part: at most two. */
 export function cutMonths({ since, until }: InstantRange): readonly string[] {
   const months = new Set<string>();
@@ -290,6 +306,13 @@ export function summaryWithin(
   return [published, ...summedUp].join('\n  union all ');
 }
 
+/** Returns SQL for the entries of a range. */
+export function entriesWithin(range: InstantRange): string {
+  const isWithin = limits('vega_time', range, timestampLiteral);
+  const where = isWithin.length === 0 ? '' : ` where ${isWithin.join(' and ')}`;
+  return `select * from ledger_entries${where}`;
+}
+
 /** Returns SQL conditions that keep a column within the range. */
 function limits(
   column: string,
@@ -302,6 +325,6 @@ function limits(
   return conditions;
 }
 
-function timestampLiteral(instant: Micros): string {
+export function timestampLiteral(instant: Micros): string {
   return `timestamptz ${literal(formatInstant(instant))}`;
 }

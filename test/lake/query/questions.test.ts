@@ -145,6 +145,12 @@ function asked(values: QuestionValues): string {
   return conditions.join(' and ');
 }
 
+type Answered = Readonly<Record<string, string | number | null>>;
+
+function textOf(row: Answered, name: string): string {
+  return String(row[name] ?? '');
+}
+
 async function answer(
   lake: Lake,
   sql: string,
@@ -214,6 +220,7 @@ describe('ready questions', () => {
           until: isEmpty ? undefined : until,
           // It stands for both, and test/time/typed-range.test.ts has what it means.
           month: undefined,
+          at: undefined,
           party: pick([undefined, ...PARTIES]),
           asset: pick([undefined, ASSET_A]),
         };
@@ -236,6 +243,193 @@ describe('ready questions', () => {
       }
     },
   );
+
+  describe('against an independent sum', () => {
+    const rows = entries(600);
+    /** Each row of the double is one entry: every party is covered to the same time. */
+    const askFor = async (
+      name: string,
+      values: QuestionValues = {},
+    ): Promise<readonly Answered[]> => {
+      const { sql, range, parameters } = inquiry(readyQuestion(name)!, values);
+      await using lake = await openLake({ ...deps, sql, range }, signal);
+      const found = await answer(lake, sql, parameters);
+      return found['rows'] as Answered[];
+    };
+    /** The entries that count, read back with a plain statement. */
+    const counted = async (
+      table = 'entries',
+    ): Promise<readonly (EntryRow & Record<string, unknown>)[]> => {
+      await using lake = await openLake(deps, signal);
+      const found = await answer(
+        lake,
+        `select * exclude (quantity), coalesce(cast(quantity as varchar), quantity_text) as quantity
+           from ${table}`,
+      );
+      const known = found['rows'] as (EntryRow & Record<string, unknown>)[];
+      expect(known.length).toBeLessThanOrEqual(rows.length);
+      return known;
+    };
+
+    test('who-pays adds up each pair', async () => {
+      const sums = new Map<string, { entries: number; quantity: bigint }>();
+      for (const row of await counted()) {
+        const { account_from_party_id: from, account_to_party_id: to } = row;
+        if (from === to) continue;
+        const key = `${from} ${to} ${row.asset_id}`;
+        const { entries: n, quantity } = sums.get(key) ?? {
+          entries: 0,
+          quantity: 0n,
+        };
+        sums.set(key, {
+          entries: n + 1,
+          quantity: quantity + BigInt(row.quantity),
+        });
+      }
+      const told = (await askFor('who-pays')).map((row) => [
+        `${textOf(row, 'payer')} ${textOf(row, 'payee')} ${textOf(row, 'asset_id')}`,
+        { entries: row['entries'], quantity: BigInt(textOf(row, 'quantity')) },
+      ]);
+      expect(told).toHaveLength(sums.size);
+      expect(Object.fromEntries(told)).toEqual(Object.fromEntries(sums));
+      const [party = ''] = PARTIES;
+      for (const row of await askFor('who-pays', { party }))
+        expect([row['payer'], row['payee']]).toContain(party);
+    });
+
+    test('fees-by-market adds up to the fees by month', async () => {
+      const total = (found: readonly Answered[]): Record<string, string> => {
+        const sums: Record<string, bigint> = {};
+        for (const row of found) {
+          const key = `${textOf(row, 'month')} ${textOf(row, 'asset_id')} ${textOf(row, 'transfer_type')}`;
+          sums[key] = (sums[key] ?? 0n) + BigInt(textOf(row, 'paid'));
+        }
+        return Object.fromEntries(
+          Object.entries(sums).map(([key, sum]) => [key, `${sum}`]),
+        );
+      };
+      const month = '2023-04';
+      expect(total(await askFor('fees-by-market'))).toEqual(
+        total(await askFor('fees')),
+      );
+      expect(total(await askFor('fees-by-market', { month }))).toEqual(
+        total(await askFor('fees', { month })),
+      );
+    });
+
+    test('a statement has every change of the accounts of its party', async () => {
+      const [party = ''] = PARTIES;
+      let change = 0n;
+      let lines = 0;
+      for (const row of await counted()) {
+        if (row.account_from_party_id === party) change -= BigInt(row.quantity);
+        if (row.account_to_party_id === party) change += BigInt(row.quantity);
+        lines += Number(row.account_from_party_id === party);
+        lines += Number(row.account_to_party_id === party);
+      }
+      const told = await askFor('statement', { party });
+      expect(told).toHaveLength(lines);
+      expect(
+        told.reduce((sum, row) => sum + BigInt(textOf(row, 'change')), 0n),
+      ).toBe(change);
+      const times = told.map((row) => textOf(row, 'vega_time'));
+      expect(times).toEqual(times.toSorted());
+      await expect(askFor('statement')).rejects.toThrow(
+        'query statement: it needs --party',
+      );
+    });
+
+    test('around shows ten minutes before and after, both ends included', async () => {
+      const at = '2023-04-30T23:59:59.999999Z';
+      const near = (await counted()).filter(({ vega_time: time }) =>
+        [at, '2023-05-01T00:00:00.000000Z', '2023-05-01T00:00:00.000001Z'].some(
+          (one) => time.replace(' ', 'T').startsWith(one.slice(0, 19)),
+        ),
+      );
+      const told = await askFor('around', { at });
+      expect(told).toHaveLength(near.length);
+      expect(told.some((row) => Number(row['seconds_after']) > 0)).toBe(true);
+    });
+
+    test('holders carries a balance on until the next one', async () => {
+      const balances = new Map<string, { time: string; all: bigint[] }[]>();
+      // The double's rows differ from each other, those that do not count too.
+      for (const row of await counted('ledger_entries'))
+        for (const side of ['from', 'to'] as const) {
+          const owner = row[`account_${side}_party_id`];
+          if (owner === 'network') continue;
+          const text =
+            row[`account_${side}_balance`] ??
+            row[`account_${side}_balance_text`];
+          if (typeof text !== 'string') continue;
+          const key = [
+            owner,
+            row.asset_id,
+            row[`account_${side}_account_type`],
+            row[`account_${side}_market_id`],
+          ].join('|');
+          const time = row.vega_time;
+          const seen = balances.get(key) ?? [];
+          const same = seen.find((one) => one.time === time);
+          if (same) same.all.push(BigInt(text));
+          else seen.push({ time, all: [BigInt(text)] });
+          balances.set(key, seen);
+        }
+      const expected = ['2023-03', '2023-04', '2023-05', '2023-06'].map(
+        (month) => {
+          const closing = [...balances].flatMap(([key, seen]) => {
+            const last = seen
+              .filter(({ time }) => time.slice(0, 7) <= month)
+              .toSorted((a, b) => (a.time < b.time ? 1 : -1))[0];
+            if (last === undefined || key.split('|')[1] !== ASSET_A) return [];
+            const held = last.all.reduce((a, b) => (a > b ? a : b));
+            return [{ party: key.split('|')[0], held }];
+          });
+          const holding = closing.filter(({ held }) => held > 0n);
+          return {
+            month,
+            holders: new Set(holding.map(({ party }) => party)).size,
+            accounts: holding.length,
+            held: `${holding.reduce((sum, { held }) => sum + held, 0n)}`,
+          };
+        },
+      );
+      const told = await askFor('holders', { asset: ASSET_A });
+      expect(
+        told.map(({ month, holders, accounts, held }) => ({
+          month,
+          holders,
+          accounts,
+          held,
+        })),
+      ).toEqual(expected);
+    });
+
+    test('dormant names who has no entry since', async () => {
+      const since = '2023-06-02T08:00:00.500000Z';
+      await using lake = await openLake(deps, signal);
+      const found = await answer(
+        lake,
+        'select party_id, max(vega_time) as last_at from ledger_entries group by 1',
+      );
+      const idle = (found['rows'] as { party_id: string; last_at: string }[])
+        .filter(
+          ({ party_id: id, last_at: last }) =>
+            id !== 'network' && Date.parse(last) < Date.parse(since),
+        )
+        .map(({ party_id: id }) => id);
+      const told = (await askFor('dormant', { since })).filter(
+        ({ last_at: last }) => last !== null,
+      );
+      expect(told.map((row) => textOf(row, 'party_id')).toSorted()).toEqual(
+        idle.toSorted(),
+      );
+      expect(
+        (await askFor('dormant', { since: '2030-01-01' })).length,
+      ).toBeGreaterThanOrEqual(PARTIES.length - 1);
+      expect(Array.isArray(await askFor('dormant'))).toBe(true);
+    });
+  });
 
   test('a deep check compares the summaries of ready questions with their entries', async () => {
     expect(await verifyLake(deps, { deep: true }, signal)).toMatchObject({

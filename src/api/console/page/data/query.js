@@ -23,6 +23,7 @@ const OPTIONS = {
   since: { label: 'since', hint: TIME_HINT },
   until: { label: 'until (not included)', hint: TIME_HINT },
   month: { label: 'or one month', hint: MONTH_HINT },
+  at: { label: 'at', hint: '2026-01-31T12:00:00Z' },
   party: { label: 'party', hint: ID_HINT },
   asset: { label: 'asset', hint: ID_HINT },
 };
