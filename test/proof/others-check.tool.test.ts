@@ -4,14 +4,19 @@
  * programs are printed in docs/proof.md.
  */
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   decodeSignerKey,
+  decodeVerifierKey,
   encodeVerifierKey,
+  generateKey,
 } from '../../src/proof/signed-note.ts';
 import { type MirrorHome, openHome } from '../cli/mirror-home.ts';
 import { openFreshDatabase } from '../support/database.ts';
@@ -46,8 +51,11 @@ afterAll(() => stack[Symbol.asyncDispose]());
 
 describe("Go's sumdb/note and sumdb/tlog", () => {
   test('check the signature, every inclusion, and that each night continues the last', async () => {
-    const { stdout } = await runGo(folder);
-    expect(stdout).toContain('3 nights hold');
+    await using server = await serveFolder(folder);
+    for (const place of [folder, server.url]) {
+      const { stdout } = await runGo(place);
+      expect(stdout).toContain('3 nights hold');
+    }
   });
 
   test.each(['statements/000000001', 'tile/0/000.p/3', 'checkpoint'])(
@@ -64,11 +72,59 @@ describe("Go's sumdb/note and sumdb/tlog", () => {
 });
 
 describe("Python's standard library", () => {
-  test('finds a ledger in a published folder and checks it up to the checkpoint', async () => {
+  test('checks the signature, the log and the record of a ledger, in a folder, at an address and in a proof', async () => {
     const party = await partyWithRows();
-    const program = join(PROGRAMS, 'check_ledger.py');
-    const { stdout } = await run('python3', [program, folder, party]);
-    expect(JSON.parse(stdout)).toMatchObject({ party });
+    const proof = join(scratch, 'proof.json');
+    await home.run(['prove', '--party', party, '--output', proof]);
+    await using server = await serveFolder(folder);
+    for (const place of [folder, server.url, proof]) {
+      const { stdout, stderr } = await checkLedger(place, party, key);
+      expect(JSON.parse(stdout)).toMatchObject({ party });
+      expect(stderr).toContain('signed by KEY');
+    }
+  });
+
+  test('says that the signature was not checked if it has no key', async () => {
+    const { stderr } = await checkLedger(folder, await partyWithRows());
+    expect(stderr).toContain('THE SIGNATURE WAS NOT CHECKED');
+  });
+
+  test.each([
+    ['checkpoint', 'a byte of the signature', () => -20],
+    ['tile/entries/000.p/3', 'a hash', () => 30],
+    ['statements/000000002', 'a byte', () => 30],
+    ['pages/', 'the hash of the record', atParty(80)],
+    ['ledgers/', 'the id of the ledger', atParty(10)],
+  ])(
+    'refuses a published folder of which %s has %s changed',
+    async (...changed) => {
+      const [path, , placeIn] = changed;
+      const party = await partyWithRows();
+      const copy = join(scratch, `python-${path.replaceAll('/', '-')}`);
+      await run('cp', ['-r', folder, copy]);
+      const names = path.endsWith('/') ? await readdir(join(copy, path)) : [''];
+      for (const name of names) {
+        const content = await readFile(join(copy, path + name));
+        const at = placeIn(content, party);
+        if (at === undefined) continue;
+        const index = at < 0 ? content.length + at : at;
+        content[index] = (content[index] ?? 0) ^ 1;
+        await writeFile(join(copy, path + name), content);
+      }
+      await expect(checkLedger(copy, party, key)).rejects.toMatchObject({
+        code: 1,
+        stdout: '',
+        stderr: expect.stringMatching(/^NOT PROVEN/) as string,
+      });
+    },
+  );
+
+  test('refuses a key of the same name that did not sign', async () => {
+    const other = encodeVerifierKey(generateKey(decodeVerifierKey(key).name));
+    const checked = checkLedger(folder, await partyWithRows(), other);
+    await expect(checked).rejects.toMatchObject({
+      stderr: expect.stringContaining('NOT PROVEN') as string,
+    });
   });
 
   test('sums a stored CSV by month as the record of its ledger has it, in at most 40 lines', async () => {
@@ -77,11 +133,7 @@ describe("Python's standard library", () => {
     await home.run(['export', '--party', party, '--out', csv]);
     const program = join(PROGRAMS, 'ledger_digest.py');
     const { stdout } = await run('python3', [program, csv]);
-    const { stdout: record } = await run('python3', [
-      join(PROGRAMS, 'check_ledger.py'),
-      folder,
-      party,
-    ]);
+    const { stdout: record } = await checkLedger(folder, party, key);
     const { months } = JSON.parse(record) as { months: readonly string[][] };
     const lines = stdout.trimEnd().split('\n');
     expect(lines.map((line) => line.split(' '))).toEqual(months);
@@ -89,6 +141,39 @@ describe("Python's standard library", () => {
     expect(source.trimEnd().split('\n').length).toBeLessThanOrEqual(40);
   });
 });
+
+/** Finds a byte behind the beginning of a party's id. */
+function atParty(bytes: number) {
+  return (content: Buffer, party: string): number | undefined => {
+    const at = content.indexOf(party);
+    return at === -1 ? undefined : at + bytes;
+  };
+}
+
+function checkLedger(place: string, party: string, signer?: string) {
+  const program = join(PROGRAMS, 'check_ledger.py');
+  const given = signer === undefined ? [party] : [party, signer];
+  return run('python3', [program, place, ...given]);
+}
+
+/** Serves the files of a folder, as any web server without ranges does. */
+async function serveFolder(served: string) {
+  const server = createServer((request, response) => {
+    readFile(join(served, request.url ?? '')).then(
+      (content) => response.end(content),
+      () => response.writeHead(404).end(),
+    );
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections();
+      await once(server.close(), 'close');
+    },
+  };
+}
 
 /** Builds the program of the docs once, and runs it. */
 async function runGo(log: string) {

@@ -2,12 +2,14 @@
 // uses: the signature of the checkpoint, that every night is in the log, and that the
 // log of each earlier size is continued by the present one.
 //
-// Usage: checklog FOLDER KEY
+// Usage: checklog PLACE KEY, where PLACE is a published folder or its address.
 package main
 
 import (
 	"crypto/sha256"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,12 +20,12 @@ import (
 
 func main() {
 	if len(os.Args) != 3 {
-		fail("give the folder of the log, and the public key")
+		fail("give the folder of the log or its address, and the public key")
 	}
-	folder, key := os.Args[1], os.Args[2]
+	place, key := os.Args[1], os.Args[2]
 	verifier, err := note.NewVerifier(key)
 	check("the key", err)
-	signed, err := os.ReadFile(filepath.Join(folder, "checkpoint"))
+	signed, err := read(place, "checkpoint")
 	check("the checkpoint", err)
 	opened, err := note.Open(signed, note.VerifierList(verifier))
 	check("the signature", err)
@@ -36,9 +38,9 @@ func main() {
 	check("the root", err)
 
 	tree := tlog.Tree{N: size, Hash: root}
-	hashes := tlog.TileHashReader(tree, tiles{folder})
+	hashes := tlog.TileHashReader(tree, tiles{place})
 	for night := int64(0); night < size; night++ {
-		content, err := os.ReadFile(filepath.Join(folder, fmt.Sprintf("statements/%09d", night)))
+		content, err := read(place, fmt.Sprintf("statements/%09d", night))
 		check("the statement", err)
 		entry := sha256.Sum256(content)
 		proof, err := tlog.ProveRecord(size, night, hashes)
@@ -57,8 +59,8 @@ func main() {
 	fmt.Printf("%s: %d nights hold\n", lines[0], size)
 }
 
-// tiles reads the tiles of a folder by their C2SP names, which leave the height out.
-type tiles struct{ folder string }
+// tiles reads the tiles of a log by their C2SP names, which leave the height out.
+type tiles struct{ place string }
 
 func (t tiles) Height() int { return 8 }
 
@@ -66,7 +68,7 @@ func (t tiles) ReadTiles(wanted []tlog.Tile) ([][]byte, error) {
 	contents := make([][]byte, len(wanted))
 	for i, tile := range wanted {
 		path := strings.Replace(tile.Path(), "tile/8/", "tile/", 1)
-		content, err := os.ReadFile(filepath.Join(t.folder, path))
+		content, err := read(t.place, path)
 		if err != nil {
 			return nil, err
 		}
@@ -76,6 +78,22 @@ func (t tiles) ReadTiles(wanted []tlog.Tile) ([][]byte, error) {
 }
 
 func (t tiles) SaveTiles([]tlog.Tile, [][]byte) {}
+
+// read returns a file of the folder, from the disk or from a web server.
+func read(place, path string) ([]byte, error) {
+	if !strings.HasPrefix(place, "http://") && !strings.HasPrefix(place, "https://") {
+		return os.ReadFile(filepath.Join(place, path))
+	}
+	answer, err := http.Get(strings.TrimSuffix(place, "/") + "/" + path)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", path, answer.Status)
+	}
+	return io.ReadAll(answer.Body)
+}
 
 func check(what string, err error) {
 	if err != nil {
