@@ -23,16 +23,17 @@ import {
   type ProofFiles,
   readLastStatement,
 } from '../proof/proof-files.ts';
-import { decodeStatement } from '../proof/statement.ts';
+import { statementInProof } from '../proof/ledger-proof.ts';
+import { decodeStatement, type Statement } from '../proof/statement.ts';
 import { openStore, openStoreAt } from './data-dir.ts';
 
 const ANSWER_MAX_MS = 30_000;
 const ANSWER_BYTES_MAX = 256 * 2 ** 20;
 /**
- * The paths below an address at which a log may be found: published alone, published
- * with its folder, or served by a mirror.
+ * The paths below an address at which a log may be found: served by a mirror, published
+ * alone, or published with its folder. An address that ends in `proof` names the log.
  */
-const WEB_FOLDERS = ['', 'proof/', 'mirror/proof/'];
+const WEB_FOLDERS = ['mirror/proof/', '', 'proof/'];
 
 /** Opens the log in this mirror's own store; the stack closes it. */
 export async function openOwnProofFiles(
@@ -58,7 +59,7 @@ export async function openComparedSide(
   const isFile =
     !isAddress(place) && existsSync(path) && statSync(path).isFile();
   if (isFile) {
-    const statement = decodeStatement(await readFile(path, 'utf8'), place);
+    const statement = statementOf(await readFile(path, 'utf8'), place);
     return { name: place, statement, files: undefined };
   }
   const files = await openProofFiles(place, context, stack);
@@ -82,21 +83,24 @@ async function openProofFiles(
     ]);
   }
   const objects = stack.use(await openStoreAt(url, context));
-  return storedFiles(objects, context.signal);
+  // Somebody may have copied the folder `proof` under any name.
+  const isPublished =
+    !isAddress(place) && existsSync(join(resolve(place), CHECKPOINT_PATH));
+  const prefix = isPublished ? '' : PROOF_PREFIX;
+  return storedFiles(objects, context.signal, prefix);
 }
 
-/**
- * Returns the folder of the store. A data folder has its objects in `objects`; a
- * published folder is a store itself.
- */
+/** Returns the folder of the store. A data folder has its objects in `objects`. */
 function folderOf(place: string): string {
   const path = resolve(place);
   const inDataDir = join(path, 'objects');
-  if (existsSync(join(inDataDir, PROOF_PREFIX, CHECKPOINT_PATH)))
-    return inDataDir;
-  // The user named the folder `proof` itself.
-  if (existsSync(join(path, CHECKPOINT_PATH))) return join(path, '..');
-  return path;
+  const isDataDir = existsSync(join(inDataDir, PROOF_PREFIX, CHECKPOINT_PATH));
+  return isDataDir ? inDataDir : path;
+}
+
+/** Reads a file with a statement, or with a proof, which has the statement in it. */
+function statementOf(text: string, place: string): Statement {
+  return decodeStatement(statementInProof(text) ?? text, place);
 }
 
 async function findWebFiles(
@@ -104,11 +108,23 @@ async function findWebFiles(
   signal: AbortSignal,
 ): Promise<ProofFiles> {
   const base = place.endsWith('/') ? place : `${place}/`;
-  for (const folder of WEB_FOLDERS) {
+  const isLog = base.endsWith('/proof/');
+  const folders = isLog ? ['', ...WEB_FOLDERS] : WEB_FOLDERS;
+  for (const folder of new Set(folders)) {
     const files = webFiles(base + folder, signal);
-    if ((await files.read(CHECKPOINT_PATH)) !== undefined) return files;
+    const checkpoint = await files.read(CHECKPOINT_PATH);
+    if (checkpoint !== undefined) return withCheckpoint(files, checkpoint);
   }
   throw noLog(place);
+}
+
+/** The same files, of which the checkpoint is known and not requested again. */
+function withCheckpoint(files: ProofFiles, checkpoint: Buffer): ProofFiles {
+  return {
+    where: files.where,
+    read: async (path, range) =>
+      path === CHECKPOINT_PATH ? checkpoint : files.read(path, range),
+  };
 }
 
 /**

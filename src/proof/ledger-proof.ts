@@ -129,6 +129,15 @@ export function checkProof(text: string, key: VerifierKey): ProvenLedger {
   return checkPaths(proof, checkpoint, 'it does not hold');
 }
 
+/** Returns the statement in the text of a proof; undefined if the text is not a proof. */
+export function statementInProof(text: string): string | undefined {
+  try {
+    return schema.parse(JSON.parse(text)).statement;
+  } catch {
+    return undefined;
+  }
+}
+
 function checkPaths(
   proof: LedgerProof,
   checkpoint: Checkpoint,

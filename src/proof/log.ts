@@ -47,15 +47,19 @@ export interface LoggedStatement {
   readonly statement: Statement;
 }
 
-/** Gives access to the log's files in the object store. */
+/**
+ * Gives access to the log's files in the object store.
+ * @param prefix the prefix of their keys; empty if the store is a published folder
+ */
 export function storedFiles(
   objects: ObjectStore,
   signal: AbortSignal,
+  prefix: string = PROOF_PREFIX,
 ): ProofFiles {
   return {
     where: objects.url,
     async read(path, range) {
-      const key = PROOF_PREFIX + path;
+      const key = prefix + path;
       try {
         const bytes = await objects.read(key, signal, storedRange(range));
         return await readWithin(bytes, key);
