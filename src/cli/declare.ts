@@ -176,6 +176,11 @@ function declareReading(program: Command, add: Add): void {
       '--output <file>',
       'write the result to a file, which appears when it is complete',
     )
+    .option(
+      '--chart [column]',
+      'draw the result: bars by time or name, of the first column of amounts or ' +
+        'the one that is named',
+    )
     .option('--timeout <seconds>', 'time limit', wholeNumber(1, 86_400), 60)
     .option('--since <time>', 'for a ready question: entries from this time on')
     .option('--until <time>', 'for a ready question: entries before this time')

@@ -50,6 +50,8 @@ interface QueryCommandOptions extends QuestionValues {
    */
   readonly format?: QueryFormat;
   readonly output?: string | undefined;
+  /** Whether to draw the result, or the column of amounts to draw. */
+  readonly chart?: string | true | undefined;
   /** The time limit in seconds. */
   readonly timeout: number;
 }
@@ -113,8 +115,7 @@ function readOptions(
   const byEnding = ['', 'txt'].includes(ending)
     ? 'table'
     : QUERY_FORMATS.find((known) => known === ending);
-  const format =
-    isJson && output === undefined ? 'json' : (options.format ?? byEnding);
+  const format = chooseFormat(options, byEnding, isJson);
   const problems = [
     format === undefined &&
       `--output: ${JSON.stringify(`.${ending}`)} names no format; use a name that ends in ` +
@@ -129,6 +130,9 @@ function readOptions(
         ? `${flags}: only with a ready question; write it into the SQL`
         : `query ${sql}: takes no ${flags}; 'ledger-mirror query --list' says what ` +
           'it takes'),
+    options.chart !== undefined &&
+      (isJson || options.format !== undefined) &&
+      '--chart: cannot go with --format or --json',
     ...outputProblems('--output', output),
   ].filter((problem) => problem !== false);
   if (problems.length > 0 || format === undefined)
@@ -140,9 +144,19 @@ function readOptions(
     sql,
     ...asked,
     format,
+    figure: typeof options.chart === 'string' ? options.chart : undefined,
     timeoutMs: timeout * 1_000,
     note: question?.oneSided,
   };
+}
+
+function chooseFormat(
+  { output, format, chart }: QueryCommandOptions,
+  byEnding: QueryFormat | undefined,
+  isJson: boolean,
+): QueryFormat | undefined {
+  if (isJson && output === undefined) return 'json';
+  return chart === undefined ? (format ?? byEnding) : 'chart';
 }
 
 function noQuestion(name: string): string {
@@ -178,13 +192,22 @@ async function answer(
   output: Writable,
 ): Promise<bigint> {
   await using folder = await scratchFolder(scratchDirOf(context.config));
-  const { sql, parameters: given, rows, note, format, timeoutMs } = asked;
+  const {
+    sql,
+    parameters: given,
+    rows,
+    note,
+    format,
+    figure,
+    timeoutMs,
+  } = asked;
   const parameters =
     given && rows !== undefined
       ? await completeIds({ parameters: given, rows }, lake.connection)
       : {};
   const options = {
     format,
+    figure,
     timeoutMs,
     widthMax: context.stdout.columns,
     folder: folder.path,

@@ -68,6 +68,11 @@ export const TEXT_FORMS = {
     columns[0]?.name === 'explain_key' ? PLAN : tableForm(columns, widthMax),
 };
 
+/** Returns the text of a value on one line; NULL is empty. */
+export function plainText(value: DuckDBValue): string {
+  return oneLine(valueText(value));
+}
+
 function csvField(text: string): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
@@ -85,7 +90,8 @@ function objectWriter(columns: readonly ResultColumn[]): (row: Row) => string {
 
 const ID = /^(?<shown>[0-9a-f]{8})[0-9a-f]{56}$/;
 const COLUMN_GAP = '  ';
-const NUMERIC =
+/** The types whose values are numbers. */
+export const NUMERIC =
   /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
 
 /** The result of EXPLAIN: a drawing of several lines, in the second column. */

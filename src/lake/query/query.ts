@@ -19,6 +19,7 @@ import {
   requireWhole,
 } from '../local/duckdb.ts';
 import type { Lake } from './lake.ts';
+import { chartForm } from './query-chart.ts';
 import { TEXT_FORMS, type TextForm } from './query-output.ts';
 import { adviseOnFailure, describeWrongSql } from './wrong-sql.ts';
 
@@ -31,7 +32,8 @@ export const QUERY_FORMATS = [
   'ndjson',
   'parquet',
 ] as const;
-export type QueryFormat = (typeof QUERY_FORMATS)[number];
+/** `chart` is asked for by an option of its own, because it is not a format of files. */
+export type QueryFormat = (typeof QUERY_FORMATS)[number] | 'chart';
 
 export interface QueryOptions {
   readonly format: QueryFormat;
@@ -47,6 +49,8 @@ export interface QueryOptions {
    * QUERY_TIMEOUT_MS.
    */
   readonly timeoutMs?: number | undefined;
+  /** The column that a chart draws; if absent, the first column of amounts. */
+  readonly figure?: string | undefined;
   /** Values of `$name` in the SQL; null stands for NULL. */
   readonly parameters?: Readonly<Record<string, string | null>>;
 }
@@ -69,6 +73,7 @@ export async function runQuery(
     format,
     folder,
     widthMax,
+    figure,
     timeoutMs = QUERY_TIMEOUT_MS,
     parameters = {},
   } = options;
@@ -96,12 +101,11 @@ export async function runQuery(
         const columns = result
           .columnNames()
           .map((name, index) => ({ name, type: result.columnType(index) }));
-        return sendText(
-          result,
-          TEXT_FORMS[format](columns, widthMax),
-          output,
-          limit,
-        );
+        const form =
+          format === 'chart'
+            ? chartForm(columns, widthMax, figure)
+            : TEXT_FORMS[format](columns, widthMax);
+        return sendText(result, form, output, limit);
       },
     );
   } catch (error) {

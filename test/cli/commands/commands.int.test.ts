@@ -305,6 +305,21 @@ describe('a time as people type it', () => {
     ]);
   });
 
+  test('query --chart draws a bar for each month, and goes with no format', async () => {
+    const none = await home.run(['query', FIRST_MONTH, '--chart']);
+    expect(none.stdout).toContain('No chart: no column of the result holds');
+    const asked = `select month, count(*) as entries from ledger_entries group by 1 order by 1`;
+    const { code, stdout } = await home.run(['query', asked, '--chart']);
+    expect([code, stdout]).toEqual([
+      0,
+      expect.stringMatching(/^entries\n(?:\d{4}-\d\d +[\d,]+ +█*\n)+$/),
+    ]);
+    expectRefused(
+      await home.run(['query', asked, '--chart', '--format', 'csv']),
+      /--chart: cannot go with --format or --json/,
+    );
+  });
+
   test('a ready question takes the same month, and a part of the past', async () => {
     const rows = async (...given: string[]) => {
       const ended = await home.run(['query', 'fees', ...given, '--format=csv']);

@@ -1,0 +1,205 @@
+/**
+ * Draws a result in the terminal: one bar for each time or name, stacked if a second
+ * column of few values splits it.
+ */
+import type { DuckDBValue } from '@duckdb/node-api';
+import {
+  NUMERIC,
+  plainText,
+  type ResultColumn,
+  type TextForm,
+} from './query-output.ts';
+
+/** The parts of a stack, in the order of their names; more parts cannot be told apart. */
+const BLOCKS = ['█', '▓', '▒', '░'];
+const BARS_MAX = 60;
+const BAR_CHARACTERS_MIN = 10;
+const BAR_CHARACTERS_MAX = 60;
+const LABEL_CHARACTERS_MAX = 24;
+const WIDTH_DEFAULT = 100;
+
+const TIME_TYPE = /^(?:DATE|TIMESTAMP)/;
+const TIME_NAME = /^(?:month|day|week|year|quarter)$/i;
+/** Columns of numbers that are names or positions, and not amounts. */
+const NAMED = /(?:^|_)(?:id|year|month|day|hour|epoch|block|height|version)$/i;
+
+type Row = readonly DuckDBValue[];
+
+interface Places {
+  readonly label: number;
+  readonly figure: number;
+  readonly texts: readonly number[];
+}
+
+/**
+ * @param figure the name of the column to draw; undefined for the first column of
+ *   amounts
+ */
+export function chartForm(
+  columns: readonly ResultColumn[],
+  widthMax: number | undefined,
+  figure: string | undefined,
+): TextForm {
+  const rows: (readonly string[])[] = [];
+  return {
+    begin: () => '',
+    row: (row: Row) => {
+      rows.push(row.map(plainText));
+      return '';
+    },
+    end: () => {
+      const places = findPlaces(columns, figure);
+      if (typeof places === 'string') return `${places}\n`;
+      return draw(columns, places, rows, widthMax ?? WIDTH_DEFAULT);
+    },
+  };
+}
+
+/** Returns the columns to draw, or why nothing can be drawn. */
+function findPlaces(
+  columns: readonly ResultColumn[],
+  figure: string | undefined,
+): Places | string {
+  const indexes = columns.map((_, index) => index);
+  const typeOf = (index: number): string => String(columns[index]?.type);
+  const nameOf = (index: number): string => columns[index]?.name ?? '';
+  const numbers = indexes.filter(
+    (index) => NUMERIC.test(typeOf(index)) && !NAMED.test(nameOf(index)),
+  );
+  const chosen =
+    figure === undefined
+      ? numbers[0]
+      : numbers.find((index) => nameOf(index) === figure);
+  if (chosen === undefined)
+    return figure === undefined
+      ? 'No chart: no column of the result holds amounts.'
+      : `No chart: the result has no column of amounts that is called ${figure}.`;
+  const texts = indexes.filter((index) => typeOf(index) === 'VARCHAR');
+  const time = indexes.find(
+    (index) =>
+      TIME_TYPE.test(typeOf(index)) ||
+      (TIME_NAME.test(nameOf(index)) && index !== chosen),
+  );
+  const label = time ?? texts[0];
+  if (label === undefined)
+    return 'No chart: no column of the result holds times or names.';
+  return {
+    label,
+    figure: chosen,
+    texts: texts.filter((index) => index !== label),
+  };
+}
+
+function draw(
+  columns: readonly ResultColumn[],
+  { label, figure, texts }: Places,
+  rows: readonly (readonly string[])[],
+  width: number,
+): string {
+  const split = chooseSplit(texts, label, rows);
+  const parts =
+    split === undefined
+      ? ['']
+      : [...new Set(rows.map((row) => row[split] ?? ''))].toSorted();
+  const bars = sumUp(rows, { label, figure, split });
+  const totals = [...bars.values()].map((bar) =>
+    [...bar.values()].reduce(add, '0'),
+  );
+  const shown = [...bars].slice(0, BARS_MAX);
+  const labels = shown.map(([name]) => shorten(name));
+  const labelWidth = Math.max(0, ...labels.map((name) => name.length));
+  const figures = totals.slice(0, BARS_MAX).map(group);
+  const figureWidth = Math.max(0, ...figures.map((text) => text.length));
+  const barWidth = Math.max(
+    BAR_CHARACTERS_MIN,
+    Math.min(BAR_CHARACTERS_MAX, width - labelWidth - figureWidth - 4),
+  );
+  const most = Math.max(0, ...totals.map((total) => Math.abs(Number(total))));
+  const lines = shown.map(([, bar], index) => {
+    const drawn = parts
+      .map((part, at) => {
+        const size = Math.abs(Number(bar.get(part) ?? 0));
+        const length = most === 0 ? 0 : Math.round((size / most) * barWidth);
+        return (BLOCKS[at] ?? '█').repeat(length);
+      })
+      .join('');
+    const name = (labels[index] ?? '').padEnd(labelWidth);
+    const value = (figures[index] ?? '').padStart(figureWidth);
+    return `${name}  ${value}  ${drawn}`.trimEnd();
+  });
+  const nameOf = (index: number): string => columns[index]?.name ?? '';
+  const legend =
+    split === undefined
+      ? ''
+      : ` by ${nameOf(split)}: ` +
+        parts
+          .map((part, at) => `${BLOCKS[at] ?? ''} ${shorten(part) || '–'}`)
+          .join('  ');
+  const left = bars.size - shown.length;
+  const more = left > 0 ? [`… and ${left} more`] : [];
+  return `${[`${nameOf(figure)}${legend}`, ...lines, ...more].join('\n')}\n`;
+}
+
+/**
+ * Returns the column that splits each bar: the one with the fewest values, of which
+ * there are more than one. Undefined if none is worth it.
+ */
+function chooseSplit(
+  texts: readonly number[],
+  label: number,
+  rows: readonly (readonly string[])[],
+): number | undefined {
+  const count = (index: number): number =>
+    new Set(rows.map((row) => row[index])).size;
+  // Without several rows for one label there is nothing to split.
+  if (count(label) === rows.length) return undefined;
+  return texts
+    .filter((index) => count(index) > 1 && count(index) <= BLOCKS.length)
+    .toSorted((a, b) => count(a) - count(b))[0];
+}
+
+/** Adds up the figures of each label, and of each part of it. */
+function sumUp(
+  rows: readonly (readonly string[])[],
+  {
+    label,
+    figure,
+    split,
+  }: Readonly<Record<'label' | 'figure', number>> & {
+    readonly split: number | undefined;
+  },
+): ReadonlyMap<string, ReadonlyMap<string, string>> {
+  const bars = new Map<string, Map<string, string>>();
+  for (const row of rows) {
+    const name = row[label] ?? '';
+    const part = split === undefined ? '' : (row[split] ?? '');
+    const value = row[figure];
+    if (value === undefined || value === '') continue;
+    const bar = bars.get(name) ?? new Map<string, string>();
+    bar.set(part, add(bar.get(part) ?? '0', value));
+    bars.set(name, bar);
+  }
+  return bars;
+}
+
+const WHOLE = /^-?\d+$/;
+
+/** Adds exactly if both are whole numbers, as amounts are. */
+function add(one: string, other: string): string {
+  return WHOLE.test(one) && WHOLE.test(other)
+    ? String(BigInt(one) + BigInt(other))
+    : String(Number(one) + Number(other));
+}
+
+function group(value: string): string {
+  return WHOLE.test(value) ? BigInt(value).toLocaleString('en-US') : value;
+}
+
+/** Leaves out the time of day of a midnight, and cuts an id to its beginning. */
+function shorten(text: string): string {
+  const day = text.replace(/ 00:00:00(?:\+00)?$/, '');
+  if (day.length <= LABEL_CHARACTERS_MAX) return day;
+  return /^[0-9a-f]{64}$/.test(day)
+    ? `${day.slice(0, 8)}…`
+    : `${day.slice(0, LABEL_CHARACTERS_MAX - 1)}…`;
+}

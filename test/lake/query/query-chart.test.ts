@@ -1,0 +1,92 @@
+/** A result drawn in the terminal. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { afterAll, expect, test } from 'vitest';
+import { openDuckDb } from '../../../src/lake/local/duckdb.ts';
+import { runQuery } from '../../../src/lake/query/query.ts';
+import { NEVER_ABORTED } from '../../support/samples.ts';
+
+const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror chart '));
+const engine = await openDuckDb(folder);
+afterAll(async () => {
+  await engine[Symbol.asyncDispose]();
+  await rm(folder, { recursive: true });
+});
+
+async function drawn(sql: string, figure?: string): Promise<string> {
+  let text = '';
+  const output = new Writable({
+    write: (piece: Buffer, _encoding, done) => {
+      text += piece.toString();
+      done();
+    },
+  });
+  const options = { format: 'chart', widthMax: 40, figure } as const;
+  await runQuery(engine, sql, options, output, NEVER_ABORTED);
+  return text;
+}
+
+test('a chart has a bar for each month, as long as its figure', async () => {
+  expect(
+    await drawn(
+      `from (values ('2026-01', 1000), ('2026-02', 500), ('2026-03', 0)) as t(month, paid)`,
+    ),
+  ).toBe(
+    [
+      'paid',
+      `2026-01  1,000  ${'█'.repeat(24)}`,
+      `2026-02    500  ${'█'.repeat(12)}`,
+      '2026-03      0',
+      '',
+    ].join('\n'),
+  );
+});
+
+test('a chart stacks the values of a second column of few', async () => {
+  const text = await drawn(
+    `from (values (date '2026-01-01', 'a', 3), (date '2026-01-01', 'b', 1), (date '2026-01-02', 'a', 4)) as t(day, kind, n)`,
+  );
+  expect(text).toContain('n by kind: █ a  ▓ b');
+  expect(text).toMatch(/^2026-01-01 {2}4 {2}█{18,19}▓{6,7}$/m);
+  expect(text).toMatch(/^2026-01-02 {2}4 {2}█{25}$/m);
+});
+
+test('a chart adds amounts beyond every number exactly', async () => {
+  const huge = '9'.repeat(45);
+  expect(
+    await drawn(
+      `from (values ('x', cast('${huge}' as bignum)), ('x', cast('1' as bignum))) as t(name, held)`,
+    ),
+  ).toContain(`1,${'000,'.repeat(14)}000`);
+});
+
+test('a chart draws the column that is named', async () => {
+  const sql = `select 'x' as name, 1 as entries, 77 as quantity`;
+  expect(await drawn(sql)).toMatch(/^entries\nx {2}1 /);
+  expect(await drawn(sql, 'quantity')).toMatch(/^quantity\nx {2}77 /);
+  expect(await drawn(sql, 'nothing')).toBe(
+    'No chart: the result has no column of amounts that is called nothing.\n',
+  );
+});
+
+test('a chart says how many bars it leaves out, and ids are cut', async () => {
+  const text = await drawn(
+    `select repeat('ab', 32) as party_id, 1 as n union all by name
+     select 'p' || range as party_id, range as n from range(70)`,
+  );
+  expect(text).toContain('abababab…');
+  expect(text).toContain('… and 11 more');
+});
+
+test.each([
+  [`select 'x' as name`, 'No chart: no column of the result holds amounts.\n'],
+  [
+    'select 1 as n',
+    'No chart: no column of the result holds times or names.\n',
+  ],
+  [`select cast(null as varchar) as name, 3 as n where false`, 'n\n'],
+])('%s has no chart, and says so', async (sql, told) => {
+  expect(await drawn(sql)).toBe(told);
+});
