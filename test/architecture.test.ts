@@ -158,7 +158,9 @@ const RULES: Readonly<Record<string, Rule>> = {
     ...adapter('pg', 'kysely', 'p-retry', 'pg-copy-streams', 'uuid'),
     values: [...PURE, 'src/network', 'migrations'],
   },
-  'src/storage': reaching(adapter('@aws-sdk/client-s3')),
+  'src/storage': reaching(
+    adapter('@aws-sdk/client-s3', '@aws-sdk/credential-provider-node'),
+  ),
   'src/state': {
     ...adapter('pg', 'ioredis'),
     values: [...PURE, 'src/network'],

@@ -50,6 +50,9 @@ import {
 } from './rotating-secrets.ts';
 import { composeStages } from './stages.ts';
 
+/** How long a check of the object store's credentials may take. */
+const PROVE_STORE_MS = 30_000;
+
 export interface AppOptions extends BaseOptions {
   /** The limits of the source client; if absent, the client's defaults. */
   readonly sourceLimits?: SourceDeps['limits'] | undefined;
@@ -102,7 +105,13 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
         requireAccepted(neededSecrets, 'queues');
       },
     },
-    { name: 'objects', check: (signal) => store.head('probe/readyz', signal) },
+    {
+      name: 'objects',
+      check: async (signal) => {
+        await store.head('probe/readyz', signal);
+        requireAccepted(neededSecrets, 'objects');
+      },
+    },
   ];
   // The metrics cover the whole process. A short command needs no metrics, so the
   // costly part is added at the first call.
@@ -200,7 +209,7 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
 }
 
 function listNeededSecrets(services: Services): readonly NeededSecret[] {
-  const { config, login, redisLogin, queues, warehouse } = services;
+  const { config, login, redisLogin, queues, store, warehouse } = services;
   const needed: NeededSecret[] = [];
   if (login !== undefined) {
     const what = `the database at ${config.databaseUrl?.place ?? ''}`;
@@ -211,6 +220,13 @@ function listNeededSecrets(services: Services): readonly NeededSecret[] {
     const what = `Redis at ${config.redisUrl?.host ?? ''}`;
     const prove = () => queues.proveLogin();
     needed.push({ secret: redisLogin, part: 'queues', what, prove });
+  }
+  if (store.secret !== undefined) {
+    const prove = async (): Promise<void> => {
+      await store.head('probe/readyz', AbortSignal.timeout(PROVE_STORE_MS));
+    };
+    const what = `the object store ${store.url}`;
+    needed.push({ secret: store.secret, part: 'objects', what, prove });
   }
   return needed;
 }

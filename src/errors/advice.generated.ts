@@ -170,7 +170,7 @@ export const ADVICE: Readonly<
   DATABASE_STANDBY: { meaning: "The server takes no writes.", todo: "Point DATABASE_URL at the primary." },
   DATABASE_STALLED: { meaning: "Postgres took no rows for too long.", todo: "Look for locks and a full disk." },
   LOCK_BUSY: { meaning: "Another process has loaded the same party, or built the lake, for a quarter of an hour.", todo: "See what it does; its lock ends with it." },
-  SECRET_REFUSED: { meaning: "The database or Redis has refused its password for five minutes, and a file of it (DATABASE_URL_FILE, REDIS_URL_FILE) was read again in vain. The process ends.", todo: "Write the password that it accepts into the file or the setting that the line names." },
+  SECRET_REFUSED: { meaning: "The database, Redis or the object store has refused a secret for five minutes, and its file (DATABASE_URL_FILE, REDIS_URL_FILE, AWS_SHARED_CREDENTIALS_FILE) was read again in vain. The process ends.", todo: "Write the secret that it accepts into the file or the setting that the line names." },
   DATABASE_RIGHTS: { meaning: "The user may not create what the schema needs.", todo: "Let the owner run the grant that the message shows." },
   DATABASE_NEWER: { meaning: "A newer version has migrated this database.", todo: "Run that version, or a newer one." },
   DATABASE_OLDER: { meaning: "An earlier version made this database, before the first release.", todo: "Point DATABASE_URL to an empty database, or move the embedded one (DATA_DIR/postgres) away, and run 'ledger-mirror load --all': it rebuilds the mirror from the objects." },

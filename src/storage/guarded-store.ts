@@ -9,6 +9,7 @@ import { PermanentError } from '../errors/errors.ts';
 import { undefinedIfMissing, type FileFacts } from '../files/byte-counter.ts';
 import { makeFolders } from '../files/folders.ts';
 import { checkKey, checkPrefix } from '../ledger/object-keys.ts';
+import type { SecretState } from '../network/rotating-secret.ts';
 import type {
   ListedObject,
   ObjectFacts,
@@ -25,6 +26,8 @@ import { type StoreProbe, probeStore } from './probe-store.ts';
  */
 export interface StoreKind extends StoreProbe, AsyncDisposable {
   readonly url: string;
+  /** The state of the store's credentials; undefined if it needs none. */
+  readonly secret?: SecretState | undefined;
   /**
    * The folder in which objects are written before they are published. Readers never
    * see its files.
@@ -84,6 +87,10 @@ class GuardedStore implements ObjectStore {
 
   get url(): string {
     return this.#kind.url;
+  }
+
+  get secret(): SecretState | undefined {
+    return this.#kind.secret;
   }
 
   spoolPath(name: string): Promise<string> {

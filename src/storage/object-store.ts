@@ -1,4 +1,5 @@
 /** The interface of the object store for the stages. */
+import type { SecretState } from '../network/rotating-secret.ts';
 import type { Readable } from 'node:stream';
 import type { FileFacts } from '../files/byte-counter.ts';
 import type { Micros } from '../time/time.ts';
@@ -67,6 +68,8 @@ export interface ObjectFacts {
 export interface ObjectStore extends AsyncDisposable {
   /** The store's URL for messages and manifests, without credentials. */
   readonly url: string;
+  /** The state of the store's credentials; undefined if it needs none. */
+  readonly secret?: SecretState | undefined;
 
   /**
    * Returns the path at which to spool a file of this name: next to the store, on its

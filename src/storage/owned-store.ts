@@ -5,6 +5,7 @@
  */
 import type { Readable } from 'node:stream';
 import type { FileFacts } from '../files/byte-counter.ts';
+import type { SecretState } from '../network/rotating-secret.ts';
 import type {
   ListedObject,
   ObjectFacts,
@@ -39,6 +40,10 @@ export class OwnedStore implements ObjectStore {
 
   get url(): string {
     return this.#store.url;
+  }
+
+  get secret(): SecretState | undefined {
+    return this.#store.secret;
   }
 
   spoolPath(name: string): Promise<string> {

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { openApp } from '../../src/app/app.ts';
 import { untilStoppedOrRefused } from '../../src/app/rotating-secrets.ts';
 import { serveWorkerHealth } from '../../src/app/serving/serve-worker-health.ts';
@@ -12,6 +12,8 @@ import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/logging/log.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { farSchedule } from '../support/far-schedule.ts';
+import { CREDENTIALS, S3Double } from '../support/stores/s3-double.ts';
+import type { Credentials } from '../support/stores/s3-signature.ts';
 import { waitFor } from '../support/wait-for.ts';
 
 const SHORT = { refusedMaxMs: 0, checkMs: 10 };
@@ -61,6 +63,38 @@ test('a process whose database password is refused is red, and ends with the nam
   await waitFor(async () => (await statusOf(port)) === 200, {
     what: 'a healthy worker again',
   });
+});
+
+test('a process whose S3 keys are refused is red, and ends with the name of their file', async () => {
+  await using double = await S3Double.start();
+  await using world = await openWorld(undefined, double.endpoint);
+  const { app } = world;
+  const port = world.stack.use(await serveWorkerHealth(app, 0)).port;
+  await waitFor(async () => (await ready(world.url)).ready, {
+    what: 'a ready process',
+  });
+
+  double.credentials = { accessKeyId: 'other', secretAccessKey: 'keys' };
+  await waitFor(async () => !(await ready(world.url)).ready, {
+    what: 'a process that is not ready',
+  });
+  await expect(ready(world.url)).resolves.toMatchObject({
+    parts: { objects: 'failed' },
+  });
+  expect(await statusOf(port)).toBe(503);
+  const context = { log: app.log, signal: new AbortController().signal };
+  await expect(
+    untilStoppedOrRefused(app.neededSecrets, context, SHORT),
+  ).rejects.toMatchObject({
+    code: 'SECRET_REFUSED',
+    message: expect.stringContaining('AWS_SHARED_CREDENTIALS_FILE ('),
+  });
+
+  await world.writeS3Keys(double.credentials);
+  await waitFor(async () => (await ready(world.url)).ready, {
+    what: 'a ready process again',
+  });
+  expect(await statusOf(port)).toBe(200);
 });
 
 test('a process is told to stop while no secret is refused, and ends without an error', async () => {
@@ -127,7 +161,10 @@ async function statusOf(port: number): Promise<number> {
 }
 
 /** An app that works and serves, as a role of its own. */
-async function openWorld(tokens?: { write: string; read: string }) {
+async function openWorld(
+  tokens?: { write: string; read: string },
+  s3Endpoint?: string,
+) {
   await using stack = new AsyncDisposableStack();
   const database = stack.use(await openFreshDatabase());
   const role = `rotating_${randomBytes(6).toString('hex')}`;
@@ -154,8 +191,27 @@ async function openWorld(tokens?: { write: string; read: string }) {
     await writeFile(tokenFiles.write, tokens.write);
     await writeFile(tokenFiles.read, tokens.read);
   }
+  const s3Path = join(dir, 's3-credentials');
+  const writeS3Keys = ({ accessKeyId, secretAccessKey }: Credentials) =>
+    writeFile(
+      s3Path,
+      `[default]\naws_access_key_id = ${accessKeyId}\n` +
+        `aws_secret_access_key = ${secretAccessKey}\n`,
+    );
+  if (s3Endpoint !== undefined) {
+    await writeS3Keys(CREDENTIALS);
+    // The SDK looks for its files in the environment of the process.
+    vi.stubEnv('AWS_SHARED_CREDENTIALS_FILE', s3Path);
+    stack.defer(() => void vi.unstubAllEnvs());
+  }
   const config = readConfig({
     env: {
+      ...(s3Endpoint === undefined
+        ? {}
+        : {
+            OBJECT_STORE_URL: `s3://bucket/mirror?region=eu-test-1&endpoint=${s3Endpoint}`,
+            AWS_SHARED_CREDENTIALS_FILE: s3Path,
+          }),
       DATABASE_URL_FILE: path,
       DATA_DIR: dir,
       API_PORT: '0',
@@ -181,6 +237,7 @@ async function openWorld(tokens?: { write: string; read: string }) {
     path,
     stack: owned,
     writeFile: write,
+    writeS3Keys,
     tokens: {
       write: (token: string) => writeFile(tokenFiles.write, token),
       read: (token: string) => writeFile(tokenFiles.read, token),

@@ -3,17 +3,24 @@
  * answers, flipped bits.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { buffer } from 'node:stream/consumers';
 import {
   CreateMultipartUploadCommand,
   ListMultipartUploadsCommand,
 } from '@aws-sdk/client-s3';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type { ObjectStore } from '../../src/storage/object-store.ts';
 import { makeCertificates } from '../source/certificate.ts';
-import { rawClient, type RealStore } from '../support/stores/real-store.ts';
+import {
+  type Keys,
+  newKeys,
+  rawClient,
+  type RealStore,
+} from '../support/stores/real-store.ts';
 import {
   type Mishap,
   type Passing,
@@ -110,6 +117,38 @@ export function describeRefusals(running: StoreUnderTest): void {
           /InvalidAccessKeyId|SignatureDoesNotMatch/,
         ) as string,
       });
+    });
+
+    test('keys that were replaced in their file are used at the next refusal', async () => {
+      const dir = await mkdtemp(join(tmpdir(), 'lm-store-keys-'));
+      const path = join(dir, 'credentials');
+      const writeKeys = ({ accessKeyId, secretAccessKey }: Keys) =>
+        writeFile(
+          path,
+          `[default]\naws_access_key_id = ${accessKeyId}\n` +
+            `aws_secret_access_key = ${secretAccessKey}\n`,
+        );
+      // The SDK looks for its files in the environment of the process.
+      vi.stubEnv('AWS_SHARED_CREDENTIALS_FILE', path);
+      vi.stubEnv('AWS_ACCESS_KEY_ID', undefined);
+      vi.stubEnv('AWS_SECRET_ACCESS_KEY', undefined);
+      try {
+        await writeKeys(newKeys('withdrawn'));
+        const ambient = { AWS_SHARED_CREDENTIALS_FILE: path };
+        await using store = openStoreOn(running(), { ambient });
+        await expect(
+          store.publishBytes('a', Buffer.from('x'), signal),
+        ).rejects.toMatchObject({ code: 'OBJECT_STORE_CREDENTIALS' });
+        expect(store.secret?.refusedForMs()).toBeDefined();
+
+        await writeKeys(running().keys);
+        await store.publishBytes('a', Buffer.from('x'), signal);
+        expect(store.secret?.refusedForMs()).toBeUndefined();
+        expect(await store.head('a', signal)).toMatchObject({ bytes: 1n });
+      } finally {
+        vi.unstubAllEnvs();
+        await rm(dir, { recursive: true, force: true });
+      }
     });
 
     test('a write with read-only rights is refused, and reading works', async () => {

@@ -18,6 +18,8 @@ export type StoreUnderTest = () => RealStore;
 
 export interface OpenOptions {
   readonly keys?: Keys;
+  /** The AWS variables; by default those of the keys. */
+  readonly ambient?: Readonly<Record<string, string>>;
   readonly prefix?: string;
   readonly patienceMs?: number;
   /** Another address of the same server: a proxy before it. */
@@ -54,11 +56,12 @@ export function openStoreOn(
     prefix = randomUUID(),
     patienceMs,
     endpoint = server.endpoint,
+    ambient = awsVariables(keys),
   } = options;
   return openS3Store({
     url: storeUrl({ bucket: server.bucket, endpoint }, prefix),
     spoolDir: join(tmpdir(), 'ledger-mirror-stores', randomUUID()),
-    ambient: awsVariables(keys),
+    ambient,
     patienceMs,
   });
 }

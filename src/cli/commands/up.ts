@@ -52,7 +52,11 @@ async function runUntilStopped(
   if (isWorking && port !== undefined)
     stack.use(await serveWorkerHealth(app, port));
   if (isWorking) await startWork(app);
-  await untilStoppedOrRefused(app.neededSecrets, context);
+  // Without its objects, a process that only serves still answers most requests.
+  const needed = app.neededSecrets.filter(
+    ({ part }) => isWorking || part !== 'objects',
+  );
+  await untilStoppedOrRefused(needed, context);
   log.info({}, 'Stopping');
 }
 

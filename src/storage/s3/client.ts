@@ -3,6 +3,7 @@ import { S3, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { UsageError } from '../../errors/errors.ts';
 import { openProxiedAgents } from '../../network/proxied-agents.ts';
 import { retryOf } from './errors.ts';
+import { S3Keys } from './keys.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 /** How long a connection may carry no byte in either direction. */
@@ -29,6 +30,7 @@ export interface S3Connection {
    * and password.
    */
   readonly proxy: string | undefined;
+  readonly keys: S3Keys;
 }
 
 /**
@@ -66,7 +68,9 @@ export function openS3Client(
     hostOf(url.host, endpoint, region, style),
     ambient,
   );
+  const keys = new S3Keys(nameOfKeys(ambient));
   const client = new S3({
+    credentialDefaultProvider: (init) => keys.provide(init),
     ...(region === undefined ? {} : { region }),
     ...(endpoint === undefined ? {} : { endpoint }),
     forcePathStyle: style === 'path',
@@ -83,7 +87,8 @@ export function openS3Client(
       ...(agents && { httpAgent: agents.http, httpsAgent: agents.https }),
     },
   });
-  return { client, proxy: agents?.proxy };
+  keys.watch(client);
+  return { client, proxy: agents?.proxy, keys };
 }
 
 /** Returns the host to which requests go; it decides whether a proxy is used. */
@@ -116,6 +121,15 @@ function credentialsOf(
   }
   const session = sessionToken === undefined ? {} : { sessionToken };
   return { credentials: { accessKeyId, secretAccessKey, ...session } };
+}
+
+/** Names the origin of the credentials for an operator. */
+function nameOfKeys(ambient: Ambient): string {
+  const file = ambient['AWS_SHARED_CREDENTIALS_FILE'];
+  if (ambient['AWS_ACCESS_KEY_ID'] !== undefined) return 'AWS_ACCESS_KEY_ID';
+  return file === undefined
+    ? 'the AWS credentials'
+    : `AWS_SHARED_CREDENTIALS_FILE (${file})`;
 }
 
 type Strategy = Extract<

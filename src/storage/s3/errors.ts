@@ -169,6 +169,11 @@ function meaningOf(error: unknown): Meaning {
   return lookUp(errno) ?? CONFIGURATION;
 }
 
+/** Whether the store refused the credentials, or none were found. */
+export function isCredentialsRefused(error: unknown): boolean {
+  return meaningOf(error) === CREDENTIALS;
+}
+
 /** Whether the same call may succeed later. */
 export function retryOf(error: unknown): Retry {
   return isAbort(error) ? 'never' : meaningOf(error).retry;

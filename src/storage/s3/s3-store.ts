@@ -4,6 +4,7 @@ import { Readable } from 'node:stream';
 import type { S3 } from '@aws-sdk/client-s3';
 import { RetryableError } from '../../errors/errors.ts';
 import { contentFacts, type FileFacts } from '../../files/byte-counter.ts';
+import type { SecretState } from '../../network/rotating-secret.ts';
 import { fileError } from '../file-store.ts';
 import { guardStore, type StoreKind } from '../guarded-store.ts';
 import type {
@@ -73,6 +74,7 @@ export function openS3Store(options: StoreOptions): ObjectStore {
 
 class S3Store implements StoreKind {
   readonly url: string;
+  readonly secret: SecretState;
   readonly spoolDir: string;
   capabilities?: StoreCapabilities;
   readonly #client: S3;
@@ -90,8 +92,9 @@ class S3Store implements StoreKind {
     const prefix = prefixOf(url);
     this.url = storeUrl(url);
     this.spoolDir = spoolDir;
-    const { client, proxy } = openS3Client(url, ambient, patienceMs);
+    const { client, proxy, keys } = openS3Client(url, ambient, patienceMs);
     this.#client = client;
+    this.secret = keys;
     this.#proxy = proxy;
     this.#keeping = readKeeping(url);
     this.#where = {

@@ -107,6 +107,8 @@ export class S3Double implements AsyncDisposable {
   /** The prefixes of all listings that were requested. */
   readonly listed: string[] = [];
   fault: S3Fault | undefined;
+  /** The credentials that it accepts. */
+  credentials = CREDENTIALS;
   /** The number of keys on a page of a listing; S3 has 1,000. */
   pageKeys = 100;
   /** How it treats If-None-Match: real stores of all three kinds exist. */
@@ -174,7 +176,7 @@ export class S3Double implements AsyncDisposable {
       if (url.searchParams.has('list-type'))
         this.listed.push(url.searchParams.get('prefix') ?? '');
       this.calls.push(`${method}${operation === '' ? '' : ` ${operation}`}`);
-      const denied = checkSignature(request, body, CREDENTIALS);
+      const denied = checkSignature(request, body, this.credentials);
       if (denied !== undefined) throw new Refused(403, denied);
       if (bucket !== 'bucket') throw new Refused(404, 'NoSuchBucket');
       fail(this.fault?.(call, 'before'), request);
