@@ -2,7 +2,6 @@
  * Runs transactions, which are always repeated as a whole: nothing can be repeated inside
  * an aborted one.
  */
-import type { QueryExecutorProvider, RawBuilder } from 'kysely';
 import pRetry from 'p-retry';
 import { RetryableError, UnreachableError } from '../errors/errors.ts';
 import { waitFor } from '../concurrency/timeouts.ts';
@@ -85,30 +84,4 @@ export function retryWhileUnavailable<Result>(
     () => first ?? new Error(action),
   );
   return outcome.then(({ result }) => result);
-}
-
-/** Returns the rows of one statement, with its errors classified. */
-export function readRows<Row>(
-  db: QueryExecutorProvider,
-  action: string,
-  statement: RawBuilder<Row>,
-): Promise<readonly Row[]> {
-  return mapDatabaseError(
-    action,
-    async () => (await statement.execute(db)).rows,
-  );
-}
-
-/**
- * Returns the row of a statement that always has exactly one, whatever is in the tables.
- */
-export async function readRow<Row>(
-  db: QueryExecutorProvider,
-  action: string,
-  statement: RawBuilder<Row>,
-): Promise<Row> {
-  const [row] = await readRows(db, action, statement);
-  if (row === undefined)
-    throw new TypeError(`no row where there is always one: ${action}`);
-  return row;
 }

@@ -3,6 +3,7 @@
  * database, and the columns that Postgres reports are compared with the declared ones.
  * Nothing is executed.
  */
+import { globSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Client, type FieldDef, type Submittable } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -46,6 +47,18 @@ test('the sources declare the statements that this test prepares', () => {
   expect(STATEMENTS.length).toBeGreaterThan(0);
 });
 
+test('no file outside src/postgres runs a statement that is not declared', () => {
+  const files = globSync(['src/**/*.ts', 'jobs/**/*.ts'], { cwd: ROOT });
+  const undeclared = files.filter(
+    (path) =>
+      !path.startsWith('src/postgres/') &&
+      /\.execute\(\s*(?:db|tx|this\.#db)\b/.test(
+        readFileSync(resolve(ROOT, path), 'utf8'),
+      ),
+  );
+  expect(undeclared).toEqual([]);
+});
+
 test.each(STATEMENTS)(
   'the statement at $place yields the columns that it declares',
   async (found) => {
@@ -74,6 +87,15 @@ describe('a statement is refused', () => {
       expect.stringContaining('column "gone" does not exist'),
       '',
       '',
+      '',
+    ]);
+  });
+
+  test('and a name has one value throughout a statement', () => {
+    const variants = [...fixtures.values()].at(-2)?.variants;
+    expect(variants).toEqual([
+      "select run_id::text as key from mirror.runs where state = 'open'",
+      'select code as key from mirror.doubts where closed_at is null',
     ]);
   });
 
@@ -81,8 +103,8 @@ describe('a statement is refused', () => {
     const variants = [...fixtures.values()].at(-1)?.variants;
     expect(variants).toEqual([
       'select run_id as "runId" from mirror.runs where kind = $1 order by run_id asc',
-      'select run_id as "runId" from mirror.runs where kind = $1 order by run_id desc',
       'select run_id as "runId" from mirror.runs where true order by run_id asc',
+      'select run_id as "runId" from mirror.runs where kind = $1 order by run_id desc',
       'select run_id as "runId" from mirror.runs where true order by run_id desc',
     ]);
   });

@@ -82,9 +82,7 @@ function statementsIn(
       return {
         place,
         columns: declared === undefined ? {} : reader.columns(declared, file),
-        variants: reader
-          .template(child(node, 'quasi'), file, NO_BINDINGS)
-          .map(numbered),
+        variants: reader.variants(child(node, 'quasi'), file).map(numbered),
       };
     } catch (error) {
       throw new Error(`Cannot work out the statement at ${place}`, {
@@ -103,11 +101,51 @@ function numbered(text: string): string {
   });
 }
 
+/**
+ * Thrown when a constant is met whose value depends on a name, such as `TABLES[list]`, and
+ * no name was chosen yet for constants with these names.
+ */
+class Undecided extends Error {
+  readonly keys: readonly string[];
+
+  constructor(keys: readonly string[]) {
+    super(`one of ${keys.join(', ')} has to be chosen`);
+    this.keys = keys;
+  }
+}
+
 class Reader {
   readonly #files: Map<string, SourceFile>;
+  /**
+   * The name chosen for the constants with the same names: `TABLES[list]` and `KEYS[list]`
+   * are of one list.
+   */
+  #chosen: ReadonlyMap<string, string> = new Map();
 
   constructor(files: Map<string, SourceFile>) {
     this.#files = files;
+  }
+
+  /** @returns every text of a statement; a name has one value throughout a text */
+  variants(quasi: Node, file: SourceFile): string[] {
+    const found: string[] = [];
+    const open: ReadonlyMap<string, string>[] = [new Map()];
+    for (;;) {
+      const chosen = open.pop();
+      if (chosen === undefined) return [...new Set(found)];
+      this.#chosen = chosen;
+      try {
+        found.push(...this.template(quasi, file, NO_BINDINGS));
+      } catch (error) {
+        if (!(error instanceof Undecided)) throw error;
+        const { keys } = error;
+        open.push(
+          ...keys
+            .map((key) => new Map([...chosen, [keys.join(), key]]))
+            .toReversed(),
+        );
+      }
+    }
   }
 
   /**
@@ -170,13 +208,14 @@ class Reader {
         return name(unwrap(child(value, 'tag'))) === 'sql'
           ? this.template(child(value, 'quasi'), file, bindings)
           : undefined;
-      case 'ConditionalExpression':
-        return this.#either(
-          child(value, 'consequent'),
-          child(value, 'alternate'),
-          file,
-          bindings,
-        );
+      case 'ConditionalExpression': {
+        const first = child(value, 'consequent');
+        const second = child(value, 'alternate');
+        const isChosen = this.#isChosen(child(value, 'test'));
+        if (isChosen === undefined)
+          return this.#either(first, second, file, bindings);
+        return this.#fragment(isChosen ? first : second, file, bindings);
+      }
       case 'LogicalExpression':
         return this.#either(
           child(value, 'left'),
@@ -195,6 +234,20 @@ class Reader {
       default:
         return undefined;
     }
+  }
+
+  /**
+   * Whether a condition such as `list === 'parties'` holds for the chosen names.
+   * @returns undefined if nothing was chosen that it depends on
+   */
+  #isChosen(condition: Node): boolean | undefined {
+    const value = unwrap(condition);
+    if (value.type !== 'BinaryExpression' || value['operator'] !== '===')
+      return undefined;
+    const compared = unwrap(child(value, 'right'))['value'];
+    for (const [keys, key] of this.#chosen)
+      if (keys.split(',').includes(String(compared))) return key === compared;
+    return undefined;
   }
 
   #either(
@@ -338,7 +391,8 @@ class Reader {
   }
 
   /**
-   * Follows `CONSTANT.name` or `CONSTANT[name]` to its value, or to all possible values.
+   * Follows `CONSTANT.name` to its value, and `CONSTANT[name]` to the value of the name that
+   * was chosen.
    */
   #member<Result>(
     member: Node,
@@ -356,19 +410,26 @@ class Reader {
     if (found?.kind !== 'value') return undefined;
     const holder = unwrap(found.node);
     if (holder.type !== 'ObjectExpression') return undefined;
+    const properties = list(holder, 'properties').filter(
+      ({ type }) => type === 'Property',
+    );
     const key =
-      member['computed'] === true ? undefined : name(child(member, 'property'));
-    const results = list(holder, 'properties')
-      .filter(
-        (property) =>
-          property.type === 'Property' &&
-          (key === undefined || keyOf(property) === key),
-      )
+      member['computed'] === true
+        ? this.#choose(properties.map(keyOf))
+        : name(child(member, 'property'));
+    const results = properties
+      .filter((property) => keyOf(property) === key)
       .map((property) =>
         read(child(property, 'value'), found.file, found.bindings),
       );
     if (results.every((result) => result === undefined)) return undefined;
     return results.flatMap((result) => result ?? []);
+  }
+
+  #choose(keys: readonly string[]): string {
+    const chosen = this.#chosen.get(keys.join());
+    if (chosen === undefined) throw new Undecided(keys);
+    return chosen;
   }
 
   /** @returns every string that an expression can be; undefined if it depends on data */

@@ -15,12 +15,15 @@ import {
   NEWEST_ROWS_MISSING,
   ROW_NOT_UNDERSTOOD,
 } from '../page-checks.ts';
+import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
-import { readRow } from '../../postgres/transaction.ts';
-import { LISTS, placeRows, type Generation } from './generations.ts';
+import { execute, readRow, readRows } from '../../postgres/run-statement.ts';
+import { statement } from '../../postgres/statement.ts';
+import { KEYS, placeRows, TABLES, type Generation } from './generations.ts';
 import type { ListSituation } from './list-state.ts';
 
 const REMOVED_SHOWN = 20;
+const ACTION = 'replace a list with an audit';
 
 export interface AuditReport extends AuditTotals {
   readonly finding: Exclude<AuditFinding, DoubtError>;
@@ -61,10 +64,14 @@ export async function replaceCurrent(
     // The audit is the first reading of the next epoch, so none of its rows is stored
     // yet. The sync of the other list may have begun that epoch already.
     const { isAllNewer: _, ...counts } = totals;
-    await sql`insert into mirror.networks (epoch, evidence)
-      values (${epoch + 1}, ${evidenceJson({ ...counts, list, runId })}) on conflict do nothing`.execute(
-      tx,
-    );
+    const begin = builder
+      .insertInto('mirror.networks')
+      .values({
+        epoch: epoch + 1,
+        evidence: evidenceJson({ ...counts, list, runId }),
+      })
+      .onConflict((conflict) => conflict.doNothing());
+    await execute(tx, 'begin a network', begin);
     await makeCurrent(tx, audit, epoch + 1);
   } else {
     // New rows between confirmed rows, with no doubt open: the source inserts rows, and
@@ -83,29 +90,53 @@ export async function replaceCurrent(
     if (gaps.length > 0) await settleGaps(tx, runId, audit, firstServed);
   }
   if (finding === 'gap') {
-    await sql`insert into mirror.list_gaps (list, epoch, below_key, above_key, run_id)
-      values (${list}, ${epoch}, ${lastConfirmed}, ${firstServed}, ${runId})`.execute(
-      tx,
-    );
+    const insert = statement()`
+      insert into mirror.list_gaps (list, epoch, below_key, above_key, run_id)
+      values (${list}, ${epoch}, ${lastConfirmed}, ${firstServed}, ${runId})`;
+    await execute(tx, 'record a gap', insert);
   }
-  // Rows that this very reading has not understood are still a reason for doubt, so the
-  // doubt stays open.
-  const isOfAudit = sql`(code = ${ROW_NOT_UNDERSTOOD} and seen->>'generationId' = ${`${audit.generationId}`})`;
-  await sql`update mirror.doubts set closed_at = clock_timestamp(), closed_by_run = ${runId},
-      seen = seen || ${JSON.stringify(removed.length === 0 ? {} : { removed })}::jsonb
-    where subject = ${list} and epoch = ${epoch} and closed_at is null and not ${isOfAudit}`.execute(
-    tx,
-  );
-  if (isNewNetwork) {
-    await sql`update mirror.doubts set epoch = ${epoch + 1}
-      where subject = ${list} and epoch = ${epoch} and closed_at is null and ${isOfAudit}`.execute(
-      tx,
-    );
-  }
+  await closeDoubts(tx, runId, audit, removed);
+  if (isNewNetwork) await moveDoubts(tx, audit);
   return {
     epoch: isNewNetwork ? epoch + 1 : epoch,
     audit: { ...totals, finding, removed },
   };
+}
+
+/**
+ * Whether a doubt is about rows that this very reading has not understood. It is still a
+ * reason for doubt.
+ */
+function isOfAudit({ generationId }: Generation): RawBuilder<unknown> {
+  return sql`(code = ${ROW_NOT_UNDERSTOOD} and seen->>'generationId' = ${`${generationId}`})`;
+}
+
+/** Closes the doubts that the audit has resolved. */
+async function closeDoubts(
+  tx: Database,
+  runId: string,
+  audit: Generation,
+  removed: readonly string[],
+): Promise<void> {
+  const { list, epoch } = audit;
+  const shown = JSON.stringify(removed.length === 0 ? {} : { removed });
+  const close = statement()`
+    update mirror.doubts
+    set closed_at = clock_timestamp(), closed_by_run = ${runId},
+      seen = seen || ${shown}::jsonb
+    where subject = ${list} and epoch = ${epoch} and closed_at is null
+      and not ${isOfAudit(audit)}`;
+  await execute(tx, 'close the doubts of a list', close);
+}
+
+/** Takes the doubts of the reading over into the network that begins with it. */
+async function moveDoubts(tx: Database, audit: Generation): Promise<void> {
+  const { list, epoch } = audit;
+  const move = statement()`
+    update mirror.doubts set epoch = ${epoch + 1}
+    where subject = ${list} and epoch = ${epoch} and closed_at is null
+      and ${isOfAudit(audit)}`;
+  await execute(tx, 'keep the doubts of a new network', move);
 }
 
 /**
@@ -135,46 +166,65 @@ function isMissingConfirmed(
  * serves.
  */
 function held({ list, epoch }: Generation): RawBuilder<unknown> {
-  const { table, key } = LISTS[list];
-  return sql`select ${key} as key, pos from ${table}
+  return sql`select ${KEYS[list]} as key, pos from ${TABLES[list]}
     where epoch = ${epoch} and pos is not null and gone_since is null`;
 }
 
-async function compareAudit(
-  tx: Database,
-  current: Generation,
-  audit: Generation,
-) {
-  const height =
-    current.list === 'checkpoints'
-      ? sql`split_part(key, '/', 1)::numeric`
-      : sql`null::numeric`;
-  const statement = sql<
-    AuditTotals & {
-      readonly lastConfirmed: string | null;
-      readonly firstServed: string | null;
-    }
-  >`
+/** The block of a key; parties have none. */
+const BLOCKS = {
+  parties: sql`null::numeric`,
+  checkpoints: sql`split_part(key, '/', 1)::numeric`,
+};
+
+function compareAudit(tx: Database, current: Generation, audit: Generation) {
+  const { list, claimedPos } = current;
+  const compare = statement({
+    served: 'bigint',
+    confirmed: 'bigint',
+    common: 'bigint',
+    missed: 'bigint',
+    gone: 'bigint',
+    pruned: 'bigint',
+    goneNewest: 'bigint',
+    unconfirmed: 'bigint',
+    isAllNewer: 'boolean',
+    lastConfirmed: 'text?',
+    firstServed: 'text?',
+  })`
     with held as (${held(current)}),
-    served as (select key, pos from mirror.audit_rows where generation_id = ${audit.generationId}),
-    both_sides as (select held.pos as held_pos, served.pos as served_pos, ${height} as block, held.key is not null as is_held, served.key is not null as is_served,
-        coalesce(held.pos <= ${current.claimedPos}, false) as is_confirmed
+    served as (
+      select key, pos from mirror.audit_rows where generation_id = ${audit.generationId}),
+    both_sides as (
+      select held.pos as held_pos, served.pos as served_pos, ${BLOCKS[list]} as block,
+        held.key is not null as is_held, served.key is not null as is_served,
+        coalesce(held.pos <= ${claimedPos}, false) as is_confirmed
       from held full join served using (key)),
-    ends as (select max(served_pos) filter (where is_held) as last_common, min(held_pos) filter (where is_served) as first_common,
+    ends as (
+      select max(served_pos) filter (where is_held) as last_common,
+        min(held_pos) filter (where is_served) as first_common,
         max(held_pos) filter (where is_served) as last_common_held
       from both_sides)
-    select count(*) filter (where is_served) as served, count(*) filter (where is_confirmed) as confirmed,
+    select count(*) filter (where is_served) as served,
+      count(*) filter (where is_confirmed) as confirmed,
       count(*) filter (where is_confirmed and is_served) as common,
-      count(*) filter (where is_served and not is_held and served_pos < last_common) as missed,
-      count(*) filter (where is_confirmed and not is_served and held_pos >= first_common) as gone,
-      count(*) filter (where is_confirmed and not is_served and held_pos < first_common) as pruned,
-      count(*) filter (where is_confirmed and not is_served and held_pos > last_common_held) as "goneNewest",
-      count(*) filter (where is_held and not is_served and not is_confirmed) as unconfirmed,
-      coalesce(min(block) filter (where is_served) > max(block) filter (where is_confirmed), false) as "isAllNewer",
-      (select key from held where pos <= ${current.claimedPos} order by pos desc limit 1) as "lastConfirmed",
+      count(*) filter (
+        where is_served and not is_held and served_pos < last_common) as missed,
+      count(*) filter (
+        where is_confirmed and not is_served and held_pos >= first_common) as gone,
+      count(*) filter (
+        where is_confirmed and not is_served and held_pos < first_common) as pruned,
+      count(*) filter (
+        where is_confirmed and not is_served and held_pos > last_common_held) as "goneNewest",
+      count(*) filter (
+        where is_held and not is_served and not is_confirmed) as unconfirmed,
+      coalesce(
+        min(block) filter (where is_served) > max(block) filter (where is_confirmed),
+        false) as "isAllNewer",
+      (select key from held where pos <= ${claimedPos} order by pos desc limit 1)
+        as "lastConfirmed",
       (select key from served order by pos limit 1) as "firstServed"
     from both_sides, ends`;
-  return readRow(tx, 'compare an audit', statement);
+  return readRow(tx, 'compare an audit', compare);
 }
 
 /**
@@ -189,64 +239,119 @@ async function replaceWithAudit(
   audit: Generation,
   isAppendOnly: boolean,
 ) {
-  const { list, epoch } = current;
-  const { table, key } = LISTS[list];
-  await sql`set constraints all deferred`.execute(tx);
-  const { rows: shifts } = await sql<{ shift: bigint; older: bigint }>`
-    with held as (${held(current)})
-    select greatest(held.pos - served.pos, 0) as shift, served.pos - 1 as older from mirror.audit_rows served join held using (key)
-    where generation_id = ${audit.generationId} order by served.pos limit 1`.execute(
-    tx,
-  );
-  // The source may serve rows that are older than the oldest stored one. Positions
-  // still begin at 1, because a claim counts no row below that. If no row is in common,
-  // the new rows follow the stored ones.
-  const [{ shift, older } = { shift: current.lastPos, older: 0n }] = shifts;
-  const isServed = sql`exists (select from mirror.audit_rows served where generation_id = ${audit.generationId} and key = ${key})`;
-  const removed = await sql<{ key: string }>`
-    delete from ${table} where epoch = ${epoch} and pos > ${current.claimedPos} and gone_since is null and not ${isServed}
-    returning ${key} as key`.execute(tx);
-  // Checkpoints that are older than every served row have dropped out of the source's
-  // retention. They keep their positions below the served rows if there is room, and
-  // this mirror still serves them. A party that is no longer listed has been removed.
-  const keepsPlace =
-    list === 'checkpoints' && older === 0n ? sql`pos <= ${shift}` : sql`false`;
-  await sql`update ${table} set gone_since = coalesce(gone_since, clock_timestamp()),
-      pos = case when ${keepsPlace} then pos end
-    where epoch = ${epoch} and pos is not null and not ${isServed}
-      and (gone_since is null or not ${keepsPlace})`.execute(tx);
-  await sql`delete from mirror.generations where generation_id = ${current.generationId}`.execute(
-    tx,
-  );
-  await makeCurrent(tx, audit, epoch, shift, isAppendOnly);
+  await execute(tx, ACTION, statement()`set constraints all deferred`);
+  const { shift, older } = await findPlace(tx, current, audit);
+  const removed = await removeUnconfirmed(tx, current, audit);
+  await markGone(tx, audit, { shift, older });
+  const drop = builder
+    .deleteFrom('mirror.generations')
+    .where('generation_id', '=', current.generationId);
+  await execute(tx, ACTION, drop);
+  await makeCurrent(tx, audit, current.epoch, shift, isAppendOnly);
   // Earlier claims still count: they reveal a node that lags, and a list that shrank.
-  await sql`update mirror.generations
+  const keepClaims = statement()`
+    update mirror.generations
     set head_height = greatest(head_height, ${current.headHeight}::numeric),
       largest_rows = greatest(largest_rows, ${current.largestRows}::bigint)
-    where generation_id = ${audit.generationId}`.execute(tx);
-  return removed.rows.slice(0, REMOVED_SHOWN).map((row) => row.key);
+    where generation_id = ${audit.generationId}`;
+  await execute(tx, ACTION, keepClaims);
+  return removed.slice(0, REMOVED_SHOWN);
+}
+
+interface Place {
+  /** How far the audit's positions move. */
+  readonly shift: bigint;
+  /** How many rows the source serves before the oldest stored one that it serves. */
+  readonly older: bigint;
 }
 
 /**
- * @param shift how far the audit's positions move, if older rows are stored before them
+ * Finds out where the audit's rows belong among the stored ones. The source may serve
+ * rows that are older than the oldest stored one; positions still begin at 1, because a
+ * claim counts no row below that. If no row is in common, the new rows follow the stored
+ * ones.
  */
-async function makeCurrent(
+async function findPlace(
+  tx: Database,
+  current: Generation,
+  audit: Generation,
+): Promise<Place> {
+  const find = statement({ shift: 'bigint', older: 'bigint' })`
+    with held as (${held(current)})
+    select greatest(held.pos - served.pos, 0) as shift, served.pos - 1 as older
+    from mirror.audit_rows served join held using (key)
+    where generation_id = ${audit.generationId} order by served.pos limit 1`;
+  const [place = { shift: current.lastPos, older: 0n }] = await readRows(
+    tx,
+    ACTION,
+    find,
+  );
+  return place;
+}
+
+/** Whether the audit has a row of the list's table. */
+function isServed({ list, generationId }: Generation): RawBuilder<unknown> {
+  return sql`exists (select from mirror.audit_rows served
+    where generation_id = ${generationId} and key = ${KEYS[list]})`;
+}
+
+/** @returns the keys of the rows that were never confirmed and are not served */
+async function removeUnconfirmed(
+  tx: Database,
+  { list, epoch, claimedPos }: Generation,
+  audit: Generation,
+): Promise<readonly string[]> {
+  const remove = statement({ key: 'text' })`
+    delete from ${TABLES[list]}
+    where epoch = ${epoch} and pos > ${claimedPos} and gone_since is null
+      and not ${isServed(audit)}
+    returning ${KEYS[list]} as key`;
+  const rows = await readRows(tx, ACTION, remove);
+  return rows.map(({ key }) => key);
+}
+
+/**
+ * Marks the rows that the source no longer serves. Checkpoints that are older than every
+ * served row have dropped out of the source's retention. They keep their positions below
+ * the served rows if there is room, and this mirror still serves them. A party that is no
+ * longer listed has been removed.
+ */
+async function markGone(
   tx: Database,
   audit: Generation,
+  { shift, older }: Place,
+): Promise<void> {
+  const { list, epoch } = audit;
+  const hasRoom = list === 'checkpoints' && older === 0n;
+  const mark = statement()`
+    update ${TABLES[list]}
+    set gone_since = coalesce(gone_since, clock_timestamp()),
+      pos = case when ${hasRoom} and pos <= ${shift} then pos end
+    where epoch = ${epoch} and pos is not null and not ${isServed(audit)}
+      and (gone_since is null or not (${hasRoom} and pos <= ${shift}))`;
+  await execute(tx, ACTION, mark);
+}
+
+/** @param shift how far the audit's positions move */
+async function makeCurrent(
+  tx: Database,
+  { list, generationId }: Generation,
   epoch: number,
   shift = 0n,
   isAppendOnly = true,
 ) {
-  const { list, generationId } = audit;
-  const rows = sql`select key, copies, pos + ${shift}::bigint as pos, extra from mirror.audit_rows
+  const shown = { kind: 'audit', generationId, shift } as const;
+  await execute(tx, ACTION, placeRows(list, epoch, shown));
+  const advance = statement()`
+    update mirror.generations
+    set kind = 'current', epoch = ${epoch}, last_pos = last_pos + ${shift}::bigint,
+      is_append_only = ${isAppendOnly}
     where generation_id = ${generationId}`;
-  await placeRows(list, epoch, rows).execute(tx);
-  await sql`update mirror.generations
-    set kind = 'current', epoch = ${epoch}, last_pos = last_pos + ${shift}::bigint, is_append_only = ${isAppendOnly}
-    where generation_id = ${generationId}`.execute(tx);
-  await sql`delete from mirror.audit_rows where generation_id = ${generationId}`.execute(
-    tx,
-  );
+  await execute(tx, ACTION, advance);
+  const clear = builder
+    .deleteFrom('mirror.audit_rows')
+    .where('generation_id', '=', generationId);
+  await execute(tx, ACTION, clear);
 }
 
 /**
@@ -263,11 +368,13 @@ async function settleGaps(
   const below = sql`split_part(below_key, '/', 1)::numeric`;
   const above = sql`split_part(above_key, '/', 1)::numeric`;
   const isClosed = sql`${served} < ${above} and ${served} <= ${below}`;
-  await sql`update mirror.list_gaps
+  const settle = statement()`
+    update mirror.list_gaps
     set closed_at = case when ${isClosed} then clock_timestamp() end,
       confirmed_by_run = case when ${isClosed} then confirmed_by_run else ${runId}::uuid end,
-      above_key = case when ${served} > ${below} and ${served} < ${above} then ${firstServed} else above_key end
-    where list = ${list} and epoch = ${epoch} and closed_at is null`.execute(
-    tx,
-  );
+      above_key = case
+        when ${served} > ${below} and ${served} < ${above} then ${firstServed}
+        else above_key end
+    where list = ${list} and epoch = ${epoch} and closed_at is null`;
+  await execute(tx, 'settle the gaps of a list', settle);
 }

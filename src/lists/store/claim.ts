@@ -12,11 +12,13 @@ import {
 } from '../page-checks.ts';
 import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
-import { execute } from '../../postgres/run-statement.ts';
+import { execute, findRow } from '../../postgres/run-statement.ts';
+import { statement, type Statement } from '../../postgres/statement.ts';
 import { replaceCurrent, type AuditReport } from './audit.ts';
 import {
-  LISTS,
+  IS_ASKED,
   setHead,
+  TABLES,
   type Generation,
   type SourceHead,
 } from './generations.ts';
@@ -67,6 +69,8 @@ export type Claimed =
       readonly isOtherNetwork: boolean;
     };
 
+const ACTION = 'claim a list complete';
+
 /** Decides the claim, within the transaction that holds the lease. */
 export async function claimList(
   tx: Database,
@@ -79,7 +83,7 @@ export async function claimList(
     (one) => one?.generationId === generationId,
   );
   if (generation?.sequence !== claim.sequence) return { kind: 'stale' };
-  await sql`savepoint unclaimed`.execute(tx);
+  await execute(tx, ACTION, statement()`savepoint unclaimed`);
   const isAudit = generation.kind === 'audit';
   const replaced = isAudit && (await replaceCurrent(tx, runId, found, claim));
   if (replaced instanceof DoubtError) return { kind: 'doubt', doubt: replaced };
@@ -87,52 +91,15 @@ export async function claimList(
   const open = audit === undefined ? found : await readOpen(tx, list, epoch);
   const standing = { ...found, ...open, epoch, current: generation };
   const evidence = claim.evidence(standing, audit);
-  const agrees = audit !== undefined && isAgreeing(audit);
-  const { table, isAsked } = LISTS[list];
-  // An incremental reading does not change whether the rest of the list is confirmed.
-  const standingAt = generation.isClaimed
-    ? sql`confirmed_at`
-    : sql`case when ${agreesWithRestored(list)} then clock_timestamp() end`;
-  const confirmedAt = isAudit
-    ? sql`case when ${agrees} then clock_timestamp() end`
-    : standingAt;
-  // Only this statement records `complete`, and it succeeds only if the list is
-  // complete.
-  const { rows } = await sql<{ isConfirmed: boolean; isEnded: boolean }>`
-    with claimed as (
-      update mirror.generations g
-      set claimed_at = clock_timestamp(), claimed_pos = last_pos, claimed_rows = rows, run_id = ${runId},
-        largest_rows = case when ${claim.accepted.acceptShrunk === true} then rows else greatest(largest_rows, rows) end,
-        audited_at = case when ${isAudit || !generation.isClaimed} then started_at else audited_at end,
-        confirmed_at = ${confirmedAt}, ${setHead(claim)}
-      where generation_id = ${generationId} and kind = 'current' and sequence = ${claim.sequence}
-        and epoch = (select max(epoch) from mirror.networks)
-        and not exists (select from mirror.doubts d
-          where (d.subject = ${list} or d.code = 'OTHER_NETWORK') and d.epoch = g.epoch and d.closed_at is null
-            and d.code <> ${ROW_NOT_UNDERSTOOD})
-        and not exists (select from mirror.list_gaps gap
-          where gap.list = ${list} and gap.epoch = g.epoch and gap.closed_at is null and gap.confirmed_by_run is null)
-        and not exists (select from unnest(${[...claim.newestKeys]}::text[]) as asked (key)
-          where not exists (select from ${table} held where epoch = ${epoch} and gone_since is null and ${isAsked}))
-        and (select count(*) from ${table} r
-          where r.epoch = g.epoch and r.pos > g.claimed_pos and r.pos <= g.last_pos and r.gone_since is null)
-          ${list === 'parties' ? sql`=` : sql`<=`} g.rows - g.claimed_rows
-        and not exists (select from ${table} r where r.epoch = g.epoch and r.pos > g.last_pos)
-      returning generation_id, confirmed_at is not null as is_confirmed),
-    ended as (
-      update mirror.runs set state = 'done', verdict = 'complete', finished_at = clock_timestamp(),
-        evidence = ${evidenceJson(evidence)}::jsonb
-      where run_id = ${runId} and state in ('queued', 'running') and exists (select from claimed where is_confirmed)
-        and not exists (select from mirror.doubts where subject = ${list} and epoch = ${epoch} and closed_at is null)
-      returning run_id, source_url),
-    proven as (
-      update mirror.identity i set source_url = ended.source_url from ended
-      where ended.source_url is not null and i.source_url is distinct from ended.source_url)
-    select is_confirmed as "isConfirmed", exists (select from ended) as "isEnded" from claimed
-    where exists (select from mirror.runs where run_id = ${runId} and state in ('queued', 'running'))`.execute(
-    tx,
-  );
-  const [claimed] = rows;
+  const decide = decideClaim({
+    runId,
+    claim,
+    evidence,
+    epoch,
+    of: generation,
+    isSecond: audit !== undefined && isAgreeing(audit),
+  });
+  const claimed = await findRow(tx, ACTION, decide);
   if (claimed?.isEnded === true) {
     await forgetUnlisted(tx, { ...generation, epoch });
     return { kind: 'complete', evidence };
@@ -148,11 +115,104 @@ export async function claimList(
   // An audit that is right but has a gap that is not confirmed yet keeps its rows.
   const isKept = open.gaps.some(({ isConfirmed }) => !isConfirmed);
   if (!isKept) {
-    await sql`rollback to savepoint unclaimed`.execute(tx);
+    await execute(tx, ACTION, statement()`rollback to savepoint unclaimed`);
     if (audit !== undefined && audit.common > 0n)
       await settleNetwork(tx, runId, claim.generation);
   }
   return { kind: 'refused', audit, isOtherNetwork: found.isOtherNetwork };
+}
+
+interface Decision {
+  readonly runId: string;
+  readonly claim: Claim;
+  /** Recorded with the verdict `complete`. */
+  readonly evidence: object;
+  /** The network to which the rows belong, if they are claimed. */
+  readonly epoch: number;
+  readonly of: Generation;
+  /** Whether this complete reading agrees with the one before. */
+  readonly isSecond: boolean;
+}
+
+/**
+ * Makes the one statement that records `complete`. It succeeds only if the list is
+ * complete: no doubt and no gap is open, the rows of the newest page are stored, and all
+ * positions are taken.
+ */
+function decideClaim({
+  runId,
+  claim,
+  evidence,
+  epoch,
+  of: { list, generationId, kind, isClaimed },
+  isSecond,
+}: Decision): Statement<{
+  readonly isConfirmed: boolean;
+  readonly isEnded: boolean;
+}> {
+  const isAudit = kind === 'audit';
+  const isWhole = isAudit || !isClaimed;
+  const isShrunkAccepted = claim.accepted.acceptShrunk === true;
+  const table = TABLES[list];
+  // An incremental reading does not change whether the rest of the list is confirmed.
+  const standingAt = isClaimed
+    ? sql`confirmed_at`
+    : sql`case when ${agreesWithRestored(list)} then clock_timestamp() end`;
+  const confirmedAt = isAudit
+    ? sql`case when ${isSecond} then clock_timestamp() end`
+    : standingAt;
+  // A party has one position for each of its rows; a checkpoint may have several rows.
+  const areCounted = list === 'parties' ? sql`=` : sql`<=`;
+  return statement({ isConfirmed: 'boolean', isEnded: 'boolean' })`
+    with claimed as (
+      update mirror.generations g
+      set claimed_at = clock_timestamp(), claimed_pos = last_pos, claimed_rows = rows,
+        run_id = ${runId},
+        largest_rows = case
+          when ${isShrunkAccepted} then rows else greatest(largest_rows, rows) end,
+        audited_at = case when ${isWhole} then started_at else audited_at end,
+        confirmed_at = ${confirmedAt}, ${setHead(claim)}
+      where generation_id = ${generationId} and kind = 'current'
+        and sequence = ${claim.sequence}
+        and epoch = (select max(epoch) from mirror.networks)
+        and not exists (
+          select from mirror.doubts d
+          where (d.subject = ${list} or d.code = 'OTHER_NETWORK') and d.epoch = g.epoch
+            and d.closed_at is null and d.code <> ${ROW_NOT_UNDERSTOOD})
+        and not exists (
+          select from mirror.list_gaps gap
+          where gap.list = ${list} and gap.epoch = g.epoch and gap.closed_at is null
+            and gap.confirmed_by_run is null)
+        and not exists (
+          select from unnest(${[...claim.newestKeys]}::text[]) as asked (key)
+          where not exists (
+            select from ${table} held
+            where epoch = ${epoch} and gone_since is null and ${IS_ASKED[list]}))
+        and (
+          select count(*) from ${table} r
+          where r.epoch = g.epoch and r.pos > g.claimed_pos and r.pos <= g.last_pos
+            and r.gone_since is null) ${areCounted} g.rows - g.claimed_rows
+        and not exists (
+          select from ${table} r where r.epoch = g.epoch and r.pos > g.last_pos)
+      returning generation_id, confirmed_at is not null as is_confirmed),
+    ended as (
+      update mirror.runs
+      set state = 'done', verdict = 'complete', finished_at = clock_timestamp(),
+        evidence = ${evidenceJson(evidence)}::jsonb
+      where run_id = ${runId} and state in ('queued', 'running')
+        and exists (select from claimed where is_confirmed)
+        and not exists (
+          select from mirror.doubts
+          where subject = ${list} and epoch = ${epoch} and closed_at is null)
+      returning run_id, source_url),
+    proven as (
+      update mirror.identity i set source_url = ended.source_url from ended
+      where ended.source_url is not null
+        and i.source_url is distinct from ended.source_url)
+    select is_confirmed as "isConfirmed", exists (select from ended) as "isEnded"
+    from claimed
+    where exists (
+      select from mirror.runs where run_id = ${runId} and state in ('queued', 'running'))`;
 }
 
 /**

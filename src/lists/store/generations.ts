@@ -3,6 +3,7 @@
  * transaction.
  */
 import { sql, type RawBuilder } from 'kysely';
+import { statement, typed, type Statement } from '../../postgres/statement.ts';
 import { formatInstant } from '../../time/time.ts';
 import type { ListedRow, ListName, Page } from '../ports.ts';
 
@@ -34,9 +35,31 @@ export interface Generation {
 /** The source's last block, if it reported one. */
 export type SourceHead = Pick<Page, 'blockHeight' | 'blockTime'>;
 
-export const COLUMNS = sql`generation_id as "generationId", list, epoch, kind, sequence, resume_point as "resumePoint",
-  last_pos as "lastPos", rows, claimed_pos as "claimedPos", head_height as "headHeight",
-  largest_rows as "largestRows", is_append_only as "isAppendOnly", claimed_at is not null as "isClaimed", confirmed_at is not null as "isConfirmed", audited_at as "auditedAt"`;
+/** The columns that `SELECTED` yields. */
+export const COLUMNS = {
+  generationId: 'bigint',
+  list: typed<ListName>('text'),
+  epoch: 'int',
+  kind: typed<Generation['kind']>('text'),
+  sequence: 'bigint',
+  resumePoint: 'json?',
+  lastPos: 'bigint',
+  rows: 'bigint',
+  claimedPos: 'bigint',
+  headHeight: 'numeric?',
+  largestRows: 'bigint',
+  isAppendOnly: 'boolean',
+  isClaimed: 'boolean',
+  isConfirmed: 'boolean',
+  auditedAt: 'instant?',
+} as const;
+
+/** A generation, as it is selected or returned from its table. */
+export const SELECTED = sql`generation_id as "generationId", list, epoch, kind, sequence,
+  resume_point as "resumePoint", last_pos as "lastPos", rows, claimed_pos as "claimedPos",
+  head_height as "headHeight", largest_rows as "largestRows",
+  is_append_only as "isAppendOnly", claimed_at is not null as "isClaimed",
+  confirmed_at is not null as "isConfirmed", audited_at as "auditedAt"`;
 
 export function setHead({
   blockHeight,
@@ -46,122 +69,163 @@ export function setHead({
     head_time = greatest(head_time, ${blockTime === undefined ? null : formatInstant(blockTime)}::timestamptz)`;
 }
 
+/** Rows to put into a list, in the order shown: those of a page, or all of an audit. */
+type Shown =
+  | {
+      readonly kind: 'page';
+      readonly rows: readonly ListedRow[];
+      /** The position behind which the rows come. */
+      readonly after: bigint;
+    }
+  | {
+      readonly kind: 'audit';
+      readonly generationId: bigint;
+      /** How far the audit's positions move, if older rows are stored before them. */
+      readonly shift: bigint;
+    };
+
+/** Selects the rows with their key, copies, extra and position. */
+function select(shown: Shown): RawBuilder<unknown> {
+  return shown.kind === 'page' ? selectPage(shown) : selectAudit(shown);
+}
+
+function selectPage({
+  rows,
+  after,
+}: Extract<Shown, { kind: 'page' }>): RawBuilder<unknown> {
+  const keys = rows.map(({ key }) => key);
+  const extras = rows.map(({ extra }) =>
+    extra === undefined ? null : JSON.stringify(extra),
+  );
+  return sql`select key, count(*)::int as copies, (array_agg(extra order by n))[1] as extra,
+      ${after}::bigint + row_number() over (order by min(n)) as pos
+    from unnest(${keys}::text[], ${extras}::jsonb[]) with ordinality as row (key, extra, n)
+    group by key`;
+}
+
+function selectAudit({
+  generationId,
+  shift,
+}: Extract<Shown, { kind: 'audit' }>): RawBuilder<unknown> {
+  return sql`select key, copies, extra, pos + ${shift}::bigint as pos
+    from mirror.audit_rows where generation_id = ${generationId}`;
+}
+
 /**
- * Builds the statement that appends a page to a generation, in the order shown. A party
+ * Makes the statement that appends a page to a generation, in the order shown. A party
  * is listed once. A checkpoint may be listed several times, next to each other.
  */
 export function appendRows(
   { generationId, list, epoch, kind, lastPos }: Generation,
   rows: readonly ListedRow[],
   distinct: number,
-): RawBuilder<unknown> {
-  const extras = rows.map(({ extra }) =>
-    extra === undefined ? null : JSON.stringify(extra),
-  );
-  const shown = sql`select key, count(*)::int as copies, (array_agg(extra order by n))[1] as extra,
-      ${lastPos - BigInt(distinct)}::bigint + row_number() over (order by min(n)) as pos
-    from unnest(${rows.map(({ key }) => key)}::text[], ${extras}::jsonb[]) with ordinality as row (key, extra, n)
-    group by key`;
+): Statement<unknown> {
+  const shown = {
+    kind: 'page',
+    rows,
+    after: lastPos - BigInt(distinct),
+  } as const;
   if (kind === 'current') return placeRows(list, epoch, shown, true);
-  return sql`insert into mirror.audit_rows as held (generation_id, pos, key, copies, extra)
-    select ${generationId}::bigint, pos, key, copies, extra from (${shown}) shown
-    on conflict (generation_id, key) do ${
-      list === 'parties'
-        ? sql`nothing`
-        : sql`update set copies = held.copies + excluded.copies`
-    }`;
+  const meetAgain =
+    list === 'parties'
+      ? sql`nothing`
+      : sql`update set copies = held.copies + excluded.copies`;
+  return statement()`
+    insert into mirror.audit_rows as held (generation_id, pos, key, copies, extra)
+    select ${generationId}::bigint, pos, key, copies, extra from (${selectPage(shown)}) shown
+    on conflict (generation_id, key) do ${meetAgain}`;
 }
 
 /**
- * Builds the statement that puts rows into a list.
- * @param shown a query with the rows' key, copies, pos and extra
- * @param isAppended whether the rows follow the stored ones. If absent, they go to
- *   their positions in the list, and rows that keep their position are not touched
+ * Makes the statement that puts rows into a list.
+ * @param isAppended whether the rows follow the stored ones. If not, they go to their
+ *   positions in the list, and rows that keep their position are not touched
  */
 export function placeRows(
   list: ListName,
   epoch: number,
-  shown: RawBuilder<unknown>,
+  shown: Shown,
   isAppended = false,
-): RawBuilder<unknown> {
-  // A stored row has only the fields that the source shows now: a field that the source
-  // no longer sends is removed.
-  const kept = sql`gone_since = null, extra = excluded.extra`;
-  const hasChanged = sql`held.pos is distinct from excluded.pos or held.gone_since is not null
-    or held.extra is distinct from excluded.extra`;
-  if (list === 'parties') {
-    return sql`insert into mirror.parties as held (party_id, first_epoch, epoch, pos, extra)
-      select key, ${epoch}::int, ${epoch}::int, pos, extra from (${shown}) shown
-      on conflict (party_id) do update set epoch = excluded.epoch, pos = excluded.pos, last_seen_at = clock_timestamp(), ${kept}
-      where held.epoch is distinct from excluded.epoch
-        or ${isAppended ? sql`held.pos is null or held.gone_since is not null` : hasChanged}`;
-  }
-  const merged = isAppended
-    ? sql`pos = case when held.gone_since is null then held.pos else excluded.pos end,
-        copies = case when held.gone_since is null then held.copies else 0 end + excluded.copies, ${kept}`
-    : sql`pos = excluded.pos, copies = excluded.copies, ${kept}
-        where held.copies <> excluded.copies or ${hasChanged}`;
-  return sql`insert into mirror.checkpoints as held (epoch, at_block, hash, block_hash, copies, pos, extra)
-    select ${epoch}::int, ${fieldsOf('key')}, copies, pos, extra from (${shown}) shown
-    on conflict (epoch, at_block, hash, block_hash) do update set ${merged}`;
-}
-
-/** Splits the key of a checkpoint into its fields. */
-function fieldsOf(key: 'key' | 'asked.key'): RawBuilder<unknown> {
-  const [hash, blockHash] = [2, 3].map(
-    (part) =>
-      `replace(replace(split_part(${key}, '/', ${part}), '%2F', '/'), '%25', '%')`,
-  );
-  return sql.raw(`split_part(${key}, '/', 1)::numeric, ${hash}, ${blockHash}`);
+): Statement<unknown> {
+  return list === 'parties'
+    ? placeParties(epoch, shown, isAppended)
+    : placeCheckpoints(epoch, shown, isAppended);
 }
 
 /**
- * SQL for the rows of a list. `isAsked` is the condition that a row `held` has the key
- * `asked.key`.
+ * A stored row has only the fields that the source shows now: a field that the source no
+ * longer sends is removed.
  */
-type Rows = Readonly<
-  Record<'table' | 'copies' | 'isAsked', RawBuilder<unknown>>
->;
+const KEPT = sql`gone_since = null, extra = excluded.extra`;
+const HAS_CHANGED = sql`held.pos is distinct from excluded.pos
+  or held.gone_since is not null or held.extra is distinct from excluded.extra`;
 
-/** The tables with the current rows, by list. */
-export const LISTS: Readonly<
-  Record<ListName, Rows & { readonly key: RawBuilder<unknown> }>
-> = {
-  parties: {
-    table: sql`mirror.parties`,
-    key: sql`party_id`,
-    copies: sql`1`,
-    isAsked: sql`held.party_id = asked.key`,
-  },
-  checkpoints: {
-    table: sql`mirror.checkpoints`,
-    key: sql.raw(
-      `at_block || '/' || replace(replace(hash, '%', '%25'), '/', '%2F') || '/' || replace(replace(block_hash, '%', '%25'), '/', '%2F')`,
-    ),
-    copies: sql`copies`,
-    isAsked: sql`(held.at_block, held.hash, held.block_hash) = (${fieldsOf('asked.key')})`,
-  },
+function placeParties(
+  epoch: number,
+  shown: Shown,
+  isAppended: boolean,
+): Statement<unknown> {
+  const isNews = isAppended
+    ? sql`held.pos is null or held.gone_since is not null`
+    : HAS_CHANGED;
+  return statement()`
+    insert into mirror.parties as held (party_id, first_epoch, epoch, pos, extra)
+    select key, ${epoch}::int, ${epoch}::int, pos, extra from (${select(shown)}) shown
+    on conflict (party_id) do update
+    set epoch = excluded.epoch, pos = excluded.pos, last_seen_at = clock_timestamp(), ${KEPT}
+    where held.epoch is distinct from excluded.epoch or ${isNews}`;
+}
+
+function placeCheckpoints(
+  epoch: number,
+  shown: Shown,
+  isAppended: boolean,
+): Statement<unknown> {
+  const merge = isAppended
+    ? sql`pos = case when held.gone_since is null then held.pos else excluded.pos end,
+        copies = excluded.copies
+          + case when held.gone_since is null then held.copies else 0 end,
+        ${KEPT}`
+    : sql`pos = excluded.pos, copies = excluded.copies, ${KEPT}
+        where held.copies <> excluded.copies or ${HAS_CHANGED}`;
+  return statement()`
+    insert into mirror.checkpoints as held
+      (epoch, at_block, hash, block_hash, copies, pos, extra)
+    select ${epoch}::int, ${fieldsOf('key')}, copies, pos, extra from (${select(shown)}) shown
+    on conflict (epoch, at_block, hash, block_hash) do update set ${merge}`;
+}
+
+/** SQL for the fields of a checkpoint's key. */
+function fieldsOf(key: 'key' | 'asked.key'): RawBuilder<unknown> {
+  return sql`split_part(${sql.raw(key)}, '/', 1)::numeric,
+    replace(replace(split_part(${sql.raw(key)}, '/', 2), '%2F', '/'), '%25', '%'),
+    replace(replace(split_part(${sql.raw(key)}, '/', 3), '%2F', '/'), '%25', '%')`;
+}
+
+type ByList = Readonly<Record<ListName, RawBuilder<unknown>>>;
+
+/** The table with the current rows. */
+export const TABLES: ByList = {
+  parties: sql`mirror.parties`,
+  checkpoints: sql`mirror.checkpoints`,
 };
 
-/**
- * Returns the table with the rows of a generation, and the condition that selects them.
- */
-export function rowsOf(
-  of: Generation,
-): Rows & { readonly isHeld: RawBuilder<unknown> } {
-  if (of.kind === 'current') {
-    return {
-      ...LISTS[of.list],
-      isHeld: sql`epoch = ${of.epoch} and gone_since is null`,
-    };
-  }
-  const table = sql`mirror.audit_rows`;
-  const copies = sql`copies`;
-  const isAsked = sql`held.key = asked.key`;
-  return {
-    table,
-    copies,
-    isAsked,
-    isHeld: sql`generation_id = ${of.generationId}`,
-  };
-}
+/** The key of a row. */
+export const KEYS: ByList = {
+  parties: sql`party_id`,
+  checkpoints: sql`at_block
+    || '/' || replace(replace(hash, '%', '%25'), '/', '%2F')
+    || '/' || replace(replace(block_hash, '%', '%25'), '/', '%2F')`,
+};
+
+/** How often the list contains the row. */
+export const COPIES: ByList = {
+  parties: sql`1`,
+  checkpoints: sql`copies`,
+};
+
+/** Whether the row `held` has the key `asked.key`; finds it by the primary key. */
+export const IS_ASKED: ByList = {
+  parties: sql`held.party_id = asked.key`,
+  checkpoints: sql`(held.at_block, held.hash, held.block_hash) = (${fieldsOf('asked.key')})`,
+};

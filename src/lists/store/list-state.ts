@@ -9,9 +9,9 @@ import {
 } from '../../ledger/ids.ts';
 import type { Database } from '../../postgres/database.ts';
 import { readRow, readRows } from '../../postgres/run-statement.ts';
-import { statement } from '../../postgres/statement.ts';
+import { statement, typed } from '../../postgres/statement.ts';
 import type { ListName } from '../ports.ts';
-import { COLUMNS, type Generation } from './generations.ts';
+import { COLUMNS, SELECTED, type Generation } from './generations.ts';
 
 export interface OpenDoubt {
   readonly code: string;
@@ -53,16 +53,28 @@ export async function readOpen(
   list: ListName,
   epoch: number,
 ): Promise<Pick<ListSituation, 'doubts' | 'gaps'>> {
-  const { rows: doubts } =
-    await sql<OpenDoubt>`select code, seen, opened_at as since from mirror.doubts
-    where subject = ${list} and epoch = ${epoch} and closed_at is null order by doubt_id`.execute(
-      db,
-    );
-  const { rows: gaps } = await sql<KnownGap>`
-    select below_key as "belowKey", above_key as "aboveKey", found_at as "foundAt", confirmed_by_run is not null as "isConfirmed"
-    from mirror.list_gaps where list = ${list} and epoch = ${epoch} and closed_at is null order by gap_id`.execute(
-    db,
-  );
+  const action = 'read what is doubted of a list';
+  const open = statement({
+    code: 'text',
+    seen: typed<OpenDoubt['seen']>('json'),
+    since: 'instant',
+  })`
+    select code, seen, opened_at as since from mirror.doubts
+    where subject = ${list} and epoch = ${epoch} and closed_at is null
+    order by doubt_id`;
+  const doubts = await readRows(db, action, open);
+  const known = statement({
+    belowKey: 'text',
+    aboveKey: 'text',
+    foundAt: 'instant',
+    isConfirmed: 'boolean',
+  })`
+    select below_key as "belowKey", above_key as "aboveKey", found_at as "foundAt",
+      confirmed_by_run is not null as "isConfirmed"
+    from mirror.list_gaps
+    where list = ${list} and epoch = ${epoch} and closed_at is null
+    order by gap_id`;
+  const gaps = await readRows(db, action, known);
   return { doubts, gaps };
 }
 
@@ -84,9 +96,10 @@ export async function readSituation(
   of?: number,
 ): Promise<ListSituation> {
   const epoch = of ?? (await readEpoch(db));
-  const { rows } =
-    await sql<Generation>`select ${COLUMNS} from mirror.generations
-    where list = ${list} and epoch = ${epoch}`.execute(db);
+  const generations = statement(COLUMNS)`
+    select ${SELECTED} from mirror.generations
+    where list = ${list} and epoch = ${epoch}`;
+  const rows = await readRows(db, 'read how a list stands', generations);
   const [current, audit] = ['current', 'audit'].map((kind) =>
     rows.find((row) => row.kind === kind),
   );

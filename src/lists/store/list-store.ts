@@ -3,19 +3,24 @@
  * stored, which doubts are open, and the verdict.
  */
 import { randomUUID } from 'node:crypto';
-import { sql } from 'kysely';
+import { sql, type RawBuilder } from 'kysely';
 import { FencedError } from '../../errors/errors.ts';
 import { keepLease, LEASE_MS } from '../../concurrency/lease.ts';
 import { evidenceJson } from '../../json/json-value.ts';
 import type { Verdict } from '../../errors/verdict.ts';
+import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
 import {
-  inTransaction,
+  execute,
+  findRow,
   readRow,
+  readRows,
+} from '../../postgres/run-statement.ts';
+import { statement, typed, type Statement } from '../../postgres/statement.ts';
+import {
+  inTransaction,
   retryWhileUnavailable,
 } from '../../postgres/transaction.ts';
-import { readRow as readStatementRow } from '../../postgres/run-statement.ts';
-import { statement } from '../../postgres/statement.ts';
 import {
   rowsNotUnderstood,
   seenRowTwice,
@@ -27,8 +32,11 @@ import { claimList, type Claim, type Claimed } from './claim.ts';
 import {
   appendRows,
   COLUMNS,
-  rowsOf,
+  COPIES,
+  IS_ASKED,
+  SELECTED,
   setHead,
+  TABLES,
   type Generation,
   type SourceHead,
 } from './generations.ts';
@@ -64,15 +72,18 @@ function openSession(held: Held, takenAtMs: number) {
   const what = `the sync of ${list}`;
 
   async function renew() {
-    const { rows } =
-      await sql`update mirror.list_leases set lease_until = ${LEASE_UNTIL}
-      where list = ${list} and token = ${token} returning list`.execute(db);
-    if (rows.length === 0) throw new FencedError(what);
+    const renewal = statement()`
+      update mirror.list_leases set lease_until = ${LEASE_UNTIL}
+      where list = ${list} and token = ${token}`;
+    const renewed = await execute(db, `renew the lease of ${what}`, renewal);
+    if (renewed === 0n) throw new FencedError(what);
   }
 
   async function release() {
-    await sql`update mirror.list_leases set token = null, lease_until = null
-      where list = ${list} and token = ${token}`.execute(db);
+    const end = statement()`
+      update mirror.list_leases set token = null, lease_until = null
+      where list = ${list} and token = ${token}`;
+    await execute(db, `release the lease of ${what}`, end);
   }
 
   /**
@@ -104,9 +115,11 @@ function openWriter({ db, list, token, signal }: Held) {
   ) =>
     retryWhileUnavailable({ action, signal, wasDone }, () =>
       inTransaction(db, { action }, async (tx) => {
-        const { rows } = await sql`select from mirror.list_leases
-          where list = ${list} and token = ${token} for update`.execute(tx);
-        if (rows.length === 0) throw new FencedError(`the sync of ${list}`);
+        const fence = statement({ list: 'text' })`
+          select list from mirror.list_leases
+          where list = ${list} and token = ${token} for update`;
+        const held = await readRows(tx, action, fence);
+        if (held.length === 0) throw new FencedError(`the sync of ${list}`);
         return work(tx);
       }),
     );
@@ -124,11 +137,13 @@ function openPages(
   const begin = (kind: Generation['kind'], epoch: number) =>
     write('begin a generation', async (tx) => {
       if (kind === 'audit') await dropAudit(tx, list);
-      const query = sql<Generation>`
-        insert into mirror.generations as held (list, epoch, kind, run_id) values (${list}, ${epoch}, ${kind}, ${runId})
-        on conflict (list, epoch, kind) do update set run_id = excluded.run_id where held.sequence = 0
-        returning ${COLUMNS}`;
-      return readRow(tx, 'begin a generation', query);
+      const insert = statement(COLUMNS)`
+        insert into mirror.generations as held (list, epoch, kind, run_id)
+        values (${list}, ${epoch}, ${kind}, ${runId})
+        on conflict (list, epoch, kind)
+        do update set run_id = excluded.run_id where held.sequence = 0
+        returning ${SELECTED}`;
+      return readRow(tx, 'begin a generation', insert);
     });
 
   /**
@@ -146,31 +161,34 @@ function openPages(
     const added = new Set(keys).size;
     const sequence = resumePoint.sequence;
     const point = JSON.stringify(resumePoint);
+    const action = `commit a page of ${list}`;
     const commit = async (tx: Database) => {
-      const { rows } = await sql<Generation>`
+      const advance = statement(COLUMNS)`
         update mirror.generations
-        set sequence = ${sequence}::bigint, resume_point = ${point}::jsonb, last_pos = last_pos + ${added}::int,
-          rows = rows + ${shown.length}::int, pages = pages + 1, ${setHead(head)}
+        set sequence = ${sequence}::bigint, resume_point = ${point}::jsonb,
+          last_pos = last_pos + ${added}::int, rows = rows + ${shown.length}::int,
+          pages = pages + 1, ${setHead(head)}
         where generation_id = ${generationId} and sequence = ${sequence}::bigint - 1
-        returning ${COLUMNS}`.execute(tx);
-      const [held] = rows;
+        returning ${SELECTED}`;
+      const held = await findRow(tx, action, advance);
       if (held === undefined || added === 0) return held;
-      const { numAffectedRows } = await appendRows(held, shown, added).execute(
+      const appended = await execute(
         tx,
+        action,
+        appendRows(held, shown, added),
       );
-      if (numAffectedRows !== BigInt(added)) throw seenRowTwice(list, keys);
+      if (appended !== BigInt(added)) throw seenRowTwice(list, keys);
       return held;
     };
     // The sequence shows whether the page was committed: no other worker commits under
     // this lease.
-    return write(`commit a page of ${list}`, commit, async () => {
-      const { rows } =
-        await sql<Generation>`select ${COLUMNS} from mirror.generations
-        where generation_id = ${generationId} and sequence = ${sequence}::bigint and resume_point = ${point}::jsonb
-          and exists (select from mirror.list_leases where token = ${token})`.execute(
-          db,
-        );
-      return rows[0];
+    return write(action, commit, () => {
+      const committed = statement(COLUMNS)`
+        select ${SELECTED} from mirror.generations
+        where generation_id = ${generationId} and sequence = ${sequence}::bigint
+          and resume_point = ${point}::jsonb
+          and exists (select from mirror.list_leases where token = ${token})`;
+      return findRow(db, action, committed);
     });
   }
 
@@ -186,25 +204,70 @@ function openPages(
     keys: readonly string[],
     countingTo?: bigint,
   ) {
-    const { table, copies, isAsked, isHeld } = rowsOf(generation);
-    const query = sql<{
-      held: readonly string[];
-      highestPos: bigint | null;
-      rowsUpTo: bigint;
-    }>`
-      with found as (select asked.key, one.pos from unnest(${[...keys]}::text[]) as asked (key),
-        lateral (select pos from ${table} held where ${isHeld} and ${isAsked} limit 1) one),
-      top as (select max(pos) as pos from found)
-      select array(select key from found) as held, top.pos as "highestPos",
-        (select coalesce(sum(${copies}), 0)::bigint from ${table} where ${isHeld} and ${countingTo !== undefined}
-          and pos <= greatest(top.pos, ${countingTo ?? 0n}::bigint)) as "rowsUpTo" from top`;
+    const found =
+      generation.kind === 'current'
+        ? locateStored(generation, keys, countingTo)
+        : locateAudited(generation, keys, countingTo);
     const action = 'compare a page';
     return retryWhileUnavailable({ action, signal }, () =>
-      readRow(db, action, query),
+      readRow(db, action, found),
     );
   }
 
   return { begin, append, locate };
+}
+
+/** See `locate` in `openPages`. */
+interface Located {
+  readonly held: readonly string[];
+  readonly highestPos: bigint | null;
+  readonly rowsUpTo: bigint;
+}
+
+const LOCATED = {
+  held: typed<readonly string[]>('text[]'),
+  highestPos: 'bigint?',
+  rowsUpTo: 'bigint',
+} as const;
+
+function locateStored(
+  { list, epoch }: Generation,
+  keys: readonly string[],
+  countingTo: bigint | undefined,
+): Statement<Located> {
+  return statement(LOCATED)`
+    with found as (
+      select asked.key, one.pos from unnest(${[...keys]}::text[]) as asked (key), lateral (
+        select pos from ${TABLES[list]} held
+        where epoch = ${epoch} and gone_since is null and ${IS_ASKED[list]} limit 1) one),
+    counted as (
+      select ${COPIES[list]} as copies, pos from ${TABLES[list]}
+      where epoch = ${epoch} and gone_since is null)
+    ${describeFound(countingTo)}`;
+}
+
+function locateAudited(
+  { generationId }: Generation,
+  keys: readonly string[],
+  countingTo: bigint | undefined,
+): Statement<Located> {
+  return statement(LOCATED)`
+    with found as (
+      select asked.key, held.pos from unnest(${[...keys]}::text[]) as asked (key)
+      join mirror.audit_rows held on generation_id = ${generationId} and held.key = asked.key),
+    counted as (
+      select copies, pos from mirror.audit_rows where generation_id = ${generationId})
+    ${describeFound(countingTo)}`;
+}
+
+/** The end of a statement with the rows `found`, and the rows to be `counted`. */
+function describeFound(countingTo: bigint | undefined): RawBuilder<unknown> {
+  return sql`, top as (select max(pos) as pos from found)
+    select array(select key from found) as held, top.pos as "highestPos",
+      (select coalesce(sum(copies), 0)::bigint from counted
+        where ${countingTo !== undefined}
+          and pos <= greatest(top.pos, ${countingTo ?? 0n}::bigint)) as "rowsUpTo"
+    from top`;
 }
 
 /** Reads the state of the list and its open doubts, and records verdicts. */
@@ -233,7 +296,7 @@ function openVerdicts(
             where r.run_id = ${runId} and r.source_url is not distinct from i.source_url)) as "isHeld"`;
       const action = 'compare parties';
       const { isHeld } = await retryWhileUnavailable({ action, signal }, () =>
-        readStatementRow(db, action, held),
+        readRow(db, action, held),
       );
       return isHeld;
     },
@@ -251,7 +314,7 @@ function openVerdicts(
             where list <> ${list} and mirror.is_leased(lease_until, lease_holder)) as "isRead"`;
       const action = 'read how the other list stands';
       return retryWhileUnavailable({ action, signal }, () =>
-        readStatementRow(db, action, other),
+        readRow(db, action, other),
       );
     },
 
@@ -267,11 +330,12 @@ function openVerdicts(
     openDoubt: (epoch: number, { code, message, meta }: DoubtError) =>
       write('record a doubt', async (tx) => {
         await dropAudit(tx, list);
-        await sql`insert into mirror.doubts (subject, epoch, code, seen, run_id)
-          values (${list}, ${epoch}, ${code}, ${evidenceJson({ message, ...meta })}::jsonb, ${runId})
-          on conflict (subject, epoch, code) where closed_at is null do nothing`.execute(
-          tx,
-        );
+        const seen = evidenceJson({ message, ...meta });
+        const insert = statement()`
+          insert into mirror.doubts (subject, epoch, code, seen, run_id)
+          values (${list}, ${epoch}, ${code}, ${seen}::jsonb, ${runId})
+          on conflict (subject, epoch, code) where closed_at is null do nothing`;
+        await execute(tx, 'record a doubt', insert);
       }),
 
     /**
@@ -282,11 +346,12 @@ function openVerdicts(
       write('keep rows that are not understood', async (tx) => {
         const { code, message } = rowsNotUnderstood(list, {});
         const found = { message, ...seen, generationId: `${generationId}` };
-        await sql`insert into mirror.doubts as open (subject, epoch, code, seen, run_id)
+        const insert = statement()`
+          insert into mirror.doubts as open (subject, epoch, code, seen, run_id)
           values (${list}, ${epoch}, ${code}, ${evidenceJson(found)}::jsonb, ${runId})
-          on conflict (subject, epoch, code) where closed_at is null do update set seen = excluded.seen`.execute(
-          tx,
-        );
+          on conflict (subject, epoch, code) where closed_at is null
+          do update set seen = excluded.seen`;
+        await execute(tx, 'keep rows that are not understood', insert);
       }),
 
     /**
@@ -298,22 +363,22 @@ function openVerdicts(
         'claim a list complete',
         (tx) => claimList(tx, runId, claim),
         async () => {
-          const { rows } = await sql<{
-            evidence: object;
-          }>`select evidence from mirror.runs
-          where run_id = ${runId} and verdict = 'complete'`.execute(db);
-          return rows[0] && { kind: 'complete', evidence: rows[0].evidence };
+          const claimed = statement({ evidence: typed<object>('json!') })`
+            select evidence from mirror.runs
+            where run_id = ${runId} and verdict = 'complete'`;
+          const run = await findRow(db, 'claim a list complete', claimed);
+          return run && { kind: 'complete', evidence: run.evidence };
         },
       ),
 
     /** Records any verdict other than `complete`. */
     settle: (verdict: Exclude<Verdict, 'complete'>, evidence: object) =>
       write('record a verdict', async (tx) => {
-        await sql`update mirror.runs set state = 'done', verdict = ${verdict}, finished_at = clock_timestamp(),
-            evidence = ${evidenceJson(evidence)}::jsonb
-          where run_id = ${runId} and state in ('queued', 'running')`.execute(
-          tx,
-        );
+        const end = statement()`
+          update mirror.runs set state = 'done', verdict = ${verdict},
+            finished_at = clock_timestamp(), evidence = ${evidenceJson(evidence)}::jsonb
+          where run_id = ${runId} and state in ('queued', 'running')`;
+        await execute(tx, 'record a verdict', end);
       }),
   };
 }
@@ -344,15 +409,17 @@ export class ListStore {
     const token = randomUUID();
     const takenAtMs = performance.now();
     // Safe to repeat: a lease that this worker already has is taken again.
-    const query = sql`update mirror.list_leases
-      set token = ${token}, lease_until = ${LEASE_UNTIL}, lease_holder = ${this.#holder ?? null}::int
-      where list = ${list} and (token = ${token} or mirror.is_leased(lease_until, lease_holder) is not true)
-      returning list`;
+    const lease = statement()`
+      update mirror.list_leases
+      set token = ${token}, lease_until = ${LEASE_UNTIL},
+        lease_holder = ${this.#holder ?? null}::int
+      where list = ${list}
+        and (token = ${token} or mirror.is_leased(lease_until, lease_holder) is not true)`;
     const action = `open the sync of ${list}`;
-    const { rows } = await retryWhileUnavailable({ action, signal }, () =>
-      query.execute(db),
+    const leased = await retryWhileUnavailable({ action, signal }, () =>
+      execute(db, action, lease),
     );
-    return rows.length === 0
+    return leased === 0n
       ? undefined
       : openSession({ db, list, runId, token, signal }, takenAtMs);
   }
@@ -366,19 +433,23 @@ export class ListStore {
 }
 
 async function dropAudit(tx: Database, list: ListName) {
-  await sql`delete from mirror.generations where list = ${list} and kind = 'audit'`.execute(
-    tx,
-  );
+  const drop = builder
+    .deleteFrom('mirror.generations')
+    .where('list', '=', list)
+    .where('kind', '=', 'audit');
+  await execute(tx, 'drop an abandoned audit', drop);
 }
 
 /** Stores a party without a position: `network`, or a party that was looked up. */
 function keepUnplaced(tx: Database, epoch: number, { key, extra }: ListedRow) {
-  const query = sql<{ wasKnown: boolean }>`
+  const fields = extra === undefined ? null : JSON.stringify(extra);
+  const insert = statement({ wasKnown: 'boolean' })`
     insert into mirror.parties as held (party_id, first_epoch, epoch, extra)
-    values (${key}, ${epoch}, ${epoch}, ${extra === undefined ? null : JSON.stringify(extra)}::jsonb)
-    on conflict (party_id) do update set epoch = excluded.epoch, last_seen_at = clock_timestamp(),
+    values (${key}, ${epoch}, ${epoch}, ${fields}::jsonb)
+    on conflict (party_id) do update
+    set epoch = excluded.epoch, last_seen_at = clock_timestamp(),
       pos = case when held.epoch = excluded.epoch then held.pos end,
       gone_since = null, extra = excluded.extra
     returning xmax <> 0 as "wasKnown"`;
-  return readRow(tx, 'store a party', query);
+  return readRow(tx, 'store a party', insert);
 }

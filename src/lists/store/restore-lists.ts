@@ -9,7 +9,7 @@ import type { Database } from '../../postgres/database.ts';
 import { execute } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 import type { ListName } from '../ports.ts';
-import { type Generation, LISTS } from './generations.ts';
+import { type Generation, TABLES } from './generations.ts';
 
 /**
  * The instant that is recorded as the time when restored parties were last seen,
@@ -98,6 +98,15 @@ export async function forgetUnlisted(
   await execute(tx, 'mark parties that the source removed', forget);
 }
 
+/** Whether the restored row `r` of the list `g` was not shown. */
+const IS_MISSING = {
+  parties: sql`r.pos is null and r.gone_since is null
+    and r.last_seen_at = ${NOT_SEEN}::timestamptz and r.party_id <> ${NETWORK_PARTY}`,
+  // The source gradually removes its oldest checkpoints.
+  checkpoints: sql`r.gone_since is not null and r.at_block > (
+    select min(at_block) from mirror.checkpoints where epoch = g.epoch and gone_since is null)`,
+};
+
 /**
  * Whether the first reading of a list `g` confirms the restored rows as a second
  * reading would: it shows all of them, and no new row before the last of them. The lost
@@ -108,17 +117,10 @@ export async function forgetUnlisted(
  * that the reading itself adds are first seen after its start.
  */
 export function agreesWithRestored(list: ListName): RawBuilder<unknown> {
-  const { table } = LISTS[list];
-  const isMissing = {
-    parties: sql`r.pos is null and r.gone_since is null
-      and r.last_seen_at = ${NOT_SEEN}::timestamptz and r.party_id <> ${NETWORK_PARTY}`,
-    // The source gradually removes its oldest checkpoints.
-    checkpoints: sql`r.gone_since is not null and r.at_block > (
-      select min(at_block) from ${table} where epoch = g.epoch and gone_since is null)`,
-  }[list];
+  const table = TABLES[list];
   return sql`(not exists (select from mirror.generations o
       where o.list = g.list and o.generation_id <> g.generation_id)
-    and not exists (select from ${table} r where r.epoch = g.epoch and ${isMissing})
+    and not exists (select from ${table} r where r.epoch = g.epoch and ${IS_MISSING[list]})
     and exists (select from ${table} r where r.epoch = g.epoch and r.pos is not null
       and r.gone_since is null and r.first_seen_at < g.started_at)
     and not exists (select from ${table} added where added.epoch = g.epoch
