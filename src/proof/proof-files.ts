@@ -98,13 +98,26 @@ async function readEntries(files: ProofFiles, size: number): Promise<Buffer[]> {
   const entries: Buffer[] = [];
   for (const { index, width } of lowestTiles(size)) {
     const path = entriesPath(index, width);
-    entries.push(...decodeEntries(await needFile(files, path)));
+    entries.push(...entriesOf(await needFile(files, path), path, files));
   }
   if (entries.length !== size)
     throw damaged(
       `${files.where}: it has ${entries.length} entries, not ${size}`,
     );
   return entries;
+}
+
+function entriesOf(
+  content: Buffer,
+  path: string,
+  { where }: ProofFiles,
+): Buffer[] {
+  try {
+    return decodeEntries(content);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw damaged(`${where}: ${path} ends within an entry`, error);
+  }
 }
 
 /**

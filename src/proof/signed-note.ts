@@ -119,10 +119,9 @@ export function openNote(note: string, key: VerifierKey): string {
     throw unsigned('it has no line of a signature');
   const text = note.slice(0, split + 1);
   const lines = note.slice(split + 2, -1).split('\n');
+  const signatures = lines.map(decodeSignature);
   const wantedHash = keyHash(key);
-  for (const line of lines) {
-    const { name, signature } = SIGNATURE_LINE.exec(line)?.groups ?? {};
-    const bytes = Buffer.from(signature ?? '', 'base64');
+  for (const { name, bytes } of signatures) {
     const isOurs =
       name === key.name &&
       bytes.length === KEY_HASH_BYTES + SIGNATURE_BYTES &&
@@ -134,6 +133,22 @@ export function openNote(note: string, key: VerifierKey): string {
     throw unsigned(`the signature by ${key.name} is not of this text`);
   }
   throw unsigned(`none of its signatures is by ${encodeVerifierKey(key)}`);
+}
+
+/**
+ * Parses the line of a signature. As in Go's package, every line must be one, also those
+ * of unknown keys; and base64 has one spelling, so that no byte can change unnoticed.
+ * @throws PermanentError `PROOF_SIGNATURE_INVALID`
+ */
+function decodeSignature(line: string): {
+  readonly name: string;
+  readonly bytes: Buffer;
+} {
+  const { name = '', signature = '' } = SIGNATURE_LINE.exec(line)?.groups ?? {};
+  const bytes = Buffer.from(signature, 'base64');
+  if (name === '' || bytes.toString('base64') !== signature)
+    throw unsigned('it has a line that is not a signature');
+  return { name, bytes };
 }
 
 /**

@@ -81,6 +81,15 @@ export async function verifyLog(checks: LogChecks): Promise<LogFindings> {
     return problems.findings({ nights: 0, statements: 0, ledgers: 0 });
 
   const nights = log.entries.length;
+  if (log.signedSize < nights) {
+    problems.add({
+      code: 'PROOF_CHECKPOINT_BEHIND',
+      subject: 'proof/checkpoint',
+      message:
+        `it signs ${log.signedSize} nights, and the log has ${nights}: an older checkpoint ` +
+        'was put back, or the last night was killed before it signed',
+    });
+  }
   if (kept !== undefined) {
     await problems.of('the kept checkpoint', async () =>
       checkContinues(decodeCheckpoint(kept), log.leaves, files.where),
