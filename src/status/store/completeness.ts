@@ -75,6 +75,17 @@ export interface Completeness {
  */
 const NAMED_MAX = 20;
 
+/** Columns that combine the ranges of a ledger into one. */
+const RANGES = sql`max(c.to_time) as known_to, min(c.checked_at) as compared_since,
+  min(c.from_time) <= 'epoch'
+    and sum(c.to_time - c.from_time) = max(c.to_time) - min(c.from_time)
+    and count(*) filter (where c.segment_id in (select segment_id from quarantined)) = 0
+    as is_unbroken`;
+const IS_PROVEN = sql`(not c.open or exists (
+  select from mirror.source_state where profile @> '{"isTimeless": true}'))`;
+const IS_OF_EPOCH = sql`((select is_first from network)
+  or max(c.checked_at) >= (select started_at from network))`;
+
 /**
  * A ledger is covered if its closed ranges touch each other from the beginning of time
  * on, the newest of them was checked in the current epoch, and none of their segments is
@@ -84,32 +95,32 @@ const NAMED_MAX = 20;
  * as the last nightly run recorded them, must be covered. An asset that was only
  * requested on demand, or that SOURCE_ASSETS no longer names, need not be.
  */
-/** Columns that combine the ranges of a ledger into one. */
-const RANGES = sql`max(c.to_time) as known_to, min(c.checked_at) as compared_since,
-  min(c.from_time) <= 'epoch' and sum(c.to_time - c.from_time) = max(c.to_time) - min(c.from_time)
-    and count(*) filter (where c.segment_id in (select segment_id from quarantined)) = 0 as is_unbroken`;
-const IS_PROVEN = sql`(not c.open or exists (select from mirror.source_state where profile @> '{"isTimeless": true}'))`;
-const IS_OF_EPOCH = sql`((select is_first from network) or max(c.checked_at) >= (select started_at from network))`;
-
 const COVERED = sql`
-  network as (select epoch, started_at, epoch = (select min(epoch) from mirror.networks) as is_first
+  network as (
+    select epoch, started_at, epoch = (select min(epoch) from mirror.networks) as is_first
     from mirror.networks order by epoch desc limit 1),
   chosen as (select party_ids from mirror.nightly_scope),
   listed as not materialized (
     select party_id from mirror.parties
-    where epoch = (select epoch from network) and gone_since is null and party_id <> 'network'),
+    where epoch = (select epoch from network) and gone_since is null
+      and party_id <> 'network'),
   named as materialized (
     select named.party_id, listed.party_id is not null as is_listed
-    from (select distinct party_id from chosen cross join unnest(party_ids) party_id where party_id <> 'network') named
+    from (
+      select distinct party_id from chosen cross join unnest(party_ids) party_id
+      where party_id <> 'network') named
     left join listed using (party_id)),
   removed as (
     select party_id from mirror.parties
-    where gone_since is not null and party_id <> 'network' and (select party_ids from chosen) is null),
+    where gone_since is not null and party_id <> 'network'
+      and (select party_ids from chosen) is null),
   quarantined as (
     select segment_id from mirror.segments where quarantine_reason is not null),
   demanded as (
-    select distinct asset_id from mirror.nightly_scope cross join unnest(asset_ids) asset_id
-    where exists (select from mirror.source_state where profile @> '{"assetRequired": true}')),
+    select distinct asset_id
+    from mirror.nightly_scope cross join unnest(asset_ids) asset_id
+    where exists (
+      select from mirror.source_state where profile @> '{"assetRequired": true}')),
   in_all_assets as not materialized (
     select c.party_id, ${RANGES}
     from mirror.coverage c
@@ -128,17 +139,21 @@ const COVERED = sql`
     group by party_id
     having count(*) = (select count(*) from demanded)),
   gaps as (
-    select confirmed_by_run from mirror.list_gaps where epoch = (select epoch from network) and closed_at is null),
+    select confirmed_by_run from mirror.list_gaps
+    where epoch = (select epoch from network) and closed_at is null),
   set_aside as (
     select party_id from mirror.exports
-    where quarantined_at is not null and (asset_id is null or asset_id in (select asset_id from demanded))
-      and case when (select party_ids from chosen) is null then party_id in (select party_id from listed)
-               else party_id in (select party_id from named) end)`;
+    where quarantined_at is not null
+      and (asset_id is null or asset_id in (select asset_id from demanded))
+      and case when (select party_ids from chosen) is null
+        then party_id in (select party_id from listed)
+        else party_id in (select party_id from named) end)`;
 
 /**
  * Scalar: the earliest time at which an answer of the source was about the current epoch.
  */
-const EPOCH_STARTED_AT = sql`(select case when is_first then '-infinity' else started_at end from network)`;
+const EPOCH_STARTED_AT = sql`(
+  select case when is_first then '-infinity' else started_at end from network)`;
 
 /**
  * Statement: counts the wanted parties and how far they are covered, in one row. It
@@ -149,16 +164,21 @@ const EPOCH_STARTED_AT = sql`(select case when is_first then '-infinity' else st
 function tallyOf(parties: RawBuilder<unknown>) {
   return sql`
     select count(*) as wanted,
-           count(*) filter (where is_listed) as listed,
-           count(*) filter (where is_listed and (w.is_unbroken or a.party_id is not null)) as covered,
-           min(case when w.is_unbroken then w.known_to else a.known_to end) filter (where is_listed) as covered_to,
-           min(case when w.is_unbroken then w.compared_since else a.compared_since end) filter (where is_listed) as compared_since,
-           count(*) filter (where is_listed and w.party_id is null and not exists (
-             select from mirror.exports asked
-             where asked.party_id = p.party_id and last_asked_at >= ${EPOCH_STARTED_AT})
-             and not exists (
-             select from mirror.coverage known
-             where known.party_id = p.party_id and known.checked_at >= ${EPOCH_STARTED_AT})) as never_asked
+      count(*) filter (where is_listed) as listed,
+      count(*) filter (where is_listed and (w.is_unbroken or a.party_id is not null))
+        as covered,
+      min(case when w.is_unbroken then w.known_to else a.known_to end)
+        filter (where is_listed) as covered_to,
+      min(case when w.is_unbroken then w.compared_since else a.compared_since end)
+        filter (where is_listed) as compared_since,
+      count(*) filter (
+        where is_listed and w.party_id is null and not exists (
+          select from mirror.exports asked
+          where asked.party_id = p.party_id and last_asked_at >= ${EPOCH_STARTED_AT})
+        and not exists (
+          select from mirror.coverage known
+          where known.party_id = p.party_id and known.checked_at >= ${EPOCH_STARTED_AT}))
+        as never_asked
     from ${parties} p
     left join in_all_assets w using (party_id)
     left join in_each_asset a using (party_id)`;
@@ -166,9 +186,12 @@ function tallyOf(parties: RawBuilder<unknown>) {
 
 const TALLY = sql`
   tally as (
-    ${tallyOf(sql`(select party_id, true as is_listed from listed where (select party_ids from chosen) is null)`)}
+    ${tallyOf(sql`(
+      select party_id, true as is_listed from listed
+      where (select party_ids from chosen) is null)`)}
     union all
-    ${tallyOf(sql`(select * from named where (select party_ids from chosen) is not null)`)}),
+    ${tallyOf(sql`(
+      select * from named where (select party_ids from chosen) is not null)`)}),
   unlisted as (select party_id from named where not is_listed)`;
 
 /**
@@ -205,36 +228,48 @@ export function readCompleteness(db: Database): Promise<Completeness> {
     isLoading: 'boolean',
     hasFailedVerify: 'boolean',
   })`
-      with ${COVERED}, ${TALLY}
-      select (case when (select party_ids from chosen) is null then sum(listed)
-                else (select count(*) from listed) end)::int as listed,
-             (select cardinality(party_ids) from chosen) as configured,
-             sum(wanted)::int as wanted,
-             sum(covered)::int as covered,
-             sum(never_asked)::int as "neverAsked",
-             min(covered_to) as "coveredTo",
-             min(compared_since) as "comparedSince",
-             (select count(*) from unlisted)::int as unlisted,
-             array(select party_id from unlisted order by party_id limit ${NAMED_MAX}) as "unlistedParties",
-             (select count(*) from removed)::int as removed,
-             array(select party_id from removed order by party_id limit ${NAMED_MAX}) as "removedParties",
-             (select count(distinct party_id) from set_aside)::int as quarantined,
-             (select count(*) from mirror.doubts
-               where closed_at is null and epoch = (select epoch from network))::int as "openDoubts",
-             array(select list from unnest(array['parties', 'checkpoints']) list
-                   where not exists (select from mirror.generations g
-                     where g.list = list.list and g.epoch = (select epoch from network) and g.kind = 'current'
-                       and g.confirmed_at is not null)) as "unreadLists",
-             (select count(*) from gaps)::int as "knownGaps",
-             (select count(*) from gaps where confirmed_by_run is null)::int as "unconfirmedGaps",
-             (select count(*) from mirror.segments where status = 'current' and loaded_at is null)::int as "notLoaded",
-             exists (select from mirror.runs r where state in ('queued', 'running')
-                     and (kind in ('load', 'export') or kind = 'nightly' and not exists (
-                       select from mirror.runs part
-                       where part.parent_run_id = r.run_id and part.kind = 'load' and part.state = 'done'))) as "isLoading",
-             coalesce((select verdict <> 'complete' from mirror.runs where kind = 'verify' and state = 'done'
-                       order by queued_at desc limit 1), false) as "hasFailedVerify"
-      from tally`;
+    with ${COVERED}, ${TALLY}
+    select (case when (select party_ids from chosen) is null then sum(listed)
+        else (select count(*) from listed) end)::int as listed,
+      (select cardinality(party_ids) from chosen) as configured,
+      sum(wanted)::int as wanted,
+      sum(covered)::int as covered,
+      sum(never_asked)::int as "neverAsked",
+      min(covered_to) as "coveredTo",
+      min(compared_since) as "comparedSince",
+      (select count(*) from unlisted)::int as unlisted,
+      array(select party_id from unlisted order by party_id limit ${NAMED_MAX})
+        as "unlistedParties",
+      (select count(*) from removed)::int as removed,
+      array(select party_id from removed order by party_id limit ${NAMED_MAX})
+        as "removedParties",
+      (select count(distinct party_id) from set_aside)::int as quarantined,
+      (select count(*) from mirror.doubts
+        where closed_at is null and epoch = (select epoch from network))::int
+        as "openDoubts",
+      array(
+        select list from unnest(array['parties', 'checkpoints']) list
+        where not exists (
+          select from mirror.generations g
+          where g.list = list.list and g.epoch = (select epoch from network)
+            and g.kind = 'current' and g.confirmed_at is not null)) as "unreadLists",
+      (select count(*) from gaps)::int as "knownGaps",
+      (select count(*) from gaps where confirmed_by_run is null)::int
+        as "unconfirmedGaps",
+      (select count(*) from mirror.segments
+        where status = 'current' and loaded_at is null)::int as "notLoaded",
+      exists (
+        select from mirror.runs r
+        where state in ('queued', 'running')
+          and (kind in ('load', 'export') or kind = 'nightly' and not exists (
+            select from mirror.runs part
+            where part.parent_run_id = r.run_id and part.kind = 'load'
+              and part.state = 'done'))) as "isLoading",
+      coalesce((
+        select verdict <> 'complete' from mirror.runs
+        where kind = 'verify' and state = 'done'
+        order by queued_at desc limit 1), false) as "hasFailedVerify"
+    from tally`;
   return inTransaction(db, { action, retries: 0 }, async (tx) => {
     await readRow(tx, action, PLANNER);
     return readRow(tx, action, completeness);
@@ -262,6 +297,7 @@ export async function recordScope(
   const assets = assetIds === undefined ? null : [...assetIds];
   const record = statement()`
     update mirror.nightly_scope set party_ids = ${parties}, asset_ids = ${assets}
-    where party_ids is distinct from ${parties}::text[] or asset_ids is distinct from ${assets}::text[]`;
+    where party_ids is distinct from ${parties}::text[]
+      or asset_ids is distinct from ${assets}::text[]`;
   await execute(db, 'record the scope of the nightly run', record);
 }

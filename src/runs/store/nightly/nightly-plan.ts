@@ -38,15 +38,18 @@ function concernsLedger(assetIds: NightlyScope['assetIds']) {
   const configured = assetIds === undefined ? null : [...assetIds];
   return sql`(asset_id is null
     or (${configured}::text[] is null or asset_id = any(${configured}::text[]))
-       and exists (select from mirror.source_state where profile @> '{"assetRequired": true}'))`;
+      and exists (
+        select from mirror.source_state where profile @> '{"assetRequired": true}'))`;
 }
 
 /** Subquery: what is recorded about each party whose ledger has been requested. */
 function selectAsked({ assetIds }: Pick<NightlyScope, 'assetIds'>) {
   return sql`
   select party_id, max(last_asked_at) as last_asked_at,
-         max(greatest(last_asked_at, last_tried_at)) as last_turn_at, max(last_entry_at) as last_entry_at,
-         min(idle_nights) filter (where last_asked_at is not null) as idle_nights, max(quarantined_at) as quarantined_at
+    max(greatest(last_asked_at, last_tried_at)) as last_turn_at,
+    max(last_entry_at) as last_entry_at,
+    min(idle_nights) filter (where last_asked_at is not null) as idle_nights,
+    max(quarantined_at) as quarantined_at
   from mirror.exports
   where ${concernsLedger(assetIds)}
   group by party_id`;
@@ -69,9 +72,12 @@ function selectPartyIds(partyIds: NightlyScope['partyIds']) {
   const chosen = partyIds === undefined ? null : [...partyIds];
   return sql`ids as not materialized (
       select party_id from mirror.parties
-      where ${chosen}::text[] is null and party_id <> ${NETWORK_PARTY} and gone_since is null
+      where ${chosen}::text[] is null and party_id <> ${NETWORK_PARTY}
+        and gone_since is null
         and (epoch is null or epoch = (select max(epoch) from mirror.networks))
-      union all select distinct party_id from unnest(${chosen}::text[]) party_id where party_id <> ${NETWORK_PARTY})`;
+      union all
+      select distinct party_id from unnest(${chosen}::text[]) party_id
+      where party_id <> ${NETWORK_PARTY})`;
 }
 
 /**
@@ -83,22 +89,27 @@ function consideredParties(scope: NightlyScope) {
   return sql`${selectPartyIds(partyIds)},
     known as (
       select ids.party_id, asked.last_asked_at, asked.last_turn_at,
-             case when asked.quarantined_at is not null then 1
-                  when asked.last_asked_at is null then 2
-                  when asked.last_entry_at > now() - interval '7 days' then 3
-                  when named.party_id is not null then 4
-                  else 5 end as rank,
-             asked.last_asked_at + least(2 ^ least(asked.idle_nights, 10), ${idleNightsMax}) * interval '1 day'
-               - (abs(hashtext(ids.party_id)) % 24 + 1) * interval '1 hour' as due_at
+        case
+          when asked.quarantined_at is not null then 1
+          when asked.last_asked_at is null then 2
+          when asked.last_entry_at > now() - interval '7 days' then 3
+          when named.party_id is not null then 4
+          else 5 end as rank,
+        asked.last_asked_at
+          + least(2 ^ least(asked.idle_nights, 10), ${idleNightsMax}) * interval '1 day'
+          - (abs(hashtext(ids.party_id)) % 24 + 1) * interval '1 hour' as due_at
       from ids
       left join (${selectAsked(scope)}) asked on asked.party_id = ids.party_id
-      left join (select account_to_party_id as party_id from mirror.ledger_entries
-                 where not ${everyParty} and vega_time > now() - interval '3 days'
-                 union
-                 select party_id from mirror.segments where status = 'current' and quarantine_reason is not null) named
+      left join (
+        select account_to_party_id as party_id from mirror.ledger_entries
+        where not ${everyParty} and vega_time > now() - interval '3 days'
+        union
+        select party_id from mirror.segments
+        where status = 'current' and quarantine_reason is not null) named
         on named.party_id = ids.party_id),
     considered as (
-      select party_id, rank, last_asked_at, last_turn_at, ${everyParty} or rank < 5 or due_at < now() as is_due
+      select party_id, rank, last_asked_at, last_turn_at,
+        ${everyParty} or rank < 5 or due_at < now() as is_due
       from known)`;
 }
 
@@ -107,11 +118,15 @@ function dueParties(scope: NightlyScope) {
   return sql`${consideredParties(scope)},
     due as (
       select party_id, rank, last_asked_at,
-             row_number() over (order by rank = 5, turn, rank, last_turn_at nulls first, party_id)::int as priority
+        row_number() over (
+          order by rank = 5, turn, rank, last_turn_at nulls first, party_id)::int as priority
       from (
         select party_id, rank, last_asked_at, last_turn_at,
-               row_number() over (partition by rank order by last_turn_at nulls first, party_id)
-                 * case rank when 1 then ${QUARANTINED_EVERY}::int when 2 then ${NEW_EVERY}::int else 1 end as turn
+          row_number() over (partition by rank order by last_turn_at nulls first, party_id)
+            * case rank
+              when 1 then ${QUARANTINED_EVERY}::int
+              when 2 then ${NEW_EVERY}::int
+              else 1 end as turn
         from considered where is_due) ranked)`;
 }
 
@@ -191,17 +206,21 @@ export async function planNightly(
       deferredNeverAsked: 'int',
       deferredSince: 'instant?',
     })`
-        with ${dueParties(request)},
-        written as (
-          insert into mirror.nightly_units (run_id, party_id, priority, is_idle)
-          select ${runId}, party_id, priority, rank in (2, 5) from due
-          where ${exportsMax}::bigint is null or priority <= ${exportsMax}::bigint
-          on conflict do nothing)
-        select parties, parties - due as "notDue", due - deferred as asked, deferred, "deferredNeverAsked", "deferredSince"
-          from (select count(*)::int as parties from considered) c,
-               (select count(*)::int as due, (count(*) filter (where ${isDeferred}))::int as deferred,
-                       (count(*) filter (where ${isDeferred} and last_asked_at is null))::int as "deferredNeverAsked",
-                       min(last_asked_at) filter (where ${isDeferred}) as "deferredSince" from due) d`;
+      with ${dueParties(request)},
+      written as (
+        insert into mirror.nightly_units (run_id, party_id, priority, is_idle)
+        select ${runId}, party_id, priority, rank in (2, 5) from due
+        where ${exportsMax}::bigint is null or priority <= ${exportsMax}::bigint
+        on conflict do nothing)
+      select parties, parties - due as "notDue", due - deferred as asked, deferred,
+        "deferredNeverAsked", "deferredSince"
+      from (select count(*)::int as parties from considered) c,
+        (select count(*)::int as due,
+          (count(*) filter (where ${isDeferred}))::int as deferred,
+          (count(*) filter (where ${isDeferred} and last_asked_at is null))::int
+            as "deferredNeverAsked",
+          min(last_asked_at) filter (where ${isDeferred}) as "deferredSince"
+          from due) d`;
     const planned = await readRow(tx, action, planning);
     const params = sql<string>`params || ${JSON.stringify({ plan: planned })}::jsonb`;
     const record = builder
@@ -226,7 +245,8 @@ export function countDue(
 ): Promise<{ parties: number; due: number }> {
   const counted = statement({ parties: 'int', due: 'int' })`
     with ${consideredParties(scope)}
-    select count(*)::int as parties, (count(*) filter (where is_due))::int as due from considered`;
+    select count(*)::int as parties, (count(*) filter (where is_due))::int as due
+    from considered`;
   return readRow(db, 'preview the nightly run', counted);
 }
 
@@ -237,11 +257,13 @@ export function readLateness(
   const { partyIds, idleNightsMax } = scope;
   const late = statement({ late: 'int', oldestFrontier: 'instant?' })`
     with ${selectPartyIds(partyIds)}
-    select (select count(*) from (${selectAsked(scope)}) asked join ids using (party_id)
-             where last_asked_at < clock_timestamp() - (${idleNightsMax} + 1) * interval '1 day')::int as late,
-           (select min(known_to) from (
-             select max(to_time) as known_to from mirror.coverage where not open group by party_id, asset_id) ends)
-             as "oldestFrontier"`;
+    select (
+        select count(*) from (${selectAsked(scope)}) asked join ids using (party_id)
+        where last_asked_at
+          < clock_timestamp() - (${idleNightsMax} + 1) * interval '1 day')::int as late,
+      (select min(known_to) from (
+        select max(to_time) as known_to from mirror.coverage
+        where not open group by party_id, asset_id) ends) as "oldestFrontier"`;
   return readRow(db, 'look for late ledgers', late);
 }
 
@@ -258,11 +280,14 @@ export function estimateNightly(
     with ${selectPartyIds(partyIds)}
     select (select count(*) from ids)::int as parties,
       (select count(distinct party_id) from mirror.exports join ids using (party_id)
-         where quarantined_at is not null and ${concernsLedger(assetIds)})::int as quarantined,
-      not exists (select from mirror.runs where kind = 'sync' and state = 'done') as "isFirst",
+        where quarantined_at is not null and ${concernsLedger(assetIds)})::int
+        as quarantined,
+      not exists (
+        select from mirror.runs where kind = 'sync' and state = 'done') as "isFirst",
       (select (evidence->'exports'->>'secondsPerExport')::float8 from mirror.runs
-         where kind = 'nightly' and state = 'done' and evidence->'exports' ? 'secondsPerExport'
-         order by queued_at desc limit 1) as "secondsPerExport"`;
+        where kind = 'nightly' and state = 'done'
+          and evidence->'exports' ? 'secondsPerExport'
+        order by queued_at desc limit 1) as "secondsPerExport"`;
   return readRow(db, 'estimate the nightly run', estimate);
 }
 
