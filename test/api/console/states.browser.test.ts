@@ -2,6 +2,7 @@
  * The console in states that the demo never shows: everything empty, something wrong,
  * nothing answering.
  */
+import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
 import { accessibilityFaults } from './accessibility.ts';
@@ -461,7 +462,7 @@ describe('a result', () => {
 });
 
 describe('a result by day and kind', () => {
-  test('is drawn with a line for each kind, whose latest values stand below it', async () => {
+  test('is drawn with a bar for each day, stacked by kind, in the form that is chosen, and can be saved', async () => {
     const rows = ['2026-02-27', '2026-02-28', '2026-03-01'].flatMap((day, n) =>
       ['aa', 'bb'].flatMap((asset) =>
         ['DEPOSIT', 'WITHDRAW', 'BOND'].map((type) => ({
@@ -478,13 +479,69 @@ describe('a result by day and kind', () => {
     };
     const { view } = await open({ status: wholeFacts() }, '/data', { lake });
     await view.page.getByRole('button', { name: 'Run', exact: true }).click();
-    await view.page.locator('#query-result .u-legend').waitFor();
-    const legend = await view.page
-      .locator('#query-result .u-legend')
-      .innerText();
-    expect(legend.replaceAll(/\s+/g, ' ')).toMatch(
-      /2026-03-01aaaaaaaa…aaaa90bbbbbbbb…bbbb6.300/,
+    const { page } = view;
+    await page.locator('#query-result .figure svg').waitFor();
+    const legend = page.locator('#query-result .figure-legend');
+    expect((await legend.innerText()).replaceAll(/\s+/g, ' ')).toMatch(
+      /aaaaaaaa…aaaa: 90 at the end bbbbbbbb…bbbb: 6.300 at the end/,
     );
+    // Three days, two assets.
+    const bars = page.locator('#query-result .figure rect');
+    expect(await bars.count()).toBe(6);
+    expect(await bars.first().locator('title').textContent()).toBe(
+      '2026-02-27 · aaaaaaaa…aaaa: 30',
+    );
+
+    await page.getByLabel('Split by').selectOption('nothing');
+    await expect.poll(() => bars.count()).toBe(3);
+    await page.getByLabel('Drawn as').selectOption('line');
+    const line = page.locator(
+      '#query-result .figure polyline[stroke-width="2"]',
+    );
+    await expect.poll(() => line.count()).toBe(1);
+    for (const [button, start] of [
+      ['SVG', /^<svg (?:(?!xmlns)[^>])*xmlns="[^"]+"(?:(?!xmlns)[^>])*>/],
+      ['PNG', /^\u0089PNG/],
+    ] as const) {
+      const [saved] = await Promise.all([
+        page.waitForEvent('download'),
+        page.getByRole('button', { name: button, exact: true }).click(),
+      ]);
+      expect(saved.suggestedFilename()).toMatch(
+        new RegExp(`^chart-.*\\.${button.toLowerCase()}$`),
+      );
+      const content = await readFile(await saved.path(), 'latin1');
+      expect(content).toMatch(start);
+      expect(content).not.toContain('var(--');
+    }
+    expect([...view.problems, ...view.foreign]).toEqual([]);
+  });
+
+  test('has bars by month and by name, with the months between, and no split by a column without values', async () => {
+    let rows: readonly Record<string, string | number | null>[] = [
+      { month: '2026-01', n: 3, note: null },
+      { month: '2026-03', n: 4, note: null },
+    ];
+    const lake = {
+      ...NO_LAKE,
+      ask: async () => ({ rows, isCut: false, tookMs: 1 }),
+    };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake });
+    const runs = view.page.getByRole('button', { name: 'Run', exact: true });
+    await runs.click();
+    const texts = view.page.locator('#query-result .figure text');
+    await expect
+      .poll(() => texts.allTextContents())
+      .toEqual(expect.arrayContaining(['2026-01', '2026-02', '2026-03']));
+    expect(await view.page.getByLabel('Split by').count()).toBe(0);
+    rows = [
+      { kind: 'DEPOSIT', n: 3 },
+      { kind: 'BOND', n: 4 },
+    ];
+    await runs.click();
+    await expect
+      .poll(() => texts.allTextContents())
+      .toEqual(expect.arrayContaining(['DEPOSIT', 'BOND']));
     expect([...view.problems, ...view.foreign]).toEqual([]);
   });
 });

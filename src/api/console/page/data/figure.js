@@ -1,0 +1,212 @@
+// Draws lines and bars as a list of shapes, which become SVG on the page, a file of SVG,
+// or a PNG. A chart that can be saved needs its shapes apart from where they are drawn.
+import { svg } from '../common/dom.js';
+import { rough } from '../common/format.js';
+
+const HEIGHT = 260;
+const LEFT = 64;
+const RIGHT = 12;
+const TOP = 12;
+const BOTTOM = 30;
+const TICKS = 4;
+const MARK_WIDTH = 84;
+const FONT = 12;
+
+/**
+ * Returns the shapes of a chart.
+ * @param labels what stands below the axis, in order
+ * @param places where each label stands between 0 and 1; only lines use it
+ * @param series `{ name, tone, values, texts }`: numbers for the positions, and the exact
+ *   texts that are shown
+ * @param form `line`, `bars` or `stacked`
+ */
+export function shapesOf({ labels, places, series, form, width }) {
+  const [least, most] = extremes(series, form);
+  const inner = { width: width - LEFT - RIGHT, height: HEIGHT - TOP - BOTTOM };
+  const y = (value) =>
+    TOP + inner.height * (1 - (value - least) / (most - least || 1));
+  const step = inner.width / labels.length;
+  const centre = (index) =>
+    form === 'line'
+      ? LEFT + places[index] * inner.width
+      : LEFT + (index + 0.5) * step;
+  const drawn = form === 'line' ? lines : bars;
+  return [
+    ...ticks(least, most).flatMap((value) => gridLine(value, y(value), width)),
+    ...marks(labels, centre),
+    ...drawn({ labels, series, form, y, step, centre }),
+  ];
+}
+
+function extremes(series, form) {
+  const sums = series[0].values.map((_, index) => {
+    const values = series.map(({ values: all }) => all[index] ?? 0);
+    const above = values.filter((value) => value > 0);
+    const below = values.filter((value) => value < 0);
+    const join = (some, pick) =>
+      form === 'stacked'
+        ? some.reduce((sum, value) => sum + value, 0)
+        : pick(0, ...some);
+    return [join(below, Math.min), join(above, Math.max)];
+  });
+  // The axis includes zero: the length of a bar is its distance from zero.
+  const least = Math.min(0, ...sums.map(([low]) => low));
+  const most = Math.max(0, ...sums.map(([, high]) => high));
+  return least === 0 && most === 0 ? [0, 1] : [least, most];
+}
+
+function ticks(least, most) {
+  const raw = (most - least) / TICKS;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].find((one) => one * power >= raw) * power;
+  const first = Math.ceil(least / step);
+  const count = Math.floor(most / step) - first + 1;
+  return Array.from({ length: count }, (_, index) => (first + index) * step);
+}
+
+function gridLine(value, y, width) {
+  return [
+    {
+      kind: 'line',
+      tone: 'line',
+      points: [
+        [LEFT, y],
+        [width - RIGHT, y],
+      ],
+    },
+    { kind: 'text', x: LEFT - 6, y: y + 4, anchor: 'end', text: rough(value) },
+  ];
+}
+
+/** Labels only as many as fit beside each other. */
+function marks(labels, centre) {
+  let last = -Infinity;
+  return labels.flatMap((text, index) => {
+    const x = centre(index);
+    if (x - last < MARK_WIDTH) return [];
+    last = x;
+    return [{ kind: 'text', x, y: HEIGHT - 10, anchor: 'middle', text }];
+  });
+}
+
+function lines({ labels, series, y, centre }) {
+  return series.map(({ name, tone, values, texts }) => ({
+    kind: 'line',
+    tone,
+    width: 2,
+    title: `${name}: ${texts.at(-1) ?? '–'} at ${labels.at(-1)}`,
+    points: values.flatMap((value, index) =>
+      value === undefined ? [] : [[centre(index), y(value)]],
+    ),
+  }));
+}
+
+function bars({ labels, series, form, y, step, centre }) {
+  const isStacked = form === 'stacked';
+  const whole = Math.min(step * 0.8, 60);
+  const width = isStacked ? whole : whole / series.length;
+  return labels.flatMap((label, index) => {
+    const ends = { above: 0, below: 0 };
+    return series.flatMap(({ name, tone, values, texts }, at) => {
+      const value = values[index];
+      if (value === undefined || value === 0) return [];
+      const side = value > 0 ? 'above' : 'below';
+      const from = isStacked ? ends[side] : 0;
+      ends[side] = from + value;
+      const top = Math.min(y(from), y(from + value));
+      return [
+        {
+          kind: 'bar',
+          tone,
+          x: centre(index) - whole / 2 + (isStacked ? 0 : at * width),
+          y: top,
+          width: Math.max(width - 1, 1),
+          height: Math.max(Math.abs(y(from) - y(from + value)), 0.5),
+          title: `${label} · ${name}: ${texts[index]}`,
+        },
+      ];
+    });
+  });
+}
+
+/** Returns the shapes as an SVG element; `colourOf` turns a tone into a colour. */
+export function toSvg(shapes, { width, label, colourOf }) {
+  return svg(
+    'svg',
+    {
+      viewBox: `0 0 ${width} ${HEIGHT}`,
+      width,
+      height: HEIGHT,
+      role: 'img',
+      'aria-label': label,
+      'font-family': 'system-ui, sans-serif',
+      'font-size': FONT,
+    },
+    ...shapes.map((shape) => element(shape, colourOf)),
+  );
+}
+
+function element(shape, colourOf) {
+  const title = shape.title && svg('title', shape.title);
+  if (shape.kind === 'text')
+    return svg(
+      'text',
+      {
+        x: shape.x,
+        y: shape.y,
+        'text-anchor': shape.anchor,
+        fill: colourOf('quiet'),
+      },
+      shape.text,
+    );
+  if (shape.kind === 'line')
+    return svg(
+      'polyline',
+      {
+        points: shape.points.map((point) => point.join(',')).join(' '),
+        fill: 'none',
+        stroke: colourOf(shape.tone),
+        'stroke-width': shape.width ?? 1,
+      },
+      title,
+    );
+  const { x, y, width, height } = shape;
+  return svg(
+    'rect',
+    { x, y, width, height, fill: colourOf(shape.tone) },
+    title,
+  );
+}
+
+/** Draws the shapes on a canvas, at twice the size so that a print is sharp. */
+export function toCanvas(shapes, { width, colourOf }) {
+  const canvas = document.createElement('canvas');
+  canvas.width = width * 2;
+  canvas.height = HEIGHT * 2;
+  const brush = canvas.getContext('2d');
+  brush.scale(2, 2);
+  brush.fillStyle = colourOf('card');
+  brush.fillRect(0, 0, width, HEIGHT);
+  brush.font = `${FONT}px system-ui, sans-serif`;
+  for (const shape of shapes) paint(brush, shape, colourOf);
+  return canvas;
+}
+
+const ALIGNED = { end: 'right', middle: 'center' };
+
+function paint(brush, shape, colourOf) {
+  if (shape.kind === 'text') {
+    brush.fillStyle = colourOf('quiet');
+    brush.textAlign = ALIGNED[shape.anchor];
+    brush.fillText(shape.text, shape.x, shape.y);
+  } else if (shape.kind === 'line') {
+    brush.strokeStyle = colourOf(shape.tone);
+    brush.lineWidth = shape.width ?? 1;
+    brush.beginPath();
+    for (const [x, y] of shape.points) brush.lineTo(x, y);
+    brush.stroke();
+  } else {
+    brush.fillStyle = colourOf(shape.tone);
+    brush.fillRect(shape.x, shape.y, shape.width, shape.height);
+  }
+}
