@@ -313,9 +313,9 @@ async function compareOnce(
     { ledgers: statement.ledgers, files },
     wanted,
   );
-  const { height } = await store.readNetwork();
+  const { epoch, height } = await store.readNetwork();
   const isOfSameHeight = height === statement.network.height;
-  const sums = isOfSameHeight ? await store.sumLists(signal) : undefined;
+  const sums = isOfSameHeight ? await store.sumLists(epoch, signal) : undefined;
   const lists = (['parties', 'checkpoints'] as const).filter((list) => {
     const held = sums?.[list];
     const stated = statement.lists[list];

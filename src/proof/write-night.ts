@@ -84,7 +84,7 @@ export async function writeNight(
 ): Promise<WrittenStatement> {
   const { store, objects, signal } = deps;
   const isWritten = log.last?.statement.report.key === facts.report.key;
-  if (isWritten) return signLog(log, 0, deps);
+  if (isWritten) return signWritten(log, deps);
 
   const known = await store.readLog();
   const settledAt = await store.readSettledAt();
@@ -97,13 +97,14 @@ export async function writeNight(
   const name = nightFileName(night);
   const written = await writeRecords(changed, coveredTo, name, deps);
   const tree = await writePages(name, deps);
+  const network = await store.readNetwork();
   const statement: Statement = {
     format: STATEMENT_FORMAT,
     mirror: log.key.name,
     night,
     ...facts,
-    network: await store.readNetwork(),
-    lists: await store.sumLists(signal),
+    network,
+    lists: await store.sumLists(network.epoch, signal),
     ledgers: {
       count: tree.count,
       rows: await store.sumRows(),
@@ -121,17 +122,18 @@ export async function writeNight(
   return signLog(grown, written, deps);
 }
 
-/** Signs a log whose last statement is written, and records it in the database. */
-async function signLog(
+/**
+ * Signs a log whose last statement an earlier delivery of the run has written, and
+ * records it in the database.
+ */
+async function signWritten(
   log: ProofLog,
-  changed: number,
-  { store, objects, signal }: ProofDeps,
+  deps: ProofDeps,
 ): Promise<WrittenStatement> {
-  const night = log.entries.length - 1;
-  await publishCheckpoint(log, objects, signal);
+  const { store } = deps;
+  const signed = await signLog(log, 0, deps);
   const known = await store.readLog();
   const { size, root } = sizeAndRoot(log);
-  const publicKey = encodeVerifierKey(log.key);
   if (known?.size !== size || known.root !== root) {
     await store.writeLog({
       keyName: log.key.name,
@@ -139,9 +141,21 @@ async function signLog(
       root,
       statementSha256: null,
       settledAt: null,
-      publicKey,
+      publicKey: encodeVerifierKey(log.key),
     });
   }
+  return signed;
+}
+
+/** Signs a log whose last statement is written. */
+async function signLog(
+  log: ProofLog,
+  changed: number,
+  { objects, signal }: ProofDeps,
+): Promise<WrittenStatement> {
+  const night = log.entries.length - 1;
+  await publishCheckpoint(log, objects, signal);
+  const { root } = sizeAndRoot(log);
   return { night, statement: `proof/${statementPath(night)}`, root, changed };
 }
 
@@ -230,7 +244,7 @@ async function writeRecords(
   await file.publish(objects, signal);
   for (const batch of rows) await store.writeRecords(batch);
   const gone = changed.filter((ledger) => !held.has(nameKey(ledger)));
-  await store.removeRecords(gone);
+  if (gone.length > 0) await store.removeRecords(gone);
   return written;
 }
 

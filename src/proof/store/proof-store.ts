@@ -391,9 +391,14 @@ export class ProofStore {
     await execute(this.#db, ACTION, write);
   }
 
-  /** Sums both lists as the source shows them, without rows that it removed. */
-  async sumLists(signal: AbortSignal): Promise<Statement['lists']> {
-    const { epoch } = await this.readNetwork();
+  /**
+   * Sums both lists as the source shows them, without rows that it removed.
+   * @param epoch the network's epoch, from `readNetwork`
+   */
+  async sumLists(
+    epoch: number | null,
+    signal: AbortSignal,
+  ): Promise<Statement['lists']> {
     const sumOf = async (rows: string): Promise<ListSum> => {
       const digest = new RowDigest();
       const copy = {
