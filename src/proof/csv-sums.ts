@@ -4,6 +4,7 @@ import { canonicalText, monthOf, openRowReader } from '../ledger/canonical.ts';
 import { PermanentError } from '../errors/errors.ts';
 import { hashText, RowDigest } from '../ledger/digest.ts';
 import { readHeader } from '../ledger/header.ts';
+import { isArchiveDamage } from '../ledger/object-keys.ts';
 import { RowFields } from '../ledger/row-fields.ts';
 import { RowSplitter, type RowVisitor } from '../ledger/row-splitter.ts';
 import type { LedgerRecord, MonthSum } from './ledger-record.ts';
@@ -15,7 +16,7 @@ export class CsvSums {
   /**
    * Adds all rows of a file.
    * @param where names the file in messages
-   * @throws PermanentError `CSV_INCOMPLETE`, or the code of a header or a row that cannot
+   * @throws PermanentError `CSV_INCOMPLETE`, also of a damaged archive, or the code of a header or a row that cannot
    *   be read
    */
   async add(csv: Readable, where: string): Promise<void> {
@@ -24,15 +25,17 @@ export class CsvSums {
       if (visit === undefined) visit = this.#begin(buffer.subarray(start, end));
       else visit(buffer, start, end, next);
     });
-    for await (const chunk of csv as AsyncIterable<Buffer>)
-      splitter.push(chunk);
+    try {
+      for await (const chunk of csv as AsyncIterable<Buffer>)
+        splitter.push(chunk);
+    } catch (error) {
+      if (!isArchiveDamage(error)) throw error;
+      throw incomplete(where, 'the archive is damaged or cut off', error);
+    }
     if (visit !== undefined && splitter.rest().length === 0) return;
     const state =
       visit === undefined ? 'it has no header' : 'its last line has no end';
-    throw new PermanentError(
-      `Cannot sum up ${where}: ${state}; copy the file again`,
-      { code: 'CSV_INCOMPLETE', meta: { where } },
-    );
+    throw incomplete(where, state);
   }
 
   /** Returns the sums in the order of months. */
@@ -62,6 +65,17 @@ export class CsvSums {
       sum.add(hashText(canonicalText(values, extra)));
     };
   }
+}
+
+function incomplete(
+  where: string,
+  state: string,
+  cause?: unknown,
+): PermanentError {
+  return new PermanentError(
+    `Cannot sum up ${where}: ${state}; copy the file again`,
+    { code: 'CSV_INCOMPLETE', meta: { where }, cause },
+  );
 }
 
 /** A month in which two sides differ. */

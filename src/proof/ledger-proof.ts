@@ -119,14 +119,25 @@ export function encodeProof(proof: LedgerProof): string {
  * @throws PermanentError `PROOF_INVALID` with the reason, or `PROOF_SIGNATURE_INVALID`
  */
 export function checkProof(text: string, key: VerifierKey): ProvenLedger {
-  let proof: LedgerProof;
-  try {
-    proof = schema.parse(JSON.parse(text));
-  } catch (error) {
-    throw invalid('it is not a proof that `ledger-mirror prove` wrote', error);
-  }
+  const proof = decodeProof(text);
   const checkpoint = openCheckpoint(proof.checkpoint, key);
   return checkPaths(proof, checkpoint, 'it does not hold');
+}
+
+function decodeProof(text: string): LedgerProof {
+  const state = 'it is not a proof that `ledger-mirror prove` wrote';
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    throw invalid(state, error);
+  }
+  const parsed = schema.safeParse(json);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const name = issue?.path.join('.') ?? '';
+  const field = name === '' ? '' : `${name}: `;
+  throw invalid(`${state}: ${field}${issue?.message ?? ''}`);
 }
 
 /** Returns the statement in the text of a proof; undefined if the text is not a proof. */

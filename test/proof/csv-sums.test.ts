@@ -1,6 +1,8 @@
 /** A ledger's CSV as a stranger has it: saved by another program, sorted, cut, or changed. */
 import { Readable } from 'node:stream';
+import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
+import { plainStream } from '../../src/ledger/object-keys.ts';
 import { CsvSums, differingMonths } from '../../src/proof/csv-sums.ts';
 import type { MonthSum } from '../../src/proof/ledger-record.ts';
 import { HEADER_12 } from '../ledger/csv.ts';
@@ -54,6 +56,26 @@ describe('CsvSums', () => {
       code: 'CSV_INCOMPLETE',
     });
   });
+
+  test.each([
+    ['a gzip archive that was cut', gzipSync(CSV).subarray(0, -9), 'gzip'],
+    [
+      'a zstd archive that was cut',
+      zstdCompressSync(CSV).subarray(0, -5),
+      'zstd',
+    ],
+    ['a plain file that is named like an archive', Buffer.from(CSV), 'gzip'],
+  ] as const)(
+    'names the file and the reason for %s',
+    async (_, content, form) => {
+      const sums = new CsvSums();
+      const plain = plainStream(Readable.from([content]), form);
+      await expect(sums.add(plain, 'ledger.csv')).rejects.toMatchObject({
+        code: 'CSV_INCOMPLETE',
+        message: expect.stringContaining('ledger.csv') as string,
+      });
+    },
+  );
 
   test('has no months for a ledger without entries', async () => {
     expect(await monthsOf(`${HEADER_12}\n`)).toEqual([]);

@@ -1,4 +1,5 @@
 /** The statement of a night: what it says, what it costs, and what a kill leaves behind. */
+import { errorLine } from '../../src/errors/errors.ts';
 import { describe, expect, test } from 'vitest';
 import {
   checkProof,
@@ -284,6 +285,24 @@ describe('checkProof', () => {
       expect(() => checkProof(text.slice(0, length), key)).toThrow(
         expect.objectContaining({ code: 'PROOF_INVALID' }),
       );
+  });
+
+  test('names an unknown or wrong field of a file, in one line', async () => {
+    await world.addDay(PARTY_A, '2023-05-01', 2);
+    await world.night('0');
+    const { key } = world.deps();
+    const proof = await proveLedger(filesOf(world), { party: PARTY_A });
+    const messageOf = (change: object): string => {
+      try {
+        checkProof(JSON.stringify({ ...proof, ...change }), key);
+        return 'it holds';
+      } catch (error) {
+        return errorLine(error);
+      }
+    };
+    expect(messageOf({ note: 'mine' })).toContain('"note"');
+    expect(messageOf({ recordIndex: 1e30 })).toContain('recordIndex');
+    expect(messageOf({ recordPath: ['x'] })).toContain('recordPath.0');
   });
 
   test('a night in the future is the last one, and the proof says which', async () => {

@@ -2,7 +2,7 @@
  * `prove`, `check-proof` and `compare`: let others check what a mirror claims about
  * itself, without having to trust it.
  */
-import { createReadStream, existsSync } from 'node:fs';
+import { createReadStream, existsSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { openComparedSide, openOwnProofFiles } from '../../app/proof-places.ts';
@@ -28,6 +28,9 @@ import { EXIT, type Handler } from '../context.ts';
 import { requireMirror } from '../mirror.ts';
 import { outputProblems, writeOutput } from '../output/destination.ts';
 import { formatCount, printable } from '../output/format.ts';
+
+/** The size of a statement with many gaps, and far more. */
+const GIVEN_BYTES_MAX = 64 * 2 ** 20;
 
 interface ProveOptions {
   readonly party: string;
@@ -127,7 +130,7 @@ async function checkCsv(
   const sums = new CsvSums();
   for (const path of paths) {
     const found = resolve(path);
-    if (!existsSync(found))
+    if (!(statSync(found, { throwIfNoEntry: false })?.isFile() ?? false))
       throw new UsageError([`check-proof: there is no file ${path}`]);
     const stored = createReadStream(found);
     await sums.add(plainStream(stored, compressionOf(found)), path);
@@ -239,8 +242,17 @@ async function readKey(given: string): Promise<VerifierKey> {
 }
 
 async function readGiven(where: string, path: string): Promise<string> {
+  const found = resolve(path);
+  const { size = 0 } = statSync(found, { throwIfNoEntry: false }) ?? {};
+  if (size > GIVEN_BYTES_MAX) {
+    throw new UsageError([
+      `${where}: ${path} is larger than ${GIVEN_BYTES_MAX / 2 ** 20} MiB; name the file that \`prove\` wrote`,
+    ]);
+  }
   try {
-    return await readFile(resolve(path), 'utf8');
+    const text = await readFile(found, 'utf8');
+    // Editors on Windows begin a file with a byte order mark.
+    return text.replace(/^\uFEFF/, '');
   } catch (error) {
     throw new UsageError([
       `${where}: cannot read ${path} (${errorCode(error)}); name a file that exists`,
