@@ -30,7 +30,7 @@ import {
   shownUrl,
 } from '../postgres/identity.ts';
 import type { PostgresLogin } from '../network/postgres/postgres-client.ts';
-import type { RedisLogin } from '../network/redis-client.ts';
+import type { RedisLogin } from '../network/redis-login.ts';
 import type { RotatingSecret } from '../network/rotating-secret.ts';
 import { migrate } from '../postgres/migrate.ts';
 import { requireSessions } from '../postgres/pooler.ts';

@@ -10,7 +10,7 @@ import {
 import { PermanentError } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
 import type { PostgresLogin } from '../network/postgres/postgres-client.ts';
-import { readRedisLogin, type RedisLogin } from '../network/redis-client.ts';
+import { readRedisLogin, type RedisLogin } from '../network/redis-login.ts';
 import {
   RotatingSecret,
   type SecretState,

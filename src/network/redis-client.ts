@@ -3,14 +3,8 @@
  * current user and password, which are read again when Redis refuses them.
  */
 import { Redis, type RedisOptions } from 'ioredis';
-import { decodeUrl } from '../secrets/secret-masking.ts';
+import type { RedisLogin } from './redis-login.ts';
 import type { RotatingSecret } from './rotating-secret.ts';
-
-/** The user and password with which a client logs in. */
-export interface RedisLogin {
-  readonly user: string | undefined;
-  readonly password: string | undefined;
-}
 
 /** Options of a client whose replies have the shapes of the older protocol. */
 type PlainOptions = Omit<RedisOptions, 'replyMapping'>;
@@ -25,14 +19,6 @@ const LOGIN_REFUSED =
 /** Whether an error is Redis's refusal of a user or a password. */
 export function isLoginRefused(error: unknown): boolean {
   return error instanceof Error && LOGIN_REFUSED.test(error.message);
-}
-
-/** Reads the user and password of a URL. */
-export function readRedisLogin({ username, password }: URL): RedisLogin {
-  return {
-    user: username === '' ? undefined : decodeUrl(username),
-    password: password === '' ? undefined : decodeUrl(password),
-  };
 }
 
 /**

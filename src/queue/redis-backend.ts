@@ -2,11 +2,8 @@
 import { Queue, type Telemetry, Worker } from 'bullmq';
 import { withTimeout } from '../concurrency/timeouts.ts';
 import { PermanentError, UnreachableError } from '../errors/errors.ts';
-import {
-  openRedis,
-  proveRedisLogin,
-  type RedisLogin,
-} from '../network/redis-client.ts';
+import { openRedis, proveRedisLogin } from '../network/redis-client.ts';
+import type { RedisLogin } from '../network/redis-login.ts';
 import type { RotatingSecret } from '../network/rotating-secret.ts';
 import { type JobData, type QueueBackend, RETENTION } from './backend.ts';
 import { reconnectOnError } from '../errors/redis-replies.ts';

@@ -8,7 +8,8 @@ import {
   UnreachableError,
 } from '../errors/errors.ts';
 import { classifyErrno } from '../errors/faults.ts';
-import { isLoginRefused, type RedisLogin } from '../network/redis-client.ts';
+import { isLoginRefused } from '../network/redis-client.ts';
+import type { RedisLogin } from '../network/redis-login.ts';
 import type { RotatingSecret } from '../network/rotating-secret.ts';
 
 /** A right is missing. */

@@ -3,7 +3,8 @@
  */
 import { ReplyError } from 'ioredis';
 import { reconnectOnError } from '../errors/redis-replies.ts';
-import { openRedis, type RedisLogin } from '../network/redis-client.ts';
+import { openRedis } from '../network/redis-client.ts';
+import type { RedisLogin } from '../network/redis-login.ts';
 import type { RotatingSecret } from '../network/rotating-secret.ts';
 import {
   AHEAD_MAX_MICROS,

@@ -1,0 +1,19 @@
+/**
+ * The login of a Redis client. It is read apart from the client, because commands that
+ * open no Redis do not load the driver.
+ */
+import { decodeUrl } from '../secrets/secret-masking.ts';
+
+/** The user and password with which a client logs in. */
+export interface RedisLogin {
+  readonly user: string | undefined;
+  readonly password: string | undefined;
+}
+
+/** Reads the user and password of a URL. */
+export function readRedisLogin({ username, password }: URL): RedisLogin {
+  return {
+    user: username === '' ? undefined : decodeUrl(username),
+    password: password === '' ? undefined : decodeUrl(password),
+  };
+}
