@@ -231,7 +231,7 @@ function declareProving(program: Command, add: Add): void {
  * setup.
  */
 function declareOperating(program: Command, add: Add): void {
-  const check = 'end with exit code 2 where the mirror is not complete';
+  const check = 'end with exit code 2 if the mirror is not complete';
   add(
     program,
     'status',

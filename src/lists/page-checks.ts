@@ -98,7 +98,7 @@ function describeDoubt(list: ListName, state: string): string {
 export function otherNetwork(list: ListName, seen: object = {}): DoubtError {
   return new DoubtError(
     `Cannot call ${list} complete: the source shows no row of those that are held; ` +
-      'where that is right, sync with --accept-new-network',
+      'if that is right, sync with --accept-new-network',
     { code: 'OTHER_NETWORK', meta: { list, ...seen } },
   );
 }
@@ -270,7 +270,7 @@ export function decideAudit(
   const { served, confirmed, common } = found;
   const refuse = (code: string, state: string, flag: string): DoubtError =>
     new DoubtError(
-      `Cannot call ${list} complete: ${state}; where that is right, sync with ${flag}`,
+      `Cannot call ${list} complete: ${state}; if that is right, sync with ${flag}`,
       {
         code,
         meta: {

@@ -330,7 +330,7 @@ export function addReadMetrics(
     isAnswered(measure, (error) =>
       deps.log.debug({ err: error, what }, 'Not measured'),
     );
-  const up = registry.gauge('store_up', '1 where the store answered', 'store');
+  const up = registry.gauge('store_up', '1 if the store answered', 'store');
   const help = 'The smallest question to a store';
   const seconds = registry.histogram(
     'store_seconds',
@@ -429,15 +429,15 @@ function addRuns(
   );
   const missed = registry.gauge(
     'nightly_missed',
-    '1 where a scheduled nightly run never began',
+    '1 if a scheduled nightly run never began',
   );
   const running = registry.gauge(
     'nightly_running',
-    '1 where a nightly run is queued or in work',
+    '1 if a nightly run is queued or in work',
   );
   const waiting = registry.gauge(
     'nightly_waiting',
-    '1 where it waits for a source that is away',
+    '1 if it waits for a source that is away',
   );
   const setNights = (nights: NightFacts): void => {
     missed.set(Number(nights.missedAt !== null));

@@ -27,12 +27,12 @@ const AS_OF_NAMES = ['stream_as_of_seconds', 'stream_as_of_timestamp_seconds'];
 const GAUGES: readonly MirrorGauge[] = [
   {
     name: 'whole',
-    help: '1 where every list and the ledger of every listed party is proven complete',
+    help: '1 if every list and the ledger of every listed party is proven complete',
     read: ({ whole }) => [{ value: whole }],
   },
   {
     name: 'complete',
-    help: '1 where what is configured is proven complete',
+    help: '1 if what is configured is proven complete',
     read: ({ complete }) => [{ value: complete }],
   },
   {

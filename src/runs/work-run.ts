@@ -200,7 +200,7 @@ function openDelivery(
           return `${label}: ${counted}${note === undefined ? '' : `, ${note}`}`;
         },
       );
-      log.info({ ...about, tookMs: ageMs(), progress }, 'Run goes on');
+      log.info({ ...about, tookMs: ageMs(), progress }, 'Run is still working');
     },
     /**
      * Ends the run if its job has already killed several processes.

@@ -87,7 +87,7 @@ const START = {
   summary: 'Start a run',
   description:
     'With an Idempotency-Key the same request starts one run, however often it is ' +
-    'sent: 202 where it was queued now, 200 with the run that is there already.',
+    'sent: 202 if it was queued now, 200 with the run that is there already.',
   body: named<RunOrder>('RunOrder'),
   response: { 200: RUN, 202: RUN },
 };
@@ -115,7 +115,7 @@ const EVENTS = {
 };
 const CANCEL = {
   summary:
-    'Cancel a run: 202 where it ends at its next safe point, 200 where it has ended',
+    'Cancel a run: 202 if it ends at its next safe point, 200 if it has ended',
   params: BY_ID,
   response: { 200: RUN, 202: RUN },
 };
