@@ -141,3 +141,57 @@ test('says of a short result only how many rows it has', async () => {
     .poll(() => page.locator('#query-result .hint').innerText())
     .toBe('1 row, 1 ms');
 });
+
+test('has an address for each question, which fills the form again and runs nothing by itself', async () => {
+  const asked: LakeQuestion[] = [];
+  const page = await openAsk(async (question) => {
+    asked.push(question);
+    return [{ n: 1 }];
+  });
+  await page.getByLabel('Question').selectOption('daily-flows');
+  await page.getByLabel('since').fill('2026-01');
+  await run(page);
+  await page.locator('#query-result table').waitFor();
+  const before = asked.length;
+  const ofQuestion = page.url();
+  expect(ofQuestion).toContain('#ask/');
+  await page.reload();
+  await expect
+    .poll(() => page.getByLabel('Question').inputValue())
+    .toBe('daily-flows');
+  expect(await page.getByLabel('since').inputValue()).toBe('2026-01');
+  const ofRun = asked.slice(before).filter((one) => 'question' in one);
+  expect(ofRun).toEqual([]);
+
+  const sql = `select 'ä#%' as x`;
+  const link = `#ask/${encodeURIComponent(JSON.stringify({ sql }))}`;
+  await page.goto(new URL(link, page.url()).href);
+  await expect.poll(() => page.locator('#query-sql').inputValue()).toBe(sql);
+  expect(await page.getByLabel('Question').inputValue()).toBe('');
+  // A broken link leaves the form as it is.
+  await page.goto(new URL('#ask/%7B%7B', page.url()).href);
+  expect(await page.locator('#query-sql').inputValue()).toBe(sql);
+});
+
+test('sorts a result by each column, exactly and both ways, with what is empty last', async () => {
+  const huge = '9'.repeat(40);
+  const page = await openAsk(async () => [
+    { name: 'b', held: '10' },
+    { name: 'a', held: huge },
+    { name: 'c', held: '9' },
+    { name: null, held: `${huge.slice(0, -1)}8` },
+  ]);
+  await run(page);
+  const column = async (index: number): Promise<readonly string[]> =>
+    page.locator(`#query-result tbody td:nth-child(${index})`).allInnerTexts();
+  const heading = (name: string) =>
+    page.getByRole('button', { name, exact: true });
+  await heading('held').click();
+  expect(await column(1)).toEqual(['a', '–', 'b', 'c']);
+  await heading('held').click();
+  expect(await column(1)).toEqual(['c', 'b', '–', 'a']);
+  await heading('name').click();
+  expect(await column(1)).toEqual(['a', 'b', 'c', '–']);
+  const sorted = page.locator('#query-result th[aria-sort]');
+  expect(await sorted.getAttribute('aria-sort')).toBe('ascending');
+});

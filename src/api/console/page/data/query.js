@@ -5,6 +5,7 @@ import { completeNames } from './complete.js';
 import { action, announce, byId, el, show } from '../common/dom.js';
 import { duration, plural } from '../common/format.js';
 import { resultChart } from './result-chart.js';
+import { linkOf, linkedQuestion } from './query-link.js';
 import { isLonger, resultTable, tabled } from './result.js';
 
 /**
@@ -88,9 +89,28 @@ async function loadQuestions(question, { options, sql, keys, result }) {
       show(result);
       options.replaceChildren(...(chosen?.parameters ?? []).map(optionField));
     });
+    const follow = () => followLink(question, { questions, options, sql });
+    addEventListener('hashchange', follow);
+    follow();
   } catch (error) {
     announce(error.message);
   }
+}
+
+/**
+ * Fills the form with the question that the address names. The reader runs it: a link
+ * from elsewhere must not cost a query by itself.
+ */
+function followLink(question, { questions, options, sql }) {
+  const linked = linkedQuestion(location.hash);
+  if (linked === undefined) return;
+  const isKnown = questions.some(({ name }) => name === linked.question);
+  if (linked.sql === undefined && !isKnown) return;
+  question.value = linked.question ?? '';
+  question.dispatchEvent(new Event('change'));
+  if (linked.sql !== undefined) sql.value = linked.sql;
+  for (const field of options.querySelectorAll('input'))
+    field.value = linked.options[field.name] ?? '';
 }
 
 function optionField(name) {
@@ -150,7 +170,10 @@ async function answer(asked, run, result) {
   const target = el('div', el('p.quiet', 'Asking the lake…'));
   show(result, target);
   try {
-    const { isCut, tookMs, ...found } = await post('console/query', asked(), {
+    const question = asked();
+    // The address of the page is a link to the question, and survives a reload.
+    history.replaceState(undefined, '', linkOf(question));
+    const { isCut, tookMs, ...found } = await post('console/query', question, {
       timeoutMs: TIMEOUT_MS,
     });
     if (!target.isConnected) return;

@@ -47,12 +47,28 @@ export function resultTable(columns, rows) {
     names,
     (_name, index) => columns[index].kind === 'number',
   );
+  let sorted = rows;
+  const sortBy = (index, isDescending) => {
+    const compare = columns[index].kind === 'number' ? byNumber : byText;
+    sorted = rows.toSorted((a, b) => {
+      // Rows without a value stay last in both directions.
+      if (a[index] === null || b[index] === null)
+        return Number(a[index] === null) - Number(b[index] === null);
+      const order = compare(String(a[index]), String(b[index]));
+      return isDescending ? -order : order;
+    });
+    next = 0;
+    body.replaceChildren();
+    add();
+    region.scrollTop = 0;
+  };
+  makeSortable(head, columns, sortBy);
   const body = el('tbody');
   const region = scrolling('Result', el('table.cards', head, body));
   region.classList.add('result');
   let next = 0;
   const add = () => {
-    const part = rows.slice(next, next + ROWS_AT_ONCE);
+    const part = sorted.slice(next, next + ROWS_AT_ONCE);
     body.append(
       ...part.map((row) =>
         el('tr', ...row.map((value, index) => cell(value, columns[index]))),
@@ -69,6 +85,43 @@ export function resultTable(columns, rows) {
   });
   add();
   return region;
+}
+
+/** Turns each heading into a button that sorts by it, and again the other way round. */
+function makeSortable(head, columns, sortBy) {
+  const headings = [...head.querySelectorAll('th')];
+  headings.forEach((heading, index) => {
+    const sort = () => {
+      // A number is asked for by its size: the largest comes first.
+      const isFirstDown = columns[index].kind === 'number';
+      const was = heading.getAttribute('aria-sort');
+      const isDescending = was === null ? isFirstDown : was === 'ascending';
+      for (const other of headings) other.removeAttribute('aria-sort');
+      heading.setAttribute(
+        'aria-sort',
+        isDescending ? 'descending' : 'ascending',
+      );
+      sortBy(index, isDescending);
+    };
+    const { textContent } = heading;
+    heading.replaceChildren(
+      el('button.sort', { type: 'button', click: sort }, textContent),
+    );
+  });
+}
+
+function byText(a, b) {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}
+
+/** Compares decimal text of any length. */
+function byNumber(a, b) {
+  const [wholeA] = a.split('.');
+  const [wholeB] = b.split('.');
+  const difference = BigInt(wholeA) - BigInt(wholeB);
+  if (difference !== 0n) return difference < 0n ? -1 : 1;
+  return Number(a) - Number(b);
 }
 
 /** Whether the region has more rows than it can show without scrolling. */

@@ -1,0 +1,27 @@
+// A question as a part of the page's address, so that it can be shared and kept.
+
+const LINK = /^#ask\/(.+)$/;
+
+export function linkOf(question) {
+  return `#ask/${encodeURIComponent(JSON.stringify(question))}`;
+}
+
+/**
+ * Returns the question that a fragment names, `{ sql }` or `{ question, options }`;
+ * undefined if it names none. A link comes from anybody, so only texts are taken.
+ */
+export function linkedQuestion(hash) {
+  const [, encoded] = LINK.exec(hash) ?? [];
+  if (encoded === undefined) return undefined;
+  try {
+    const { sql, question, options } = JSON.parse(decodeURIComponent(encoded));
+    if (typeof sql === 'string') return { sql, options: {} };
+    if (typeof question !== 'string') return undefined;
+    const given = Object.entries(options ?? {}).filter(
+      ([, value]) => typeof value === 'string',
+    );
+    return { question, options: Object.fromEntries(given) };
+  } catch {
+    return undefined;
+  }
+}
