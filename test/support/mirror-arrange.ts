@@ -455,7 +455,8 @@ export async function markSegmentsLoaded(pool: Pool): Promise<void> {
 /** Removes the rows of all segments, which then count as not loaded. */
 export async function unloadSegments(pool: Pool): Promise<void> {
   await pool.query(
-    'delete from mirror.ledger_entries; update mirror.segments set loaded_at = null',
+    `delete from mirror.ledger_entries; delete from mirror.segment_months;
+     update mirror.segments set loaded_at = null`,
   );
 }
 
