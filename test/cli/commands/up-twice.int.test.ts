@@ -1,0 +1,132 @@
+/**
+ * Two `up` that start at the same moment on the same data: they share it, or the second
+ * says why it cannot; either way the mirror is one, and each ledger is requested once.
+ */
+import { describe, expect, test } from 'vitest';
+import { openFreshDatabase } from '../../support/database.ts';
+import type { Child } from '../../support/process.ts';
+import { type Sandbox, startSandbox } from '../../support/sandbox.ts';
+import { waitFor } from '../../support/wait-for.ts';
+import { type MirrorHome, openHome, type Settings } from '../mirror-home.ts';
+
+const PARTIES = 12;
+const SERVING = /"url":"http:\/\/[^"]*:(\d+)"[^\n]*"msg":"Serving"/;
+
+function startSmallSandbox(): Promise<Sandbox> {
+  return startSandbox({
+    parties: PARTIES,
+    entriesMean: 60,
+    rateLimit: 'none',
+  });
+}
+
+async function waitUntilWorking(children: readonly Child[]): Promise<void> {
+  await waitFor(
+    () => {
+      for (const child of children) {
+        if (!child.isRunning) throw new Error(`up ended:\n${child.stderr}`);
+      }
+      return children.every(
+        ({ stderr }) => stderr.includes('"Working"') && SERVING.test(stderr),
+      );
+    },
+    { what: 'both to work and serve' },
+  );
+}
+
+/** Works a night with the given processes, ends them, and checks what is left. */
+async function expectOneMirror(
+  { requests, truth }: Sandbox,
+  home: MirrorHome,
+  children: readonly Child[],
+  settings: Settings = {},
+): Promise<void> {
+  const night = await home.json(['nightly'], settings);
+  expect([night.code, night.document.verdict]).toEqual([0, 'complete']);
+  // Each ledger once.
+  expect(requests.of('export')).toBe([...truth.parties()].length);
+  for (const child of children) {
+    const { code } = await child.end('SIGTERM');
+    expect([code, child.stderr.includes('"level":"error"')]).toEqual([
+      0,
+      false,
+    ]);
+  }
+  const verified = await home.json(['verify', '--deep'], settings);
+  expect([verified.code, verified.document.verdict]).toEqual([0, 'complete']);
+}
+
+describe('two up that start at the same moment', () => {
+  test('share one data folder and its embedded Postgres', async () => {
+    await using sandbox = await startSmallSandbox();
+    await using home = await openHome({
+      SOURCE_URL: sandbox.url,
+      DATABASE_URL: undefined,
+      API_PORT: '0',
+    });
+    const children = [home.start(['up']), home.start(['up'])];
+    await waitUntilWorking(children);
+    await expectOneMirror(sandbox, home, children);
+  });
+
+  test('share one database and one store, from two data folders', async () => {
+    await using sandbox = await startSmallSandbox();
+    await using database = await openFreshDatabase();
+    await using home = await openHome({
+      SOURCE_URL: sandbox.url,
+      DATABASE_URL: database.url,
+      API_PORT: '0',
+    });
+    const shared = { OBJECT_STORE_URL: `file://${home.dir}/shared` };
+    const children = ['one', 'other'].map((name) =>
+      home.start(['up'], { ...shared, DATA_DIR: `${home.dir}/${name}` }),
+    );
+    await waitUntilWorking(children);
+    await expectOneMirror(sandbox, home, children, {
+      ...shared,
+      DATA_DIR: `${home.dir}/one`,
+    });
+  });
+
+  test('on one database but with a store of its own, the second says what is wrong and asks the source for nothing', async () => {
+    await using sandbox = await startSmallSandbox();
+    await using database = await openFreshDatabase();
+    await using home = await openHome({
+      SOURCE_URL: sandbox.url,
+      DATABASE_URL: database.url,
+      API_PORT: '0',
+    });
+    const night = await home.json(['nightly']);
+    expect(night.code).toBe(0);
+    const asked = sandbox.requests.of('export');
+    const elsewhere = await home.run(['nightly'], {
+      DATA_DIR: `${home.dir}/other`,
+    });
+    expect([elsewhere.code, elsewhere.stderr]).toEqual([
+      1,
+      expect.stringMatching(
+        /lacks what this mirror has published.*OBJECT_STORE_URL/s,
+      ),
+    ]);
+    expect(sandbox.requests.of('export')).toBe(asked);
+  });
+
+  test('on one port, the second says that it is in use, and the first goes on', async () => {
+    await using sandbox = await startSmallSandbox();
+    await using database = await openFreshDatabase();
+    await using home = await openHome({
+      SOURCE_URL: sandbox.url,
+      DATABASE_URL: database.url,
+      API_PORT: '0',
+    });
+    const first = home.start(['up']);
+    await waitUntilWorking([first]);
+    const [, port = ''] = SERVING.exec(first.stderr) ?? [];
+    const second = await home.run(['up'], { API_PORT: port });
+    expect([second.code, second.stderr]).toEqual([
+      1,
+      expect.stringMatching(/EADDRINUSE|in use/),
+    ]);
+    await expectOneMirror(sandbox, home, [first]);
+  });
+});
