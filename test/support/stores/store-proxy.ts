@@ -1,6 +1,6 @@
 /**
  * A proxy in front of a store that speaks HTTP. It can lose answers, flip bits on the
- * way, and serve TLS.
+ * way, refuse calls as S3 does, and serve TLS.
  */
 import { once } from 'node:events';
 import {
@@ -14,11 +14,18 @@ import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 
+/** A refusal that the proxy answers in place of the store. */
+export interface Refusal {
+  readonly status: number;
+  /** S3's own code for it. */
+  readonly code: string;
+}
+
 /**
- * What goes wrong with a call: its answer is lost or cut short, or one bit of the request
- * flips.
+ * What goes wrong with a call: its answer is lost or cut short, one bit of the request
+ * flips, or the call is refused and never reaches the store.
  */
-export type Mishap = 'lose' | 'cut' | 'flip' | undefined;
+export type Mishap = 'lose' | 'cut' | 'flip' | Refusal | undefined;
 
 export interface Passing {
   readonly method: string;
@@ -74,6 +81,10 @@ export class StoreProxy implements AsyncDisposable {
     const { method = 'GET', url: path = '/' } = asked;
     const body = await buffer(asked);
     const mishap = this.judge({ method, path });
+    if (typeof mishap === 'object') {
+      refuse(answer, mishap, method);
+      return;
+    }
     if (mishap === 'flip' && body.length > 0)
       body.writeUInt8(body.readUInt8(body.length >> 1) ^ 4, body.length >> 1);
     const { 'transfer-encoding': _, expect: __, ...headers } = asked.headers;
@@ -102,4 +113,17 @@ export class StoreProxy implements AsyncDisposable {
       );
     else answer.end(content);
   }
+}
+
+function refuse(
+  answer: ServerResponse,
+  { status, code }: Refusal,
+  method: string,
+): void {
+  const body = `<Error><Code>${code}</Code><Message>${code}</Message></Error>`;
+  answer.writeHead(status, {
+    'content-type': 'application/xml',
+    'x-amz-request-id': '1',
+  });
+  answer.end(method === 'HEAD' ? undefined : body);
 }

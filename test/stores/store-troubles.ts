@@ -1,0 +1,305 @@
+/**
+ * A store that refuses a part of what it is asked, behind the whole mirror: one right is
+ * missing, credentials expire during a run, objects are archived, the store is busy. The
+ * commands name the fault; no segment is distrusted, and no ledger is downloaded again.
+ */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type MirrorHome, openHome } from '../cli/mirror-home.ts';
+import { type FreshDatabase, openFreshDatabase } from '../support/database.ts';
+import { unloadSegments } from '../support/mirror-arrange.ts';
+import {
+  openMeter,
+  type Traffic,
+  type TrafficMeter,
+} from '../support/measure/traffic-meter.ts';
+import { publishedSegments } from '../support/mirror-state.ts';
+import { type Sandbox, startSandbox } from '../support/sandbox.ts';
+import {
+  awsVariables,
+  type RealStore,
+  storeUrl,
+} from '../support/stores/real-store.ts';
+import {
+  type Passing,
+  type Refusal,
+  StoreProxy,
+} from '../support/stores/store-proxy.ts';
+
+const HOUR_MS = 3_600_000;
+const DENIED: Refusal = { status: 403, code: 'AccessDenied' };
+const EXPIRED: Refusal = { status: 400, code: 'ExpiredToken' };
+const BUSY: Refusal = { status: 503, code: 'SlowDown' };
+const BROKEN: Refusal = { status: 500, code: 'InternalError' };
+const ARCHIVED: Refusal = { status: 403, code: 'InvalidObjectState' };
+/** How many calls pass before credentials expire: the night has begun by then. */
+const CALLS_BEFORE_EXPIRY = 30;
+
+/** How many calls a store refuses before it works again. */
+const CALLS_BEFORE_WELL = 3;
+
+/** The part of a server that these tests use, so that a double can stand in for one. */
+export type TroubledServer = Pick<RealStore, 'endpoint' | 'bucket' | 'keys'>;
+
+/** Decides which calls are refused; called once for each command. */
+type Refuse = () => (call: Passing) => Refusal | undefined;
+
+interface Trouble {
+  readonly name: string;
+  readonly refuse: Refuse;
+  /** The commands that meet the trouble. Any other command works as always. */
+  readonly failing: readonly Command[];
+  /** What a failing command prints: whose fault it is, and what to do. */
+  readonly message: RegExp;
+}
+
+const COMMANDS = {
+  verify: ['verify'],
+  query: ['query', 'select count(*) from ledger_entries'],
+  export: ['export'],
+  load: ['load'],
+  nightly: ['nightly'],
+  rebuild: ['load', '--all', '--take-over'],
+} as const;
+type Command = keyof typeof COMMANDS;
+const ALL = Object.keys(COMMANDS) as Command[];
+
+const isList = ({ method, path }: Passing): boolean =>
+  method === 'GET' && /[?&]list-type=/.test(path);
+const isGet = (call: Passing): boolean =>
+  call.method === 'GET' && !isList(call) && !/[?&]uploads/.test(call.path);
+const isPut = ({ method }: Passing): boolean => method === 'PUT';
+const isHead = ({ method }: Passing): boolean => method === 'HEAD';
+const isDelete = ({ method, path }: Passing): boolean =>
+  method === 'DELETE' && !path.includes('uploadId=');
+const isBelow =
+  (folder: string) =>
+  ({ path }: Passing): boolean =>
+    decodeURIComponent(path).includes(`/${folder}/`);
+
+/** Refuses every call that fits all conditions. */
+function always(
+  refusal: Refusal,
+  ...conditions: readonly ((call: Passing) => boolean)[]
+): Refuse {
+  return () => (call) =>
+    conditions.every((fits) => fits(call)) ? refusal : undefined;
+}
+
+function afterCalls(count: number, refusal: Refusal): Refuse {
+  return () => {
+    let calls = 0;
+    return () => {
+      calls += 1;
+      return calls > count ? refusal : undefined;
+    };
+  };
+}
+
+function firstCalls(count: number, refusal: Refusal): Refuse {
+  return () => {
+    let calls = 0;
+    return () => {
+      calls += 1;
+      return calls <= count ? refusal : undefined;
+    };
+  };
+}
+
+const RIGHTS = /403 AccessDenied; check the bucket, its region and the rights/;
+const CREDENTIALS =
+  /400 ExpiredToken; check AWS_ACCESS_KEY_ID .*no longer valid/;
+const ARCHIVE =
+  /403 InvalidObjectState; a lifecycle rule moved the object to an archive; restore it/;
+
+const TROUBLES: readonly Trouble[] = [
+  {
+    name: 'GetObject is denied',
+    refuse: always(DENIED, isGet),
+    failing: ALL,
+    message: RIGHTS,
+  },
+  {
+    name: 'GetObject is denied below ledger/',
+    refuse: always(DENIED, isGet, isBelow('ledger')),
+    failing: ['verify', 'export', 'load', 'nightly', 'rebuild'],
+    message: RIGHTS,
+  },
+  {
+    name: 'PutObject is denied',
+    refuse: always(DENIED, isPut),
+    failing: ['export', 'load', 'nightly', 'rebuild'],
+    message: RIGHTS,
+  },
+  {
+    name: 'ListBucket is denied',
+    refuse: always(DENIED, isList),
+    failing: ALL,
+    message: RIGHTS,
+  },
+  {
+    name: 'DeleteObject is denied',
+    refuse: always(DENIED, isDelete),
+    failing: ['export', 'load', 'nightly', 'rebuild'],
+    message: RIGHTS,
+  },
+  {
+    name: 'HeadObject is denied',
+    refuse: always(DENIED, isHead),
+    failing: [],
+    message: RIGHTS,
+  },
+  {
+    name: 'credentials expire during a run',
+    refuse: afterCalls(CALLS_BEFORE_EXPIRY, EXPIRED),
+    failing: ALL,
+    message: CREDENTIALS,
+  },
+  {
+    name: 'the store is busy for a while',
+    refuse: firstCalls(CALLS_BEFORE_WELL, BUSY),
+    failing: [],
+    message: /503 SlowDown/,
+  },
+  {
+    name: 'the store is broken for a while',
+    refuse: firstCalls(CALLS_BEFORE_WELL, BROKEN),
+    failing: [],
+    message: /500 InternalError/,
+  },
+  {
+    name: 'objects and manifests are archived',
+    refuse: always(ARCHIVED, isGet, isBelow('ledger')),
+    failing: ['verify', 'export', 'load', 'nightly', 'rebuild'],
+    message: ARCHIVE,
+  },
+  {
+    name: 'the lake is archived',
+    refuse: always(ARCHIVED, isGet, isBelow('lake')),
+    failing: ALL,
+    message: ARCHIVE,
+  },
+];
+
+export function describeTroubles(running: () => TroubledServer): void {
+  describe('a store that refuses a part', () => {
+    let stack: AsyncDisposableStack;
+    let sandbox: Sandbox;
+    let meter: TrafficMeter;
+    let proxy: StoreProxy;
+    let database: FreshDatabase;
+    let home: MirrorHome;
+    let ordinary: Traffic;
+    /** The party with the most entries. */
+    let party: string;
+
+    beforeAll(async () => {
+      stack = new AsyncDisposableStack();
+      sandbox = stack.use(
+        await startSandbox({
+          parties: 12,
+          entriesMean: 400,
+          checkpointIntervalMs: HOUR_MS,
+          rateLimit: 'none',
+        }),
+      );
+      meter = stack.use(await openMeter(sandbox.url));
+      const server = running();
+      proxy = stack.use(await StoreProxy.before(server.endpoint));
+      database = stack.use(await openFreshDatabase());
+      const { endpoint } = proxy;
+      const { bucket } = server;
+      home = stack.use(
+        await openHome({
+          SOURCE_URL: meter.url,
+          DATABASE_URL: database.url,
+          OBJECT_STORE_URL: storeUrl({ endpoint, bucket }, randomUUID()).href,
+          LOG_LEVEL: 'error',
+          ...awsVariables(server.keys),
+        }),
+      );
+      [party = ''] = [...sandbox.truth.parties()]
+        .map(({ id }) => id)
+        .toSorted(
+          (one, other) =>
+            sandbox.truth.party(other).entries -
+            sandbox.truth.party(one).entries,
+        );
+      await night();
+      await night();
+      meter.reset();
+      await night();
+      ordinary = { ...meter.counted };
+    });
+    afterAll(() => stack.disposeAsync());
+
+    async function night(): Promise<void> {
+      sandbox.advance(HOUR_MS);
+      const { code, document, stderr } = await home.json(['nightly']);
+      expect([code, document.verdict, stderr]).toEqual([0, 'complete', '']);
+    }
+
+    /** Keys of the segments that count: current, and not quarantined. */
+    async function trusted(): Promise<string[]> {
+      return (await publishedSegments(database.pool))
+        .filter(({ isCurrent, isQuarantined }) => isCurrent && !isQuarantined)
+        .map(({ objectKey }) => objectKey);
+    }
+
+    /** Runs a command while the store is in trouble. */
+    async function outcomeOf(
+      command: Command,
+      refuse: Refuse,
+      message: RegExp,
+    ): Promise<string> {
+      await using empty = await openFreshDatabase();
+      if (command === 'load') await unloadSegments(database.pool);
+      const args = COMMANDS[command];
+      proxy.judge = refuse();
+      const { code, stdout, stderr } = await home.run(
+        command === 'export' ? [...args, '--party', party] : args,
+        command === 'rebuild' ? { DATABASE_URL: empty.url } : {},
+      );
+      proxy.judge = () => undefined;
+      if (code === 0) return 'works';
+      const printed = `${stdout}${stderr}`;
+      return message.test(printed) ? 'fails and says why' : printed;
+    }
+
+    test.each(TROUBLES)(
+      '$name: commands name it, and nothing is distrusted or downloaded again',
+      async ({ refuse, failing, message }) => {
+        const before = await trusted();
+        sandbox.advance(HOUR_MS);
+        meter.reset();
+        const outcomes: Partial<Record<Command, string>> = {};
+        for (const command of ALL) {
+          outcomes[command] = await outcomeOf(command, refuse, message);
+          expect(await trusted()).toEqual(expect.arrayContaining(before));
+        }
+        // The rebuild may have taken the store over.
+        const back = await home.run(['load', '--take-over']);
+        expect([back.code, back.stderr]).toEqual([0, '']);
+        await night();
+        expect(await trusted()).toEqual(expect.arrayContaining(before));
+        // Two nights' news, of which each was requested twice at most.
+        expect(meter.counted.exportBytes).toBeLessThan(
+          4 * ordinary.exportBytes,
+        );
+        const verified = await home.json(['verify', '--deep']);
+        expect([verified.code, verified.document.verdict]).toEqual([
+          0,
+          'complete',
+        ]);
+        expect(outcomes).toEqual(
+          Object.fromEntries(
+            ALL.map((command) => [
+              command,
+              failing.includes(command) ? 'fails and says why' : 'works',
+            ]),
+          ),
+        );
+      },
+    );
+  });
+}
