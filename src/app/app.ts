@@ -45,6 +45,7 @@ import { openOwnership } from './ownership.ts';
 import {
   type NeededSecret,
   openApiTokens,
+  openNotifyAddress,
   openSourceCredentials,
   requireAccepted,
 } from './rotating-secrets.ts';
@@ -276,6 +277,7 @@ function openJobDeps(
     format,
     onFailure: work.onNotifyFailure,
     ambient: config.ambient,
+    address: openNotifyAddress(config),
   };
   return {
     db,

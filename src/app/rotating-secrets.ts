@@ -15,6 +15,7 @@ import {
   RotatingSecret,
   type SecretState,
 } from '../network/rotating-secret.ts';
+import type { NotifyAddress } from '../runs/notices.ts';
 import type { SourceCredentials } from '../source/source-client.ts';
 
 /**
@@ -55,6 +56,26 @@ function readLogin(config: Config): PostgresLogin | undefined {
   if (url === undefined) return undefined;
   const { user, password } = url.target;
   return { user, password };
+}
+
+/** Returns the address of notices; undefined if none are sent. */
+export function openNotifyAddress(
+  config: Config,
+): RotatingSecret<NotifyAddress> | undefined {
+  if (config.notifyUrl === undefined) return undefined;
+  const { href } = config.notifyUrl;
+  return new RotatingSecret<NotifyAddress>(
+    { href },
+    {
+      name: nameOfSecret(config, 'notifyUrl'),
+      read: isSecretOfFile(config, 'notifyUrl')
+        ? () => {
+            const url = readSecretAgain(config, 'notifyUrl');
+            return url === undefined ? undefined : { href: url.href };
+          }
+        : undefined,
+    },
+  );
 }
 
 /** Returns the login of the configured Redis; undefined if there is none. */

@@ -15,6 +15,7 @@ import { withoutSecrets } from '../json/json-value.ts';
 import type { Log } from '../logging/log.ts';
 import type { Ambient } from '../network/proxy-rules.ts';
 import { ProxyError } from '../network/tunnel.ts';
+import type { RotatingSecret } from '../network/rotating-secret.ts';
 import { openWayOut } from '../network/way-out.ts';
 import type { Database } from '../postgres/database.ts';
 import { isOver, describeRun } from './run-document.ts';
@@ -207,6 +208,14 @@ function classifyEnd(
     : 'run.recovered';
 }
 
+/** The value of NOTIFY_URL. */
+export interface NotifyAddress {
+  readonly href: string;
+}
+
+/** Statuses of a receiver that no longer knows the address, or its user and password. */
+const ADDRESS_REFUSED: ReadonlySet<number> = new Set([401, 403, 404, 410]);
+
 export interface PostOptions {
   readonly version: string;
   /** The value of NOTIFY_SECRET: `whsec_` and base64. */
@@ -214,6 +223,11 @@ export interface PostOptions {
   /** The value of NOTIFY_FORMAT. */
   readonly format?: 'json' | 'slack' | undefined;
   readonly onFailure?: () => void;
+  /**
+   * The receiver's address, if it may change: read again when the receiver refuses it.
+   * Many receivers take a part of the address as the secret.
+   */
+  readonly address?: RotatingSecret<NotifyAddress> | undefined;
   /** How long the receiver may take to answer. Default: 10 s. */
   readonly timeoutMs?: number;
   /** Proxies and certificate authorities, from the environment or `.env`. */
@@ -226,20 +240,16 @@ export interface PostOptions {
  */
 export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   const { timeoutMs = POST_TIMEOUT_MS } = options;
-  const target = new URL(url);
-  // Credentials in the URL are sent as Basic authorization, as every other client
-  // does.
-  target.username = '';
-  target.password = '';
-  const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
-  const basic = Buffer.from(pair).toString('base64');
-  const authorization = pair !== ':' && { authorization: `Basic ${basic}` };
   // Idle connections do not keep the process alive, so nothing has to close this.
   const wayOut = openWayOut(options.ambient ?? {});
+  const { address } = options;
   const post = async (
-    headers: Record<string, string>,
+    given: Record<string, string>,
     body: string,
   ): Promise<void> => {
+    const sent = address?.current;
+    const { target, authorization } = readTarget(sent?.href ?? url.href);
+    const headers = { ...given, ...authorization };
     const { host } = target;
     const signal = AbortSignal.timeout(timeoutMs);
     // Redirects are not followed: a body signed for one receiver must not reach
@@ -256,6 +266,9 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     await rest.dump();
     if (status >= 200 && status < 300) return;
 
+    const isRefused = ADDRESS_REFUSED.has(status);
+    if (isRefused && sent !== undefined && address?.renew(sent) === true)
+      return post(given, body);
     // Only proxies answer with this status. A retry with the same password might lock
     // the account.
     if (status === 407 && proxy !== undefined)
@@ -276,8 +289,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
         ? { text: formatLine(type, message) }
         : message,
     );
-    const send = () =>
-      post({ ...makeHeaders(id, body, options), ...authorization }, body);
+    const send = () => post(makeHeaders(id, body, options), body);
     try {
       await pRetry(send, {
         retries: RETRIES,
@@ -293,6 +305,21 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
       throw error;
     }
   };
+}
+
+/**
+ * Splits an address. Its credentials are sent as Basic authorization, as every other
+ * client does.
+ */
+function readTarget(href: string) {
+  const target = new URL(href);
+  const pair = `${decodeURIComponent(target.username)}:${decodeURIComponent(target.password)}`;
+  target.username = '';
+  target.password = '';
+  const basic = Buffer.from(pair).toString('base64');
+  const authorization: Record<string, string> =
+    pair === ':' ? {} : { authorization: `Basic ${basic}` };
+  return { target, authorization };
 }
 
 function isTimeout(error: unknown): boolean {

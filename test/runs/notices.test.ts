@@ -5,6 +5,7 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { errorLine } from '../../src/errors/errors.ts';
+import { RotatingSecret } from '../../src/network/rotating-secret.ts';
 import { rememberSecrets } from '../../src/secrets/secret-masking.ts';
 import {
   type Notice,
@@ -60,6 +61,31 @@ async function receiver(
 }
 
 const FINISHED: Notice = { id: 'run_r-1', type: 'run.finished', run: REPORT };
+
+test.each([401, 403, 404, 410])(
+  'a notice that is refused with %i goes to the address that its file holds now',
+  async (status) => {
+    const former = await receiver(status);
+    const present = await receiver(200);
+    let held = former.url.href;
+    const address = new RotatingSecret(
+      { href: former.url.href },
+      { name: 'NOTIFY_URL_FILE (/run/notify)', read: () => ({ href: held }) },
+    );
+    await expect(deliver(former.url, { address })).rejects.toMatchObject({
+      code: 'NOTIFY_FAILED',
+    });
+    held = present.url.href.replace('http://', 'http://user:word@');
+    await deliver(former.url, { address });
+    expect(present.received).toMatchObject([
+      {
+        headers: {
+          authorization: `Basic ${Buffer.from('user:word').toString('base64')}`,
+        },
+      },
+    ]);
+  },
+);
 
 async function deliver(
   url: URL,
