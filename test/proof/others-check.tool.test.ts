@@ -12,12 +12,16 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { signCheckpoint } from '../../src/proof/checkpoint.ts';
+import { leafHash, rootHash } from '../../src/proof/merkle.ts';
 import {
   decodeSignerKey,
   decodeVerifierKey,
   encodeVerifierKey,
   generateKey,
+  type SignerKey,
 } from '../../src/proof/signed-note.ts';
+import { statementEntry, statementPath } from '../../src/proof/statement.ts';
 import { type MirrorHome, openHome } from '../cli/mirror-home.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { type Sandbox, startSandbox } from '../support/sandbox.ts';
@@ -31,6 +35,7 @@ const stack = new AsyncDisposableStack();
 let folder: string;
 let scratch: string;
 let key: string;
+let signerKey: SignerKey;
 
 beforeAll(async () => {
   sandbox = stack.use(
@@ -45,7 +50,8 @@ beforeAll(async () => {
   scratch = await mkdtemp(join(tmpdir(), 'ledger-mirror-tools-'));
   stack.defer(() => rm(scratch, { recursive: true, force: true }));
   const signer = await readFile(join(home.dataDir, 'proof.key'), 'utf8');
-  key = encodeVerifierKey(decodeSignerKey(signer));
+  signerKey = decodeSignerKey(signer);
+  key = encodeVerifierKey(signerKey);
 });
 afterAll(() => stack[Symbol.asyncDispose]());
 
@@ -69,7 +75,47 @@ describe("Go's sumdb/note and sumdb/tlog", () => {
       await expect(runGo(copy)).rejects.toMatchObject({ code: 1 });
     },
   );
+
+  test('find that a log has lost the nights of a kept checkpoint', async () => {
+    const kept = join(folder, 'checkpoint');
+    const { stdout } = await runGo(folder, kept);
+    expect(stdout).toContain('the 3 nights of the kept checkpoint');
+
+    const copy = join(scratch, 'put-back');
+    await run('cp', ['-r', folder, copy]);
+    await writeFile(join(copy, 'checkpoint'), await signFirst(2));
+    expect((await runGo(copy)).stdout).toContain('2 nights hold');
+    await expect(runGo(copy, kept)).rejects.toMatchObject({
+      code: 1,
+      stderr: 'the kept checkpoint has 3 nights, and the log has 2\n',
+    });
+  });
+
+  test('find that a history was written anew, although its key signed it', async () => {
+    const kept = join(scratch, 'kept');
+    await writeFile(kept, await signFirst(2));
+    expect((await runGo(folder, kept)).stdout).toContain('the 2 nights');
+
+    const other = { size: 2, root: rootHash([leafHash('another night')]) };
+    await writeFile(kept, signCheckpoint(other, signerKey));
+    await expect(runGo(folder, kept)).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(
+        'the nights of the kept checkpoint',
+      ) as string,
+    });
+  });
 });
+
+/** The checkpoint that the mirror signed when its log had this many nights. */
+async function signFirst(size: number): Promise<string> {
+  const leaves: Buffer[] = [];
+  for (let night = 0; night < size; night += 1) {
+    const statement = await readFile(join(folder, statementPath(night)));
+    leaves.push(leafHash(statementEntry(statement)));
+  }
+  return signCheckpoint({ size, root: rootHash(leaves) }, signerKey);
+}
 
 describe("Python's standard library", () => {
   test('checks the signature, the log and the record of a ledger, in a folder, at an address and in a proof', async () => {
@@ -176,11 +222,11 @@ async function serveFolder(served: string) {
 }
 
 /** Builds the program of the docs once, and runs it. */
-async function runGo(log: string) {
+async function runGo(log: string, ...kept: readonly string[]) {
   const program = join(scratch, 'checklog');
   const cwd = join(PROGRAMS, 'checklog');
   await run('go', ['build', '-o', program, '.'], { cwd });
-  return run(program, [log, key]);
+  return run(program, [log, key, ...kept]);
 }
 
 async function partyWithRows(): Promise<string> {

@@ -2,7 +2,8 @@
 // uses: the signature of the checkpoint, that every night is in the log, and that the
 // log of each earlier size is continued by the present one.
 //
-// Usage: checklog PLACE KEY, where PLACE is a published folder or its address.
+// Usage: checklog PLACE KEY [KEPT], where PLACE is a published folder or its address, and
+// KEPT is the file of a checkpoint that was kept: the log must still have its nights.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -19,23 +21,15 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fail("give the folder of the log or its address, and the public key")
+	if len(os.Args) != 3 && len(os.Args) != 4 {
+		fail("give the folder of the log or its address, the public key, and perhaps a kept checkpoint")
 	}
 	place, key := os.Args[1], os.Args[2]
 	verifier, err := note.NewVerifier(key)
 	check("the key", err)
 	signed, err := read(place, "checkpoint")
 	check("the checkpoint", err)
-	opened, err := note.Open(signed, note.VerifierList(verifier))
-	check("the signature", err)
-
-	lines := strings.Split(opened.Text, "\n")
-	var size int64
-	_, err = fmt.Sscan(lines[1], &size)
-	check("the size", err)
-	root, err := tlog.ParseHash(lines[2])
-	check("the root", err)
+	name, size, root := open(signed, verifier)
 
 	tree := tlog.Tree{N: size, Hash: root}
 	hashes := tlog.TileHashReader(tree, tiles{place})
@@ -56,7 +50,35 @@ func main() {
 		err = tlog.CheckTree(proof, size, root, earlier, older)
 		check(fmt.Sprintf("the log of %d nights", earlier), err)
 	}
-	fmt.Printf("%s: %d nights hold\n", lines[0], size)
+	fmt.Printf("%s: %d nights hold\n", name, size)
+	if len(os.Args) == 4 {
+		kept, err := os.ReadFile(os.Args[3])
+		check("the kept checkpoint", err)
+		_, keptSize, keptRoot := open(kept, verifier)
+		if keptSize > size {
+			fail(fmt.Sprintf("the kept checkpoint has %d nights, and the log has %d", keptSize, size))
+		}
+		proof, err := tlog.ProveTree(size, keptSize, hashes)
+		check("a consistency proof", err)
+		err = tlog.CheckTree(proof, size, root, keptSize, keptRoot)
+		check("the nights of the kept checkpoint", err)
+		fmt.Printf("the %d nights of the kept checkpoint are among them\n", keptSize)
+	}
+}
+
+// open checks the signature of a checkpoint, and returns its name, size and hash.
+func open(signed []byte, verifier note.Verifier) (string, int64, tlog.Hash) {
+	opened, err := note.Open(signed, note.VerifierList(verifier))
+	check("the signature", err)
+	lines := strings.Split(opened.Text, "\n")
+	if len(lines) < 4 || lines[0] != verifier.Name() {
+		fail("the checkpoint is not one of this key's log")
+	}
+	size, err := strconv.ParseInt(lines[1], 10, 64)
+	check("the size", err)
+	root, err := tlog.ParseHash(lines[2])
+	check("the root", err)
+	return lines[0], size, root
 }
 
 // tiles reads the tiles of a log by their C2SP names, which leave the height out.
