@@ -57,7 +57,7 @@ const CAPPED = 200;
 const LOOK_MS = 250;
 const EXPONENT_MAX = 1.05;
 /** The number of nights with a statement, and of nights without one. */
-const ROUNDS = 3;
+const ROUNDS = 7;
 const STATEMENT_SHARE_MAX = 0.02;
 const COUNTS = [
   'requests',
