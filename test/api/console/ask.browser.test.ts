@@ -195,3 +195,25 @@ test('sorts a result by each column, exactly and both ways, with what is empty l
   const sorted = page.locator('#query-result th[aria-sort]');
   expect(await sorted.getAttribute('aria-sort')).toBe('ascending');
 });
+
+test('offers what was asked before, the newest first and each once, and fills the form with it', async () => {
+  const page = await openAsk(assets);
+  const before = page.getByLabel('Asked before');
+  expect(await before.isVisible()).toBe(false);
+  const sql = page.getByLabel('SQL', { exact: true });
+  for (const text of ['select 1 as n', 'select 2 as n', 'select 1 as n']) {
+    await sql.fill(text);
+    await run(page);
+    await page.locator('#query button.primary:not([aria-disabled])').waitFor();
+    await page.locator('#query-result table').waitFor();
+  }
+  await page.reload();
+  await before.waitFor();
+  expect(await before.locator('option').allTextContents()).toEqual([
+    'choose one',
+    'select 1 as n',
+    'select 2 as n',
+  ]);
+  await before.selectOption({ label: 'select 2 as n' });
+  await expect.poll(() => sql.inputValue()).toBe('select 2 as n');
+});

@@ -492,6 +492,18 @@ describe('a result by day and kind', () => {
       '2026-02-27 · aaaaaaaa…aaaa: 30',
     );
 
+    expect(await accessibilityFaults(page)).toEqual([]);
+    await page.setViewportSize({ width: 390, height: 844 });
+    const sideways =
+      'document.documentElement.scrollWidth - document.documentElement.clientWidth';
+    await expect.poll(() => page.evaluate(sideways)).toBe(0);
+    await expect
+      .poll(
+        async () => (await page.locator('.figure svg').boundingBox())?.width,
+      )
+      .toBeLessThanOrEqual(390);
+    expect(await accessibilityFaults(page)).toEqual([]);
+
     await page.getByLabel('Split by').selectOption('nothing');
     await expect.poll(() => bars.count()).toBe(3);
     await page.getByLabel('Drawn as').selectOption('line');

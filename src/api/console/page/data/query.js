@@ -5,6 +5,7 @@ import { completeNames } from './complete.js';
 import { action, announce, byId, el, show } from '../common/dom.js';
 import { duration, plural } from '../common/format.js';
 import { resultChart } from './result-chart.js';
+import { historyField, remember } from './query-history.js';
 import { linkOf, linkedQuestion } from './query-link.js';
 import { isLonger, resultTable, tabled } from './result.js';
 
@@ -56,7 +57,12 @@ export function startQuery() {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) run.click();
   });
   byId('query').replaceChildren(
-    el('p.choices', el('label.choice', 'Question', question), options),
+    el(
+      'p.choices',
+      el('label.choice', 'Question', question),
+      options,
+      historyField(),
+    ),
     sql,
     keys,
     el(
@@ -173,6 +179,7 @@ async function answer(asked, run, result) {
     const question = asked();
     // The address of the page is a link to the question, and survives a reload.
     history.replaceState(undefined, '', linkOf(question));
+    remember(question);
     const { isCut, tookMs, ...found } = await post('console/query', question, {
       timeoutMs: TIMEOUT_MS,
     });
