@@ -13,6 +13,8 @@ import {
 /** The parts of a stack, in the order of their names; more parts cannot be told apart. */
 const BLOCKS = ['█', '▓', '▒', '░'];
 const BARS_MAX = 60;
+/** The most rows that are kept to draw them; SQL sums up more of them better. */
+const ROWS_MAX = 100_000;
 const BAR_CHARACTERS_MIN = 10;
 const BAR_CHARACTERS_MAX = 60;
 const LABEL_CHARACTERS_MAX = 24;
@@ -41,13 +43,20 @@ export function chartForm(
   figure: string | undefined,
 ): TextForm {
   const rows: (readonly string[])[] = [];
+  let count = 0;
   return {
     begin: () => '',
     row: (row: Row) => {
-      rows.push(row.map(plainText));
+      count += 1;
+      if (count <= ROWS_MAX) rows.push(row.map(plainText));
       return '';
     },
     end: () => {
+      if (count > ROWS_MAX)
+        return (
+          `No chart: the result has ${group(String(count))} rows, and a chart takes ` +
+          `${group(String(ROWS_MAX))}; sum them up with GROUP BY.\n`
+        );
       const places = findPlaces(columns, figure);
       if (typeof places === 'string') return `${places}\n`;
       return draw(columns, places, rows, widthMax ?? WIDTH_DEFAULT);

@@ -90,3 +90,11 @@ test.each([
 ])('%s has no chart, and says so', async (sql, told) => {
   expect(await drawn(sql)).toBe(told);
 });
+
+test('a result of too many rows is not kept in memory to be drawn', async () => {
+  const sql = `select 'a' as name, n from range(100_001) t(n)`;
+  expect(await drawn(sql)).toBe(
+    'No chart: the result has 100,001 rows, and a chart takes 100,000; ' +
+      'sum them up with GROUP BY.\n',
+  );
+});
