@@ -12,6 +12,7 @@ import {
   describeRefusals,
 } from './store-faults.ts';
 import { describeNights } from './store-nights.ts';
+import { describeTroubles } from './store-troubles.ts';
 import { describeLake } from './store-lake.ts';
 import {
   fillStore,
@@ -49,5 +50,6 @@ export function describeRealStore(
     const writesBetweenKills = capabilities.put === 'honoured' ? 3 : 5;
     describeLake(running, KILLS_BEFORE_EACH ? 1 : writesBetweenKills);
     describeNights(running);
+    describeTroubles(running);
   });
 }
