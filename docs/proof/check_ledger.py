@@ -113,15 +113,26 @@ def is_signed(public, message, signature):
     return s < Q and same_x and (left[1] * right[2] - right[1] * left[2]) % P == 0
 
 
+def open_key():
+    """Returns the name, the public key and its hash, as C2SP signed-note defines them."""
+    name, key_id, encoded = (key.strip().split("+", 2) + ["", ""])[:3]
+    try:
+        public = base64.b64decode(encoded)
+    except ValueError:
+        public = b""
+    expected = sha256(f"{name}\n".encode() + public)[:4]
+    require(len(public) == 33 and public[0] == 1 and expected.hex() == key_id, "KEY is not a public key of a log")
+    return name, public, expected
+
+
 def open_checkpoint(note):
     """Checks the signature (C2SP signed-note), and returns the lines of the checkpoint."""
     text, _, signatures = note.rpartition("\n\n")
     text += "\n"
+    are_signatures = [line.startswith("\u2014 ") for line in signatures.splitlines()]
+    require(all(are_signatures), "the checkpoint has a line that is not a signature")
     if key is not None:
-        name, key_id, encoded = key.strip().split("+", 2)
-        public = base64.b64decode(encoded)
-        expected = sha256(f"{name}\n".encode() + public)[:4]
-        require(len(public) == 33 and public[0] == 1 and expected.hex() == key_id, "KEY is not a public key of a log")
+        name, public, expected = open_key()
         ours = [line.split(" ")[2] for line in signatures.splitlines() if line.startswith(f"\u2014 {name} ")]
         decoded = [base64.b64decode(signature) for signature in ours]
         signed = [one[4:] for one in decoded if len(one) == 68 and one[:4] == expected]

@@ -5,7 +5,14 @@
  */
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import {
+  appendFile,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  writeFile,
+} from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -171,6 +178,26 @@ describe("Python's standard library", () => {
     await expect(checked).rejects.toMatchObject({
       stderr: expect.stringContaining('NOT PROVEN') as string,
     });
+  });
+
+  test.each(['', 'x', 'a+b+c', 'mirror.example+00000000+AQ=='])(
+    'blames the key and not the mirror if the key is %j',
+    async (given) => {
+      await expect(checkLedger(folder, 'any', given)).rejects.toMatchObject({
+        stderr: 'NOT PROVEN: KEY is not a public key of a log\n',
+      });
+    },
+  );
+
+  test('refuses a checkpoint with a line that is no signature, as Go does', async () => {
+    const copy = join(scratch, 'python-more');
+    await run('cp', ['-r', folder, copy]);
+    await appendFile(join(copy, 'checkpoint'), 'and more\n');
+    const checked = checkLedger(copy, await partyWithRows(), key);
+    await expect(checked).rejects.toMatchObject({
+      stderr: expect.stringContaining('NOT PROVEN') as string,
+    });
+    await expect(runGo(copy)).rejects.toMatchObject({ code: 1 });
   });
 
   test('sums a stored CSV by month as the record of its ledger has it, in at most 40 lines', async () => {
