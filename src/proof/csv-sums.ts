@@ -16,8 +16,8 @@ export class CsvSums {
   /**
    * Adds all rows of a file.
    * @param where names the file in messages
-   * @throws PermanentError `CSV_INCOMPLETE`, also of a damaged archive, or the code of a header or a row that cannot
-   *   be read
+   * @throws PermanentError `CSV_INCOMPLETE` if the file or its archive is damaged or cut
+   *   off, or the code of a header or a row that cannot be read
    */
   async add(csv: Readable, where: string): Promise<void> {
     let visit: RowVisitor | undefined;
