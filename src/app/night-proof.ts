@@ -11,7 +11,7 @@ import { type VerdictWithEvidence, worst } from '../errors/verdict.ts';
 import { toStorableJson } from '../json/json-value.ts';
 import type { Warehouse } from '../postgres/database.ts';
 import { openKey } from '../proof/proof-key.ts';
-import { type ProofLog, storedFiles } from '../proof/log.ts';
+import { storedFiles } from '../proof/log.ts';
 import { readCheckpointNote } from '../proof/proof-files.ts';
 import type { SignerKey } from '../proof/signed-note.ts';
 import { ProofStore } from '../proof/store/proof-store.ts';
@@ -22,6 +22,7 @@ import {
 } from '../proof/verify-log.ts';
 import {
   type NightFacts,
+  type NightLog,
   openNightLog,
   type ProofDeps,
   writeNight,
@@ -69,7 +70,7 @@ export async function publishNight(
   const reporting = { warehouse, objects, signal };
   const store = new ProofStore(warehouse);
   let deps: ProofDeps;
-  let log: ProofLog;
+  let log: NightLog;
   try {
     const key = await openProofKey(config, warehouse);
     deps = { store, objects, key, signal };

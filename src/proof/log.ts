@@ -186,8 +186,11 @@ export async function publishCheckpoint(
 ): Promise<string> {
   const firstOfTile = signedSize - (signedSize % 256);
   const files = grownTiles(signedSize, entries.slice(firstOfTile), leaves);
-  for (const { path, content } of files)
-    await objects.publishBytes(PROOF_PREFIX + path, content, signal);
+  await Promise.all(
+    files.map(({ path, content }) =>
+      objects.publishBytes(PROOF_PREFIX + path, content, signal),
+    ),
+  );
   const root = rootHash(leaves);
   const note = signCheckpoint({ size: leaves.length, root }, key);
   const checkpoint = PROOF_PREFIX + CHECKPOINT_PATH;

@@ -3,7 +3,7 @@
  * that an item is in it, and the proof that a list continues a shorter one. Other tools
  * check these hashes and proofs, so nothing may differ from the standard.
  */
-import { createHash } from 'node:crypto';
+import { hash as digest } from 'node:crypto';
 
 export const HASH_BYTES = 32;
 const LEAF_PREFIX = Buffer.of(0);
@@ -11,15 +11,17 @@ const NODE_PREFIX = Buffer.of(1);
 
 /** Computes the hash of one item of a list. */
 export function leafHash(item: Buffer | string): Buffer {
-  return createHash('sha256').update(LEAF_PREFIX).update(item).digest();
+  const bytes = typeof item === 'string' ? Buffer.from(item) : item;
+  return sha256(Buffer.concat([LEAF_PREFIX, bytes]));
+}
+
+/** In one call: a hash object costs three times as much for so few bytes. */
+function sha256(bytes: Buffer): Buffer {
+  return digest('sha256', bytes, 'buffer');
 }
 
 function nodeHash(left: Buffer, right: Buffer): Buffer {
-  return createHash('sha256')
-    .update(NODE_PREFIX)
-    .update(left)
-    .update(right)
-    .digest();
+  return sha256(Buffer.concat([NODE_PREFIX, left, right]));
 }
 
 /**
@@ -47,7 +49,7 @@ export class RootHasher {
   root(): Buffer {
     const hashes = this.#subtrees.map(({ hash }) => hash);
     const smallest = hashes.pop();
-    if (smallest === undefined) return createHash('sha256').digest();
+    if (smallest === undefined) return sha256(Buffer.alloc(0));
     return hashes.reduceRight((right, left) => nodeHash(left, right), smallest);
   }
 }

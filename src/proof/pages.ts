@@ -8,7 +8,7 @@
  * the same pages. Pages are written once. A page that equals an earlier page is not
  * written again, so an entry names the file that has its bytes.
  */
-import { createHash } from 'node:crypto';
+import { hash as digest } from 'node:crypto';
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
 import { rootHash } from './merkle.ts';
@@ -199,9 +199,7 @@ interface Level {
  * and one in 64 of these also ends the page above.
  */
 function isLastOfPage([party, asset]: PageEntry, level: number): boolean {
-  const name = createHash('sha256')
-    .update(JSON.stringify([party, asset]))
-    .digest();
+  const name = digest('sha256', JSON.stringify([party, asset]), 'buffer');
   const bits = BOUNDARY_BITS * (level + 1);
   return leadingZeroBits(name) >= bits;
 }

@@ -63,14 +63,21 @@ export interface WrittenStatement {
   readonly changed: number;
 }
 
+/** A log that a night may continue. */
+export interface NightLog extends ProofLog {
+  /** What the database remembers of the log; undefined before its first night. */
+  readonly remembered: LogRow | undefined;
+}
+
 /**
  * Reads the log, and proves that it may be continued.
  * @throws PermanentError the errors of `openLog`
  */
-export async function openNightLog(deps: ProofDeps): Promise<ProofLog> {
+export async function openNightLog(deps: ProofDeps): Promise<NightLog> {
   const { store, objects, key, signal } = deps;
   const remembered = await store.readLog();
-  return openLog(storedFiles(objects, signal), key, remembered);
+  const log = await openLog(storedFiles(objects, signal), key, remembered);
+  return { ...log, remembered };
 }
 
 /**
@@ -79,16 +86,15 @@ export async function openNightLog(deps: ProofDeps): Promise<ProofLog> {
  */
 export async function writeNight(
   facts: NightFacts,
-  log: ProofLog,
+  log: NightLog,
   deps: ProofDeps,
 ): Promise<WrittenStatement> {
   const { store, objects, signal } = deps;
   const isWritten = log.last?.statement.report.key === facts.report.key;
   if (isWritten) return signWritten(log, deps);
 
-  const known = await store.readLog();
   const settledAt = await store.readSettledAt();
-  const since = await synchronizeRecords(log, known, deps);
+  const since = await synchronizeRecords(log, log.remembered, deps);
   const coveredTo = readCoveredTo(facts);
   const changed = await store.readChangedLedgers(since, coveredTo);
   await store.beginChange();
@@ -97,7 +103,10 @@ export async function writeNight(
   const name = nightFileName(night);
   const written = await writeRecords(changed, coveredTo, name, deps);
   const tree = await writePages(name, deps);
-  const network = await store.readNetwork();
+  const [network, rows] = await Promise.all([
+    store.readNetwork(),
+    store.sumRows(),
+  ]);
   const statement: Statement = {
     format: STATEMENT_FORMAT,
     mirror: log.key.name,
@@ -107,7 +116,7 @@ export async function writeNight(
     lists: await store.sumLists(network.epoch, signal),
     ledgers: {
       count: tree.count,
-      rows: await store.sumRows(),
+      rows,
       coveredTo,
       rowForm: 'values-v1',
       root: tree.root,
@@ -117,8 +126,11 @@ export async function writeNight(
   };
   const text = encodeStatement(statement);
   const grown = await addStatement(log, text, objects, signal);
-  await store.writePages(tree.pages);
-  await store.writeLog(logRow(grown, text, settledAt));
+  // A page that is not recorded here would only be written once more.
+  await Promise.all([
+    store.writePages(tree.pages),
+    store.writeLog(logRow(grown, text, settledAt)),
+  ]);
   return signLog(grown, written, deps);
 }
 
