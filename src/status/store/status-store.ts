@@ -29,42 +29,60 @@ const FACTS = statement({
 })`
   with network as (select max(epoch) as epoch from mirror.networks),
   ledger as (
-    select count(*) as segments, coalesce(sum(rows), 0) as rows, coalesce(sum(bytes), 0) as bytes,
-      count(distinct party_id) as parties, count(*) filter (where loaded_at is null) as not_loaded
+    select count(*) as segments, coalesce(sum(rows), 0) as rows,
+      coalesce(sum(bytes), 0) as bytes, count(distinct party_id) as parties,
+      count(*) filter (where loaded_at is null) as not_loaded
     from mirror.segments where status = 'current'),
   streams as (
     select s.position, s.stream, r.verdict, r.finished_at, head.head_height, head.head_time,
       case s.stream
         when 'parties' then (select count(*) from mirror.parties
           where epoch = (select epoch from network) or epoch is null)
-        when 'checkpoints' then (select count(*) from mirror.checkpoints where epoch = (select epoch from network))
+        when 'checkpoints' then (select count(*) from mirror.checkpoints
+          where epoch = (select epoch from network))
         else (select rows from ledger) end as rows
-    from (values (1, 'parties', 'sync', 'parties'), (2, 'checkpoints', 'sync', 'checkpoints'), (3, 'ledger', 'nightly', null))
-      s(position, stream, kind, subject)
+    from (values
+      (1, 'parties', 'sync', 'parties'),
+      (2, 'checkpoints', 'sync', 'checkpoints'),
+      (3, 'ledger', 'nightly', null)) s(position, stream, kind, subject)
     left join lateral (
       select verdict, finished_at from mirror.runs
       where kind = s.kind and (s.subject is null or subject = s.subject) and state = 'done'
       order by queued_at desc limit 1) r on true
-    left join mirror.generations head on head.list = s.stream and head.epoch = (select epoch from network)
+    left join mirror.generations head
+      on head.list = s.stream and head.epoch = (select epoch from network)
       and head.kind = 'current' and head.claimed_at is not null)
   select json_build_object(
     'epoch', (select epoch from network),
     'sourceUrl', (select source_url from mirror.identity),
-    'streams', (select json_agg(json_build_object('name', stream, 'verdict', verdict, 'checkedAt', finished_at,
-      'asOfBlock', head_height::text, 'asOfTime', head_time, 'rows', rows::text) order by position) from streams),
-    'ledger', (select json_build_object('segments', segments::text, 'bytes', bytes::text,
-      'parties', parties::text, 'notLoaded', not_loaded::text) from ledger),
-    'knownGaps', (select count(*)::text from mirror.list_gaps
+    'streams', (
+      select json_agg(json_build_object(
+        'name', stream, 'verdict', verdict, 'checkedAt', finished_at,
+        'asOfBlock', head_height::text, 'asOfTime', head_time,
+        'rows', rows::text) order by position) from streams),
+    'ledger', (
+      select json_build_object('segments', segments::text, 'bytes', bytes::text,
+        'parties', parties::text, 'notLoaded', not_loaded::text) from ledger),
+    'knownGaps', (
+      select count(*)::text from mirror.list_gaps
       where epoch = (select epoch from network) and closed_at is null),
-    'lastVerify', (select json_build_object('verdict', verdict, 'at', finished_at, 'runId', run_id) from mirror.runs
+    'lastVerify', (
+      select json_build_object('verdict', verdict, 'at', finished_at, 'runId', run_id)
+      from mirror.runs
       where kind = 'verify' and state = 'done' order by queued_at desc limit 1),
-    'proof', (select json_build_object('publicKey', public_key, 'nights', size) from mirror.proof_log
-      where public_key is not null),
-    'ledgerDoubts', (select coalesce(json_agg(json_build_object('code', code,
-        'message', coalesce(seen->>'message', code), 'since', opened_at) order by opened_at), '[]') from mirror.doubts
-      where subject = 'ledgers' and epoch = (select epoch from network) and closed_at is null),
+    'proof', (
+      select json_build_object('publicKey', public_key, 'nights', size)
+      from mirror.proof_log where public_key is not null),
+    'ledgerDoubts', (
+      select coalesce(json_agg(json_build_object('code', code,
+        'message', coalesce(seen->>'message', code),
+        'since', opened_at) order by opened_at), '[]')
+      from mirror.doubts
+      where subject = 'ledgers' and epoch = (select epoch from network)
+        and closed_at is null),
     'recordedNights', ${RECORDED_NIGHTS},
-    'openRuns', (select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
+    'openRuns', (
+      select count(*)::text from mirror.runs where state in ('queued', 'running'))) as facts`;
 
 /**
  * Reads the facts and the coverage.

@@ -29,37 +29,57 @@ export interface LiveFacts extends PlainRow {
  */
 const LIVE = `
   with open_runs as (
-    select * from mirror.runs where state in ('queued', 'running') order by queued_at, run_id limit 24),
+    select * from mirror.runs where state in ('queued', 'running')
+    order by queued_at, run_id limit 24),
   nightly as (select run_id from open_runs where kind = 'nightly' limit 1),
   quarantined as (
-    select export_id, party_id, asset_id, quarantined_at, attempts, quarantine_reason from mirror.exports
+    select export_id, party_id, asset_id, quarantined_at, attempts, quarantine_reason
+    from mirror.exports
     where quarantined_at is not null order by quarantined_at desc limit 5)
   select json_build_object(
     'now', clock_timestamp(),
-    'workers', (select count(*) from mirror.workers where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'),
-    'openRuns', (select coalesce(json_agg(json_build_object('runId', run_id, 'parentRunId', parent_run_id, 'kind', kind,
-      'subject', subject, 'state', state, 'verdict', verdict, 'queuedAt', queued_at,
-      'startedAt', started_at, 'finishedAt', finished_at, 'attempts', attempts) order by queued_at), '[]') from open_runs),
-    'inFlight', (select coalesce(json_agg(json_build_object('partyId', party_id, 'assetId', asset_id,
-      'isAtSource', is_at_source)), '[]') from (
-      select party_id, asset_id, is_at_source from mirror.exports where lease_until > clock_timestamp()
-      order by is_at_source desc, lease_until limit 16) leased),
-    'quarantined', (select coalesce(json_agg(json_build_object('exportId', export_id::text, 'partyId', party_id,
-      'assetId', asset_id, 'since', quarantined_at, 'attempts', attempts, 'reason', quarantine_reason)), '[]') from quarantined),
-    'nightly', (select json_build_object('runId', run_id, 'waiting', waiting, 'failed', failed,
-        'done', (plan->>'asked')::bigint - waiting - failed, 'deferred', plan->'deferred', 'firstAt', first_at)
+    'workers', (
+      select count(*) from mirror.workers
+      where heartbeat_at > clock_timestamp() - ${WORKER_SILENT_MS} * interval '1 millisecond'),
+    'openRuns', (
+      select coalesce(json_agg(json_build_object(
+        'runId', run_id, 'parentRunId', parent_run_id, 'kind', kind,
+        'subject', subject, 'state', state, 'verdict', verdict, 'queuedAt', queued_at,
+        'startedAt', started_at, 'finishedAt', finished_at,
+        'attempts', attempts) order by queued_at), '[]') from open_runs),
+    'inFlight', (
+      select coalesce(json_agg(json_build_object(
+        'partyId', party_id, 'assetId', asset_id, 'isAtSource', is_at_source)), '[]')
+      from (
+        select party_id, asset_id, is_at_source from mirror.exports
+        where lease_until > clock_timestamp()
+        order by is_at_source desc, lease_until limit 16) leased),
+    'quarantined', (
+      select coalesce(json_agg(json_build_object(
+        'exportId', export_id::text, 'partyId', party_id,
+        'assetId', asset_id, 'since', quarantined_at, 'attempts', attempts,
+        'reason', quarantine_reason)), '[]') from quarantined),
+    'nightly', (
+      select json_build_object('runId', run_id, 'waiting', waiting, 'failed', failed,
+        'done', (plan->>'asked')::bigint - waiting - failed,
+        'deferred', plan->'deferred', 'firstAt', first_at)
       from nightly
-      cross join lateral (select params->'plan' as plan from mirror.runs where run_id = nightly.run_id) planned
+      cross join lateral (
+        select params->'plan' as plan from mirror.runs where run_id = nightly.run_id) planned
       cross join lateral (
         select
-          (select count(*) from mirror.nightly_units where run_id = nightly.run_id and state in ('due', 'queued')) as waiting,
-          (select count(*) from mirror.nightly_units where run_id = nightly.run_id and state = 'failed') as failed) open
+          (select count(*) from mirror.nightly_units
+            where run_id = nightly.run_id and state in ('due', 'queued')) as waiting,
+          (select count(*) from mirror.nightly_units
+            where run_id = nightly.run_id and state = 'failed') as failed) open
       cross join lateral (
-        select max(finished_at) as first_at from mirror.runs where parent_run_id = nightly.run_id and kind = 'sync') lists
+        select max(finished_at) as first_at from mirror.runs
+        where parent_run_id = nightly.run_id and kind = 'sync') lists
       where plan is not null),
     'revision', md5(concat((select publication_seq from mirror.identity), (
       select string_agg(run_id::text || state, ',') from (
-        select run_id, state from mirror.runs order by queued_at desc limit 50) last)))) as found`;
+        select run_id, state from mirror.runs
+        order by queued_at desc limit 50) last)))) as found`;
 
 /**
  * First the ledgers with an export in progress, then the quarantined ones, then the
@@ -67,7 +87,8 @@ const LIVE = `
  */
 export const LINES = `
   with chosen as (
-    (select party_id, asset_id, 1 as rank, 'in flight' as state, lease_until as at from mirror.exports
+    (select party_id, asset_id, 1 as rank, 'in flight' as state, lease_until as at
+      from mirror.exports
       where lease_until > clock_timestamp() order by lease_until limit 8)
     union all
     (select party_id, asset_id, 2, 'quarantined', quarantined_at from mirror.exports
@@ -79,11 +100,15 @@ export const LINES = `
     select distinct on (party_id, asset_id) * from chosen order by party_id, asset_id, rank),
   shown as (select * from ledgers order by rank, at desc limit ${LINES_MAX})
   select party_id as "partyId", asset_id as "assetId", state,
-    (select min(vega_time) from mirror.ledger_entries e where e.party_id = shown.party_id) as "firstEntryAt",
-    (select coalesce(json_agg(json_build_object('from', from_time, 'to', to_time, 'open', open, 'rows', rows) order by from_time), '[]')
-      from (select c.from_time, c.to_time, c.open, s.rows::text as rows
+    (select min(vega_time) from mirror.ledger_entries e
+      where e.party_id = shown.party_id) as "firstEntryAt",
+    (select coalesce(json_agg(json_build_object('from', from_time, 'to', to_time,
+        'open', open, 'rows', rows) order by from_time), '[]')
+      from (
+        select c.from_time, c.to_time, c.open, s.rows::text as rows
         from mirror.coverage c left join mirror.segments s using (segment_id)
-        where c.party_id = shown.party_id and (c.asset_id is null or shown.asset_id is null or c.asset_id = shown.asset_id)
+        where c.party_id = shown.party_id and (
+          c.asset_id is null or shown.asset_id is null or c.asset_id = shown.asset_id)
         order by c.from_time desc limit 60) known) as covered
   from shown order by rank, at desc`;
 
@@ -93,20 +118,24 @@ export const LINES = `
  */
 export const GROWTH = `
   with bounds as (
-    select min(published_at) as first, greatest(extract(epoch from max(published_at) - min(published_at)) / 120, 1) as step
+    select min(published_at) as first,
+      greatest(extract(epoch from max(published_at) - min(published_at)) / 120, 1) as step
     from mirror.segments)
-  select date_bin(make_interval(secs => step), published_at, first) as at, sum(rows)::text as rows, sum(bytes)::text as bytes
+  select date_bin(make_interval(secs => step), published_at, first) as at,
+    sum(rows)::text as rows, sum(bytes)::text as bytes
   from mirror.segments, bounds where status = 'current' group by 1 order by 1`;
 
 export const NIGHTLY_RUNS = `
-  select run_id as "runId", coalesce(started_at, queued_at) as at, finished_at as "finishedAt", state, verdict
-  from mirror.runs where kind = 'nightly' and queued_at > clock_timestamp() - interval '120 days'
+  select run_id as "runId", coalesce(started_at, queued_at) as at,
+    finished_at as "finishedAt", state, verdict
+  from mirror.runs
+  where kind = 'nightly' and queued_at > clock_timestamp() - interval '120 days'
   order by queued_at desc limit 1000`;
 
 /** Quarantined exports, the latest first. */
 export const QUARANTINED = `
-  select export_id::text as "exportId", party_id as "partyId", asset_id as "assetId", quarantined_at as since, attempts,
-    quarantine_reason as reason
+  select export_id::text as "exportId", party_id as "partyId", asset_id as "assetId",
+    quarantined_at as since, attempts, quarantine_reason as reason
   from mirror.exports
   where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
 
@@ -124,7 +153,8 @@ type CostRow = Readonly<
 const COSTS = `
   select r.kind, r.subject,
     (extract(epoch from r.started_at) * 1000)::float8 as "startedMs",
-    (extract(epoch from coalesce(r.finished_at, clock_timestamp())) * 1000)::float8 as "endedMs",
+    (extract(epoch from coalesce(r.finished_at, clock_timestamp())) * 1000)::float8
+      as "endedMs",
     coalesce(sum(c.list_requests + c.export_requests), 0)::text as requests,
     coalesce(sum(c.list_requests), 0)::text as "listRequests",
     coalesce(sum(c.retries), 0)::text as retries, coalesce(sum(c.bytes), 0)::text as bytes
