@@ -122,8 +122,10 @@ export class ProofStore {
     const write = statement()`
       insert into mirror.proof_log
         (key_name, size, root, statement_sha256, settled_at, public_key)
-      values (${keyName}, ${size}, ${root}, ${statementSha256}, ${settledAt}::timestamptz, ${publicKey})
-      on conflict (only_row) do update set key_name = excluded.key_name, size = excluded.size,
+      values (${keyName}, ${size}, ${root}, ${statementSha256}, ${settledAt}::timestamptz,
+        ${publicKey})
+      on conflict (only_row) do update
+      set key_name = excluded.key_name, size = excluded.size,
         root = excluded.root, statement_sha256 = excluded.statement_sha256,
         settled_at = excluded.settled_at, public_key = excluded.public_key`;
     await execute(this.#db, ACTION, write);
@@ -149,7 +151,8 @@ export class ProofStore {
   /** Reads an instant such that every transaction that began before it has ended. */
   async readSettledAt(): Promise<string> {
     const settled = statement({ settledAt: 'instant' })`
-      select least(min(xact_start), clock_timestamp()) as "settledAt" from pg_stat_activity
+      select least(min(xact_start), clock_timestamp()) as "settledAt"
+      from pg_stat_activity
       where datname = current_database() and backend_type = 'client backend'`;
     return (await readRow(this.#db, ACTION, settled)).settledAt;
   }
@@ -210,25 +213,31 @@ export class ProofStore {
     })`
       with asked as (
         select "partyId" as party_id, "assetId" as asset_id
-        from jsonb_to_recordset(${JSON.stringify(ledgers)}::jsonb) as given("partyId" text, "assetId" text)),
+        from jsonb_to_recordset(${JSON.stringify(ledgers)}::jsonb)
+          as given("partyId" text, "assetId" text)),
       ranges as (
         select c.party_id, c.asset_id,
           range_agg(tstzrange(c.from_time, c.to_time)) filter (where not c.open) as covered
         from mirror.coverage c
-        join asked a on a.party_id = c.party_id and a.asset_id is not distinct from c.asset_id
+        join asked a
+          on a.party_id = c.party_id and a.asset_id is not distinct from c.asset_id
         group by c.party_id, c.asset_id),
       ${coveredLedgers(coveredTo)},
       held as (
         select s.* from asked a
-        join mirror.segments s on s.party_id = a.party_id and s.asset_id is not distinct from a.asset_id
+        join mirror.segments s
+          on s.party_id = a.party_id and s.asset_id is not distinct from a.asset_id
         where s.status = 'current'),
       parts as (
-        select h.party_id, h.asset_id, m.month, sum(m.rows) as rows, jsonb_agg(m.values_digest) as digests
+        select h.party_id, h.asset_id, m.month, sum(m.rows) as rows,
+          jsonb_agg(m.values_digest) as digests
         from held h join mirror.segment_months m using (segment_id)
         where h.loaded_at is not null group by h.party_id, h.asset_id, m.month),
       summed as (
         select party_id, asset_id, sum(rows) as rows,
-          jsonb_agg(jsonb_build_array(to_char(month, 'YYYY-MM'), rows::text, digests) order by month) as months
+          jsonb_agg(
+            jsonb_build_array(to_char(month, 'YYYY-MM'), rows::text, digests)
+            order by month) as months
         from parts group by party_id, asset_id),
       unloaded as (
         select party_id, asset_id, sum(rows) as rows from held
@@ -237,8 +246,10 @@ export class ProofStore {
         coalesce(s.rows, 0)::text as rows, coalesce(u.rows, 0)::text as "notLoaded",
         coalesce(s.months, '[]') as months
       from covered_ledgers c
-      left join summed s on s.party_id = c.party_id and s.asset_id is not distinct from c.asset_id
-      left join unloaded u on u.party_id = c.party_id and u.asset_id is not distinct from c.asset_id`;
+      left join summed s
+        on s.party_id = c.party_id and s.asset_id is not distinct from c.asset_id
+      left join unloaded u
+        on u.party_id = c.party_id and u.asset_id is not distinct from c.asset_id`;
     const rows = await readRows(this.#db, ACTION, records);
     return rows.map(({ months, ...record }) => ({
       ...record,
@@ -283,9 +294,11 @@ export class ProofStore {
       bytes: 'bigint',
     })`
       select p.party_id as "partyId", p.asset_id as "assetId", leaf, file, at, bytes
-      from jsonb_to_recordset(${JSON.stringify(ledgers)}::jsonb) as given("partyId" text, "assetId" text)
+      from jsonb_to_recordset(${JSON.stringify(ledgers)}::jsonb)
+        as given("partyId" text, "assetId" text)
       join mirror.proof_ledgers p
-        on p.party_id = given."partyId" and p.asset_id is not distinct from given."assetId"`;
+        on p.party_id = given."partyId"
+        and p.asset_id is not distinct from given."assetId"`;
     const rows = await readRows(this.#db, ACTION, leaves);
     return new Map(
       rows.map(({ leaf, file, at, bytes, ...ledger }) => [
@@ -307,12 +320,14 @@ export class ProofStore {
         })),
       );
       const write = statement()`
-        insert into mirror.proof_ledgers (party_id, asset_id, leaf, rows, covered, file, at, bytes)
+        insert into mirror.proof_ledgers
+          (party_id, asset_id, leaf, rows, covered, file, at, bytes)
         select "partyId", "assetId", leaf, rows, covered, file, at, bytes
         from jsonb_to_recordset(${json}::jsonb) as given("partyId" text, "assetId" text,
           leaf text, rows bigint, covered jsonb, file text, at bigint, bytes bigint)
-        on conflict (party_id, asset_id) do update set leaf = excluded.leaf, rows = excluded.rows,
-          covered = excluded.covered, file = excluded.file, at = excluded.at, bytes = excluded.bytes`;
+        on conflict (party_id, asset_id) do update
+        set leaf = excluded.leaf, rows = excluded.rows, covered = excluded.covered,
+          file = excluded.file, at = excluded.at, bytes = excluded.bytes`;
       await execute(this.#db, ACTION, write);
     }
   }
@@ -320,8 +335,10 @@ export class ProofStore {
   async removeRecords(ledgers: readonly LedgerName[]): Promise<void> {
     const remove = statement()`
       delete from mirror.proof_ledgers p
-      using jsonb_to_recordset(${JSON.stringify(ledgers)}::jsonb) as given("partyId" text, "assetId" text)
-      where p.party_id = given."partyId" and p.asset_id is not distinct from given."assetId"`;
+      using jsonb_to_recordset(${JSON.stringify(ledgers)}::jsonb)
+        as given("partyId" text, "assetId" text)
+      where p.party_id = given."partyId"
+        and p.asset_id is not distinct from given."assetId"`;
     await execute(this.#db, ACTION, remove);
   }
 
@@ -381,13 +398,15 @@ export class ProofStore {
     const write = statement()`
       with given as materialized (
         select hash, file, at, bytes
-        from jsonb_to_recordset(${json}::jsonb) as g(hash text, file text, at bigint, bytes bigint)),
+        from jsonb_to_recordset(${json}::jsonb)
+          as g(hash text, file text, at bigint, bytes bigint)),
       removed as (
         delete from mirror.proof_pages p
         where not exists (select from given where given.hash = p.hash))
       insert into mirror.proof_pages (hash, file, at, bytes)
       select hash, file, at, bytes from given
-      on conflict (hash) do update set file = excluded.file, at = excluded.at, bytes = excluded.bytes`;
+      on conflict (hash) do update
+      set file = excluded.file, at = excluded.at, bytes = excluded.bytes`;
     await execute(this.#db, ACTION, write);
   }
 
@@ -429,7 +448,8 @@ export class ProofStore {
     const network = statement({ epoch: 'int?', height: 'text?' })`
       select max(n.epoch) as epoch,
         (select max(g.head_height)::text from mirror.generations g
-          where g.claimed_at is not null and g.epoch = (select max(epoch) from mirror.networks)) as height
+          where g.claimed_at is not null
+            and g.epoch = (select max(epoch) from mirror.networks)) as height
       from mirror.networks n`;
     return readRow(this.#db, ACTION, network);
   }

@@ -180,13 +180,17 @@ async function readHoldings(reading: Reading) {
     openDoubts: typed<NightlyReport['openDoubts']>('json'),
     knownGaps: typed<NightlyReport['knownGaps']>('json'),
   })`
-      select clock_timestamp() as "heldAt", warehouse_id as "warehouseId", r.key as previous, r.since,
-          (select least(min(xact_start), clock_timestamp()) from pg_stat_activity
-            where datname = current_database() and backend_type = 'client backend') as "settledAt",
-          ${open('doubts')} as "openDoubts", ${open('list_gaps')} as "knownGaps"
-        from mirror.identity left join lateral (
-          select params->'report'->>'key' as key, params->'report'->>'settledAt' as since from mirror.runs
-           where kind = 'nightly' and params ? 'report' order by params->'report'->>'heldAt' desc limit 1) r on true`;
+    select clock_timestamp() as "heldAt", warehouse_id as "warehouseId",
+      r.key as previous, r.since,
+      (select least(min(xact_start), clock_timestamp()) from pg_stat_activity
+        where datname = current_database() and backend_type = 'client backend')
+        as "settledAt",
+      ${open('doubts')} as "openDoubts", ${open('list_gaps')} as "knownGaps"
+    from mirror.identity left join lateral (
+      select params->'report'->>'key' as key, params->'report'->>'settledAt' as since
+      from mirror.runs
+      where kind = 'nightly' and params ? 'report'
+      order by params->'report'->>'heldAt' desc limit 1) r on true`;
   const { since, ...told } = await readRow(db, ACTION, holdings);
   const sumOf = (list: keyof typeof LISTS) =>
     sumList(list, told.heldAt, reading);
@@ -254,15 +258,19 @@ async function readChanged(
     rows: 'text',
     digests: 'text[]',
   })`
-      with changed as (
-        select distinct s.party_id, s.asset_id
-          from mirror.segments s left join mirror.coverage c on c.segment_id = s.segment_id
-         where ${since}::timestamptz is null or greatest(c.checked_at, s.superseded_at) > ${since}::timestamptz)
-      select s.party_id as "partyId", s.asset_id as "assetId", max(s.to_time) as "closedTo", sum(s.rows)::text as rows,
-             array_agg(s.digest) as digests
-        from mirror.segments s join changed c on c.party_id = s.party_id and c.asset_id is not distinct from s.asset_id
-       where s.status = 'current' and not s.open
-       group by s.party_id, s.asset_id order by s.party_id, s.asset_id`;
+    with changed as (
+      select distinct s.party_id, s.asset_id
+      from mirror.segments s left join mirror.coverage c on c.segment_id = s.segment_id
+      where ${since}::timestamptz is null
+        or greatest(c.checked_at, s.superseded_at) > ${since}::timestamptz)
+    select s.party_id as "partyId", s.asset_id as "assetId",
+      max(s.to_time) as "closedTo", sum(s.rows)::text as rows,
+      array_agg(s.digest) as digests
+    from mirror.segments s
+    join changed c
+      on c.party_id = s.party_id and c.asset_id is not distinct from s.asset_id
+    where s.status = 'current' and not s.open
+    group by s.party_id, s.asset_id order by s.party_id, s.asset_id`;
   const rows = await readRows(db, ACTION, changed);
   return rows.map(({ digests, ...holding }) => ({
     ...holding,
@@ -304,11 +312,11 @@ async function restoreRun(
   const params = JSON.stringify({ report: { key, heldAt }, restored: true });
   const evidence = JSON.stringify({ ...report.evidence, report: key });
   const restoration = statement()`
-      insert into mirror.runs (run_id, kind, subject, source_url, params, state, verdict, evidence,
-        queued_at, started_at, finished_at)
-      values (${runId}, 'nightly', ${subject}, ${sourceUrl}, ${params}::jsonb, 'done', ${verdict},
-              ${evidence}::jsonb, ${startedAt}, ${startedAt}, ${heldAt})
-      on conflict (run_id) do nothing`;
+    insert into mirror.runs (run_id, kind, subject, source_url, params, state,
+      verdict, evidence, queued_at, started_at, finished_at)
+    values (${runId}, 'nightly', ${subject}, ${sourceUrl}, ${params}::jsonb, 'done',
+      ${verdict}, ${evidence}::jsonb, ${startedAt}, ${startedAt}, ${heldAt})
+    on conflict (run_id) do nothing`;
   return Number(
     await execute(db, 'restore a run from its report', restoration),
   );

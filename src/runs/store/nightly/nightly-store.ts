@@ -73,7 +73,8 @@ const BEHIND_ALL = 100_000_000;
  */
 const UNREADABLE = { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' };
 /** The part of the evidence that is shown about a ledger that was not proven complete. */
-const DOUBT = sql`jsonb_strip_nulls(jsonb_build_object('verdict', outcome->'verdict', 'reason', outcome->'reason',
+const DOUBT = sql`jsonb_strip_nulls(jsonb_build_object(
+  'verdict', outcome->'verdict', 'reason', outcome->'reason',
   'findings', outcome->'findings', 'kept', outcome->'kept', 'audited', outcome->'audited'))`;
 
 export class NightlyStore {
@@ -90,7 +91,8 @@ export class NightlyStore {
   take(runId: string, ledgersMax: number): Promise<readonly DueLedger[]> {
     const taken = statement({ partyId: 'text', isIdle: 'boolean' })`
       with picked as materialized (
-        select party_id from mirror.nightly_units where run_id = ${runId} and state = 'due'
+        select party_id from mirror.nightly_units
+        where run_id = ${runId} and state = 'due'
         order by priority limit ${ledgersMax} for update skip locked),
       taken as (
         update mirror.nightly_units n set state = 'queued', updated_at = clock_timestamp()
@@ -166,16 +168,19 @@ export class NightlyStore {
         `{"party_id": ${JSON.stringify(partyId)}, "state": "${state}", "outcome": ${evidenceJson(outcome)}}`,
     );
     const settlement = statement()`
-        with given as materialized (
-          select * from jsonb_to_recordset(${`[${given.join(',')}]`}::jsonb) as t(party_id text, state text, outcome jsonb)),
-        settled as (
-          update mirror.nightly_units n
-          set state = given.state, outcome = given.outcome, updated_at = clock_timestamp()
-          from given
-          where n.run_id = ${runId} and n.party_id = given.party_id and n.state in ('due', 'queued')
-          returning n.party_id, n.state, n.outcome->>'rows' = '0' as is_idle)
-        update mirror.exports u set idle_nights = case when settled.is_idle then u.idle_nights + 1 else 0 end
-        from settled where settled.state = 'done' and u.party_id = settled.party_id`;
+      with given as materialized (
+        select * from jsonb_to_recordset(${`[${given.join(',')}]`}::jsonb)
+          as t(party_id text, state text, outcome jsonb)),
+      settled as (
+        update mirror.nightly_units n
+        set state = given.state, outcome = given.outcome, updated_at = clock_timestamp()
+        from given
+        where n.run_id = ${runId} and n.party_id = given.party_id
+          and n.state in ('due', 'queued')
+        returning n.party_id, n.state, n.outcome->>'rows' = '0' as is_idle)
+      update mirror.exports u
+      set idle_nights = case when settled.is_idle then u.idle_nights + 1 else 0 end
+      from settled where settled.state = 'done' and u.party_id = settled.party_id`;
     await execute(this.#db, 'record what became of ledgers', settlement);
   }
 
@@ -190,11 +195,11 @@ export class NightlyStore {
   ): Promise<number> {
     const postponed = statement({ turns: 'int' })`
       update mirror.nightly_units
-         set state = 'due', is_idle = false, priority = priority + ${BEHIND_ALL}::int,
-             outcome = ${evidenceJson({ error })}::jsonb
-               || jsonb_build_object('turns', coalesce((outcome->>'turns')::int, 0) + 1),
-             updated_at = clock_timestamp()
-       where run_id = ${runId} and party_id = ${partyId} and state in ('due', 'queued')
+      set state = 'due', is_idle = false, priority = priority + ${BEHIND_ALL}::int,
+        outcome = ${evidenceJson({ error })}::jsonb
+          || jsonb_build_object('turns', coalesce((outcome->>'turns')::int, 0) + 1),
+        updated_at = clock_timestamp()
+      where run_id = ${runId} and party_id = ${partyId} and state in ('due', 'queued')
       returning (outcome->>'turns')::int as turns`;
     const row = await findRow(this.#db, 'postpone a ledger', postponed);
     // No row: another delivery of the job has settled the ledger.
@@ -211,13 +216,16 @@ export class NightlyStore {
   ): Promise<{ readonly turns: number; readonly isOtherWaiting: boolean }> {
     const looked = statement({ turns: 'int', isOtherWaiting: 'boolean' })`
       select exists (
-               select from mirror.nightly_units n
-                where n.run_id = ${runId} and n.state in ('due', 'queued') and n.party_id <> ${partyId}
-                  and not exists (select from mirror.exports e
-                    where e.party_id = n.party_id and e.lease_until > clock_timestamp()
-                      and mirror.is_leased(e.lease_until, e.lease_holder))) as "isOtherWaiting",
-             coalesce((select (outcome->>'turns')::int from mirror.nightly_units
-               where run_id = ${runId} and party_id = ${partyId}), 0) as turns`;
+          select from mirror.nightly_units n
+          where n.run_id = ${runId} and n.state in ('due', 'queued')
+            and n.party_id <> ${partyId}
+            and not exists (
+              select from mirror.exports e
+              where e.party_id = n.party_id and e.lease_until > clock_timestamp()
+                and mirror.is_leased(e.lease_until, e.lease_holder))) as "isOtherWaiting",
+        coalesce((
+          select (outcome->>'turns')::int from mirror.nightly_units
+          where run_id = ${runId} and party_id = ${partyId}), 0) as turns`;
     return readRow(this.#db, 'look at the turns of a ledger', looked);
   }
 
@@ -227,9 +235,11 @@ export class NightlyStore {
    */
   async counts(runId: string, asked: number): Promise<NightlyCounts> {
     const count = (state: string) =>
-      sql`(select count(*) from mirror.nightly_units where run_id = ${runId} and state = ${sql.lit(state)})::int`;
+      sql`(select count(*) from mirror.nightly_units
+        where run_id = ${runId} and state = ${sql.lit(state)})::int`;
     const counted = statement({ due: 'int', queued: 'int', failed: 'int' })`
-      select ${count('due')} as due, ${count('queued')} as queued, ${count('failed')} as failed`;
+      select ${count('due')} as due, ${count('queued')} as queued,
+        ${count('failed')} as failed`;
     const open = await readRow(
       this.#db,
       'count the ledgers of the nightly run',
@@ -254,9 +264,10 @@ export class NightlyStore {
 
   async #isAnyLeased(condition: RawBuilder<unknown>): Promise<boolean> {
     const inHand = statement({ has: 'boolean' })`
-      select exists (select from mirror.exports e
-        where lease_until > clock_timestamp() and mirror.is_leased(lease_until, lease_holder)
-          and ${condition}) as has`;
+      select exists (
+        select from mirror.exports e
+        where lease_until > clock_timestamp()
+          and mirror.is_leased(lease_until, lease_holder) and ${condition}) as has`;
     const { has } = await readRow(this.#db, 'look for exports in hand', inHand);
     return has;
   }
@@ -272,18 +283,22 @@ export class NightlyStore {
     const sum = (name: string) =>
       sql`coalesce(sum((outcome->>${sql.lit(name)})::numeric), 0)`;
     const first = (what: RawBuilder<unknown>, condition: RawBuilder<unknown>) =>
-      sql`(select json_agg(${what} order by priority) from (select * from units where ${condition}
-             order by priority limit ${LISTED_MAX}) listed)`;
+      sql`(select json_agg(${what} order by priority) from (
+        select * from units where ${condition} order by priority limit ${LISTED_MAX}) listed)`;
     const named = (outcome: RawBuilder<unknown>) =>
       sql`json_build_object('partyId', party_id, 'outcome', ${outcome})`;
     const summed = statement(SUMMARY_COLUMNS)`
-      with units as not materialized (select * from mirror.nightly_units where run_id = ${runId})
-      select ${sum('rows')} as "newRows", ${sum('replacedRows')} as "replacedRows", ${sum('bytes')} as "newBytes",
-             ${sum('segments')} as "newSegments", ${count(sql`outcome->>'verdict' = 'suspicious'`)} as suspicious,
-             ${count(sql`state = 'done' and outcome->>'verdict' in ('incomplete', 'failed')`)} as incomplete,
-             ${first(named(sql`outcome`), sql`state = 'failed'`)} as failures,
-             ${first(named(DOUBT), sql`state = 'done' and outcome->>'verdict' <> 'complete'`)} as doubted,
-             ${first(sql`party_id`, sql`state in ('due', 'queued')`)} as "unaskedParties"
+      with units as not materialized (
+        select * from mirror.nightly_units where run_id = ${runId})
+      select ${sum('rows')} as "newRows", ${sum('replacedRows')} as "replacedRows",
+        ${sum('bytes')} as "newBytes", ${sum('segments')} as "newSegments",
+        ${count(sql`outcome->>'verdict' = 'suspicious'`)} as suspicious,
+        ${count(sql`state = 'done' and outcome->>'verdict' in ('incomplete', 'failed')`)}
+          as incomplete,
+        ${first(named(sql`outcome`), sql`state = 'failed'`)} as failures,
+        ${first(named(DOUBT), sql`state = 'done' and outcome->>'verdict' <> 'complete'`)}
+          as doubted,
+        ${first(sql`party_id`, sql`state in ('due', 'queued')`)} as "unaskedParties"
       from units`;
     const summary = await readRow(this.#db, 'sum up the nightly run', summed);
     return Object.fromEntries(
