@@ -22,27 +22,32 @@ import {
 } from './tokens.ts';
 
 const READING = new Set(['GET', 'HEAD']);
-/** Logging every refused origin would let a stranger fill the disk. */
+/**
+ * Minimum time between two log lines about refused requests; logging each of them would
+ * let a stranger fill the disk.
+ */
 const REFUSAL_LOG_EVERY_MS = 10_000;
 
 /** The settings that decide which requests are allowed. */
 export interface AccessSettings {
   /**
-   * The token that allows everything. If it is not set, only requests for loopback
-   * names are answered.
+   * The token that grants full access. Without it, only requests to loopback names are
+   * accepted.
    */
   readonly apiToken: string | undefined;
   readonly apiReadToken: string | undefined;
-  /** Returns the tokens that count now, if they may change; otherwise both above count. */
+  /**
+   * Returns the tokens that are currently valid, if they can change at run time. If this
+   * is absent, the two above apply.
+   */
   readonly readTokens?: ReadTokens | undefined;
   /** Host names that requests may use, besides loopback names and `apiHost`. */
   readonly apiHosts: readonly string[] | undefined;
   readonly apiHost: string;
-  /** Origins whose pages may read the source's own interface. */
+  /** Origins whose pages may read the source-compatible API. */
   readonly apiOrigins?: readonly string[] | undefined;
   /**
-   * The path on a proxy below which browsers reach the console; it does not end in a
-   * slash.
+   * The path prefix, without a trailing slash, under which a proxy exposes the console.
    */
   readonly apiBasePath?: string | undefined;
 }
@@ -117,9 +122,9 @@ function fixTokens({
 }
 
 /**
- * Returns what a request may do. A proxy that authenticates its users adds its own
- * bearer token to each request. If the request also has a valid session, that token is
- * not counted as an attempt to guess one.
+ * Returns the role of a request. A proxy that authenticates its users adds its own bearer
+ * token to each request. If the request also has a valid session, that token is not
+ * counted as a guessing attempt.
  */
 async function roleOf(
   request: FastifyRequest,
@@ -138,7 +143,7 @@ async function roleOf(
 
 /**
  * Returns a function that logs refused hosts and origins, with the headers that caused
- * the refusal, at most once in ten seconds.
+ * the refusal, at most once every ten seconds.
  */
 function openRefusalLog(log: Log): (request: FastifyRequest) => void {
   let lastMs = -Infinity;

@@ -1,7 +1,7 @@
 /**
- * Limits how many connections unauthenticated clients may hold open. When there are too
- * many, from one address or in total, the oldest connection that has not shown a token
- * is closed, so that the next request of any other client can still connect.
+ * Limits how many connections unauthenticated clients may keep open. When there are too
+ * many, from one address or in total, the oldest connection that has not presented a
+ * token is closed, so that other clients can still connect.
  */
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
@@ -12,19 +12,19 @@ const CONNECTIONS_MAX = 1_024;
 const STRANGERS_MAX = 512;
 const STRANGERS_PER_ADDRESS_MAX = 256;
 /**
- * The most requests that are open at the same time; more would only wait for connections
- * to the database.
+ * Maximum number of concurrent requests; any more would only wait for database
+ * connections.
  */
 const OPEN_REQUESTS_MAX = 256;
 /**
- * The most logins that are open at the same time. A login waits for the body of a client
- * that has not authenticated yet.
+ * Maximum number of concurrent logins. Each one waits for the body of a client that has
+ * not authenticated yet.
  */
 const OPEN_LOGINS_MAX = 16;
 
 /**
- * Adds the limits. Call this after the access checks have been added, so that the hooks
- * see only requests that passed those checks.
+ * Adds the limits. Call this after adding the access checks, so that the hooks only see
+ * requests that passed them.
  */
 export function addBounds(server: FastifyInstance): void {
   const strangers = watchStrangers(server);
@@ -32,8 +32,8 @@ export function addBounds(server: FastifyInstance): void {
   server.addHook('onRequest', async (request, reply) => {
     if (isHealthPath(request)) return;
     if (!isOpenPath(request)) strangers.delete(request.raw.socket);
-    // The client left during the access checks: its `close` event has already fired and
-    // would not be seen here.
+    // The client disconnected during the access checks. Its `close` event has already
+    // fired, so a listener added here would never run.
     if (reply.raw.destroyed) return;
 
     const isLogin = request.method === 'POST' && pathOf(request) === '/login';

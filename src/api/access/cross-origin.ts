@@ -1,8 +1,8 @@
 /**
- * Lets the pages of configured origins read the source's own interface in a browser; the
- * source itself allows this to every page. Pages of other origins can read nothing else
- * of the mirror and change nothing. Browsers send no cookie along, so such a page needs a
- * token if one is set.
+ * Allows pages of configured origins to read the source-compatible API in a browser; the
+ * source itself allows this to every page. Such pages cannot read anything else of the
+ * mirror, or change anything. Browsers do not send cookies with these requests, so the
+ * page needs a token if one is set.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { pathOf } from './paths.ts';
@@ -31,9 +31,8 @@ const READABLE = [
 export type IsNamedOrigin = (request: FastifyRequest) => boolean;
 
 /**
- * Adds the cross-origin headers, and answers the preflight request that a browser sends
- * first. Call this before the access checks are added, because a preflight request
- * carries no token.
+ * Adds the CORS headers and answers preflight requests. Call this before adding the
+ * access checks, because a preflight request carries no token.
  * @param paths the paths that such pages may read
  */
 export function addCrossOrigin(

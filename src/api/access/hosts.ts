@@ -1,11 +1,12 @@
 /**
  * Checks which host a request is for, and which site sent it. A malicious page can make a
  * browser send any request, but the browser names the host that the request is for and
- * the page that it comes from. This exposes both a rebound DNS name and a foreign page.
+ * the page that it comes from. Checking both defeats DNS rebinding and cross-site
+ * requests.
  *
- * A proxy in front rewrites the Host header in many ways. Its statement about the outer
- * name counts only if a token is required; without a token, no request that came through
- * a proxy is answered.
+ * Proxies rewrite the Host header in many ways. The external name that a proxy reports is
+ * trusted only if a token is required; without a token, requests forwarded by a proxy are
+ * refused.
  */
 import { isIP, isIPv4 } from 'node:net';
 import type { FastifyRequest } from 'fastify';
@@ -14,8 +15,8 @@ import { StatusError } from '../kit/status-error.ts';
 import { isPagePath, pathOf } from './paths.ts';
 
 /**
- * Headers that proxies add. Without a token, a proxy would open the mirror to every
- * client that can reach the proxy.
+ * Headers that proxies add. If no token were required, a proxy would open the mirror to
+ * every client that can reach the proxy.
  */
 const PROXY_HEADERS = [
   'forwarded',
@@ -25,12 +26,12 @@ const PROXY_HEADERS = [
   'x-real-ip',
   'via',
 ];
-/** The most characters of a header that an error shows; DNS allows no longer name. */
+/** Maximum number of header characters quoted in an error; longer than any DNS name. */
 const SHOWN_CHARACTERS_MAX = 270;
 
 /**
- * Whether a name or address can only mean this machine. Names are not resolved, because
- * what DNS answers can change.
+ * Whether a name or address always refers to this machine. Names are not resolved,
+ * because a DNS response can change.
  */
 export function isLoopback(host: string): boolean {
   const name = withoutBrackets(host);
@@ -39,8 +40,8 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * Whether a request, in a process that requires no token, was sent to a name of this
- * machine. Browsers always send a Host header.
+ * Whether a request was sent to a name of this machine; used if no token is required.
+ * Browsers always send a Host header, so a request without one is accepted.
  */
 export function isAskedLocally(hostHeader: string | undefined): boolean {
   if (hostHeader === undefined) return true;
@@ -49,8 +50,8 @@ export function isAskedLocally(hostHeader: string | undefined): boolean {
 }
 
 /**
- * Refuses to listen on an address that other machines can reach if no token is set.
- * @throws UsageError with the settings that solve it
+ * Refuses to listen on an address that other machines can reach, unless a token is set.
+ * @throws UsageError that names the settings to change
  */
 export function refuseOpenListening(
   host: string,
@@ -71,17 +72,17 @@ export interface HostRules {
    */
   readonly names: readonly string[];
   /**
-   * Whether a token is required. If not, only requests for loopback names are answered,
-   * and no request that came through a proxy is.
+   * Whether a token is required. Otherwise only requests to loopback names are accepted,
+   * and requests forwarded by a proxy are refused.
    */
   readonly hasToken: boolean;
-  /** Whether a page of an origin that the operator configured sent the request. */
+  /** Whether the request came from a page of a configured origin. */
   readonly isNamedOrigin: (request: FastifyRequest) => boolean;
 }
 
 /**
- * Refuses a request for a different host, and a request that a page of a different site
- * made a browser send.
+ * Refuses requests to a different host, and requests that a page of another site made a
+ * browser send.
  * @throws StatusError 403
  */
 export function refuseForeign(request: FastifyRequest, rules: HostRules): void {
@@ -126,8 +127,8 @@ function isOurOrigin(
   { hasToken }: HostRules,
 ): boolean {
   const { origin, 'sec-fetch-site': site } = request.headers;
-  // The browser itself compares the origin with the address of the page, and no page
-  // can influence the result.
+  // The browser itself compares the origin with the page's address, and no page can
+  // influence the result.
   if (hasToken && site === 'same-origin') return true;
   const hosts = [
     request.headers.host,
@@ -141,7 +142,7 @@ function isOurOrigin(
 }
 
 /**
- * Returns the name under which the outermost proxy was requested. No page can make a
+ * Returns the host name that the client sent to the outermost proxy. No page can make a
  * browser send this header to another site.
  */
 function forwardedHost({ headers }: FastifyRequest): string | undefined {
@@ -152,8 +153,8 @@ function forwardedHost({ headers }: FastifyRequest): string | undefined {
 }
 
 /**
- * Whether an origin's host and port are those of `host`. A missing port means the
- * scheme's default port.
+ * Whether an origin's host and port match `host`. A missing port means the scheme's
+ * default port.
  */
 function isOriginOf(origin: string, host: string | undefined): boolean {
   const from = URL.parse(origin);
@@ -184,8 +185,8 @@ function isOurName(
   const name = hostName(host);
   if (name === undefined || !hasToken) return false;
 
-  // A probe or scraper requests the very address that it connects to. It resolved no
-  // name, so no name can have been rebound.
+  // Probes and scrapers use the address that they connect to as the host. No name was
+  // resolved, so DNS rebinding is impossible.
   const ownAddress = request.raw.socket.localAddress?.replace(/^::ffff:/, '');
   if (isIP(name) !== 0 && name === ownAddress) return true;
   return names.some((known) =>

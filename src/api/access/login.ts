@@ -20,20 +20,20 @@ const LOGIN = z.strictObject({
 });
 const FORM = 'application/x-www-form-urlencoded';
 
-/** Checks the tokens and sessions of a mirror that has a token. */
+/** The token and session checks of a mirror that requires a token. */
 export interface Locks {
   readonly sessions: Sessions;
   readonly checkToken: TokenCheck;
 }
 
 export interface LoginOptions {
-  /** undefined if no token is required; then every client is let in. */
+  /** undefined if no token is required; every client is then let in. */
   readonly locks: Locks | undefined;
   /** The path of the cookie: browsers send it for this path and everything below it. */
   readonly cookiePath: string;
 }
 
-/** Adds both routes, in a scope of their own, so that no other route accepts a form. */
+/** Adds both routes in their own scope, so that no other route accepts form bodies. */
 export function addLogin(
   server: FastifyInstance,
   { locks, cookiePath }: LoginOptions,

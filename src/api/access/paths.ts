@@ -1,13 +1,13 @@
-/** The paths to which special access rules apply. All are compared exactly. */
+/** The paths with special access rules. All are compared exactly. */
 import type { FastifyRequest } from 'fastify';
 
 /**
- * Monitors request these without a token and under any host name; the answers reveal
- * nothing.
+ * Monitors request these without a token and under any host name; the responses reveal
+ * nothing sensitive.
  */
 const HEALTH_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
 
-/** The paths that the login page needs before the reader has shown a token. */
+/** The paths that the login page needs before the user has presented a token. */
 const LOGIN_PATHS: ReadonlySet<string> = new Set([
   '/login',
   '/logout',
@@ -17,8 +17,8 @@ const LOGIN_PATHS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The console's pages. A link to one of them is harmless on any site, because loading
- * the page has no side effects.
+ * The console's pages. A link to one of them from another site is harmless, because
+ * loading the page has no side effects.
  */
 const PAGE_PATHS: ReadonlySet<string> = new Set([
   '/',
@@ -40,7 +40,7 @@ export function isHealthPath(request: FastifyRequest): boolean {
   return HEALTH_PATHS.has(pathOf(request));
 }
 
-/** Whether the path is answered without a token. */
+/** Whether the path is served without a token. */
 export function isOpenPath(request: FastifyRequest): boolean {
   return isHealthPath(request) || LOGIN_PATHS.has(pathOf(request));
 }
@@ -52,10 +52,10 @@ export function isPagePath(path: string): boolean {
 const PLACEHOLDER = 'http://mirror.invalid';
 
 /**
- * Checks the page to which a client returns after its login.
+ * Checks the page that a client returns to after logging in.
  * @param text path, query and fragment, as the client sent them
- * @returns the same text if it names a page of this console; otherwise `/`, so that a
- *   login never leads to another site
+ * @returns the same string if it is a page of this console; otherwise `/`, so that a
+ *   login never redirects to another site
  */
 export function safeReturnPath(text: string | undefined): string {
   const url = text?.startsWith('/') ? URL.parse(text, PLACEHOLDER) : null;

@@ -1,7 +1,7 @@
 /**
- * Sessions of browsers. A session is a cookie that contains its end and its role, signed
+ * Browser sessions. A session is a cookie that contains its expiry and its role, signed
  * with a key of this mirror. All processes of a mirror accept each other's sessions, and
- * share the record of those that a logout has ended.
+ * share the list of those that were ended by a logout.
  */
 import { createHmac, randomBytes, scrypt } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -27,10 +27,10 @@ const derive = promisify(scrypt) as (
   bytes: number,
 ) => Promise<Buffer>;
 
-/** A session whose cookie is genuine and that has not expired. */
+/** An unexpired session whose signature is valid. */
 interface Session {
   readonly id: string;
-  /** When the session ends, in milliseconds since 1970. */
+  /** When the session expires, in milliseconds since 1970. */
   readonly endMs: number;
   readonly role: Role;
 }
@@ -38,14 +38,14 @@ interface Session {
 export class Sessions {
   readonly #rows: Rows;
   readonly #readTokens: ReadTokens;
-  /** The signing key of the tokens that counted last. */
+  /** The signing key, and the tokens from which it was derived. */
   #key: { readonly tokens: Tokens; readonly read: () => Promise<Buffer> };
 
   /**
-   * @param readTokens returns one part of the signing key, so all sessions end when a
-   *   token is rotated
-   * @param rows reads the mirror's secret, the other part, so the sessions of other
-   *   mirrors are refused
+   * @param readTokens returns the tokens, which are part of the signing key, so rotating
+   *   a token ends all sessions
+   * @param rows reads the mirror's secret, the other part of the key, so sessions of
+   *   other mirrors are refused
    */
   constructor(readTokens: ReadTokens, rows: Rows) {
     this.#rows = rows;
@@ -54,7 +54,7 @@ export class Sessions {
   }
 
   /**
-   * Opens a session that begins now.
+   * Starts a session.
    * @returns `name=value` for its cookie
    */
   async open(role: Role): Promise<string> {
@@ -110,8 +110,8 @@ export class Sessions {
   }
 
   /**
-   * Returns the cookie's name, which differs by mirror: browsers share the cookies of one
-   * machine among all its ports.
+   * Returns the cookie's name. It differs between mirrors, because browsers share cookies
+   * among all ports of a machine.
    */
   async #cookieName(): Promise<string> {
     const digest = await this.#sign('name');

@@ -1,8 +1,7 @@
 /**
- * Checks the tokens that open the mirror. Wrong tokens are counted by address: each is
- * logged, and after a few per minute the answers are delayed. If several clients share
- * a proxy, the wrong tokens of one client do not delay the correct token of another,
- * unless the wrong ones arrive in very large numbers.
+ * Checks access tokens. Wrong tokens are logged and counted per address, and after a few
+ * per minute the responses are delayed. If several clients share a proxy, one client's
+ * wrong tokens do not delay another's correct token, unless there are very many of them.
  */
 import { hash, timingSafeEqual } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +10,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Log } from '../../logging/log.ts';
 import { StatusError } from '../kit/status-error.ts';
 
-/** `write` may read everything and order runs; `read` may only read. */
+/** `write` may read everything and start runs; `read` may only read. */
 export type Role = 'read' | 'write';
 
 export interface Tokens {
@@ -22,8 +21,8 @@ export interface Tokens {
 }
 
 /**
- * Returns the tokens that count now: the same object until one of them changes, as when
- * the file of a token is replaced.
+ * Returns the tokens that are currently valid. It returns the same object until one of
+ * them changes, for example because a token's file was replaced.
  */
 export type ReadTokens = () => Tokens;
 
@@ -31,12 +30,13 @@ const WRONG_PER_MINUTE_MAX = 20;
 const MINUTE_MS = 60_000;
 const SLOWED_MS = 1_000;
 /**
- * How many delayed answers may wait at the same time, which caps the guesses per second.
+ * Maximum number of delayed responses waiting at the same time, which caps guesses per
+ * second.
  */
 const WAITING_PER_ADDRESS_MAX = 16;
 const WAITING_MAX = 128;
 
-/** Returns the bearer token of an Authorization header; undefined if it has none. */
+/** Returns the bearer token in an Authorization header; undefined if there is none. */
 export function bearerOf(
   authorization: string | undefined,
 ): string | undefined {
@@ -44,8 +44,8 @@ export function bearerOf(
 }
 
 /**
- * Returns the role that a token gives. The token is always compared with both
- * configured tokens, each in constant time.
+ * Returns the role that a token grants. The token is always compared with both configured
+ * tokens, each in constant time.
  */
 export function roleOfToken(
   token: string,
@@ -58,7 +58,8 @@ export function roleOfToken(
 }
 
 /**
- * Compares two texts in constant time, by their hashes, so that they may have any length.
+ * Compares two strings in constant time. It compares their hashes, so the strings may
+ * have different lengths.
  */
 export function isSame(text: string, expected: string): boolean {
   return timingSafeEqual(
@@ -70,8 +71,8 @@ export function isSame(text: string, expected: string): boolean {
 /**
  * Checks a token that a request carries.
  * @returns undefined if the token is wrong
- * @throws StatusError 429, after a pause, if the address has sent many wrong tokens; at
- *   once, without checking the token, if too many delayed answers are waiting
+ * @throws StatusError 429 after a delay if the address has sent many wrong tokens, or
+ *   immediately, without checking the token, if too many delayed responses are waiting
  */
 export type TokenCheck = (
   request: FastifyRequest,
@@ -89,7 +90,7 @@ export async function openTokenCheck(
     max: WRONG_PER_MINUTE_MAX,
     timeWindow: MINUTE_MS,
   });
-  /** The addresses whose delayed answers are waiting; one entry per answer. */
+  /** The addresses of the delayed responses that are waiting; one entry per response. */
   const waiting: string[] = [];
 
   return async (request, token) => {

@@ -1,6 +1,6 @@
 /**
- * The routes for the console's own data. They are not a public interface, and may
- * change together with the page.
+ * The routes for the console's own data. They are not a public API, and may change
+ * together with the page.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -14,13 +14,16 @@ import type { Attention, MirrorStatus } from '../../status/status-summary.ts';
 import { FILE, FILE_TYPES, QUESTION } from './lake-queries.ts';
 import * as work from './store/work-statements.ts';
 
-/** Adding up a million segments is slow, so all readers share the result. */
+/**
+ * How long a history is reused. Adding up a million segments is slow, so all readers
+ * share the result.
+ */
 const HISTORY_MAX_AGE_MS = 1_500;
 const LINES_MAX_AGE_MS = 1_000;
 const EVERY_MS = 500;
 /**
- * A page cannot see heartbeats, so a snapshot is sent at least this often to show it that
- * the connection is alive.
+ * Maximum time between two snapshots. A page cannot see heartbeats, so only a snapshot
+ * shows it that the connection is alive.
  */
 const SILENT_MS_MAX = 5_000;
 const DISK_PARTS_MIN = 20n;
@@ -76,7 +79,7 @@ export function addConsoleData(
     ASKED_FILE,
     async ({ body, query: { format } }, reply) => {
       const file = await lake.file(body, format, goneSignal(reply));
-      // The file is named after the question and the day of the answer.
+      // The file is named after the question and today's date.
       const asked = 'question' in body ? body.question : 'query';
       const fileName = `${asked}-${new Date().toISOString().slice(0, 10)}.${format}`;
       reply.headers({
@@ -89,8 +92,8 @@ export function addConsoleData(
 }
 
 /**
- * Adds `/console/events`. All open pages share one snapshot of the live state, and each
- * receives it whenever it has changed.
+ * Adds `/console/events`. All open pages share one snapshot of the live state, and
+ * receive it whenever it has changed.
  */
 export function addConsoleFeed(
   server: FastifyInstance,
@@ -133,7 +136,7 @@ export function addConsoleFeed(
   );
 }
 
-/** Warns before an export runs out of space for its spool. */
+/** Warns before the disk becomes too full for the spool of an export. */
 function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): Attention | null {
   if (diskFreeBytes === null || diskBytes === null) return null;
   if (BigInt(diskFreeBytes) * DISK_PARTS_MIN >= BigInt(diskBytes)) return null;
@@ -147,8 +150,8 @@ function diskAttention({ diskFreeBytes, diskBytes }: Upkeep): Attention | null {
 }
 
 /**
- * Reports work that waits while no worker is running, because an operator must know
- * this before anything else. A long queue alone is not reported.
+ * Reports that work is waiting but no worker is running, which is the first thing an
+ * operator must know. A long queue by itself is not reported.
  */
 function idleAttention({
   workers,

@@ -1,4 +1,4 @@
-/** The routes that answer the console's questions about parties and their ledgers. */
+/** The console's routes for parties and their ledgers. */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { timeZone } from '../../config/value-forms.ts';
@@ -21,7 +21,9 @@ const INSTANT_AND_ROWS = /^\d{4}-\d\d-\d\dT[\d:.]{8,15}Z~\d{1,9}$/;
 
 const PARTIES = z.strictObject({
   view: z.enum(['recent', 'id', 'quarantined']).default('id'),
-  /** An id, whole or shortened as the console shows it; used only with the view `id`. */
+  /**
+   * An id, in full or abbreviated as the console shows it; used only with the view `id`.
+   */
   search: ID.default(''),
   /** The `next` value of the previous page. */
   after: z.string().max(PARTY_ID_BYTES_MAX).optional(),
@@ -44,18 +46,18 @@ const ENTRIES = {
     since: DAY,
     until: DAY,
     /**
-     * The `next` value of the previous page: the instant at which that page ended, and
-     * how many rows of that instant were already shown.
+     * The `next` value of the previous page: the instant of its last row, and how many
+     * rows of that instant were already shown.
      */
     after: z.string().regex(INSTANT_AND_ROWS).optional(),
   }),
 };
 
-/** A row that is passed on unchanged; only the named columns are used here. */
+/** A row that is passed through unchanged; only the named columns are used here. */
 type RowWith<Column extends string> = PlainRow &
   Readonly<Record<Column, string>>;
 
-/** Adds the routes. Later pages cost no more than the first. */
+/** Adds the routes. Later pages are no more expensive than the first. */
 export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
   const add = openRoutes(server);
   add(
@@ -165,15 +167,18 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
   );
 }
 
-/** Writes an id as in the lists: hex digits in lower case, words unchanged. */
+/**
+ * Converts an id to the spelling used in the lists: hex digits in lower case, words
+ * unchanged.
+ */
 function toListed(search: string): string {
   const id = search.trim().replace(/^0x/i, '');
   return /^[0-9a-f….]*$/i.test(id) ? id.toLowerCase() : id;
 }
 
 /**
- * Reads a party's id in its canonical form.
- * @throws StatusError 404 if the text cannot be a party's id
+ * Parses a party's id and returns its canonical form.
+ * @throws StatusError 404 if the string is not a valid party id
  */
 function readPartyId(text: string): string {
   return canonicalPartyId(text) ?? unknownParty();

@@ -1,8 +1,7 @@
 /**
- * Serves the console's files, which are read once at the start. There is no build step,
- * and nothing comes from another host. All addresses in the files are relative, so that
- * the pages also work below the path of a proxy. A file that the browser already has is
- * not sent again.
+ * Serves the console's files, which are read once at startup. There is no build step, and
+ * nothing comes from another host. All URLs in the files are relative, so the pages also
+ * work under a proxy's path prefix. A file that the browser has cached is not sent again.
  */
 import { hash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
@@ -12,7 +11,7 @@ import { openRoutes } from '../kit/routes.ts';
 
 const FOLDER = new URL('page/', import.meta.url);
 
-/** The addresses of the files that are pages; a page has one address per view. */
+/** The paths of the HTML files; a page has one path per view. */
 const PAGES: Readonly<Record<string, readonly string[]>> = {
   'index.html': ['/', '/data', '/runs', '/settings'],
   'login.html': ['/login'],
@@ -25,12 +24,10 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** The files that make up the style sheet; later rules override earlier ones. */
+/** The parts of the style sheet, in order: later rules override earlier ones. */
 const STYLES = ['base', 'frame', 'status', 'runs', 'tables', 'dialog', 'phone'];
 
-/**
- * Bundles by their path: each is sent as one file. The chart library is already bundled.
- */
+/** Bundles by path; each is sent as one file. The chart library comes bundled. */
 const BUNDLES = {
   '/assets/console.css': STYLES.map(
     (name) => new URL(`style/${name}.css`, FOLDER),
@@ -56,7 +53,7 @@ export async function addConsole(server: FastifyInstance): Promise<void> {
   }
 }
 
-/** Serves the joined content of `urls` at each of `paths`. */
+/** Serves the concatenated content of `urls` at each of `paths`. */
 async function addFile(
   server: FastifyInstance,
   paths: readonly string[],
@@ -72,8 +69,8 @@ async function addFile(
   for (const path of paths) {
     add(`GET ${path}`, { hasHead: true }, (request, reply) => {
       reply.headers({
-        // The browser keeps the file but checks it each time, so a new version appears
-        // at once.
+        // The browser caches the file but revalidates it on each use, so a new version
+        // appears at once.
         'cache-control': 'private, no-cache',
         etag,
         'content-type': type,

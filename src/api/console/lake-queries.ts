@@ -1,7 +1,7 @@
 /**
- * Answers questions about the lake by running `ledger-mirror query` in a process of its
- * own: a statement can exhaust or crash that process, but never the API. The number of
- * concurrent statements, their time and the size of their answers are limited.
+ * Answers questions about the lake by running `ledger-mirror query` in a separate
+ * process: a statement can exhaust or crash that process, but never the API. The number
+ * of concurrent statements, their run time and the size of their results are limited.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -41,18 +41,18 @@ export const FILE_TYPES = {
   parquet: 'application/vnd.apache.parquet',
 };
 
-/** Rows as JSON values; amounts are text. */
+/** Rows as JSON values; amounts are strings. */
 export interface LakeAnswer {
   readonly rows: readonly PlainRow[];
-  /** Whether the result has more rows than this answer contains. */
+  /** Whether the result was truncated. */
   readonly isCut: boolean;
   readonly tookMs: number;
 }
 
 export interface LakeQueries {
   /**
-   * Returns the tables of the lake, with their columns and how to read each with other
-   * tools.
+   * Returns the tables of the lake, with their columns and with instructions for reading
+   * them with other tools.
    */
   tables(): Promise<readonly object[]>;
   readonly questions: readonly Pick<
@@ -82,10 +82,11 @@ const ANSWER_CHARACTERS_MAX = 8_000_000;
 const SAID_CHARACTERS_MAX = 4_000;
 
 /**
- * Returns functions that run `ledger-mirror` in a process of its own. `document` runs a
+ * Returns functions that run `ledger-mirror` in a separate process. `document` runs a
  * command without options, and returns its JSON output.
- * @param command the program and its first arguments, which together run `ledger-mirror`
- * @param env the whole environment: the object store's settings and nothing else
+ * @param command the program and its leading arguments, which together start
+ *   `ledger-mirror`
+ * @param env the complete environment: only the object store's settings
  */
 export function openQueryRunner(
   [program, ...first]: readonly [string, ...string[]],
@@ -158,7 +159,7 @@ export function openQueryRunner(
         lines.push(line);
       }
       if (isCut) child.kill();
-      // If the process ended in the middle of a line, this throws, and the partial line
+      // If the process exited in the middle of a line, this throws, so the partial line
       // is not parsed.
       else await ended;
       const rows = lines.map((line) => JSON.parse(line) as PlainRow);
@@ -175,8 +176,8 @@ export function openQueryRunner(
 }
 
 /**
- * Waits for the process to end.
- * @throws StatusError with the text of its stderr if it failed
+ * Waits for the process to exit.
+ * @throws StatusError with the content of its stderr if it failed
  */
 async function untilEnded(
   child: ChildProcessByStdio<null, Readable, Readable>,
@@ -189,7 +190,7 @@ async function untilEnded(
     said ||= error.message;
   });
   const code = await new Promise((resolve) => child.once('close', resolve));
-  // The page has fields instead of command-line options, so the dashes are removed.
+  // The page has fields instead of command-line options, so remove the dashes.
   const message = said.trim().replaceAll(/^ledger-mirror: (?:--)?/gm, '');
   if (code !== 0)
     throw new StatusError(

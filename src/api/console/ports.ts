@@ -1,6 +1,6 @@
 /**
- * The console's dependencies on the rest of the mirror, in addition to those of the
- * read API. Times are RFC 3339.
+ * What the console needs from the rest of the mirror, beyond what the read API needs.
+ * Times are RFC 3339.
  */
 import type { ShownSetting } from '../../config/secrets.ts';
 import type { Rows } from '../../postgres/rows.ts';
@@ -19,27 +19,25 @@ export interface ConsoleParts {
   readonly lake: LakeQueries;
   readonly settings: readonly ShownSetting[];
   /**
-   * Estimates the requests that a nightly run would send to the source if it began now.
+   * Estimates how many requests a nightly run would send to the source if it started now.
    */
   preview(): Promise<NightlyPreview>;
   upkeep(): Promise<Upkeep>;
   /**
-   * How often the live state is read while a page follows it, in milliseconds. The
-   * default is half a second; tests read it more often.
+   * Interval in milliseconds at which the live state is read while a page follows it. The
+   * default is half a second; tests use a shorter one.
    */
   readonly everyMs?: number;
 }
 
-/** The state of the installation that an operator watches, in addition to the runs. */
+/** What an operator monitors besides the runs. */
 export interface Upkeep {
   /** Jobs that are waiting in the queues; null if the queues cannot be read. */
   readonly jobsWaiting: number | null;
   /** Age of the job that has waited the longest, in seconds. */
   readonly oldestSeconds: number;
-  /**
-   * Free bytes on the disk of DATA_DIR, as decimal text; null if they cannot be measured.
-   */
+  /** Free bytes on the disk of DATA_DIR, as a decimal string; null if unknown. */
   readonly diskFreeBytes: string | null;
-  /** Size of that disk in bytes, as decimal text; null if it cannot be measured. */
+  /** Size of that disk in bytes, as a decimal string; null if unknown. */
   readonly diskBytes: string | null;
 }

@@ -1,6 +1,6 @@
 /**
- * The queue board at `/queues`. It shows the content of jobs, which consists of ids
- * only and has no data of ledgers.
+ * The queue board at `/queues`. It shows the payloads of jobs, which contain only ids and
+ * no ledger data.
  */
 import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
@@ -11,8 +11,8 @@ import type { Queues } from '../../queue/queues.ts';
 
 const BASE = '/queues';
 /**
- * The content policy of the board, which sets styles inline, and resolves its files
- * against a base of its own.
+ * The board's Content-Security-Policy. The board uses inline styles, and resolves its
+ * files against its own base URL.
  */
 const POLICY = [
   "default-src 'none'",
@@ -26,8 +26,8 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 /**
- * A tag of the page that loads fonts from another host. The content policy would refuse
- * that, so the tag is removed.
+ * A tag of the page that loads fonts from another host. It is removed, because the
+ * content security policy would block the request.
  */
 const FOREIGN_LINK = /<link [^>]*href="https?:\/\/[^>]*>\s*/g;
 const DESCRIPTIONS = {
@@ -39,15 +39,15 @@ const DESCRIPTIONS = {
 
 export interface QueueBoardOptions {
   /**
-   * Whether the board may only show the jobs. True if no token is required, because any
+   * Whether the board can only show jobs. True if no token is required, because any
    * client could otherwise retry, promote or clear them.
    */
   readonly isReadOnly: boolean;
-  /** The path below which browsers reach the console, or empty text. */
+  /** The path prefix under which browsers reach the console, or an empty string. */
   readonly basePath: string;
 }
 
-/** Adds the board. The checks in front of every route protect it too. */
+/** Adds the board, which is protected by the same checks as every other route. */
 export function addQueueBoard(
   server: FastifyInstance,
   queues: Queues,
@@ -61,7 +61,7 @@ export function addQueueBoard(
       readOnlyMode: isReadOnly,
       displayName: name,
       description: DESCRIPTIONS[name],
-      // Links to the run: the queue forgets finished jobs, but the mirror keeps the
+      // Link to the run, because the queue forgets finished jobs but the mirror keeps the
       // run.
       externalJobUrl: ({ data: { runId } }) =>
         typeof runId === 'string'

@@ -1,6 +1,6 @@
 /**
- * A budget of bytes per hour. It refills evenly. Bytes that were taken for an answer
- * but not sent are returned to the budget.
+ * An hourly byte budget that refills at a constant rate. Bytes that were taken for a
+ * response but not sent are returned to the budget.
  */
 const HOUR_MS = 3_600_000;
 
@@ -10,7 +10,7 @@ export class ByteBudget {
   #left: number;
   #countedAtMs: number;
 
-  /** @param nowMs returns the time of a clock that never goes back */
+  /** @param nowMs returns the time of a monotonic clock */
   constructor(bytesPerHour: number, nowMs = () => performance.now()) {
     this.#bytesPerHour = bytesPerHour;
     this.#nowMs = nowMs;
@@ -19,10 +19,10 @@ export class ByteBudget {
   }
 
   /**
-   * Takes all the bytes, or none. An answer that is larger than the whole budget may
-   * start while the budget is full; otherwise it could never start.
-   * @returns 0 if the bytes were taken; otherwise how many seconds to wait until they
-   *   can be taken
+   * Takes all the bytes or none. A response that is larger than the whole budget may
+   * start when the budget is full; otherwise it could never start.
+   * @returns 0 if the bytes were taken; otherwise how many seconds to wait before trying
+   *   again
    */
   take(bytes: number): number {
     this.#fill();

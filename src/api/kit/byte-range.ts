@@ -1,18 +1,18 @@
-/** Reads which part of a file a request wants, from `Range` and `If-Range` (RFC 9110). */
+/** Parses the requested byte range from `Range` and `If-Range` (RFC 9110). */
 const RANGE = /^bytes=(?<first>\d{0,19})-(?<last>\d{0,19})$/;
 
-/** Bytes from `start` up to, but not including, `end`. */
+/** The bytes from `start` (inclusive) to `end` (exclusive). */
 export interface ByteRange {
   readonly start: bigint;
   readonly end: bigint;
 }
 
 /**
- * Reads the byte range that a request wants.
+ * Returns the byte range that a request wants.
  * @param size the size of the whole file, in bytes
  * @param tag the entity tag of the file, with its quotes
- * @returns 'whole' if the request has no valid range; 'none' if the range contains no
- *   byte of the file
+ * @returns 'whole' if the request has no valid range; 'none' if the range is beyond the
+ *   end of the file
  */
 export function readByteRange(
   headers: {
@@ -23,8 +23,8 @@ export function readByteRange(
   tag: string,
 ): ByteRange | 'whole' | 'none' {
   const condition = headers['if-range'];
-  // The client's bytes are from a different version of the file, so a part of this
-  // version would not match them.
+  // The client has part of a different version of the file, which a part of this version
+  // would not match.
   if (condition !== undefined && condition !== tag) return 'whole';
   const { first = '', last = '' } =
     RANGE.exec(headers.range ?? '')?.groups ?? {};

@@ -1,5 +1,5 @@
 /**
- * Compresses answers with gzip for clients that accept it, as the source does. It also
+ * Compresses responses with gzip for clients that accept it, as the source does. It also
  * adds the header `Vary`, which the source omits.
  */
 import { pipeline, Readable } from 'node:stream';
@@ -8,11 +8,11 @@ import { constants, createGzip, gzip } from 'node:zlib';
 import type { FastifyInstance } from 'fastify';
 
 /**
- * The same level as the source's: saving the mirror's CPU time matters more than saving
- * the last tenth of the bytes.
+ * The same level as the source uses: saving CPU time matters more than saving the last
+ * tenth of the bytes.
  */
 const OPTIONS = { level: constants.Z_BEST_SPEED } as const;
-/** A shorter answer fits into one packet, so compressing it gains nothing. */
+/** A shorter response fits into one packet, so compressing it gains nothing. */
 const BYTES_MIN = 1_024;
 /**
  * Content types to compress. Event streams are excluded, because each of their lines
@@ -21,7 +21,7 @@ const BYTES_MIN = 1_024;
 const TYPES = /^(?:application\/json|text\/(?:csv|css|html|javascript))(?:;|$)/;
 const compress = promisify(gzip);
 
-/** Registers a hook that sees every answer that Fastify sends. */
+/** Registers the compression as a hook on every response. */
 export function addCompression(server: FastifyInstance): void {
   server.addHook('onSend', async (request, reply, payload: unknown) => {
     if (!TYPES.test(String(reply.getHeader('content-type')))) return payload;
@@ -53,8 +53,8 @@ function acceptsGzip(accepted: string | string[] | undefined): boolean {
 }
 
 /**
- * Returns the weight, from 0 to 1, that a client gives to `name`; 0 if its Accept header
- * does not list it.
+ * Returns the weight (q-value), from 0 to 1, that a client gives to `name`; 0 if its
+ * Accept header does not list it.
  */
 function weightOf(accept: string, name: string): number {
   for (const range of accept.toLowerCase().split(',')) {

@@ -1,7 +1,6 @@
 /**
- * Sends server-sent events: one JSON value per event, with a heartbeat so that a dead
- * connection is noticed. This module also limits how many answers are open at the same
- * time.
+ * Sends server-sent events: one JSON value per event, with a heartbeat so that dead
+ * connections are detected. This module also limits the number of concurrent responses.
  */
 import { PassThrough, pipeline } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,13 +9,16 @@ import { StatusError } from './status-error.ts';
 
 const HEARTBEAT_MS = 15_000;
 /**
- * The longest time for which a stream stays open. Browsers reconnect automatically;
- * without a limit, dead streams would accumulate.
+ * How long a stream may stay open. Browsers reconnect automatically; without a limit,
+ * dead streams would accumulate.
  */
 const STREAM_MS_MAX = 60 * 60 * 1_000;
 const STREAMS_MAX = 64;
 
-/** Returns a signal that aborts once the client is gone or has its whole answer. */
+/**
+ * Returns a signal that aborts once the client has disconnected or received the whole
+ * response.
+ */
 export function goneSignal(reply: FastifyReply): AbortSignal {
   const gone = new AbortController();
   if (reply.raw.destroyed) gone.abort();
@@ -25,20 +27,20 @@ export function goneSignal(reply: FastifyReply): AbortSignal {
 }
 
 /**
- * Takes a slot for an answer.
- * @returns false if all slots are taken or the client is gone
+ * Takes a slot for a response.
+ * @returns false if all slots are taken or the client has disconnected
  */
 export type TakePlace = (reply: FastifyReply) => boolean;
 
 /**
- * Limits how many answers may be open at the same time. The slot of an answer becomes
- * free when the answer ends.
+ * Limits the number of concurrent responses. A response's slot is released when the
+ * response ends.
  */
 export function limitOpen(max: number): TakePlace {
   let open = 0;
   return (reply) => {
-    // A connection that is already closed does not emit `close` again, so its slot
-    // would never become free.
+    // A connection that is already closed does not emit `close` again, so its slot would
+    // never be released.
     if (reply.raw.destroyed || open >= max) return false;
     open += 1;
     // Use `close` and not `finish`, which fires while the client may still be reading
@@ -55,8 +57,8 @@ export interface FollowOptions<Value> {
   /** Time between two readings, in milliseconds. */
   readonly everyMs: number;
   /**
-   * Returns the text by which two values are compared: equal texts are not a change. The
-   * default is the value's JSON.
+   * Returns the string by which values are compared: if it is equal, the value has not
+   * changed. The default is the value's JSON.
    */
   readonly textOf?: (value: Value) => string;
   /** The value is sent again after this many milliseconds even if it has not changed. */
@@ -96,10 +98,10 @@ export async function* followChanges<Value>(
 const takeStream = limitOpen(STREAMS_MAX);
 
 /**
- * Sends the value that `read` returns now, and then each changed value, until the
- * client is gone.
+ * Sends the value that `read` returns now, and then each changed value, until the client
+ * disconnects.
  * @throws StatusError 429 if too many streams are open
- * @throws anything that the first call of `read` throws
+ * @throws whatever the first call of `read` throws
  */
 export async function followEvents<Value>(
   reply: FastifyReply,
@@ -111,8 +113,8 @@ export async function followEvents<Value>(
     AbortSignal.timeout(STREAM_MS_MAX),
   ]);
   const values = followChanges(read, options, signal);
-  // The first value is read before the stream opens, so that a failure still gets an HTTP
-  // status.
+  // Read the first value before the stream opens, so that a failure can still be reported
+  // by an HTTP status.
   const first = await values.next();
   if (!takeStream(reply))
     throw new StatusError(
@@ -131,8 +133,8 @@ export async function followEvents<Value>(
 }
 
 /**
- * Formats values as events. An `end` event follows the last value; a client whose
- * stream closes without this event connects again.
+ * Formats values as events. An `end` event follows the last value; a client whose stream
+ * closes without this event reconnects.
  */
 async function* eventTexts(
   first: IteratorResult<unknown>,

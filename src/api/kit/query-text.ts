@@ -5,7 +5,7 @@
  */
 import { StatusError } from './status-error.ts';
 
-/** The type of a field's value, by the field's kind. */
+/** The value type of each kind of field. */
 interface ValueKinds {
   string: string;
   int32: number;
@@ -17,18 +17,16 @@ type FieldValue = ValueKinds[FieldKind];
 
 /**
  * The fields of a message by their proto names, such as `pagination.newest_first`. The
- * dots imply the messages that contain them.
+ * dots separate nested messages.
  */
 export type Fields = Readonly<Record<string, FieldKind>>;
 
-/** The values of a query; a field that the query omits is absent. */
+/** The values of a query; fields that the query omits are absent. */
 export type QueryValues<F extends Fields> = {
   -readonly [Name in keyof F]?: ValueKinds[F[Name]];
 };
 
-/**
- * Fields that are messages and have only members: they cannot have a value themselves.
- */
+/** Fields that are messages: they have members, but cannot have a value themselves. */
 const MESSAGES = new Map([
   ['pagination', 'datanode.api.v2.Pagination'],
   ['date_range', 'datanode.api.v2.DateRange'],
@@ -41,7 +39,7 @@ const FALSE = /^(?:0|f|F|false|FALSE|False)$/;
 /**
  * Reads the fields of a request.
  * @param url the request target, with its query string
- * @throws StatusError 400 without details, in the gateway's words
+ * @throws StatusError 400 without details, with the gateway's message
  */
 export function readQuery<F extends Fields>(
   url: string,
@@ -69,8 +67,8 @@ export function readQuery<F extends Fields>(
 }
 
 /**
- * Splits the query into keys, in the order in which they first appear, with their values.
- * `a[b]=c` counts as the key `a` with the values `b` and `c`.
+ * Splits the query into keys, in order of first appearance, with their values. `a[b]=c`
+ * counts as the key `a` with the values `b` and `c`.
  */
 function readParameters(url: string): Map<string, string[]> {
   const start = url.indexOf('?');
@@ -107,8 +105,8 @@ function unescape(text: string): string {
 }
 
 /**
- * Returns the proto name of the field or message that a key names; undefined if there is
- * no such field.
+ * Returns the proto name of the field or message that a key refers to; undefined if there
+ * is none.
  */
 function fieldName(key: string, fields: Fields): string | undefined {
   const name = key.split('.').map(protoName).join('.');
@@ -124,7 +122,7 @@ function fieldName(key: string, fields: Fields): string | undefined {
 
 /**
  * Converts a name to its proto form: `newestFirst` becomes `newest_first`. A name that
- * already has an underscore stays as it is.
+ * already contains an underscore is not changed.
  */
 function protoName(part: string): string {
   if (part.includes('_')) return part;

@@ -1,6 +1,6 @@
 /**
- * Adds routes to the server. A single schema validates each input, serializes each
- * output, and is what OpenAPI describes.
+ * Adds routes to the server. The same schemas validate inputs, serialize outputs and
+ * generate the OpenAPI document.
  */
 import type {
   FastifyInstance,
@@ -11,8 +11,8 @@ import type {
 import { z } from 'zod';
 
 /**
- * A UUID, checked by its pattern. JSON Schema's `uuid` format alone would also accept
- * `urn:uuid:`, which Postgres refuses.
+ * A UUID, checked by a pattern: JSON Schema's `uuid` format would also accept
+ * `urn:uuid:`, which Postgres rejects.
  */
 export const UUID = z.guid();
 export const TEXT_OR_NULL = z.string().nullable();
@@ -21,19 +21,17 @@ export const BY_ID = z.strictObject({ id: UUID });
 /** The groups of routes in OpenAPI. */
 export type RouteTag = 'service' | 'exports' | 'mirror' | 'health';
 
-/**
- * What a route accepts and sends. A strict object refuses members that it does not name.
- */
+/** What a route accepts and sends. A strict object rejects unknown members. */
 interface RouteSchema<Params, Query, Body> {
   readonly summary?: string;
   readonly description?: string;
-  /** Media types of an answer that is not JSON. */
+  /** Media types of a response that is not JSON. */
   readonly produces?: readonly string[];
   readonly params?: z.ZodType<Params>;
   readonly querystring?: z.ZodType<Query>;
   readonly body?: z.ZodType<Body>;
   readonly response?: Readonly<Record<number, z.ZodType>>;
-  /** Whether the route answers HEAD too, which monitors use. */
+  /** Whether the route also supports HEAD, which monitors use. */
   readonly hasHead?: boolean;
 }
 
@@ -55,8 +53,8 @@ type AddRoute = <Params, Querystring, Body>(
 
 /**
  * Returns a function that adds routes to a server.
- * @param tag the group of these routes in OpenAPI; without one, as for the console's
- *   pages, OpenAPI omits them
+ * @param tag the group of these routes in OpenAPI; routes without one, such as the
+ *   console's pages, are omitted there
  */
 export function openRoutes(server: FastifyInstance, tag?: RouteTag): AddRoute {
   return <Params, Querystring, Body>(
@@ -72,8 +70,8 @@ export function openRoutes(server: FastifyInstance, tag?: RouteTag): AddRoute {
       ...convertSchemas(rest),
       response: convertSchemas(response),
     };
-    // For the source's own interface, the handler reads the request by the rules of the
-    // source's gateway.
+    // In the source-compatible API, the handler itself parses the request by the rules of
+    // the source's gateway.
     const rules = url.startsWith('/api/v2/')
       ? { validatorCompiler: () => () => true }
       : {};
@@ -103,7 +101,7 @@ export function nameSchemas(
 }
 
 function toJsonSchema(schema: z.ZodType): Readonly<Record<string, unknown>> {
-  // Fastify's validator refuses schemas that declare a dialect it does not know.
+  // Fastify's validator rejects schemas that declare a dialect it does not know.
   const { $schema: _dialect, ...json } = z.toJSONSchema(schema, {
     io: 'input',
     target: 'draft-7',
@@ -111,7 +109,7 @@ function toJsonSchema(schema: z.ZodType): Readonly<Record<string, unknown>> {
   return json;
 }
 
-/** Converts the members that are Zod schemas, and keeps the others unchanged. */
+/** Converts members that are Zod schemas, and leaves the others unchanged. */
 function convertSchemas(parts: object): Readonly<Record<string, unknown>> {
   const entries = Object.entries(parts).map(
     ([name, part]): [string, unknown] => [

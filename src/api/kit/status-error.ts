@@ -1,8 +1,8 @@
 /**
  * Errors in the source's format, a google.rpc.Status. An error of the source's gateway
  * has no detail and one Content-Type. An error of its handlers has one detail, which
- * describes what happened, and a second Content-Type: a mistake of the original that
- * its clients rely on.
+ * describes what happened, and a second Content-Type: a bug of the original that its
+ * clients rely on.
  */
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
@@ -58,7 +58,7 @@ export const DETAIL = {
   export: { code: 260_002, message: 'failed to export ledger entries' },
 } as const;
 
-/** The detail of an error of the source's handlers. */
+/** The detail of an error from the source's handlers. */
 interface Detail {
   readonly code: number;
   /** The kind of error, such as `invalid party id`. */
@@ -78,8 +78,8 @@ export const STATUS_BODY = z
 export type StatusBody = z.infer<typeof STATUS_BODY>;
 
 /**
- * An answer with a status other than success, thrown by a handler. Without details it
- * looks like an error of the source's gateway.
+ * A response with an error status, thrown by a handler. Without details it looks like an
+ * error of the source's gateway.
  */
 export class StatusError extends Error {
   override readonly name = 'StatusError';
@@ -120,7 +120,8 @@ export class StatusError extends Error {
 }
 
 /**
- * Sends an error of a list, with the second Content-Type if the source would send it.
+ * Sends an error from a list route, with the second Content-Type if the source would send
+ * it.
  * @param indent the indentation of the JSON, in spaces
  */
 export function sendStatus(
@@ -135,8 +136,8 @@ export function sendStatus(
     'content-type': ['application/json', 'application/grpc'],
     'content-length': bytes.length,
   });
-  // Send the body as a stream, because Fastify reads the Content-Type of any other body
-  // and expects it to be a single text.
+  // Send the body as a stream, because for any other body Fastify parses the
+  // Content-Type, which must then be a single string.
   return reply.send(Readable.from([bytes]));
 }
 

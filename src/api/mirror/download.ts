@@ -1,8 +1,7 @@
 /**
- * Sends a ledger as a file with a size, a tag and ranges of bytes, so that a download
- * that was cut off continues where it ended. Nothing is written to disk: the size is
- * computed from the segments' sizes, and a range is read from the segments that contain
- * it.
+ * Serves a ledger as a file with a size, an ETag and byte ranges, so that an interrupted
+ * download can be resumed. Nothing is written to disk: the size is computed from the
+ * segments' sizes, and a range is read from the segments that contain it.
  */
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -15,8 +14,8 @@ import { openLedger } from '../source-api/ledger-export.ts';
 import type { SourceApiDeps } from '../source-api/ports.ts';
 
 /**
- * The most downloads that may be open at the same time, because each holds an object
- * open. They are counted separately from the exports of the source's interface.
+ * Maximum number of concurrent downloads; each keeps an object open. Exports through the
+ * source-compatible API have their own limit.
  */
 const OPEN_DOWNLOADS_MAX = 32;
 
@@ -27,8 +26,9 @@ export type SendDownload = (
 ) => Promise<FastifyReply>;
 
 /**
- * Returns a function that answers a request with a ledger, or a part of it.
- * @param bytesPerHour the most bytes that all downloads of this process may send per hour
+ * Returns a function that responds to a request with a ledger, or a part of it.
+ * @param bytesPerHour maximum number of bytes that all downloads of this process may send
+ *   per hour
  */
 export function openDownloads(
   deps: SourceApiDeps,
@@ -81,8 +81,8 @@ function isKnownTo({ headers }: FastifyRequest, tag: string): boolean {
 }
 
 /**
- * Refuses a range outside the file. The error is sent here because, unlike others, it has
- * a header with the size of the file.
+ * Refuses a range outside the file. The error is sent here because, unlike others, it
+ * needs a header with the file's size.
  */
 function refuseRange(reply: FastifyReply, size: bigint): FastifyReply {
   const { statusCode, body } = new StatusError(
@@ -111,7 +111,7 @@ function takeBytes(
 
 /**
  * Sends part of a ledger. A failure resets the connection, so that even an HTTP/1.0
- * client, for which the end of the connection is the end of the file, notices that the
+ * client, which takes the end of the connection for the end of the file, notices that the
  * file is incomplete. Bytes that were not sent are returned to the budget.
  */
 function sendPart(
@@ -121,7 +121,7 @@ function sendPart(
   budget: ByteBudget,
 ): Readable {
   let left = bytes;
-  // Ending the loop ends the reading, so nothing after the range is read.
+  // Leaving the loop closes the stream, so nothing beyond the range is read.
   async function* part(): AsyncGenerator<Buffer> {
     for await (const chunk of rows as AsyncIterable<Buffer>) {
       const sent = chunk.subarray(0, Math.min(left, chunk.length));

@@ -1,6 +1,6 @@
 /**
- * `/mirror/exports`: exports on demand. Each order is a run, queued ahead of the runs
- * of nightly exports; the id of the order is the run's id.
+ * `/mirror/exports`: exports on demand. Each one is a run that is queued ahead of nightly
+ * exports, and has the run's id.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -36,18 +36,18 @@ import type { SendDownload } from './download.ts';
 import { EVENT_STREAM, FOLLOWING } from './runs.ts';
 
 /**
- * The most orders that may be open at the same time: each order is a run that is kept
- * forever, and takes precedence over nightly exports.
+ * Maximum number of unfinished on-demand exports. Each is a run that is kept forever, and
+ * it takes precedence over nightly exports.
  */
 const ORDERS_OPEN_MAX = 200;
-/** The code that the source uses for errors without a code of their own. */
+/** The source's code for errors that have no code of their own. */
 const UNMAPPED = 10_000;
 
 const ASSET_ID = /^[0-9a-fA-F]{64}$/;
 const INSTANT = z.string().max(40).optional();
 const PARTY_ID = z.string().min(1).max(PARTY_ID_BYTES_MAX);
 
-/** An order of an export; it is stored as the parameters of its run. */
+/** A requested export; it is stored as the parameters of its run. */
 const EXPORT_ORDER = z.strictObject({
   partyId: PARTY_ID.describe('As the source lists it.'),
   assetId: z.string().regex(ASSET_ID).optional(),
@@ -79,14 +79,14 @@ const EXPORT_STATUS = RUN.pick({
   evidence: true,
 });
 
-/** The range that an order names; each part that it does not name is null. */
+/** The requested range; parts that were not specified are null. */
 const ASKED = z.object({
   assetId: TEXT_OR_NULL,
   from: TEXT_OR_NULL,
   to: TEXT_OR_NULL,
 });
 
-/** One entry in the list of orders. Times are RFC 3339. */
+/** One entry in the list of on-demand exports. Times are RFC 3339. */
 const ORDER_RECORD = EXPORT_STATUS.extend({
   partyId: z.string(),
   ...ASKED.shape,
@@ -148,8 +148,8 @@ function askedBy({ params }: Run): z.infer<typeof ASKED> {
 }
 
 /**
- * Returns the range of an order; undefined if the order has not ended, or has produced
- * nothing to download.
+ * Returns the range to download; undefined if the export has not finished, or has nothing
+ * to download.
  */
 function rangeOf(run: Run | undefined): LedgerRange | undefined {
   if (
@@ -170,8 +170,8 @@ function rangeOf(run: Run | undefined): LedgerRange | undefined {
 }
 
 /**
- * Orders an export, and returns its id. If the same order is already open, it is not
- * queued again, and the id of the open one is returned.
+ * Queues an export and returns its id. If an identical export is still unfinished,
+ * nothing is queued, and that export's id is returned.
  */
 async function submit(
   { partyId, ...asked }: ExportOrder,
@@ -266,14 +266,14 @@ export function addExports(
 }
 
 /**
- * Checks an order, and normalizes its ids and times.
- * @throws StatusError 400 that names the field and what it accepts
+ * Validates an export request, and normalizes its ids and times.
+ * @throws StatusError 400 that names the invalid field and what it accepts
  */
 function readOrder({ again, assetId, ...body }: ExportOrder): ExportOrder {
   const partyId = readParty(body.partyId);
   const from = readSecond('from', body.from);
   const to = readSecond('to', body.to);
-  // Both are in the same format, so comparing the texts compares the instants.
+  // Both are in the same format, so comparing the strings compares the instants.
   if (from !== undefined && to !== undefined && from >= to)
     throw refuse('to: give an instant after from');
   return {

@@ -1,4 +1,4 @@
-/** What the routes below `/mirror` need from the rest of the mirror. */
+/** What the routes under `/mirror` need from the rest of the mirror. */
 import type { Log } from '../../logging/log.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import type { RunReader } from '../../runs/store/run-reader.ts';
@@ -8,11 +8,11 @@ import type { FactsReader } from '../../status/mirror-facts.ts';
 export interface StatusStore extends FactsReader, RunReader {}
 
 export interface MirrorDeps {
-  /** Orders runs, and reads ledgers for downloads. */
+  /** Starts runs, and reads ledgers for downloads. */
   readonly jobs: JobDeps;
   /**
-   * Whether a worker process that runs jobs is alive.
-   * @param sourceUrl if given, only processes of this source count
+   * Whether a worker is alive to run jobs.
+   * @param sourceUrl if given, only workers for this source count
    */
   readonly isAttended: (sourceUrl: string | undefined) => Promise<boolean>;
   readonly status: StatusStore;

@@ -1,6 +1,6 @@
 /**
- * `/mirror/proof/…`: the log of nightly runs, as it is in the object store, so that
- * others can check what this mirror claims and compare it with their own mirror.
+ * `/mirror/proof/…`: the log of nightly runs, exactly as stored in the object store, so
+ * that others can verify what this mirror claims and compare it with their own mirror.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -8,7 +8,7 @@ import { openRoutes } from '../kit/routes.ts';
 import { StatusError } from '../kit/status-error.ts';
 import type { MirrorDeps } from './ports.ts';
 
-/** The names of the log's files; a request cannot name any other object of the store. */
+/** The names of the log's files; no other object in the store can be requested. */
 const PATH =
   /^(?:checkpoint|statements\/\d{9}|(?:ledgers|pages)\/\d{1,9}-[0-9a-f]{8}|tile\/(?:\d{1,2}|entries)\/(?:x\d{3}\/){0,4}\d{3}(?:\.p\/\d{1,3})?)$/;
 const RANGE = /^bytes=(?<start>\d{1,15})-(?<last>\d{1,15})$/;
@@ -82,8 +82,8 @@ export function addProof(server: FastifyInstance, { jobs }: MirrorDeps): void {
 }
 
 /**
- * Reads the Range header.
- * @returns undefined if the request has no range, or one that this route does not support
+ * Parses the Range header.
+ * @returns undefined if the request has no range that this route supports
  */
 function readRange(header: string | undefined) {
   const { start, last } = RANGE.exec(header ?? '')?.groups ?? {};

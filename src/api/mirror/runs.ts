@@ -1,6 +1,7 @@
 /**
  * `/mirror/status` and `/mirror/runs`: the state of the mirror, and its runs. A run is
- * started once per key, and the same work never runs twice at the same time.
+ * started only once per idempotency key, and the same work never runs twice at the same
+ * time.
  */
 import { hash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
@@ -34,12 +35,12 @@ import {
 
 /**
  * How long a status stays fresh. Counting a hundred thousand ledgers takes a few tenths
- * of a second, so all readers share one count.
+ * of a second, so all readers share the result.
  */
 const STATUS_MAX_AGE_MS = 5_000;
 /**
- * How long a status may be served while the next one is being read, so that readers that
- * poll, such as the console, do not wait for it.
+ * How long a stale status may be served while the next one is being read, so that pollers
+ * such as the console do not have to wait.
  */
 const STATUS_USABLE_MS = 10_000;
 const LOG_LINES_MAX = 500;
@@ -48,7 +49,7 @@ const WAITERS_MAX = 64;
 /** The position of a line in a run's log. */
 const PLACE = /^\d{1,18}$/;
 const KEY = /^[\x21-\x7e]{1,200}$/;
-/** The schema that is shared by routes that follow a run. */
+/** The schema shared by the routes that follow a run. */
 export const EVENT_STREAM = { params: BY_ID, produces: ['text/event-stream'] };
 export const FOLLOWING = { everyMs: 250, isLast: isOver };
 
@@ -125,13 +126,13 @@ const STATUS = {
 };
 
 /**
- * The idempotency key of an order: the same name refers to the same run. `hash` is
- * computed from the content of the order.
+ * The idempotency key of a request: the same name refers to the same run. `hash` is
+ * computed from the content of the request.
  */
 type OrderKey = Readonly<Record<'name' | 'hash', string>>;
 
 /**
- * Starts a run, or finds the run that the order refers to.
+ * Starts a run, or finds the run that the request refers to.
  * @throws StatusError 409, 422 or 503
  */
 async function startRun(
@@ -155,8 +156,8 @@ async function startRun(
         'alreadyExists',
         `run ${runId} does the same already`,
       );
-    // A run without a job is queued too: its first request was cut off before the job was
-    // queued.
+    // Also queue a run that has no job: its first request was interrupted before the job
+    // was queued.
     if (found === 'none' || run.jobId === null) await enqueueRun(run, jobs);
     return { runId, isNew: found === 'none' };
   };
@@ -174,7 +175,7 @@ async function startRun(
   const [first, second] = runsOf(order);
   const started = await startOne(first, key);
   if (second === undefined) return started;
-  // An order for both lists becomes two runs, so the second run gets a key of its own.
+  // A request for both lists becomes two runs, so the second run gets its own key.
   const { isNew } = await startOne(
     second,
     key && { ...key, name: `${key.name} 1` },
@@ -211,8 +212,8 @@ function runsOf({
 }
 
 /**
- * Reads the idempotency key. The hash of the order is part of it, so that using the
- * same key for a different order is reported as a mistake.
+ * Reads the idempotency key. It includes a hash of the request, so that reusing a key for
+ * a different request is reported as an error.
  */
 function keyOf(
   name: string | readonly string[] | undefined,
@@ -229,8 +230,8 @@ function keyOf(
 }
 
 /**
- * Returns a function that reads the status. All routes that show parts of it share one
- * reading for a few seconds.
+ * Returns a function that reads the status. All routes that show parts of it share the
+ * result for a few seconds.
  */
 export function shareStatus({
   status,

@@ -1,6 +1,6 @@
 /**
- * The document at `/mirror/status`, as the server sends it and OpenAPI describes it.
- * Times are RFC 3339, counts are decimal text.
+ * The schema of `/mirror/status`, for the server and for OpenAPI. Times are RFC 3339,
+ * counts are decimal strings.
  */
 import { z } from 'zod';
 import { VERDICTS } from '../../errors/verdict.ts';

@@ -1,8 +1,8 @@
 /**
  * `/healthz` reports that the process is running. `/readyz` reports whether it can do its
- * work, by really trying each part. `/metrics` has Prometheus metrics of the API and of
+ * work, by actually trying each part. `/metrics` has Prometheus metrics of the API and of
  * the mirror's freshness. Metric names are stable and documented in docs/metrics.md;
- * labels come from small fixed sets, and are never a URL, a key or a party.
+ * label values come from small fixed sets, and are never a URL, a key or a party.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -19,8 +19,8 @@ import { openRoutes } from '../kit/routes.ts';
 import type { ApiDeps } from './ports.ts';
 
 /**
- * How long a result of `/readyz` is reused. The route is open to every client, so
- * frequent requests must not cause work.
+ * How long a `/readyz` result is reused. The route is open to every client, so frequent
+ * requests must be cheap.
  */
 const PROBED_MAX_AGE_MS = 1_000;
 
@@ -47,12 +47,12 @@ const SECONDS = [
 /** Path prefix of the console's files, which all count as one route in the metrics. */
 const ASSETS = '/assets/';
 
-/** Whether each part of the process can do its work, by the part's name. */
+/** Whether each part of the process can do its work, keyed by the part's name. */
 type Readiness = z.infer<typeof READY>;
 
 /**
  * Adds the health routes and the metrics, and counts every request. The health routes are
- * open to every client, so they reveal only which part fails.
+ * open to every client, so they reveal only which part is failing.
  * @param status reads the status that the gauges show
  */
 export function addHealth(

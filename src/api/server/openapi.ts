@@ -1,6 +1,6 @@
 /**
  * Serves `/openapi.json`. It is generated from the schemas that validate requests and
- * serialize answers, so it cannot differ from what the API does.
+ * serialize responses, so it always matches what the API does.
  */
 import swagger from '@fastify/swagger';
 import type { FastifyInstance, FastifySchema } from 'fastify';
@@ -25,9 +25,8 @@ const TAGS = [
 ];
 
 /**
- * Adds the route. It describes every route that is added after it, except those without a
- * tag.
- * @param basePath the path below which clients reach the API, or empty text
+ * Adds the route. It describes all tagged routes that are added after it.
+ * @param basePath the path prefix under which clients reach the API, or an empty string
  */
 export async function addOpenApi(
   server: FastifyInstance,
@@ -95,8 +94,8 @@ function describeRoute(
 }
 
 /**
- * Describes an answer that is not JSON. Fastify does not serialize such an answer, so its
- * route has no schema for it.
+ * Describes a response that is not JSON. Fastify does not serialize such a response, so
+ * its route has no schema for it.
  */
 function describeText(produces: readonly string[] | undefined): object {
   if (produces === undefined) return {};

@@ -7,7 +7,7 @@ import type { MirrorDeps } from '../mirror/ports.ts';
 export interface ApiDeps extends MirrorDeps, ConsoleDeps {
   /** Reads the lists, the console's data and the sessions. */
   readonly rows: Rows;
-  /** The parts that `/readyz` tests. */
+  /** The parts that `/readyz` checks. */
   readonly probes: readonly Probe[];
   readonly metrics: MetricsRegistry;
 }

@@ -1,6 +1,6 @@
 /**
  * Builds the read API and the console as one Fastify server, and opens its port. The
- * parts of the mirror are passed in; this module opens none of them.
+ * parts of the mirror are passed in already open.
  */
 import type { IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -50,7 +50,7 @@ export interface HttpTimeouts {
    */
   readonly headersTimeout: number;
   /**
-   * How long a client may take to send the whole request. It must not be smaller than
+   * How long a client may take to send the whole request. It must not be less than
    * `headersTimeout`, because Node would then swap the two limits.
    */
   readonly requestTimeout: number;
@@ -59,15 +59,14 @@ export interface HttpTimeouts {
 }
 
 /**
- * The most bytes that the downloads of a process may send per hour if no setting limits
- * them.
+ * Default for the maximum number of bytes that a process's downloads may send per hour.
  */
 const DOWNLOAD_BYTES_PER_HOUR = 100 * 2 ** 30;
 
 export interface ApiOptions extends AccessSettings {
   /** The value of `API_DOWNLOADS_PER_HOUR`, in bytes. */
   readonly apiDownloadsPerHour?: number | undefined;
-  /** Shorter limits for tests, which could not wait for the real ones. */
+  /** Shorter limits for tests, which cannot wait for the real ones. */
   readonly timeouts?: Partial<HttpTimeouts> | undefined;
 }
 
@@ -77,14 +76,14 @@ const TIMEOUTS: HttpTimeouts = {
   connectionsCheckingInterval: 1_000,
 };
 /**
- * How long a connection may be idle, in both directions, while an answer is being sent. A
- * reader may pause for minutes; event streams send a heartbeat much more often.
+ * How long a connection may be idle, in both directions, while a response is being sent.
+ * A client may pause for minutes; event streams send a heartbeat much more often.
  */
 const IDLE_TIMEOUT_MS = 15 * 60_000;
 /**
- * How long a connection without requests stays open: longer than load balancers keep it
- * (60 s to 10 min). If this server closed the connection first, the balancer's next
- * request would reach a closed connection and fail with a 502.
+ * How long an idle connection stays open. It is longer than the idle timeout of load
+ * balancers (60 s to 10 min): if this server closed the connection first, the balancer's
+ * next request would fail with a 502.
  */
 const KEEP_ALIVE_MS = 620_000;
 const CLOSE_GRACE_MS = 2_000;
@@ -93,7 +92,7 @@ const BODY_BYTES_MAX = 16 * 1_024;
 const PARAMETER_CHARACTERS_MAX = 100;
 const URL_CHARACTERS_MAX = 8_192;
 
-/** Paths of the source's own interface. */
+/** Paths of the source-compatible API. */
 const SERVICE_PATHS = new Set([
   '/api/v2/parties',
   '/api/v2/checkpoints',
@@ -112,14 +111,15 @@ const CONTENT_POLICY = [
 ].join('; ');
 
 /**
- * Headers of every answer. They keep other sites from using a browser against the mirror.
+ * Headers of every response. They keep other sites from attacking the mirror through a
+ * browser.
  */
 const HEADERS = {
   'content-security-policy': CONTENT_POLICY,
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
-  // Do not use `no-referrer`: a browser would then send the login's form with the
-  // origin `null`.
+  // Do not use `no-referrer`: a browser would then submit the login form with the origin
+  // `null`.
   'referrer-policy': 'same-origin',
   'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
@@ -128,8 +128,8 @@ const HEADERS = {
 } as const;
 
 /**
- * Headers that a stream had set before it failed to send its first bytes. They do not fit
- * the error that is sent instead.
+ * Headers that a stream may have set before it failed. If nothing was sent yet, they are
+ * removed, because they do not apply to the error response.
  */
 const STREAM_HEADERS = [
   'accept-ranges',
@@ -142,8 +142,8 @@ const STREAM_HEADERS = [
 ];
 
 /**
- * Explains why the server cannot listen on an address, and what to do about it, by the
- * system's error code.
+ * Explains, by system error code, why the server cannot listen on an address and what to
+ * do about it.
  */
 const LISTEN_ADVICE: Readonly<Record<string, string>> = {
   EADDRINUSE:
@@ -155,8 +155,8 @@ const LISTEN_ADVICE: Readonly<Record<string, string>> = {
 };
 
 /**
- * Builds the server without opening a port, which `listen` does. Until then the caller
- * may register more routes, which the same checks protect.
+ * Builds the server without opening a port; `listen` does that. Until then the caller may
+ * register more routes, which are protected by the same checks.
  */
 export async function buildServer(
   deps: ApiDeps,
@@ -210,16 +210,15 @@ function openServer(timeouts: HttpTimeouts, basePath: string): FastifyInstance {
     http: { ...timeouts },
     connectionTimeout: IDLE_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    // The source does not support HEAD; routes of the mirror that support it declare
-    // so.
+    // The source does not support HEAD; the mirror's own routes must opt in to it.
     exposeHeadRoutes: false,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: PARAMETER_CHARACTERS_MAX },
     rewriteUrl: (request: IncomingMessage) =>
       withoutBasePath(request.url, basePath),
-    // A value that does not fit the schema is refused; it is not trimmed or unwrapped
-    // until it fits. With `strictNumbers`, bounds would only be checked for finite
-    // numbers, and an infinite number would pass.
+    // A value that does not match the schema is rejected, not trimmed or coerced until it
+    // matches. With `strictNumbers`, bounds would only be checked for finite numbers, and
+    // infinity would pass.
     ajv: {
       customOptions: {
         removeAdditional: false,
@@ -237,19 +236,19 @@ function openServer(timeouts: HttpTimeouts, basePath: string): FastifyInstance {
 }
 
 /**
- * Removes the base path from a URL. Some proxies pass it on and others remove it, so both
- * forms are accepted.
+ * Removes the base path from a URL. Some proxies keep it and others strip it, so both are
+ * accepted.
  */
 function withoutBasePath(url = '/', basePath: string): string {
   const isBelow = basePath !== '' && url.startsWith(`${basePath}/`);
   return isBelow ? url.slice(basePath.length) : url;
 }
 
-/** Puts the base path in front of every address that a Location header names. */
+/** Prepends the base path to every Location header. */
 function addBasePath(server: FastifyInstance, basePath: string): void {
   if (basePath === '') return;
   server.addHook('onRequest', async (request, reply) =>
-    // The page's relative addresses only resolve if its own address ends in a slash.
+    // The page's relative URLs only resolve if its own URL ends in a slash.
     pathOf(request) === basePath ? reply.redirect('/', 308) : undefined,
   );
   server.addHook('onSend', async (_request, reply, payload) => {
@@ -261,7 +260,7 @@ function addBasePath(server: FastifyInstance, basePath: string): void {
 }
 
 /**
- * Sends the answer for an error that no handler has answered. Internal details are only
+ * Sends the response for an error that no handler dealt with. Internal details are only
  * logged.
  */
 function answerError(
@@ -300,8 +299,8 @@ function sendError(reply: FastifyReply, error: StatusError): FastifyReply {
 }
 
 /**
- * Adds the headers of every answer and the checks of every URL. It must run before any
- * route is added.
+ * Adds the headers to every response, and checks every URL. Call this before adding any
+ * route.
  */
 function addSafety(server: FastifyInstance): void {
   server.addHook('onRequest', async (request, reply) => {
@@ -312,7 +311,7 @@ function addSafety(server: FastifyInstance): void {
         `the URL is longer than ${URL_CHARACTERS_MAX} characters`,
       );
     }
-    // Routes of the source's own interface report a bad parameter in the source's words.
+    // The source-compatible API reports a bad parameter with the source's own message.
     if (!request.url.startsWith('/api/v2/') && !isText(request.url)) {
       throw new StatusError(
         'invalidArgument',
@@ -323,8 +322,8 @@ function addSafety(server: FastifyInstance): void {
 }
 
 /**
- * Whether a URL decodes to text that Postgres accepts. Postgres refuses NUL characters,
- * which no text of the mirror contains.
+ * Whether a URL decodes to text that Postgres accepts. Postgres rejects NUL characters,
+ * which never occur in the mirror's data.
  */
 function isText(url: string): boolean {
   try {
@@ -339,7 +338,7 @@ export interface ListenAddress {
   readonly host: string;
   /** The port; 0 for any free one. */
   readonly port: number;
-  /** The value of API_TOKEN. Without a token, only loopback addresses are accepted. */
+  /** The value of API_TOKEN. If it is undefined, only loopback addresses are accepted. */
   readonly token: string | undefined;
 }
 
@@ -379,8 +378,9 @@ export async function listen(
 }
 
 /**
- * Closes the server. Connections that are still open after a short grace period are cut,
- * because event streams and slow downloads could keep the server open forever.
+ * Closes the server. Connections that are still open after a short grace period are
+ * closed forcibly, because event streams and slow downloads could keep the server open
+ * forever.
  */
 async function close(server: FastifyInstance): Promise<void> {
   const impatient = setTimeout(

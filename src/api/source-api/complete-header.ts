@@ -1,14 +1,14 @@
 /**
- * Adds a header to the answers of the source's interface that shows whether the mirror
- * is complete.
+ * Adds a header to the responses of the source-compatible API that shows whether the
+ * mirror is complete.
  */
 import type { FastifyInstance } from 'fastify';
 import type { MirrorStatus } from '../../status/status-summary.ts';
 
 /**
- * Adds `x-mirror-complete` to the answers of these paths. It is `true` if the
- * configured scope is proven complete, as the status decides. If the status cannot be
- * read, the header is left out, because rows must be served nevertheless.
+ * Adds `x-mirror-complete` to the responses of these paths. It is `true` if the status
+ * says that the configured scope is proven complete. If the status cannot be read, the
+ * header is omitted, because rows must be served anyway.
  */
 export function addCompleteHeader(
   server: FastifyInstance,
@@ -22,7 +22,7 @@ export function addCompleteHeader(
       const { complete } = await status();
       reply.header('x-mirror-complete', String(complete));
     } catch {
-      // If the database is unavailable, the answer itself reports it.
+      // If the database is unavailable, the response itself reports it.
     }
   });
 }

@@ -1,13 +1,13 @@
 /**
- * Cursors: positions in a list, as signed text. A cursor contains everything from which
- * the next page starts, so a page costs the same at any depth and no process keeps state.
- * A cursor that this mirror has not made for the list is refused.
+ * Cursors: positions in a list, as signed strings. A cursor contains everything needed to
+ * start the next page, so a page costs the same at any depth and the server keeps no
+ * state. A cursor that this mirror did not issue for the list is refused.
  */
 import { hash, timingSafeEqual } from 'node:crypto';
 
 const CHARACTERS_MAX = 8_192;
 /**
- * How much of the signature's hash is kept: 132 bits. Truncation also rules out
+ * Length of the truncated signature, which has 132 bits. Truncation also rules out
  * length-extension attacks.
  */
 const SIGNATURE_CHARACTERS = 22;
@@ -16,7 +16,7 @@ export class Cursors {
   readonly #key: string;
 
   /**
-   * @param secret must be unknown to clients; a client that had it could forge positions,
+   * @param secret must be unknown to clients; with it, a client could forge positions,
    *   but nothing else
    */
   constructor(secret: Buffer, list: string) {
@@ -24,7 +24,8 @@ export class Cursors {
   }
 
   /**
-   * Returns a cursor of these fields, as text that needs no escape in a URL or in JSON.
+   * Returns a cursor with these fields, as a string that needs no escaping in a URL or in
+   * JSON.
    */
   write(...fields: readonly string[]): string {
     const body = Buffer.from(JSON.stringify(fields)).toString('base64url');
@@ -32,7 +33,7 @@ export class Cursors {
   }
 
   /**
-   * Returns the fields of a cursor; undefined if this mirror has not made `text` for this
+   * Returns the fields of a cursor; undefined if this mirror did not issue it for this
    * list.
    */
   read(text: string): readonly string[] | undefined {

@@ -1,13 +1,14 @@
 /**
- * Headers that report how much of a ledger the mirror knows, in an answer or an error.
- * Times are RFC 3339.
+ * Response headers that report how much of a ledger the mirror knows. Times are RFC 3339.
  */
 import type { FastifyReply } from 'fastify';
 import type { LedgerReading } from '../../exports/reading/read-ledger.ts';
 import { later } from '../../ledger/ranges.ts';
 import { formatInstant, type Micros } from '../../time/time.ts';
 
-/** The most ranges in a header, so that its line stays within the limits of proxies. */
+/**
+ * Maximum number of ranges in a header, which keeps it within the size limits of proxies.
+ */
 const RANGES_MAX = 20;
 
 /** The known part of a ledger; any of the fields may be missing. */
@@ -16,7 +17,7 @@ type Known = Partial<Pick<LedgerReading, 'knownFrom' | 'knownTo' | 'missing'>>;
 /**
  * Adds `X-Mirror-Known-To`: everything requested is known from the beginning up to that
  * instant. If the beginning is not known, `X-Mirror-Known-From` is sent instead. If the
- * caller accepted a partial answer, `X-Mirror-Missing` lists the ranges that it lacks.
+ * caller accepted a partial response, `X-Mirror-Missing` lists the missing ranges.
  */
 export function addKnownHeaders(
   reply: FastifyReply,
@@ -35,17 +36,17 @@ export function addKnownHeaders(
 }
 
 /**
- * Adds the block time that a node would send, but never a time after the instant up to
- * which this ledger is proven. If the time of the lists were sent, a client would take
- * a ledger that was exported earlier than the lists for complete. No block height is
- * sent with it, because the mirror only knows the blocks of its lists.
+ * Adds the block time that a node would send, capped at the instant up to which this
+ * ledger is proven. With the time of the lists, a client would consider a ledger complete
+ * that was exported before the lists were read. No block height is sent, because the
+ * mirror only knows the blocks of its lists.
  */
 export function addProvenTime(
   reply: FastifyReply,
   { provenTo }: Pick<LedgerReading, 'provenTo'>,
 ): void {
-  // A time of 0 would mean that no time is known, so the time is at least one
-  // microsecond, even if nothing is proven.
+  // A time of 0 would mean "unknown", so send at least one microsecond, even if nothing
+  // is proven.
   const micros = later(provenTo, 1n);
   reply.header('x-block-timestamp', String(micros * 1_000n));
 }

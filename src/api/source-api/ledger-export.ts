@@ -1,7 +1,6 @@
 /**
- * The source's own interface, served from the mirror: `GET /api/v2/ledgerentry/export`
- * streams a party's ledger as the source would. Like the source, it sends CSV regardless
- * of the Accept header.
+ * The source-compatible API: `GET /api/v2/ledgerentry/export` streams a party's ledger as
+ * the source would. Like the source, it sends CSV regardless of the Accept header.
  */
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
@@ -29,8 +28,8 @@ import {
 import type { SourceApiDeps } from './ports.ts';
 
 /**
- * The most exports that may be open at the same time, because each holds an object open;
- * the source allows 250 per client.
+ * Maximum number of concurrent exports; each keeps an object open. The source allows 250
+ * per client.
  */
 const OPEN_EXPORTS_MAX = 32;
 const FIELDS = {
@@ -82,8 +81,8 @@ const takeExport = limitOpen(OPEN_EXPORTS_MAX);
 export interface OpenLedger {
   readonly reading: LedgerReading;
   /**
-   * Starts reading, and waits for the first bytes, so that a failure until then still
-   * gets an HTTP status.
+   * Starts reading and waits for the first bytes, so that an early failure can still be
+   * reported by an HTTP status.
    * @param start how many bytes to skip at the beginning
    * @throws StatusError if nothing can be sent
    */
@@ -141,7 +140,7 @@ export function addLedgerExport(
 ): void {
   const add = openRoutes(server, 'service');
   add('GET /api/v2/ledgerentry/export', SCHEMA, async ({ url }, reply) => {
-    // Errors of the query have no envelope: the source's gateway refuses the query before
+    // Errors in the query have no envelope: the source's gateway refuses the query before
     // the stream begins.
     const query = readQuery(url, FIELDS);
     try {
@@ -155,15 +154,15 @@ export function addLedgerExport(
       return await reply.header('content-type', 'text/csv').send(body);
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
-      // Errors of streamed operations are sent in an envelope.
+      // Errors of streaming operations are sent in an envelope.
       return sendJson(reply.code(error.statusCode), { error: error.body });
     }
   });
 }
 
 /**
- * Reads the ledger and the range that a query requests.
- * @throws StatusError in the words of the source's handler
+ * Returns the ledger and the range that a query requests.
+ * @throws StatusError with the message of the source's handler
  */
 function readRange(query: QueryValues<typeof FIELDS>): LedgerQuery {
   const { party_id: text = '', asset_id: asset } = query;
@@ -221,8 +220,8 @@ function timeInName(time: Micros): string {
 }
 
 /**
- * Ends the stream as the source does after a failure: the error replaces the next bytes,
- * because after the first byte the status can no longer change.
+ * On failure, ends the stream as the source does: the error is written in place of the
+ * remaining rows, because the status can no longer change once a byte has been sent.
  * @returns the body; it ends normally even if `rows` fails
  */
 async function* withErrorAtEnd(

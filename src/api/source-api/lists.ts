@@ -1,13 +1,12 @@
 /**
- * The source's own interface, served from the mirror: `GET /api/v2/parties` and
- * `/api/v2/checkpoints`.
+ * The source-compatible API: `GET /api/v2/parties` and `/api/v2/checkpoints`.
  *
- * The network's own party is listed without a position. It ranks above all others: it is
- * the first row if the newest come first, and the last row if the oldest do. The source
- * omits it unless it is on the first page, and returns nothing after its cursor; here, a
- * client that follows the cursors gets every row. If several checkpoints have the same
- * height, the source leaves their order open and its cursor cannot distinguish them;
- * here, each has its own cursor.
+ * The network's own party is listed without a position. It counts as the newest row: it
+ * comes first in newest-first order and last in oldest-first order. The source omits it
+ * unless it is on the first page, and returns nothing after its cursor; here, a client
+ * that follows the cursors gets every row. If several checkpoints have the same height,
+ * the source does not define their order and its cursor cannot distinguish them; here,
+ * each has its own cursor.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -35,16 +34,11 @@ import {
 } from './paging.ts';
 import * as store from './store/list-rows.ts';
 
-/**
- * The block named in the headers may be older than the rows by at most this much; it is
- * never newer.
- */
+/** How much older than the rows the block in the headers may be; it is never newer. */
 const STATE_MAX_AGE_MS = 1_000;
 const PARTY_FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
-/**
- * The paging of a page whose only row was looked up instead of being cut from the list.
- */
+/** The paging of a page with a single row that was looked up by its id. */
 const SINGLE_ROW = { isForward: true, rowsMax: 1, beyond: undefined } as const;
 
 /** The source's one-byte ids stand for words: `03` is the party `network`. */
@@ -85,7 +79,7 @@ interface ListRoute {
   readonly summary: string;
   readonly querystring: z.ZodType;
   readonly node: z.ZodType;
-  /** @throws StatusError in the source's words */
+  /** @throws StatusError with the source's message */
   readonly read: (rows: Rows, request: ListRequest) => Promise<Page>;
 }
 
@@ -149,8 +143,8 @@ function addList(
       if (!(error instanceof StatusError)) throw error;
       if (error.statusCode === 503)
         reply.header('retry-after', `${RETRY_AFTER_SECONDS}`);
-      // Only the source's handlers name the block, and a request that its gateway refuses
-      // never reaches them.
+      // Only the source's handlers send the block headers, and a request that its gateway
+      // refuses never reaches them.
       const isOfGateway = error.body.details.length === 0;
       if (!isOfGateway) reply.headers(headers);
       return sendStatus(reply, error, indent);
@@ -219,8 +213,8 @@ async function readCheckpoints(
 }
 
 /**
- * Refuses a list that was never read to its end, because any row may be missing from
- * it. Only callers that accept a partial answer get such a list.
+ * Refuses a list that was never read to its end, because any row may be missing from it.
+ * Only callers that accept a partial response get such a list.
  * @throws StatusError 503
  */
 function refuseUnreadList(
@@ -240,7 +234,7 @@ function refuseUnreadList(
 /**
  * Looks up one party.
  * @param refuseUnread called before an id is reported as unknown
- * @throws StatusError 404 if the id is not listed, 400 if the text is not an id
+ * @throws StatusError 404 if the id is not listed, 400 if the string is not an id
  */
 async function findParty(
   rows: Rows,
@@ -248,7 +242,7 @@ async function findParty(
   epoch: number,
   refuseUnread: () => void,
 ): Promise<store.PartyRow> {
-  // Words match only in their exact spelling, hex digits in either case.
+  // Words must match exactly; hex digits match in either case.
   const isHex = EVEN_HEX.test(text);
   const lower = isHex ? text.toLowerCase() : text;
   const id = WORDS_BY_BYTE.get(lower) ?? lower;

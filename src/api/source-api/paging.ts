@@ -1,11 +1,11 @@
 /**
- * The source's paging rules, for a list in which every row has a position of its own:
- * which slice a request wants, and what its page reports about the pages next to it.
+ * The source's paging rules, for a list in which every row has its own position: which
+ * slice a request wants, and what the page says about adjacent pages.
  *
- * The mirror differs from the source only where that is safer. No page has more than
- * `PAGE_ROWS_MAX` rows, and a request for more is a 400, as in the source's releases
- * since 0.73: a client that got fewer rows than it requested would think that there are
- * no more. A cursor that the mirror has not made is a 400 too.
+ * The mirror differs from the source only where that is safer. A page has at most
+ * `PAGE_ROWS_MAX` rows, and a request for more gets a 400, as in the source's releases
+ * since 0.73: a client that received fewer rows than it requested would assume that there
+ * are no more. A cursor that the mirror did not issue also gets a 400.
  */
 import { z } from 'zod';
 import type { QueryValues } from '../kit/query-text.ts';
@@ -72,17 +72,17 @@ export const PAGE_INFO = z.object({
 export interface PageRequest {
   /** Whether the slice continues down the list, in the client's reading direction. */
   readonly isForward: boolean;
-  /** Whether the slice goes towards higher positions (newer rows). */
+  /** Whether the slice is read towards higher positions (newer rows). */
   readonly ascending: boolean;
   readonly rowsMax: number;
   /**
-   * The fields of the cursor after its epoch; undefined if the slice begins at an end of
-   * the list.
+   * The fields of the cursor without its epoch; undefined if the slice starts at an end
+   * of the list.
    */
   readonly beyond: readonly string[] | undefined;
 }
 
-/** The size and the cursor for the direction in which a request pages. */
+/** The direction in which a request pages, with its page size and cursor. */
 interface Direction {
   readonly isForward: boolean;
   readonly size: number | undefined;
@@ -90,7 +90,7 @@ interface Direction {
 }
 
 /**
- * Reads which slice a query requests.
+ * Returns the slice that a query requests.
  * @param epoch the epoch of the served list; it is the first field of every cursor, and
  *   cursors of other epochs are refused
  * @throws StatusError 400 `invalid pagination`
@@ -126,9 +126,9 @@ export function readPageRequest(
 }
 
 /**
- * Reads the direction. `first` takes precedence over `last`, and a cursor for the other
- * direction is then ignored. If there is neither, a lone `before` pages backward, and
- * anything else pages forward.
+ * Determines the direction. `first` takes precedence over `last`, and a cursor for the
+ * other direction is then ignored. With neither, a `before` without `after` pages
+ * backward, and anything else pages forward.
  */
 function readDirection(query: QueryValues<typeof PAGE_FIELDS>): Direction {
   const { 'pagination.first': first, 'pagination.last': last } = query;
@@ -169,7 +169,7 @@ export interface Edge {
   readonly cursor: string;
 }
 
-/** A page in the form in which it is sent. */
+/** A page as it is sent. */
 export interface Page {
   readonly edges: readonly Edge[];
   readonly pageInfo: z.infer<typeof PAGE_INFO>;
@@ -177,9 +177,9 @@ export interface Page {
 
 /**
  * Builds a page. Like the source, it does not check whether there are rows on the
- * cursor's side: a request with a cursor always has rows there.
- * @param rows the rows of the slice in the order in which they were read, at most
- *   `rowsMax + 1`
+ * cursor's side, because the cursor's own row is always there.
+ * @param rows the rows of the slice, at most `rowsMax + 1`, in the order in which they
+ *   were read
  */
 export function toPage<Row>(
   { isForward, rowsMax, beyond }: Omit<PageRequest, 'ascending'>,

@@ -1,4 +1,4 @@
-/** What the source's own interface needs from the rest of the mirror. */
+/** What the source-compatible API needs from the rest of the mirror. */
 import type { Log } from '../../logging/log.ts';
 import type { JobDeps } from '../../runs/job.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Statements for sessions that a logout ended early, and the mirror's secret that signs
- * sessions.
+ * Statements for sessions that were ended early by a logout, and for the secret that
+ * signs sessions.
  */
 import { onlyRow, type Rows } from '../../../postgres/rows.ts';
 
@@ -13,8 +13,8 @@ export const ENDED_SESSION =
   'select from mirror.ended_sessions where session_id = $1';
 
 /**
- * Reads 32 bytes that no client knows. They are the same for every process of this
- * mirror, and differ between mirrors.
+ * Reads a secret of 32 bytes that is shared by all processes of this mirror and unique to
+ * it.
  */
 export async function readSessionSecret(rows: Rows): Promise<Buffer> {
   const statement = `select sha256('sessions'::bytea || cursor_secret) as secret from mirror.identity`;

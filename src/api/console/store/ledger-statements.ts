@@ -1,15 +1,15 @@
 /**
- * The console's statements about parties and their ledgers. Pages continue after a key,
- * never at an offset, and sizes are added up for the rows of one page only. A page
- * therefore costs the same with a million parties as with fifty.
+ * The console's statements about parties and their ledgers. They page by key, never by
+ * offset, and sum sizes only for the rows of one page. A page therefore costs the same
+ * with a million parties as with fifty.
  */
 
 export const ENTRIES_PAGE = 50;
 const BALANCE_POINTS_MAX = 600;
 
 /**
- * For each row of `page`, which must have a `party_id`: how much of its ledger is
- * mirrored.
+ * How much of the ledger is mirrored for each row of `page`, which must have a
+ * `party_id`.
  */
 const SUMMARY = `
   select page.party_id as "partyId", page.key,
@@ -29,7 +29,7 @@ const SUMMARY = `
 
 /**
  * Parties in the order of their ids. `$1 || 'zz'` is an upper bound for ids that begin
- * with `$1`: whatever follows the prefix is hex or a word, and sorts below it in every
+ * with `$1`: what follows the prefix is hex or a word, and sorts below `zz` in every
  * collation.
  */
 const BY_ID = `
@@ -73,8 +73,8 @@ export const PARTY = `
   where pa.party_id is not null or summary."knownTo" is not null`;
 
 /**
- * How many of a party's newest entries its accounts and charts cover. It may have
- * millions; an index finds the newest ones.
+ * Maximum number of a party's newest entries that its accounts and charts cover. A party
+ * may have millions; an index finds the newest.
  */
 export const SUMMED_MAX = 20_000;
 const NEWEST = `newest as (
@@ -98,9 +98,9 @@ export const TYPES = `
   select distinct transfer_type as type from newest order by 1 limit 200`;
 
 /**
- * Amounts that a party received and sent, by day. Movements between two of its own
- * accounts count as neither. If the ledger has entries older than the ones read, the
- * first day is left out, because it may be incomplete.
+ * Amounts that a party received and sent, by day. Transfers between its own accounts
+ * count as neither. If the ledger has older entries than those read, the first day is
+ * omitted, because it may be incomplete.
  */
 export const FLOWS = `
   with ${NEWEST}
@@ -118,8 +118,8 @@ export const FLOWS = `
   group by 1 order by 1`;
 
 /**
- * The balance of an account over time. The time is divided into equal parts, and each
- * shows its last balance.
+ * The balance of an account over time, as the last balance in each of several equal
+ * intervals.
  */
 export const BALANCE = `
   with ${NEWEST},
@@ -148,8 +148,8 @@ export const BALANCE = `
   order by part, at desc`;
 
 /**
- * Entries of one instant may be equal, so no key distinguishes them. A page resumes after
- * a number of rows of that instant.
+ * Entries of one instant may be identical, so no key distinguishes them. A page therefore
+ * resumes by skipping a number of rows of that instant.
  */
 export const ENTRIES = `
   select to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at,

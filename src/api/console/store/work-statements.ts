@@ -8,24 +8,25 @@ import { onlyRow, type PlainRow, type Rows } from '../../../postgres/rows.ts';
 const LINES_MAX = 16;
 
 /**
- * The work in progress, from one consistent reading whose cost does not depend on the
- * size of the mirror.
+ * The work in progress, from one consistent read whose cost does not depend on the size
+ * of the mirror.
  */
 export interface LiveFacts extends PlainRow {
   /** The number of worker processes with a recent heartbeat. */
   readonly workers: number;
-  /** Runs that have not ended, oldest first; at most as many as a page can show. */
+  /** Unfinished runs, oldest first; at most as many as a page can show. */
   readonly openRuns: readonly (PlainRow &
     Readonly<{ runId: string; state: string; parentRunId: string | null }>)[];
   /**
-   * Exports in progress: first those that the source is answering, then those that are
-   * waiting for their turn.
+   * Exports in progress: first those with a request at the source, then those that are
+   * waiting for a slot.
    */
   readonly inFlight: readonly (PlainRow & { readonly partyId: string })[];
 }
 
 /**
- * One statement, so that all parts describe the same instant. An index finds each part.
+ * A single statement, so that all parts describe the same instant. Each part uses an
+ * index.
  */
 const LIVE = `
   with open_runs as (
@@ -113,8 +114,8 @@ export const LINES = `
   from shown order by rank, at desc`;
 
 /**
- * The rows published over time. The time is divided into equal parts, so that the chart
- * is as readable after the first nightly run as after a year.
+ * The rows published over time, in equal intervals, so that the chart is as readable
+ * after the first nightly run as after a year.
  */
 export const GROWTH = `
   with bounds as (
@@ -140,8 +141,8 @@ export const QUARANTINED = `
   where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
 
 /**
- * A row of the statement below. The first row has the costs of the run itself, the
- * other rows those of its child runs. Counts are decimal text.
+ * A row of the statement below. The first row has the costs of the run itself, the others
+ * those of its child runs. Counts are decimal strings.
  */
 type CostRow = Readonly<
   Record<
@@ -196,7 +197,7 @@ export async function readCosts(
   const none = { requests: '0', retries: '0', bytes: '0' };
   return [
     ...syncs.map((row) => costOf(row, row.subject)),
-    // The requests that a nightly run itself sends are those of its exports, a stage
+    // The requests that a nightly run sends itself belong to its exports, the stage
     // between its lists and its load.
     costOf(
       {

@@ -1,14 +1,14 @@
 /**
- * Reads the mirrored lists for the read API. Every slice is one range of one index, so
- * that a page costs the same at any depth.
+ * Reads the mirrored lists for the read API. Every slice is a single index range, so a
+ * page costs the same at any depth.
  */
 import { NETWORK_PARTY } from '../../../ledger/ids.ts';
 import { onlyRow, type Rows } from '../../../postgres/rows.ts';
 import type { PageRequest } from '../paging.ts';
 
 /**
- * Fields of a listed row that the mirror does not interpret. The source sends them, and
- * so does the mirror.
+ * Fields of a listed row that the mirror passes through from the source without
+ * interpreting them.
  */
 type ExtraFields = Readonly<Record<string, unknown>>;
 
@@ -27,8 +27,8 @@ export interface CheckpointRow {
   readonly hash: string;
   readonly blockHash: string;
   /**
-   * Numbers equal rows that the source lists more than once, so that every row of the
-   * list has a position of its own.
+   * Numbers the copies of a row that the source lists more than once, so that every row
+   * of the list has its own position.
    */
   readonly copy: string;
   readonly extra: ExtraFields | null;
@@ -41,7 +41,7 @@ interface ListRows {
 
 export type ListName = keyof ListRows;
 
-/** The epoch of the served list, and the block up to which the list is current. */
+/** The epoch of the served list, and the block as of which it is current. */
 export interface ListState {
   readonly epoch: number;
   /**
@@ -57,13 +57,13 @@ export interface ListState {
    */
   readonly headNanos: string;
   /**
-   * The instant to which the last nightly run proved the ledgers, as RFC 3339; null before
-   * the first one.
+   * The instant up to which the last nightly run proved the ledgers, as RFC 3339; null
+   * before the first nightly run.
    */
   readonly provenTo: string | null;
   /**
-   * Whether the list was ever read to its end. During the first reading, the rows read so
-   * far are served.
+   * Whether the list was ever read to its end. Until then, the rows read so far are
+   * served.
    */
   readonly isComplete: boolean;
   /** Whether the network's own party is listed. */
@@ -87,19 +87,20 @@ const STATE = `
 
 /**
  * The source's own spelling of a party's id is kept in `extra`. It is removed here,
- * because ids are served in one form only.
+ * because ids are always served in their canonical form.
  */
 const PARTY_COLUMNS = `party_id as id, pos::text, extra - 'id' as extra`;
 
 /**
- * A party that only exists in an earlier epoch of the chain is not in the served list.
+ * One party of the served list, which excludes parties that only exist in an earlier
+ * epoch of the chain.
  */
 const PARTY = `
   select ${PARTY_COLUMNS} from mirror.parties
   where party_id = $2
     and (party_id = '${NETWORK_PARTY}' or (epoch = $1 and pos is not null))`;
 
-/** The start of a slice, and the direction in which it is read, as parts of the SQL. */
+/** The start and the direction of a slice, as fragments of SQL. */
 interface SliceText {
   readonly isBeyond: boolean;
   readonly side: '>' | '<';
@@ -107,7 +108,8 @@ interface SliceText {
 }
 
 /**
- * In both statements, $1 is the epoch and $2 the number of rows; the position follows.
+ * In both statements, $1 is the epoch and $2 the number of rows; the position starts at
+ * $3.
  */
 const SLICES: Readonly<Record<ListName, (slice: SliceText) => string>> = {
   parties: ({ isBeyond, side, order }) => `
@@ -136,9 +138,9 @@ export function readListState(rows: Rows, list: ListName): Promise<ListState> {
 }
 
 /**
- * Reads a slice of a list in one direction, in the order in which it is read.
- * @param slice `beyond` limits it to rows strictly beyond this position; without it, the
- *   slice begins at an end of the list
+ * Reads a slice of a list. Rows are returned in the direction in which the slice is read.
+ * @param slice `beyond` limits it to rows strictly beyond that position; without it, the
+ *   slice starts at an end of the list
  */
 export function readSlice<List extends ListName>(
   rows: Rows,
@@ -176,8 +178,8 @@ export async function readParty(
 }
 
 /**
- * Reads 32 bytes that no client knows, the same for every process of this mirror. Without
- * them, a client cannot forge a cursor.
+ * Reads the secret of 32 bytes that signs cursors, shared by all processes of this
+ * mirror. Clients do not know it, so they cannot forge a cursor.
  */
 export async function readCursorSecret(rows: Rows): Promise<Buffer> {
   const statement = 'select cursor_secret as secret from mirror.identity';
