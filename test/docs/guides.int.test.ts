@@ -31,7 +31,10 @@ const ELSEWHERE: readonly (readonly [command: RegExp, by: string])[] = [
     'npm run test:deploy',
   ],
   [/^curl .*\/download"$/, 'test/api/mirror/download.int.test.ts'],
-  [/^python3 check_ledger|^cd checklog/, 'npm run test:tools'],
+  [
+    /^python3 (check_ledger|ledger_digest)|^cd checklog|^go run /,
+    'npm run test:tools',
+  ],
   [/dbt/, 'npm run test:dbt'],
   [/psql/, 'npm run test:clients'],
 ];
@@ -68,11 +71,22 @@ async function type(script: string): Promise<void> {
   const typed = script
     .replaceAll('https://ledger.example.com', sandbox.url)
     .replaceAll('DATA_DIR=data/demo', 'DATA_DIR=data');
-  const { code, stderr } = await home.type(typed, { PARTY: PARTY.slice(0, 8) });
+  const { code, stderr } = await home.type(typed, {
+    PARTY: PARTY.slice(0, 8),
+    ASSET: await anyAsset(),
+  });
   expect({ code, told: code === 0 ? '' : stderr.slice(-900) }).toEqual({
     code: 0,
     told: '',
   });
+}
+
+/** The id of an asset that is mirrored; empty before anything is. */
+async function anyAsset(): Promise<string> {
+  const { rows } = await database.query<{ asset: string }>(
+    'select asset_id as asset from mirror.ledger_entries limit 1',
+  );
+  return rows[0]?.asset ?? '';
 }
 
 beforeAll(async () => {

@@ -61,7 +61,7 @@ describe('a run', () => {
         ]);
         await waitFor(
           () =>
-            lines.filter(({ message }) => message === 'Run goes on').length >=
+            lines.filter(({ message }) => message === 'Run is still working').length >=
             2,
           {
             what: 'two lines',
@@ -69,7 +69,7 @@ describe('a run', () => {
         );
         return COMPLETE;
       });
-      const told = lines.findLast(({ message }) => message === 'Run goes on');
+      const told = lines.findLast(({ message }) => message === 'Run is still working');
       expect(told?.fields).toMatchObject({
         runId,
         kind,
