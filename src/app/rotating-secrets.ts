@@ -131,7 +131,7 @@ export function openSourceCredentials(
  */
 export function openApiTokens(
   config: Config,
-  log: Pick<Log, 'info'>,
+  log: Pick<Log, 'info' | 'warn'>,
   nowMs = () => performance.now(),
 ): ReadTokens | undefined {
   const { apiToken, apiReadToken } = config;
@@ -139,6 +139,7 @@ export function openApiTokens(
 
   let tokens: Tokens = { write: apiToken, read: apiReadToken };
   let readAtMs = nowMs();
+  let wasShared = false;
   return () => {
     if (nowMs() - readAtMs < TOKENS_MAX_AGE_MS) return tokens;
 
@@ -146,8 +147,15 @@ export function openApiTokens(
     const write = readSecretAgain(config, 'apiToken') ?? tokens.write;
     const read = readSecretAgain(config, 'apiReadToken') ?? tokens.read;
     const isSame = write === tokens.write && read === tokens.read;
+    const isShared = write === read;
     // With one token for both roles, a client that may only read could order runs.
-    if (isSame || write === read) return tokens;
+    if (isShared && !wasShared)
+      log.warn(
+        {},
+        'API_TOKEN and API_READ_TOKEN are the same; the tokens of before stay in use',
+      );
+    wasShared = isShared;
+    if (isSame || isShared) return tokens;
 
     tokens = { write, read };
     log.info({}, 'The tokens of the API have changed');
@@ -192,8 +200,9 @@ export async function untilStoppedOrRefused(
   { refusedMaxMs = REFUSED_MAX_MS, checkMs = CHECK_MS } = {},
 ): Promise<void> {
   while (!signal.aborted) {
-    // If the process is stopped during the sleep, the loop ends.
     await sleep(checkMs, undefined, { signal }).catch(() => undefined);
+    // A process that is told to stop ends well, whatever is refused meanwhile.
+    if (signal.aborted) return;
     for (const one of needed) {
       if (one.secret.refusedForMs() === undefined) continue;
       await one

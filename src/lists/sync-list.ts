@@ -4,7 +4,7 @@
  * shows that its end is reached; then it is claimed.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { heightOf } from '../ledger/ids.ts';
+import { heightOf, withoutOddKeys } from '../ledger/ids.ts';
 import { RetryableError } from '../errors/errors.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
 import { waitFor } from '../concurrency/timeouts.ts';
@@ -33,7 +33,7 @@ import {
   StaleResumePoint,
 } from './resume-point.ts';
 import type { AuditReport } from './store/audit.ts';
-import type { Claim } from './store/claim.ts';
+import type { Claim, Claimed } from './store/claim.ts';
 import type { Generation } from './store/generations.ts';
 import type { ListSituation } from './store/list-state.ts';
 import type { ListSession } from './store/list-store.ts';
@@ -198,30 +198,38 @@ function isRefusal(error: unknown): error is DoubtError | EndNotShown {
  * page has no stored row.
  */
 async function showsNothingHeld(
-  { source, session, list, pageSize: size, signal }: SyncContext,
+  context: SyncContext,
   current: Generation | undefined,
 ): Promise<boolean> {
   if (current === undefined || !current.isClaimed) return false;
-  const question = { list, newestFirst: false, size };
-  const { rows } = await source.page(question, signal);
-  const keys = rows.map(({ key }) => key);
-  const { held } = await session.locate(current, keys);
-  return rows.length > 0 && held.length === 0;
+  const keys = await askOldestKeys(context, context.list);
+  const { held } = await context.session.locate(current, keys);
+  return keys.length > 0 && held.length === 0;
 }
 
 /**
  * Whether the source shows a stored party. Checkpoints drop out of the source's
  * retention; parties do not.
  */
-async function showsHeldParty({
-  source,
-  session,
-  pageSize: size,
-  signal,
-}: SyncContext): Promise<boolean> {
-  const question = { list: 'parties', newestFirst: false, size } as const;
-  const { rows } = await source.page(question, signal);
-  return session.holdsParty(rows.map(({ key }) => key));
+async function showsHeldParty(context: SyncContext): Promise<boolean> {
+  return context.session.holdsParty(await askOldestKeys(context, 'parties'));
+}
+
+/**
+ * Requests the oldest page of a list, to see which network the source serves. It is not
+ * part of the reading: a node of any height may answer it.
+ * @returns the keys of its rows, without those that are not understood
+ */
+async function askOldestKeys(
+  { source, tally, pageSize: size, signal }: SyncContext,
+  list: ListName,
+): Promise<readonly string[]> {
+  tally.requests += 1;
+  const { rows } = await source.page(
+    { list, newestFirst: false, size },
+    signal,
+  );
+  return withoutOddKeys(rows.map(({ key }) => key));
 }
 
 /** Chooses whether to read the whole list again, and gives the reason. */
@@ -271,7 +279,7 @@ async function readAndClaim(
   generation: Generation,
   byPostgres: boolean,
 ): Promise<VerdictWithEvidence | undefined> {
-  const { session, failpoint, tally, resumePoints } = context;
+  const { failpoint, tally, resumePoints } = context;
   const remembered = byPostgres ? undefined : await resumePoints.read();
   const { point, from } = chooseResumePoint(generation, remembered);
   tally.resumedFrom ??= from;
@@ -286,14 +294,7 @@ async function readAndClaim(
     accepted: context,
     evidence: (standing, audit) => describeSync(context, standing, [], audit),
   };
-  let claimed = await session.claim(claim);
-  const isUnproven =
-    claimed.kind === 'doubt' && claimed.doubt instanceof NetworkUnproven;
-  if (isUnproven && (await showsHeldParty(context)))
-    claimed = await session.claim({ ...claim, isSameNetwork: true });
-  const awaitsOther = claimed.kind === 'refused' && claimed.isOtherNetwork;
-  if (awaitsOther && (await otherListAgrees(context)))
-    claimed = await session.claim(claim);
+  const claimed = await claimPatiently(context, claim);
   await failpoint?.('claimed');
   if (claimed.kind === 'stale') throw new StaleResumePoint();
   if (claimed.kind === 'doubt')
@@ -307,6 +308,29 @@ async function readAndClaim(
     return undefined;
   }
   return { verdict: 'complete' as const, evidence: { ...claimed.evidence } };
+}
+
+/**
+ * Claims a reading, and claims it again once what the claim lacked is known: that the
+ * source is of the same network, or that the other list is.
+ */
+async function claimPatiently(
+  context: SyncContext,
+  claim: Claim,
+): Promise<Claimed> {
+  const { session } = context;
+  let proven = claim;
+  let claimed = await session.claim(proven);
+  const isUnproven =
+    claimed.kind === 'doubt' && claimed.doubt instanceof NetworkUnproven;
+  if (isUnproven && (await showsHeldParty(context))) {
+    proven = { ...claim, isSameNetwork: true };
+    claimed = await session.claim(proven);
+  }
+  const awaitsOther = claimed.kind === 'refused' && claimed.awaitsOtherList;
+  return awaitsOther && (await otherListAgrees(context))
+    ? session.claim(proven)
+    : claimed;
 }
 
 /**

@@ -29,19 +29,30 @@ export interface ChangeDeps {
   readonly signal: AbortSignal;
 }
 
+/** How a ledger differs from its record in a statement. */
+export type LedgerChange =
+  /** The entries of the statement are still there, and new ones may follow them. */
+  | { readonly kind: 'grown' }
+  /** Entries are published but not loaded, so the tables do not show them. */
+  | { readonly kind: 'not compared' }
+  | { readonly kind: 'changed'; readonly reason: string };
+
 /**
- * Compares a ledger with its record in the statement.
- * @returns how it differs; undefined if it has at most grown; `not compared` if entries
- *   are stored but not loaded, so that neither is known
+ * Compares a ledger with its record in the statement. A month that the statement does not
+ * prove from its first instant on is skipped: earlier entries may have been added since.
  */
 export async function findChange(
   { stated, now, coveredTo }: ChangedLedger,
   deps: ChangeDeps,
-): Promise<string | undefined> {
+): Promise<LedgerChange> {
   if (now === undefined)
-    return 'the database holds nothing of this ledger, which the last statement has';
+    return {
+      kind: 'changed',
+      reason:
+        'the database has nothing of this ledger, which is in the last statement',
+    };
   const isLoaded = stated.notLoaded === '0' && now.notLoaded === '0';
-  if (!isLoaded) return 'not compared';
+  if (!isLoaded) return { kind: 'not compared' };
 
   const sums = new Map(now.months.map((sum) => [sum[0], sum]));
   const statedSums = new Map(stated.months.map((sum) => [sum[0], sum]));
@@ -54,12 +65,14 @@ export async function findChange(
     const ledger = { partyId: stated.party, assetId: stated.asset };
     const rows = deps.store.readMonth(ledger, month, deps.signal);
     if (await hasOnlyGrown(rows, wanted, end)) continue;
-    return (
-      `the database holds ${found[1]} entries of ${month}, and the ${wanted[1]} ` +
-      'of the last statement are not the first of them'
-    );
+    return {
+      kind: 'changed',
+      reason:
+        `the database holds ${found[1]} entries of ${month}, and the ${wanted[1]} ` +
+        'of the last statement are not the first of them',
+    };
   }
-  return undefined;
+  return { kind: 'grown' };
 }
 
 function noRows(month: string): MonthSum {
@@ -80,7 +93,7 @@ function provenEnd(
     const end = to ?? coveredTo;
     return (from ?? '') <= begin && (end === null || end > begin);
   });
-  return range === undefined ? undefined : (range[1] ?? coveredTo ?? begin);
+  return range === undefined ? undefined : (range[1] ?? coveredTo ?? undefined);
 }
 
 /**

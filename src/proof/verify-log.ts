@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import { errorLine, PermanentError } from '../errors/errors.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import { decodeCheckpoint } from './checkpoint.ts';
-import { findChange } from './ledger-change.ts';
+import { findChange, type LedgerChange } from './ledger-change.ts';
 import {
   encodeRecord,
   type LedgerRecord,
@@ -33,10 +33,10 @@ import { nameKey, type ProofStore } from './store/proof-store.ts';
 const PROBLEMS_MAX = 100;
 const LEDGERS_AT_ONCE = 500;
 
-/** A file, ledger or list that does not agree with the log. */
+/** A file or ledger that does not agree with the log. */
 export interface LogProblem {
   readonly code: string;
-  /** The file, the ledger or the list concerned. */
+  /** The file or the ledger concerned. */
   readonly subject: string;
   readonly message: string;
 }
@@ -74,8 +74,11 @@ export async function verifyLog(checks: LogChecks): Promise<LogFindings> {
   const { store, objects, key, signal, isDeep, kept } = checks;
   const problems = new Problems();
   const files = storedFiles(objects, signal);
-  const log = await problems.of('proof/checkpoint', async () =>
-    openLog(files, key, await store.readLog()),
+  // Read once, and before the log: a night that is written meanwhile makes it older than
+  // the log's last statement, and more ledgers are then expected to differ.
+  const remembered = await store.readLog();
+  const log = await problems.of('proof/checkpoint', () =>
+    openLog(files, key, remembered),
   );
   if (log === undefined)
     return problems.findings({ nights: 0, statements: 0, ledgers: 0 });
@@ -100,7 +103,12 @@ export async function verifyLog(checks: LogChecks): Promise<LogFindings> {
     await checkNight(night, log, { files, objects, signal, problems });
   const ledgers =
     isDeep && log.last !== undefined
-      ? await checkLedgers(log.last, { files, store, signal, problems })
+      ? await checkLedgers(log.last, remembered?.settledAt ?? null, {
+          files,
+          store,
+          signal,
+          problems,
+        })
       : 0;
   return problems.findings({ nights, statements: nights - first, ledgers });
 }
@@ -188,15 +196,14 @@ async function checkNight(
  */
 async function checkLedgers(
   last: LoggedStatement,
-  { files, store, signal, problems }: Checking & { readonly store: ProofStore },
+  settledAt: string | null,
+  deps: LedgerChecking,
 ): Promise<number> {
-  const known = await store.readLog();
+  const { files, store, signal, problems } = deps;
   const { coveredTo } = last.statement.ledgers;
-  const changed = await store.readChangedLedgers(
-    known?.settledAt ?? null,
-    coveredTo,
-  );
+  const changed = await store.readChangedLedgers(settledAt, coveredTo);
   const mayDiffer = new Set(changed.map(nameKey));
+  const comparison = { coveredTo, mayDiffer };
   let compared = 0;
   let batch: PageEntry[] = [];
   const entries = readRecordEntries(files, last.statement);
@@ -205,53 +212,83 @@ async function checkLedgers(
       signal.throwIfAborted();
       batch.push(entry);
       if (batch.length < LEDGERS_AT_ONCE) continue;
-      await compareBatch(batch);
+      compared += await compareLedgers(batch, comparison, deps);
       batch = [];
     }
-    await compareBatch(batch);
+    compared += await compareLedgers(batch, comparison, deps);
   });
   return compared;
-
-  async function compareBatch(some: readonly PageEntry[]): Promise<void> {
-    const names = some.map(([partyId, assetId]) => ({ partyId, assetId }));
-    const held = new Map<string, LedgerRecord>();
-    for await (const records of store.readRecords(names, coveredTo)) {
-      for (const record of records) {
-        const key = nameKey({ partyId: record.party, assetId: record.asset });
-        held.set(key, record);
-      }
-    }
-    for (const entry of some) {
-      const read = await problems.of(entry[0], () => readRecord(files, entry));
-      if (read === undefined) continue;
-      const key = ledgerKey(entry);
-      const now = held.get(key);
-      const reason = mayDiffer.has(key)
-        ? await findChange({ stated: read.record, now, coveredTo }, deps())
-        : findOtherRecord(entry, now);
-      if (reason !== 'not compared') compared += 1;
-      if (reason === undefined || reason === 'not compared') continue;
-      problems.add({
-        code: 'PROOF_LEDGER_DIFFERS',
-        subject: entry[0],
-        message: reason,
-      });
-    }
-  }
-
-  function deps() {
-    return { store, signal };
-  }
 }
 
-function findOtherRecord(
+interface LedgerChecking extends Checking {
+  readonly store: ProofStore;
+}
+
+interface Comparison {
+  /** The statement's `coveredTo`. */
+  readonly coveredTo: string | null;
+  /** The keys of the ledgers that may have changed since the statement. */
+  readonly mayDiffer: ReadonlySet<string>;
+}
+
+/** @returns how many of the ledgers were compared */
+async function compareLedgers(
+  entries: readonly PageEntry[],
+  comparison: Comparison,
+  deps: LedgerChecking,
+): Promise<number> {
+  const { store, problems } = deps;
+  const names = entries.map(([partyId, assetId]) => ({ partyId, assetId }));
+  const held = new Map<string, LedgerRecord>();
+  for await (const records of store.readRecords(names, comparison.coveredTo)) {
+    for (const record of records) {
+      const key = nameKey({ partyId: record.party, assetId: record.asset });
+      held.set(key, record);
+    }
+  }
+  let compared = 0;
+  for (const entry of entries) {
+    const subject = nameOf(entry);
+    // One ledger that cannot be read keeps none of the others from being compared.
+    const change = await problems.of(subject, () =>
+      compareLedger(entry, held.get(ledgerKey(entry)), comparison, deps),
+    );
+    if (change === undefined || change.kind === 'not compared') continue;
+    compared += 1;
+    if (change.kind !== 'changed') continue;
+    const { reason: message } = change;
+    problems.add({ code: 'PROOF_LEDGER_DIFFERS', subject, message });
+  }
+  return compared;
+}
+
+async function compareLedger(
+  entry: PageEntry,
+  now: LedgerRecord | undefined,
+  { coveredTo, mayDiffer }: Comparison,
+  { files, store, signal }: LedgerChecking,
+): Promise<LedgerChange> {
+  const { record: stated } = await readRecord(files, entry);
+  return mayDiffer.has(ledgerKey(entry))
+    ? findChange({ stated, now, coveredTo }, { store, signal })
+    : compareRecord(entry, now);
+}
+
+function nameOf([party, asset]: PageEntry): string {
+  return asset === null ? party : `${party} in asset ${asset}`;
+}
+
+/** Compares the record of a ledger that nothing has changed since the statement. */
+function compareRecord(
   [, , leaf]: PageEntry,
   now: LedgerRecord | undefined,
-): string | undefined {
+): LedgerChange {
   const held = now && recordHash(encodeRecord(now)).toString('hex');
-  if (held === leaf) return undefined;
-  return (
-    'the database holds other sums of this ledger than the last statement, ' +
-    'and nothing has changed it since'
-  );
+  if (held === leaf) return { kind: 'grown' };
+  return {
+    kind: 'changed',
+    reason:
+      'the database holds other sums of this ledger than the last statement, ' +
+      'and nothing has changed it since',
+  };
 }

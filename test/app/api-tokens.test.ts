@@ -38,6 +38,18 @@ test('openApiTokens keeps the last tokens if a file is gone', () => {
   expect(world.read()).toBe(before);
 });
 
+test('openApiTokens warns once while both files hold the same token', () => {
+  const world = openWorld();
+  world.write('api-read-token', WRITE);
+  for (let look = 0; look < 3; look += 1) {
+    world.pass(1_000);
+    world.read();
+  }
+  expect(world.warnings).toEqual([
+    'API_TOKEN and API_READ_TOKEN are the same; the tokens of before stay in use',
+  ]);
+});
+
 test('openApiTokens returns nothing if no token is set', () => {
   const config = readConfig({ env: {}, cwd: '/' });
   expect(openApiTokens(config, createLog('silent'))).toBeUndefined();
@@ -56,11 +68,19 @@ function openWorld() {
   };
   let nowMs = 0;
   const config = readConfig({ env, cwd: dir });
-  const read = openApiTokens(config, createLog('silent'), () => nowMs);
+  const warnings: string[] = [];
+  const log = {
+    info: () => undefined,
+    warn: (...line: readonly unknown[]) => {
+      warnings.push(String(line.at(-1)));
+    },
+  };
+  const read = openApiTokens(config, log, () => nowMs);
   if (read === undefined) throw new Error('The tokens are not set');
   return {
     read,
     write,
+    warnings,
     remove: (name: string): void => rmSync(join(dir, name)),
     pass: (ms: number): void => {
       nowMs += ms;

@@ -11,7 +11,7 @@ describe('findChange', () => {
   test('allows entries that follow the covered time, in the same month and later', async () => {
     const before = ['2023-05-02', '2023-06-01', '2023-06-09'];
     const after = [...before, '2023-06-10', '2023-07-01'];
-    expect(await changeOf(before, after)).toBeUndefined();
+    expect(await changeOf(before, after)).toEqual({ kind: 'grown' });
   });
 
   test.each([
@@ -43,7 +43,10 @@ describe('findChange', () => {
       ['2023-06-01', '2023-06-02', '2023-06-11'],
     ],
   ])('reports that %s', async (_, before, after) => {
-    expect(await changeOf(before, after)).toMatch(/^the database holds/);
+    expect(await changeOf(before, after)).toEqual({
+      kind: 'changed',
+      reason: expect.stringMatching(/^the database holds/),
+    });
   });
 
   test('reports a ledger that the database no longer holds', async () => {
@@ -52,13 +55,16 @@ describe('findChange', () => {
       { stated, now: undefined, coveredTo: COVERED_TO },
       { store: storeOf([]), signal: NEVER_ABORTED },
     );
-    expect(await change).toMatch(/holds nothing/);
+    expect(await change).toEqual({
+      kind: 'changed',
+      reason: expect.stringMatching(/has nothing of this ledger/),
+    });
   });
 
   test('does not compare entries that are not loaded', async () => {
     const unloaded = { notLoaded: '3' };
     const change = changeOf(['2023-06-01'], [], {}, unloaded);
-    expect(await change).toBe('not compared');
+    expect(await change).toEqual({ kind: 'not compared' });
   });
 
   test('allows entries in months that the statement does not prove whole', async () => {
@@ -66,7 +72,9 @@ describe('findChange', () => {
       ['2023-06-05T00:00:00.000000Z', null],
     ];
     const after = ['2023-06-01', '2023-06-06'];
-    expect(await changeOf(['2023-06-06'], after, { covered })).toBeUndefined();
+    expect(await changeOf(['2023-06-06'], after, { covered })).toEqual({
+      kind: 'grown',
+    });
   });
 });
 

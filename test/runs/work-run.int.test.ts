@@ -61,15 +61,17 @@ describe('a run', () => {
         ]);
         await waitFor(
           () =>
-            lines.filter(({ message }) => message === 'Run is still working').length >=
-            2,
+            lines.filter(({ message }) => message === 'Run is still working')
+              .length >= 2,
           {
             what: 'two lines',
           },
         );
         return COMPLETE;
       });
-      const told = lines.findLast(({ message }) => message === 'Run is still working');
+      const told = lines.findLast(
+        ({ message }) => message === 'Run is still working',
+      );
       expect(told?.fields).toMatchObject({
         runId,
         kind,

@@ -21,11 +21,14 @@ const LABEL_CHARACTERS_MAX = 24;
 const WIDTH_DEFAULT = 100;
 
 const TIME_TYPE = /^(?:DATE|TIMESTAMP)/;
-const TIME_NAME = /^(?:month|day|week|year|quarter)$/i;
-/** Columns of numbers that are names or positions, and not amounts. */
-const NAMED = /(?:^|_)(?:id|year|month|day|hour|epoch|block|height|version)$/i;
+/** Columns of numbers that are parts of a time. */
+const TIME_PART = /(?:^|_)(?:year|quarter|month|week|day|hour)$/i;
+/** Columns of numbers that are names or positions. */
+const NAME_OR_PLACE = /(?:^|_)(?:id|epoch|block|height|version)$/i;
 
 type Row = readonly DuckDBValue[];
+/** The figure of each part of a bar; a bar that is not split has one part, ''. */
+type Bar = ReadonlyMap<string, string>;
 
 interface Places {
   readonly label: number;
@@ -73,7 +76,10 @@ function findPlaces(
   const typeOf = (index: number): string => String(columns[index]?.type);
   const nameOf = (index: number): string => columns[index]?.name ?? '';
   const numbers = indexes.filter(
-    (index) => NUMERIC.test(typeOf(index)) && !NAMED.test(nameOf(index)),
+    (index) =>
+      NUMERIC.test(typeOf(index)) &&
+      !TIME_PART.test(nameOf(index)) &&
+      !NAME_OR_PLACE.test(nameOf(index)),
   );
   const chosen =
     figure === undefined
@@ -85,9 +91,7 @@ function findPlaces(
       : `No chart: the result has no column of amounts that is called ${figure}.`;
   const texts = indexes.filter((index) => typeOf(index) === 'VARCHAR');
   const time = indexes.find(
-    (index) =>
-      TIME_TYPE.test(typeOf(index)) ||
-      (TIME_NAME.test(nameOf(index)) && index !== chosen),
+    (index) => TIME_TYPE.test(typeOf(index)) || TIME_PART.test(nameOf(index)),
   );
   const label = time ?? texts[0];
   if (label === undefined)
@@ -123,15 +127,10 @@ function draw(
     BAR_CHARACTERS_MIN,
     Math.min(BAR_CHARACTERS_MAX, width - labelWidth - figureWidth - 4),
   );
-  const most = Math.max(0, ...totals.map((total) => Math.abs(Number(total))));
+  // The parts of a bar are drawn behind each other, whatever their signs.
+  const most = Math.max(0, ...shown.map(([, bar]) => lengthOf(bar)));
   const lines = shown.map(([, bar], index) => {
-    const drawn = parts
-      .map((part, at) => {
-        const size = Math.abs(Number(bar.get(part) ?? 0));
-        const length = most === 0 ? 0 : Math.round((size / most) * barWidth);
-        return (BLOCKS[at] ?? '█').repeat(length);
-      })
-      .join('');
+    const drawn = drawBar(bar, parts, barWidth / (most || 1));
     const name = (labels[index] ?? '').padEnd(labelWidth);
     const value = (figures[index] ?? '').padStart(figureWidth);
     return `${name}  ${value}  ${drawn}`.trimEnd();
@@ -147,6 +146,32 @@ function draw(
   const left = bars.size - shown.length;
   const more = left > 0 ? [`… and ${left} more`] : [];
   return `${[`${nameOf(figure)}${legend}`, ...lines, ...more].join('\n')}\n`;
+}
+
+function lengthOf(bar: Bar): number {
+  return [...bar.values()].reduce(
+    (length, value) => length + Math.abs(Number(value)),
+    0,
+  );
+}
+
+/**
+ * Draws the parts of a bar behind each other. Their ends are rounded, not their lengths,
+ * so that the bar is as long as all of them.
+ */
+function drawBar(
+  bar: Bar,
+  parts: readonly string[],
+  charactersPerUnit: number,
+): string {
+  let end = 0;
+  let drawn = '';
+  for (const [at, part] of parts.entries()) {
+    end += Math.abs(Number(bar.get(part) ?? 0)) * charactersPerUnit;
+    const missing = Math.max(0, Math.round(end) - drawn.length);
+    drawn += (BLOCKS[at] ?? '█').repeat(missing);
+  }
+  return drawn;
 }
 
 /**
@@ -177,7 +202,7 @@ function sumUp(
   }: Readonly<Record<'label' | 'figure', number>> & {
     readonly split: number | undefined;
   },
-): ReadonlyMap<string, ReadonlyMap<string, string>> {
+): ReadonlyMap<string, Bar> {
   const bars = new Map<string, Map<string, string>>();
   for (const row of rows) {
     const name = row[label] ?? '';

@@ -65,8 +65,11 @@ export type Claimed =
   | {
       readonly kind: 'refused';
       readonly audit: AuditReport | undefined;
-      /** Whether a doubt about the network was open when the claim was made. */
-      readonly isOtherNetwork: boolean;
+      /**
+       * Whether the claim may succeed as soon as the other list's doubt about the network
+       * is settled.
+       */
+      readonly awaitsOtherList: boolean;
     };
 
 const ACTION = 'claim a list complete';
@@ -119,7 +122,8 @@ export async function claimList(
     if (audit !== undefined && audit.common > 0n)
       await settleNetwork(tx, runId, claim.generation);
   }
-  return { kind: 'refused', audit, isOtherNetwork: found.isOtherNetwork };
+  const awaitsOtherList = found.isOtherNetwork && !isKept;
+  return { kind: 'refused', audit, awaitsOtherList };
 }
 
 interface Decision {
@@ -135,9 +139,12 @@ interface Decision {
 }
 
 /**
- * Makes the one statement that records `complete`. It succeeds only if the list is
- * complete: no doubt and no gap is open, the rows of the newest page are stored, and all
- * positions are taken.
+ * Makes the one statement that claims a list, and records `complete` with the claim if
+ * two readings agree on it. A list is claimed only if the source serves the current
+ * network, no doubt is open, every gap is confirmed, the rows of the newest page are
+ * stored, and each position has its row. Rows that are not understood do not forbid the
+ * claim, because the other rows are mirrored; they forbid `complete`. The first complete
+ * claim at a new address also records that address.
  */
 function decideClaim({
   runId,
@@ -161,8 +168,8 @@ function decideClaim({
   const confirmedAt = isAudit
     ? sql`case when ${isSecond} then clock_timestamp() end`
     : standingAt;
-  // A party has one position for each of its rows; a checkpoint may have several rows.
-  const areCounted = list === 'parties' ? sql`=` : sql`<=`;
+  // A checkpoint that is listed several times has one row, and counts several times.
+  const rowsMatch = list === 'parties' ? sql`=` : sql`<=`;
   return statement({ isConfirmed: 'boolean', isEnded: 'boolean' })`
     with claimed as (
       update mirror.generations g
@@ -191,7 +198,7 @@ function decideClaim({
         and (
           select count(*) from ${table} r
           where r.epoch = g.epoch and r.pos > g.claimed_pos and r.pos <= g.last_pos
-            and r.gone_since is null) ${areCounted} g.rows - g.claimed_rows
+            and r.gone_since is null) ${rowsMatch} g.rows - g.claimed_rows
         and not exists (
           select from ${table} r where r.epoch = g.epoch and r.pos > g.last_pos)
       returning generation_id, confirmed_at is not null as is_confirmed),

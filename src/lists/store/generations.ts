@@ -125,7 +125,7 @@ export function appendRows(
     rows,
     after: lastPos - BigInt(distinct),
   } as const;
-  if (kind === 'current') return placeRows(list, epoch, shown, true);
+  if (kind === 'current') return placeRows(list, epoch, shown);
   const meetAgain =
     list === 'parties'
       ? sql`nothing`
@@ -137,19 +137,18 @@ export function appendRows(
 }
 
 /**
- * Makes the statement that puts rows into a list.
- * @param isAppended whether the rows follow the stored ones. If not, they go to their
- *   positions in the list, and rows that keep their position are not touched
+ * Makes the statement that puts rows into a list. The rows of a page follow the stored
+ * ones. Those of an audit go to their positions in the list, and rows that keep their
+ * position are not touched.
  */
 export function placeRows(
   list: ListName,
   epoch: number,
   shown: Shown,
-  isAppended = false,
 ): Statement<unknown> {
   return list === 'parties'
-    ? placeParties(epoch, shown, isAppended)
-    : placeCheckpoints(epoch, shown, isAppended);
+    ? placeParties(epoch, shown)
+    : placeCheckpoints(epoch, shown);
 }
 
 /**
@@ -160,11 +159,8 @@ const KEPT = sql`gone_since = null, extra = excluded.extra`;
 const HAS_CHANGED = sql`held.pos is distinct from excluded.pos
   or held.gone_since is not null or held.extra is distinct from excluded.extra`;
 
-function placeParties(
-  epoch: number,
-  shown: Shown,
-  isAppended: boolean,
-): Statement<unknown> {
+function placeParties(epoch: number, shown: Shown): Statement<unknown> {
+  const isAppended = shown.kind === 'page';
   const isNews = isAppended
     ? sql`held.pos is null or held.gone_since is not null`
     : HAS_CHANGED;
@@ -176,11 +172,8 @@ function placeParties(
     where held.epoch is distinct from excluded.epoch or ${isNews}`;
 }
 
-function placeCheckpoints(
-  epoch: number,
-  shown: Shown,
-  isAppended: boolean,
-): Statement<unknown> {
+function placeCheckpoints(epoch: number, shown: Shown): Statement<unknown> {
+  const isAppended = shown.kind === 'page';
   const merge = isAppended
     ? sql`pos = case when held.gone_since is null then held.pos else excluded.pos end,
         copies = excluded.copies

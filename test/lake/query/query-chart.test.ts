@@ -98,3 +98,20 @@ test('a result of too many rows is not kept in memory to be drawn', async () => 
       'sum them up with GROUP BY.\n',
   );
 });
+
+test('a chart of parts with both signs stays within its width', async () => {
+  const text = await drawn(
+    `from (values ('x', 'in', 100), ('x', 'out', -90), ('y', 'in', 5), ('y', 'out', -5)) as t(name, kind, n)`,
+  );
+  expect(text).toMatch(/^x {2}10 {2}█{17}▓{16}$/m);
+  expect(text).toMatch(/^y {3}0 {2}█▓$/m);
+});
+
+test.each(['year', 'quarter', 'month', 'week', 'day', 'hour'])(
+  'a chart has a bar for each %s, and takes it for no amount',
+  async (part) => {
+    expect(await drawn(`select 3 as ${part}, 7 as entries`)).toMatch(
+      /^entries\n3 {2}7 /,
+    );
+  },
+);
