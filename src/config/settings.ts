@@ -98,7 +98,7 @@ const TABLE = {
   ),
   SOURCE_ASSETS: optional(
     form.idList,
-    'the assets to ask for, where the source demands one',
+    'the assets to request, if the source requires one',
   ),
   DATABASE_URL: secret(
     form.postgresUrl,
