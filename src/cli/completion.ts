@@ -1,6 +1,6 @@
 /**
- * Completion scripts for bash, zsh and fish, made from the declared commands and their
- * options.
+ * Completion scripts for bash, zsh and fish, generated from the declared commands and
+ * their options.
  */
 // cspell:ignore compdef compinit
 import type { Command, Option } from 'commander';
@@ -18,7 +18,7 @@ export function completionScript(
   return { bash, zsh, fish }[shell](program);
 }
 
-/** A word that may be typed. Its meaning is empty if the word explains itself. */
+/** A word that may be typed. The meaning is empty if the word is self-explanatory. */
 interface Word {
   readonly word: string;
   readonly meaning: string;
@@ -66,7 +66,7 @@ complete -o default -F _ledger_mirror ledger-mirror
 }
 
 /**
- * Returns a completion function for zsh's own completion system, which shows what each
+ * Returns a completion function for zsh's native completion system, which shows what each
  * word means.
  */
 function zsh(program: Command): string {
@@ -154,8 +154,8 @@ function fishLines(command: Command, program: Command): readonly string[] {
 }
 
 /**
- * Returns fish's flags for the value of an option: `-r` if a value follows, which may be
- * a file; `-x` if one of the listed choices follows.
+ * Returns fish's flags for an option's value: `-r` for any value, including a file name;
+ * `-x` for one of the listed choices.
  */
 function fishValue({ required, argChoices }: Option): string {
   if (argChoices !== undefined) return ` -x -a '${argChoices.join(' ')}'`;

@@ -48,7 +48,7 @@ export interface CommandContext extends Pick<
    * them.
    */
   readonly notices: Log;
-  /** `--json`: stdout carries one JSON document and nothing else. */
+  /** `--json`: stdout carries only one JSON document. */
   readonly isJson: boolean;
   readonly progress: Progress;
 }
@@ -62,7 +62,7 @@ export interface CommandResult {
   readonly text?: string | undefined;
 }
 
-/** Runs a command. `options` holds its options and its arguments by name. */
+/** Runs a command. `options` contains its options and arguments by name. */
 export type Handler<Options = object> = (
   options: Options,
   context: CommandContext,
@@ -78,7 +78,7 @@ export function exitCodeOf(
     : EXIT.verdict;
 }
 
-/** Returns the result of a command that did one run. */
+/** Returns the result of a command that consists of one run. */
 export function runResult(ended: Run): CommandResult {
   const document = describeRun(ended);
   return {

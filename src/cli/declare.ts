@@ -38,10 +38,7 @@ const loadProof = () => import('./commands/proof.ts');
 const loadRuns = () => import('./commands/runs.ts');
 const loadSetup = () => import('./commands/setup.ts');
 
-/**
- * The formats are repeated here as text, because the module that implements them loads
- * the lake's engine.
- */
+/** The formats are repeated here because the module that implements them loads DuckDB. */
 const FORMATS = [
   'table',
   'csv',
@@ -58,8 +55,8 @@ export function declareCommands(program: Command, add: Add): void {
 }
 
 /**
- * Declares the commands that query the source, or load its data into the warehouse and
- * the lake.
+ * Declares the commands that request data from the source, or load it into the warehouse
+ * and the lake.
  */
 function declareMirroring(program: Command, add: Add): void {
   add(program, 'sync', 'bring the lists up to date now and wait', loadSync)
@@ -190,10 +187,7 @@ function declareReading(program: Command, add: Add): void {
     .option('--asset <id>', 'for a ready question: one asset');
 }
 
-/**
- * Declares the commands that let other people check what the mirror claims about
- * itself.
- */
+/** Declares the commands that let others check what the mirror claims about itself. */
 function declareProving(program: Command, add: Add): void {
   const prove = 'prove that the mirror held these rows of a ledger on a night';
   add(program, 'prove', prove, loadProof)

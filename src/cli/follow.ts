@@ -21,13 +21,13 @@ import { COMMAND } from './typed.ts';
 const POLL_MS = 150;
 const CHECK_MS = 2_000;
 /**
- * After this time without a heartbeat, a run has lost its process, or its job was lost
- * with the queue.
+ * How long a run may go without a heartbeat. After that, its process has crashed or its
+ * job was lost with the queue.
  */
 const LOST_MS = 10_000;
 
 /**
- * Joins an open run that does the same work, even if another client ordered it, or
+ * Joins an open run that does the same work, even if another client requested it, or
  * creates one.
  */
 export async function joinOrCreate(
@@ -42,8 +42,8 @@ export async function joinOrCreate(
 }
 
 /**
- * Waits until no other nightly run is open, then orders a new one: two nightly runs at
- * once would request the same data from the source. Nothing is queued while this waits.
+ * Waits until no other nightly run is open, then starts a new one: two concurrent nightly
+ * runs would request the same data from the source. Nothing is queued during the wait.
  */
 export async function startNight(
   app: App,
@@ -104,12 +104,12 @@ export async function followRun(
     return found;
   };
   /**
-   * Called repeatedly while following: a worker that dies leaves its jobs to this
-   * process, and a lost queue leaves its runs without jobs.
+   * Called repeatedly while following, because this process takes over the jobs of a
+   * worker that crashes, and queues runs again whose jobs were lost with the queue.
    */
   const lookAfter = async () => {
-    // Only a worker of the same source counts: a worker of a different source refuses
-    // this run's jobs.
+    // Only a worker for the same source counts, because a worker for a different source
+    // refuses this run's jobs.
     if (await workers.anyAlive(run.sourceUrl)) return;
     jobWorker.start(chooseQueues(run));
     for (const lost of await jobs.runs.stale(LOST_MS))
@@ -118,7 +118,7 @@ export async function followRun(
   };
   try {
     for (;;) {
-      // A database restart does not end the work, so it must not end the waiting either.
+      // A database restart does not end the run, so it must not end the wait either.
       const found = await untilReachable('database', context, look);
       if (found !== undefined && isOver(found)) {
         view.finish(found.verdict ?? found.state);
@@ -128,8 +128,8 @@ export async function followRun(
     }
   } catch (error) {
     view.finish(howFollowingEnded(context.signal));
-    // No command waits for this run any longer. It has not begun, and must not start
-    // later by surprise.
+    // No command is waiting for this run any more. It has not started, and must not start
+    // unexpectedly later.
     if (
       context.signal.aborted &&
       (await jobs.runs.get(runId))?.state === 'queued'
@@ -139,14 +139,14 @@ export async function followRun(
   }
 }
 
-/** What the progress of a run says if this command stops showing it. */
+/** The last progress line of a run that this command stops following. */
 function howFollowingEnded({ aborted: isStopped }: AbortSignal): string {
   return isStopped ? 'stopped' : 'no longer followed';
 }
 
 /**
- * Runs the verification in this process: it queries no source, and no other process
- * needs to be able to take it over.
+ * Runs the verification in this process, because it does not need the source and no other
+ * process needs to be able to take it over.
  * @throws the signal's reason if the command is stopped; the run is then cancelled
  */
 export async function verifyHere(

@@ -1,6 +1,6 @@
 /**
- * Opens the existing mirror that a command reads, and finds its runs by the beginning of
- * their ids.
+ * Opens the existing mirror that a command reads, and finds its runs by a prefix of their
+ * ids.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -33,7 +33,7 @@ export async function openMirrorReader(
 
 /**
  * Requires that a part of the mirror exists.
- * @param folder the folder below DATA_DIR that holds this part unless `url` is set
+ * @param folder the folder in DATA_DIR that contains this part unless `url` is set
  * @throws UsageError if `url` is not set and `folder` does not exist
  */
 export function requireMirror(
@@ -81,9 +81,9 @@ export async function findRun(
 }
 
 /**
- * Lists runs that are recorded as running although no process works on them. A run
- * without a heartbeat is left out: it was returned to the queue and waits for another
- * attempt.
+ * Lists runs that are recorded as running although no process is working on them. Runs
+ * that have no heartbeat at all are omitted: they were returned to the queue and are
+ * waiting for another attempt.
  */
 export async function listGone(
   runs: Pick<ReadOnlyBase['runs'], 'stale'>,

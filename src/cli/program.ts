@@ -1,6 +1,4 @@
-/**
- * The command line: registers every command, and does the work that all of them share.
- */
+/** The command line: registers every command, and does what all of them share. */
 import { Command, CommanderError } from 'commander';
 import { readConfig } from '../config/environment.ts';
 import { secretsOf } from '../config/secrets.ts';
@@ -52,7 +50,7 @@ const CALM: ReadonlySet<string> = new Set([
 
 /**
  * Runs one command.
- * @returns the exit code; by then every failure has been reported on stderr
+ * @returns the exit code; any failure has already been reported on stderr
  */
 export async function runCli(environment: CliEnvironment): Promise<number> {
   const { argv, stdout, stderr } = environment;
@@ -76,8 +74,7 @@ export async function runCli(environment: CliEnvironment): Promise<number> {
     .configureOutput({
       writeOut: (text) => stdout.write(text),
       writeErr: (text) => stderr.write(text),
-      // The message begins with the program's name, like every other error that we
-      // print.
+      // Start the message with the program's name, like every other error that we print.
       outputError: (text, write) =>
         write(
           text
@@ -130,16 +127,16 @@ async function execute(
   // The S3 SDK looks for its files, profiles and roles in the process's environment.
   for (const [variable, value] of Object.entries(config.ambient))
     if (variable.startsWith('AWS_')) environment.setVariable?.(variable, value);
-  // `--version` and `--help` never get this far. They do not need the log, TLS and the
-  // command's own modules, which are most of the code that the program loads.
+  // `--version` and `--help` never get this far. They do not need the log, TLS or the
+  // command's own modules, which make up most of the code that the program loads.
   const [{ applyNetworkDefaults }, { openTerminal }] = await Promise.all([
     import('../network/trust.ts'),
     import('./output/progress.ts'),
   ]);
   const networkProblem = applyNetworkDefaults(config.ambient);
-  // Only warnings and errors are logged in three cases: on a terminal, where the
-  // progress bars show what happens; by the demo, which reports its own steps; and by a
-  // command that only reads, whose output shows everything that it did.
+  // Only warnings and errors are logged in three cases: on a terminal, where progress
+  // bars show what is happening; by the demo, which reports its own steps; and by
+  // read-only commands, whose output already shows what they did.
   const isCalm =
     (stderr.isTTY === true || CALM.has(name)) &&
     config.origins.logLevel === 'default';
@@ -176,7 +173,8 @@ export function tellFailure(
   // Commander has already written its own errors, and the text of `--help`.
   const isTold = error instanceof CommanderError;
   if (isTold && error.exitCode === 0) return EXIT.done;
-  // `help` is what the user wanted, unlike the help that a missing command brings.
+  // With `help`, the user asked for the text. Without any command, the same text is an
+  // error.
   if (isTold && error.code === 'commander.help' && argv.includes('help'))
     return EXIT.done;
   const failure = classify(firstFailureOf(error), signal);
@@ -193,9 +191,9 @@ export function tellFailure(
 }
 
 /**
- * Returns the first failure of a chain. Closing the resources may raise further
- * failures: a database that refuses a client also refuses its orderly goodbye. The
- * first failure is the cause that the user must see.
+ * Returns the first failure of a chain, which is the cause that the user must see.
+ * Closing the resources may raise further failures: if a database refuses a client, its
+ * connection cannot be closed cleanly either.
  */
 function firstFailureOf(error: unknown): unknown {
   let first = error;
@@ -209,10 +207,7 @@ function firstFailureOf(error: unknown): unknown {
   return first;
 }
 
-/**
- * Returns one line for each problem, and never a stack trace for a problem that a user
- * can fix.
- */
+/** Returns one line for each problem, without a stack trace if the user can fix it. */
 function classify(error: unknown, signal: AbortSignal) {
   if (error instanceof CommanderError)
     return {
@@ -232,11 +227,14 @@ function classify(error: unknown, signal: AbortSignal) {
   return { code: errorCode(error), lines: [errorLine(error)], exitCode };
 }
 
-/** Commander's message for one argument more than a command takes. */
+/** Commander's message for one argument too many. */
 const EXCESS_ARGUMENT =
   /^(?:error|ledger-mirror): too many arguments for '(\S+)'\. Expected 0 arguments but got 1: (\S+)\./;
 
-/** Says which subcommand a mistyped one was meant to be, if the command has any. */
+/**
+ * Suggests the subcommand that a mistyped one was meant to be, if the command has
+ * subcommands.
+ */
 function describeExcess(
   program: Command,
   { told, name, given }: Readonly<Record<'told' | 'name' | 'given', string>>,

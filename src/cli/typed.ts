@@ -1,20 +1,20 @@
 /**
- * Formats commands and paths the way a user types them in this process's working
+ * Formats commands and paths as a user would type them in this process's working
  * directory.
  */
 import { relative } from 'node:path';
 
 /**
- * How a user starts this program. A checkout runs the TypeScript sources and needs npx; a
- * package is compiled and has the command on the path.
+ * How a user starts this program. A checkout runs the TypeScript sources through npx; an
+ * installed package is compiled and puts the command on the PATH.
  */
 export const COMMAND = import.meta.filename.endsWith('.ts')
   ? 'npx ledger-mirror'
   : 'ledger-mirror';
 
 /**
- * Replaces the plain `ledger-mirror` in messages, as in `ledger-mirror status`, by the
- * command that the user has to type.
+ * In messages, replaces `ledger-mirror`, as in `ledger-mirror status`, with the command
+ * that the user has to type.
  */
 export function nameCommands(message: string): string {
   return message.replaceAll(
@@ -28,10 +28,7 @@ export function commandOn(dataDir: string): string {
   return `DATA_DIR='${near(dataDir)}' ${COMMAND}`;
 }
 
-/**
- * Returns the path relative to the working directory, or unchanged if it is outside of
- * it.
- */
+/** Returns the path relative to the working directory, or unchanged if it is outside. */
 export function near(path: string): string {
   const fromHere = relative(process.cwd(), path) || '.';
   return fromHere.startsWith('..') ? path : fromHere;

@@ -1,7 +1,7 @@
 /**
- * `demo`: shows the whole product with nothing installed and nothing configured. It
- * serves a sandbox network, mirrors it, verifies the mirror and queries it. Its data is
- * stored in DATA_DIR/demo, so that it does not disturb a real mirror.
+ * `demo`: shows the whole product without any setup. It serves a sandbox network, mirrors
+ * it, verifies the mirror and queries it. Its data is stored in DATA_DIR/demo, so it does
+ * not interfere with a real mirror.
  */
 import { once } from 'node:events';
 import { basename, join } from 'node:path';
@@ -30,7 +30,7 @@ import { keptGenesis } from './sandbox.ts';
 const PARTIES = 150;
 const ENTRIES_MEAN = 300;
 /**
- * The history spans at least three calendar months, so that figures by month have several
+ * The history spans at least three calendar months, so that monthly figures have several
  * rows.
  */
 const HISTORY_DAYS = 75;
@@ -47,7 +47,7 @@ export const demo: Handler<{ keep: boolean }> = async (
 ) => {
   const startedMs = performance.now();
   // `DATA_DIR=data/demo`, copied from the docs, means the demo's own folder, not a
-  // folder below it.
+  // subfolder of it.
   const { dataDir: parent } = given.config;
   const dataDir = basename(parent) === 'demo' ? parent : join(parent, 'demo');
   await makeFolders(dataDir);
@@ -60,8 +60,8 @@ export const demo: Handler<{ keep: boolean }> = async (
   const out = context.isJson ? context.stderr : context.stdout;
   const say = (text: string) => out.write(`${text}\n`);
   await using app = await openDemo(context);
-  // Start the API now rather than after a minute of work, because its port may be
-  // taken.
+  // Start the API before the work rather than a minute later, so that a port conflict
+  // shows up at once.
   await using api = isKept ? await startApi(app) : undefined;
   say(
     `A sandbox network is served at ${sandbox.url}; its mirror is stored in ${dataDir}.`,
@@ -94,8 +94,8 @@ export const demo: Handler<{ keep: boolean }> = async (
 };
 
 /**
- * Serves the same network at every run in this checkout; it has grown by the time that
- * has passed.
+ * Serves the same network on every run in this checkout; the network keeps growing as
+ * time passes.
  */
 async function startNetwork(dataDir: string): Promise<Sandbox> {
   const fresh = floorSecond(nowMicros()) - BigInt(HISTORY_DAYS) * DAY_MICROS;
@@ -113,8 +113,8 @@ async function startNetwork(dataDir: string): Promise<Sandbox> {
 }
 
 /**
- * Returns the demo's settings. Every configured URL is ignored: the demo touches nothing
- * but its own folder.
+ * Returns the demo's settings. Every configured URL is ignored, so the demo touches only
+ * its own folder.
  */
 function demoConfig(
   config: Config,
@@ -158,8 +158,8 @@ async function openDemo(context: CommandContext): Promise<App> {
 }
 
 /**
- * Runs the demo's questions and shows the first rows of each answer.
- * @returns all rows of each answer, by the name of the question
+ * Runs the demo's questions and shows the first rows of each result.
+ * @returns all rows of each result, by the name of the question
  */
 async function answer(
   { lake: access }: App,

@@ -1,4 +1,4 @@
-/** `export`: exports one party's ledger entries now and waits. */
+/** `export`: exports one party's ledger entries now and waits for the result. */
 import { openApp, type App } from '../../app/app.ts';
 import { sourceMissing } from '../../config/environment.ts';
 import { errorCode, errorLine, UsageError } from '../../errors/errors.ts';
@@ -73,8 +73,8 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
   });
   const ended = await followRun(app, run, context).catch(
     async (error: unknown) => {
-      // The user has stopped waiting, so the source need not answer this export, unless
-      // another command ordered it too.
+      // The user has stopped waiting, so cancel the export, unless another command is
+      // waiting for it too.
       if (context.signal.aborted && !isJoined)
         await app.jobs.runs.requestCancel(run.runId);
       throw error;
@@ -85,8 +85,8 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
     ? await writeFound(wanted, options.out, app, context)
     : undefined;
   const missing = found?.missing ?? [];
-  // When the command ends, the rows that it published are in the warehouse and the
-  // lake.
+  // Wait for the load: when the command ends, the rows that it published are in the
+  // warehouse and the lake.
   const { loadRunId } = ended.evidence;
   const load =
     typeof loadRunId === 'string'
@@ -109,7 +109,7 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
       written: found?.written,
       missing: missing.length === 0 ? undefined : missing,
     },
-    // With `--out -` stdout carries the CSV and nothing else.
+    // With `--out -`, stdout carries only the CSV.
     text:
       options.out === STDOUT
         ? undefined
@@ -122,9 +122,9 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
 };
 
 /**
- * Writes the part of the ledger that the mirror has after the export. Ranges that the
- * export could not fetch are reported on stderr and in the document, and the command
- * does not exit with 0.
+ * Writes the part of the ledger that the mirror has after the export. If the export could
+ * not fetch some ranges, they are reported on stderr and in the document, and the exit
+ * code is not 0.
  */
 async function writeFound(
   wanted: LedgerQuery,
@@ -142,8 +142,8 @@ async function writeFound(
 }
 
 /**
- * Serves an export without a source: it writes the range that the mirror already
- * covers, if the command needs nothing else.
+ * Serves an export without a source, if the mirror already covers the whole requested
+ * range.
  * @throws UsageError that explains why the source is needed
  */
 async function writeCovered(
@@ -183,8 +183,8 @@ async function writeCovered(
 }
 
 /**
- * Returns a whole hex id unchanged, because the source decides whether it knows it. Any
- * other text has to match a listed party.
+ * Returns a complete hex id unchanged, because only the source can tell whether it
+ * exists. Anything else must match a listed party.
  */
 async function knownParty(given: string, app: App): Promise<string> {
   return isHexId(given)

@@ -1,5 +1,5 @@
 /**
- * `nightly`, `load` and `verify`: `nightly` does the scheduled run now; `load` and
+ * `nightly`, `load` and `verify`: `nightly` starts the scheduled run now; `load` and
  * `verify` work on published objects, without the source.
  */
 import { readFile } from 'node:fs/promises';
@@ -37,7 +37,7 @@ export const nightly: Handler<{ dryRun: boolean; look: boolean }> = async (
   await using app = await openApp(context);
   if (options.dryRun) {
     const preview = await describeNightly(app.jobs, config);
-    // A mirror that has read the lists knows more than two requests would show.
+    // Once a mirror has read the lists, it knows more than this quick look would show.
     if (options.look && preview.isFirst) return await lookFirst(app, context);
     return {
       document: { dryRun: true, ...preview },
@@ -59,7 +59,7 @@ export const nightly: Handler<{ dryRun: boolean; look: boolean }> = async (
   return runResult(await followRun(app, run, context));
 };
 
-/** Asks the source for both ends of each list, and estimates the first run. */
+/** Requests both ends of each list from the source, and estimates the first run. */
 async function lookFirst(
   { jobs }: App,
   { config, signal }: CommandContext,
@@ -98,7 +98,7 @@ function describeFirstRun(look: FirstRunPreview, rate: number): string {
   ].join('\n');
 }
 
-/** Writes a range: `37`, `about 30 to 40`, or `at least 30`. */
+/** Formats a range: `37`, `about 30 to 40`, or `at least 30`. */
 function formatRange(
   { least, most }: PreviewRange,
   format: (value: number) => string,

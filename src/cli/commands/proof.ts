@@ -29,7 +29,7 @@ import { requireMirror } from '../mirror.ts';
 import { outputProblems, writeOutput } from '../output/destination.ts';
 import { formatCount, printable } from '../output/format.ts';
 
-/** The size of a statement with many gaps, and far more. */
+/** Maximum size of an input file: far more than a statement with many gaps needs. */
 const GIVEN_BYTES_MAX = 64 * 2 ** 20;
 
 interface ProveOptions {
@@ -117,7 +117,7 @@ export const compare: Handler<CompareOptions> = async (options, context) => {
 
 /**
  * Whether the CSV has no rows of this month. That is not a contradiction: the CSV may
- * hold a part of the ledger.
+ * contain only part of the ledger.
  */
 function isOnlyAbsent({ left }: MonthDifference): boolean {
   return left === null;
@@ -235,7 +235,7 @@ function countOf(
   return `${formatCount(count)} ${String(count) === '1' ? one : several}`;
 }
 
-/** Reads a public key, given as text or as the path of a file that has it. */
+/** Reads a public key, given as a string or as the path of a file that contains it. */
 async function readKey(given: string): Promise<VerifierKey> {
   const isPath = existsSync(resolve(given));
   return decodeVerifierKey(isPath ? await readGiven('--key', given) : given);
@@ -251,7 +251,7 @@ async function readGiven(where: string, path: string): Promise<string> {
   }
   try {
     const text = await readFile(found, 'utf8');
-    // Editors on Windows begin a file with a byte order mark.
+    // Some Windows editors put a byte order mark at the start of a file.
     return text.replace(/^\uFEFF/, '');
   } catch (error) {
     throw new UsageError([

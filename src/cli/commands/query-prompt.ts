@@ -1,6 +1,6 @@
 /**
  * A prompt for SQL. A statement may span several lines and ends with `;`. A ready
- * question is one line that begins with its name.
+ * question is a single line that starts with its name.
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -38,9 +38,9 @@ interface PromptOptions extends Pick<CommandContext, 'stderr' | 'signal'> {
 }
 
 /**
- * Reads a line typed at the prompt: SQL, or a question with its options as on the command
- * line.
- * @throws UsageError if an option is unknown or lacks its value
+ * Parses what was typed at the prompt: SQL, or a question with its options as on the
+ * command line.
+ * @throws UsageError if an option is unknown or its value is missing
  */
 export function readTyped(
   typed: string,
@@ -79,8 +79,8 @@ function wordsOf(given: string): string[] {
 }
 
 /**
- * Keeps all lines of an SQL error: the message, and a marker below the position of the
- * mistake.
+ * Formats an error. An SQL error keeps all its lines: the message, and a marker below the
+ * position of the error.
  */
 function describeError(error: unknown): string {
   return error instanceof UsageError
@@ -89,8 +89,8 @@ function describeError(error: unknown): string {
 }
 
 /**
- * Answers statements until Ctrl-D, `exit` or `quit`. An error of one statement is shown,
- * and the prompt returns.
+ * Answers statements until Ctrl-D, `exit` or `quit`. If a statement fails, its error is
+ * shown and the prompt returns.
  */
 export async function promptForSql(
   { history, help, stdin, stderr, signal }: PromptOptions,
@@ -110,8 +110,8 @@ export async function promptForSql(
     'Type SQL that ends with ; or a ready question. help shows what there is, ' +
       'Ctrl-D ends.\n',
   );
-  // The input may end while a statement is still being answered, or while pasted lines
-  // are still waiting.
+  // The input may end while a statement is still running, or while pasted lines are still
+  // waiting.
   let isOpen = true;
   lines.once('close', () => {
     isOpen = false;

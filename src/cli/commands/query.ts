@@ -45,19 +45,21 @@ interface QueryCommandOptions extends QuestionValues {
   readonly sql?: string | undefined;
   readonly list: boolean;
   /**
-   * The output format. If absent, it follows from the extension of `output`; without an
-   * extension, it is a table.
+   * The output format. By default it is determined by the extension of `output`; without
+   * an extension, it is a table.
    */
   readonly format?: QueryFormat;
   readonly output?: string | undefined;
-  /** Whether to draw the result, or the column of amounts to draw. */
+  /**
+   * Whether to draw the result as a chart, or the name of the column of amounts to draw.
+   */
   readonly chart?: string | true | undefined;
   /** The time limit in seconds. */
   readonly timeout: number;
 }
 type Asked = ReturnType<typeof readOptions>;
 
-/** A single word is taken as the name of a question. */
+/** A single word is treated as the name of a question. */
 const NAME = /^[a-z][a-z-]*$/;
 
 export const query: Handler<QueryCommandOptions> = async (options, context) => {
@@ -167,7 +169,7 @@ function noQuestion(name: string): string {
   );
 }
 
-/** Opens the lake and its store, and nothing else; the stack closes both. */
+/** Opens only the lake and its store; the stack closes both. */
 async function openOnly(
   context: CommandContext,
   stack: AsyncDisposableStack,
@@ -214,7 +216,7 @@ async function answer(
     parameters,
   };
   const written = await runQuery(lake, sql, options, output, context.signal);
-  // The note explains a limitation of the answer that its reader must know.
+  // The note explains a limitation of the result that the reader must know about.
   if (
     note !== undefined &&
     format === 'table' &&
@@ -245,7 +247,7 @@ async function converse(
   const lake = await openOnly(context, stack);
   await promptForSql(prompt, async (typed) => {
     const { sql, ...values } = readTyped(typed);
-    // The prompt answers on the terminal, whatever --output names.
+    // The prompt always shows results on the terminal, regardless of --output.
     const given = { ...options, ...values, output: undefined };
     const asked = readOptions(given, sql, { ...context, isJson: false });
     await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);

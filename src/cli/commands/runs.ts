@@ -1,6 +1,6 @@
 /**
- * `runs`, `logs`, `cancel`: show what ran and how it ended, show what a run logged, and
- * end a run.
+ * `runs` shows what ran and how it ended, `logs` shows what a run logged, and `cancel`
+ * ends a run.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UsageError } from '../../errors/errors.ts';
@@ -15,16 +15,16 @@ import { readableLog } from '../output/progress.ts';
 import { runReport, type RunNow } from '../output/run-report.ts';
 
 /**
- * How much of the parent's id is shown: the part that encodes when it was recorded,
- * which is enough to distinguish runs.
+ * How many characters of the parent's id are shown: the part that encodes its time, which
+ * is enough to distinguish runs.
  */
 const PARENT_CHARACTERS = 13;
 const LOG_PAGE_LINES = 1_000;
 const LOG_LINES_MAX = 50_000;
 const POLL_MS = 200;
 /**
- * A worker notices the request within three seconds. The rest of this time lets it finish
- * its current step and reach a safe point.
+ * How long to wait for a cancelled run to end. A worker notices the request within three
+ * seconds; the rest of the time lets it finish its current step and reach a safe point.
  */
 const CANCEL_WAIT_MAX_MS = 15_000;
 
@@ -73,7 +73,7 @@ export const runs: Handler<{ run?: string; limit: number }> = async (
   };
 };
 
-/** Returns the current steps of a run, and whether a process still works on it. */
+/** Returns the current steps of a run, and whether a process is still working on it. */
 async function lookAt(
   { runId }: Run,
   { runs: store, progress }: ReadOnlyBase,

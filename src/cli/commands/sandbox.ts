@@ -29,8 +29,8 @@ export const sandbox: Handler<Options> = async (
   { config, isJson, stdout, signal },
 ) => {
   const { entries, seed, release, host, port, parties } = options;
-  // The network begins at midnight, a week before the first start. Later starts keep that
-  // beginning.
+  // The network begins at midnight, a week before it is first started. Later starts keep
+  // the same beginning.
   const now = nowMicros();
   const fresh = now - (now % DAY_MICROS) - BigInt(HISTORY_DAYS) * DAY_MICROS;
   const genesis = await keptGenesis(
@@ -80,20 +80,20 @@ function portProblem(
 }
 
 /**
- * Returns when a network began: every later start serves the same network, grown by the
- * time that has passed.
- * @param fresh the beginning of a network that is started for the first time, in µs since
+ * Returns when a network began, so that every later start serves the same network, which
+ * keeps growing as time passes.
+ * @param fresh when the network begins if it is started for the first time, in µs since
  *   1970
- * @returns the instant stored in the file; if the file has no valid one, `fresh`, which
- *   is stored for later starts
+ * @returns the instant in the file; if there is no valid one, `fresh`, which is then
+ *   stored for later starts
  */
 export async function keptGenesis(
   path: string,
   fresh: Micros,
 ): Promise<Micros> {
   const kept = await readFile(path, 'utf8').catch(() => '');
-  // The beginning must be a whole second, not later than 2286: blocks are counted from
-  // it.
+  // The beginning must be a whole second no later than 2286, because blocks are counted
+  // from it.
   const [, stored] = /^\{"genesisMicros":"(\d{1,10}0{6})"\}$/.exec(kept) ?? [];
   if (stored !== undefined) return BigInt(stored);
   await makeFolders(dirname(path));

@@ -16,7 +16,8 @@ const MARK = {
 /** Checks the configuration and everything it points to. */
 export const doctor: Handler = async (_, context) => {
   const { runChecks: examine } = await import('../../app/doctor.ts');
-  // Logs errors only: each finding already reports whatever the log would warn about.
+  // Log only errors: the findings already report everything that would be logged as a
+  // warning.
   const findings = await examine({ ...context, log: createLog('error') });
   const isWrong = findings.some((finding) => finding.state === 'wrong');
   const text = findings
@@ -29,7 +30,7 @@ export const doctor: Handler = async (_, context) => {
   };
 };
 
-/** Migrates the warehouse's schema; every command does so when it starts. */
+/** Migrates the warehouse's schema, as every command does when it starts. */
 export const migrate: Handler = async (_, context) => {
   const { openApp } = await import('../../app/app.ts');
   await using app = await openApp(context);
@@ -54,7 +55,8 @@ function nextTimes({
 }
 
 /**
- * Shows every effective setting and where its value comes from. It contacts no service.
+ * Shows every effective setting and where its value comes from, without contacting any
+ * service.
  */
 export const config: Handler = async (_, context) => {
   const settings = shownSettings(context.config);

@@ -23,7 +23,9 @@ import {
 import { progressText } from '../output/progress-text.ts';
 import { watchText } from '../output/watch-text.ts';
 
-/** How many running runs are shown with their progress; the others are only counted. */
+/**
+ * Maximum number of runs that are shown with their progress; the others are only counted.
+ */
 const RUNS_SHOWN_MAX = 8;
 /**
  * The unit of each stream's rows. A list may contain a checkpoint twice; here it counts
@@ -151,8 +153,8 @@ function describe(found: MirrorStatus, open: readonly string[]): string {
 }
 
 /**
- * Describes the running runs with their progress, and the runs that no process works on
- * any more.
+ * Describes the running runs with their progress, and the runs that no process is working
+ * on any more.
  */
 async function openLines(
   { openRuns, work }: MirrorStatus,

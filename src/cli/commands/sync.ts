@@ -1,4 +1,4 @@
-/** `sync`: brings the lists up to date now and waits. */
+/** `sync`: brings the lists up to date now and waits for the result. */
 import { openApp } from '../../app/app.ts';
 import { requireSource } from '../../config/environment.ts';
 import { UsageError } from '../../errors/errors.ts';
@@ -32,8 +32,8 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
     (subject) => ({ kind: 'sync', subject, params }) as const,
   );
   const joined = await Promise.all(wanted.map((one) => joinOrCreate(app, one)));
-  // Waits for both runs, so that one of them is followed to its end even if the other
-  // cannot be followed.
+  // Wait for both runs, so that each is followed to its end even if following the other
+  // one fails.
   const followed = await Promise.allSettled(
     joined.map(({ run }) => followRun(app, run, context)),
   );
@@ -62,8 +62,8 @@ export const sync: Handler<SyncOptions> = async (options, context) => {
 };
 
 /**
- * Looks one party up with a filter, without a sync, and reports whether the source
- * lists it.
+ * Looks up one party with a filter, without a sync, and reports whether the source lists
+ * it.
  */
 const lookUp: Handler<{ what: string; party: string }> = async (
   { what, party: given },

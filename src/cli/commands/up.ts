@@ -21,8 +21,8 @@ function goOn(isWorking: boolean, isServing: boolean): Handler {
   return async (_, context) => {
     const { config, log, signal } = context;
     if (isWorking) requireSource(config);
-    // Check this before anything starts: otherwise, the refusal would only come after a
-    // database had been started.
+    // Check this first; otherwise the command would fail only after it had started a
+    // database.
     if (isServing) refuseOpenListening(config.apiHost, config.apiToken);
     await requireWritable(config.dataDir);
     try {
@@ -35,7 +35,9 @@ function goOn(isWorking: boolean, isServing: boolean): Handler {
   };
 }
 
-/** Opens the ports first: a process that cannot listen must not begin any work. */
+/**
+ * Opens the ports first, because a process that cannot listen must not begin any work.
+ */
 async function runUntilStopped(
   isWorking: boolean,
   isServing: boolean,
@@ -52,7 +54,7 @@ async function runUntilStopped(
   if (isWorking && port !== undefined)
     stack.use(await serveWorkerHealth(app, port));
   if (isWorking) await startWork(app);
-  // Without its objects, a process that only serves still answers most requests.
+  // A process that only serves can answer most requests without the object store.
   const needed = app.neededSecrets.filter(
     ({ part }) => isWorking || part !== 'objects',
   );

@@ -1,6 +1,6 @@
 /**
- * Destinations of a command's output: a file that appears whole or not at all, a device
- * or pipe, or stdout.
+ * Destinations of a command's output: a file that is written atomically, a device or
+ * pipe, or stdout.
  */
 import { once } from 'node:events';
 import { accessSync, constants, createWriteStream, statSync } from 'node:fs';
@@ -16,7 +16,7 @@ export const STDOUT = '-';
 const LINE_FEED = 0x0a;
 
 /**
- * Checks whether the output can be written, before any work begins.
+ * Checks, before any work begins, whether the output can be written.
  * @param option name of the option that gave the path, for the message
  * @returns the problems that would make writing to the path fail
  */
@@ -39,17 +39,14 @@ export function outputProblems(
   }
 }
 
-/**
- * Whether the path is replaced as a whole. A device or a pipe is written to and never
- * replaced.
- */
+/** Whether the path is replaced atomically. A device or a pipe is written to directly. */
 function isReplaced(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isFile() ?? true;
 }
 
 /**
- * The number of rows that a command wrote, as decimal text, and the file that it wrote
- * to.
+ * The number of rows that a command wrote, as a decimal string, and the file that it
+ * wrote to.
  */
 export type Written = Readonly<Record<'rows' | 'file', string>>;
 
@@ -72,8 +69,8 @@ export async function writeOutput<Result>(
 ): Promise<Result> {
   const isWhole = isReplaced(path);
   const target = isWhole ? `${path}.partial-${process.pid}` : path;
-  // Removes any file that a killed process or another user left under this name; never
-  // write into it.
+  // Remove any file that a killed process or another user left under this name, and never
+  // write to it.
   if (isWhole) await rm(target, { force: true });
   const output = createWriteStream(target, {
     flush: isWhole,

@@ -1,7 +1,6 @@
 /**
- * Helpers for every text about a run's evidence: they read its fields, whose types are
- * unknown, format its values for people, and collect the faults in it, including nested
- * ones.
+ * Helpers for describing a run's evidence: they read its fields, whose types are unknown,
+ * format its values for people, and collect its faults, including nested ones.
  */
 import { ADVICE } from '../../errors/advice.generated.ts';
 import {
@@ -40,8 +39,8 @@ export const FAULTS: ReadonlySet<string> = new Set([
 ]);
 const FAULT_DEPTH_MAX = 3;
 /**
- * Fields whose numbers are identifiers rather than quantities: digit grouping would hide
- * them from a text search.
+ * Fields whose numbers are identifiers rather than quantities: with digit grouping, a
+ * text search would not find them.
  */
 export const NAMES = /(?:height|block|epoch|status|code|port|id|version)$/i;
 
@@ -126,7 +125,7 @@ export function isNothing(value: unknown): boolean {
 }
 
 /**
- * Formats a value by the name of its field. Counts arrive as decimal text; the name shows
+ * Formats a value by the name of its field. Counts are decimal strings; the name shows
  * which of them are bytes or milliseconds.
  */
 export function valueText(name: string, value: unknown): string {

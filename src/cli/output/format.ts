@@ -1,8 +1,8 @@
 /**
- * Formats values and tables for people. Counts stay exact: they are grouped as text,
- * never rounded.
+ * Formats values and tables for people. Counts are shown with all their digits, never
+ * rounded.
  */
-/** Created at the first count, because creating it loads Node's locale data. */
+/** Created on first use, because creating it loads Node's locale data. */
 let grouped: Intl.NumberFormat | undefined;
 const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SECOND_MS = 1000;
@@ -14,7 +14,9 @@ const TIME_UNITS = [
   SECOND,
 ] as const;
 
-/** A whole number, or decimal text; the fraction of a `number` is cut off. */
+/**
+ * A whole number, as a number or a decimal string; the fraction of a `number` is dropped.
+ */
 export type Count = bigint | number | string;
 
 function wholeOf(count: Count): bigint {
@@ -41,8 +43,8 @@ export function formatBytes(bytes: Count): string {
 }
 
 /**
- * `3_725_000` → `1 h 2 min`: the two largest units, or tenths of a second below ten
- * seconds.
+ * Formats a duration in its two largest units, or in tenths of a second below ten
+ * seconds: `3_725_000` → `1 h 2 min`.
  */
 export function formatDuration(durationMs: number): string {
   if (durationMs < SECOND_MS)
@@ -98,7 +100,7 @@ export function printable(text: string): string {
   );
 }
 
-/** Returns at most `characters` characters; an ellipsis marks a cut. */
+/** Truncates a string to at most `characters` characters, including an ellipsis. */
 export function truncate(text: string, characters: number): string {
   if (text.length <= characters) return text;
   return characters <= 1
@@ -111,9 +113,9 @@ type Cell = string | number | bigint | boolean | null | undefined;
 /**
  * Formats a table for terminals.
  * @param header names of the columns
- * @param rows cells in the order of the header; a column that has only numbers is aligned
- *   to the right
- * @returns lines, each with its line end
+ * @param rows cells in the order of the header; columns with only numbers are
+ *   right-aligned
+ * @returns lines, each with a trailing line break
  */
 export function formatTable(
   header: readonly string[],

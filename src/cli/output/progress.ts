@@ -1,7 +1,7 @@
 /**
- * Live progress of a command. A terminal shows one line per task with bar, count, rate
- * and time left; other outputs get log lines. A timer drives both, so that a busy
- * command without output still shows that it is alive.
+ * Live progress of a command. A terminal shows one line per task with a bar, count, rate
+ * and time left; other outputs get log lines. Both are driven by a timer, so that a
+ * command that is busy but has no output still shows that it is alive.
  */
 import type { WriteStream } from 'node:tty';
 import { styleText } from 'node:util';
@@ -18,16 +18,16 @@ import {
 
 export interface Progress extends Disposable {
   /**
-   * Opens the view of one followed run. It shows one task for each line that the run
-   * reports. A task ends when its line is no longer reported.
+   * Opens the view of one followed run. It shows one task for each progress line of the
+   * run. A task ends when its line is no longer reported.
    */
   openView(): {
     /**
-     * @param lines empty if the progress is unknown at the moment; the last state then
-     *   stays visible
+     * @param lines empty if the progress is currently unknown; the last state then stays
+     *   visible
      */
     show(lines: readonly ProgressLine[]): void;
-    /** Ends the run and all of its lines. Later calls of `show` do nothing. */
+    /** Ends the run and all of its lines. Later calls to `show` do nothing. */
     finish(outcome: string): void;
   };
 }
@@ -43,11 +43,13 @@ type Task = ReturnType<typeof startTask>;
 
 const REDRAW_MS = 120;
 /**
- * How often progress is logged if there is no terminal. No run goes without a log line
- * for longer than this.
+ * How often progress is logged if there is no terminal, which is also the longest that a
+ * run goes without a log line.
  */
 const LOG_EVERY_MS = 10_000;
-/** The most tasks that one tick logs; more would hide everything else in the log. */
+/**
+ * Maximum number of tasks logged per tick; more would drown everything else in the log.
+ */
 const LOGGED_TASKS_MAX = 20;
 const BAR_CHARACTERS = 20;
 const COLUMNS_DEFAULT = 80;
@@ -55,11 +57,10 @@ const ROWS_DEFAULT = 24;
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /**
- * Opens the output of a command to `stream`: bars and readable logs on a terminal, JSON
+ * Opens the output of a command on `stream`: bars and readable logs on a terminal, JSON
  * lines otherwise. If `isQuiet`, there are no bars.
- * @returns `progress`, which restores the terminal when it is disposed of, and
- *   `notices`, a log of messages that the user must see, which a terminal shows at any
- *   level
+ * @returns `progress`, which restores the terminal when it is disposed of, and `notices`,
+ *   a log for messages that the user must see, which a terminal shows at any log level
  */
 export function openTerminal(
   stream: TerminalStream,
@@ -179,9 +180,9 @@ function measure({
 }
 
 /**
- * Describes an ended task. The outcome defaults to `complete`: a task that ends while
- * its run continues is done. Tasks that are still shown when the run ends get the run's
- * outcome.
+ * Describes an ended task. The outcome defaults to `complete`, because a task that ends
+ * while its run continues is done. Tasks that are still shown when the run ends get the
+ * run's outcome.
  */
 function describeEnd(ended: Task, outcome = 'complete'): string {
   const { task, done, unit, elapsedMs } = measure(ended);
@@ -227,7 +228,7 @@ function bar(done: bigint, total: bigint): string {
 /**
  * Opens a screen, which controls the bottom lines of a terminal: they are redrawn in
  * place, and everything else is written above them. Logs and progress share one screen,
- * so that neither garbles the other.
+ * so that they do not garble each other.
  * @returns a screen; disposing of it removes the bottom lines, and it can be used again
  */
 function openScreen(stream: TerminalStream) {
@@ -243,8 +244,8 @@ function openScreen(stream: TerminalStream) {
     /** Writes whole lines above the bottom lines. */
     write: (text: string) => redraw(text, lines),
     draw: (tasks: readonly Task[]) => {
-      // A terminal that does not know its size reports 0 or nothing. At least one line of
-      // the window stays free for the text above.
+      // A terminal that does not know its size reports 0 or nothing. Leave at least one
+      // line of the window free for the text above.
       const columns = (stream.columns || COLUMNS_DEFAULT) - 1;
       const room = Math.max(1, (stream.rows || ROWS_DEFAULT) - 2);
       const states = tasks
@@ -273,8 +274,8 @@ const STYLES: Readonly<Record<string, Style>> = {
 };
 
 /**
- * Makes a JSON line of the log readable: time, level, message, then the fields.
- * @returns the text with its line end
+ * Formats a JSON log line for people: time, level, message, then the fields.
+ * @returns the text with a trailing line break
  */
 export function readableLog(line: string): string {
   const {

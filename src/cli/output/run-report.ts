@@ -1,7 +1,7 @@
 /**
  * A run with its evidence, as `runs ID` shows it: the problems and how to solve them,
- * sentences that describe what the run does or did, and every figure in a table.
- * `--json` shortens nothing.
+ * sentences that describe what the run does or did, and every figure in a table. Only
+ * `--json` shows all values in full.
  */
 import { ADVICE } from '../../errors/advice.generated.ts';
 import type { ProgressLine } from '../../runs/progress.ts';
@@ -28,9 +28,9 @@ import { runSentences } from './run-sentences.ts';
 
 /** The current state of a run that has not ended. */
 export interface RunNow {
-  /** The steps that the run reports now; empty if it reports none. */
+  /** The steps that the run currently reports; may be empty. */
   readonly lines: readonly ProgressLine[];
-  /** True if no process works on the run any more. */
+  /** True if no process is working on the run any more. */
   readonly isGone: boolean;
   readonly nowMs: number;
 }
@@ -39,11 +39,13 @@ const FAULTS_SHOWN_MAX = 20;
 const FIGURES_SHOWN_MAX = 120;
 const FIGURE_CHARACTERS_MAX = 120;
 /**
- * How many levels of nested parts become figures of their own; anything deeper is shown
- * in one line.
+ * How many levels of nested evidence are split into separate figures; anything deeper is
+ * shown in one line.
  */
 const FIGURE_DEPTH_MAX = 3;
-/** Fields that the report shows elsewhere, or that are the same in every report. */
+/**
+ * Fields that the report already shows elsewhere, or that are the same in every report.
+ */
 const TOLD = new Set(['error', 'verdict', 'runId']);
 
 /**
@@ -51,7 +53,7 @@ const TOLD = new Set(['error', 'verdict', 'runId']);
  * @param run `{ runId, kind, subject, state, verdict, queuedAt, startedAt, finishedAt,
  *   evidence }`
  * @param now undefined if the run has ended
- * @returns lines, each with its line end
+ * @returns lines, each with a trailing line break
  */
 export function runReport(run: Fields, now?: RunNow): string {
   const evidence = fields(run['evidence']);
@@ -100,8 +102,8 @@ function faultLines(run: Fields, evidence: Fields): string[] {
 }
 
 /**
- * Returns the reasons why the mirror is not complete, which a nightly run determines at
- * its end.
+ * Returns the reasons why the mirror is not complete, as determined at the end of a
+ * nightly run.
  */
 function reasonFaults(evidence: Fields): Fault[] {
   return items(fields(evidence['mirror'])['reasons']).map((reason) => {
@@ -170,7 +172,9 @@ function tableLines(figures: readonly Figure[]): string[] {
     .map((line) => `${INDENT}${line}`);
 }
 
-/** Shows only the count of faults, because the faults themselves are listed above. */
+/**
+ * Formats a figure. Of faults, only the count is shown, because they are listed above.
+ */
 function figureText(name: string, value: unknown): string {
   if (Array.isArray(value) && FAULTS.has(name))
     return `${formatCount(value.length)}, see above`;

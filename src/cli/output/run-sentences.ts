@@ -1,7 +1,6 @@
 /**
- * Describes what a run did, in one sentence for each of its parts, in the order in
- * which the parts happen. If two figures differ for a reason, the sentence gives the
- * reason.
+ * Describes what a run did, with one sentence for each of its parts, in chronological
+ * order. If there is a known reason why two figures differ, the sentence gives it.
  */
 import { type Fields, fields, valueText, word } from './evidence.ts';
 import { formatBytes, formatCount } from './format.ts';
@@ -17,7 +16,7 @@ type Tell = (part: Fields) => string;
 export function runSentences(run: Fields): readonly Sentence[] {
   const kind = word(run['kind']);
   const evidence = fields(run['evidence']);
-  // The head line of a single run's report already shows any other verdict.
+  // Any other verdict is already in the first line of the run's report.
   const proven = run['verdict'] === 'complete' ? { verdict: 'complete' } : {};
   if (kind !== 'nightly')
     return partSentences(kind, kind, { ...evidence, ...proven });
@@ -33,8 +32,8 @@ export function runSentences(run: Fields): readonly Sentence[] {
 }
 
 /**
- * For each part: the field whose presence shows that the part has a result, and the
- * function that describes this result.
+ * By part: the field that is present if the part has a result, and the function that
+ * describes the result.
  */
 const PARTS: Readonly<Record<string, readonly [proof: string, tell: Tell]>> = {
   sync: ['rows', syncText],
@@ -63,8 +62,8 @@ function partSentences(label: string, kind: string, part: Fields): Sentence[] {
 }
 
 /**
- * Describes a sync of a list. Two peculiarities of the source are visible here: it
- * lists some checkpoints twice, and it lists `network` among the parties.
+ * Describes a sync of a list. Two quirks of the source are visible here: it lists some
+ * checkpoints twice, and it lists `network` among the parties.
  */
 function syncText(sync: Fields): string {
   const rows = whole(sync['rows']);
@@ -133,7 +132,7 @@ function nightExportsText(part: Fields): string {
   ].join('; ');
 }
 
-/** Returns an empty text if nothing was merged. */
+/** Returns an empty string if nothing was merged. */
 function mergedText(part: Fields): string {
   if (whole(part['segments']) === 0n) return '';
   return (

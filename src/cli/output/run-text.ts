@@ -17,8 +17,8 @@ const FAULTS_SHOWN_MAX = 5;
 
 const LIST = 'rows newRows pages asOfHeight doubts';
 /**
- * The fields of a run, or of a part of a nightly run, that the summary shows: the first
- * always, the others unless they are zero or missing.
+ * The fields that the summary shows of a run or of a part of a nightly run. The first is
+ * always shown, the others unless they are zero or missing.
  */
 const TOLD: Readonly<Record<string, string>> = {
   sync: LIST,
@@ -35,9 +35,8 @@ const TOLD: Readonly<Record<string, string>> = {
 /**
  * Formats the summary.
  * @param run `{ runId, kind, subject, state, verdict, startedAt, finishedAt, evidence }`
- * @param command how the reader starts this program, for the line that shows how to see
- *   more
- * @returns lines, each with its line end
+ * @param command how the user starts this program, for the line that says how to see more
+ * @returns lines, each with a trailing line break
  */
 export function runSummary(run: Fields, command = COMMAND): string {
   const { kind, runId, verdict } = run;
@@ -65,7 +64,7 @@ export function runSummary(run: Fields, command = COMMAND): string {
   ]);
 }
 
-/** Formats the first line about a run: `✓ sync parties: complete in 3.2 s`. */
+/** Formats the first line of a summary: `✓ sync parties: complete in 3.2 s`. */
 export function runHead({
   kind,
   subject,

@@ -10,10 +10,10 @@ const LOOK_EVERY_MS = 1_000;
 const CLEAR = '\u001B[H\u001B[2J';
 
 /**
- * Calls `look` every second and shows its text if it changed. On a terminal, each text
- * replaces the last one. Elsewhere it is appended, so that a file or a pipe has every
- * text. If a call fails, its error is shown instead and the next call tries again: a
- * database that is unreachable for a minute does not end the watching.
+ * Calls `look` every second and shows the text if it has changed. On a terminal, each
+ * text replaces the previous one. Elsewhere it is appended, so that a file or a pipe
+ * receives every text. If a call fails, its error is shown instead and the next call
+ * tries again, so that a database outage of a minute does not end the command.
  */
 export async function watchText(
   look: () => Promise<string>,
