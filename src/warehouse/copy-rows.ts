@@ -1,5 +1,5 @@
 /**
- * Turns a segment's rows into COPY input (text format) and sums their values by month.
+ * Converts a segment's rows to COPY input (text format) and sums their values by month.
  */
 import {
   canonicalText,
@@ -21,8 +21,8 @@ import type { MonthLines, RowSink } from './store/copy-sink.ts';
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
 /**
- * The most months in one segment. Each month needs a partition, and no ledger spans
- * more than a century.
+ * Maximum number of months in one segment. Each month needs a partition, and no ledger
+ * spans more than a century.
  */
 const MONTHS_MAX = 1200;
 const NULL = '\\N';
@@ -59,7 +59,7 @@ export interface LoadedSums {
 }
 
 /**
- * Reads a segment and sends its rows to the sink, piece by piece.
+ * Reads a segment and sends its rows to the sink piece by piece.
  * @throws SegmentFault `BAD_VALUE`, `BAD_ROW` or `TOO_MANY_MONTHS` with the row's number,
  *   and what `readSegment` throws
  */
@@ -84,9 +84,7 @@ interface GatheredMonth {
   lines: string;
 }
 
-/**
- * Gathers the rows of a segment as COPY input, by month, until the next call of `take`.
- */
+/** Collects a segment's rows as COPY input, by month, until the next call to `take`. */
 class RowGatherer {
   readonly #segment: SegmentRecord;
   readonly #months = new Map<string, GatheredMonth>();
@@ -97,7 +95,7 @@ class RowGatherer {
     this.#segment = segment;
   }
 
-  /** Returns the visitor that gathers the rows of this layout. */
+  /** Returns the visitor that collects rows in this layout. */
   begin(layout: Layout): RowVisitor {
     const fields = new RowFields();
     const readRow = openRowReader(layout);
@@ -117,8 +115,8 @@ class RowGatherer {
   }
 
   /**
-   * Returns the lines gathered since the last call, one chunk per month; empty if there
-   * was no row.
+   * Returns the lines collected since the last call, one chunk per month; empty if there
+   * were no rows.
    */
   take(): readonly MonthLines[] {
     const taken: MonthLines[] = [];
@@ -191,8 +189,8 @@ class RowGatherer {
 
 /**
  * Formats one line of COPY input. Most values need no escaping, because their patterns
- * allow no character that COPY interprets. Party ids and columns that this version does
- * not know may need it.
+ * exclude every character that COPY interprets. Party ids, and columns that this version
+ * does not know, may need it.
  */
 function copyLine(segment: SegmentRecord, row: CanonicalRow): string {
   const extra =

@@ -18,13 +18,16 @@ import type { LoadStore, WriteSegment } from './store/load-store.ts';
 
 const CONCURRENCY = 2;
 const PAGE_ROWS = 200;
-/** The most failures of each kind that the evidence lists; all of them are counted. */
+/**
+ * Maximum number of failures of each kind that the evidence lists; all of them are
+ * counted.
+ */
 const LISTED_MAX = 100;
-/** How often a load is planned again if segments change while it runs. */
+/** Maximum number of plans for one load, in case segments keep changing while it runs. */
 const PLANS_MAX = 20;
 /**
- * How often an object must be read as damaged before it is considered damaged: a bit
- * may also flip in transit.
+ * How many reads must find an object damaged before it is considered damaged. A single
+ * bad read may be a bit flipped in transit.
  */
 const READINGS_MAX = 2;
 
@@ -48,20 +51,20 @@ export interface FailedParty {
   readonly message: string;
 }
 
-/** Counts of loaded and removed rows and segments, for one party or for all. */
+/** Rows and segments loaded and removed, for one party or for all. */
 export interface LoadSums {
   readonly segments: number;
   readonly rows: bigint;
-  /** The number of rows of superseded segments that were removed. */
+  /** Number of removed rows that belonged to superseded segments. */
   readonly removedRows: bigint;
   /**
-   * Loaded rows whose `effect` contradicts their quantity and accounts. The evidence of
-   * their segments counts them too.
+   * Loaded rows whose `effect` contradicts their quantity and accounts. They are also
+   * counted in the evidence of their segments.
    */
   readonly effectsContradicted: bigint;
   /**
-   * The number of segments that wait, because the segments that they replace also need
-   * a replacement that is quarantined.
+   * Number of segments held back: they can be loaded only together with another segment,
+   * and that one is quarantined.
    */
   readonly heldBack: number;
 }
@@ -100,9 +103,9 @@ const NOTHING_LOADED: LoadSums = {
  * @returns the verdict `incomplete` if a segment was quarantined or the load of a party
  *   failed, `suspicious` if the loaded rows contradict themselves
  * @throws UnreachableError
- * @throws PermanentError `OBJECTS_MISSING` if so many objects are missing that it must
- *   be the store's fault: then no segment is quarantined for it, and the other segments
- *   are loaded
+ * @throws PermanentError `OBJECTS_MISSING` if so many objects are missing that the store
+ *   must be at fault. In that case none of these segments is quarantined, and the other
+ *   segments are loaded
  */
 export async function loadAll(
   deps: LoadDeps,
@@ -112,7 +115,8 @@ export async function loadAll(
   const totals = new LoadTotals();
   const stop = new AbortController();
   const either = AbortSignal.any([signal, stop.signal]);
-  // One generator is shared: calls of `next` queue up, so each party is handed out once.
+  // The loaders share one generator. Its calls to `next` queue up, so each party is
+  // handed out once.
   const parties = listPartiesToLoad(deps, either);
 
   async function loadParties(): Promise<void> {
@@ -133,7 +137,8 @@ export async function loadAll(
   );
   await Promise.all(loaders);
   signal.throwIfAborted();
-  // The first error stops the other loader, whose own error is then only a consequence.
+  // The first error stops the other loader, whose own error is only a consequence of
+  // that.
   if (stop.signal.aborted) throw stop.signal.reason;
   await settleMissing(totals, deps);
   return totals.report();
@@ -248,9 +253,9 @@ function addSums(a: LoadSums, b: LoadSums): LoadSums {
  * superseded segments in the transaction that adds their replacement. A segment that
  * cannot be read is quarantined with its reason, and the next load tries it again; a
  * segment whose object is missing is returned as missing. The other segments are still
- * loaded. Repeating the load, or running it twice at once, changes nothing.
- * @throws PermanentError `OBJECT_STORE_…` if the store refuses an object: no segment is
- *   quarantined, and the next load tries it again
+ * loaded. The load is idempotent, even if two of them run concurrently.
+ * @throws PermanentError `OBJECT_STORE_…` if the store refuses to return an object. No
+ *   segment is quarantined for that, and the next load tries again
  * @throws RetryableError if the warehouse or the store failed; committed segments stay
  *   loaded
  */
@@ -310,8 +315,8 @@ export async function loadParty(
 }
 
 /**
- * Carries out one replacement. If an object appears to be damaged, it is read once
- * more.
+ * Carries out one replacement. An object that appears to be damaged is read a second
+ * time.
  * @returns undefined if the manifest table has changed since the plan was made
  * @throws SegmentFault
  */

@@ -1,8 +1,8 @@
 /**
- * Decides which segments must be replaced in one transaction. The rows of a superseded
- * segment are removed in the transaction that adds the rows of its replacement.
- * Segments that replace nothing are loaded separately, so that a long first load can be
- * resumed segment by segment.
+ * Decides which segments must be replaced in one transaction. A superseded segment's rows
+ * are removed in the transaction that adds its replacement's rows. Segments that replace
+ * nothing are loaded separately, so that a long first load can be resumed segment by
+ * segment.
  */
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
@@ -27,10 +27,10 @@ export interface Replacement {
 }
 
 /**
- * Groups `pending` and `stale` into replacements such that no stale row shares an
- * instant and an asset with a pending segment of a different replacement. A group that
- * contains a segment of `faulty` is left out as a whole: the rows that it would remove
- * stay until every segment that replaces them can be loaded.
+ * Groups `pending` and `stale` into replacements such that no stale row shares an instant
+ * and an asset with a pending segment of a different replacement. A group that contains a
+ * segment in `faulty` is left out entirely: the rows it would remove stay until every
+ * segment that replaces them can be loaded.
  */
 export function planReplacements(
   pending: readonly SegmentRecord[],
@@ -59,7 +59,9 @@ export function planReplacements(
     .toSorted((a, b) => (findStart(a) < findStart(b) ? -1 : 1));
 }
 
-/** Returns the earliest start of a replacement as RFC 3339 text, which sorts by time. */
+/**
+ * Returns the earliest start of a replacement as an RFC 3339 string, which sorts by time.
+ */
 function findStart({ load, remove }: Replacement): string {
   const starts = [...load, ...remove].map(({ from }) => from);
   return starts.reduce((earliest, start) =>
@@ -82,7 +84,7 @@ export interface RangeClaim extends AssetRange<bigint> {
 }
 
 /**
- * If ranges overlap, keeps the newest one whole, and drops the older ones whole. The
+ * If ranges overlap, keeps all of the newest one and drops the older ones entirely. Any
  * part of a dropped range that no kept range covers is requested from the source again.
  */
 export function chooseNewest<Claim extends RangeClaim>(

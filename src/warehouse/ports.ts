@@ -2,9 +2,9 @@
 
 /** A disagreement between a record and the stored data. */
 export interface Problem {
-  /** A stable identity, for example `OBJECT_CORRUPT`. */
+  /** A stable code, for example `OBJECT_CORRUPT`. */
   readonly code: string;
-  /** The object, table or file concerned. */
+  /** The affected object, table or file. */
   readonly subject: string;
   readonly message: string;
 }
@@ -18,14 +18,12 @@ export interface Reason {
 /** The findings of a check of the lake. */
 export interface LakeFindings {
   readonly files: number;
-  /**
-   * How many of the files were read. For the others, only their existence was checked.
-   */
+  /** Number of files that were read. The others were only checked for existence. */
   readonly filesRead: number;
   readonly rows: bigint;
   /**
-   * Segments that were loaded or unloaded after the last build of the lake. They are
-   * not a problem: the next build adds or removes them.
+   * Segments that were loaded or unloaded after the last build of the lake. This is not a
+   * problem, because the next build adds or removes them.
    */
   readonly segmentsBehind: number;
   readonly problems: readonly Problem[];
@@ -38,7 +36,7 @@ export type LakeCheck = (
 ) => Promise<LakeFindings>;
 
 export interface LakeCheckOptions {
-  /** Whether to sum the values of every row too. */
+  /** Whether to also sum the values of every row. */
   readonly deep: boolean;
   /**
    * If set, only the files that were never proven, and one in `parts` of the others,

@@ -1,7 +1,7 @@
 /**
- * Reads a published object and proves it at the same time: the stored bytes, the plain
- * bytes, the rows and their digest must equal the record in the manifest table, or the
- * reading fails at its end.
+ * Reads a published object and proves it in the same pass: the stored bytes, the plain
+ * bytes, the rows and their digest must match the record in the manifest table, or the
+ * read fails at its end.
  */
 import { pipeline, type Readable } from 'node:stream';
 import { ByteCounter } from '../files/byte-counter.ts';
@@ -24,13 +24,13 @@ import type { ObjectStore } from '../storage/object-store.ts';
 import type { SegmentRecord } from '../catalog/segment-records.ts';
 
 /**
- * Consumers build strings from a piece. Small pieces keep these strings in V8's young
- * generation: larger strings are collected only when they amount to hundreds of
+ * Consumers build strings from each piece. Small pieces keep these strings in V8's young
+ * generation; larger strings are collected only once they amount to hundreds of
  * megabytes.
  */
 const PIECE_BYTES = 32 * 2 ** 10;
 
-/** A fault of one segment, as opposed to a fault of the warehouse or of the store. */
+/** A fault of a single segment, as opposed to the warehouse or the store. */
 export class SegmentFault extends PermanentError {
   readonly segment: SegmentRecord;
 
@@ -41,11 +41,11 @@ export class SegmentFault extends PermanentError {
 }
 
 /**
- * Reads a segment. It yields after each piece of plain bytes, once the rows of that
- * piece have been visited, so that the consumer sets the pace. The generator ends
- * normally only if everything agrees with the record.
- * @param begin is called once, before the first row. The visitor that it returns gets
- *   every row; a row's buffer is valid only during the call
+ * Reads a segment. It yields after each piece of plain bytes, once the rows of that piece
+ * have been visited, so that the consumer sets the pace. The generator ends normally only
+ * if everything agrees with the record.
+ * @param begin called once, before the first row. The visitor it returns receives every
+ *   row; a row's buffer is valid only during the call
  * @throws SegmentFault `OBJECT_CORRUPT` naming what differs, `OBJECT_MISSING`, or the
  *   code of a header or row that cannot be read
  * @throws PermanentError `OBJECT_STORE_…` if the store refuses to be read
@@ -75,14 +75,15 @@ export async function* readSegment(
   let bytes: Readable | undefined;
   try {
     const source = await objects.read(key, signal);
-    // The callback is empty because an error destroys the last stream, and its reader
+    // The callback is empty because an error destroys the last stream, whose reader then
     // throws it.
     const counted = pipeline(source, stored.through(), () => undefined);
     bytes = plainStream(counted, compressionOf(key));
     for await (const chunk of bytes as AsyncIterable<Buffer>) {
       signal.throwIfAborted();
       plain.add(chunk);
-      // A damaged archive could unpack forever, so the size is compared before the end.
+      // A damaged archive could decompress without end, so the size is checked along the
+      // way.
       if (plain.bytes > segment.bytes) {
         throw corruptObject(segment, 'bytes', plain.bytes, segment.bytes);
       }
@@ -134,9 +135,9 @@ function corruptObject(
 }
 
 /**
- * Classifies an error of a reading. A missing object, a damaged archive and unreadable
- * rows are faults of the segment. If the store refuses the call, its own error is kept,
- * because it has the advice. All other errors may pass.
+ * Classifies a read error. A missing object, a damaged archive and unreadable rows are
+ * faults of the segment. If the store refuses the call, its own error is kept, because
+ * that error carries the advice. All other errors are transient.
  */
 function classifyReadingError(segment: SegmentRecord, error: unknown): Error {
   if (error instanceof RetryableError || error instanceof SegmentFault)

@@ -1,6 +1,6 @@
 /**
- * Proves the records: every published object and every loaded row agrees with its sums.
- * Data that was never fetched is listed, and does not fail the verification.
+ * Checks every published object and every loaded row against its recorded sums. Data that
+ * was never fetched is listed, but does not fail the verification.
  */
 import { errorCode, errorLine, PermanentError } from '../errors/errors.ts';
 import { isStoreFault } from '../errors/faults.ts';
@@ -15,7 +15,7 @@ import type { SegmentRecord } from '../catalog/segment-records.ts';
 import type { NeverFetched, VerifyStore } from './store/verify-store.ts';
 
 const PAGE_SEGMENTS = 100;
-/** The most problems that a report lists; all of them are counted. */
+/** Maximum number of problems that a report lists; all of them are counted. */
 const LISTED_MAX = 100;
 /**
  * The share of the proven segments that a nightly run proves again: one in 28, so that
@@ -24,8 +24,8 @@ const LISTED_MAX = 100;
 const NIGHTLY_PARTS = 28;
 
 /**
- * How many refusals in succession end the verification: the store then refuses
- * everything.
+ * After this many consecutive refusals the verification ends, because the store evidently
+ * refuses everything.
  */
 const REFUSALS_MAX = 20;
 export interface VerifyDeps {
@@ -41,10 +41,7 @@ export interface VerifyOptions {
    * and a share of the others. `whole`, the default, checks everything.
    */
   readonly scope?: 'nightly' | 'whole';
-  /**
-   * Whether to recompute the sums of the values of the rows in the warehouse and the
-   * lake.
-   */
+  /** Whether to recompute the sums of row values in the warehouse and the lake. */
   readonly deep?: boolean;
   /**
    * false if another database owns the store: missing or damaged objects are reported,
@@ -53,8 +50,8 @@ export interface VerifyOptions {
   readonly mayDistrust?: boolean;
   /**
    * true if an operator has decided that the missing objects are lost for good. Their
-   * segments are quarantined, however many they are, so that their ranges are requested
-   * from the source again. Default: false.
+   * segments are quarantined, no matter how many there are, and their ranges are
+   * requested from the source again. Default: false.
    */
   readonly isLossAccepted?: boolean;
   readonly onProgress?: (checked: VerifyCounts) => void;
@@ -65,13 +62,13 @@ export interface VerifyReport {
   readonly deep: boolean;
   readonly scope: 'nightly' | 'whole';
   /**
-   * The time since which every current segment was proven, as RFC 3339; null if one
-   * never was.
+   * Every current segment has been proven at or after this time, RFC 3339; null if any
+   * has never been proven.
    */
   readonly provenSince: string | null;
   /**
-   * Objects of this mirror that no segment names: they were left by a crash, or
-   * published after the backup that was restored.
+   * Number of this mirror's objects that no segment refers to. They were left by a crash,
+   * or published after the backup from which the database was restored.
    */
   readonly objectsNotRecorded: number;
   readonly checked: VerifyCounts;
@@ -80,7 +77,7 @@ export interface VerifyReport {
   readonly neverFetched: NeverFetched;
 }
 
-/** Counts of the checked objects, rows and files so far. */
+/** Objects, rows and files checked so far. */
 export interface VerifyCounts {
   readonly segments: number;
   readonly objectBytes: bigint;
@@ -89,7 +86,7 @@ export interface VerifyCounts {
   readonly lakeFiles: number;
   readonly lakeFilesRead: number;
   readonly lakeRows: bigint;
-  /** Segments that the next build of the lake adds or removes. */
+  /** Number of segments that the next build of the lake will add or remove. */
   readonly lakeSegmentsBehind: number;
 }
 
@@ -107,11 +104,11 @@ const NOTHING_CHECKED: VerifyCounts = {
 /**
  * Verifies the published objects, the warehouse and the lake. A segment is quarantined
  * only if its object is proven missing, damaged or different. An object that the store
- * refuses to return is only reported as a problem, and so is a store that lacks many
- * objects at once: neither quarantines a segment.
+ * refuses to return is only reported as a problem, and so is a store in which many
+ * objects are missing at once; no segment is quarantined for either.
  * @throws PermanentError `OBJECT_STORE_…` if the store refuses everything
- * @throws RetryableError if the warehouse or the store could not be read: then nothing
- *   is proven
+ * @throws RetryableError if the warehouse or the store could not be read; nothing is
+ *   proven in that case
  */
 export async function verify(
   deps: VerifyDeps,
@@ -154,7 +151,7 @@ interface ObjectFault {
   readonly reason: Reason;
 }
 
-/** One verification: what it has checked so far, and the problems that it found. */
+/** One verification: what it has checked and which problems it has found so far. */
 class Verification {
   readonly #deps: VerifyDeps;
   readonly #signal: AbortSignal;
@@ -265,7 +262,7 @@ class Verification {
 
   /**
    * Adds a problem if the segment is still current. Exports and loads continue during a
-   * verification: a segment that was replaced since it was listed is not a problem.
+   * verification, so a segment that was replaced after it was listed is not a problem.
    */
   async #addIfCurrent(segment: SegmentRecord, reason: Reason): Promise<void> {
     const [now] = await this.#deps.repository.segmentsById([segment.segmentId]);
@@ -304,7 +301,7 @@ class Verification {
   }
 
   /**
-   * Looks for a fault of one object.
+   * Looks for a fault in one object.
    * @returns undefined if the object and its manifest agree with the database's record
    */
   async #findObjectFault(
@@ -327,8 +324,8 @@ class Verification {
     try {
       await this.#readWhole(segment);
     } catch (error) {
-      // A bit may have flipped in transit, so an object that appears to be damaged is
-      // read again.
+      // A bit may have flipped in transit, so an object that appears damaged is read
+      // again.
       const isDamaged =
         error instanceof PermanentError &&
         error.code !== 'OBJECT_MISSING' &&

@@ -11,14 +11,14 @@ import {
   type StoreAndCatalog,
 } from './unknown-objects.ts';
 
-/** How many manifests are read to learn which mirror published them. */
+/** Maximum number of manifests read to find out which mirror published them. */
 const OWNERS_READ_MAX = 100;
 
 /** Objects in the store that the database does not record. */
 export interface StoreFindings {
   /**
-   * The number of objects that no segment names. Beyond the first `OWNERS_READ_MAX`,
-   * objects of any mirror are counted; up to there, only those of this mirror.
+   * Number of objects that no segment refers to. Among the first `OWNERS_READ_MAX`, only
+   * objects of this mirror are counted; beyond that, objects of any mirror.
    */
   readonly notRecorded: number;
   readonly problems: readonly Problem[];

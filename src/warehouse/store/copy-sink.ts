@@ -1,6 +1,6 @@
 /**
  * Writes rows into mirror.ledger_entries by COPY, at the pace of the database, and
- * makes a monthly partition when the first row of a month arrives.
+ * creates a monthly partition when the first row of a month arrives.
  */
 import { sql } from 'kysely';
 import type { Pool } from 'pg';
@@ -16,11 +16,11 @@ const MONTH = /^\d{4}-(?:0[1-9]|1[0-2])$/;
 const LOCK_TIMEOUT_MS = 30_000;
 
 /**
- * Takes the rows of a segment. When a write resolves, there is room for the next one.
+ * Accepts the rows of a segment. A write resolves once there is room for the next one.
  */
 export interface RowSink {
   write(months: readonly MonthLines[]): Promise<void>;
-  /** Resolves when the database has taken every row so far. */
+  /** Resolves once the database has accepted every row written so far. */
   finish(): Promise<void>;
 }
 
@@ -35,8 +35,8 @@ export interface MonthLines {
 }
 
 /**
- * Opens a sink in the transaction of `session`. Partitions are made through `pool`,
- * outside of it.
+ * Opens a sink in the transaction of `session`. Partitions are created through `pool`,
+ * outside that transaction.
  */
 export function openCopySink(
   pool: Pool,
@@ -47,15 +47,15 @@ export function openCopySink(
 }
 
 /**
- * A COPY sees only the partitions that existed when it began. A chunk with rows of a
- * new month therefore ends the current COPY, makes the partition, and begins a new COPY
- * in the same transaction.
+ * A COPY sees only the partitions that existed when it began. A chunk with rows of a new
+ * month therefore ends the current COPY, creates the partition, and starts a new COPY in
+ * the same transaction.
  */
 class CopySink implements RowSink {
   readonly #pool: Pool;
   readonly #session: Session;
   readonly #signal: AbortSignal;
-  /** Months whose partition the current COPY sees. */
+  /** Months whose partition is visible to the current COPY. */
   readonly #ready = new Set<string>();
   #copy: CopyIn | undefined;
 
@@ -97,9 +97,9 @@ class CopySink implements RowSink {
 }
 
 /**
- * Makes missing partitions; several callers may do so at once. A partition is attached,
- * not created in place, because the lock of `attach` does not block loads and readers
- * of other months.
+ * Creates missing partitions; safe to call concurrently. A partition is attached rather
+ * than created in place, because the lock that `attach` takes does not block loads and
+ * readers of other months.
  * @param months as `2023-05`
  */
 export async function ensurePartitions(

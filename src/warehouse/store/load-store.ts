@@ -1,6 +1,6 @@
 /**
- * The database's side of a load: the segments that wait, and the transaction in which
- * segments are replaced.
+ * The database side of a load: the pending segments, and the transaction that replaces
+ * segments.
  */
 import { sql } from 'kysely';
 import { quarantineSegment } from '../../catalog/segment-rows.ts';
@@ -35,7 +35,7 @@ export type WriteSegment = (
   sink: RowSink,
 ) => Promise<LoadedSums>;
 
-/** The segments that a load has to add and to remove for one party. */
+/** The segments that a load has to add and remove for one party. */
 export interface PartyWork {
   /** The current segments that are not loaded, including those that were quarantined. */
   readonly pending: readonly SegmentRecord[];
@@ -43,7 +43,7 @@ export interface PartyWork {
   readonly stale: readonly StaleSegment[];
 }
 
-/** Counts of the segments and rows that a run has loaded. */
+/** Number of segments and rows that a run has loaded. */
 export interface LoadedCounts {
   readonly segments: number;
   readonly rows: bigint;
@@ -57,7 +57,8 @@ export class LoadStore {
   }
 
   /**
-   * Returns the next parties after `after`, by id, that have rows to load or to remove.
+   * Returns the next parties after `after`, ordered by id, that have rows to load or
+   * remove.
    */
   async partiesToLoad(
     after: string | undefined,
@@ -90,10 +91,9 @@ export class LoadStore {
   }
 
   /**
-   * Carries out a replacement in one transaction: removes the stale rows, writes the
-   * new ones, and records their sums and `loaded_at`. `write` is called once per
-   * segment.
-   * @returns how many rows were removed; undefined if the manifest table has changed
+   * Carries out a replacement in one transaction: removes the stale rows, writes the new
+   * ones, and records their sums and `loaded_at`. `write` is called once per segment.
+   * @returns the number of removed rows; undefined if the manifest table has changed
    *   since the plan was made, in which case nothing is stored
    */
   async replace(
@@ -104,8 +104,8 @@ export class LoadStore {
   ): Promise<bigint | undefined> {
     const { pool } = this.#warehouse;
     const session = await openSession(pool, ACTION);
-    // Unless the transaction succeeds, a COPY may still be running: closing the
-    // connection rolls it back.
+    // If the transaction fails, a COPY may still be running; closing the connection rolls
+    // it back.
     let isBroken = true;
     try {
       await execute(session, ACTION, statement()`begin`);
@@ -114,7 +114,7 @@ export class LoadStore {
           as "limit"`;
       await execute(session, ACTION, limit);
       await execute(session, ACTION, WAITS_FOR_THE_STORE);
-      // Another loader of the party keeps the lock for as long as its segment takes.
+      // Another loader of the same party holds the lock until its segment is loaded.
       await takeLock(session, `mirror.load/${partyId}`, 'transaction', signal);
       let isCurrent = await isUpToDate(session, replacement);
       let removedRows = 0n;
@@ -138,8 +138,8 @@ export class LoadStore {
   }
 
   /**
-   * Counts the segments that were loaded since the run began, over all its deliveries,
-   * and that are still current.
+   * Counts the still current segments that were loaded since the run began, across all
+   * deliveries of its job.
    */
   async loadedSince(runId: string): Promise<LoadedCounts> {
     const loaded = statement({ segments: 'int', rows: 'bigint' })`
@@ -182,7 +182,7 @@ async function removeRows(
   const removedRows = await execute(session, ACTION, entries);
   const months = builder.deleteFrom('mirror.segment_months').where(isStale);
   await execute(session, ACTION, months);
-  // `loaded_at` records whether the rows are in the warehouse, whatever the status is.
+  // `loaded_at` records whether the rows are in the warehouse, regardless of the status.
   const segments = builder
     .updateTable('mirror.segments')
     .set({ loaded_at: null })
@@ -193,7 +193,7 @@ async function removeRows(
 
 /**
  * Marks a segment as loaded and records its sums.
- * @returns false if the segment was superseded while it was read
+ * @returns false if the segment was superseded while it was being read
  */
 async function markLoaded(
   session: Session,

@@ -36,7 +36,7 @@ import type { ObjectStore } from '../../storage/object-store.ts';
 import { formatInstant } from '../../time/time.ts';
 import type { StoreAndCatalog } from './unknown-objects.ts';
 
-/** A transaction ends after this many ranges, at the next party. */
+/** After this many ranges, the transaction ends at the next party. */
 const RANGES_AT_ONCE = 500;
 
 const utc = (column: string): string =>
@@ -50,7 +50,7 @@ const RANGES = `select json_strip_nulls(json_build_object(
   where not c.open and (c.segment_id is null or differs_from_manifest)
   order by c.party_id, c.from_time`;
 
-/** The database and the store between which the record is written. */
+/** The database that the record is read from, and the store that it is written to. */
 export interface RangeRecordDeps {
   readonly warehouse: Warehouse;
   readonly objects: ObjectStore;
@@ -92,8 +92,9 @@ async function* rangeLines(
 }
 
 /**
- * Completes one line of the record. COPY doubles the backslashes of JSON. The asset is
- * in a column of its own, because its null means every asset and must not be left out.
+ * Completes one line of the record. COPY doubles the backslashes in JSON, which this
+ * undoes. The asset has its own column because its null means every asset, so it must not
+ * be dropped.
  */
 function rangeLine(line: string): string {
   const [json = '', asset = ''] = line.replaceAll('\\\\', '\\').split('\t');
@@ -144,7 +145,7 @@ export async function adoptRanges(
 }
 
 /**
- * Reads the store's record. It yields nothing if there is no record, as in stores of
+ * Reads the store's record. Yields nothing if there is no record, as in stores written by
  * earlier versions.
  */
 async function* readRanges(
@@ -180,7 +181,7 @@ async function adoptBatch(
   const partyIds = [...byParty.keys()];
   const action = 'take over ranges that no manifest names';
   return inTransaction(db, { action }, async (tx) => {
-    // The lock keeps exports of the parties out until the COMMIT.
+    // The lock blocks exports of these parties until the transaction commits.
     await lockEach(tx, 'export', partyIds);
     const corrected = await correctSegments(
       tx,
@@ -208,17 +209,16 @@ async function adoptBatch(
 /** The changes to the coverage of one party. */
 interface EmptyRanges {
   readonly added: readonly NewEmptyRange[];
-  /** Ids of coverage that an added range contains completely. */
+  /** Coverage ids of the ranges that lie entirely within an added range. */
   readonly replaced: readonly bigint[];
 }
 
-/** A range without entries, as it is added to the coverage. */
+/** An empty range, as it is added to the coverage. */
 type NewEmptyRange = RangeRecord & { readonly open: false };
 
 /**
- * Removes from recorded ranges without entries the parts that are already known. Ranges
- * with rows take precedence; a shorter known range without entries is replaced by the
- * longer one.
+ * Cuts the parts that are already known out of the recorded empty ranges. Ranges with
+ * rows take precedence; a known empty range is replaced by a longer recorded one.
  */
 function emptyRanges(
   records: readonly RangeRecord[],
@@ -249,8 +249,8 @@ function emptyRanges(
     const rest = subtract(record, excluded);
     if (rest.length === 0) continue;
     replaced.push(...shorter.map(({ coverageId }) => coverageId));
-    // The sum covers rows before the end of the range, which a newer range may have
-    // changed.
+    // The sum covers the rows just before the end of the range, and a newer range may
+    // have changed those.
     const tail = excluded.length === 0 ? record.tail : undefined;
     for (const range of rest) {
       added.push({ ...record, ...range, tail, open: false });
@@ -268,8 +268,8 @@ function originOf({ runId, epoch }: RangeRecord): {
 
 /**
  * Corrects the facts that manifests record about segments. A segment that was checked
- * after the record's check stays unchanged. For any other segment, the record is newer
- * than the manifest, which was written when the segment was published or merged.
+ * more recently than the record stays unchanged. For all others, the record is newer than
+ * the manifest, which was written when the segment was published or merged.
  * @returns how many segments changed
  */
 async function correctSegments(

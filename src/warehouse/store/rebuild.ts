@@ -1,9 +1,9 @@
 /**
  * Takes over published objects that the database does not know. A lost database is
  * rebuilt from their manifests and from the record of the ranges that no manifest
- * describes (range-records.ts). A database that was restored from a backup adopts the
- * objects that were published since the backup. Ranges that are in neither are
- * requested from the source again.
+ * describes (range-records.ts). A database restored from a backup adopts the objects
+ * published since that backup. Ranges found in neither place are requested from the
+ * source again.
  */
 import { sql } from 'kysely';
 import { errorCode, errorLine, PermanentError } from '../../errors/errors.ts';
@@ -37,14 +37,15 @@ import {
 } from './unknown-objects.ts';
 
 /**
- * The maximum number of unusable manifests that the evidence lists; all of them are
- * counted.
+ * Maximum number of unusable manifests that the evidence lists; all of them are counted.
  */
 const LISTED_MAX = 100;
 
 /** How many manifests are read concurrently. */
 const READ_AT_ONCE = 16;
-/** How many manifests of other mirrors are read before the comparison stops. */
+/**
+ * Maximum number of other mirrors' manifests that are read before the comparison stops.
+ */
 const FOREIGN_READ_MAX = 1_000;
 
 /** A manifest that cannot be used. */
@@ -55,11 +56,14 @@ export interface ManifestProblem {
 
 /** The segments and ranges that a rebuild took over from the store. */
 export interface RebuildResult {
-  /** Segments that were taken over as current. */
+  /** Number of segments that were taken over as current. */
   readonly current: number;
-  /** Segments that were taken over as superseded by newer ones. */
+  /** Number of segments that were taken over as superseded by newer ones. */
   readonly superseded: number;
-  /** Changed ranges that no manifest names, or that a manifest describes differently. */
+  /**
+   * Number of changed ranges that no manifest describes, or that a manifest describes
+   * differently.
+   */
   readonly ranges: number;
   readonly problemCount: number;
   readonly problems: readonly ManifestProblem[];
@@ -97,13 +101,11 @@ export async function rebuildIfEmpty(
 }
 
 /**
- * Takes over the manifests that a killed rebuild has not reached yet, and those that
- * were published after the backup from which the database was restored. This must run
- * before anything is requested from the source or removed from the store: otherwise
- * known ranges would be requested again, and the ranges that the source no longer
- * serves would be lost.
- * @param partyId limits it to the ledger that is about to be exported; if absent, all
- *   ledgers
+ * Takes over the manifests that an interrupted rebuild did not reach, and those published
+ * after the backup from which the database was restored. This must run before anything is
+ * requested from the source or removed from the store: otherwise known ranges would be
+ * requested again, and the ranges that the source no longer serves would be lost.
+ * @param partyId the party that is about to be exported; if absent, all parties
  * @returns undefined if the database already knows everything that this mirror has
  *   published
  */
@@ -124,8 +126,8 @@ export async function adoptUnknownManifests(
 }
 
 /**
- * Takes over manifests party by party. A rebuild that was killed starts again from the
- * beginning, and skips the manifests that it has already recorded.
+ * Takes over manifests party by party. An interrupted rebuild starts again from the
+ * beginning and skips the manifests that it has already recorded.
  */
 async function adoptManifests(
   catalog: StoreAndCatalog,
@@ -163,7 +165,7 @@ async function adoptManifests(
     },
   );
 
-  // The manifests of one party do not show the highest publication number of all
+  // One party's manifests do not reveal the highest publication number across all
   // parties.
   if (partyId === undefined) await finishRebuild(db, adoption.newest);
   return { ...adoption.result(), ranges };
@@ -177,8 +179,8 @@ interface ReadManifest {
 
 /**
  * Reads several manifests at a time, and yields them in the order of their keys.
- * @throws the store's error if it refuses a read: a rebuild that skipped the object
- *   would look complete
+ * @throws the store's error if it refuses a read, because a rebuild that skipped the
+ *   object would look complete
  */
 async function* readManifests(
   pages: AsyncIterable<UnknownPage>,
@@ -199,8 +201,8 @@ async function* readManifests(
   for await (const { unknown } of pages) {
     for (let at = 0; at < unknown.length; at += READ_AT_ONCE) {
       const some = unknown.slice(at, at + READ_AT_ONCE);
-      // If reading fails, the manifests that were read before are taken over first;
-      // then the failure ends the rebuild.
+      // If a read fails, the manifests read before it are taken over first; then the
+      // failure ends the rebuild.
       for (const one of await Promise.allSettled(some.map(readOne))) {
         if (one.status === 'rejected') throw one.reason;
         yield one.value;
@@ -211,7 +213,7 @@ async function* readManifests(
 
 /**
  * Returns the error for a store in which another mirror publishes, or has published,
- * below the same prefix. An operator has to solve that.
+ * under the same prefix. Only an operator can resolve that.
  */
 function tooManyForeign({ warehouseId }: Manifest): PermanentError {
   return new PermanentError(
@@ -222,7 +224,7 @@ function tooManyForeign({ warehouseId }: Manifest): PermanentError {
 }
 
 /**
- * Gathers manifests, which arrive party by party, and records each party in one
+ * Collects manifests, which arrive party by party, and records each party in one
  * transaction.
  */
 class Adoption {
@@ -282,7 +284,7 @@ class Adoption {
   }
 }
 
-/** How many segments of a party were recorded. */
+/** Number of segments recorded for a party. */
 interface AdoptedCounts {
   readonly current: number;
   readonly superseded: number;
@@ -299,7 +301,8 @@ function adoptParty(
 ): Promise<AdoptedCounts> {
   const action = `record what is published of party ${partyId}`;
   return inTransaction(db, { action }, async (tx) => {
-    // The lock keeps an export of the party, or a second rebuild, out until the COMMIT.
+    // The lock blocks an export of the party, or a second rebuild, until the transaction
+    // commits.
     await lockEach(tx, 'export', [partyId]);
     const keys = manifests.map(({ objectKey }) => objectKey);
     const known = await readKnownObjects(tx, keys);
@@ -336,10 +339,9 @@ function adoptParty(
 }
 
 /**
- * Ends a rebuild, and continues the lineage of the newest manifest: the next
- * publication gets a higher number, in the last epoch of the source's chain. A database
- * that knows nothing about the source's release starts with that manifest's findings
- * about it.
+ * Ends a rebuild and continues the lineage of the newest manifest: the next publication
+ * gets a higher number, in the latest epoch of the source's chain. If the database knows
+ * nothing about the source's release yet, it adopts what that manifest recorded about it.
  */
 function finishRebuild(
   db: Database,

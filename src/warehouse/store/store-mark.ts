@@ -1,9 +1,8 @@
 /**
- * Finds out with one small request whether the store is ahead of the database. The
- * object `store-mark.json` and the database have the same id, which each nightly run
- * renews before it publishes anything. A database that was restored from a backup older
- * than the last nightly run has an older id: only then are the store's keys listed and
- * compared.
+ * Detects with one small request whether the store is ahead of the database. The object
+ * `store-mark.json` and the database store the same id, which each nightly run renews
+ * before it publishes anything. A database restored from a backup older than the last
+ * nightly run has an older id, and only then are the store's keys listed and compared.
  */
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -20,7 +19,7 @@ const markSchema = z.object({ version: z.literal(1), mark: z.uuid() });
 
 /**
  * Whether the store may contain objects that the database does not know.
- * @returns true also if either has no mark yet, or if a rebuild has not ended
+ * @returns true also if either has no mark yet, or if a rebuild is unfinished
  */
 export async function isStoreAhead(
   { objects, db }: StoreAndCatalog,
@@ -35,8 +34,8 @@ export async function isStoreAhead(
 }
 
 /**
- * Gives the store and the database the same new mark, once the database knows
- * everything in the store.
+ * Writes the same new mark to the store and the database. Call this only once the
+ * database knows everything in the store.
  */
 export async function renewMark(
   catalog: StoreAndCatalog,

@@ -1,13 +1,13 @@
 /**
- * The owner of a store. The object `mirror.json` names the mirror that a store belongs
- * to and the one database that may write there. It reveals a wrong OBJECT_STORE_URL, a
- * copy of the database and a second mirror on the same prefix, before objects of
- * another mirror are removed, replaced or believed missing.
+ * The owner of a store. The object `mirror.json` names the mirror that a store belongs to
+ * and the one database that may write there. It exposes a wrong OBJECT_STORE_URL, a
+ * copied database or a second mirror on the same prefix before another mirror's objects
+ * are removed, replaced or taken for missing.
  *
  * The owner is recognised by two facts together: the claim, an id that both the object
- * and the database have, and the database's own system identifier and oid. A copy of
- * the database has the claim, but a different identifier or oid. A former owner has the
- * identifiers, but an older claim.
+ * and the database have, and the database's own system identifier and oid. A copy of the
+ * database has the same claim but a different identifier or oid; a former owner has the
+ * same identifiers but an older claim.
  */
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -29,7 +29,7 @@ const OWNER_BYTES_MAX = 64 * 1024;
  */
 const SAMPLE_SEGMENTS = 5;
 
-/** Codes of the errors for a store that this database must not write to. */
+/** Error codes for a store that this database must not write to. */
 const STORE_STRANGE = [
   'OBJECT_STORE_FOREIGN',
   'OBJECT_STORE_OWNED_ELSEWHERE',
@@ -46,8 +46,7 @@ const ownerSchema = z.object({
   warehouseId: z.uuid(),
   database: z.object({
     /**
-     * The system identifier as decimal text; null if the database does not allow
-     * reading it.
+     * The system identifier in decimal; null if the database does not permit reading it.
      */
     systemIdentifier: z.string().nullable(),
     oid: z.string(),
@@ -64,7 +63,7 @@ interface OwnIdentity {
   readonly claim: string | null;
   readonly systemIdentifier: string | null;
   readonly oid: string;
-  /** Whether a rebuild from the store's objects has begun and not ended. */
+  /** Whether a rebuild from the store's objects is unfinished. */
   readonly isRebuilding: boolean;
 }
 
@@ -72,15 +71,15 @@ interface OwnIdentity {
  * What this database may do with a store.
  * - 'owner': it may write
  * - 'reader': the store belongs to the same mirror, but another database owns it
- * - 'unclaimed': no database has claimed the store yet, and nothing contradicts that it
- *   is this mirror's
+ * - 'unclaimed': no database has claimed the store yet, and nothing suggests that it
+ *   belongs to another mirror
  */
 export type StoreStanding = 'owner' | 'reader' | 'unclaimed';
 
 /**
- * Finds out which mirror a store belongs to, and writes nothing.
+ * Determines which mirror a store belongs to, without writing anything.
  * @throws PermanentError `OBJECT_STORE_FOREIGN` if it belongs to another mirror,
- *   `OBJECT_STORE_EMPTY` if it lacks what this mirror has published
+ *   `OBJECT_STORE_EMPTY` if the objects that this mirror has published are not there
  */
 export async function examineStore(
   catalog: StoreAndCatalog,
@@ -103,10 +102,10 @@ export function isStoreStrange(error: unknown): boolean {
 }
 
 /**
- * Makes sure that this database owns the store. A store that no database has claimed is
- * claimed, unless its content shows that it belongs to another mirror.
- * @param isRebuilding whether the database is about to be rebuilt from whatever the
- *   store contains
+ * Makes sure that this database owns the store. An unclaimed store is claimed, unless its
+ * contents show that it belongs to another mirror.
+ * @param isRebuilding whether the database is about to be rebuilt from whatever the store
+ *   contains
  * @throws PermanentError for which `isStoreStrange` is true
  */
 export async function requireOwnership(
@@ -129,8 +128,8 @@ export async function requireOwnership(
   if (owner === undefined) throw contentMissing(objects);
   if (isOwner(owner, own)) {
     if (own.claim === null) await recordClaim(catalog, owner.claim);
-    // The claim names the lineage of the store's objects; this database has published
-    // objects of its own since, or was rebuilt from others.
+    // The claim records the lineage of the store's objects. This database has since
+    // published objects in a lineage of its own, or was rebuilt from another store.
     const isOtherLineage = owner.warehouseId !== own.warehouseId;
     if (isOtherLineage && (await hasLineage(catalog, own))) {
       const { warehouseId } = own;
@@ -146,9 +145,8 @@ export async function requireOwnership(
 
 /**
  * Makes this database the owner. The former owner stops writing at its next check. Only
- * an operator may decide this. A database that contains ledgers takes over only the
- * stores of its own mirror: otherwise a wrong OBJECT_STORE_URL would end another
- * mirror.
+ * an operator may decide this. A database that contains ledgers can take over only stores
+ * of its own mirror; otherwise a wrong OBJECT_STORE_URL could shut down another mirror.
  * @throws PermanentError `OBJECT_STORE_FOREIGN` if the store belongs to another mirror
  *   and this database is not empty
  */
@@ -184,9 +182,9 @@ export async function takeOverStore(
 }
 
 /**
- * Whether this database publishes in a lineage of its own. An empty database does not,
- * and neither does one whose rebuild has not ended: they continue the lineage of the
- * objects that the store has.
+ * Whether this database has a lineage of its own. An empty database has none, and neither
+ * has one whose rebuild is unfinished: both continue the lineage of the objects in the
+ * store.
  */
 async function hasLineage(
   catalog: StoreAndCatalog,
@@ -198,8 +196,8 @@ async function hasLineage(
 /**
  * Returns a new claim of this database.
  * @param lineage the lineage of the store's objects, which a rebuild continues. If the
- *   rebuild fails, the database that published them, or its backup, is still of the
- *   store's mirror, and can take the store over again.
+ *   rebuild fails, the database that published them, or a backup of it, still belongs to
+ *   the store's mirror and can take the store over again.
  */
 function describe(own: OwnIdentity, lineage?: string): StoreOwner {
   const { mirrorId, systemIdentifier, oid } = own;
@@ -225,8 +223,8 @@ function isOwner({ claim, database }: StoreOwner, own: OwnIdentity): boolean {
     own.systemIdentifier === null ||
     database.systemIdentifier === own.systemIdentifier;
   const isSameDatabase = isSameServer && database.oid === own.oid;
-  // A process that was killed between claiming the store and recording that left no
-  // claim.
+  // A process that was killed after claiming the store, but before recording it, left no
+  // claim in the database.
   return isSameDatabase && (own.claim === null || own.claim === claim);
 }
 
@@ -258,8 +256,8 @@ async function readOwner(
 }
 
 /**
- * Checks the content of a store that names no owner, as stores from earlier versions do
- * not.
+ * Checks the contents of a store that names no owner, such as one written by an earlier
+ * version.
  */
 async function refuseStrangeContent(
   catalog: StoreAndCatalog,
@@ -294,7 +292,7 @@ async function refuseForeignManifest(
 
 /**
  * Reads one manifest of the store, to see which mirror publishes there.
- * @returns its lineage; undefined if the store has no manifest that can be read
+ * @returns the manifest's lineage; undefined if the store has no readable manifest
  */
 async function readContentLineage(
   objects: ObjectStore,

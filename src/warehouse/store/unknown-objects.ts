@@ -1,4 +1,4 @@
-/** Finds the published objects that no row of the database names. */
+/** Finds published objects that no row of the database refers to. */
 import { PermanentError } from '../../errors/errors.ts';
 import {
   type Manifest,
@@ -17,7 +17,7 @@ import { statement } from '../../postgres/statement.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 
 export const LEDGER_PREFIX = 'ledger/';
-/** The most keys that one statement looks up. */
+/** Maximum number of keys that one statement looks up. */
 const KEYS_PER_LOOKUP = 1_000;
 
 /** The store, and the database that describes it. */
@@ -32,7 +32,7 @@ export interface UnknownObject {
   readonly key: string;
   readonly manifestBytes: bigint;
   /**
-   * The size of the object that it describes; undefined if the object is not listed
+   * Size of the object that the manifest describes; undefined if the object is not listed
    * next to it.
    */
   readonly bytes: bigint | undefined;
@@ -46,7 +46,8 @@ export interface UnknownPage {
 }
 
 /**
- * Returns the keys that a segment (current or not) or an unfinished publication names.
+ * Returns those keys that a segment (current or not) or an unfinished publication refers
+ * to.
  */
 export async function readKnownObjects(
   db: Database,
@@ -62,7 +63,7 @@ export async function readKnownObjects(
   return new Set(rows.map(({ objectKey }) => objectKey));
 }
 
-/** Lists the manifests below a prefix in pages, in the order of their keys. */
+/** Lists the manifests under a prefix in pages, ordered by key. */
 export async function* listUnknownObjects(
   { objects, db }: StoreAndCatalog,
   signal: AbortSignal,

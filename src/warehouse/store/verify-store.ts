@@ -1,6 +1,6 @@
 /**
- * The database's side of a verification: the segments to prove, the content of the
- * tables, and the proofs.
+ * The database side of a verification: which segments to prove, the contents of the
+ * tables, and the recorded proofs.
  */
 import { sql } from 'kysely';
 import { readRowHashes } from '../../catalog/row-hashes.ts';
@@ -28,8 +28,8 @@ interface Invariant {
 }
 
 /**
- * The invariants are checked one after the other: each has a snapshot of its own, which
- * shows only whole transactions.
+ * The invariants are checked one after another. Each query has its own snapshot, which
+ * shows only committed transactions.
  */
 const INVARIANTS: readonly Invariant[] = [
   {
@@ -88,9 +88,9 @@ const INVARIANTS: readonly Invariant[] = [
   },
 ];
 
-/** Data that was never fetched. `verify` lists it, and does not fail because of it. */
+/** Data that was never fetched. `verify` lists it, but does not fail because of it. */
 export interface NeverFetched {
-  /** Listed parties for which no range is known. */
+  /** Number of listed parties of which no range is known. */
   readonly parties: number;
   readonly listsWithGaps: readonly string[];
   readonly openSegments: bigint;
@@ -114,9 +114,8 @@ export class VerifyStore {
   }
 
   /**
-   * Returns current segments, by id: the segments that were published or loaded since
-   * their last proof, and one in `parts` of the others, beginning with those proven
-   * longest ago.
+   * Returns current segments, ordered by id: those published or loaded since their last
+   * proof, and one in `parts` of the others, those proven longest ago first.
    */
   async segmentsToProve(parts: number): Promise<readonly bigint[]> {
     const segments = statement({ segmentId: 'bigint' })`
@@ -137,7 +136,7 @@ export class VerifyStore {
     return rows.map(({ segmentId }) => segmentId);
   }
 
-  /** Returns the segments among the given ids that are still current, by id. */
+  /** Returns those of the given segments that are still current, ordered by id. */
   async segmentsById(
     segmentIds: readonly bigint[],
   ): Promise<readonly SegmentRecord[]> {
@@ -202,7 +201,7 @@ export class VerifyStore {
 
   /**
    * Counts the rows of loaded segments and compares them with the record.
-   * @param isDeep whether to sum the values of the rows too
+   * @param isDeep whether to also sum the row values
    */
   async checkRows(
     segments: readonly SegmentRecord[],
@@ -248,7 +247,7 @@ export class VerifyStore {
     return new Map(rows.map((row) => [row.segmentId, row]));
   }
 
-  /** Returns the sums of loaded rows by segment id, computed outside of the database. */
+  /** Returns the sums of loaded rows by segment id, computed outside the database. */
   async #sumRows(
     segmentIds: readonly bigint[],
     signal: AbortSignal,
@@ -266,7 +265,7 @@ export class VerifyStore {
   }
 
   /**
-   * Returns the invariants of the tables that do not hold.
+   * Returns the table invariants that are violated.
    * @param isFull whether to also check the invariants that read every row
    */
   async inconsistencies(
