@@ -1,6 +1,5 @@
 /**
- * Detects differences between our reading of `.env` and the environment and that of
- * other programs.
+ * Detects where other programs read `.env` and the environment differently than we do.
  */
 
 const UTF16_MARKS = ['fffe', 'feff'];
@@ -10,7 +9,8 @@ const UNQUOTED_HASH =
 
 /**
  * Decodes UTF-8.
- * @returns the text without a byte order mark, or undefined if it is UTF-16 or binary
+ * @returns the text without a byte order mark, or undefined if the bytes are UTF-16 or
+ *   binary
  */
 export function decodeText(bytes: Buffer): string | undefined {
   const isUtf16 = UTF16_MARKS.includes(bytes.subarray(0, 2).toString('hex'));
@@ -19,15 +19,15 @@ export function decodeText(bytes: Buffer): string | undefined {
 }
 
 /**
- * Returns the names whose value this program and `node --env-file` cut at a #, while
- * Compose and systemd use all of it.
+ * Returns the names of values that this program and `node --env-file` cut off at a #,
+ * while Compose and systemd use the whole value.
  */
 export function findCutValues(text: string): readonly string[] {
   return [...text.matchAll(UNQUOTED_HASH)].map(([, name = '']) => name);
 }
 
 /**
- * Whether Kubernetes set the variable: it announces a service `api` as
+ * Whether Kubernetes set the variable: for a service `api`, it sets
  * API_PORT=tcp://10.0.0.1:80 in every pod.
  */
 export function isServiceLink(name: string, value: string): boolean {

@@ -1,6 +1,5 @@
 /**
- * Reads the environment and `.env`, and reports every problem at once. No other module
- * reads them.
+ * The only module that reads the environment and `.env`. It reports all problems at once.
  */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -37,8 +36,8 @@ export interface Config extends Settings {
    */
   readonly texts: Readonly<Partial<Record<SettingKey, string>>>;
   /**
-   * Variables that other libraries read under names of their own (AWS_…, HTTPS_PROXY, …),
-   * including those from `.env`.
+   * Variables with other libraries' own names (AWS_…, HTTPS_PROXY, …), including those
+   * from `.env`.
    */
   readonly ambient: Readonly<Record<string, string>>;
 }
@@ -49,18 +48,18 @@ export interface EnvironmentInput {
 }
 
 const GUARDED = /^(?:SOURCE|EXPORT|NIGHTLY)_/;
-/** Names of other programs' variables that users expect to work from `.env` too. */
+/** Names of other programs' variables, which users expect to work in `.env` too. */
 const AMBIENT =
   /^(?:AWS_[A-Z0-9_]+|OTEL_[A-Z0-9_]+|(?:https?|all|no)_proxy|(?:HTTPS?|ALL|NO)_PROXY|NODE_EXTRA_CA_CERTS|TEST_(?:DATABASE|REDIS|S3)_URL)$/;
 /**
- * Variables of the compose file, which reads the same `.env`: its own passwords and
+ * Variables for the compose file, which uses the same `.env`: its own passwords and
  * images, and Compose's settings.
  */
 const COMPOSE =
   /^(?:COMPOSE_[A-Z_]+|TZ|POSTGRES_PASSWORD|POSTGRES_PORT|READER_PASSWORD|S3_ACCESS_KEY|S3_SECRET_KEY|MIRROR_(?:ENV_FILE|VERSION)|PROXY_(?:HOST|PORT|TLS_PORT)|(?:NODE|POSTGRES|REDIS|S3|PROXY)_IMAGE)$/;
 const SHOWN_MAX = 80;
 
-/** Returns the environment of this process; tests build environments of their own. */
+/** Returns the environment of this process; tests build their own. */
 export function processEnvironment(): EnvironmentInput & {
   readonly env: NodeJS.ProcessEnv;
 } {
@@ -69,12 +68,11 @@ export function processEnvironment(): EnvironmentInput & {
 
 /**
  * Reads and checks the whole configuration.
- * @throws UsageError with one line for each unknown name and each value that is not
- *   accepted
+ * @throws UsageError with one line for each unknown name and each invalid value
  */
 export function readConfig({ env, cwd }: EnvironmentInput): Config {
   const problems: string[] = [];
-  /** Reads a file that the configuration names. A missing `.env` is accepted. */
+  /** Reads a file that the configuration refers to. A missing `.env` is accepted. */
   const readGiven = (
     name: string,
     path: string,
@@ -106,8 +104,8 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
         'follows; write the value in single quotes',
     );
   /**
-   * Looks a variable up. An empty value counts as unset, because compose files and
-   * shells pass empty variables on.
+   * Looks up a variable. An empty value counts as unset, because compose files and shells
+   * pass on empty variables.
    */
   const find = (name: string) => {
     if (env[name] && !isServiceLink(name, env[name]))
@@ -196,8 +194,8 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
 }
 
 /**
- * Returns the configuration with a command's own values. They are written as a user would
- * write them; undefined clears a setting.
+ * Returns the configuration with some settings overridden. Values are strings as a user
+ * would write them; undefined clears a setting.
  */
 export function changeSettings(
   config: Config,
@@ -219,7 +217,7 @@ export function changeSettings(
 
 /**
  * Returns the error for a missing source.
- * @param why explains why the source is needed, for the message
+ * @param why why the source is needed, for the message
  */
 export function sourceMissing(why: string): UsageError {
   return new UsageError([
@@ -236,7 +234,7 @@ export function requireSource({ sourceUrl }: Config): void {
     throw sourceMissing('this command asks the source');
 }
 
-/** Finds settings that are valid individually but contradict each other. */
+/** Finds settings that are individually valid but contradict each other. */
 function findContradictions(
   settings: Settings,
   origins: Config['origins'],
@@ -253,7 +251,7 @@ function findContradictions(
       'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read everything, and start or cancel nothing',
     );
   }
-  // A CSV without an asset column needs SOURCE_ASSETS to name the asset that its rows
+  // If the CSV has no asset column, SOURCE_ASSETS must name the asset that its rows
   // belong to.
   if (exportColumns?.get('asset_id') === null && sourceAssets?.length !== 1) {
     problems.push(
@@ -274,7 +272,7 @@ function findKeyProblem({
     return 'SOURCE_CLIENT_KEY: given without SOURCE_CLIENT_CERT; give both or neither';
   if (key === undefined)
     return 'SOURCE_CLIENT_CERT: given without SOURCE_CLIENT_KEY; give both or neither';
-  // Load this module only here, so that `--version`, which reads no certificate, starts
+  // Load this module lazily, so that `--version`, which needs no certificate, starts
   // fast.
   const { createPrivateKey, X509Certificate } =
     process.getBuiltinModule('node:crypto');
@@ -294,7 +292,7 @@ function findUnknownNames(
     secret === true ? [name, `${name}_FILE`] : [name],
   );
   // Other programs may have such names (SOURCE_DATE_EPOCH, Kubernetes' service links).
-  // Only a name close to one of our settings is taken as a typo.
+  // Only a name close to one of our settings is treated as a typo.
   const inEnvironment = Object.keys(env).filter(
     (name) =>
       GUARDED.test(name) &&
@@ -326,7 +324,7 @@ function parsePartyFile(
   const split = (separator: RegExp) =>
     (text ?? '').split(separator).flatMap((part) => part.trim() || []);
   // Ids in a source's own format may contain spaces and commas. If any word is not a
-  // plain id, each line is taken as one id.
+  // plain id, treat each line as one id.
   const words = split(/[\s,]+/);
   const lines = words.every((word) => canonicalId(word) !== undefined)
     ? words
@@ -344,7 +342,7 @@ function parsePartyFile(
   return [...new Set(ids.filter((id) => id !== undefined))];
 }
 
-/** Quotes a given value for a message: escaped and shortened. */
+/** Quotes a value for a message, escaped and truncated. */
 function quote(given: string): string {
   return JSON.stringify(
     given.length > SHOWN_MAX ? `${given.slice(0, SHOWN_MAX)}…` : given,

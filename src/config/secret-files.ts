@@ -1,4 +1,4 @@
-/** Reads the file of a secret again, for a process whose secret was refused. */
+/** Rereads a secret's file after a service has refused the current secret. */
 import { readFileSync } from 'node:fs';
 import { rememberSecrets } from '../secrets/secret-masking.ts';
 import { decodeText } from './dot-env.ts';
@@ -9,9 +9,9 @@ import { SETTINGS, type SettingKey } from './settings.ts';
 const OF_FILE = 'file ';
 
 /**
- * Reads a setting's file again, and masks the new value wherever it might be shown.
+ * Rereads a setting's file, and registers the new value for masking.
  * @returns undefined if the setting does not come from a file, or if the file cannot be
- *   read or its value is not accepted
+ *   read or has an invalid value
  */
 export function readSecretAgain<Key extends SettingKey>(
   config: Config,
@@ -24,11 +24,10 @@ export function readSecretAgain<Key extends SettingKey>(
   try {
     text = decodeText(readFileSync(path))?.trim();
   } catch {
-    // The file is being replaced or no longer exists, so there is no newer secret than
-    // the refused one.
+    // The file is being replaced or no longer exists, so no newer secret is available.
     return undefined;
   }
-  // A file that is being written may be empty for a moment.
+  // A file may be empty for a moment while it is being written.
   if (text === undefined || text === '') return undefined;
   const value = setting.parse(text) as Config[Key] | undefined;
   if (value !== undefined)
@@ -36,13 +35,13 @@ export function readSecretAgain<Key extends SettingKey>(
   return value;
 }
 
-/** Whether the setting comes from a file, whose content may change. */
+/** Whether the setting comes from a file, so its value may change. */
 export function isSecretOfFile(config: Config, key: SettingKey): boolean {
   return pathOf(config, key) !== undefined;
 }
 
 /**
- * Names the setting for an operator: `API_TOKEN`, or `API_TOKEN_FILE
+ * Returns the setting's name for messages: `API_TOKEN`, or `API_TOKEN_FILE
  * (/run/secrets/token)`.
  */
 export function nameOfSecret(config: Config, key: SettingKey): string {

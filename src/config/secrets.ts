@@ -1,6 +1,6 @@
 /**
  * Finds the parts of a configuration that must never be shown (settings, parts of URLs,
- * other libraries' keys), and shows it without them.
+ * other libraries' keys), and shows the configuration without them.
  */
 import { decodeUrl } from '../secrets/secret-masking.ts';
 import { PostgresUrl } from '../network/postgres/postgres-url.ts';
@@ -10,16 +10,16 @@ import { SETTINGS, type Setting } from './settings.ts';
 const PROXY_NAME = /^(?:https?|all)_proxy$/i;
 const AMBIENT_SECRET = /(?:SECRET|TOKEN|PASSWORD|_HEADERS)/;
 /**
- * The shortest part of NOTIFY_URL's path, or of a URL's parameters, that counts as a
- * secret. Most chat services use the path as the secret; shorter parts are ordinary
- * words.
+ * Minimum length at which NOTIFY_URL's path, a segment of it, or a URL parameter is
+ * treated as a secret. Most chat services use the path as the secret; shorter parts are
+ * ordinary words.
  */
 const PART_CHARACTERS_MIN = 8;
 
 export function secretsOf(config: Config): readonly string[] {
   const { notifyUrl, sourceUrl, ambient } = config;
   const path = notifyUrl?.pathname ?? '';
-  // Gateways take keys as URL parameters.
+  // Gateways accept keys as URL parameters.
   const parameters = [notifyUrl, sourceUrl].flatMap((url) => [
     ...(url?.searchParams.values() ?? []),
   ]);
@@ -44,8 +44,8 @@ export function secretsOf(config: Config): readonly string[] {
 }
 
 /**
- * Returns the password, alone and as Basic authentication sends it. URLs inside its
- * parameters (`?endpoint=`) are included.
+ * Returns a URL's password, both alone and as sent in Basic authentication. Passwords of
+ * URLs inside its parameters (`?endpoint=`) are included.
  */
 export function secretsOfUrl(url: URL): readonly string[] {
   const inner = [...url.searchParams.values()].filter((value) =>
@@ -54,8 +54,8 @@ export function secretsOfUrl(url: URL): readonly string[] {
   const nested = inner.flatMap((value) => secretsOfUrl(new URL(value)));
   const user = decodeUrl(url.username);
   const password = decodeUrl(url.password);
-  // A password that equals the user, host or database next to it is an ordinary word:
-  // masking it would hide nothing.
+  // A password that equals the user, host or database next to it is an ordinary word, and
+  // masking it would not protect anything.
   const beside = [
     user,
     url.hostname,
@@ -66,7 +66,10 @@ export function secretsOfUrl(url: URL): readonly string[] {
   return [password, url.password, `${user}:${password}`, ...nested];
 }
 
-/** Like `secretsOfUrl`, which cannot parse a URL with several hosts or without one. */
+/**
+ * Like `secretsOfUrl`, but for Postgres URLs, which may have several hosts or none and
+ * cannot always be parsed as a `URL`.
+ */
 function secretsOfPostgres({ target }: PostgresUrl): readonly string[] {
   const { user = '', password = '', database, hosts } = target;
   const beside = [user, database, 'postgres', ...hosts.map(({ host }) => host)];
@@ -80,7 +83,7 @@ function secretsOfProxy(text: string): readonly string[] {
   return url === null ? [] : secretsOfUrl(url);
 }
 
-/** Returns the values of headers written as OpenTelemetry does: `api-key=…,other=…`. */
+/** Returns the values of headers in OpenTelemetry's format: `api-key=…,other=…`. */
 function headerValues(list: string): readonly string[] {
   return list
     .split(',')
@@ -90,7 +93,8 @@ function headerValues(list: string): readonly string[] {
 }
 
 /**
- * One setting as the console and `config` show it. It never holds the value of a secret.
+ * One setting as the console and `config` show it. It never contains the value of a
+ * secret.
  */
 export interface ShownSetting extends Pick<Setting, 'name' | 'help'> {
   readonly value: string | null;
@@ -119,7 +123,7 @@ export function shownSettings(config: Config): readonly ShownSetting[] {
 }
 
 /**
- * Masks credentials in a URL. Users write keys into URLs, and into the endpoint of an
+ * Masks credentials in a URL. Users put keys in URLs, and in the endpoint parameter of an
  * object store's URL.
  */
 function withoutSecrets(url: URL): string {

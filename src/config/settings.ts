@@ -1,7 +1,7 @@
 /**
  * The table that declares every setting: its name, default, accepted values and meaning.
  * `--help`, the table in docs/configuration.md and the console's configuration page are
- * made from it or tested against it.
+ * generated from it or tested against it.
  */
 import * as form from './value-forms.ts';
 
@@ -12,7 +12,7 @@ interface Declared<Value> extends form.Form<Value> {
   readonly help: string;
 }
 
-/** Declares a setting that is undefined if it is not set. */
+/** Declares a setting that has no default. */
 function optional<Value>(given: form.Form<Value>, help: string) {
   return { ...given, help };
 }
@@ -298,7 +298,7 @@ const TABLE = {
   LOG_LEVEL: preset('info', form.logLevel, 'what is logged'),
 } satisfies Readonly<Record<string, Declared<unknown>>>;
 
-/** The type of a setting's key in the configuration: `SOURCE_URL` becomes `sourceUrl`. */
+/** The key of a setting in the configuration: `SOURCE_URL` becomes `sourceUrl`. */
 type KeyOf<Name extends string> = Name extends `${infer First}_${infer Rest}`
   ? `${Lowercase<First>}${Capitalize<KeyOf<Rest>>}`
   : Lowercase<Name>;

@@ -1,4 +1,4 @@
-/** The forms of setting values: which texts are accepted, and how each is parsed. */
+/** The formats of setting values: which strings are accepted, and how they are parsed. */
 import { parseCron } from '../time/cron.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
 import {
@@ -8,20 +8,20 @@ import {
 import { KNOWN_COLUMNS, type KnownColumn } from '../ledger/header.ts';
 
 export interface Form<Value> {
-  /** Describes the accepted values, in words that fit an error line. */
+  /** Describes the accepted values, worded to fit into an error message. */
   readonly accepted: string;
   /**
-   * Explains why a value is refused and what to write instead, if `accepted` does not
-   * explain enough.
+   * Explains why a value is rejected and what to write instead, if `accepted` is not
+   * enough.
    */
   readonly explain?: (text: string) => string | undefined;
-  /** Returns undefined if the text is not accepted. */
+  /** Returns undefined if the string is not accepted. */
   readonly parse: (text: string) => Value | undefined;
 }
 
 /**
- * The parties that the nightly run exports. A file is read together with the
- * configuration.
+ * The parties that the nightly run exports. A file of ids is read when the configuration
+ * is loaded.
  */
 export type PartySelection =
   | { kind: 'all' }
@@ -35,7 +35,7 @@ function form<Value>(
   return { accepted, parse };
 }
 
-/** Accepts a text unchanged if it passes the check. */
+/** Accepts a string unchanged if it passes the check. */
 function textThat(
   accepted: string,
   isRight: (given: string) => boolean,
@@ -50,8 +50,8 @@ export function text(accepted: string, pattern: RegExp): Form<string> {
 export const parameter = text('a query parameter name', /^[\w.\-[\]]+$/);
 
 /**
- * Accepts a URL with one of the protocols. A bare % in its user or password is refused,
- * so that every parser reads the same user and password.
+ * Accepts a URL with one of the protocols. A bare % in the user or password is rejected,
+ * because parsers would decode it differently.
  * @param what names the kind of URL in messages
  */
 export function url(what: string, ...protocols: readonly string[]): Form<URL> {
@@ -66,11 +66,11 @@ export function url(what: string, ...protocols: readonly string[]): Form<URL> {
   });
 }
 
-/** Matches a host as people type it, perhaps followed by a port or a path. */
+/** Matches a host typed without a scheme, optionally followed by a port or a path. */
 const LACKS_SCHEME =
   /^(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:\d))(?::\d+)?(?:\/|$)/;
 
-/** Accepts connection URLs as psql and cloud providers' pages write them. */
+/** Accepts connection URLs as psql and cloud providers write them. */
 export const postgresUrl: Form<PostgresUrl> = {
   accepted:
     'a postgres:// or postgresql:// URL (a % in its password is written %25)',
@@ -93,8 +93,7 @@ export const httpUrl: Form<URL> = {
 };
 
 /**
- * Accepts the origin and path of a service, to which the client appends paths and
- * parameters.
+ * Accepts the base URL of a service, to which the client appends paths and parameters.
  */
 export const serviceUrl: Form<URL> = {
   ...httpUrl,
@@ -104,14 +103,11 @@ export const serviceUrl: Form<URL> = {
   parse: (given) => (/[?#]/.test(given) ? undefined : httpUrl.parse(given)),
 };
 
-/** Headers that are determined by HTTP itself or by a different setting. */
+/** Headers that are set by HTTP itself or by a different setting. */
 const RESERVED_HEADERS =
   /^(?:host|connection|content-length|transfer-encoding|te|upgrade|expect|accept|accept-encoding|user-agent|authorization|proxy-.*)$/;
 
-/**
- * Accepts header lines; the result holds the values by the lower-case names of their
- * headers.
- */
+/** Accepts header lines. The result maps lower-case header names to values. */
 export const httpHeaders = form(
   'one "Name: value" a line; the Authorization header goes into SOURCE_AUTHORIZATION',
   (given): Readonly<Record<string, string>> | undefined => {
@@ -132,8 +128,7 @@ export const httpHeaders = form(
 );
 
 /**
- * Accepts a PEM text. Its line ends may be written `\n` if the value must fit on one
- * line.
+ * Accepts PEM. Its line breaks may be written as `\n` if the value must fit on one line.
  */
 function pemReadBy(
   accepted: string,
@@ -150,9 +145,7 @@ function pemReadBy(
   });
 }
 
-/**
- * Loads the module with the first key, because `--version` and `--help` do not need it.
- */
+/** Loads the module on first use, because `--version` and `--help` do not need it. */
 const crypto = () => process.getBuiltinModule('node:crypto');
 
 export const certificate = pemReadBy(
@@ -167,12 +160,15 @@ export const privateKey = pemReadBy(
 
 const storeUrl = url('', 'file:', 's3:');
 
-/** Accepts a umask with which other users cannot write and the mirror itself can read. */
+/**
+ * Accepts a umask only if it denies write access to other users and leaves the mirror
+ * itself able to read.
+ */
 export const umask = form('077, 027 or 022', (given) =>
   /^0?0(?:77|27|22)$/.test(given) ? Number.parseInt(given, 8) : undefined,
 );
 
-/** The parameters of an S3 store's URL, each with the check for its value. */
+/** The parameters of an S3 store's URL, each with a check of its value. */
 const STORE_PARAMETERS: Readonly<Record<string, (given: string) => boolean>> = {
   region: (given) => given !== '',
   endpoint: (given) => httpUrl.parse(given) !== undefined,
@@ -182,8 +178,8 @@ const STORE_PARAMETERS: Readonly<Record<string, (given: string) => boolean>> = {
   'storage-class': (given) => /^[A-Z][A-Z0-9_]*$/.test(given),
 };
 /**
- * Storage classes whose objects must be restored by hand before they can be read. The
- * mirror may read its objects at any time.
+ * Storage classes whose objects must be restored before they can be read. They are
+ * rejected, because the mirror may read its objects at any time.
  */
 const ARCHIVE_CLASSES: ReadonlySet<string> = new Set([
   'GLACIER',
@@ -214,7 +210,7 @@ export const objectStoreUrl: Form<URL> = {
 };
 
 /**
- * Returns the problem with the parameters of an S3 store's URL, and what to write
+ * Returns what is wrong with the parameters of an S3 store's URL, and what to write
  * instead.
  */
 function storeProblem({ searchParams }: URL): string | undefined {
@@ -249,7 +245,7 @@ export function integer(
 
 export const port = integer(0, 65_535, 'a port from 0 to 65535');
 
-/** Accepts a percentage; the result is a fraction of 1. */
+/** Accepts a percentage; the result is a fraction between 0 and 1. */
 export const percentage = form(
   'a percentage from 0% to 100%, such as 0.5%',
   (given) => {
@@ -271,7 +267,7 @@ const BYTES = {
 };
 const MILLISECONDS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000 };
 
-/** A size in bytes; a number without a unit counts bytes. */
+/** A size in bytes; a number without a unit is in bytes. */
 export const byteSize = withUnit('size', BYTES);
 
 /** A duration in milliseconds. */
@@ -296,7 +292,7 @@ export function oneOf<const Word extends string>(
 }
 
 const LOG_LEVELS = oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent');
-/** Names that other programs use for the levels. */
+/** Other programs' names for the levels. */
 const LEVEL_WORDS: Readonly<Record<string, string>> = {
   verbose: 'debug',
   information: 'info',
@@ -309,7 +305,7 @@ const LEVEL_WORDS: Readonly<Record<string, string>> = {
   none: 'silent',
 };
 
-/** Accepts a level in any letter case, and common alternative names. */
+/** Accepts a level in upper or lower case, and common alternative names. */
 export const logLevel = form(LOG_LEVELS.accepted, (given) => {
   const word = given.trim().toLowerCase();
   return LOG_LEVELS.parse(LEVEL_WORDS[word] ?? word);
@@ -341,8 +337,8 @@ const NOTICES =
   'nightly, sync, export, load, verify, started, waiting, finished, failed, cancelled, recovered';
 
 /**
- * Selects the notices that NOTIFY_URL receives: all notices about one kind of run, the
- * notices of one event, or all notices.
+ * Selects the notices that NOTIFY_URL receives: all of them, those about one kind of run,
+ * or those about one event.
  */
 export const notices = listOf(`all, or of: ${NOTICES}`, (word) =>
   ['all', ...NOTICES.split(', ')].find((known) => known === word),
@@ -401,8 +397,8 @@ export const timeZone = textReadBy('an IANA time zone', (zone) =>
 );
 
 /**
- * Accepts a text that a library can parse.
- * @param read the library's parser, which throws if the text is wrong
+ * Accepts a string that a library can parse.
+ * @param read the library's parser, which throws if the string is invalid
  */
 function textReadBy(
   accepted: string,
@@ -419,13 +415,13 @@ function textReadBy(
 
 const TOKEN_CHARACTERS_MIN = 16;
 const TOKEN_CHARACTERS_DIFFERENT_MIN = 8;
-/** How the tokens of published examples begin. Network scanners try these first. */
+/** How tokens in published examples begin. Network scanners try these first. */
 const EXAMPLE_TOKEN =
   /^(?:change[-_ ]?(?:this|me|it)|your[-_ ]|example|at-least)/i;
 
 /**
- * An API token, which must be so long and varied that guessing it over the network is
- * hopeless.
+ * An API token, which must be long and varied enough that it cannot be guessed over the
+ * network.
  */
 export const token = textThat(
   `at least ${TOKEN_CHARACTERS_MIN} printable characters, ` +
@@ -441,14 +437,14 @@ export const token = textThat(
 const HOST_NAME =
   /^(?:\*\.)?[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?$|^[0-9a-f:]+$/;
 
-/** A base path. The result has no slash at its end, and is empty for `/`. */
+/** A base path. The result has no trailing slash, and is empty for `/`. */
 export const basePath = form('a path such as /ledger', (given) =>
   /^\/$|^(?:\/(?!\.+(?:\/|$))[\w.~-]+)+\/?$/.test(given)
     ? given.replace(/\/$/, '')
     : undefined,
 );
 
-/** The host names for which the API answers requests. */
+/** The host names for which the API accepts requests. */
 export const hostNames = listOf(
   'host names or addresses, separated by commas; *.name for every name below one',
   (given) => {
