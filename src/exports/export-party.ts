@@ -1,6 +1,5 @@
 /**
- * Exports a party's ledger in the way that the source allows: all assets at once, or
- * one asset at a time.
+ * Exports a party's ledger as the source allows: all assets at once, or one at a time.
  */
 import { errorCode, FencedError, PermanentError } from '../errors/errors.ts';
 import { worst } from '../errors/verdict.ts';
@@ -72,8 +71,8 @@ async function exportAssets(
   );
   const outcomes: ExportOutcome[] = [];
   const failures: PermanentError[] = [];
-  // Known assets come first: for them, only new entries are requested, whereas a new
-  // asset is requested from its beginning.
+  // Known assets come first, because only their new entries are requested. A new asset
+  // is requested from the beginning.
   for (const assetId of assets.toSorted(
     (one, other) => Number(known.has(other)) - Number(known.has(one)),
   )) {
@@ -81,8 +80,8 @@ async function exportAssets(
       outcomes.push(await exportLedger({ ...request, assetId }, deps, signal));
     } catch (error) {
       signal.throwIfAborted();
-      // A quarantined asset fails every night, and must not prevent the export of the
-      // other assets.
+      // A quarantined asset fails every night, and must not block the export of the
+      // others.
       if (!(error instanceof PermanentError) || error instanceof FencedError)
         throw error;
       failures.push(error);

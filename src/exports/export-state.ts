@@ -1,7 +1,7 @@
 /**
- * Decides what an export does next, as a pure state machine: `next(state, event)` returns
- * the new state and one decision. `run-export.ts` carries out the decisions, and reports
- * their results as events. Nothing here reads, writes or waits.
+ * Decides what an export does next, as a pure state machine: `next(state, event)`
+ * returns the new state and one decision. `run-export.ts` carries out the decisions,
+ * and reports their results as events. Nothing here reads, writes or waits.
  *
  *                 planned                   answered
  *   planning ──────────────► requesting ──────────────► publishing
@@ -9,12 +9,12 @@
  *    │  │  ▼                   │ doubted, cancelled,      │   ▼
  *    │ probing                 │ refused                  │  done
  *    │                         ▼                          │
- *    └──────────────────── planning ◄─────────────────────┘ more is left, or the answer
+ *    └──────────────────── planning ◄─────────────────────┘ more is left, or the response
  *                                                           has less than is known
  *
- * A doubt is a reason not to believe an answer. The doubts about the answers to one plan
- * are kept in `plan`. While there are any, a different request is sent next, which must
- * return the same rows.
+ * A doubt is a reason not to believe a response. `plan` keeps the doubts about the
+ * responses to one plan. While there are any, the next request is a different one that
+ * must return the same rows.
  */
 import type { Coverage } from '../catalog/coverage-rows.ts';
 import type { Verdict, VerdictWithEvidence } from '../errors/verdict.ts';
@@ -24,20 +24,23 @@ import type {
   PublishedFacts,
 } from './validation/assess-answer.ts';
 
-/** How many consecutive requests may publish nothing before the export stops. */
+/**
+ * Maximum number of consecutive requests that publish nothing before the export stops.
+ */
 export const FRUITLESS_MAX = 8;
 /**
- * The most requests of an export in one run: with the default segment size, enough for
- * most of a terabyte.
+ * Maximum number of requests of an export in one run. With the default segment size,
+ * that is enough for most of a terabyte.
  */
 export const REQUESTS_MAX = 1_000;
 /**
- * The most requests for one plan. A doubt about the answer to the last of them is not
+ * Maximum number of requests for one plan. A doubt about the last response is not
  * checked by a further request.
  */
 export const REQUESTS_PER_PLAN_MAX = 3;
 /**
- * After how many consecutive runs that contradict known rows the source is believed.
+ * Number of consecutive runs that must contradict known rows before the source is
+ * believed.
  */
 export const CONTRADICTIONS_MAX = 3;
 
@@ -52,10 +55,10 @@ export interface RunFindings {
   readonly contradictionsBefore: number;
   /** `contradictionsBefore` plus this run; 0 if this run found no contradiction. */
   readonly contradictions: number;
-  /** Ids of coverage that stays although the source contradicts it. */
+  /** Ids of the coverage that is kept although the source contradicts it. */
   readonly kept: ReadonlySet<bigint>;
   /**
-   * Ids of the coverage to request once more. A range stays as it is if the source
+   * Ids of the coverage to request again. A range is left unchanged if the source
    * returns the same rows.
    */
   readonly audited: ReadonlySet<bigint>;
@@ -67,16 +70,17 @@ export interface RunFindings {
 }
 
 /**
- * The findings from the answers to the current plan. The next plan begins without them.
+ * The findings from the responses to the current plan. The next plan begins without
+ * them.
  */
 export interface PlanFindings {
   readonly doubts: readonly Doubt[];
   readonly requests: number;
-  /** The `sums` of the last answer. */
+  /** The `sums` of the last response. */
   readonly lastSums: string | undefined;
   /**
-   * Whether the absence of outgoing entries is believed, because no other request could
-   * show more.
+   * Whether the absence of outgoing entries is believed, because no different request
+   * could return any.
    */
   readonly isEmptyBelieved: boolean;
 }
@@ -94,17 +98,17 @@ export type ExportState = Findings &
     | {
         readonly kind: 'publishing';
         readonly as: PublishAs;
-        /** Whether nothing remains to be requested once the answer is published. */
+        /** Whether nothing is left to request once the response is published. */
         readonly isLast: boolean;
       }
     | { readonly kind: 'done' }
   );
 
 export type ExportEvent =
-  /** The ranges that remain to be requested were computed from the coverage. */
+  /** The ranges that are left to request were computed from the coverage. */
   | {
       readonly kind: 'planned';
-      /** Whether anything remains to be requested. */
+      /** Whether anything is left to request. */
       readonly isLeft: boolean;
       /**
        * Whether a probe is needed first, to show whether the source applies the end
@@ -117,37 +121,37 @@ export type ExportEvent =
   | { readonly kind: 'probed' }
   /** The source refuses requests without a start and an end. */
   | { readonly kind: 'refused' }
-  /** The answer outgrew a segment and was cancelled, so that the next plan is smaller. */
+  /** The response outgrew a segment and was cancelled; the next plan is smaller. */
   | { readonly kind: 'cancelled'; readonly hasLeaving: boolean }
   | { readonly kind: 'answered'; readonly facts: AnswerFacts }
   | { readonly kind: 'published'; readonly facts: PublishedFacts }
-  /** Nothing was published: parts of these segments would have lost rows. */
+  /** Nothing was published, because these segments would have lost rows. */
   | { readonly kind: 'shrunk'; readonly rows: readonly Coverage[] };
 
 /**
- * How to send the request for a plan. `fallback`: as a different request that must
- * return the same rows. `startless fallback`: like `fallback`, and without a start.
+ * How to send the request for a plan. `fallback` sends a different request that must
+ * return the same rows; `startless fallback` does so without a start.
  */
 export type RequestWay = 'primary' | 'fallback' | 'startless fallback';
 
-/** A finding about the source's release, from an answer. It matters to all exports. */
+/** A finding about the source's release from a response. It applies to all exports. */
 export type Lesson =
-  /** Known rows were not returned, so the source must prove again how it filters. */
+  /** Known rows were not returned, so how the source filters must be proven again. */
   | 'distrust bounds'
   /**
-   * A request with only a start returned outgoing entries of a party, and one with a
+   * A request with only a start returned outgoing entries of a party, but one with a
    * start and an end did not.
    */
   | 'bounds are broken';
 
 export type Decision =
-  /** Compute again which ranges remain to be requested. */
+  /** Recompute which ranges are left to request. */
   | {
       readonly do: 'plan';
-      /** Whether to discard the rows of the last answer. */
+      /** Whether to discard the rows of the last response. */
       readonly discards: boolean;
       readonly learns?: Lesson | undefined;
-      /** Coverage that stays although the answer has fewer rows, and the reason. */
+      /** Coverage that is kept although the response has fewer rows, and the reason. */
       readonly keeps?: {
         readonly rows: readonly Coverage[];
         readonly reason: string;
@@ -158,8 +162,8 @@ export type Decision =
       readonly do: 'request';
       readonly way: RequestWay;
       /**
-       * How many consecutive requests have published nothing. The more there are, the
-       * longer the pause before this request.
+       * How many consecutive requests have published nothing. The pause before this
+       * request grows with it.
        */
       readonly fruitless: number;
     }
@@ -177,7 +181,7 @@ export type Decision =
 
 export type Transition = readonly [ExportState, Decision];
 
-/** Doubts that concern a single request, and not how the release filters. */
+/** Doubts about a single request, as opposed to how the release filters. */
 const CONCERNS_ONE_REQUEST: ReadonlySet<Doubt['state']> = new Set([
   'nothing left',
   'start unproven',
@@ -193,8 +197,9 @@ const COMPLETE: VerdictWithEvidence = { verdict: 'complete', evidence: {} };
 
 /**
  * Returns the state before the first plan.
- * @param audited ids of coverage to request once more
- * @param contradictionsBefore runs in a row that contradicted known rows, before this one
+ * @param audited ids of the coverage to request again
+ * @param contradictionsBefore number of consecutive earlier runs that contradicted
+ *   known rows
  */
 export function initialState(
   audited: Iterable<bigint>,
@@ -214,7 +219,7 @@ export function initialState(
 }
 
 /**
- * Returns the state and the decision that follow from an event.
+ * Returns the next state and the decision for an event.
  * @throws TypeError if the event cannot happen in this state
  */
 export function next(state: ExportState, event: ExportEvent): Transition {
@@ -268,8 +273,8 @@ function planned(
 }
 
 /**
- * Returns how to send the next request: after the first doubt as a different request,
- * after the second like the first request again.
+ * Returns how to send the next request: differently after the first doubt, and like the
+ * first request again after the second.
  */
 function requestWay({ doubts, isEmptyBelieved }: PlanFindings): RequestWay {
   const [first] = doubts;
@@ -280,8 +285,8 @@ function requestWay({ doubts, isEmptyBelieved }: PlanFindings): RequestWay {
 }
 
 /**
- * Decides what follows a cancelled answer. If the request was sent to resolve a doubt,
- * an answer too large for a segment cannot resolve it.
+ * Decides what to do after a cancelled response. If the request was sent to resolve a
+ * doubt, a response too large for a segment cannot resolve it.
  */
 function cancelled({ run, plan }: Findings, hasLeaving: boolean): Transition {
   const doubt = plan.doubts.at(-1);
@@ -321,8 +326,8 @@ function doubtOf(
 }
 
 /**
- * Publishes an answer that raises no doubt. If an earlier answer to the plan raised a
- * doubt, this answer resolves it.
+ * Publishes a response that raises no doubt. It also resolves any doubt about an
+ * earlier response to the plan.
  */
 function believed({ run, plan }: Findings, facts: AnswerFacts): Transition {
   const first = plan.doubts[0]?.state;
@@ -330,7 +335,7 @@ function believed({ run, plan }: Findings, facts: AnswerFacts): Transition {
     first === 'nothing left' && facts.hasLeaving
       ? 'bounds are broken'
       : undefined;
-  // The first request had a start, and did not return these rows.
+  // The first request had a start and did not return these rows.
   const isMissed = first === 'start unproven' && facts.hasClosedRows;
   return publish(
     { run: isMissed ? suspect(run) : run, plan },
@@ -354,8 +359,8 @@ function doubted(
   const run = { ...state.run, doubts: [...state.run.doubts, doubt] };
   const plan = { ...state.plan, doubts };
   const isLast = plan.requests >= REQUESTS_PER_PLAN_MAX;
-  // An answer that may have been cut off shows nothing until a second answer is the
-  // same.
+  // A response that may have been cut off proves nothing until a second one is
+  // identical.
   if (doubt.state === 'end unproven' && !isLast)
     return planAgain({ run, plan }, { discards: true });
 
@@ -365,7 +370,7 @@ function doubted(
   const isTwice = doubts.length > 1;
   if (isLast || (isTwice && doubt.state !== 'other'))
     return contradicted({ run, plan }, { doubt, facts, isProven }, learns);
-  // The same contradiction occurred twice: request the known rows again, and replace
+  // The same contradiction occurred twice. Request the known rows again, and replace
   // them if they differ.
   const audited = isTwice
     ? new Set([...run.audited, ...facts.compared])
@@ -377,8 +382,8 @@ function doubted(
 }
 
 /**
- * Decides what follows an answer that contradicts known rows. The known rows stay. New
- * rows contradict nothing, and are published as an open segment.
+ * Decides what to do with a response that contradicts known rows. Known rows are kept;
+ * new rows conflict with nothing, so they are published as an open segment.
  */
 function contradicted(
   { run, plan }: Findings,
@@ -389,7 +394,7 @@ function contradicted(
     doubt.state === 'fewer in the open segment' && !facts.hasTimes;
   if (isTimeless && isProven)
     return publish({ run: suspect(run), plan }, facts, 'closed', learns);
-  // Whatever the doubt is about, rows that were received once are not replaced by fewer
+  // Whatever the doubt, rows that were received before are never replaced by fewer
   // rows.
   if (facts.openShrunk.length > 0) {
     const reason = 'rows of the last open segment are gone';
@@ -411,7 +416,7 @@ function contradicted(
     return publish({ run: marked, plan }, facts, 'closed', learns);
 
   const counted = { ...marked, contradictions: isEnd ? 0 : contradictions };
-  // A last line that may have been cut off is not treated as a row.
+  // A final line that may have been cut off does not count as a row.
   const isWhole = isProven || !facts.hasOpenLine;
   const mayShow =
     facts.hasNewRows &&

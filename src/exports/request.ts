@@ -21,10 +21,11 @@ export interface ExportRequest extends LedgerRange {
    * Whether to distrust the coverage in the range and request all of the range again.
    */
   readonly again?: boolean | undefined;
-  /** The share of the closed segments to request once more and compare, from 0 to 1. */
+  /** The share of the closed segments to request again and compare, from 0 to 1. */
   readonly auditShare?: number | undefined;
   /**
-   * Closed segments last compared longer ago than this are requested, whatever the share.
+   * Closed segments that were last compared longer ago than this are requested whatever
+   * the share.
    */
   readonly auditWithinMicros?: Micros | undefined;
 }
@@ -57,7 +58,7 @@ export interface PublishDeps {
     | undefined;
 }
 
-/** The dependencies of the steps of a publication while the lease is held. */
+/** The dependencies of a publication's steps while the lease is held. */
 export interface PublishContext extends SpoolOptions {
   readonly repository: ExportRepository;
   readonly objects: ObjectStore;
@@ -75,22 +76,22 @@ export interface PublishContext extends SpoolOptions {
 export interface ExportDeps extends PublishDeps {
   readonly source: LedgerSource;
   /**
-   * The most bytes of plain CSV in one object. A ledger whose answer exceeds this is
-   * requested in windows.
+   * Maximum number of bytes of plain CSV in one object. A ledger whose response exceeds
+   * this is requested in windows.
    */
   readonly segmentBytesMax: number;
   /** How long the source is certain to keep entries; 90 days by default. */
   readonly retentionMicros?: Micros;
-  /** How many exports may use the source at once, over all workers. */
+  /** Maximum number of concurrent exports at the source, across all workers. */
   readonly exportLimit: number;
   /**
-   * Threads that read the rows of large answers. If absent, the calling thread reads
-   * all rows.
+   * Threads that parse the rows of large responses. If absent, the calling thread
+   * parses all rows.
    */
   readonly rowPool?: RowPool | undefined;
   readonly onProgress?: (progress: ExportProgress) => void;
   /**
-   * Returns the pause before the next request, in milliseconds, after this many
+   * Returns how long to pause before the next request, in milliseconds, after this many
    * consecutive requests that published nothing.
    */
   readonly pauseMs?: (fruitless: number) => number;

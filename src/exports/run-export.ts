@@ -1,6 +1,6 @@
 /**
  * Exports one scope of a ledger: leases it, carries out the decisions of
- * `export-state.ts` while the lease holds, and counts its failures.
+ * `export-state.ts` while the lease is held, and counts failures.
  */
 import type { Coverage } from '../catalog/coverage-rows.ts';
 import type { ExportLease } from '../catalog/leases.ts';
@@ -81,8 +81,8 @@ import { RowCounter } from './validation/row-counter.ts';
  */
 const ATTEMPTS_MAX = 5;
 /**
- * Codes of failures that a further attempt would meet again. The first such failure
- * quarantines the export.
+ * Codes of failures that would only recur. The first such failure quarantines the
+ * export.
  */
 const HOPELESS: ReadonlySet<string> = new Set([
   'SOURCE_CANNOT_ANSWER',
@@ -102,10 +102,10 @@ const NO_TIMES =
   'time and replaced';
 
 /**
- * Exports the part of the request that the coverage lacks. Two workers never work on
- * the same export: the second one waits, and then finds the range covered.
- * @throws PermanentError | RetryableError from the source, the checks of its answer,
- *   the object store or the warehouse. Nothing of the failed answer is then visible
+ * Exports the part of the request that is not covered yet. Two workers never work on
+ * the same export: the second waits, and then finds the range covered.
+ * @throws PermanentError | RetryableError from the source, the checks of its response,
+ *   the object store or the warehouse. Nothing of the failed response is then visible
  */
 export async function exportLedger(
   request: ExportRequest,
@@ -174,8 +174,8 @@ async function scopeOf(
 
 /**
  * Counts a failure of the export.
- * @returns the error to throw; it is permanent if the export is now quarantined, so that
- *   it is not retried before the next nightly run
+ * @returns the error to throw: permanent if the export is now quarantined, so that it
+ *   is not retried before the next nightly run
  */
 async function recordFailure(
   cause: unknown,
@@ -191,8 +191,8 @@ async function recordFailure(
     // Another worker has the export now. An error here, for example because that worker
     // cleared the spool, is not a failure of the export.
     if (error instanceof FencedError) return error;
-    // In all other cases, the first error matters more than the error that kept it from
-    // being recorded.
+    // Otherwise, the original error matters more than the one that kept it from being
+    // recorded.
   }
   if (failures === undefined || !(cause instanceof RetryableError))
     return cause;
@@ -203,17 +203,14 @@ async function recordFailure(
   );
 }
 
-/**
- * A plan for the next request, and the facts about the source that were known when it
- * was made.
- */
+/** A plan for the next request, and what was known about the source when it was made. */
 interface Plan extends NextWindow {
   readonly profile: SourceProfile;
   readonly probe: Probe | undefined;
 }
 
 /**
- * One run of a leased export: it carries out decisions, and holds the state that they
+ * One run of a leased export. It carries out decisions, and holds the state that they
  * change.
  */
 class ExportRun {
@@ -224,23 +221,21 @@ class ExportRun {
   #state: ExportState;
   #plan: Plan | undefined;
   #answered: Answered | undefined;
-  /** The last answer that was published. */
+  /** The last response that was published. */
   #lastPublished: Answered | undefined;
   /** Keys of objects that an earlier run intended and this run published. */
   readonly #adoptedKeys: string[] = [];
   #epoch: number | undefined;
   /** The coverage of the ledger; undefined if a publication may have changed it. */
   #coverage: readonly Coverage[] | undefined;
-  /**
-   * Ids of ranges that this run has compared with the source and found to be the same.
-   */
+  /** Ids of ranges that this run has compared with the source and found unchanged. */
   readonly #compared = new Set<bigint>();
-  /** A publication without rows, which is committed as the export ends. */
+  /** A publication without rows, which is committed when the export ends. */
   #unwritten: Publication | undefined;
   /**
-   * Whether the spool belongs to a publication that is intended and not committed. It
-   * must then stay, so that the next owner of the lease can finish it. True at first,
-   * since an earlier attempt may have left such a publication.
+   * Whether the spool belongs to a publication that is intended but not committed. It
+   * must then be kept, so that the next owner of the lease can finish it. Initially
+   * true, because an earlier attempt may have left such a publication.
    */
   #isIntended = true;
   #segments = 0;
@@ -268,15 +263,18 @@ class ExportRun {
       });
       return await this.#outcome(ended);
     } catch (error) {
-      // Keep the spool of an intended publication: the next owner can finish it from
-      // there.
+      // Keep the spool of an intended publication, from which the next owner can finish
+      // it.
       if (!this.#isIntended)
         await clearSpool(this.#context).catch(() => undefined);
       throw error;
     }
   }
 
-  /** Takes over the state that an earlier attempt left, and chooses what to audit. */
+  /**
+   * Takes over the state that an earlier attempt left behind, and chooses what to
+   * audit.
+   */
   async #recover(): Promise<void> {
     const { repository, retentionMicros, request, lease, failpoint } =
       this.#context;
@@ -339,7 +337,7 @@ class ExportRun {
     return await this.#makePlan();
   }
 
-  /** Computes from the coverage which ranges remain to be requested. */
+  /** Computes from the coverage which ranges are left to request. */
   async #makePlan(): Promise<ExportEvent> {
     const { repository, lease } = this.#context;
     const coverage = this.#coverage ?? (await repository.coverage(lease.scope));
@@ -388,8 +386,8 @@ class ExportRun {
   }
 
   /**
-   * Requests a known entry by its own second, to see whether the source applies a start
-   * and an end together.
+   * Requests a known entry by its own second, to see whether the source correctly
+   * applies a start and an end together.
    */
   async #probe(): Promise<ExportEvent> {
     const { profile, probe } = this.#planInHand();
@@ -448,7 +446,7 @@ class ExportRun {
     }
   }
 
-  /** Records the findings about the release from an answer, for all exports. */
+  /** Records the findings about the release from a response, for all exports. */
   async #learn(
     { target, request }: PlannedRequest,
     received: Received | Outgrown,
@@ -488,7 +486,7 @@ class ExportRun {
     );
   }
 
-  /** Records a cancelled answer, so that the next request covers less. */
+  /** Records a cancelled response, so that the next request covers less. */
   async #shrink(
     { plan }: PlannedRequest,
     outgrown: Outgrown,
@@ -541,8 +539,8 @@ class ExportRun {
   }
 
   /**
-   * Publishes a plan. If the plan is the last one and moves no rows, it is written
-   * together with the export's own row as the export ends.
+   * Publishes a plan. If it is the last one and moves no rows, it is written together
+   * with the export's own row when the export ends.
    */
   async #commit(
     planned: Publication,
@@ -614,8 +612,8 @@ class ExportRun {
   }
 
   /**
-   * Returns when the source was last compared with the closed range whose comparison is
-   * the oldest. Entries that were added to that range since then are not known.
+   * Returns when the closed range that has gone longest without a comparison was last
+   * compared with the source. Entries added to it since then are not known.
    * @returns undefined if every range was compared in this run
    */
   async #comparedSince(): Promise<Micros | undefined> {
@@ -670,7 +668,9 @@ class ExportRun {
   }
 }
 
-/** Returns evidence of the findings about the source from the last published answer. */
+/**
+ * Returns evidence of the findings about the source from the last published response.
+ */
 function describeAnswer(last: Answered | undefined): Record<string, unknown> {
   if (last === undefined) return {};
   const { bounds, evidence = 'seen before' } = last.learned;
@@ -693,7 +693,8 @@ function describeAnswer(last: Answered | undefined): Record<string, unknown> {
 }
 
 /**
- * Returns a note if the range ends after the source's time: that part cannot be proven.
+ * Returns a note if the range ends after the source's time, because that part cannot be
+ * proven.
  */
 function futureNote({ to, clock }: ExportRequest): string | undefined {
   const { seen, closedTo } = clock;

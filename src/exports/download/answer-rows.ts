@@ -1,6 +1,6 @@
 /**
- * Adds up the findings of an answer's blocks, and writes their rows to the spool files
- * of their ranges: each range of the plan becomes one object.
+ * Adds up the findings of a response's blocks, and writes the rows to one spool file
+ * per range. Each range of the plan becomes one object.
  */
 import type { Micros } from '../../time/time.ts';
 import { RowSum } from '../../ledger/digest.ts';
@@ -13,8 +13,8 @@ import type { TailSum } from '../../ledger/tail-sum.ts';
 import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
 
 /**
- * A range of the plan with the rows that were received for it. Without `spooled`, the
- * range has no entries.
+ * A range of the plan with the rows that were received for it. If `spooled` is
+ * undefined, the range has no entries.
  */
 export interface ReceivedSegment {
   readonly from: Micros;
@@ -30,18 +30,18 @@ type Part = Readonly<{
 }>;
 
 export interface AnswerRowsOptions extends SpoolOptions {
-  /** How many bytes the continuation of a window may request again. */
+  /** Maximum number of bytes that the continuation of a window may request again. */
   readonly tailBytesMax: number;
 }
 
 export class AnswerRows implements AsyncDisposable {
   readonly totals = {
     rows: 0,
-    /** The number of rows between the parts; these rows are known already. */
+    /** The number of rows between the parts. They are already known. */
     known: 0,
     /**
-     * The sum of the rows before the first part. `beforeFrom` is the number of these
-     * rows that leave an account of the party.
+     * The sum of the rows before the first part. `beforeFrom` counts those that leave
+     * one of the party's accounts.
      */
     before: new RowSum(),
     beforeFrom: 0,
@@ -56,7 +56,7 @@ export class AnswerRows implements AsyncDisposable {
   };
   readonly tail: ReturnType<typeof openTail> | undefined;
   readonly #parts: readonly Part[];
-  /** The bytes of the closed ranges by time. */
+  /** The bytes of the closed ranges, by time. */
   readonly #histogram = new TimeHistogram();
   #lastSecond = Number.NEGATIVE_INFINITY;
   #isSorted = true;
@@ -87,7 +87,7 @@ export class AnswerRows implements AsyncDisposable {
     });
   }
 
-  /** The seconds at which separate sums begin and end. */
+  /** The boundaries, in seconds, between rows that are summed separately. */
   get borders(): number[] {
     return [
       ...this.#parts.flatMap(({ spool }) => [spool.from, spool.to]),
@@ -96,8 +96,8 @@ export class AnswerRows implements AsyncDisposable {
   }
 
   /**
-   * Returns the bytes of the closed ranges by time, and the last second if times never
-   * went back.
+   * Returns the bytes of the closed ranges by time, and the last second if the rows
+   * were sorted by time.
    */
   seen(): Omit<StreamSeen, 'bytes'> {
     const isSorted = this.#isSorted && Number.isFinite(this.#lastSecond);
@@ -107,7 +107,10 @@ export class AnswerRows implements AsyncDisposable {
     };
   }
 
-  /** Adds a block's findings. Blocks must be added in the order of the answer. */
+  /**
+   * Adds a block's findings. Blocks must be added in the order in which they were
+   * received.
+   */
   add(findings: BlockFindings): void {
     const { leftOut, leaving, leavingSecond } = findings;
     const { totals } = this;
@@ -180,7 +183,7 @@ export class AnswerRows implements AsyncDisposable {
     }
   }
 
-  /** Counts rows that belong to no part, and so are not written. */
+  /** Counts rows that belong to no part and are therefore not written. */
   #addOther({ from, sum, fromRows }: SpanFindings): void {
     const first = this.#parts[0];
     const last = this.#parts.at(-1);
@@ -193,8 +196,8 @@ export class AnswerRows implements AsyncDisposable {
   }
 
   /**
-   * Returns the part that contains a span, if any. A span is never in two parts, because
-   * parts begin and end at borders of spans.
+   * Returns the part that contains a span, if any. A span never straddles two parts,
+   * because parts begin and end at span boundaries.
    */
   #partOf({ from }: SpanFindings): Part | undefined {
     return this.#parts.find(({ spool }) => spool.holds(from));
@@ -204,13 +207,13 @@ export class AnswerRows implements AsyncDisposable {
 const TAIL_SECONDS = 3600;
 
 /**
- * Sums the last rows before a closed range's end, while rows arrive in any order: the
- * rows of the last hour or, if that hour has none, the rows of the newest second that
- * has any. A window of a larger range is continued at once, so if its last hour holds
- * too many bytes, the rows of the newest second are enough.
- * @param asked the earliest instant of the answer; the tail cannot begin before it
- * @param bytesMax how many bytes a continuation may request again; given only if the
- *   range is a window of a larger one
+ * Sums the last rows before a closed range's end, in whatever order rows arrive: those
+ * of the last hour or, if that hour has none, those of the newest second that has any.
+ * A window of a larger range is continued at once. If its last hour has too many bytes,
+ * the rows of its newest second are enough.
+ * @param asked the start of the request; the tail cannot begin before it
+ * @param bytesMax maximum number of bytes that a continuation may request again; given
+ *   only if the range is a window of a larger one
  */
 function openTail(asked: Micros, endsAt: Micros, bytesMax = Infinity) {
   const end = secondOf(endsAt);
@@ -224,8 +227,8 @@ function openTail(asked: Micros, endsAt: Micros, bytesMax = Infinity) {
     end,
 
     /**
-     * Adds the findings of a block. The tail begins and ends at borders of spans, so no
-     * span is partly in it.
+     * Adds the findings of a block. The tail begins and ends at span boundaries, so
+     * each span is either inside or outside it.
      */
     add(spans: readonly SpanFindings[], found: BlockFindings['newest']) {
       for (const span of spans) {

@@ -1,8 +1,8 @@
 /**
- * Reads a block of whole rows, and finds out which rows were requested, what they add
- * up to, and where in the block they are. It keeps no state between blocks, so any
- * thread can read any block. The findings of an answer's blocks add up to those of the
- * answer.
+ * Reads a block of whole rows, and finds out which of them were requested, what they
+ * sum to, and where in the block they are. It keeps no state between blocks, so any
+ * thread can read any block. The findings of the blocks add up to those of the whole
+ * response.
  */
 import { hashRow, RowSum } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
@@ -16,40 +16,40 @@ export interface Seconds {
   readonly to: number;
 }
 
-/** The request against which the rows of an answer are checked. Plain data. */
+/**
+ * The request that the rows of a response are checked against. Plain data, so that it
+ * can be sent to a thread.
+ */
 export interface RowQuestion {
   readonly scope: ExportScope;
   readonly layout: Layout;
   /**
-   * The requested range. Rows of the party outside it show that the source does not apply
-   * bounds.
+   * The requested range. If the source sends rows of the party outside it, it does not
+   * apply the bounds.
    */
   readonly asked: Seconds;
-  /** The range of the rows to keep. Rows outside this range are only counted. */
+  /** The range of the rows to keep. Rows outside it are only counted. */
   readonly kept: Seconds;
   /**
-   * Borders between sums, in ascending seconds. The rows between two neighbouring
-   * borders have a sum of their own.
+   * Boundaries between sums, in seconds and ascending. The rows between two
+   * neighbouring boundaries are summed separately.
    */
   readonly borders: readonly number[];
   /**
-   * The end of the tail, in seconds. The rows of the newest second before it are also
-   * summed separately.
+   * The end of the tail, in seconds. The rows of the newest second before it also get a
+   * sum of their own.
    */
   readonly tailEnd: number | undefined;
 }
 
-/**
- * The sums of a block's rows. The findings of an answer's blocks add up to those of the
- * answer.
- */
+/** The sums of a block's rows. Those of all blocks add up to those of the response. */
 export type BlockFindings = ReturnType<BlockReader['findings']>;
-/** The sums of the rows between two borders. */
+/** The sums of the rows between two boundaries. */
 export type SpanFindings = BlockFindings['spans'][number];
 /** The first row that could not be parsed. The rows after it were not read. */
 export type UnreadRow = NonNullable<BlockFindings['unread']>;
 
-/** Reads a block. @param block whole rows, with their line ends */
+/** Reads a block. @param block whole rows, with their line breaks */
 export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
   const reader = new BlockReader(question);
   new RowSplitter((buffer, start, end, next) => {
@@ -60,8 +60,8 @@ export function readBlock(question: RowQuestion, block: Buffer): BlockFindings {
 }
 
 /**
- * Returns empty sums for the rows between two borders; `from` is -Infinity before the
- * first border.
+ * Returns empty sums for the rows between two boundaries; `from` is -Infinity before
+ * the first one.
  */
 function newSpan(
   index: number,
@@ -74,7 +74,7 @@ function newSpan(
     index,
     sum: new RowSum(),
     bytes: 0,
-    /** The number of rows that leave an account of the party. */
+    /** The number of rows that leave one of the party's accounts. */
     fromRows: 0,
     /**
      * Flat list of `second, bytes` pairs in row order. Consecutive rows with the same
@@ -92,8 +92,8 @@ class BlockReader {
   /** The span of the previous row. */
   #span: Span | undefined;
   /**
-   * Flat list of triples in row order: the index of a span, then the start and end in
-   * the block of consecutive rows of that span.
+   * Flat list of triples in row order: the index of a span, and the start and end
+   * offsets of a run of consecutive rows of that span.
    */
   readonly #runs: number[] = [];
   readonly #found = {
@@ -103,8 +103,8 @@ class BlockReader {
     leftOut: { party: 0, asset: 0, range: 0 },
     farOutside: 0,
     /**
-     * The number of kept rows that left the party, and the second of the newest of
-     * these rows.
+     * The number of kept rows that left one of the party's accounts, and the second of
+     * the newest of them.
      */
     leaving: 0,
     leavingSecond: Number.NEGATIVE_INFINITY,
@@ -122,7 +122,7 @@ class BlockReader {
         /** The column of the offending value, if a single value is at fault. */
         readonly column: string | undefined;
         readonly fieldCount: number;
-        /** Where the row is in the block; `end` is before its line end. */
+        /** Where the row is in the block; `end` excludes the line break. */
         readonly start: number;
         readonly end: number;
       }

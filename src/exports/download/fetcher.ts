@@ -1,7 +1,7 @@
 /**
  * Sends an export's requests to the source within the export limit, and records in the
- * plan of windows what their answers show. It also sends requests whose only purpose is
- * to find out something about the source.
+ * window plan what the responses show. It also sends requests that only probe the
+ * source's behaviour.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -32,8 +32,7 @@ import {
 } from './receive-answer.ts';
 
 /**
- * Codes of failures that happen before the first row: the source's query takes too
- * long, or fails.
+ * Codes of failures before the first row: the source's query fails or takes too long.
  */
 const SILENCES: ReadonlySet<string> = new Set([
   'SOURCE_STALLED',
@@ -42,25 +41,23 @@ const SILENCES: ReadonlySet<string> = new Set([
   'SOURCE_STATUS',
 ]);
 /**
- * How many bytes of a window its continuation may request again: a sixteenth of the
- * window, and at most `TAIL_BYTES_MAX`.
+ * How much of a window its continuation may request again: a sixteenth of its bytes,
+ * and at most `TAIL_BYTES_MAX`.
  */
 const TAIL_PART = 16;
 const TAIL_BYTES_MAX = 2 ** 20;
 /**
- * How many bytes of rows outside the request an answer may contain: twice the known
- * ledger, plus four objects of the largest size.
+ * Maximum size of the rows outside the request that a response may contain: twice the
+ * known ledger, plus four objects of the maximum size.
  */
 const KNOWN_TIMES = 2;
 const OUTSIDE_OBJECTS = 4;
 /**
- * How often to try for a slot at the source. Small exports hold a slot for
- * milliseconds, and a free slot should not go unused.
+ * How often to try to get a slot at the source. Small exports use a slot for only
+ * milliseconds, and a free slot should not stay idle.
  */
 const TURN_STEPS = { stepMinMs: 10, stepMaxMs: 250 };
-/**
- * How many answers from nodes that lag behind are accepted before the request fails.
- */
+/** Maximum number of responses from lagging nodes before the request fails. */
 const BEHIND_ATTEMPTS_MAX = 5;
 const PAUSE_MS = 1_000;
 const PAUSE_MS_MAX = 60_000;
@@ -79,8 +76,8 @@ export class Fetcher {
   readonly #onProgress: OnProgress;
   requests = 0;
   /**
-   * Whether the source ends its answers without a line end, by the header line of the
-   * answer whose end was unproven.
+   * Whether the source omits the line break at the end of a response, by the header
+   * line of the response whose end was unproven.
    */
   readonly #leavesLineEndOut = new Map<string, boolean>();
 
@@ -95,10 +92,10 @@ export class Fetcher {
   }
 
   /**
-   * Sends a request and receives its answer.
-   * @param fruitless how many requests in a row have published nothing: the more, the
-   *   longer the pause. There is no pause after the first such request
-   * @returns the received answer; if it broke off, the plan of windows records the part
+   * Sends a request and receives the response.
+   * @param fruitless number of consecutive requests that have published nothing. From
+   *   the second on, the pause before a request grows with it
+   * @returns the received response. If it breaks off, the window plan records the part
    *   that was received, and the error is thrown
    */
   async ask(
@@ -153,10 +150,9 @@ export class Fetcher {
   }
 
   /**
-   * Repeats a request until it is answered by a node that has reached the time of the
-   * run's clock. A repeated request may reach a different node.
-   * @throws RetryableError `SOURCE_BEHIND` if no node that answered has reached that
-   *   time
+   * Repeats a request until a node responds that has reached the time of the run's
+   * clock. Each attempt may reach a different node.
+   * @throws RetryableError `SOURCE_BEHIND` if no responding node has reached that time
    */
   async #askCurrentNode({
     request,
@@ -176,7 +172,7 @@ export class Fetcher {
     }
   }
 
-  /** Finds out whether the source applies a start and an end together. */
+  /** Finds out whether the source correctly applies a start and an end together. */
   probe(probe: Probe): Promise<'right' | 'broken'> {
     const { source, lease, signal } = this.#context;
     return this.#atSource(async () => {
@@ -188,12 +184,10 @@ export class Fetcher {
     });
   }
 
-  /**
-   * Stores the plan of the export's windows, for the process that resumes the export.
-   */
+  /** Stores the export's window plan for a process that resumes the export. */
   async keep(): Promise<void> {
     const { repository, lease } = this.#context;
-    // If the plan cannot be stored, the export may repeat some bytes, but loses
+    // Without a stored plan, a resumed export downloads some bytes again, but loses
     // nothing.
     await repository
       .savePlan(lease, this.#windows.toJson())
@@ -201,8 +195,8 @@ export class Fetcher {
   }
 
   /**
-   * Whether the source ends its answers without a line end. The source is asked once,
-   * while the answer whose end is unproven still holds its slot.
+   * Whether the source omits the line break at the end of a response. One request finds
+   * out, in the slot of the response whose end is unproven.
    */
   async #askForHeader(
     { target }: PlannedRequest,
@@ -218,7 +212,7 @@ export class Fetcher {
       await using answer = await source.ask(request, signal);
       isAlone = await isHeaderAlone(answer, header);
     } catch (error) {
-      // If a source refuses such a range, that shows nothing.
+      // A source that refuses such a range shows nothing about its line breaks.
       if (!(error instanceof PermanentError)) throw error;
     }
     this.#leavesLineEndOut.set(header, isAlone);
@@ -226,8 +220,8 @@ export class Fetcher {
   }
 
   /**
-   * Records that the source sent no row of the plan's range.
-   * @throws the error; a permanent error if smaller ranges cannot help either
+   * Records that the source sent no row for the plan's range.
+   * @throws the given error, or a permanent error if a smaller range cannot help either
    */
   async #silent({ plan }: PlannedRequest, error: unknown): Promise<never> {
     const { scope } = this.#context.lease;
@@ -248,14 +242,14 @@ export class Fetcher {
   }
 
   /**
-   * Returns a function that decides, while an answer arrives, whether to keep receiving
-   * it. The answer is cancelled once it has more of the requested rows than one object
-   * may hold, if the next request would be for less. Rows outside the request, such as
-   * rows already known, do not count, because every smaller request would return them
-   * too. Their total is limited, though: to twice the known ledger, plus the bytes of a
-   * few objects.
+   * Returns a function that decides, while a response arrives, whether to keep
+   * receiving it. The response is cancelled once its requested rows exceed the maximum
+   * size of an object, provided that the next request would be smaller. Rows outside
+   * the request, such as known rows, do not count, because every smaller request would
+   * return them too. They have a limit of their own: twice the known ledger, plus the
+   * size of a few objects.
    * @returns a function that returns false to cancel, and throws `SOURCE_OUTSIDE_RANGE`
-   *   if the answer exceeds that limit
+   *   if the response exceeds that limit
    */
   #watch(asked: PlannedRequest): (receiving: Receiving) => boolean {
     const { scope } = this.#context.lease;
@@ -295,7 +289,8 @@ export class Fetcher {
   }
 
   /**
-   * Runs `work` in one of the slots at the source. The export's lease holds the slot.
+   * Runs `work` in one of the slots at the source. The slot belongs to the export's
+   * lease.
    */
   async #atSource<Result>(work: () => Promise<Result>): Promise<Result> {
     const {
@@ -320,12 +315,12 @@ export class Fetcher {
   }
 
   /**
-   * Treats an answer with a message that is too large like an answer that outgrew a
-   * segment: a request for a smaller range may get smaller messages.
+   * Treats a message that is too large like a response that outgrew a segment: a
+   * request for a smaller range may get smaller messages.
    * @throws the error if no smaller range can be requested
    */
   #tooLarge(asked: PlannedRequest, seen: StreamSeen, error: unknown): Outgrown {
-    // A known entry can show whether an end may be sent.
+    // With a known entry, a probe can show whether an end may be sent.
     const mayBound = asked.target.profile.known !== undefined;
     if (planShrunk(asked, this.#windows, seen, mayBound) === undefined)
       throw error;
@@ -333,8 +328,8 @@ export class Fetcher {
   }
 
   /**
-   * Whether an answer may be cancelled: only if smaller answers are possible, because
-   * the release applies both bounds or may turn out to do so.
+   * Whether a response may be cancelled. That helps only if a smaller one is possible,
+   * because the release applies both bounds or may turn out to do so.
    */
   #mayCancel(
     asked: PlannedRequest,
@@ -365,18 +360,17 @@ function pauseAfter(fruitless: number): number {
 }
 
 /**
- * The length of the range that a probe requests: the entry's second, and how much later
- * an entry's own time may be than the exported one.
+ * The length of the range that a probe requests: the entry's second, plus the most by
+ * which an entry's own time may exceed the exported time.
  */
 const PROBE_MICROS = 3n * SECOND_MICROS;
 
 export type Probe = WindowRequest & { readonly from: bigint };
 
 /**
- * Returns a request that shows whether the source applies a start and an end together.
- * It covers the few seconds around a known outgoing entry of a party. A release that
- * applies the two bounds wrongly omits every outgoing entry, and sends every incoming
- * one.
+ * Returns a request that shows whether the source correctly applies a start and an end
+ * together. It covers a few seconds around a known outgoing entry of a party. A release
+ * that gets this wrong omits every outgoing entry and sends every incoming one.
  * @returns undefined if no such entry is known
  */
 export function probeRequest({ known }: SourceProfile): Probe | undefined {
@@ -392,8 +386,8 @@ export function probeRequest({ known }: SourceProfile): Probe | undefined {
 }
 
 /**
- * Reads the answer to a probe only as far as needed to decide. An error before that
- * proves nothing, and is thrown.
+ * Reads the response to a probe only as far as needed to decide. An error before that
+ * point proves nothing and is thrown.
  */
 async function readProbe(
   answer: ExportAnswer,
@@ -425,19 +419,19 @@ async function readProbe(
     splitter.push(chunk);
     if (found !== undefined) return found;
   }
-  // The last row may lack its line end. Even if it was cut off, its time is enough to
+  // The last row may lack its line break. Even if it was cut off, its time is enough to
   // decide.
   splitter.push(Buffer.from('\n'));
   return found ?? 'broken';
 }
 
 /**
- * Returns the range to request in order to find out whether a source leaves out the
- * line end of its last line. A last line without a line end may have been cut off,
- * whatever the form and framing of the answer, because the source itself may cut its
- * text. An answer without entries decides the question if it is exactly the same header
- * line, without a line end.
- * @returns a range in the source's future, in which no party has entries
+ * Returns the range to request in order to find out whether a source omits the final
+ * line break. A final line without one may have been cut off, whatever the format and
+ * framing of the response, because the source itself may truncate its output. A
+ * response without entries decides it if it consists of exactly the same header line,
+ * again without a line break.
+ * @returns a range in the source's future, where no party can have entries
  */
 function emptyRange({
   now,
@@ -450,8 +444,9 @@ function emptyRange({
 }
 
 /**
- * Whether an answer consists of this header line alone.
- * @param header the header of the answer whose end is unproven, without its line end
+ * Whether a response consists of this header line alone.
+ * @param header the header of the response whose end is unproven, without the line
+ *   break
  */
 async function isHeaderAlone(
   answer: ExportAnswer,

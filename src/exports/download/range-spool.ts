@@ -1,6 +1,6 @@
 /**
- * Writes the rows of a range of seconds to one new spool file, which is created with the
- * first row. Header and rows are written unchanged and compressed, and the content is
+ * Writes the rows of a range of seconds to a new spool file, created with the first
+ * row. Header and rows are compressed but otherwise unchanged, and the content is
  * summed on the way.
  */
 import { once } from 'node:events';
@@ -45,7 +45,7 @@ export class RangeSpool implements AsyncDisposable {
   /** The range in seconds; `to` is exclusive. Either may be infinite. */
   readonly from: number;
   readonly to: number;
-  /** The sum of the rows. The caller that adds rows also adds them to this sum. */
+  /** The sum of the rows. A caller that adds rows must also add them to this sum. */
   readonly sum = new RowSum();
   readonly #options: SpoolOptions;
   #added: Buffer[] = [];
@@ -61,14 +61,16 @@ export class RangeSpool implements AsyncDisposable {
     return second >= this.from && second < this.to;
   }
 
-  /** Adds rows for the next `flush`. The buffer must not change afterwards. */
+  /**
+   * Adds rows for the next `flush`. The caller must not modify the buffer afterwards.
+   */
   add(rows: Buffer): void {
     this.#added.push(rows);
   }
 
   /**
    * Writes the rows that were added. Resolves when there is room for more.
-   * @param header the header line as it was sent, with its line end; only the first
+   * @param header the header line as it was sent, with its line break; only the first
    *   call writes it
    * @throws RetryableError `SPOOL_…`
    */
@@ -79,14 +81,13 @@ export class RangeSpool implements AsyncDisposable {
     this.#object ??= openObject(header, this.#options);
     const { input, written } = await this.#object;
     if (input.write(rows)) return;
-    // If writing failed, throw the error of the write, not the error that it caused in
-    // the input.
+    // If the write failed, throw its error and not the one it caused in the input.
     const drained = once(input, 'drain').catch(() => written);
     await Promise.race([drained, written]);
   }
 
   /**
-   * Writes everything to disk, durably.
+   * Flushes everything to disk, durably.
    * @returns undefined if there were no rows
    * @throws RetryableError `SPOOL_…`
    */
@@ -144,7 +145,7 @@ function compressors(compression: Compression): Transform[] {
 }
 
 /**
- * Throws a retryable error: the whole request can be repeated later, once the disk has
+ * Throws a retryable error, because the whole request can be repeated once the disk has
  * room again or a lost mount is back.
  */
 function spoolError(cause: unknown): never {

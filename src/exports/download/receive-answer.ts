@@ -1,7 +1,7 @@
 /**
- * Reads one answer to its end: every row is checked, summed and written to the spool file
- * of its range. Returns an answer only if it is proven complete; on any failure nothing
- * of it is kept.
+ * Reads a response to its end: every row is checked, summed and written to the spool
+ * file of its range. The response is returned only if it is proven complete; after any
+ * failure nothing of it is kept.
  */
 import { hash } from 'node:crypto';
 import { RetryableError } from '../../errors/errors.ts';
@@ -25,42 +25,45 @@ import { BLOCK_SIZES, openFlight, type RowPool } from './row-pool.ts';
 import { AnswerRows, type AnswerRowsOptions } from './answer-rows.ts';
 
 const LINE_END = Buffer.from('\n');
-/** How many bytes of an unreadable row are searched for an error message. */
+/**
+ * Maximum number of bytes of an unreadable row that are searched for an error message.
+ */
 const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
 /**
- * How much later an entry's own time, by which some releases filter, may be than the
- * exported time.
+ * The most by which an entry's own time may exceed the exported time. Some releases
+ * filter by the entry's own time.
  */
 const PAD_SECONDS = 2;
 
 export interface ReceiveOptions extends AnswerRowsOptions {
-  /** Threads that read rows. If absent, this thread reads all rows. */
+  /** Threads that parse rows. If absent, the calling thread parses all of them. */
   readonly rowPool?: RowPool | undefined;
   /**
    * Called after each chunk.
-   * @returns false to cancel the answer, because it is too large to risk receiving all of
-   *   it
+   * @returns false to cancel the response, because it has grown too large
    */
   readonly mayGoOn: (receiver: Receiving) => boolean;
   /**
-   * Whether the source ends its answers without a line end. If absent, it never does.
+   * Whether the source omits the line break at the end of a response. If absent, it
+   * never does.
    */
   readonly leavesLineEndOut?: (header: string) => Promise<boolean>;
 }
 
-/** The part of an answer that has been received. */
+/** The part of a response that has been received. */
 export type Receiving = Pick<Receiver, 'bytes' | 'rows' | 'traits' | 'seen'>;
 
 export type Traits = NonNullable<Receiver['traits']>;
 
-/** An answer that is proven complete. */
+/** A response that is proven complete. */
 export type Received = Awaited<ReturnType<Receiver['end']>>;
 
-/** An answer that was cancelled. */
+/** A response that was cancelled. */
 export interface Outgrown {
   readonly state: 'outgrown';
   /**
-   * What the answer shows about the release; undefined if its header was not received.
+   * What the response reveals about the source's release; undefined if no CSV header
+   * arrived.
    */
   readonly traits: Traits | undefined;
   readonly seen: StreamSeen;
@@ -71,7 +74,7 @@ type Question = Pick<PlannedRequest, 'plan' | 'request'> & {
 };
 
 /**
- * Receives an answer.
+ * Receives a response.
  * @throws RetryableError `SOURCE_ERROR_IN_STREAM`, `SOURCE_TRUNCATED`, `ANSWER_EMPTY`,
  *   `ROW_FIELDS`, `ROW_TIME`, `ROW_PARTY`, `ROW_VALUE`, `ROW_THREAD_LOST`
  * @throws PermanentError from reading the header and splitting the rows
@@ -98,7 +101,7 @@ export async function receive(
 }
 
 /**
- * Yields the chunks of an answer. If the source breaks off, the rows received before
+ * Yields the chunks of a response. If the source breaks off, the rows received before
  * that are read first, so that an error in them takes precedence.
  */
 async function* untilBroken(
@@ -125,16 +128,18 @@ class Receiver implements AsyncDisposable {
   });
   readonly #flight: ReturnType<typeof openFlight> | undefined;
   readonly #rows: AnswerRows;
-  /** The limits against which the rows are checked. */
+  /** The limits that the rows are checked against. */
   readonly #limits: Omit<RowQuestion, 'layout'>;
   /** `#limits` with the header's layout; undefined until the header is received. */
   #question: RowQuestion | undefined;
   #header: Buffer = Buffer.alloc(0);
-  /** Whole rows that are not read yet; adjacent rows of a buffer share one slice. */
+  /**
+   * Whole rows that have not been read yet; adjacent rows of a buffer share one slice.
+   */
   #held: { readonly buffer: Buffer; readonly start: number; end: number }[] =
     [];
   #heldBytes = 0;
-  /** How many bytes were received, and up to which offset they were read. */
+  /** How many bytes were received, and the offset up to which they were read. */
   bytes = 0;
   #offset = 0;
 
@@ -172,7 +177,7 @@ class Receiver implements AsyncDisposable {
   get traits() {
     if (this.#question === undefined) return undefined;
     const { layout } = this.#question;
-    /** The header line as sent, with its line end. */
+    /** The header line as sent, with its line break. */
     const header = this.#header;
     return { ...this.#rows.totals, layout, header };
   }
@@ -197,8 +202,8 @@ class Receiver implements AsyncDisposable {
   }
 
   /**
-   * Resolves when all whole rows received so far are read.
-   * @throws the error of the first row that is wrong
+   * Resolves when all whole rows received so far have been read.
+   * @throws the error of the first invalid row
    */
   async settle(): Promise<void> {
     await this.#flight?.landed();
@@ -223,13 +228,13 @@ class Receiver implements AsyncDisposable {
       state: 'complete' as const,
       ...traits,
       /**
-       * SHA-256 of the last line if it has no line end: only a second answer can show
-       * that the line is complete.
+       * SHA-256 of the last line if it has no line break: only a second response can
+       * show that the line is complete.
        */
       openLine,
       segments: await this.#rows.finish(),
       tail: this.#rows.tail,
-      /** Whether the transport showed where the answer ends. */
+      /** Whether the transport showed where the response ends. */
       isFramed,
       seen: this.seen(),
     };
@@ -241,8 +246,8 @@ class Receiver implements AsyncDisposable {
   }
 
   /**
-   * Reads a last line without a line end, which RFC 4180 allows.
-   * @returns the SHA-256 of the line; undefined if it was not read
+   * Reads a final line that has no line break, as RFC 4180 allows.
+   * @returns the SHA-256 of the line, or undefined if there was no such line
    */
   async #readOpenLine(): Promise<string | undefined> {
     const rest = this.#splitter.rest();
@@ -264,7 +269,7 @@ class Receiver implements AsyncDisposable {
     );
   }
 
-  /** Passes the whole rows received so far to `read`, copied to a block of their own. */
+  /** Copies the whole rows received so far to a new block, and passes it to `read`. */
   async #read(
     read: (question: RowQuestion, rows: Buffer) => Promise<unknown> | undefined,
   ): Promise<void> {

@@ -1,7 +1,7 @@
 /**
- * Threads that read rows: hashing and checking rows is most of an export's work. The
- * threads start with the first large answer, are shared by all exports of the process,
- * hold no state of an answer, and do not keep the process alive.
+ * Threads that hash and check rows, which is most of an export's work. They start with
+ * the first large response, are shared by all exports of the process, keep no state
+ * between blocks, and do not keep the process alive.
  */
 import { getCompileCacheDir } from 'node:module';
 import { availableParallelism } from 'node:os';
@@ -15,35 +15,37 @@ import {
 } from './block-reader.ts';
 import type { BlockTask } from './row-worker.ts';
 
-/** The most threads of a pool. One processor is reserved for the calling thread. */
+/**
+ * Maximum number of threads in a pool. One processor is reserved for the calling
+ * thread.
+ */
 const THREADS_MAX = 4;
 
 export const BLOCK_SIZES = {
   /**
-   * An answer up to this size is read as it arrives, without a thread: most answers are
-   * no longer than this.
+   * A response up to this size is read as it arrives, without a thread. Most responses
+   * are no larger.
    */
   beginningBytes: 2 ** 20,
   /**
-   * How much a thread reads at once. A block of this size fits in the processor's cache,
-   * and costs two messages and a copy.
+   * How much a thread reads at once. A block of this size fits in the processor's
+   * cache; each block costs two messages and a copy.
    */
   blockBytes: 512 * 2 ** 10,
 };
 /**
- * How long a thread may take for one block before it is considered lost. A block
- * normally takes a few milliseconds.
+ * How long a thread may take for a block before it is considered lost. Normally that is
+ * a few milliseconds.
  */
 const TASK_MS_MAX = 60_000;
 /**
- * Memory limits of a thread. It holds the findings of one block, most of which are
- * short-lived.
+ * Memory limits of a thread. It needs memory only for the findings of one block, most
+ * of them short-lived.
  */
 const LIMITS = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 };
 const SCRIPT = new URL('row-worker.ts', import.meta.url);
 /**
- * The compile cache, so that a thread does not have to compile the few modules that it
- * runs.
+ * The compile cache, which spares threads from compiling the few modules that they run.
  */
 const COMPILED = getCompileCacheDir();
 const ENVIRONMENT =
@@ -76,7 +78,7 @@ export class RowPool implements AsyncDisposable {
     return this.#threads.filter((thread) => thread?.isAlive === true).length;
   }
 
-  /** The number of blocks that wait for a thread or are being read. */
+  /** The number of blocks that are being read or are waiting for a thread. */
   get waiting(): number {
     return this.#threads.reduce(
       (sum, thread) => sum + (thread?.waiting ?? 0),
@@ -87,8 +89,8 @@ export class RowPool implements AsyncDisposable {
   /**
    * Reads a block on the thread with the least work.
    * @param rows whole rows
-   * @throws RetryableError `ROW_THREAD_LOST` if the thread died or takes too long; the
-   *   next call gets a new thread
+   * @throws RetryableError `ROW_THREAD_LOST` if the thread crashed or takes too long;
+   *   the next call gets a new thread
    */
   async read(question: RowQuestion, rows: Buffer): Promise<BlockFindings> {
     if (this.#isClosed) throw lost('the process is ending');
@@ -113,8 +115,8 @@ class RowThread {
     resourceLimits: LIMITS,
   });
   /**
-   * Callers that are waiting for their block, in the order in which the thread answers
-   * them.
+   * Callers that are waiting for their block, in the order in which the thread will
+   * finish.
    */
   #asked: PromiseWithResolvers<BlockFindings>[] = [];
   isAlive = true;
@@ -170,12 +172,12 @@ function lost(state: string, cause?: unknown): RetryableError {
 }
 
 /**
- * How many blocks may be in flight in addition to those that threads are reading:
- * blocks that are being filled, are waiting, or are being written.
+ * How many blocks may be in flight beyond those that threads are reading: blocks that
+ * are being filled, waiting, or being written.
  */
 const SPARE_BLOCKS = 4;
 
-/** The blocks of one answer that are in flight. */
+/** The blocks of one response that are in flight. */
 interface BlockFlight {
   /**
    * Sends a block. Resolves when there is room for the next one.
@@ -191,11 +193,11 @@ interface BlockFlight {
 }
 
 /**
- * Sends an answer's blocks through the pool. Any thread reads them, in any order, and
- * they are taken in the order of the answer. The limit of blocks in flight is the only
- * thing that slows the source down.
- * @param take called with each block, in the order of the answer; its promise resolves
- *   when the rows are stored
+ * Sends a response's blocks through the pool. Threads read them in any order, but
+ * `take` gets them in the order of the response. Backpressure on the source comes only
+ * from the limit on blocks in flight.
+ * @param take called with each block, in the order of the response; its promise
+ *   resolves when the rows are stored
  */
 export function openFlight(
   pool: RowPool,
@@ -206,8 +208,8 @@ export function openFlight(
   let isStopped = false;
 
   /**
-   * Reads a block. If every thread is reading a block and has a second one waiting, the
-   * calling thread has time to read this one itself.
+   * Reads a block. If every thread is busy and has a second block waiting, the calling
+   * thread reads this one itself.
    */
   async function read(question: RowQuestion, rows: Buffer) {
     const isBusy = pool.waiting >= 2 * pool.size;
@@ -219,8 +221,8 @@ export function openFlight(
     rows: Buffer,
     before: Promise<unknown>,
   ) {
-    // The promise is wrapped in an object, so that the next block can be taken as soon
-    // as this one is taken, and does not have to wait until its rows are stored.
+    // The promise is wrapped in an object, so that the next block can be taken without
+    // waiting until the rows of this one are stored.
     const taken = Promise.all([reading, before]).then(([findings]) => ({
       stored: isStopped ? undefined : take(rows, findings),
     }));

@@ -1,7 +1,7 @@
 /**
- * Merges closed segments in a nightly run, ledger by ledger, until the run has written
- * as much as it may. The source is not involved: the segments' rows become one object
- * that replaces all of the segments. Its digest must be the sum of theirs.
+ * Merges closed segments in a nightly run, ledger by ledger, until the run has reached
+ * its write limit. The source is not involved: one new object replaces several
+ * segments, and its digest must be the sum of theirs.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -40,8 +40,8 @@ import type { ExportArchiveStore } from '../store/export-archive.ts';
 import { hasRows, type MergeLimits, planMerges } from './plan-merges.ts';
 
 /**
- * The most bytes of plain CSV that one run writes: it takes minutes to read and write
- * them, and minutes more to load them again.
+ * Maximum size of the plain CSV that one run writes, in bytes. Writing that much takes
+ * minutes, and reloading it takes minutes more.
  */
 const NIGHT_BYTES_MAX = 4n * 2n ** 30n;
 const NIGHT_LEDGERS_MAX = 5_000;
@@ -50,9 +50,9 @@ export interface MergeAllDeps extends PublishDeps {
   readonly runId: string;
   readonly archive: Pick<ExportArchiveStore, 'closedTo' | 'mergeable'>;
   readonly log: Log;
-  /** `EXPORT_SEGMENT_MAX`: the largest size of a merged segment, as plain CSV. */
+  /** `EXPORT_SEGMENT_MAX`: maximum size of a merged segment in bytes of plain CSV. */
   readonly segmentBytesMax: number;
-  /** The most bytes of plain CSV that this run writes; 4 GiB by default. */
+  /** Maximum number of bytes of plain CSV that this run writes; 4 GiB by default. */
   readonly nightBytesMax?: bigint | undefined;
 }
 
@@ -68,16 +68,16 @@ export interface MergeReport {
   /** Bytes of plain CSV that were written. */
   bytes: bigint;
   /**
-   * The number of ledgers left for the next night, because other workers had them, or
-   * this run had written enough.
+   * The number of ledgers left for the next night, because another worker had leased
+   * them or this run had reached its write limit.
    */
   left: number;
   failed: number;
 }
 
 /**
- * Merges all segments that can be merged. If a ledger fails, its segments stay as they
- * are, and the other ledgers are still merged.
+ * Merges all segments that can be merged. If a ledger fails, its segments are left
+ * unchanged, and the other ledgers are still merged.
  * @throws UnreachableError if a service cannot be reached
  */
 export async function mergeAll(
@@ -188,8 +188,8 @@ async function mergeLedger(
 
 /**
  * Merges one group of segments.
- * @returns the merged segment; undefined if an object does not have its published
- *   content, so that nothing was merged and the object's range is requested again
+ * @returns the merged segment; undefined if an object no longer has its published
+ *   content. Nothing is merged then, and the object's range is requested again
  */
 async function mergeGroup(
   group: readonly Coverage[],
@@ -244,7 +244,7 @@ async function mergeGroup(
 
 /**
  * Copies the rows of all segments into the spool.
- * @returns the first segment's layout; undefined if an object does not have its
+ * @returns the first segment's layout; undefined if an object no longer has its
  *   published content
  */
 async function copyGroup(

@@ -1,7 +1,7 @@
 /**
  * Decides which closed segments of a ledger are merged: neighbours that end in the same
- * calendar month (UTC), with the ranges without entries between them. Only months that
- * are over are merged, so that each row is written once more and then stays. Pure.
+ * calendar month (UTC), along with the empty ranges between them. Only months that are
+ * over are merged, so that each row is rewritten only once. Pure.
  */
 import { type Micros, monthOf } from '../../time/time.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
@@ -9,18 +9,18 @@ import type { CoverageWithObject } from '../publishing/stored-rows.ts';
 
 export interface MergeLimits {
   /**
-   * The last instant at which a merged range may end. Ranges that end later are left
-   * alone, because their month is not over.
+   * The latest end of a merged range. Ranges that end later are left alone, because
+   * their month is not over.
    */
   readonly before: Micros;
-  /** The largest size of a merged segment, in bytes of plain CSV. */
+  /** Maximum size of a merged segment in bytes of plain CSV. */
   readonly bytesMax: bigint;
 }
 
 /**
  * Groups the ranges to merge.
  * @param coverage the coverage of one scope
- * @returns groups of neighbours in the order of time, each with at least two segments
+ * @returns groups of neighbours, ordered by time, each with at least two segments
  */
 export function planMerges(
   coverage: readonly Coverage[],
@@ -41,8 +41,8 @@ export function planMerges(
 }
 
 /**
- * Whether a segment is small enough to merge: adding a few rows to a large segment would
- * write all of it again.
+ * Whether a segment is small enough to merge. Adding a few rows to a large segment
+ * would rewrite all of it.
  */
 export function isSmall(
   bytes: bigint,
@@ -55,7 +55,7 @@ function mayMerge(row: Coverage, limits: MergeLimits): boolean {
   if (row.open || row.isFaulty === true) return false;
   if (row.to > limits.before || row.sides === 'unknown') return false;
   if (row.content !== undefined) return isSmall(row.content.bytes, limits);
-  // A range without entries that is longer than its month needs no object.
+  // An empty range that is longer than its month needs no object.
   return row.objectKey === undefined && monthOf(row.from) === endMonthOf(row);
 }
 

@@ -1,7 +1,6 @@
 /**
- * Checks whether the node that answered is up to date. One address may lead to several
- * nodes, with caches in front of them. An answer from a node that lags behind closes no
- * range.
+ * Checks whether the node that responded is up to date. One address may lead to several
+ * nodes, with caches in front of them. A response from a lagging node closes no range.
  */
 import { formatInstant, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import { earlier } from '../../ledger/ranges.ts';
@@ -9,17 +8,17 @@ import type { AnswerHead } from '../ports.ts';
 import type { SourceClock } from './source-clock.ts';
 
 /**
- * How far past the needed end a node's last block must be: the nodes of one fleet are a
- * few blocks apart, and storing a block takes some time.
+ * How far past the required end a node's last block must be. The nodes of one fleet are
+ * a few blocks apart, and storing a block takes some time.
  */
 const WRITE_MARGIN_MICROS = 60n * SECOND_MICROS;
-/** The largest difference to expect between the clocks of two servers. */
+/** The largest clock skew to expect between two servers. */
 const SKEW_MICROS = 300n * SECOND_MICROS;
 
 /**
- * Checks whether the node that answered lags behind the run's clock.
+ * Checks whether the node that responded lags behind the run's clock.
  * @param clock the run's clock; the export would close the ledger at its `closedTo`
- * @param to the end of the request; undefined if it reaches up to the present
+ * @param to the end of the request; undefined if it extends to the present
  * @returns a description of the lag; undefined if the node does not lag
  */
 export function behindClock(
@@ -30,8 +29,8 @@ export function behindClock(
   const { blockHeight, blockTime, isProven = false } = head;
   const neededTo =
     to === undefined ? clock.closedTo : earlier(to, clock.closedTo);
-  // A guessed end is the time of an entry, and a node that has reached that time has
-  // the entry's block. No margin is needed: a halted network has no block a minute
+  // A guessed end is the time of an entry, so a node that has reached it has the
+  // entry's block. A margin would be wrong: a halted network has no block a minute
   // later.
   const isExact = isProven || clock.from === 'guessed';
   const margin = isExact ? 0n : WRITE_MARGIN_MICROS;
@@ -40,7 +39,7 @@ export function behindClock(
   if (blockTime !== undefined && !reaches(neededTo))
     return `its last block is of ${formatInstant(blockTime)}`;
 
-  // A node may lag behind and still have all of an earlier range.
+  // A node may lag and still have all of an earlier range.
   const isEarlierRange = to !== undefined && reaches(to);
   const { height } = clock;
   if (
@@ -54,7 +53,7 @@ export function behindClock(
   return keptByCache(head, clock);
 }
 
-/** Describes the answer's age if a cache seems to have kept it. */
+/** Describes the response's age if it seems to come from a cache. */
 function keptByCache(
   { producedAt, ageMicros = 0n }: AnswerHead,
   { answeredAt }: SourceClock,

@@ -1,6 +1,6 @@
 /**
- * Chooses the closed segments and ranges without entries that an export requests once
- * more, to compare their sums.
+ * Chooses which closed segments and empty ranges an export requests again, to compare
+ * their sums.
  */
 import { hash } from 'node:crypto';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../time/time.ts';
@@ -14,18 +14,22 @@ interface AuditChoice extends Pick<
   Target,
   'epoch' | 'now' | 'retentionMicros'
 > {
-  /** The share of the closed segments that the source should still have; from 0 to 1. */
+  /**
+   * How large a share to choose of the closed segments that the source should still
+   * have; from 0 to 1.
+   */
   readonly share: number;
-  /** Ranges last checked longer ago than this are chosen, whatever the share. */
+  /**
+   * Ranges that were last checked longer ago than this are chosen whatever the share.
+   */
   readonly withinMicros?: Micros | undefined;
   readonly scope: ExportScope;
 }
 
 /**
- * Chooses segments and ranges without entries, beginning with those checked longest
- * ago. If the share is less than one segment a night, chance decides on which nights a
- * segment is chosen. A segment that chance leaves out for too long is chosen by its
- * age.
+ * Chooses segments and empty ranges, beginning with those checked longest ago. If the
+ * share amounts to less than one segment a night, chance decides on which nights a
+ * segment is chosen. A segment that chance has skipped for too long is chosen by age.
  */
 export function chooseAudited(
   coverage: readonly Coverage[],
@@ -38,8 +42,7 @@ export function chooseAudited(
   );
   const candidates = coverage
     .filter((row) => !row.open && row.assetId === scope.assetId)
-    // Every overlap check already covers a range without entries after the newest
-    // entry.
+    // Every overlap check already covers an empty range after the newest entry.
     .filter(
       (row) => row.content !== undefined || (isEmpty(row) && row.to <= newest),
     )
@@ -76,7 +79,7 @@ export async function servedAudits(
 
 /**
  * Whether a range belongs to an epoch. Manifests of earlier versions record no epoch,
- * but as long as the chain has never begun again, there is only one.
+ * but until the chain restarts there is only one.
  */
 function isOfEpoch(row: Coverage, epoch: number | undefined): boolean {
   const isFirst = (epoch ?? 1) === 1;
@@ -92,7 +95,7 @@ function isServed(
 }
 
 /**
- * Returns a number from 0 to 1: the same for a ledger all day, and a different one the
+ * Returns a number from 0 to 1 that stays the same for a ledger all day and changes the
  * next day.
  */
 function chance({ partyId, assetId }: ExportScope, now: Micros): number {

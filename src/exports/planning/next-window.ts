@@ -1,5 +1,5 @@
 /**
- * Decides on the next request of an export: for everything that remains, or for its
+ * Decides on the next request of an export: for everything that is left, or for its
  * earliest window. Pure.
  */
 import { BEGINNING, type Micros, SECOND_MICROS } from '../../time/time.ts';
@@ -27,7 +27,7 @@ export interface NextWindow {
 /** A plan with the range that is sent for it. */
 export interface PlannedRequest extends NextWindow {
   /**
-   * The plan's own range, or a different range whose answer must contain the same rows.
+   * The plan's own range, or a different range whose response must contain the same rows.
    */
   readonly request: RequestPlan['question'];
 }
@@ -49,13 +49,13 @@ export function nextWindow(
   const isPast = whole.open === undefined || whole.open.to !== undefined;
   const range = closedRange(whole);
   if (range === undefined) return next(whole, isPast);
-  // An unknown release is not treated as unproven: its answer shows whether it applies
-  // both bounds.
+  // An unknown release is not treated as unproven, because its response shows whether
+  // it applies both bounds.
   const isUnknown =
     profile.header === undefined && profile.bounds === undefined;
   const isUnproven = profile.bounds !== 'right' && !isUnknown;
-  // No entry is known that could prove that an end is applied. A later start makes the
-  // request smaller too, and its answer shows entries.
+  // No known entry could prove that an end is applied. A later start makes the request
+  // smaller too, and its response shows entries.
   const from =
     isUnproven && profile.known === undefined
       ? windows.laterStart(range)
@@ -84,7 +84,7 @@ export function nextWindow(
 /**
  * Returns the range to request for a plan.
  * @param way `fallback`: a different request that must return all rows of the plan.
- *   `startless fallback`: the same without a start, because requests with a start
+ *   `startless fallback`: the same without a start, for when requests with a start
  *   returned no rows
  */
 export function requestFor(
@@ -98,9 +98,9 @@ export function requestFor(
 }
 
 /**
- * Returns the plan's own range. If no known row would show that the source understood a
- * start, none is sent. The same rows are kept, and all others in the answer are left
- * out.
+ * Returns the plan's own range. No start is sent if there is no known row that would
+ * show that the source understood it. The same rows are kept, and all others in the
+ * response are left out.
  */
 function primaryRequest({
   question,
@@ -127,8 +127,8 @@ function fallbackRequest(
 }
 
 /**
- * Removes the start. If there is an end, the start becomes 1970, which is before all
- * entries in whichever unit the source reads it.
+ * Removes the start. If there is an end, the start becomes 1970, which precedes all
+ * entries whichever unit the source reads it in.
  */
 function withoutStart({
   to,
@@ -137,11 +137,11 @@ function withoutStart({
 }
 
 /**
- * Returns the window plan as it would be if the current answer were cancelled; undefined
- * if that would not make the next request smaller, so that the answer must run to its
+ * Returns the window plan as it would be if the current response were cancelled;
+ * undefined if the next request would be no smaller, so the response must run to its
  * end.
- * @param mayBound whether the release may turn out to apply an end, as the answer or a
- *   known entry would show
+ * @param mayBound whether the release may turn out to apply an end, which the response
+ *   or a known entry would show
  */
 export function planShrunk(
   { plan, target }: NextWindow,
@@ -164,8 +164,8 @@ export function planShrunk(
 
 /**
  * Returns where to end the next request; undefined if it can cover the whole range. The
- * first closed range gets a request of its own if there is much known data between it
- * and the last closed range.
+ * first closed range gets its own request if a lot of known data lies between it and
+ * the last closed range.
  */
 function windowEnd(
   whole: RequestPlan,

@@ -1,7 +1,7 @@
 /**
- * Learns from the source's answers how its release filters, because the source never
- * names its release. A mistake here costs bytes or a request, but never a row: each row
- * is checked individually. Pure.
+ * Learns from the source's responses how its release filters, because the source never
+ * names its release. A mistake here costs bytes or a request, but never a row, because
+ * each row is checked individually. Pure.
  */
 import { hash } from 'node:crypto';
 import { PermanentError } from '../../errors/errors.ts';
@@ -12,22 +12,19 @@ import type { Layout } from '../../ledger/header.ts';
 import { instantOf } from '../../ledger/ranges.ts';
 
 /**
- * How long a finding is believed. An upgrade of the source is noticed after this time at
- * the latest.
+ * How long a finding is believed. An upgrade of the source is noticed within this time.
  */
 const BELIEVED_MICROS = DAY_MICROS;
-/**
- * How old a known entry may become. The source must still have it when it is requested.
- */
+/** Maximum age of a known entry. The source must still have it when it is requested. */
 const KNOWN_AGE_MICROS = 30n * DAY_MICROS;
 
-/** Findings about the release that sent an answer. */
+/** Findings about the release that sent a response. */
 export interface ReleaseTraits {
-  /** The header line as sent, with its line end if there was one. */
+  /** The header line as sent, with its line break if there was one. */
   readonly header: Buffer;
   readonly layout: Layout;
   /**
-   * The number of rows so far outside the requested times that the release cannot have
+   * The number of rows so far outside the requested range that the release cannot have
    * applied the bounds.
    */
   readonly farOutside: number;
@@ -40,20 +37,20 @@ export interface ReleaseTraits {
 
 type Decided = Pick<SourceProfile, 'bounds' | 'evidence' | 'decidedAt'>;
 
-/** An answer's traits, and the request that it answers. */
+/** A response's traits, and its request. */
 interface Lesson {
   readonly traits: ReleaseTraits;
   readonly question: WindowRequest;
   readonly now: Micros;
 }
 
-/** Returns the profile, updated with the findings from an answer. */
+/** Returns the profile, updated with the findings from a response. */
 export function learnFromAnswer(
   profile: SourceProfile,
   lesson: Lesson,
 ): SourceProfile {
   const { traits } = lesson;
-  // A header line without rows may lack its line end.
+  // A header line without rows may lack its line break.
   const header = hash(
     'sha256',
     traits.header.toString('latin1').trimEnd(),
@@ -71,8 +68,8 @@ export function learnFromAnswer(
 }
 
 /**
- * Returns the profile of the release that a new header shows. None of the findings
- * about the old release hold for it.
+ * Returns the profile of a new release, as shown by a new header. None of the findings
+ * about the old release apply to it.
  */
 function profileOfNewRelease(
   profile: SourceProfile,
@@ -87,7 +84,7 @@ function profileOfNewRelease(
       : 'a column effect: a release of which some filter wrongly; not shown yet ' +
         'which this is';
   const bounds = sides === 'from' ? 'right' : 'unproven';
-  // If no header was known before, an earlier refusal was sent by this same release, so
+  // If no header was known before, an earlier refusal came from this same release, so
   // it still counts.
   const outdated =
     profile.header === undefined
@@ -105,7 +102,7 @@ function profileOfNewRelease(
 }
 
 /**
- * The finding when outgoing entries are returned for a start alone, but not for a start
+ * The finding that outgoing entries are returned for a start alone, but not for a start
  * and an end.
  */
 export const BOUNDS_ARE_BROKEN = {
@@ -115,8 +112,8 @@ export const BOUNDS_ARE_BROKEN = {
 } as const;
 
 /**
- * Returns the profile after known rows were not returned unchanged: the source must
- * show again how it filters.
+ * Returns the profile after known rows were not returned unchanged. How the source
+ * filters must then be proven again.
  */
 export function distrustBounds(
   profile: SourceProfile,
@@ -128,8 +125,8 @@ export function distrustBounds(
 }
 
 /**
- * Whether the source is still believed to demand an asset. A refusal costs the source
- * nothing, so a request without an asset tests this once a day.
+ * Whether the source is still believed to require an asset. A request without one tests
+ * this once a day, because a refusal costs the source nothing.
  */
 export function demandsAsset(profile: SourceProfile, now: Micros): boolean {
   return (
@@ -140,8 +137,8 @@ export function demandsAsset(profile: SourceProfile, now: Micros): boolean {
 
 /**
  * Returns the profile after an error. Some sources refuse a request without a start and
- * an end: both are sent from now on, or no longer if that did not help. Returns undefined
- * if the error means something else.
+ * an end; both are sent from then on, or dropped again if that did not help. Returns
+ * undefined if the error means something else.
  */
 export function afterRefusal(
   profile: SourceProfile,
@@ -151,7 +148,7 @@ export function afterRefusal(
     error instanceof PermanentError && error.code === 'EXPORT_REFUSED';
   if (!isRefused || error.meta['status'] !== 400) return undefined;
   const isDemanded = profile.boundsDemanded === true;
-  // A source that has answered requests without bounds must have a different reason to
+  // A source that has accepted requests without bounds must have a different reason to
   // refuse.
   if (profile.header !== undefined && !isDemanded) return undefined;
   return { ...profile, boundsDemanded: isDemanded ? undefined : true };
@@ -180,8 +177,8 @@ function boundsShownByRows(
 }
 
 /**
- * Returns an outgoing entry of a party, to probe with. The entry known so far stays as
- * long as the source should still have it.
+ * Returns an outgoing entry of a party to probe with. The current one is kept as long
+ * as the source should still have it.
  */
 function knownEntry(
   { known }: SourceProfile,

@@ -1,8 +1,8 @@
 /**
- * Computes which part of a ledger remains to be requested (the target minus the
- * coverage), and the next request for it. A range does not grow to include a known
- * segment that it touches: the part of the segment outside the range stays, and only
- * the segment's border moves. Pure.
+ * Computes which part of a ledger is left to request (the target minus the coverage),
+ * and the next request for it. A range does not grow to include a known segment that it
+ * touches. Instead, the segment is trimmed, and its part outside the range is kept.
+ * Pure.
  */
 import {
   BEGINNING,
@@ -27,29 +27,29 @@ import {
 type Rows = readonly Coverage[];
 
 /**
- * How long a source is certain to keep entries: half of the six months for which nodes
- * keep them by default.
+ * How long a source is certain to keep entries: half of the six months that nodes keep
+ * them by default.
  */
 export const RETENTION_MICROS = 90n * DAY_MICROS;
 /**
- * How much later than needed the end of a request is; the surplus rows are left out
- * here. From release 0.73 on, bounds apply to an entry's own time, which is up to a few
- * microseconds after the block time that is exported.
+ * How far the end of a request is padded; the surplus rows are dropped by the mirror.
+ * From release 0.73 on, bounds apply to an entry's own time, which is up to a few
+ * microseconds after the exported block time.
  */
 const END_PAD_MICROS = 2n * SECOND_MICROS;
 /** An instant later than that of any entry. */
 const NO_END: Micros = 10n ** 18n;
 
 /**
- * The part of a ledger that is wanted, and the facts that are known about the ledger.
- * Times are microseconds since 1970.
+ * The wanted part of a ledger, and the known facts about the ledger. Times are
+ * microseconds since 1970.
  */
 export interface Target {
   readonly coverage: readonly Coverage[];
   readonly profile: SourceProfile;
   readonly assetId?: string | undefined;
   readonly from: Micros;
-  /** The end, exclusive. If absent, the range reaches the present. */
+  /** The end, exclusive. If absent, the range extends to the present. */
   readonly to?: Micros | undefined;
   /** No range is closed beyond this instant, which is a whole second. */
   readonly closedTo: Micros;
@@ -61,33 +61,34 @@ export interface Target {
   /** The source's own time. */
   readonly now: Micros;
   /**
-   * How long the source is certain to keep entries; 90 days by default. The absence of
-   * older rows proves nothing.
+   * How long the source is certain to keep entries; 90 days by default. If older rows
+   * are missing, that proves nothing.
    */
   readonly retentionMicros?: Micros | undefined;
   /** The epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch?: number | undefined;
   readonly runId?: string | undefined;
   /**
-   * Whether the source answers only for short ranges, so that a start cannot be left out.
+   * Whether the source responds only to requests for short ranges, so that a start is
+   * always needed.
    */
   readonly isSilent?: boolean | undefined;
   /** Coverage in this range is requested again, unless this run requested it already. */
   readonly again?: Range | undefined;
   /**
-   * Ids of coverage to request again. A range stays as it is if the source returns the
-   * same rows.
+   * Ids of the coverage to request again. A range is left unchanged if the source
+   * returns the same rows.
    */
   readonly audited?: ReadonlySet<bigint> | undefined;
-  /** Ids of coverage that stays although the source contradicts it. */
+  /** Ids of the coverage that is kept although the source contradicts it. */
   readonly kept?: ReadonlySet<bigint> | undefined;
 }
 
-/** A request, and how its answer changes the coverage. */
+/** A request, and how its response changes the coverage. */
 export interface RequestPlan {
-  /** The range to request; without `from`, it begins at the beginning of time. */
+  /** The range to request; without `from`, it has no lower bound. */
   readonly question: Partial<Range>;
-  /** The ranges that the answer closes: disjoint, in order. */
+  /** The ranges that the response closes, disjoint and in order. */
   readonly closed: readonly Range[];
   /**
    * The open, still growing range at the end. Without `to`, it ends at its newest
@@ -96,52 +97,53 @@ export interface RequestPlan {
   readonly open:
     | { readonly from: Micros; readonly to?: Micros | undefined }
     | undefined;
-  /** Coverage that the answer replaces. */
+  /** Coverage that the response replaces. */
   readonly supersedes: Rows;
-  /** Coverage that the answer replaces in part, with the ranges to keep. */
+  /** Coverage that the response replaces in part, with the ranges to keep. */
   readonly trims: readonly {
     readonly row: Coverage;
     readonly keeps: readonly Range[];
   }[];
-  /** The last known rows before the first range. The answer must contain them. */
+  /** The last known rows before the first range. The response must contain them. */
   readonly overlap: Overlap | undefined;
   /**
-   * Coverage inside `closed`, in which each of these rows is a separate range. A row
-   * stays as it is if the answer has the same entries.
+   * Coverage inside `closed`, where each of these rows is a separate range. A row is
+   * left unchanged if the response has the same entries.
    */
   readonly revalidated: Rows;
   readonly isWindow: boolean;
 }
 
-/** Known rows that an answer must contain. */
+/** Known rows that a response must contain. */
 export interface Overlap {
   /** The instant at which the known rows end and the first requested range begins. */
   readonly to: Micros;
   readonly tail: TailSum;
   readonly sides: Coverage['sides'];
   /**
-   * Whether no start is sent, because no known rows would show that the source understood
-   * it.
+   * Whether the start is left out, because there are no known rows that would show that
+   * the source understood it.
    */
   readonly isStartless: boolean;
-  /** Why the source may no longer have these rows; undefined if it should have them. */
+  /**
+   * Why the source may no longer have these rows; undefined if it should still have
+   * them.
+   */
   readonly mayBeGone: string | undefined;
 }
 
-/**
- * Returns the plan of the next request; undefined if nothing remains to be requested.
- */
+/** Returns the plan of the next request; undefined if nothing is left to request. */
 export function planRequest(target: Target): RequestPlan | undefined {
   const plan = planPass(target);
   const between = plan === undefined ? [] : emptyRangesBetween(plan, target);
   if (between.length === 0) return plan;
-  // The answer covers the empty ranges in between too, so audit them without a further
-  // request.
+  // The response covers the empty ranges in between too, so audit them without a
+  // further request.
   const audited = new Set([...(target.audited ?? []), ...between]);
   return planPass({ ...target, audited });
 }
 
-/** Returns the ids of known ranges without entries between the requested ranges. */
+/** Returns the ids of the known empty ranges between the requested ranges. */
 function emptyRangesBetween(
   plan: RequestPlan,
   { coverage, assetId, runId }: Target,
@@ -214,7 +216,7 @@ function isDistrusted(
 }
 
 /**
- * Whether an open or audited segment can stay as it is, if the answer has the same
+ * Whether an open or audited segment can be left unchanged if the response has the same
  * rows.
  */
 function mayStayUnchanged(
@@ -265,10 +267,10 @@ interface Expanded {
 }
 
 /**
- * Expands the wanted ranges until they include every row of coverage that they touch and
- * that cannot be split: an object that is not believed, a range that an operator requests
- * again, and the open segment, which the answer brings anyway. All other coverage that
- * they touch is trimmed.
+ * Expands the wanted ranges until they include every row of coverage that they touch
+ * and that cannot be split: an object that is not believed, a range that an operator
+ * requests again, and the open segment, whose rows the response contains anyway. All
+ * other coverage that they touch is trimmed.
  *
  *     coverage    ├── trusted ──┤├─ faulty ─┤       ├── open ──►
  *     wanted                 ├────────┤
@@ -276,7 +278,7 @@ interface Expanded {
  *     closed                 ├──────────────┤
  *     keeps       ├──────────┤
  *
- * Each expansion can touch further rows, so it repeats until no new row is touched.
+ * Each expansion can touch further rows, so this repeats until no new row is touched.
  */
 function expandToUnsplittable(
   wanted: readonly Range[],
@@ -300,8 +302,8 @@ function expandToUnsplittable(
   const replaced = replacedRanges(closed, open);
   const trims = touched
     .map((row) => ({ row, keeps: subtract(row, replaced) }))
-    // If an open segment reaches beyond the closed range, the answer contains the rest
-    // too.
+    // If an open segment extends beyond the closed range, the response contains the
+    // rest too.
     .filter(
       ({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined),
     );
@@ -310,7 +312,7 @@ function expandToUnsplittable(
   return { closed, open, trims, supersedes };
 }
 
-/** Returns the closed ranges and the open one: everything that the answer replaces. */
+/** Returns the closed ranges and the open one: everything that the response replaces. */
 function replacedRanges(
   closed: readonly Range[],
   open: RequestPlan['open'],
@@ -326,8 +328,8 @@ function touchedBy(ranges: readonly Range[], rows: Rows): Rows {
 
 /**
  * Returns the part of a row that the plan must include as a whole; undefined if the row
- * can be trimmed anywhere. If only a part of a segment is requested again, the rest
- * stays.
+ * can be trimmed anywhere. If only part of a segment is requested again, the rest is
+ * kept.
  */
 function replacedPart(row: Coverage, target: Target): Range | undefined {
   const { from, to } = row;
@@ -344,7 +346,7 @@ function replacedPart(row: Coverage, target: Target): Range | undefined {
 
 /**
  * Returns the open range after all closed ranges; undefined if there is none. If an old
- * open segment is replaced, the open range reaches up to the present again.
+ * open segment is replaced, the open range extends to the present again.
  */
 function openPart(
   target: Target,
@@ -371,7 +373,7 @@ export function closedRange({ closed }: RequestPlan): Range | undefined {
   return first && last && { from: first.from, to: last.to };
 }
 
-/** Whether coverage is a closed range without entries. */
+/** Whether coverage is an empty closed range. */
 export function isEmpty({ open, rows, objectKey }: Coverage): boolean {
   return !open && rows === 0n && objectKey === undefined;
 }
@@ -391,18 +393,15 @@ function overlapAt(
   return {
     to: first,
     tail: isStartless ? { ...tail, from: emptySince(row, known) } : tail,
-    // If a request without a start found no rows on either side of a movement, there
-    // are no rows on one side alone either.
+    // A request without a start found no rows on either side of a movement, so there
+    // are none on one side alone.
     sides: isStartless && sides === 'both' ? 'unknown' : sides,
     isStartless,
     mayBeGone: tail.rows === 0 ? undefined : whyGone(row, tail, target),
   };
 }
 
-/**
- * Returns the start of the unbroken run of known ranges without entries that ends with
- * `last`.
- */
+/** Returns the start of the unbroken run of known empty ranges that ends with `last`. */
 function emptySince(last: Coverage, known: Rows): Micros {
   const newestFirst = known
     .filter(isEmpty)

@@ -1,5 +1,6 @@
 /**
- * Decides up to when a ledger can be closed: by the source's clock, never by ours alone.
+ * Decides up to which instant a ledger can be closed, by the source's clock and never
+ * by ours alone.
  */
 import {
   DAY_MICROS,
@@ -10,13 +11,13 @@ import {
 import { earlier } from '../../ledger/ranges.ts';
 
 /**
- * How far before the source's time a ledger is closed: a block near the head may not be
- * in the node's tables yet.
+ * Safety margin before the source's time: a block near the head may not be in the
+ * node's tables yet.
  */
 const MARGIN_MICROS = 120n * SECOND_MICROS;
 /**
- * How far a source that shows no block time may lag: behind the clock of its answers, or
- * behind ours if its answers show no time either.
+ * Assumed maximum lag of a source that shows no block time: behind the clock of its
+ * responses, or behind ours if they show no time either.
  */
 const ANSWERED_LAG_MICROS = 3600n * SECOND_MICROS;
 const UNTOLD_LAG_MICROS = DAY_MICROS;
@@ -26,35 +27,39 @@ export interface SourceClock {
   /** The ledger is not proven complete after this instant, which is a whole second. */
   readonly closedTo: Micros;
   /**
-   * `guessed`: `closedTo` is only an upper bound; nothing is closed after the newest
+   * `guessed`: `closedTo` is only an upper bound. Nothing is closed after the newest
    * entry that the source has sent.
    */
   readonly from: 'source' | 'guessed';
   /**
-   * The highest block at which this answer, or any claim about the network, was made;
-   * undefined if the source shows none.
+   * The highest block of this response or of any claim about the network; undefined if
+   * the source shows none.
    */
   readonly height?: bigint | undefined;
-  /** When the answer was sent, by its server's clock. */
+  /** When the response was sent, by the server's clock. */
   readonly answeredAt?: Micros | undefined;
 }
 
-/** The time and the highest known block that a list's answer shows. */
+/** The time and the highest known block, as a response for a list shows them. */
 export interface ClockAnswer {
   /**
    * The time of the node's last block; undefined or 0 if the source does not show it.
    */
   readonly blockTime: Micros | undefined;
-  /** The time in the answer's Date header. */
+  /** The time in the response's Date header. */
   readonly answeredAt?: Micros | undefined;
   readonly height?: bigint | undefined;
-  /** Whether a mirror answered, whose ledgers are proven up to `blockTime`. */
+  /**
+   * Whether the response came from a mirror, whose ledgers are proven up to
+   * `blockTime`.
+   */
   readonly isProven?: boolean;
 }
 
 /**
  * Computes the source's clock for an export.
- * @param answer the answer to a request for a list, sent before the export is requested
+ * @param answer the response to a list request that was sent before the export's
+ *   request
  * @param now this machine's time: it may delay closing, but never make it earlier
  */
 export function sourceClock(
@@ -67,7 +72,8 @@ export function sourceClock(
       ? now - UNTOLD_LAG_MICROS
       : earlier(answeredAt, now) - ANSWERED_LAG_MICROS;
   const seen = isTold ? blockTime : guessed;
-  // A mirror has kept the margin already. The same end lets both be compared to the last row.
+  // The mirrored mirror has already applied the margin. With the same end, the two can
+  // be compared to the last row.
   const marginMicros = isTold && isProven === true ? 0n : MARGIN_MICROS;
   const closedTo = floorSecond(earlier(seen, now) - marginMicros);
   const from = isTold ? 'source' : 'guessed';

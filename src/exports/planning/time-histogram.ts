@@ -1,9 +1,9 @@
-/** Records how the bytes of a stream spread over time, in bounded memory. */
+/** Records how a stream's bytes are distributed over time, in bounded memory. */
 import { overlaps } from '../../ledger/ranges.ts';
 
 /**
- * A lower bound for the bytes between two seconds; `to` is exclusive. Plain data, so
- * that it can be stored.
+ * A lower bound for the bytes between two seconds; `to` is exclusive. Plain data,
+ * because it is stored.
  */
 export interface HistogramBucket {
   readonly from: number;
@@ -11,14 +11,14 @@ export interface HistogramBucket {
   readonly bytes: number;
 }
 
-/** The most buckets of a histogram, which bounds its memory. */
+/** Maximum number of buckets in a histogram, which bounds its memory. */
 const BUCKETS_MAX = 256;
 
 export class TimeHistogram {
   readonly #bucketsMax: number;
   #buckets = new Map<number, number>();
   /**
-   * How many seconds one bucket spans. Doubled whenever there would be too many
+   * How many seconds one bucket spans; doubled whenever there would be too many
    * buckets.
    */
   #bucketSeconds = 1;
@@ -43,7 +43,7 @@ export class TimeHistogram {
     }
   }
 
-  /** Returns the buckets that hold bytes: disjoint, in order. */
+  /** Returns the buckets that hold bytes, disjoint and in order. */
   stretches(): readonly HistogramBucket[] {
     const seconds = this.#bucketSeconds;
     return [...this.#buckets]
@@ -61,9 +61,9 @@ export function sumBytes(stretches: readonly HistogramBucket[]): number {
 }
 
 /**
- * Returns the end of the first buckets that together hold at most `bytesMax`; the end
- * of the first bucket if that bucket alone holds more; undefined if there are no
- * buckets.
+ * Returns the end of the longest run of leading buckets that hold at most `bytesMax` in
+ * total. If the first bucket alone holds more, returns its end; undefined if there are
+ * no buckets.
  */
 export function findBorder(
   stretches: readonly HistogramBucket[],
@@ -80,7 +80,7 @@ export function findBorder(
 }
 
 /**
- * Merges the findings of two streams about the same rows. Where they overlap, the later
+ * Merges what two streams showed about the same rows. Where they overlap, the later
  * stream takes precedence.
  */
 export function mergeSeen(
@@ -93,7 +93,7 @@ export function mergeSeen(
   return [...apart, ...later].toSorted((one, other) => one.from - other.from);
 }
 
-/** Whether an answer has fewer bytes in some bucket than were seen before. */
+/** Whether a response has fewer bytes in some bucket than were seen before. */
 export function hasLess(
   answer: readonly HistogramBucket[],
   known: readonly HistogramBucket[],

@@ -1,20 +1,20 @@
 /**
  * Decides how much of a ledger to request at once. Normally that is all of it, because
- * every request is a full scan at the source. A stream that outgrows a segment is
- * cancelled, and a stream that broke twice is not requested whole again. From then on the
- * range is requested in windows, the earliest first, each shorter than the range that it
+ * every request is a full scan at the source. But if a stream outgrows a segment, it is
+ * cancelled, and if it breaks twice, it is not requested whole again. From then on the
+ * range is requested in windows, earliest first, each shorter than the range that it
  * was cut from.
  *
- * Cancelled streams cost at most the size of the ledger once more: a stream is cancelled
- * only while the cancelled bytes are at most what the ledger is known to hold. What was
- * in flight when a process was killed comes on top.
+ * Cancelled streams cost at most one extra download of the ledger: a stream is
+ * cancelled only while the bytes cancelled so far do not exceed the known size of the
+ * ledger. Whatever was in flight when a process was killed comes on top.
  *
- * For some ranges the source sends nothing before it gives up, because its query takes
- * too long. Such a range is halved twice. That helps if the query time grows with the
- * range; if it does not, smaller ranges cannot help.
+ * For some ranges the source's query takes so long that it gives up before it sends
+ * anything. Such a range is halved twice, which helps if the query time grows with the
+ * range. If it does not, smaller ranges cannot help.
  *
- * The plan only proposes where to cut. What is left to request is computed from the
- * warehouse every time, so that a lost or outdated plan costs bytes at most. Pure.
+ * The plan only proposes where to cut. What is left to request is recomputed from the
+ * warehouse every time, so a lost or outdated plan costs only bytes. Pure.
  */
 import { z } from 'zod';
 import { DAY_MICROS, type Micros } from '../../time/time.ts';
@@ -28,13 +28,13 @@ import {
 } from './time-histogram.ts';
 
 /**
- * The fraction of the largest stream that a window aims for. It is less than 1 because
- * the window's size is an estimate.
+ * The target size of a window, as a fraction of the largest allowed stream. It is less
+ * than 1 because the window's size is an estimate.
  */
 const WINDOW_PART = 0.7;
 /**
  * How often a broken stream is requested whole again. After that, the range is
- * requested in windows of half the size that was received.
+ * requested in windows half the size of what was received.
  */
 const BREAKS_MAX = 1;
 const BROKEN_PART = 0.5;
@@ -42,20 +42,20 @@ const BROKEN_PART = 0.5;
 const LEAST_WINDOW_BYTES = 64 * 2 ** 10;
 /**
  * The fraction of an unsorted stream to request next. It is small because the size of
- * the rest of the stream is unknown.
+ * the remainder is unknown.
  */
 const UNSORTED_PART = 1 / 4;
 /**
- * How many bytes cancelled streams may repeat among themselves, as a fraction of a
- * segment.
+ * How many bytes may be downloaded twice because streams were cancelled, as a fraction
+ * of a segment.
  */
 const REPEATED_PART = 1 / 16;
 const STRETCHES_MAX = 1024;
 const SILENCES_BEFORE_HALVING = 2;
 const HALVINGS_MAX = 2;
 /**
- * The shortest range to halve. If a query fails for a range this short, it would fail for
- * half of it too.
+ * The shortest range that is halved. If a query fails for a range this short, it would
+ * fail for half of it too.
  */
 const LONG_SECONDS_MIN = secondOf(DAY_MICROS);
 /**
@@ -71,7 +71,7 @@ const planSchema = z.object({
   /** Bytes received before the last stream broke. */
   brokenBytes: count.optional(),
   /**
-   * The bytes by time that unfinished streams have shown for rows that were not
+   * The bytes, by time, that unfinished streams have shown for rows that are not
    * published yet.
    */
   seen: z
@@ -79,7 +79,7 @@ const planSchema = z.object({
     .max(STRETCHES_MAX)
     .readonly(),
   sortedTo: z.int().optional(),
-  /** The last range whose answer was too large, in seconds. */
+  /** The last range whose response was too large, in seconds. */
   outgrown: z.object({ from: z.int(), to: z.int() }).optional(),
   /** Bytes of cancelled streams minus bytes of finished windows. */
   owedBytes: z.number(),
@@ -88,38 +88,36 @@ const planSchema = z.object({
     times: z.int().nonnegative(),
     /** The longest range to request, in seconds. */
     secondsMax: z.int().positive().optional(),
-    /** Times before this second are assumed to be empty. */
+    /** The time before this second is assumed to be empty. */
     firstSecond: z.int().optional(),
   }),
 });
 
-/** The part of an answer that was received so far. */
+/** The part of a response that was received so far. */
 export interface StreamSeen {
   /** Bytes of plain CSV. */
   readonly bytes: number;
   /** The bytes of the requested rows by time. */
   readonly stretches: readonly HistogramBucket[];
   /**
-   * The last second that was received, if times never went back; then every second
-   * before it is complete. Otherwise undefined.
+   * The last second that was received if the rows were sorted by time, so that every
+   * second before it is complete; otherwise undefined.
    */
   readonly sortedTo: number | undefined;
 }
 
 export class WindowPlan {
-  /** The most bytes of one answer; a longer answer is cancelled. */
+  /** Maximum number of bytes of one response; a larger one is cancelled. */
   readonly streamBytesMax: number;
   readonly #kept: z.output<typeof planSchema>;
-  /**
-   * How densely the last window was filled: an estimate for the window right after it.
-   */
+  /** How dense the last window was, as an estimate for the next one. */
   #last:
     | { readonly toSecond: number; readonly bytesPerSecond: number }
     | undefined;
 
   /**
    * Resumes a stored plan, or begins a new one.
-   * @param remembered the result of `toJson` in an earlier attempt; anything else is
+   * @param remembered the result of `toJson` from an earlier attempt; anything else is
    *   ignored
    */
   constructor(segmentBytesMax: number, remembered?: unknown) {
@@ -151,15 +149,15 @@ export class WindowPlan {
   }
 
   /**
-   * Whether another stream may be cancelled: no more bytes were cancelled than the ledger
-   * is known to hold.
+   * Whether another stream may be cancelled: the bytes cancelled so far do not exceed
+   * the known size of the ledger.
    */
   get isAffordable(): boolean {
     const { seen, owedBytes } = this.#kept;
     return owedBytes <= sumBytes(seen) + REPEATED_PART * this.streamBytesMax;
   }
 
-  /** Whether the source answers only for short ranges. */
+  /** Whether the source responds only to requests for short ranges. */
   get isSilent(): boolean {
     return this.#kept.silence.secondsMax !== undefined;
   }
@@ -172,8 +170,9 @@ export class WindowPlan {
   }
 
   /**
-   * Returns where to end the next request for a range: a whole second strictly inside it,
-   * before the end of any range that was too large; undefined to request all of it.
+   * Returns where to end the next request for a range: a whole second strictly inside
+   * it, and before the end of any range that was too large. Returns undefined to
+   * request all of it.
    */
   cut(range: Range): Micros | undefined {
     const from = secondOf(range.from);
@@ -188,9 +187,9 @@ export class WindowPlan {
   }
 
   /**
-   * Returns a later start, after an answer up to the range's end was too large. Each
-   * time, the start moves closer to that end. Returns undefined if there is no later
-   * start.
+   * Returns a later start after a response up to the range's end was too large. Each
+   * time, the start moves closer to that end. Returns undefined if it cannot move
+   * further.
    */
   laterStart(range: Range): Micros | undefined {
     const from = secondOf(range.from);
@@ -201,7 +200,7 @@ export class WindowPlan {
     return second > from && second < to ? instantOf(second) : undefined;
   }
 
-  /** Records that an answer broke off. */
+  /** Records that a response broke off. */
   recordBroken(seen: StreamSeen): void {
     this.#kept.breaks += 1;
     this.#kept.brokenBytes = seen.bytes;
@@ -210,15 +209,15 @@ export class WindowPlan {
   }
 
   /**
-   * Records that an answer was cancelled.
-   * @param range the range whose answer was too large; absent if the request was sent
-   *   to resolve a doubt about an earlier answer
+   * Records that a response was cancelled.
+   * @param range the range whose response was too large; absent if the request was sent
+   *   to resolve a doubt about an earlier response
    */
   recordOutgrown(seen: StreamSeen, range?: Range): void {
     this.#remember(seen);
     this.#kept.owedBytes += sumBytes(seen.stretches);
-    // Without a range, the request was sent to resolve a doubt, and a different window
-    // would not resolve it.
+    // Without a range, the request was sent to resolve a doubt, which a different
+    // window would not resolve.
     if (range === undefined) return;
     this.#last = undefined;
     this.#kept.outgrown = {
@@ -248,7 +247,7 @@ export class WindowPlan {
   }
 
   /**
-   * Records that a range was answered to its end.
+   * Records that the response for a range was received to its end.
    * @param bytes the size of the range's rows
    * @param firstSecond the second of its first row; undefined if it has no rows
    */
@@ -257,7 +256,7 @@ export class WindowPlan {
     bytes: number,
     firstSecond: number | undefined,
   ): void {
-    // An answer without rows does not show that the query has become fast enough.
+    // A response without rows does not show that the query has become fast enough.
     if (bytes > 0) this.#kept.silence.times = 0;
     this.#kept.owedBytes -= bytes;
     const from = secondOf(range.from);
@@ -268,8 +267,8 @@ export class WindowPlan {
   }
 
   /**
-   * Whether an answer has fewer bytes in a range than an unfinished answer showed
-   * before.
+   * Whether a response has fewer bytes in a range than an earlier unfinished response
+   * showed.
    */
   isLess(answer: readonly HistogramBucket[], range: Range): boolean {
     return hasLess(
@@ -298,8 +297,8 @@ export class WindowPlan {
   }
 
   /**
-   * Returns the second to cut at; infinity, or a second at or after `to`, if all of the
-   * range can be requested.
+   * Returns the second to cut at. If all of the range can be requested, that is
+   * infinity or a second at or after `to`.
    */
   #cutBySize(from: number, to: number): number {
     const { outgrown } = this.#kept;
@@ -307,7 +306,7 @@ export class WindowPlan {
       const end = Math.min(to, outgrown.to);
       if (end - from < 2) return Infinity;
       const second = this.#cutBySeen(from, end);
-      // If nothing seen so far gives a border, the range is halved blindly.
+      // If nothing seen so far suggests a boundary, the range is halved blindly.
       return second !== undefined && second > from && second < end
         ? second
         : middleOf(from, end);

@@ -1,8 +1,8 @@
 /**
- * Garbage collection: removes the leftovers of dead processes (old spool files,
- * unfinished uploads, objects that nothing names) and the objects of segments that were
- * superseded long enough ago. It keeps an object that is newer than the database: after
- * a restore, that object may be the only copy of its rows.
+ * Garbage collection removes what crashed processes leave behind (old spool files,
+ * unfinished uploads, unreferenced objects), and the objects of segments that were
+ * superseded long enough ago. It keeps objects that are newer than the database: after
+ * a restore, such an object may be the only copy of its rows.
  */
 import { errorCode } from '../../errors/errors.ts';
 import type { Log } from '../../logging/log.ts';
@@ -18,12 +18,12 @@ import type { ObjectStore } from '../../storage/object-store.ts';
 import type { ExportArchiveStore } from '../store/export-archive.ts';
 
 /**
- * How old a leftover must be by default before it is removed: longer than any export
- * takes, and long enough for an operator to notice a mistake.
+ * How old a leftover must be before it is removed, by default. That is longer than any
+ * export takes, and long enough for an operator to notice a mistake.
  */
 const GRACE_MS = 7 * 24 * 3_600_000;
 const BATCH_KEYS = 500;
-/** How many manifests of other mirrors are read before the search is given up. */
+/** Maximum number of other mirrors' manifests to read before the search is given up. */
 const FOREIGN_READ_MAX = 1_000;
 
 export interface GarbageCollectionDeps {
@@ -33,14 +33,14 @@ export interface GarbageCollectionDeps {
   /** How old a leftover must be before it is removed; seven days by default. */
   readonly graceMs?: number;
   /**
-   * Whether the store was already listed in this run, to compare it with the database.
-   * If so, objects that nothing names wait for the next collection.
+   * Whether this run has already listed the store to compare it with the database. If
+   * so, unreferenced objects are left to the next collection.
    */
   readonly isListed?: boolean;
   /**
-   * How many objects may turn out to belong to a different database before the search
-   * for garbage ends. A prefix that another mirror has filled must not cost one read
-   * per object every night.
+   * Maximum number of objects that may turn out to belong to a different database
+   * before the search ends. Without it, a prefix full of another mirror's objects would
+   * cost one read per object every night.
    */
   readonly foreignReadMax?: number;
 }
@@ -51,7 +51,7 @@ export interface GarbageCollectionReport {
   readonly sweptFiles: number;
   readonly removedObjects: number;
   /**
-   * Unreferenced objects that were kept, because they are newer than the database or
+   * Unreferenced objects that were kept because they are newer than the database or
    * belong to another mirror.
    */
   readonly keptObjects: number;
@@ -92,8 +92,8 @@ async function removeRetired(
 ): Promise<number> {
   let removed = 0;
   for (;;) {
-    // Segments are marked before their objects are removed: an object that a crash leaves
-    // behind is then found as unreferenced.
+    // Segments are marked before their objects are removed, so that an object left
+    // behind by a crash is later found to be unreferenced.
     const keys = await deps.archive.markRetired(graceMs);
     if (keys.length === 0) return removed;
     for (const key of keys) {
@@ -104,7 +104,8 @@ async function removeRetired(
 }
 
 /**
- * Removes old objects that nothing names, if this database knows that it published them.
+ * Removes old unreferenced objects, but only those that this database knows it
+ * published.
  */
 async function removeUnreferenced(
   deps: GarbageCollectionDeps,
@@ -115,8 +116,8 @@ async function removeUnreferenced(
   const before = nowMicros() - BigInt(graceMs) * 1000n;
   let removed = 0;
   let kept = 0;
-  // An object and its manifest may be listed far apart, and in either order. Decide
-  // about each pair once.
+  // An object and its manifest may be listed far apart and in either order. Decide only
+  // once per pair.
   const decided = new Set<string>();
   for await (const batch of oldObjects(deps.objects, before, signal)) {
     const referenced = await deps.archive.referenced(batch);
@@ -137,9 +138,9 @@ async function removeUnreferenced(
 }
 
 /**
- * Removes an object and its manifest, unless a publication names it again by now. The
- * manifest goes first, because a manifest means that its object is whole. Before each
- * delete, the lock on the key is checked in the database.
+ * Removes an object and its manifest, unless a publication references it again by now.
+ * The manifest goes first, because a manifest means that its object is complete. Before
+ * each delete, the lock on the key is checked in the database.
  */
 function removeObject(
   key: string,
@@ -163,7 +164,7 @@ async function isOurGarbage(
     const manifest = await readManifest(objects, manifestKey(key), signal);
     return await archive.isPublicationRecorded(manifest);
   } catch (error) {
-    // Without a manifest, the publication was never finished, and nothing may rely on the
+    // Without a manifest, the publication was never finished, and nothing relies on the
     // object.
     if (errorCode(error) === 'OBJECT_MISSING') return true;
     if (errorCode(error) === 'MANIFEST_INVALID') return false;

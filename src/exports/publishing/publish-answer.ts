@@ -1,7 +1,7 @@
 /**
- * Turns an answer that is believed into one publication. Segments that the source
- * returned unchanged stay as they are. The other rows become new objects, which replace
- * the coverage of their ranges in one COMMIT.
+ * Turns a believed response into one publication. Segments that the source returned
+ * unchanged are kept. The other rows become new objects, which replace the coverage of
+ * their ranges in one COMMIT.
  */
 import { randomUUID } from 'node:crypto';
 import { unlink } from 'node:fs/promises';
@@ -29,32 +29,36 @@ import {
 import { copyStoredRows } from './stored-rows.ts';
 
 export interface AnswerContext extends ExportContext {
-  /** 'open': no range of the answer is closed, and all of it is requested again later. */
+  /**
+   * 'open': no range of the response is closed, and all of it is requested again later.
+   */
   readonly as: 'closed' | 'open';
   /** Epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch: number | undefined;
   /**
-   * Open coverage that the source contradicts. It is closed as it is, although the
+   * Open coverage that the source contradicts. It is closed unchanged, although the
    * source did not return its rows.
    */
   readonly closesKept: readonly Coverage[];
   /**
    * Publishes a plan.
-   * @returns the plan with the objects that are now in the store; some may have existed
-   *   before
+   * @returns the plan with the objects that are now in the store, some of which may
+   *   have existed before
    */
   readonly publish: (planned: Publication) => Promise<Publication>;
 }
 
-/** An answer that was published. */
+/** A response that was published. */
 export interface PublishedAnswer {
   readonly publication: Publication;
-  /** The number of the answer's rows that are in segments that stay as they are. */
+  /**
+   * The number of the response's rows that belong to segments that are kept unchanged.
+   */
   readonly held: number;
 }
 
 /**
- * An answer that was not published, because it has fewer rows than the coverage that it
+ * A response that was not published, because it has fewer rows than the coverage it
  * would replace.
  */
 export interface ShrunkAnswer {
@@ -93,15 +97,15 @@ export async function publishAnswer(
 }
 
 /**
- * Returns the plan for an answer that is published as an open segment. Such a plan
- * neither confirms a closed segment nor cuts one.
+ * Returns the plan for a response that is published as an open segment. Such a plan
+ * neither confirms nor trims a closed segment.
  */
 function openPlan(plan: RequestPlan): RequestPlan {
   return { ...plan, revalidated: [], trims: [] };
 }
 
 /**
- * A known segment whose rows the source returned unchanged. It stays, and its spooled
+ * A known segment whose rows the source returned unchanged. It is kept, and its spooled
  * rows are discarded.
  */
 interface UnchangedSegment {
@@ -121,20 +125,20 @@ function unchangedSegments(
   });
 }
 
-/** The remainder of a known range of which an answer replaces a part. */
+/** What remains of a known range when a response replaces part of it. */
 interface Remainder {
   readonly row: Coverage;
   /**
-   * The remaining range; undefined if it is open and has no entries, because it then
-   * claims nothing.
+   * The remaining range; undefined if it is open and empty, because it then claims
+   * nothing.
    */
   readonly rest: NewRange | undefined;
 }
 
 /**
  * Copies the remainders of known ranges into new spool files.
- * @throws RetryableError `SEGMENT_UNREADABLE` if an object does not have its published
- *   content; all of its range is then requested again
+ * @throws RetryableError `SEGMENT_UNREADABLE` if an object no longer has its published
+ *   content; its whole range is then requested again
  */
 async function copyRemainders(
   trims: RequestPlan['trims'],
@@ -190,8 +194,8 @@ function endsWithTail(
 }
 
 /**
- * Returns the segments that would lose rows, because the answer has fewer rows than it
- * would take from them.
+ * Returns the segments that would lose rows, because the response has fewer rows than
+ * it would take from them.
  */
 function shrunkTrims(
   { trims }: RequestPlan,
@@ -216,10 +220,10 @@ function shrunkTrims(
   return lostRows > rowsOf(closed) ? losing : [];
 }
 
-/** An answer, and the decision about each of its segments. */
+/** A response, and the decision about each of its segments. */
 interface SortedAnswer extends Answered {
   readonly unchanged: readonly UnchangedSegment[];
-  /** Segments of the answer that become new ranges. */
+  /** Segments of the response that become new ranges. */
   readonly changed: readonly ReceivedSegment[];
   readonly remainders: readonly Remainder[];
 }
@@ -280,7 +284,7 @@ async function planPublication(
 }
 
 /**
- * Returns a function that returns the tail of the closed range that ends at a given
+ * Returns a function that looks up the tail of the closed range ending at a given
  * instant. Only the last closed range has a tail.
  */
 function tailOf(
@@ -293,7 +297,7 @@ function tailOf(
   return (to) => (to === closedEnd ? tail : undefined);
 }
 
-/** Returns the ranges that become known with the segments of the answer. */
+/** Returns the ranges that become known with the segments of the response. */
 function newRanges(
   { changed, received }: SortedAnswer,
   tailAt: (to: Micros) => TailSum | undefined,
@@ -306,8 +310,8 @@ function newRanges(
     const { from } = segment;
     const to = segment.to ?? openEnd(from, received, request.clock.seen);
     const open = segment.open || as === 'open';
-    // An open range without entries claims nothing, so it is left out. If rows have no
-    // times, though, it is all that can be covered.
+    // An empty open range claims nothing, so it is left out. If rows have no times,
+    // though, it is all that can be covered.
     if (spooled === undefined && open && source.hasTimes) continue;
     const written =
       spooled === undefined ? undefined : { spooled, layout, leftOut };
@@ -326,8 +330,8 @@ function newRanges(
 }
 
 /**
- * Returns the end of an open range that was requested without an end: after the present
- * and after the newest entry.
+ * Returns the end of an open range that was requested without an end. It is later than
+ * both the present and the newest entry.
  */
 function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
   const newest = instantOf(received.newestSecond ?? 0) + SECOND_MICROS;
@@ -337,14 +341,13 @@ function openEnd(from: Micros, received: Received, seenTime: Micros): Micros {
 /** New ranges, and the known ranges that were merged into them. */
 interface MergedRanges {
   readonly ranges: readonly NewRange[];
-  /** The known ranges that were merged, and are to be superseded. */
+  /** The known ranges that were merged and are to be superseded. */
   readonly taken: readonly Coverage[];
 }
 
 /**
- * Merges ranges without entries that touch, so that an idle party keeps a single row of
- * coverage.
- * @param known the known ranges without entries
+ * Merges adjacent empty ranges, so that an idle party keeps a single row of coverage.
+ * @param known the known empty ranges
  */
 function mergeEmpty(
   ranges: readonly NewRange[],

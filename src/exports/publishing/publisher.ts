@@ -68,16 +68,17 @@ export function publishContext(
 }
 
 /**
- * Publishes a plan, and removes its spool files at the end. The intent is recorded before
- * the store is used, so that a completely spooled answer survives an outage of the store.
- * @returns the publication as committed; an object that existed already keeps its bytes
+ * Publishes a plan, and removes its spool files at the end. The intent is recorded
+ * before the store is used, so that a fully spooled response survives an outage of the
+ * store.
+ * @returns the publication as committed; an object that already existed keeps its bytes
  */
 export async function publish(
   planned: Publication,
   context: PublishContext,
 ): Promise<Publication> {
   const { lease, repository, objects, failpoint } = context;
-  // A crash cannot leave a publication without objects half done, so it needs no intent.
+  // A publication without objects needs no intent: a crash cannot leave it half done.
   if (planned.segments.length > 0) await repository.intend(lease, planned);
   await failpoint('intended');
   const publication = await finish(planned, context);
@@ -90,8 +91,8 @@ export async function publish(
 }
 
 /**
- * Writes each object and then its manifest, and commits. The order matters: a manifest
- * means that its object is whole.
+ * Writes each object and then its manifest, and commits. The order matters, because a
+ * manifest means that its object is complete.
  */
 async function finish(
   planned: Publication,
@@ -126,12 +127,12 @@ async function finish(
 type PlannedSegment = Publication['segments'][number];
 
 /**
- * Looks for an object with the same content under the manifest's key. The key names the
- * plain CSV, but a different version of the compression library, or different windows,
- * may compress the same CSV to different bytes. An object with the same content is used
- * as it is; an object with different content is removed, with its manifest.
- * @returns the manifest with the sums of the stored object; undefined if there is no
- *   usable object
+ * Looks for an object with the same content under the manifest's key. The key is
+ * derived from the plain CSV, which a different version of the compression library, or
+ * different windows, may compress to different bytes. An object with the same content
+ * is used as it is; one with different content is removed, with its manifest.
+ * @returns the manifest with the stored object's sums; undefined if there is no usable
+ *   object
  * @throws the store's error if the object cannot be read and its manifest does not
  *   vouch for it
  */
@@ -151,7 +152,7 @@ async function existingObject(
   const sums = await readSums(manifest, head, context);
   if (sums.plainSha256 === manifest.sha256)
     return { ...manifest, objectBytes: sums.bytes, objectSha256: sums.sha256 };
-  // The object's content is not what its key names, so nothing can use it.
+  // The object's content does not match its key, so nothing can use it.
   await objects.remove(manifestKey(objectKey), signal);
   await objects.remove(objectKey, signal);
   return undefined;
@@ -159,7 +160,7 @@ async function existingObject(
 
 /** The sums of a stored object. */
 interface StoredSums {
-  /** Size and SHA-256 of the object as it is stored. */
+  /** Size and SHA-256 of the object as stored. */
   readonly bytes: bigint;
   readonly sha256: string;
   /** SHA-256 of the plain CSV. */
@@ -174,8 +175,8 @@ interface StoredHead {
 
 /**
  * Sums an object by reading it. An object that the store has moved to an archive tier,
- * or does not let us read, is not damaged. Its sums are then taken from its manifest,
- * if the manifest describes the stored object.
+ * or does not let us read, is not damaged. Its sums are taken from its manifest,
+ * provided that the manifest describes the stored object.
  */
 async function readSums(
   manifest: Manifest,
@@ -208,8 +209,8 @@ async function sumObject(
     for await (const chunk of plainStream(bytes, compression))
       plain.add(chunk as Buffer);
   } catch (error) {
-    // A damaged archive has different content, as its sums show. Any other error is the
-    // store's.
+    // A damaged archive has different content, as its sums show. Any other error comes
+    // from the store.
     if (!isArchiveDamage(error)) throw error;
   }
   return { ...stored.facts(), plainSha256: plain.sha256() };
@@ -244,7 +245,7 @@ async function vouchedSums(
 
 /**
  * Writes a manifest. When a superseded object is published again, its newest manifest
- * stays: a rebuild uses it to decide which segments are current.
+ * is kept, because a rebuild decides by it which segments are current.
  */
 async function publishManifest(
   manifest: Manifest,
@@ -284,11 +285,12 @@ async function isNewestManifest(
 }
 
 /**
- * Finishes the publications that dead workers of this scope intended, if every object is
- * in the store or still spooled, and drops the others. Clears the export's spool.
- * @returns the publications that were finished, without the source
- * @throws the error of the store or the database if it refuses; the spool and the intent
- *   then stay
+ * Finishes the publications that crashed workers of this scope intended, provided that
+ * every object is in the store or still spooled, and drops the others. Clears the
+ * export's spool.
+ * @returns the publications that were finished without the source
+ * @throws the error of the store or the database; the spool and the intent are then
+ *   kept
  */
 export async function recover(
   context: PublishContext,
@@ -326,9 +328,9 @@ async function finishOrRefuse(
 }
 
 /**
- * Whether a failure may pass, so that the publication can still be finished. A store that
- * refuses now, because of expired credentials or a missing permission, accepts the
- * spooled object once an operator has corrected that.
+ * Whether a failure may be temporary, so that the publication can still be finished. A
+ * store that refuses because of expired credentials or a missing permission accepts the
+ * spooled object once an operator has fixed that.
  */
 function mayPass(error: unknown): boolean {
   const code = errorCode(error);
@@ -355,8 +357,8 @@ async function isAtHand(
 }
 
 /**
- * Returns the prefix of every spool file of an export, by which the next owner finds
- * the files of a dead one.
+ * Returns the prefix of an export's spool files. The next owner of the lease uses it to
+ * find the files of a crashed one.
  */
 function spoolPrefix({ exportId }: ExportLease): string {
   return `export-${exportId}.`;
@@ -370,13 +372,10 @@ export async function clearSpool({
   await objects.clearSpool(spoolPrefix(lease));
 }
 
-/** The number of rows that an answer had outside the party, the asset or the range. */
+/** The number of a response's rows outside the party, the asset or the range. */
 export type LeftOut = Manifest['leftOut'];
 
-/**
- * The counts of left-out rows for rows that are copied from published segments: all
- * zero.
- */
+/** The left-out counts for rows that are copied from published segments: all zero. */
 export const NONE_LEFT_OUT: LeftOut = { party: 0n, asset: 0n, range: 0n };
 
 /** The rows of a new range, in the spool. */
@@ -393,16 +392,16 @@ export interface NewRange extends Omit<NewCoverage, 'objectKey'> {
   readonly written?: WrittenRows | undefined;
 }
 
-/** The facts that all manifests of one publication share. */
+/** The facts shared by all manifests of a publication. */
 export interface ManifestFacts {
   readonly partyId: string;
   readonly compression: Compression;
-  /** URL of the source, without credentials. */
+  /** The URL of the source, without credentials. */
   readonly source: string;
   readonly runId: string;
   /** Epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch: number | undefined;
-  /** The findings about the source's release, from its answers. */
+  /** The findings about the source's release, from its responses. */
   readonly release: ReleaseShown | undefined;
 }
 
@@ -410,7 +409,7 @@ export interface ManifestFacts {
 type NamedRanges = Pick<Publication, 'segments' | 'coverage'>;
 
 /**
- * Names the objects of new ranges and makes their manifests. The publication gets a
+ * Names the objects of new ranges and builds their manifests. The publication gets a
  * number only if it has an object, because only manifests record the number.
  */
 export async function nameObjects(

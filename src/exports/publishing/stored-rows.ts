@@ -1,6 +1,7 @@
 /**
- * Copies rows of published objects into new ones: to merge segments, or to keep the rest
- * of a segment when an answer replaces a part of it. The source is not involved.
+ * Copies rows of published objects into new ones, either to merge segments or to keep
+ * the rest of a segment when a response replaces part of it. The source is not
+ * involved.
  */
 import { errorCode, errorLine, RetryableError } from '../../errors/errors.ts';
 import { hashRow, RowDigest } from '../../ledger/digest.ts';
@@ -27,8 +28,8 @@ export interface StoredRowsContext {
   readonly repository: Pick<ExportRepository, 'quarantineSegment'>;
   readonly signal: AbortSignal;
   /**
-   * Called with each object that is missing, so that a caller that reads many objects
-   * can decide about all missing ones together. If absent, the object's segment is
+   * Called with each missing object, so that a caller that reads many objects can
+   * decide about all missing ones together. If absent, the object's segment is
    * quarantined at once.
    */
   readonly noteMissing?: ((missing: MissingObject) => void) | undefined;
@@ -40,7 +41,7 @@ export interface MissingObject {
   readonly reason: Reason;
 }
 
-/** The facts about the rows that were read from a stored object. */
+/** Facts about the rows that were read from a stored object. */
 interface CopiedRows {
   /** The sum of all rows, whether they were copied or not. */
   readonly sum: RowDigest;
@@ -50,10 +51,10 @@ interface CopiedRows {
 
 /**
  * Copies each row of an object into the spool that covers its second, if there is one.
- * An object that does not have its published content is quarantined, and its range is
+ * An object that no longer has its published content is quarantined, and its range is
  * requested again.
- * @param action the action to name in messages
- * @throws RetryableError `SEGMENT_UNREADABLE` if the object does not have its published
+ * @param action the verb to use in messages
+ * @throws RetryableError `SEGMENT_UNREADABLE` if the object no longer has its published
  *   content
  */
 export async function copyStoredRows(
@@ -116,8 +117,8 @@ async function copyRows(
 }
 
 /**
- * Codes of errors from reading rows. In an object that this mirror has written, they
- * mean damage, because the same rows could be read when it was written.
+ * Codes of errors from parsing rows. In an object that this mirror has written, they
+ * mean damage, because the same rows were readable when it was written.
  */
 const DAMAGE_CODES: ReadonlySet<string> = new Set([
   'SEGMENT_UNREADABLE',
@@ -129,8 +130,8 @@ const DAMAGE_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Whether an error proves that the object is missing or damaged. Any other error is the
- * store's.
+ * Whether an error proves that the object is missing or damaged. Any other error comes
+ * from the store.
  */
 function isDamage(error: unknown): boolean {
   return DAMAGE_CODES.has(errorCode(error)) || isArchiveDamage(error);

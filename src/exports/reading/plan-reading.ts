@@ -1,7 +1,7 @@
 /**
- * Decides which part of a ledger an answer can contain: which segments have its rows, up
- * to when the ledger is known, and which requested ranges are missing. Pure: the other
- * file of this folder reads and sends.
+ * Decides which part of a ledger a response can contain: which segments have its rows,
+ * up to which instant the ledger is known, and which requested ranges are missing.
+ * Pure: read-ledger.ts does the reading.
  */
 import { PermanentError } from '../../errors/errors.ts';
 import type { Coverage, SegmentContent } from '../../catalog/coverage-rows.ts';
@@ -21,7 +21,7 @@ import {
 import { BEGINNING, DAY_MICROS, type Micros } from '../../time/time.ts';
 
 const END_OF_TIME: Micros = 2n ** 62n;
-/** The header with which release 0.71.4 begins an answer without entries. */
+/** The header that release 0.71.4 sends in a response without entries. */
 const HEADER_OF_0_71_4: readonly string[] = [
   'vega_time',
   'quantity',
@@ -37,10 +37,10 @@ const HEADER_OF_0_71_4: readonly string[] = [
   'account_to_balance',
 ];
 
-/** The facts that a reading depends on, in addition to the coverage of the ledger. */
+/** The facts that a reading depends on besides the coverage of the ledger. */
 export interface ReadingFacts {
   /**
-   * The assets in which every ledger must be covered if the source demands an asset;
+   * If the source requires an asset, the assets in which every ledger must be covered;
    * "every asset" then means these. Otherwise empty.
    */
   readonly demandedAssets: readonly string[];
@@ -50,7 +50,7 @@ export interface ReadingFacts {
   readonly now: Micros;
 }
 
-/** A published object that has rows of the answer. */
+/** A published object that has rows of the response. */
 export interface ReadSegment extends Range {
   readonly assetId: string | undefined;
   readonly objectKey: string;
@@ -58,16 +58,16 @@ export interface ReadSegment extends Range {
 }
 
 export interface ReadingPlan {
-  /** The segments that have rows of the answer, ordered by time. */
+  /** The segments that have rows of the response, ordered by time. */
   readonly segments: readonly ReadSegment[];
-  /** The columns of the answer's header. */
+  /** The columns of the response's header. */
   readonly columns: readonly string[];
-  /** The range of the answer's rows: `from` is inclusive, `to` exclusive. */
+  /** The range of the response's rows: `from` is inclusive, `to` exclusive. */
   readonly from: Micros;
   readonly to: Micros;
   /**
-   * The instant from which the ledger is known again, if it is not known at the beginning
-   * of the range; otherwise undefined.
+   * Where the known part of the ledger starts if the beginning of the range is not
+   * known; otherwise undefined.
    */
   readonly knownFrom: Micros | undefined;
   /**
@@ -77,16 +77,18 @@ export interface ReadingPlan {
   readonly knownTo: Micros | undefined;
   /**
    * The ledger is complete from the range's beginning up to this instant; open segments
-   * are not taken as complete. Equal to the range's beginning if nothing is proven.
+   * do not count as complete. Equal to the range's beginning if nothing is proven.
    */
   readonly provenTo: Micros;
-  /** The ranges that the answer lacks; empty if it has everything that was requested. */
+  /**
+   * The ranges that the response lacks; empty if it has everything that was requested.
+   */
   readonly missing: readonly MissingRange[];
 }
 
 /**
- * Plans an answer. A query without an end requests everything up to the present, but a
- * mirror knows only the entries up to its last run. The answer then ends at `knownTo`,
+ * Plans a response. A query without an end requests everything up to the present, but a
+ * mirror has only the entries up to its last run. The response then ends at `knownTo`
  * for every asset alike, so that the next query can continue from there.
  * @throws PermanentError `LEDGER_NOT_MIRRORED` if the ledger was never exported
  */
@@ -127,7 +129,7 @@ export function planReading(
 }
 
 /**
- * Refuses a plan that lacks a part of the requested range.
+ * Rejects a plan that lacks part of the requested range.
  * @throws PermanentError `LEDGER_NOT_MIRRORED`
  */
 export function refuseMissing(question: LedgerQuery, plan: ReadingPlan): void {
@@ -139,8 +141,8 @@ export function refuseMissing(question: LedgerQuery, plan: ReadingPlan): void {
 }
 
 /**
- * Returns the assets that must be known individually; undefined means every asset at
- * once. Coverage of single assets amounts to the whole ledger only if these are all the
+ * Returns the assets that must be covered individually; undefined means all assets at
+ * once. Coverage of single assets adds up to the whole ledger only if these are all the
  * assets that the mirror is meant to have, because an export of one asset shows nothing
  * about the others.
  */
@@ -189,7 +191,7 @@ function knownToOf({ ranges }: Holes, from: Micros): Micros | undefined {
   return first.from > from ? first.from : undefined;
 }
 
-/** Returns the instant from which every one of the assets is known. */
+/** Returns the instant from which all of the assets are known. */
 function knownFromOf(
   groups: readonly Holes[],
   start: Micros,
@@ -206,15 +208,15 @@ function missingOf(
   asked: { readonly from: Micros; readonly to: Micros | undefined },
   now: Micros,
 ): readonly MissingRange[] {
-  // Nothing can be missing from the future, because nothing has happened there yet. A day
-  // allows for clocks that differ.
+  // Nothing can be missing from the future, where nothing has happened yet. The extra
+  // day allows for clock skew.
   const future = now + DAY_MICROS;
   if (asked.from >= future) return [];
   const end = asked.to ?? END_OF_TIME;
   return ranges.flatMap(({ from, to }) => {
     if (from >= end) return [];
     const isLast = to >= END_OF_TIME;
-    // A query without an end takes everything that is known, but its start must be
+    // A query without an end gets everything that is known, but its start must be
     // known.
     if (asked.to === undefined && isLast && from > asked.from) return [];
     return [{ assetId, from, to: isLast ? undefined : earlier(to, end) }];
@@ -235,9 +237,9 @@ function segmentsWithin(
 }
 
 /**
- * Returns the columns of the answer. An answer without entries has the header of the
- * ledger's other segments, or of the mirror's newest segment, so that a client does not
- * meet the columns of a different release in it.
+ * Returns the columns of the response. Without entries, the response gets the header of
+ * the ledger's other segments, or of the mirror's newest segment, so that its columns
+ * are not those of a different release.
  */
 function columnsOf(
   segments: readonly ReadSegment[],

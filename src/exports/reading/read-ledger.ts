@@ -1,8 +1,8 @@
 /**
  * Reads a party's mirrored ledger back from the published objects, as one CSV. A
- * segment that is entirely inside the query is passed on unchanged. Its rows are read
- * individually only if the query's range or asset cuts it, or if its columns differ
- * from those of the answer. Segments outside the range are never opened.
+ * segment that lies entirely inside the query is passed on unchanged. Its rows are
+ * parsed only if the query's range or asset covers only part of it, or if its columns
+ * differ from those of the response. Segments outside the range are never opened.
  */
 import { createHash } from 'node:crypto';
 import { PermanentError } from '../../errors/errors.ts';
@@ -37,7 +37,7 @@ export interface LedgerReading extends Pick<
   ReadingPlan,
   'knownFrom' | 'knownTo' | 'provenTo' | 'missing'
 > {
-  /** Identifies the content of the answer: equal tags mean equal bytes. */
+  /** Identifies the content of the response: equal tags mean equal bytes. */
   readonly tag: string;
   /**
    * Returns the size of the CSV in bytes. It is computed from the recorded sizes of the
@@ -45,9 +45,9 @@ export interface LedgerReading extends Pick<
    */
   measure(): Promise<bigint>;
   /**
-   * Yields the plain CSV: one header line, then the source's lines unchanged, without
-   * those outside the query. Ending the iteration early releases everything.
-   * @param start the number of bytes to leave out at the beginning
+   * Yields the plain CSV: one header line, then the source's lines, unchanged, that
+   * match the query. Ending the iteration early releases everything.
+   * @param start the number of bytes to skip at the beginning
    */
   rows(start?: bigint): AsyncGenerator<Buffer>;
 }
@@ -55,9 +55,9 @@ export interface LedgerReading extends Pick<
 /**
  * Opens the known part of a ledger.
  * @param signal aborting it releases everything
- * @throws PermanentError `LEDGER_NOT_MIRRORED` if the ledger was never exported, or if a
- *   part of the range is missing and the query does not accept a partial answer: an empty
- *   answer would read as "no entries". `meta` has `knownFrom` and `knownTo`
+ * @throws PermanentError `LEDGER_NOT_MIRRORED` if the ledger was never exported, or if
+ *   part of the range is missing and the query does not accept a partial response: an
+ *   empty one would read as "no entries". `meta` has `knownFrom` and `knownTo`
  */
 export async function openLedger(
   { exports, readFacts, objects }: ReaderDeps,
@@ -86,7 +86,7 @@ function tagOf(
   { partyId, assetId }: LedgerQuery,
   { segments, columns, from, to }: ReadingPlan,
 ): string {
-  // Only borders that cut a segment change the bytes.
+  // Only boundaries that fall inside a segment change the exported bytes.
   const parts = segments.map((segment) => [
     segment.objectKey,
     segment.content.digest,
@@ -100,7 +100,7 @@ function tagOf(
     .slice(0, ETAG_CHARACTERS);
 }
 
-/** Reads the rows of a plan's segments, starting at any byte of the answer. */
+/** Reads the rows of a plan's segments, starting at any byte of the response. */
 class SegmentReader {
   readonly #scope: Pick<LedgerQuery, 'partyId' | 'assetId'>;
   readonly #plan: ReadingPlan;
@@ -137,8 +137,8 @@ class SegmentReader {
   }
 
   async *rows(start: bigint): AsyncGenerator<Buffer> {
-    // The header is sent with the first rows: until these have been read, a failure can
-    // still be reported by the HTTP status.
+    // The header is held back until the first rows have been read, because until then a
+    // failure can still be reported by the HTTP status.
     let header = this.#header.subarray(clamp(start, this.#header.length));
     let left = start - BigInt(this.#header.length);
     for (const segment of this.#plan.segments) {
@@ -225,8 +225,8 @@ class SegmentReader {
 
   /**
    * Yields a segment's rows without the header line.
-   * @throws PermanentError `LEDGER_SIZE` if the header line is not as long as was
-   *   measured
+   * @throws PermanentError `LEDGER_SIZE` if the header line does not have the measured
+   *   length
    */
   async *#withoutHeader(segment: ReadSegment): AsyncGenerator<Buffer> {
     const isMeasured = this.#sizes.has(segment) && this.#isPassedOn(segment);
@@ -236,7 +236,7 @@ class SegmentReader {
     let headerSize = 0;
     let isHeader = true;
     for await (const chunk of this.#plain(segment)) {
-      // Column names contain no line ends, so the first line end is the header's.
+      // Column names contain no line breaks, so the first line break ends the header.
       const start = isHeader ? chunk.indexOf(LINE_FEED) + 1 : 0;
       if (isHeader) headerSize += start === 0 ? chunk.length : start;
       if (isHeader && start === 0) continue;
@@ -278,14 +278,14 @@ class SegmentReader {
 }
 
 /**
- * Converts a border to seconds. Borders are whole seconds, which a double holds exactly
- * for every possible time.
+ * Converts a boundary to seconds. Boundaries are whole seconds, which a double
+ * represents exactly for every possible time.
  */
 function toSeconds(instant: Micros): number {
   return Number(instant / SECOND_MICROS);
 }
 
-/** Returns `value` as a number, limited to the range from 0 to `max`. */
+/** Returns `value` as a number, clamped to the range from 0 to `max`. */
 function clamp(value: bigint, max: number): number {
   if (value <= 0n) return 0;
   return value >= BigInt(max) ? max : Number(value);

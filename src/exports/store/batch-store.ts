@@ -1,8 +1,8 @@
 /**
  * A repository for many parties that are exported one after another, most of them
- * without new entries. One statement takes all of their leases, and the ends of exports
- * without rows are written together. Rows are published at once, as by any other
- * repository.
+ * without new entries. One statement takes all of their leases, and the results of
+ * exports without rows are written together. Rows are published immediately, as by any
+ * other repository.
  */
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import {
@@ -39,10 +39,7 @@ import type {
 import { ExportStore } from './export-store.ts';
 import type { SourceProfile } from './source-profile.ts';
 
-/**
- * How long this process relies on the facts about the source before it reads them
- * again.
- */
+/** How long this process relies on the facts about the source before rereading them. */
 const SOURCE_FACTS_MS = 10_000;
 
 /** The facts about the source that are the same for every party. */
@@ -53,24 +50,22 @@ interface SourceFacts {
 
 export class BatchStore implements ExportRepository, AsyncDisposable {
   readonly #db: Database;
-  /**
-   * Carries out the calls that concern a single export, and not all of them together.
-   */
+  /** Carries out the calls that concern a single export rather than all of them. */
   readonly #single: ExportStore;
   #readSource: () => Promise<SourceFacts>;
   /** Leases of exports that have not begun, by party. */
   readonly #unstarted = new Map<string, ExportLease>();
-  /** Exports that have ended and are not written yet. */
+  /** Exports that have ended but are not written yet. */
   #unwritten: Success[] = [];
   /**
-   * Lease tokens of exports that have ended. Tokens identify them, because an export may
-   * be leased again.
+   * Lease tokens of exports that have ended. They are identified by token, because an
+   * export may be leased again.
    */
   readonly #finishedTokens = new Set<string>();
   /**
    * When the last renewal was sent (`performance.now()`). It covers the exports that
-   * have not begun and those that are not written yet; an export that is under way
-   * renews its own lease.
+   * have not begun and those that are not written yet; a running export renews its own
+   * lease.
    */
   #renewedAtMs = performance.now();
   readonly #heldLeases: KeptLease;
@@ -79,7 +74,7 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
    * its slot, one after another.
    */
   #counted: ExportLease | undefined;
-  /** The lease whose request is under way. */
+  /** The lease whose request is in progress. */
   #requesting: ExportLease | undefined;
 
   private constructor(db: Database, holder: number | undefined) {
@@ -96,7 +91,7 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
 
   /**
    * Opens a store, and leases the parties that no worker has leased. If the source
-   * demands an asset, it leases none, because each asset is then leased separately.
+   * requires an asset, it leases none, because each asset is then leased separately.
    */
   static async open(
     db: Database,
@@ -122,12 +117,12 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
    * Writes the exports that have ended. Exports that cannot be written now are kept for
    * the next call. Two calls must not overlap.
    * @returns parties whose export does not count, because another worker has taken them
-   *   over, or their coverage has changed
+   *   over or their coverage has changed
    */
   async write(): Promise<readonly string[]> {
     const requesting = this.#requesting;
-    // No request is under way: other exports may use the slot at the source while this
-    // one pauses.
+    // No request is in progress, so other exports may use the slot at the source in the
+    // meantime.
     if (requesting === undefined) await this.#leave();
     const ended = this.#unwritten;
     this.#unwritten = [];
@@ -147,7 +142,7 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Releases all leases. Exports that were not written are lost, and the next owner of
+   * Releases all leases. Exports that were not written are lost; the next owner of
    * their party requests them again.
    */
   async [Symbol.asyncDispose](): Promise<void> {
@@ -186,8 +181,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Takes a slot at the source. One lease holds the slot for all requests, until their
-   * results are written.
+   * Takes a slot at the source. One lease holds it for all requests until their results
+   * are written.
    */
   async enterSource(lease: ExportLease, exportLimit: number): Promise<boolean> {
     if (this.#counted === undefined) {
@@ -204,8 +199,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Gives up the slot at the source while the rows are published, so that other workers
-   * may use it, and records the intent.
+   * Records the intent, and gives up the slot at the source so that other workers can
+   * use it while the rows are published.
    */
   async intend(lease: ExportLease, publication: Publication): Promise<void> {
     await this.#leave();
@@ -344,12 +339,12 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
 
   /**
    * Writes the exports and releases their leases in one transaction.
-   * @param requesting the lease whose request is under way; it takes over the slot at
+   * @param requesting the lease whose request is in progress; it takes over the slot at
    *   the source from a released lease
-   * @returns parties whose lease is no longer ours, so that their export was not
-   *   written
-   * @throws RetryableError `COVERAGE_CHANGED` if one party's coverage is no longer what
-   *   was planned on; then nothing is written
+   * @returns parties whose export was not written, because their lease is no longer
+   *   ours
+   * @throws RetryableError `COVERAGE_CHANGED` if one party's coverage has changed since
+   *   it was planned; nothing is written then
    */
   async #finishTogether(
     ended: readonly Success[],

@@ -1,6 +1,6 @@
 /**
- * Finds published segments and marks those to remove, for merging and for garbage
- * collection.
+ * Finds the published segments to merge, and marks those to remove, for merging and
+ * garbage collection.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant, type Micros, readInstant } from '../../time/time.ts';
@@ -56,8 +56,8 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Lists ledgers that have two or more small segments with one row form that end in the
-   * same month, before the limit's instant.
+   * Lists ledgers with two or more small segments that have the same row form and end
+   * in the same month, before the limit's instant.
    */
   async mergeable(
     { before, bytesMax }: MergeLimits,
@@ -80,9 +80,9 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Marks segments as removed that have been superseded for longer than
-   * `supersededForMs`, at most 500 at a time.
-   * @returns their object keys, which nothing names any longer; empty when all are done
+   * Marks segments that have been superseded for longer than `supersededForMs` as
+   * removed, at most 500 at a time.
+   * @returns their object keys, which are no longer referenced; empty when all are done
    */
   async markRetired(supersededForMs: number): Promise<readonly string[]> {
     const retired = statement({ objectKey: 'text' })`
@@ -102,8 +102,8 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Deletes the rows of segments whose objects were removed longer than `removedForMs`
-   * ago, and whose entries are no longer in any table.
+   * Deletes the rows of segments whose objects were removed more than `removedForMs`
+   * ago and whose entries are no longer in any table.
    */
   async forgetRemoved(removedForMs: number): Promise<void> {
     const removed = statement()`
@@ -139,7 +139,7 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Returns the object keys among these that a segment or an open publication names.
+   * Returns those of the object keys that a segment or an open publication references.
    */
   async referenced(
     objectKeys: readonly string[],
@@ -162,10 +162,10 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Runs `remove` if nothing names the object. No publication can intend the object
-   * meanwhile: a lock on its key is held until `remove` is done. If the lock is lost,
-   * the right's signal aborts and its check throws, because a publication may rely on
-   * the object by then.
+   * Runs `remove` if the object is unreferenced. A lock on its key is held until
+   * `remove` is done, so that no publication can intend the object in the meantime. If
+   * the lock is lost, the right's signal aborts and its check throws, because a
+   * publication may rely on the object by then.
    * @returns whether `remove` ran
    */
   async removeIfUnreferenced(
@@ -179,7 +179,7 @@ export class ExportArchiveStore {
       this.#db,
       { action, retries: 0 },
       async (tx) => {
-        // The store may take longer for a delete than a transaction may be idle.
+        // A delete may take longer than the idle-in-transaction timeout allows.
         const patience = statement()`set local idle_in_transaction_session_timeout = '5min'`;
         await execute(tx, action, patience);
         await lockEach(tx, 'object', [objectKey]);
@@ -189,8 +189,8 @@ export class ExportArchiveStore {
         try {
           await remove(right);
         } catch (error) {
-          // This error is the store's, and must not be mistaken for an error of the
-          // database.
+          // This error comes from the store and must not be mistaken for a database
+          // error.
           failure = { error };
         }
         return true;
@@ -202,8 +202,8 @@ export class ExportArchiveStore {
 }
 
 /**
- * Watches the connection of a transaction that holds a lock while the object store works.
- * Without statements, Postgres would consider the transaction abandoned, and end it.
+ * Watches the connection of a transaction that holds a lock while the object store
+ * works. Without statements, Postgres would consider the transaction idle and end it.
  */
 class HeldLock implements RemovalRight, AsyncDisposable {
   readonly signal: AbortSignal;
@@ -213,7 +213,7 @@ class HeldLock implements RemovalRight, AsyncDisposable {
   readonly #stopped = new AbortController();
   readonly #watching: Promise<void>;
   /**
-   * The latest check. Each check waits for the one before it, because a connection
+   * The latest check. Each check waits for the previous one, because a connection
    * cannot run two statements at once.
    */
   #lastCheck: Promise<void> = Promise.resolve();

@@ -1,7 +1,7 @@
 /**
  * The interface through which an export reads and writes the database. `ExportStore`
- * carries out each call separately. `BatchStore` leases many parties at once, and
- * writes the ends of their exports together.
+ * carries out each call separately. `BatchStore` leases many parties at once and writes
+ * their results together.
  */
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { ExportLease } from '../../catalog/leases.ts';
@@ -44,8 +44,8 @@ export interface CoverageReader {
 
 export interface ExportRepository extends CoverageReader {
   /**
-   * Leases a scope. Returns undefined while another worker has leased this scope, or a
-   * scope that overlaps it.
+   * Leases a scope. Returns undefined while another worker has leased this scope or an
+   * overlapping one.
    */
   acquire(scope: ExportScope): Promise<ExportLease | undefined>;
 
@@ -68,7 +68,7 @@ export interface ExportRepository extends CoverageReader {
   ): Promise<Published>;
 
   /**
-   * Marks a segment whose object does not have its published content, so that its range
+   * Marks a segment whose object no longer has its published content, so that its range
    * is requested again.
    */
   quarantineSegment(objectKey: string, reason: Reason): Promise<void>;
@@ -83,7 +83,7 @@ export interface ExportRepository extends CoverageReader {
   intend(lease: ExportLease, publication: Publication): Promise<void>;
 
   /**
-   * Reads the publications that a dead worker of this export intended, and neither
+   * Reads the publications that a crashed worker of this export intended but neither
    * committed nor dropped.
    * @returns the publications by their ids; undefined for a publication that this
    *   version cannot read
@@ -107,8 +107,7 @@ export interface ExportRepository extends CoverageReader {
   drop(lease: ExportLease, publicationId: string): Promise<void>;
 
   /**
-   * Saves the plan of windows until the export succeeds. Does nothing if the lease is
-   * lost.
+   * Saves the window plan until the export succeeds. Does nothing if the lease is lost.
    */
   savePlan(lease: ExportLease, plan: unknown): Promise<void>;
 
@@ -124,9 +123,10 @@ export interface ExportRepository extends CoverageReader {
   finish(success: Success): Promise<void>;
 
   /**
-   * Counts a failure. The scope is quarantined once it has failed `attemptsMax` times in
-   * a row.
-   * @returns the failures in a row if the scope is quarantined, otherwise undefined
+   * Counts a failure. The scope is quarantined after `attemptsMax` consecutive
+   * failures.
+   * @returns the number of consecutive failures if the scope is quarantined, otherwise
+   *   undefined
    * @throws FencedError
    */
   fail(
@@ -138,14 +138,14 @@ export interface ExportRepository extends CoverageReader {
   /**
    * Takes one of the slots at the source, which all workers share, until the export
    * gives it up or its lease ends. A caller that gets false must call again within
-   * seconds, or it loses its turn in the queue.
+   * seconds, or it loses its place in the queue.
    * @returns false while `exportLimit` other exports hold slots or have waited longer
    */
   enterSource(lease: ExportLease, exportLimit: number): Promise<boolean>;
 
   leaveSource(lease: ExportLease): Promise<void>;
 
-  /** Returns the findings about the source's release from its answers. */
+  /** Returns the findings about the source's release from its responses. */
   profile(): Promise<SourceProfile>;
 
   /** Replaces the profile of the source. */
@@ -155,8 +155,8 @@ export interface ExportRepository extends CoverageReader {
   firstEntry(partyId: string): Promise<Micros | undefined>;
 
   /**
-   * Returns the assets of all entries and exports known so far. They are exported one by
-   * one if the source demands an asset and none is configured.
+   * Returns the assets of all entries and exports known so far. They are exported one
+   * by one if the source requires an asset and none is configured.
    */
   knownAssets(): Promise<readonly string[]>;
 }

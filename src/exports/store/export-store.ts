@@ -61,7 +61,7 @@ export class ExportStore implements ExportRepository {
 
   /**
    * @param holder the id of the lock that shows that this process is alive; without it,
-   *   other workers may take its leases over soon after the last renewal
+   *   other workers may take over its leases soon after the last renewal
    */
   constructor(db: Database, holder?: number) {
     this.#db = db;

@@ -1,6 +1,6 @@
 /**
- * Reads the facts about the mirror that a reader of ledgers needs, in addition to the
- * ledgers' coverage.
+ * Reads the facts about the mirror that a reader of ledgers needs besides their
+ * coverage.
  */
 import type { Database } from '../../postgres/database.ts';
 import { readRow } from '../../postgres/run-statement.ts';
@@ -8,7 +8,7 @@ import { statement } from '../../postgres/statement.ts';
 
 /** The facts that a reader needs, as the tables store them. */
 export interface StoredReadingFacts {
-  /** Whether the source demands an asset with each request. */
+  /** Whether the source requires an asset in each request. */
   readonly isAssetDemanded: boolean;
   /**
    * The assets that the last nightly run was meant to cover; empty if it named no

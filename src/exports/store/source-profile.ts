@@ -1,5 +1,5 @@
 /**
- * The findings about the source's release from its answers, stored as JSON in
+ * The findings about the source's release from its responses, stored as JSON in
  * `mirror.source_state`. Each change replaces the whole value.
  */
 import { z } from 'zod';
@@ -8,8 +8,8 @@ import { instant } from '../../ledger/json-fields.ts';
 const schema = z.object({
   /**
    * 'right': a start and an end may be sent together. 'broken': the release filters
-   * them wrongly. Then only a start is sent, and no range is divided, since the answer
-   * to every window would contain all incoming entries again.
+   * wrongly if both are sent. Then only a start is sent, and no range is divided,
+   * because the response to every window would contain all incoming entries again.
    */
   bounds: z.enum(['right', 'broken', 'unproven']).optional(),
   sides: z.enum(['from', 'both']).optional(),
@@ -19,8 +19,8 @@ const schema = z.object({
    */
   header: z.string().optional(),
   /**
-   * A sentence that describes the evidence for `bounds`; `decidedAt` is when that was
-   * concluded.
+   * A sentence that describes the evidence for `bounds`. `decidedAt` is when the
+   * conclusion was drawn.
    */
   evidence: z.string().optional(),
   decidedAt: instant.optional(),
@@ -44,8 +44,8 @@ const schema = z.object({
    */
   shownTo: instant.optional(),
   /**
-   * Whether the source's rows have no times. A ledger can then be covered only by one
-   * open range, requested whole each time.
+   * Whether the source's rows have no times. A ledger can then be covered only by a
+   * single open range, which is requested whole each time.
    */
   isTimeless: z.boolean().optional(),
   assetRequired: z.boolean().optional(),
@@ -54,8 +54,8 @@ const schema = z.object({
 export type SourceProfile = Readonly<z.output<typeof schema>>;
 
 /**
- * Decodes a stored profile. If another version wrote it and this one cannot read it, the
- * profile is empty, and is learned again.
+ * Decodes a stored profile. If another version wrote it and this one cannot read it,
+ * the profile is empty and is learned again.
  */
 export function decodeProfile(json: unknown): SourceProfile {
   return schema.safeParse(json).data ?? {};

@@ -1,7 +1,7 @@
 /**
- * Describes one answer as plain facts: how it compares with known rows, whether it is
- * proven to be complete up to its end, and what it would replace. `export-state.ts`
- * decides what follows from the facts. Pure.
+ * Describes a response as plain facts: how it compares with known rows, whether it is
+ * proven complete to its end, and what it would replace. `export-state.ts` decides what
+ * to do about them. Pure.
  */
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { Publication } from '../../catalog/publications.ts';
@@ -25,19 +25,19 @@ import {
 } from './compare-rows.ts';
 
 /**
- * Rows older than this may be missing only because a source keeps entries for a short
- * time.
+ * Rows older than this may be missing simply because the source keeps entries for only
+ * a short time.
  */
 const RESTED_MICROS = 7n * DAY_MICROS;
 
-/** An answer that was received to its end, with the request that it belongs to. */
+/** A response that was received to its end, with its request. */
 export interface Answered extends PlannedRequest {
   readonly received: Received;
-  /** The profile of the release, including the findings from this answer. */
+  /** The profile of the release, including the findings from this response. */
   readonly learned: SourceProfile;
 }
 
-/** A reason not to believe an answer. */
+/** A reason not to believe a response. */
 export type Doubt =
   /** Known rows were not returned unchanged. */
   | Extract<OverlapFinding, { expected: unknown }>
@@ -50,8 +50,8 @@ export type Doubt =
       readonly receivedRows: string;
     }
   /**
-   * A request with a start and an end returned no outgoing entry of the party. A
-   * release that applies the two bounds wrongly answers like this.
+   * A request with a start and an end returned no outgoing entry of the party, as it
+   * would from a release that applies the two bounds wrongly.
    */
   | { readonly state: 'nothing left' }
   /**
@@ -60,36 +60,37 @@ export type Doubt =
    */
   | { readonly state: 'start unproven' }
   /**
-   * Neither the transport nor a line end shows that the answer reached its end, and no
-   * second answer was the same.
+   * Neither the transport nor a final line break shows that the response reached its
+   * end, and no second response was identical.
    */
   | { readonly state: 'end unproven' };
 
-/** The facts that one answer shows. */
+/** The facts that a response shows. */
 export interface AnswerFacts {
   /**
-   * Whether the request was made for a different release from the one that answered, so
-   * that the answer may lack rows that a better request would return.
+   * Whether a different release responded than the request was made for, so that the
+   * response may lack rows that a better request would return.
    */
   readonly isOutdated: boolean;
   /** The result of the overlap check; undefined if the plan has none. */
   readonly overlap: string | undefined;
-  /** The first doubt that this answer raises on its own. */
+  /** The first doubt that this response raises on its own. */
   readonly doubt: Doubt | undefined;
   /**
-   * Whether the answer has no outgoing entry although the request was one that a faulty
-   * release answers like this.
+   * Whether the response has no outgoing entry, and the request was one for which a
+   * faulty release returns none.
    */
   readonly isNothingLeft: boolean;
   /**
-   * Whether the transport and the last line end show that the answer reached its end.
+   * Whether the transport and the final line break show that the response reached its
+   * end.
    */
   readonly isFramed: boolean;
-  /** Sums that must be the same in any other answer to the same plan. */
+  /** Sums that must be the same in any other response to the same plan. */
   readonly sums: string;
-  /** Closed segments that the answer would replace with fewer rows. */
+  /** Closed segments that the response would replace with fewer rows. */
   readonly shrunk: readonly Coverage[];
-  /** Open segments that the answer replaces, if it has fewer rows than they do. */
+  /** Open segments that the response would replace with fewer rows. */
   readonly openShrunk: readonly Coverage[];
   /** Whether any row left the party's accounts. */
   readonly hasLeaving: boolean;
@@ -97,30 +98,28 @@ export interface AnswerFacts {
   readonly hasClosedRows: boolean;
   /** Whether there are rows in any range of the plan. */
   readonly hasNewRows: boolean;
-  /** Whether the answer contains known rows from before the first range. */
+  /** Whether the response contains known rows from before the first range. */
   readonly hasKnownRows: boolean;
-  /** Whether the last line has no line end. */
+  /** Whether the last line has no line break. */
   readonly hasOpenLine: boolean;
   /** Whether a closed segment would be replaced, in whole or in part. */
   readonly replacesClosed: boolean;
   /** Whether the expected rows are so old that some sources no longer keep them. */
   readonly isRested: boolean;
-  /** Ids of the coverage that the overlap check compared the answer with. */
+  /** Ids of the coverage that the overlap check compared the response with. */
   readonly compared: readonly bigint[];
-  /**
-   * Whether the plan is one window of a larger range, so that more is left to request.
-   */
+  /** Whether the plan is one window of a larger range, so more is left to request. */
   readonly isWindow: boolean;
   /**
-   * Whether this is the first answer that shows how far the source has come, so that the
-   * next request can close more.
+   * Whether this is the first response that shows how far the source has advanced, so
+   * that the next request can close more.
    */
   readonly isFirstShown: boolean;
   /** Whether the source's rows have times. */
   readonly hasTimes: boolean;
 }
 
-/** The context on which the facts of an answer depend. */
+/** The context that the facts of a response depend on. */
 export interface AssessContext {
   readonly windows: WindowPlan;
   readonly hasTimes: boolean;
@@ -128,7 +127,7 @@ export interface AssessContext {
   readonly now: Micros;
 }
 
-/** Returns the facts that an answer shows. */
+/** Returns the facts that a response shows. */
 export function assessAnswer(
   answered: Answered,
   context: AssessContext,
@@ -212,7 +211,7 @@ function isNothingLeft(
   { request, received, learned }: Answered,
   finding: OverlapFinding | undefined,
 ): boolean {
-  // Known rows in the answer show that the release applied the bounds.
+  // Known rows in the response show that the release applied the bounds.
   const isKnownBack = finding?.state === 'verified' && received.before.rows > 0;
   return (
     request.to !== undefined &&
@@ -224,7 +223,8 @@ function isNothingLeft(
 }
 
 /**
- * Returns the ids of coverage of the scope's own asset in the range of the overlap check.
+ * Returns the ids of the coverage of the scope's own asset within the range of the
+ * overlap check.
  */
 function comparedCoverage({ plan, target }: Answered): readonly bigint[] {
   const { overlap } = plan;
@@ -235,14 +235,17 @@ function comparedCoverage({ plan, target }: Answered): readonly bigint[] {
     .map(({ coverageId }) => coverageId);
 }
 
-/** How a published answer compares with the coverage that was known before it. */
+/** How a published response compares with the coverage that was known before. */
 export interface PublishedFacts {
   /**
-   * Closed coverage that was requested once more, and whether the source returned the
-   * same rows.
+   * Closed coverage that was requested again, and whether the source returned the same
+   * rows.
    */
   readonly audited: readonly AuditFinding[];
-  /** Whether the answer has rows of other parties or assets, which no release sends. */
+  /**
+   * Whether the response has rows of other parties or assets, which no release should
+   * send.
+   */
   readonly hasForeignRows: boolean;
 }
 
@@ -252,7 +255,7 @@ export interface AuditFinding {
 }
 
 /**
- * Compares a published answer with the coverage that was known before.
+ * Compares a published response with the coverage that was known before.
  * @param hasAsset whether the request was for one asset
  */
 export function assessPublished(

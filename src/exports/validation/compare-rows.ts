@@ -1,4 +1,4 @@
-/** Compares an answer with the known coverage. Pure. */
+/** Compares a response with the known coverage. Pure. */
 import type { Received } from '../download/receive-answer.ts';
 import type { RequestPlan, Overlap } from '../planning/remaining.ts';
 import type { TailSum } from '../../ledger/tail-sum.ts';
@@ -22,15 +22,15 @@ export type OverlapFinding =
   | {
       /**
        * `fewer`: known rows are missing. `repeated`: every known row was sent several
-       * times, so new rows may have been sent several times too. `other`: there are
-       * more rows, or different ones.
+       * times, so new rows may have been too. `other`: there are more rows, or
+       * different ones.
        */
       readonly state: 'fewer' | 'repeated' | 'other';
       readonly expected: OverlapSum;
       readonly received: OverlapSum;
     };
 
-/** A count as decimal text and a digest, as evidence shows them. */
+/** A count as a decimal string, and a digest, as shown in evidence. */
 interface OverlapSum {
   readonly rows: string;
   readonly digest: string;
@@ -38,7 +38,7 @@ interface OverlapSum {
 
 /**
  * Compares the rows that were received before the first range with the sum of the known
- * rows. Every continuation requests some known rows again. They show whether the source
+ * rows. Every continuation requests some known rows again, to show whether the source
  * understood the request, still serves old rows, and has added rows late.
  */
 export function compareOverlap(
@@ -48,16 +48,16 @@ export function compareOverlap(
   const { before } = received;
   const digest = before.digest.hex();
   const hasOtherSides = sides !== 'unknown' && sides !== received.layout.sides;
-  // If the known rows are only outgoing ones, and the source now sends both sides,
-  // compare only the outgoing rows. In the opposite case, the number of known outgoing
-  // rows is not known.
+  // If only outgoing rows are known and the source now sends both sides, compare only
+  // the outgoing rows. In the opposite case, the number of outgoing rows among the
+  // known ones is unknown.
   const rows =
     hasOtherSides && sides === 'from' ? received.beforeFrom : before.rows;
   if (hasOtherSides && (sides === 'both' || rows === tail.rows))
     return { state: 'sides changed' };
   if (!hasOtherSides && rows === tail.rows) {
-    // A different release or time zone writes every row differently. Only the count can
-    // be compared then.
+    // A different release or time zone writes every row differently, so only the counts
+    // can be compared.
     if (tail.rows > 0 && before.form(received.header) !== tail.rowForm)
       return { state: 'row form changed' };
     if (digest === tail.digest) return { state: 'verified' };
@@ -95,8 +95,9 @@ function isRepeated(
 }
 
 /**
- * Sums the rows that must be the same in any other answer to the same plan, whatever
- * entries are added in between: the closed ranges, or everything if none is closed.
+ * Sums the rows that must be the same in any other response to the same plan, whatever
+ * entries are added in between: those of the closed ranges, or all rows if none is
+ * closed.
  */
 export function sumsOf({ before, segments, openLine = '' }: Received): string {
   const closed = segments.filter(({ open }) => !open);
@@ -106,9 +107,7 @@ export function sumsOf({ before, segments, openLine = '' }: Received): string {
   return [before.rows, before.digest.hex(), ...digests, openLine].join(' ');
 }
 
-/**
- * Whether a received segment holds the same rows as known coverage, in the same range.
- */
+/** Whether a received segment has the same rows as known coverage of the same range. */
 export function isSame(
   segment: ReceivedSegment,
   row: Coverage,
@@ -128,8 +127,8 @@ export function isSame(
 }
 
 /**
- * Returns the known and the received number of rows of an open segment, if the answer
- * would replace it with fewer rows; undefined if no open segment would lose rows.
+ * Returns the known and the received number of rows of an open segment that the
+ * response would replace with fewer rows; undefined if no open segment would lose rows.
  */
 export function fewerInOpen(
   { supersedes }: RequestPlan,
@@ -137,7 +136,7 @@ export function fewerInOpen(
 ): { readonly knownRows: string; readonly receivedRows: string } | undefined {
   for (const row of supersedes.filter(({ open }) => open)) {
     const hasOtherSides = row.sides !== 'unknown' && row.sides !== layout.sides;
-    // This answer may close a part of the open segment's range.
+    // This response may close part of the open segment's range.
     const inside = segments.filter(
       ({ from, to }) => from < row.to && (to === undefined || to > row.from),
     );
@@ -149,16 +148,16 @@ export function fewerInOpen(
 }
 
 /**
- * Whether the rows of a segment still exist here. If its object is damaged, the loaded
- * rows are the only copy.
+ * Whether this mirror still has the rows of a segment. If its object is damaged, the
+ * loaded rows are the only copy.
  */
 export function isHeld({ isFaulty, isLoaded }: Coverage): boolean {
   return isFaulty !== true || isLoaded === true;
 }
 
 /**
- * Returns the closed segments that the answer would replace with fewer rows; empty if
- * there are no such segments.
+ * Returns the closed segments that the response would replace with fewer rows; empty if
+ * there are none.
  */
 export function shrinking(
   { supersedes }: RequestPlan,

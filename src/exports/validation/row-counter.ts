@@ -1,6 +1,6 @@
 /**
- * Counts the rows of every answer of an export: received = published + left out +
- * already stored. This equation is checked before an answer is counted as used.
+ * Counts the rows of every response of an export. Before a response counts as used,
+ * received = published + left out + already stored must hold.
  */
 import { PermanentError } from '../../errors/errors.ts';
 import { formatInstant } from '../../time/time.ts';
@@ -9,22 +9,20 @@ import type { Coverage } from '../../catalog/coverage-rows.ts';
 import { rowsOf } from './compare-rows.ts';
 
 export class RowCounter {
-  /** Rows and bytes of all answers that were received to their end. */
+  /** Rows and bytes of all responses that were received to their end. */
   rows = 0;
   bytes = 0;
   #cancelled = 0;
   readonly #leftOut = { party: 0n, asset: 0n, range: 0n };
   #stored = 0;
-  /**
-   * Rows of answers that were not published, so that their ranges were requested again.
-   */
+  /** Rows of responses that were not published, whose ranges were requested again. */
   #unused = 0;
-  /** Ranges that were requested once more. */
+  /** Ranges that were requested again. */
   readonly #audited: object[] = [];
-  /** Ranges that stay although the source has fewer rows in them. */
+  /** Ranges that are kept although the source has fewer rows in them. */
   readonly #kept: object[] = [];
 
-  /** Counts an answer. Its rows are unused until it is published. */
+  /** Counts a response. Its rows are unused until it is published. */
   count(received: Received | Outgrown): void {
     this.bytes += received.seen.bytes;
     if (received.state === 'outgrown') {
@@ -36,9 +34,9 @@ export class RowCounter {
   }
 
   /**
-   * Checks a published answer and counts its rows as used.
-   * @param storedRows the number of rows that were received again and are stored in
-   *   segments that stay
+   * Checks a published response and counts its rows as used.
+   * @param storedRows the number of rows that were received again and are already
+   *   stored in segments that are kept
    * @throws PermanentError `BOOKS_UNBALANCED` if a row is neither published, left out
    *   nor stored
    */
@@ -66,14 +64,14 @@ export class RowCounter {
     this.#unused -= rows;
   }
 
-  /** Records coverage that stays although the source has fewer rows in it. */
+  /** Records coverage that is kept although the source has fewer rows in it. */
   recordKept(rows: readonly Coverage[], reason: string): void {
     this.#kept.push(...rows.map((row) => ({ ...rangeOf(row), reason })));
   }
 
   /**
    * Records whether the source returned the same rows for a range that was requested
-   * once more.
+   * again.
    */
   recordAudited(row: Coverage, isSame: boolean): void {
     const found = isSame
