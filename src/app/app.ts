@@ -55,12 +55,11 @@ import { composeStages } from './stages.ts';
 const PROVE_STORE_MS = 30_000;
 
 export interface AppOptions extends BaseOptions {
-  /** The limits of the source client; if absent, the client's defaults. */
+  /** The limits of the source client; by default, the client's own. */
   readonly sourceLimits?: SourceDeps['limits'] | undefined;
   /**
-   * How long to wait, in milliseconds, before repeating a request that a different node
-   * of the source may be able to answer. By default, each pause is longer than the one
-   * before.
+   * Delay, in milliseconds, before repeating a request that a different node of the
+   * source may be able to answer. By default, retries back off.
    */
   readonly askAgainMs?: number | undefined;
 }
@@ -89,7 +88,7 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     nightly: jobs.schedule,
     audit: { pattern: config.auditSchedule, tz: config.scheduleTz },
   };
-  // Each probe sends the smallest possible request, for readiness and for metrics.
+  // Probes for readiness and metrics, each with the smallest possible request.
   const probes: readonly Probe[] = [
     {
       name: 'database',
@@ -114,8 +113,8 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
       },
     },
   ];
-  // The metrics cover the whole process. A short command needs no metrics, so the
-  // costly part is added at the first call.
+  // The metrics cover the whole process. A short command does not need them, so the
+  // expensive part is added on first use.
   const measured = {
     queues,
     probes,
@@ -127,12 +126,12 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
   const metrics = sharedLoad(async () => addReadMetrics(work, measured));
   let isServed = false;
   const push = openMetricsPush(config.ambient, log);
-  // Runs at the end: after the last job, while the stores from which it reads are still
+  // Runs at shutdown, after the last job but while the stores that it reads are still
   // open.
   stack.defer(async () => {
     if (push !== undefined && !isServed) await push(await metrics());
   });
-  /** This process's own worker, which is idle until it is started. */
+  /** This process's own worker, which does nothing until it is started. */
   const jobWorker = stack.use(
     new JobWorker({ queues, workers, jobs, historyRetention, schedules }),
   );
@@ -144,15 +143,18 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     workers,
     jobWorker,
     /**
-     * Secrets to watch: for the health check, and to end a process that cannot continue.
+     * The secrets to watch, for the health check and to exit if the process cannot
+     * continue.
      */
     neededSecrets,
-    /** Returns the tokens of the API that count now; undefined if it demands none. */
+    /**
+     * Returns the API tokens that are currently valid; undefined if no token is required.
+     */
     readTokens: openApiTokens(config, log),
     probes,
     /**
      * Returns the metrics for a caller that serves them. A process whose metrics are
-     * served does not push them at its end.
+     * served does not push them at shutdown.
      */
     metrics: () => {
       isServed = true;
@@ -192,7 +194,7 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
     onJob: work.onJob,
   });
   stack.defer(() => queues.close(SHUTDOWN_GRACE_MS));
-  // The log also stores the lines that belong to runs.
+  // Lines that belong to a run are also stored in the database.
   const log = stack
     .use(new RunLogs((lines) => appendLines(warehouse.db, lines)))
     .tee(options.log);

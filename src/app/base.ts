@@ -1,7 +1,7 @@
 /**
  * Opens the database and the resume state, which every process needs, and reads the
- * status of the mirror and its work. Commands that only read load this module and no
- * code for queues, source, metrics or lake.
+ * status of the mirror and its work. Read-only commands load this module without the code
+ * for queues, source, metrics or lake.
  */
 import { join } from 'node:path';
 import pRetry from 'p-retry';
@@ -62,7 +62,7 @@ export interface BaseOptions {
   readonly config: Config;
   readonly log: Log;
   readonly signal: AbortSignal;
-  /** How long a service may be unreachable; a minute by default. */
+  /** How long a service may be unreachable, in milliseconds; a minute by default. */
   readonly reachableMaxMs?: number;
 }
 
@@ -70,16 +70,16 @@ export interface Base {
   readonly databaseUrl: string;
   readonly warehouse: Warehouse;
   /**
-   * The database login, which queues in Postgres use too; undefined for the embedded
+   * The database login, also used by queues in Postgres; undefined for the embedded
    * database.
    */
   readonly login: RotatingSecret<PostgresLogin> | undefined;
-  /** The login of Redis; undefined without Redis. */
+  /** The Redis login; undefined without Redis. */
   readonly redisLogin: RotatingSecret<RedisLogin> | undefined;
-  /** The prefix of the queues' names, and of keys in Redis. */
+  /** The prefix of queue names and Redis keys. */
   readonly prefix: string;
   readonly state: ResumeState;
-  /** The names of the migrations that have just run. */
+  /** The names of the migrations that were applied just now. */
   readonly migrated: readonly string[];
 }
 
@@ -92,7 +92,7 @@ export async function openBase(
     config.databaseUrl?.href ?? (await startDatabase(options, stack));
   const onIdleError = (error: Error): void =>
     log.warn({ err: error }, 'Database connection lost');
-  // Queues in Postgres have a pool of their own, which counts against the same limit.
+  // Queues in Postgres have their own pool, which counts towards the same limit.
   const elsewhere = config.redisUrl === undefined ? QUEUE_CONNECTIONS : 0;
   const poolMax = config.databaseConnections - elsewhere;
   const login = openDatabaseLogin(config);
@@ -107,7 +107,7 @@ export async function openBase(
   const provenUrl = identity.sourceUrl;
   const url = config.sourceUrl && shownUrl(config.sourceUrl);
   if (provenUrl !== null && url !== undefined && url !== provenUrl) {
-    // Workers that still run with the former address refuse jobs for the new address.
+    // Workers that are still running with the old address refuse jobs for the new one.
     log.warn(
       { provenUrl, url },
       `This mirror was last read from ${provenUrl}, and SOURCE_URL is ${url}: if ` +
@@ -152,8 +152,8 @@ async function startDatabase(
 }
 
 /**
- * Connects to the database for the first time. If it is unreachable, the error names
- * its address, because that is what the user must check.
+ * Connects to the database for the first time. If it is unreachable, the error contains
+ * its address, which is what the user must check.
  */
 async function openSchema(
   { db, pool }: Warehouse,
@@ -192,7 +192,7 @@ async function openSchema(
   }
 }
 
-/** Returns the message of the server or the network. */
+/** Returns the message of the underlying server or network error. */
 function reasonOf({ cause, message }: Error): string {
   if (!(cause instanceof Error)) return message;
   return cause.message === '' ? errorCode(cause) : cause.message;
@@ -201,7 +201,7 @@ function reasonOf({ cause, message }: Error): string {
 /**
  * Calls `open` until it succeeds, or until the service has been unreachable for too
  * long. Only `UnreachableError` is retried.
- * @throws the last UnreachableError, when the time is over
+ * @throws the last UnreachableError once the time is up
  */
 export async function untilReachable<Result>(
   what: string,
@@ -212,8 +212,8 @@ export async function untilReachable<Result>(
   }: Omit<BaseOptions, 'config'>,
   open: () => Promise<Result>,
 ): Promise<Result> {
-  // Counts from the first failure: a process that was suspended during an attempt has not
-  // been retrying all that time.
+  // Counted from the first failure, because a process that was suspended during an
+  // attempt has not been retrying all that time.
   let awaySinceMs: number | undefined;
   return pRetry(open, {
     retries: Math.ceil(reachableMaxMs / RETRY_MIN_MS),
@@ -258,7 +258,7 @@ export async function openReadOnlyBase(
 }
 
 /**
- * Composes the status of the mirror from the stores of several rooms.
+ * Composes the status of the mirror from several modules' stores.
  * @param config the configuration of this process; its schedule is used while no worker
  *   is running
  */
@@ -290,8 +290,8 @@ export function openStatusSource(
 }
 
 /**
- * Describes the workers and their schedules, under the names that the status has used
- * from the start.
+ * Describes the workers and their schedules, under the field names that the status has
+ * always used.
  */
 function describeWork(
   { workers, inForce, others }: ScheduleReading,
@@ -324,7 +324,7 @@ async function readLists(db: Database): Promise<ListFacts[]> {
   return Promise.all([read('parties'), read('checkpoints')]);
 }
 
-/** Formats schedules for people: "0 2 * * * (UTC), audits 0 4 * * 0". */
+/** Formats schedules for people: `0 2 * * * (UTC), audits 0 4 * * 0`. */
 function describeSchedules({ nightly, audit }: Schedules): string {
   return `${nightly.pattern} (${nightly.tz}), audits ${audit.pattern}`;
 }

@@ -1,7 +1,6 @@
 /**
- * Compares this machine's clock with the clocks of the services that it works with.
- * Leases use the database's clock; the source's clock decides up to when ranges are
- * closed.
+ * Compares this machine's clock with the clocks of the services that it uses. Leases use
+ * the database's clock; the source's clock decides up to when ranges are closed.
  */
 import { randomUUID } from 'node:crypto';
 import type { ObjectStore } from '../storage/object-store.ts';
@@ -9,13 +8,13 @@ import { type Micros, nowMicros } from '../time/time.ts';
 
 const SKEW_MAX_MS = 60_000;
 /**
- * The greatest age of the newest block that is normal. Blocks appear every few seconds,
- * so an older one means that the source has stalled or that our clock is ahead.
+ * Maximum normal age of the newest block. Blocks appear every few seconds, so an older
+ * one means that the source has stalled or that our clock is ahead.
  */
 const HEAD_AGE_MAX_MS = 600_000;
 
 export interface OtherClock {
-  /** The owner of the clock, as in "the database's". */
+  /** The owner of the clock, in the possessive: "the database's". */
   readonly whose: string;
   /** How far the clock is ahead of this machine's; negative if it is behind. */
   readonly aheadMs: number;
@@ -27,9 +26,9 @@ export interface ClockFinding {
 }
 
 /**
- * Compares the clocks, and describes which one to set.
+ * Compares the clocks, and says which one to set.
  * @param headAheadMs how far the time of the source's last block is ahead of this
- *   machine's clock; undefined if the source does not show it
+ *   machine's clock; undefined if the source does not report it
  */
 export function compareClocks(
   others: readonly OtherClock[],
@@ -40,7 +39,8 @@ export function compareClocks(
     return { isRight: false, detail: describeSkew(others, off) };
   if (headAheadMs !== undefined && headAheadMs < -HEAD_AGE_MAX_MS) {
     const old = `the source's last block is ${seconds(headAheadMs)} old`;
-    // The date of the source's answers distinguishes a slow source from a fast clock.
+    // The Date header of the source's responses distinguishes a lagging source from a
+    // fast clock.
     const isSure = others.some(({ whose }) => whose === "the source's");
     return {
       isRight: false,
@@ -68,9 +68,8 @@ export function compareClocks(
 }
 
 /**
- * Describes which clock to set: the clock of another service if it alone differs and
- * several agree, this machine's clock if several differ and none agrees, and otherwise
- * both.
+ * Says which clock to set: a service's clock if only that one differs and several agree,
+ * this machine's clock if several differ and none agrees, and otherwise both.
  */
 function describeSkew(
   others: readonly OtherClock[],
@@ -110,7 +109,7 @@ export function msAhead(other: Micros): number {
 /**
  * Reads the clock of an object store: the time that the store records for an object
  * written now.
- * @returns undefined if the store does not show a time
+ * @returns undefined if the store does not report a time
  */
 export async function readStoreClock(
   store: Pick<ObjectStore, 'publishBytes' | 'list' | 'remove'>,

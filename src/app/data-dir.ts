@@ -1,6 +1,6 @@
 /**
- * The locations in DATA_DIR of everything that is not configured elsewhere, and the
- * check that the folder is writable.
+ * Where in DATA_DIR everything is stored that has no location of its own configured, and
+ * the check that the folder is writable.
  */
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
@@ -21,14 +21,14 @@ interface StoreOpening {
   /** How long the store may be unreachable, in milliseconds; a minute by default. */
   readonly reachableMaxMs?: number;
   /**
-   * The name of the mirror that writes. Its spool is a folder of its own, so that two
-   * mirrors with one DATA_DIR never remove each other's files. If absent, nothing is
+   * The name of the mirror that writes. Each mirror has its own spool folder, so that two
+   * mirrors that share a DATA_DIR never remove each other's files. If absent, nothing is
    * spooled.
    */
   readonly mirror?: string;
 }
 
-/** Opens the configured store. It can be read while nothing else is running. */
+/** Opens the configured store. It can be read even if nothing else is running. */
 export async function openStore(opening: StoreOpening): Promise<ObjectStore> {
   return openStoreAt(objectsAt(opening.config), opening);
 }
@@ -40,8 +40,8 @@ export async function openStoreAt(
 ): Promise<ObjectStore> {
   const { openObjectStore } = await import('../storage/open-store.ts');
   return openObjectStore({
-    // If a command waits less than a minute, the store must give up earlier, so that
-    // the command can report the cause.
+    // If a command waits less than a minute, the store must give up before the command
+    // does, so that the command can report the cause.
     patienceMs: reachableMaxMs && reachableMaxMs / 2,
     url,
     spoolDir: join(config.dataDir, 'spool', mirror),
@@ -50,7 +50,7 @@ export async function openStoreAt(
   });
 }
 
-/** Returns the path of the file with the embedded Postgres's password. */
+/** Returns the path of the embedded Postgres's password file. */
 export function passwordFileOf({ dataDir }: Config): string {
   return join(dataDir, 'postgres/password');
 }
@@ -60,10 +60,10 @@ export function scratchDirOf({ dataDir }: Config): string {
 }
 
 /**
- * Checks that a folder is writable, before anything starts: a night that cannot spool
- * would fail at its end. Creates the folder if it is missing, and writes and removes a
- * file in it.
- * @throws UsageError if the folder cannot be written
+ * Checks that a folder is writable before anything starts; otherwise a nightly run that
+ * cannot spool would fail only at its end. Creates the folder if it is missing, and
+ * writes and removes a file in it.
+ * @throws UsageError if the folder is not writable
  */
 export async function requireWritable(dir: string): Promise<void> {
   const probe = join(dir, `.probe-${randomUUID()}`);

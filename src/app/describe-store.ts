@@ -1,12 +1,12 @@
 /**
- * Describes in one line how an object store behaves, and what that means for the mirror.
+ * Describes in one line how an object store behaves and what that means for the mirror.
  */
 import type {
   ConditionSupport,
   StoreCapabilities,
 } from '../storage/object-store.ts';
 
-/** The line that `status` shows if the database decides commits of the lake. */
+/** The line that `status` shows if lake commits are decided in the database. */
 export const LAKE_DECIDED_IN_DATABASE =
   'Commits of the lake are decided in the database: this object store would let ' +
   'two writers put one (docs/objects.md).';

@@ -1,6 +1,6 @@
 /**
- * Checks everything that the configuration points to, and reports what is wrong and what
- * to do.
+ * Checks everything that the configuration points to, and reports what is wrong and how
+ * to fix it.
  */
 import { once } from 'node:events';
 import { statfs } from 'node:fs/promises';
@@ -35,33 +35,31 @@ export interface Finding {
 }
 
 /**
- * The free space needed in addition to the spool: for logs, scratch files and an
- * embedded database.
+ * Free space needed in addition to the spool, for logs, scratch files and an embedded
+ * database.
  */
 const FREE_BYTES_MIN = 2n * 2n ** 30n;
 /**
- * The segments that one export spools: the current one, and the one before it on its way
- * into the store.
+ * How many segments one export spools: the current one, and the previous one while it is
+ * being uploaded.
  */
 const SPOOLED_SEGMENTS = 2n;
 
 /**
- * How long to wait for a service. An operator who runs `doctor` does not want to wait
- * until an outage is over.
+ * How long to wait for a service. An operator who runs `doctor` does not want to wait out
+ * an outage.
  */
 const REACHABLE_MAX_MS = 3_000;
 const SOURCE_LIMITS = {
   listRetries: { ...LIST_RETRIES, unreachableMaxMs: REACHABLE_MAX_MS },
 };
 /**
- * The time limit of all checks. Services that are up have answered by then; a check that
- * is still waiting reports what it waits for.
+ * Time limit for all checks together. Services that are up have responded by then; a
+ * check that is still waiting reports what it is waiting for.
  */
 const CHECKS_MAX_MS = 8_000;
 
-/**
- * Runs each check separately, so that a failure does not hide the results of the others.
- */
+/** Runs each check separately, so that one failure does not hide the other results. */
 export async function runChecks(
   options: AppOptions,
 ): Promise<readonly Finding[]> {
@@ -94,8 +92,8 @@ export async function runChecks(
     options.signal,
     AbortSignal.timeout(CHECKS_MAX_MS),
   ]);
-  // The checks run in parallel: one that waits for an unreachable service must not delay
-  // the others.
+  // Run the checks in parallel, so that one that waits for an unreachable service does
+  // not delay the others.
   const ways = Object.entries(waysOutOf(options.config, options.log)).map(
     ([what, attempt]): [string, () => Promise<Result>] => [
       what,
@@ -129,7 +127,7 @@ function checksOf(
   limit: AbortSignal,
 ): Readonly<Record<string, () => Promise<Result>>> {
   const { config, queues, store } = app;
-  // These answers are read once, because several checks use them.
+  // Read these once, because several checks use them.
   const asked = readRow(app.warehouse.db, 'look at the database', FACTS);
   const clock =
     config.sourceUrl === undefined
@@ -148,8 +146,8 @@ function checksOf(
         config.databaseUrl === undefined ? `${detail}; ${advice}` : detail,
       );
     },
-    // A pooler between this process and the server may drop the session's settings; the
-    // server's defaults would then apply.
+    // A pooler between this process and the server may drop the session's settings, and
+    // the server's defaults would then apply.
     session: async () => {
       const lost = await findLostSettings(app.warehouse.db);
       if (lost.length > 0)
@@ -159,8 +157,8 @@ function checksOf(
         );
       return pass('its settings are those that were set after connecting');
     },
-    // A load creates and attaches partitions and grants access to views. This checks
-    // the rights for that beforehand.
+    // A load creates and attaches partitions and grants access to views. This checks the
+    // necessary permissions beforehand.
     rights: async () => {
       const { role, mayLoad, hasReader } = await asked;
       if (!mayLoad)
@@ -190,7 +188,8 @@ function checksOf(
           : 'in Redis',
       );
     },
-    // Really writes, reads and removes an object, because rights differ by operation.
+    // Actually writes, reads and removes an object, because permissions differ by
+    // operation.
     'object store': async () => {
       if (store.url.startsWith('file:')) {
         const advice = 'point OBJECT_STORE_URL at a larger disk';
@@ -237,7 +236,7 @@ function checksOf(
 }
 
 interface ClockQuestions {
-  /** The database's answer, with its time. */
+  /** The row read from the database, with the database's time. */
   readonly asked: Promise<{ readonly micros: Micros }>;
   /** The source's clock; undefined if no source is set. */
   readonly clock: Promise<SourceClock> | undefined;
@@ -245,8 +244,8 @@ interface ClockQuestions {
 }
 
 /**
- * Compares the clocks of the database, the source (by the date of its answer) and the
- * object store. A service that does not answer is reported by another check.
+ * Compares the clocks of the database, the source (by the Date header of its response)
+ * and the object store. A service that does not respond is reported by another check.
  */
 async function examineClocks(
   { store }: App,

@@ -1,6 +1,6 @@
 /**
- * Publishes the signed statement of a night along with its report, and opens the key that
- * signs it.
+ * Publishes the signed statement of a nightly run along with its report, and opens the
+ * signing key.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -35,8 +35,8 @@ import type { ObjectStore } from '../storage/object-store.ts';
 type KeyConfig = Pick<Config, 'proofKey' | 'proofName' | 'dataDir'>;
 
 /**
- * Opens the key that signs the log of nights.
- * @throws PermanentError as `openKey`
+ * Opens the key that signs the log of nightly runs.
+ * @throws the same errors as `openKey`
  */
 export function openProofKey(
   { proofKey, proofName, dataDir }: KeyConfig,
@@ -57,9 +57,9 @@ export interface NightProofDeps {
 }
 
 /**
- * Publishes the report of a night, and its statement. A log that cannot be continued
- * makes the night `suspicious`, and the evidence gives the reason; the report is still
- * published.
+ * Publishes the report of a nightly run, and its statement. If the log cannot be
+ * continued, the run becomes `suspicious` and the evidence gives the reason; the report
+ * is still published.
  */
 export async function publishNight(
   run: Run,
@@ -89,12 +89,12 @@ export async function publishNight(
   }
 }
 
-/** Whether the text is a signed checkpoint of a log rather than a report. */
+/** Whether the text is a log's signed checkpoint rather than a report. */
 export function isCheckpoint(text: string | undefined): boolean {
   return text?.includes('\n\n— ') === true;
 }
 
-/** Checks the log of nights; a mirror without a log has nothing to check. */
+/** Checks the log of nightly runs, if the mirror has one. */
 export async function verifyNights(
   { config, warehouse, objects }: NightProofDeps,
   checks: Pick<LogChecks, 'isDeep' | 'kept' | 'signal'>,
@@ -110,8 +110,8 @@ export async function verifyNights(
 }
 
 /**
- * Turns a permanent error into the verdict `suspicious`.
- * @throws any error that is not permanent: the run is then delivered again
+ * Converts a permanent error to the verdict `suspicious`.
+ * @throws any error that is not permanent, so that the job is delivered again
  */
 function doubted(
   { verdict, evidence }: VerdictWithEvidence,
@@ -127,7 +127,7 @@ function doubted(
 
 /**
  * Reads the facts from the published report, so that the statement describes the same
- * instant.
+ * instant as the report.
  */
 async function readNightFacts(
   { evidence }: VerdictWithEvidence,

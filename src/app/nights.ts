@@ -1,6 +1,6 @@
 /**
  * Reads the facts about nightly runs that the status reports (status/night-facts.ts),
- * from the stores of several rooms.
+ * from several modules' stores.
  */
 import type { Config } from '../config/environment.ts';
 import { WorkerRegistry } from '../observability/store/worker-registry.ts';
@@ -20,7 +20,7 @@ import type { Schedules } from '../time/scheduled-times.ts';
 
 type OwnSchedule = Pick<Config, 'schedule' | 'scheduleTz'>;
 
-/** The schedules of the workers, and the scheduled nightly runs. */
+/** The workers' schedules, and the scheduled nightly runs. */
 export interface ScheduleReading extends ScheduledNights {
   /** The number of long-running worker processes. */
   readonly workers: number;
@@ -29,7 +29,7 @@ export interface ScheduleReading extends ScheduledNights {
 }
 
 /**
- * @param own the schedules of this process, which count if no worker has ever recorded
+ * @param own the schedules of this process, which apply if no worker has ever recorded
  *   any
  */
 export async function readScheduled(
@@ -54,7 +54,7 @@ export async function readScheduled(
 }
 
 /**
- * Reads the facts about nightly runs alone, for callers that need no other part of the
+ * Reads only the facts about nightly runs, for callers that do not need the rest of the
  * status.
  */
 export async function readNights(

@@ -1,4 +1,4 @@
-/** The ownership of the object store, for stages and commands. */
+/** Ownership checks of the object store, for stages and commands. */
 import {
   examineStore,
   isStoreStrange,
@@ -10,28 +10,29 @@ import type { StoreAndCatalog } from '../warehouse/store/unknown-objects.ts';
 
 export interface Ownership {
   /**
-   * Must be called before anything is written, removed or requested from the source.
+   * Requires that this database may write to the store. Must be called before anything is
+   * written, removed or requested from the source.
    * @throws PermanentError `OBJECT_STORE_FOREIGN`, `OBJECT_STORE_OWNED_ELSEWHERE` or
    *   `OBJECT_STORE_EMPTY` if this database may not write
    */
   require(signal: AbortSignal, isRebuilding?: boolean): Promise<void>;
   /**
-   * Like `require`, for a command before its run begins. An outage is ignored here: the
-   * run itself meets and records it.
+   * Like `require`, for a command before its run begins. An outage is ignored, because
+   * the run itself will detect and record it.
    */
   refuseStrange(signal: AbortSignal, isRebuilding?: boolean): Promise<void>;
   /**
-   * Examines the ownership and writes nothing.
-   * @throws like `require`, but accepts a reader
+   * Examines the ownership without writing anything.
+   * @throws the same errors as `require`, but accepts a reader
    */
   examine(signal: AbortSignal): Promise<StoreStanding>;
-  /** Makes this database the owner. Only an operator may decide this. */
+  /** Makes this database the owner. Only an operator may decide to do this. */
   takeOver(signal: AbortSignal): Promise<void>;
 }
 
 /**
  * Creates the ownership checks.
- * @param catalog has the store itself, not a store that checks its ownership
+ * @param catalog contains the underlying store, not one that checks ownership
  */
 export function openOwnership(catalog: StoreAndCatalog): Ownership {
   const refuseStrange = async (

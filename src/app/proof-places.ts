@@ -1,7 +1,6 @@
 /**
- * Opens the log of nights of a mirror from any location that has it: this mirror's own
- * store, another store, a published folder, or the address of a mirror or of a web
- * server.
+ * Opens a mirror's log of nightly runs, wherever it is: in this mirror's own store, in
+ * another store, in a published folder, or at the address of a mirror or web server.
  */
 import { existsSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -30,8 +29,9 @@ import { openStore, openStoreAt } from './data-dir.ts';
 const ANSWER_MAX_MS = 30_000;
 const ANSWER_BYTES_MAX = 256 * 2 ** 20;
 /**
- * The paths below an address at which a log may be found: served by a mirror, published
- * alone, or published with its folder. An address that ends in `proof` names the log.
+ * The paths under an address where a log may be found: served by a mirror, published on
+ * its own, or published with its folder. An address that ends in `proof` is the log
+ * itself.
  */
 const WEB_FOLDERS = ['mirror/proof/', '', 'proof/'];
 
@@ -47,8 +47,7 @@ export async function openOwnProofFiles(
 /**
  * Opens one side of a comparison.
  * @param place an address, a store, a folder, or a file with a statement
- * @throws UsageError if there is neither a log of nights nor a statement at that
- *   location
+ * @throws UsageError if there is neither a log nor a statement at that location
  */
 export async function openComparedSide(
   place: string,
@@ -83,14 +82,17 @@ async function openProofFiles(
     ]);
   }
   const objects = stack.use(await openStoreAt(url, context));
-  // Somebody may have copied the folder `proof` under any name.
+  // The folder `proof` may have been copied under a different name.
   const isPublished =
     !isAddress(place) && existsSync(join(resolve(place), CHECKPOINT_PATH));
   const prefix = isPublished ? '' : PROOF_PREFIX;
   return storedFiles(objects, context.signal, prefix);
 }
 
-/** Returns the folder of the store. A data folder has its objects in `objects`. */
+/**
+ * Returns the folder of the store. If `place` is a DATA_DIR, that is its subfolder
+ * `objects`.
+ */
 function folderOf(place: string): string {
   const path = resolve(place);
   const inDataDir = join(path, 'objects');
@@ -98,7 +100,10 @@ function folderOf(place: string): string {
   return isDataDir ? inDataDir : path;
 }
 
-/** Reads a file with a statement, or with a proof, which has the statement in it. */
+/**
+ * Reads the statement from a file that contains either a statement or a proof, which
+ * includes one.
+ */
 function statementOf(text: string, place: string): Statement {
   return decodeStatement(statementInProof(text) ?? text, place);
 }
@@ -118,7 +123,7 @@ async function findWebFiles(
   throw noLog(place);
 }
 
-/** The same files, of which the checkpoint is known and not requested again. */
+/** Returns the same files with a known checkpoint, which is not requested again. */
 function withCheckpoint(files: ProofFiles, checkpoint: Buffer): ProofFiles {
   return {
     where: files.where,

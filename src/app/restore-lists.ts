@@ -1,5 +1,5 @@
 /**
- * Restores the lists from the lake into a database that was lost, or reset to an earlier
+ * Restores the lists from the lake after a database was lost or reset to an earlier
  * state.
  */
 import { errorCode, errorLine } from '../errors/errors.ts';
@@ -18,7 +18,7 @@ export interface RestoreListsDeps {
 }
 
 /**
- * The number of rows that the database lacked, and the reason if the lake could not be
+ * How many rows were missing from the database, and the reason if the lake could not be
  * read.
  */
 export interface RestoredLists {
@@ -28,8 +28,8 @@ export interface RestoredLists {
 }
 
 /**
- * Restores the lists. A damaged lake is reported as a problem, not as an error: the
- * lake keeps its rows of the lists until the source's lists are proven.
+ * Restores the lists. A damaged lake is reported as a problem, not thrown as an error:
+ * the lake keeps its list rows until the source's lists are proven.
  */
 export async function restoreLists(
   { db, objects, scratchDir }: RestoreListsDeps,

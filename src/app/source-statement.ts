@@ -1,7 +1,7 @@
 /**
- * A mirror of a mirror ends its night by comparing itself with the statement that its
- * source signs. That takes one request if both are the same. Ledgers that differ are
- * requested again, and their completeness is in doubt until both mirrors agree.
+ * A mirror of a mirror ends its nightly run by comparing itself with its source's signed
+ * statement. That takes one request if both match. Ledgers that differ are requested
+ * again, and their completeness is in doubt until both mirrors agree.
  */
 import type { Config } from '../config/environment.ts';
 import { errorCode, errorLine, PermanentError } from '../errors/errors.ts';
@@ -40,8 +40,8 @@ import { type Micros, nowMicros, parseInstant } from '../time/time.ts';
 import { openProofKey } from './night-proof.ts';
 
 /**
- * The most ledgers that one night requests again. The others stay in doubt, and are
- * requested in the nights that follow.
+ * Maximum number of ledgers that one nightly run requests again. The others stay in doubt
+ * until later nightly runs request them.
  */
 const ASKED_AGAIN_MAX = 50;
 const NAMED_MAX = 100;
@@ -58,13 +58,13 @@ export interface SourceStatementDeps {
   /** The address of the source, without credentials. */
   readonly sourceUrl: string;
   readonly signal: AbortSignal;
-  /** Requests a range of a ledger from the source once more. */
+  /** Requests a range of a ledger from the source again. */
   readonly askAgain: AskAgain;
-  /** Loads segments that were published in the meantime into the tables. */
+  /** Loads segments into the tables that were published in the meantime. */
   readonly load: () => Promise<void>;
 }
 
-/** The night that is compared. */
+/** The nightly run that is compared. */
 export interface ComparedNight {
   readonly runId: string;
   /** The parties that the mirror should have; undefined means all. */
@@ -73,8 +73,8 @@ export interface ComparedNight {
 
 /**
  * Compares this mirror with its source's statement.
- * @returns the outcome with its evidence; undefined if the source serves no statements,
- *   which is not a problem, or if this mirror's own log cannot be continued
+ * @returns the outcome with its evidence; undefined if the source does not serve
+ *   statements, which is not a problem, or if this mirror's own log cannot be continued
  */
 export async function compareWithSource(
   night: ComparedNight,
@@ -107,7 +107,7 @@ export async function compareWithSource(
   }
 }
 
-/** This mirror's own log, in the form that the comparison reads. */
+/** This mirror's own log, as the comparison needs it. */
 interface OwnLog {
   readonly log: ProofLog;
   readonly proofDeps: ProofDeps;
@@ -115,7 +115,8 @@ interface OwnLog {
 
 /**
  * Opens this mirror's own log.
- * @returns undefined if the log cannot be continued: the end of the night reports why
+ * @returns undefined if the log cannot be continued; the end of the nightly run reports
+ *   why
  */
 async function openOwnLog({
   config,
@@ -135,8 +136,8 @@ async function openOwnLog({
 }
 
 /**
- * Returns the records about this source. Records about a source at another address are
- * deleted, and so are the doubts that they gave rise to: they prove nothing about this one.
+ * Returns the records about this source. Records about a source at another address prove
+ * nothing about this one, so they are deleted, together with the doubts that they caused.
  */
 async function readRemembered(
   { runId }: ComparedNight,
@@ -153,7 +154,7 @@ async function readRemembered(
 
 /**
  * Requests the latest statement.
- * @returns the statement, or the reason for having none, in a few words
+ * @returns the statement, or a short reason why there is none
  */
 async function askLatest(
   from: number,
@@ -169,8 +170,8 @@ async function askLatest(
 }
 
 /**
- * Reports a missing statement, but only if the source has served statements before, or
- * if its key is configured.
+ * Reports a missing statement, but only if the source has served statements before or its
+ * key is configured.
  */
 function describeSilence(
   reason: string,
@@ -195,9 +196,9 @@ interface Stated {
 }
 
 /**
- * Checks the answer, and records how far the source's log reaches. The key is the
- * configured one or, if none is configured, the first one that the source has shown.
- * @throws PermanentError if the answer is not signed with that key, or does not
+ * Verifies the response, and records how far the source's log extends. The key is the
+ * configured one or, if none is configured, the first one that the source presented.
+ * @throws PermanentError if the response is not signed with that key, or does not
  *   continue the log
  */
 async function believe(
@@ -294,7 +295,10 @@ interface Compared {
   readonly lists: readonly ('parties' | 'checkpoints')[];
   /** The instant up to which all of this mirror's ledgers are covered. */
   readonly coveredTo: Micros;
-  /** Whether both mirrors know the same height, so that their lists must be the same. */
+  /**
+   * Whether both mirrors know the same height, in which case their lists must be the
+   * same.
+   */
   readonly isOfSameHeight: boolean;
 }
 
@@ -328,7 +332,7 @@ async function compareOnce(
   return { ledgers, lists, coveredTo: reached, isOfSameHeight };
 }
 
-/** Caches the source's files. They never change, so none is requested twice. */
+/** Caches the source's files, which never change, so that none is requested twice. */
 function rememberingFiles(proof: ProofSource, signal: AbortSignal): ProofFiles {
   const read = new Map<string, Promise<Buffer | undefined>>();
   return {
@@ -394,7 +398,7 @@ function namesOf(ledgers: readonly DifferingLedger[]): readonly string[] {
   return ledgers.slice(0, NAMED_MAX).map(({ party }) => party);
 }
 
-/** Leaves zero counts out of the evidence. */
+/** Drops zero counts from the evidence. */
 function countsOf(
   counts: Readonly<Record<string, number>>,
 ): Record<string, number> {

@@ -77,27 +77,27 @@ import { isCheckpoint, publishNight, verifyNights } from './night-proof.ts';
 import { compareWithSource } from './source-statement.ts';
 
 /**
- * A request whose only purpose is the source's time: the smallest page that the source
- * serves reliably.
+ * The request for reading the source's time: the smallest page that the source serves
+ * reliably.
  */
 const CLOCK_QUESTION = { newestFirst: true, size: 2, isSmall: true } as const;
 
 interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
   readonly config: Config;
   readonly log: Log;
-  /** The store that checks at each write whether it belongs to this mirror. */
+  /** The store that verifies on each write that it belongs to this mirror. */
   readonly store: ObjectStore;
   readonly ownership: Ownership;
   readonly lake: LakeDeps;
   /**
-   * The source; undefined if SOURCE_URL is not set. Stages that need the source then
+   * The source; undefined if SOURCE_URL is not set, and stages that need the source then
    * throw.
    */
   readonly source: Source | undefined;
   readonly rowPool: RowPool;
   /**
-   * How long to wait, in milliseconds, before a request to the source is repeated; if
-   * absent, the stages use pauses of their own.
+   * Delay, in milliseconds, before a request to the source is repeated; by default, each
+   * stage decides.
    */
   readonly askAgainMs?: number | undefined;
   /** The number that identifies this process in its leases. */
@@ -105,8 +105,8 @@ interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
 }
 
 /**
- * State that is passed from the beginning of a night to its end: whether all keys of
- * the store have been listed. A night lists them at most once.
+ * State that is passed from the start of a nightly run to its end: whether all keys of
+ * the store have been listed. A nightly run lists them at most once.
  */
 interface NightListing {
   isListed: boolean;
@@ -152,8 +152,8 @@ function stagesOfSourceLog(
 }
 
 /**
- * The stages that read the source.
- * @throws UsageError from every stage that needs the source, if there is none
+ * The stages that read the source. Each stage that needs the source throws a UsageError
+ * if there is none.
  */
 function stagesOfSource(parts: StageParts) {
   const { config, warehouse, state, source, holder, askAgainMs } = parts;
@@ -240,10 +240,10 @@ function stagesOfSource(parts: StageParts) {
 }
 
 /**
- * Whether the source serves the network that this mirror knows. An empty answer closes
- * a ledger without entries, and a source of any network may give an empty answer.
- * Therefore, if the source's address differs from that of the last claim, the source
- * must show a party that the mirror already has before any ledger is requested.
+ * Whether the source serves the network that this mirror knows. An empty response closes
+ * a range without entries, and the source of a different network would also return empty
+ * responses. Therefore, if the source's address differs from that of the last claim, the
+ * source must list a party that the mirror already has before any ledger is requested.
  */
 async function isKnownNetwork(
   lists: Source['lists'],
@@ -257,7 +257,7 @@ async function isKnownNetwork(
     try {
       if ((await lists.party(witness, signal)) !== undefined) return true;
     } catch (error) {
-      // A refusal proves nothing either way; the source's lists may still identify it.
+      // A refusal proves nothing either way; the lists may still identify the source.
       signal.throwIfAborted();
       if (!(error instanceof PermanentError)) throw error;
     }
@@ -266,8 +266,8 @@ async function isKnownNetwork(
 }
 
 /**
- * Whether the source answers a request for at least one of the lists; each list is
- * tried once. Any answer shows that it is reachable, even a refusal.
+ * Whether the source responds to a request for at least one of the lists; each list is
+ * tried once. Any response shows that the source is reachable, even a refusal.
  */
 async function isSourceThere(
   lists: Source['lists'],
@@ -286,7 +286,10 @@ async function isSourceThere(
   return false;
 }
 
-/** Returns a clock of the source that remembers its last reading in this process. */
+/**
+ * Returns a function that reads the source's clock and caches the last reading in this
+ * process.
+ */
 function openClock(asked: () => Source, db: Database): Stages['clock'] {
   let last: { readonly clock: SourceClock; readonly atMs: number } | undefined;
   return async ({ signal, maxAgeMs = 0 }) => {
@@ -302,7 +305,7 @@ function openClock(asked: () => Source, db: Database): Stages['clock'] {
 /**
  * Reads the source's time from either list. If the source serves neither, ranges are
  * closed only up to its newest entries.
- * @throws the error of the last list if neither can be reached
+ * @throws the error from the last list if neither can be reached
  */
 async function askClock(
   lists: Source['lists'],
@@ -315,7 +318,7 @@ async function askClock(
     try {
       const page = await lists.page({ list, ...CLOCK_QUESTION }, signal);
       const { blockHeight } = page;
-      // A node that lags must not lower the height for the exports that follow.
+      // A lagging node must not lower the height for later exports.
       const height =
         blockHeight === undefined || (claimedHeight ?? 0n) < blockHeight
           ? blockHeight
@@ -337,7 +340,7 @@ async function askClock(
 
 /**
  * The stages that load published objects into the warehouse and the lake, and verify that
- * all of it agrees.
+ * objects, warehouse and lake agree.
  */
 function stagesOfLoads(parts: StageParts, nights: NightListing) {
   const { config, log, warehouse, store, ownership, lake } = parts;
@@ -369,8 +372,8 @@ function stagesOfLoads(parts: StageParts, nights: NightListing) {
       rows += party.rows;
       onProgress([loadLine(parties, segments, rows)]);
     });
-    // An earlier delivery of this run may have been killed after it loaded a part, so the
-    // totals of the run replace the counts of this call.
+    // An earlier delivery of this run may have been killed after it had loaded a part, so
+    // report the totals of the run instead of the counts of this call.
     const { verdict, ...loaded } = {
       ...now,
       ...(await loading.repository.loadedSince(runId)),
@@ -457,9 +460,9 @@ function stagesOfLoads(parts: StageParts, nights: NightListing) {
 }
 
 /**
- * Adopts everything in the store that the database does not know: manifests, ranges,
- * lists and the reports of nights.
- * @returns undefined if the database knew everything
+ * Adopts everything in the store that is missing from the database: manifests, ranges,
+ * lists and nightly reports.
+ * @returns undefined if nothing was missing
  */
 async function rebuildFromStore(
   { log, warehouse, store: objects, lake }: StageParts,
@@ -547,15 +550,15 @@ function stagesOfStore(
       const deps = { objects, archive, log, isListed };
       const { keptObjects } = await collectGarbage(deps, signal);
       // The objects that were kept may be newer than the database, so make the next
-      // night look for them.
+      // nightly run look for them.
       if (keptObjects > 0) await forgetMark({ db: warehouse.db });
     },
   } satisfies Partial<Stages>;
 }
 
 /**
- * Reads the facts that are needed to read a ledger. "Every asset" means the assets that
- * the last nightly run recorded, as it does for completeness; before the first run, it
+ * Reads the facts needed to read a ledger. "Every asset" means the assets that the last
+ * nightly run recorded, as it does for completeness; before the first nightly run, it
  * means the configured assets.
  */
 async function readingFacts(

@@ -1,6 +1,6 @@
 /**
  * Tests the outgoing connections that no run depends on: to the receiver of notices and
- * to the OpenTelemetry collector. Nothing is delivered to either.
+ * to the OpenTelemetry collector. It does not deliver anything to either.
  */
 import type { Config } from '../config/environment.ts';
 import type { Log } from '../logging/log.ts';
@@ -8,20 +8,20 @@ import { ProxyError } from '../network/tunnel.ts';
 import { type OutgoingRequest, openWayOut } from '../network/way-out.ts';
 import { type Collector, findCollector } from '../observability/collector.ts';
 
-/** The result of a test: what the connection leads to, or the reason why it fails. */
+/** The result of a test: what the connection leads to, or why it fails. */
 export interface Tried {
   readonly isRight: boolean;
   readonly detail: string;
 }
 
-/** The tests, by their names in `doctor`. */
+/** The tests, keyed by their names in `doctor`. */
 export type WaysOut = Readonly<
   Record<string, (signal: AbortSignal) => Promise<Tried>>
 >;
 
 /**
- * An empty report, in the form in which each signal is sent: traces as JSON, metrics in
- * protobuf, whose empty message has no bytes.
+ * An empty report in the encoding of each signal: JSON for traces, protobuf for metrics,
+ * whose empty message has no bytes.
  */
 const EMPTY_REPORT = {
   traces: {
@@ -31,7 +31,7 @@ const EMPTY_REPORT = {
   metrics: { headers: { 'content-type': 'application/x-protobuf' }, body: '' },
 } as const;
 
-/** Lists the tests of the connections that are configured. */
+/** Lists the tests of the configured connections. */
 export function waysOutOf(config: Config, log: Log): WaysOut {
   const { notifyUrl, ambient } = config;
   const ways: Record<string, (signal: AbortSignal) => Promise<Tried>> = {};
@@ -46,8 +46,8 @@ export function waysOutOf(config: Config, log: Log): WaysOut {
 }
 
 /**
- * Accepts any response: a receiver refuses a test request that is not a notice, and
- * each receiver does so in its own way.
+ * Accepts any response, because a test request is not a notice, and each receiver refuses
+ * it in its own way.
  */
 async function tryNotices(
   notifyUrl: URL,
@@ -105,7 +105,7 @@ async function tryCollector(
 
 /**
  * Returns the status of the service's response.
- * @throws ProxyError if a proxy answered in place of the service
+ * @throws ProxyError if a proxy responded in place of the service
  */
 async function statusOf(
   url: URL,

@@ -17,8 +17,8 @@ import { queryColumns, SHAPES } from '../../lake/tables/tables.ts';
 
 const MAIN = fileURLToPath(new URL('../../main.ts', import.meta.url));
 /**
- * How long the list of tables is cached: a process takes seconds to read it, and it
- * changes a few times a day.
+ * How long the list of tables is cached. Reading it takes a process several seconds, and
+ * it changes only a few times a day.
  */
 const TABLES_MAX_AGE_MS = 15_000;
 
@@ -39,8 +39,8 @@ export function openConsoleLake(config: Config): LakeQueries {
   const compiled = getCompileCacheDir();
   const runner = openQueryRunner([process.execPath, MAIN], {
     ...config.ambient,
-    // The child processes reuse the code that this process has compiled, which saves
-    // half of a short question's CPU time.
+    // Let the child processes reuse the code that this process has compiled, which halves
+    // the CPU time of a short question.
     ...(compiled !== undefined && { NODE_COMPILE_CACHE: dirname(compiled) }),
     OBJECT_STORE_URL: objectsAt(config).href,
     DATA_DIR: config.dataDir,

@@ -40,8 +40,8 @@ export function serveWorkerHealth(
 }
 
 /**
- * Whether a request may read the metrics. The rule is the same as the API's: any token
- * is enough or, if none is set, the request must come from this machine.
+ * Whether a request may read the metrics. The rule is the same as in the API: any valid
+ * token or, if none is set, a request from this machine.
  */
 function maySeeMetrics(
   apiHost: string,

@@ -1,4 +1,4 @@
-/** Starts the read API and the console over this mirror. */
+/** Starts the read API and the console for this mirror. */
 import { statfs } from 'node:fs/promises';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
 import type { ConsoleParts, Upkeep } from '../../api/console/ports.ts';
@@ -15,12 +15,12 @@ import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
 import type { App } from '../app.ts';
 import { openConsoleLake } from './console-lake.ts';
 
-/** How long the measurements are cached, however many clients look at them. */
+/** How long the measurements are cached, regardless of how many clients read them. */
 const UPKEEP_MAX_AGE_MS = 5_000;
 
 /**
  * Starts listening.
- * @throws UsageError if other machines could reach it and there is no API_TOKEN
+ * @throws UsageError if other machines could reach it and API_TOKEN is not set
  * @throws PermanentError `API_PORT_UNUSABLE`
  */
 export async function startApi(app: App): Promise<Listening> {
@@ -38,7 +38,7 @@ export async function startApi(app: App): Promise<Listening> {
     },
     { ...config, readTokens: app.readTokens },
   );
-  // Without a token, clients are not authenticated, so no client may change the queues.
+  // Without a token, clients are not authenticated, so nobody may change the queues.
   addQueueBoard(server, queues, {
     isReadOnly: config.apiToken === undefined,
     basePath: config.apiBasePath ?? '',
@@ -51,8 +51,8 @@ export async function startApi(app: App): Promise<Listening> {
 }
 
 /**
- * Builds the console's parts: its lake, a preview of the next run's requests, and the
- * figures that an operator watches.
+ * Builds the console's parts: the lake, a preview of the next run's requests, and the
+ * figures that an operator monitors.
  */
 function openConsole(app: App): ConsoleParts {
   const { config, jobs } = app;
@@ -64,7 +64,7 @@ function openConsole(app: App): ConsoleParts {
   };
 }
 
-/** Measures queues and disk. A part that is unreachable is left out. */
+/** Measures queues and disk. Unreachable parts are omitted. */
 async function measureUpkeep(app: App): Promise<Upkeep> {
   const { config, queues } = app;
   const [depths, disk] = await Promise.all([
