@@ -1,6 +1,6 @@
 /**
- * Finds the collector that OpenTelemetry's environment variables name, and the name under
- * which this process reports to it.
+ * Finds the collector configured by OpenTelemetry's environment variables, and the
+ * service name under which this process reports to it.
  */
 import type { Agent as HttpAgent } from 'node:http';
 import type { Log } from '../logging/log.ts';
@@ -14,7 +14,7 @@ type Signal = 'traces' | 'metrics';
 
 export interface Collector {
   readonly url: string;
-  /** The agents that connect through a proxy; undefined if there is no proxy. */
+  /** The HTTP agents that connect through a proxy; undefined if there is no proxy. */
   readonly agents: ProxiedAgents | undefined;
   readonly headers: Readonly<Record<string, string>>;
   /** The attributes that identify this process in its reports. */
@@ -22,15 +22,15 @@ export interface Collector {
 }
 
 /**
- * How long to wait for the collector: an unreachable one must not delay the end of a
- * command.
+ * How long to wait for the collector. If it is unreachable, that must not delay the end
+ * of a command.
  */
 export const COLLECTOR_TIMEOUT_MS = 5_000;
 
 /**
  * Finds the collector for traces or for metrics.
  * @param ambient the environment's `OTEL_…` variables
- * @returns undefined if no collector is named, or this signal is switched off
+ * @returns undefined if no collector is configured, or this signal is disabled
  */
 export function findCollector(
   signal: Signal,
@@ -65,8 +65,8 @@ export function findCollector(
 }
 
 /**
- * Returns the agent options for a collector's client; empty if there is no proxy, so that
- * the client connects directly.
+ * Returns the agent options for a collector's client. They are empty if there is no
+ * proxy, and the client then connects directly.
  */
 export function agentOptions({ agents }: Collector): {
   readonly httpAgentOptions?: (protocol: string) => HttpAgent;
@@ -80,7 +80,7 @@ export function agentOptions({ agents }: Collector): {
 
 /**
  * Reads headers in OpenTelemetry's format, `name=value,name=value` with percent-encoded
- * values. This is a query string with other separators, so it is parsed as one.
+ * values. This is a query string with different separators, so it is parsed as one.
  */
 function readHeaders(text: string): Record<string, string> {
   const query = text

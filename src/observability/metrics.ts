@@ -1,8 +1,8 @@
 /**
- * Prometheus metrics of this process. Counters cover the work of this process. Values
- * that all processes share (the queues, the stores, the outcome of the last run of each
- * kind) are read at each scrape, so that every process reports the same ones. Names are
- * stable and documented in docs/metrics.md; labels come from small fixed sets.
+ * Prometheus metrics of this process. Counters cover the work of this process only.
+ * Shared values (the queues, the stores, the outcome of the last run of each kind) are
+ * read on each scrape, so that every process reports the same ones. Names are stable and
+ * documented in docs/metrics.md; label values come from small fixed sets.
  */
 import { statfs } from 'node:fs/promises';
 import {
@@ -47,19 +47,19 @@ const STORE_SECONDS = [
 const TASK_KEPT_MS = 60_000;
 const PROBE_TIMEOUT_MS = 3_000;
 /**
- * The shortest time between two readings of the stores and the mirror, however many
- * scrapers there are.
+ * How long readings of the stores and the mirror are reused, regardless of the number of
+ * scrapers.
  */
 const ASKED_MAX_AGE_MS = 5_000;
 /**
- * Default metrics to remove: gauges whose names look like counters. The same numbers are
- * in `nodejs_active_handles` and its siblings, by type.
+ * Default metrics to remove: gauges whose names look like counters.
+ * `nodejs_active_handles` and its siblings have the same numbers by type.
  */
 const MISNAMED = ['resources', 'handles', 'requests'].map(
   (what) => `nodejs_active_${what}_total`,
 );
 
-/** A registry whose metrics can be refreshed each time they are read. */
+/** A registry that can refresh its metrics each time they are read. */
 export class MetricsRegistry extends Registry {
   readonly #updates: (() => void | Promise<unknown>)[] = [];
 
@@ -98,7 +98,7 @@ export class MetricsRegistry extends Registry {
   }
 
   /**
-   * Registers a function that runs before each reading.
+   * Registers a function that runs before each read.
    * @param update refreshes values that are only known at that moment; must not fail
    */
   beforeRead(update: () => void | Promise<unknown>): void {
@@ -191,8 +191,8 @@ export class WorkMetrics extends MetricsRegistry implements SourceObserver {
 
   constructor() {
     super();
-    // A rate needs a value from before the first event: if a counter starts with that
-    // event, the rate does not show it.
+    // Initialize counters to 0. If a counter first appears with its first event, a rate
+    // does not show that event.
     for (const route of ['parties', 'checkpoints', 'export', 'proof']) {
       for (const counter of [this.#retries, this.#bytes])
         counter.inc({ route }, 0);
@@ -292,14 +292,14 @@ interface ReadMetricsDeps {
   readonly queues: Queues;
   /** Probes of the stores. */
   readonly probes: readonly Probe[];
-  /** The folder whose disk is watched. */
+  /** The folder whose disk space is measured. */
   readonly dataDir: string;
   readonly readRuns: () => Promise<RunFacts>;
   readonly readNights: () => Promise<NightFacts>;
   readonly log: Log;
 }
 
-/** Whether `ask` succeeds within the time limit of a probe. */
+/** Whether `ask` succeeds within the timeout for probes. */
 export async function isAnswered(
   ask: (signal: AbortSignal) => Promise<unknown>,
   onFailure: (error: unknown) => void,
@@ -346,7 +346,7 @@ export function addReadMetrics(
     if (isUp)
       seconds.observe({ store }, (performance.now() - startedMs) / 1_000);
   };
-  /** Functions that read the values, by the names that the log uses for them. */
+  /** Functions that read the values, keyed by their names in the log. */
   const measures = {
     ...addQueues(registry, deps),
     runs: addRuns(registry, deps),
@@ -443,7 +443,7 @@ function addRuns(
     missed.set(Number(nights.missedAt !== null));
     running.set(Number(nights.running !== null));
     waiting.set(Number((nights.running?.awaitedSource ?? null) !== null));
-    // Without a worker there is no next run, so no number may look like one.
+    // Without a worker there is no next run, so do not report any value.
     next.reset();
     if (nights.nextAt !== null)
       next.set({ kind: 'nightly' }, secondsOf(nights.nextAt));
@@ -487,7 +487,7 @@ function addProcess(registry: MetricsRegistry, { dataDir }: ReadMetricsDeps) {
     'Free space where DATA_DIR lies',
   );
   return async () => {
-    // Without the folder there is no value. The process creates the folder when it
+    // There is no value until the folder exists. The process creates the folder when it
     // first needs it.
     free.remove();
     const { bavail, bsize } = await statfs(dataDir, { bigint: true });

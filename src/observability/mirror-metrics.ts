@@ -1,6 +1,4 @@
-/**
- * Gauges of the mirror's state and freshness, taken from the same status as the console.
- */
+/** Gauges of the mirror's state and freshness, from the same status as in the console. */
 import type { Log } from '../logging/log.ts';
 import { VERDICTS } from '../errors/verdict.ts';
 import type { MirrorStatus } from '../status/status-summary.ts';
@@ -101,8 +99,8 @@ const GAUGES: readonly MirrorGauge[] = [
 ];
 
 /**
- * Returns how far each stream is proven, in seconds since 1970. A stream that is not
- * proven up to any instant has no sample, instead of a sample for 1970.
+ * Returns how far each stream is proven, in seconds since 1970. A stream of which nothing
+ * is proven has no sample, because 0 would mean 1970.
  */
 function readAsOf({ streams }: MirrorStatus): readonly Sample[] {
   return streams.flatMap((stream): Sample[] => {
@@ -116,8 +114,8 @@ function readAsOf({ streams }: MirrorStatus): readonly Sample[] {
 }
 
 /**
- * Adds the gauges to the registry. They are set at each scrape.
- * @param readStatus may reject; the other metrics of the process are served nevertheless
+ * Adds the gauges to the registry. They are set on each scrape.
+ * @param readStatus may reject; the other metrics of the process are still served
  */
 export function addMirrorMetrics(
   registry: MetricsRegistry,

@@ -1,6 +1,7 @@
 /**
  * Converts the metrics of `/metrics` to OpenTelemetry's data model, under the same names,
- * and sends them as OTLP in protobuf. This module is loaded only if a collector is named.
+ * and sends them as OTLP in protobuf. This module is loaded only if a collector is
+ * configured.
  */
 import { ValueType } from '@opentelemetry/api';
 import { OTLPExporterBase } from '@opentelemetry/otlp-exporter-base';
@@ -26,9 +27,7 @@ import {
   COLLECTOR_TIMEOUT_MS,
 } from './collector.ts';
 
-/**
- * `ExportResultCode.SUCCESS` of `@opentelemetry/core`, which is not a dependency of ours.
- */
+/** `ExportResultCode.SUCCESS` of `@opentelemetry/core`, which we do not depend on. */
 const SUCCESS = 0;
 
 interface Outcome {
@@ -36,7 +35,10 @@ interface Outcome {
   readonly error?: Error;
 }
 
-/** A value from prom-client; samples of a histogram name their part in `metricName`. */
+/**
+ * A sample from prom-client. Histogram samples say in `metricName` which series they
+ * belong to (`_bucket`, `_sum` or `_count`).
+ */
 interface Sample {
   readonly value: number;
   readonly labels: Readonly<Partial<Record<string, string | number>>>;
@@ -52,7 +54,7 @@ export interface ReadMetric {
   readonly values: readonly Sample[];
 }
 
-/** The time that a data point covers, which begins with the start of the process. */
+/** The time that a data point covers, starting when the process started. */
 interface Span {
   readonly startTime: [seconds: number, nanos: number];
   readonly endTime: [seconds: number, nanos: number];
@@ -97,7 +99,7 @@ export async function sendMetrics(
 
 /**
  * Converts the metrics to OpenTelemetry's data model.
- * @param startedMs when the process began to count, in milliseconds since 1970
+ * @param startedMs when the process started counting, in milliseconds since 1970
  */
 export function toResourceMetrics(
   { resource }: Pick<Collector, 'resource'>,
@@ -152,8 +154,8 @@ function toMetricData(
 }
 
 /**
- * Returns the labels as text, as `/metrics` shows them: a status is a label there, not a
- * number.
+ * Converts label values to strings, as in `/metrics`, where even an HTTP status is a
+ * string.
  */
 function toAttributes(labels: Sample['labels']): Record<string, string> {
   return Object.fromEntries(
@@ -163,9 +165,7 @@ function toAttributes(labels: Sample['labels']): Record<string, string> {
 
 type Series = readonly [labels: Sample['labels'], samples: Sample[]];
 
-/**
- * Groups the samples of a histogram by their labels, ignoring the bounds of the buckets.
- */
+/** Groups the samples of a histogram by their labels, ignoring the bucket bounds. */
 function groupBySeries(values: readonly Sample[]): readonly Series[] {
   const series = new Map<string, Series>();
   for (const sample of values) {
@@ -179,15 +179,15 @@ function groupBySeries(values: readonly Sample[]): readonly Series[] {
 }
 
 /**
- * Converts the buckets: in Prometheus, a bucket counts all values below its bound; in
- * OpenTelemetry, only the values between two bounds.
+ * Converts the buckets: in Prometheus, a bucket counts all values up to its bound; in
+ * OpenTelemetry, only those between two bounds.
  */
 function toHistogram(name: string, samples: readonly Sample[]) {
   const buckets = samples.filter(({ labels }) => labels['le'] !== undefined);
   const sum = samples.find(({ metricName }) => metricName === `${name}_sum`);
   return {
     buckets: {
-      // The last bound is +Inf, which OpenTelemetry leaves out.
+      // The last bound is +Inf, which OpenTelemetry omits.
       boundaries: buckets
         .slice(0, -1)
         .map(({ labels }) => Number(labels['le'])),

@@ -10,14 +10,14 @@ import type { MetricsRegistry } from './metrics.ts';
 
 const PROTOCOL = 'http/protobuf';
 
-/** Sends the metrics counted so far. Never fails: a lost push is only logged. */
+/** Sends the current metrics. Never rejects: a failed push is only logged. */
 export type PushMetrics = (registry: MetricsRegistry) => Promise<void>;
 
 /**
  * Prepares the push; the returned function sends the metrics.
  * @param ambient the environment's `OTEL_…` variables
- * @returns undefined if no collector is named, or if a different protocol is configured
- *   for it
+ * @returns undefined if no collector is configured, or if it is configured with an
+ *   unsupported protocol
  */
 export function openMetricsPush(
   ambient: Readonly<Record<string, string>>,

@@ -9,17 +9,17 @@ import {
 } from './collector.ts';
 
 /**
- * The telemetry of every queue and worker: the trace context of the caller that adds a
- * job travels with the job to the worker that takes it.
+ * The telemetry of every queue and worker. A job carries the trace context of the caller
+ * that added it to the worker that takes it.
  */
 type Tracing = AsyncDisposable & { readonly telemetry: Telemetry };
 
 /**
  * Starts tracing.
- * @param ambient the environment's `OTEL_…` variables; the collector's clients read
- *   further ones (sampling, limits) themselves
- * @returns undefined if no collector is named; the OpenTelemetry modules are then not
- *   loaded
+ * @param ambient the environment's `OTEL_…` variables; the collector's clients read other
+ *   variables (sampling, limits) themselves
+ * @returns undefined if no collector is configured; the OpenTelemetry modules are then
+ *   not loaded
  */
 export async function openTracing(
   ambient: Readonly<Record<string, string>>,

@@ -1,6 +1,6 @@
 /**
  * A small HTTP server in each worker, for the supervisor that restarts it and for
- * Prometheus. Every path answers 200 while the worker takes jobs and 503 otherwise,
+ * Prometheus. Every path returns 200 while the worker is taking jobs and 503 otherwise,
  * except `/metrics`, which returns the metrics of the process.
  */
 import type { IncomingHttpHeaders } from 'node:http';
@@ -19,7 +19,7 @@ const CONNECTIONS_MAX = 64;
 
 interface WorkerHealth {
   readonly isHealthy: boolean;
-  /** The state of each queue, as shown to the supervisor. */
+  /** The state of each queue, for the supervisor. */
   readonly queues: readonly unknown[];
 }
 
@@ -29,7 +29,7 @@ export interface WorkerHealthOptions {
   readonly host: string;
   /** Returns the state of the worker. Every client may read it. */
   readonly health: () => WorkerHealth;
-  /** Returns the metrics as Prometheus text. */
+  /** Returns the metrics in Prometheus text format. */
   readonly metrics: () => Promise<string>;
   /** Decides whether a request may read the metrics. */
   readonly maySeeMetrics: (headers: IncomingHttpHeaders) => boolean;
@@ -38,7 +38,7 @@ export interface WorkerHealthOptions {
 
 /**
  * Starts the server.
- * @returns `port`, on which it listens
+ * @returns the `port` that it listens on
  * @throws PermanentError `WORKER_HEALTH_PORT_UNUSABLE` if the port cannot be opened
  */
 export async function startWorkerHealth(

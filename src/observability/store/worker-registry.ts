@@ -1,5 +1,5 @@
 /**
- * Records which long-running processes take jobs now, and which schedules they follow.
+ * Records which long-running processes are taking jobs, and which schedules they follow.
  * A command runs its own job only if there is no such process.
  */
 import { WORKER_SILENT_MS } from '../../concurrency/lease.ts';
@@ -17,7 +17,8 @@ interface WorkerEntry {
   /** The source that the process fetches from; it refuses jobs for any other source. */
   readonly sourceUrl: string | undefined;
   /**
-   * When the process begins nightly runs and audits; the status shows the next times.
+   * When the process starts nightly runs and audits, so that the status can show the next
+   * times.
    */
   readonly schedules: Schedules;
 }
@@ -27,13 +28,13 @@ interface WorkerFacts {
   /** The number of long-running processes with a recent heartbeat. */
   readonly workers: number;
   /**
-   * Whether the schedule has ever begun a nightly run: if so, the operator relies on
-   * it.
+   * Whether the schedule has ever started a nightly run, which shows that the operator
+   * relies on it.
    */
   readonly isScheduled: boolean;
   /**
-   * The schedules of the worker that started last, which all workers follow; null if no
-   * worker is alive.
+   * The schedules of the most recently started worker, which all workers follow; null if
+   * no worker is alive.
    */
   readonly inForce: Schedules | null;
   /** Schedules of other workers that differ from those in force, without duplicates. */
@@ -70,7 +71,7 @@ export class WorkerRegistry {
 
   /**
    * Whether any worker is alive.
-   * @param sourceUrl if given, only workers of this source count
+   * @param sourceUrl if given, only workers for this source count
    */
   async anyAlive(sourceUrl: string | null = null): Promise<boolean> {
     return (await this.facts(sourceUrl)).workers > 0;
