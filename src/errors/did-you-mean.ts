@@ -1,16 +1,16 @@
 /** Finds the known name that a mistyped one was probably meant to be. */
 
-/** The most slips that a mistyped name may have, whatever its length. */
+/** Maximum number of typos in a name, whatever its length. */
 const SLIPS_MAX = 2;
 
-/** Returns the known name nearest to a mistyped one; undefined if no name is near. */
+/** Returns the known name closest to a mistyped one; undefined if none is close. */
 export function findNear(
   name: string,
   known: readonly string[],
 ): string | undefined {
   const typed = name.toLowerCase();
   let nearest: string | undefined;
-  // If half of a short name differs, that is not a slip: `xy` is not meant to be `id`.
+  // At most half of the letters may differ: `xy` is not a typo for `id`.
   let slipsMax = Math.min(SLIPS_MAX, Math.floor(typed.length / 2));
   for (const one of known) {
     if (Math.abs(one.length - typed.length) > slipsMax) continue;
@@ -23,9 +23,8 @@ export function findNear(
 }
 
 /**
- * Returns the known name nearest to a mistyped one, or else the first name that
- * contains its stem: `entry` is not near `ledger_entries`, but was probably meant to be
- * it.
+ * Returns the known name closest to a mistyped one, or else the first name that contains
+ * its stem: `entry` is not close to `ledger_entries`, but probably means it.
  */
 export function findMeant(
   name: string,
@@ -37,13 +36,13 @@ export function findMeant(
   return findNear(name, known) ?? known.find(isLike);
 }
 
-/** Returns `; did you mean …?` for a name that was found, otherwise an empty text. */
+/** Returns `; did you mean …?` if a name was found, otherwise an empty string. */
 export function didYouMean(name: string | undefined): string {
   return name === undefined ? '' : `; did you mean ${name}?`;
 }
 
 /**
- * Counts the letters that are changed, added, left out or swapped with their neighbour.
+ * Counts the letters that are changed, added, missing or swapped with their neighbour.
  */
 function distance(a: string, b: string): number {
   const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)];

@@ -1,7 +1,7 @@
 /**
- * The two root classes of every expected error. The class decides whether a retry can
- * help, the `code` identifies the error (it is stable and documented), and the `cause`
- * is the error that led to it.
+ * The two root classes of every expected error. The class says whether a retry can help,
+ * the `code` identifies the error (it is stable and documented), and the `cause` is the
+ * underlying error.
  */
 export interface ErrorDetails {
   /**
@@ -10,8 +10,8 @@ export interface ErrorDetails {
    */
   code: string;
   /**
-   * The facts that a reader needs to act: where the error happened and with which
-   * value. It holds no secrets.
+   * The facts that a reader needs to act on the error, such as where it happened and with
+   * which value. It never contains secrets.
    */
   meta?: Readonly<Record<string, unknown>>;
   cause?: unknown;
@@ -33,8 +33,8 @@ abstract class LedgerMirrorError extends Error {
 }
 
 /**
- * An error after which the same call may succeed later. `retryAfterMs` is the pause
- * that the called service demands.
+ * An error after which the same call may succeed later. `retryAfterMs` is how long the
+ * called service asked us to wait.
  */
 export class RetryableError extends LedgerMirrorError {
   readonly retryAfterMs: number | undefined;
@@ -48,7 +48,7 @@ export class RetryableError extends LedgerMirrorError {
   }
 }
 
-/** An error that repeats until an operator changes something. */
+/** An error that will recur until an operator changes something. */
 export class PermanentError extends LedgerMirrorError {}
 
 /**
@@ -71,8 +71,8 @@ export class UsageError extends PermanentError {
 }
 
 /**
- * Another worker has taken over this unit of work. The caller stops quietly: it has
- * committed nothing.
+ * Another worker has taken over this unit of work. The caller stops quietly, because it
+ * has committed nothing.
  */
 export class FencedError extends PermanentError {
   constructor(unit: string) {
@@ -88,7 +88,7 @@ export function isRetryable(error: unknown): boolean {
 }
 
 /**
- * Returns the stable code of our own error, or the code that Node or a driver set;
+ * Returns the stable code of one of our errors, or the code set by Node or a driver;
  * otherwise `UNKNOWN`.
  */
 export function errorCode(error: unknown): string {
@@ -104,7 +104,7 @@ export function errorCode(error: unknown): string {
 }
 
 /**
- * Describes an error in one line for people: its message, followed by that of the
+ * Describes an error in one line for people: its message, followed by the message of the
  * innermost cause.
  */
 export function errorLine(error: unknown): string {

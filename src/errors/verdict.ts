@@ -1,4 +1,4 @@
-/** The verdicts, from the best to the most severe. */
+/** The verdicts, from best to worst. */
 export const VERDICTS = [
   'complete',
   'incomplete',
@@ -7,14 +7,14 @@ export const VERDICTS = [
 ] as const;
 
 /**
- * How a run ended. A verdict always comes with its evidence, so that "succeeded, 0 rows"
- * is not an answer.
+ * How a run ended. A verdict always comes with its evidence, because "succeeded, 0 rows"
+ * alone proves nothing.
  */
 export type Verdict = (typeof VERDICTS)[number];
 
 export interface VerdictWithEvidence {
   readonly verdict: Verdict;
-  /** The evidence as plain JSON; bigints are decimal text. */
+  /** The evidence as plain JSON; bigints are decimal strings. */
   readonly evidence: Readonly<Record<string, unknown>>;
 }
 
