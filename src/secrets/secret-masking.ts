@@ -1,14 +1,14 @@
 /**
  * Hides secrets in everything that is stored, shown, logged or sent. The process
- * registers the secrets of its configuration once. Each is then hidden in every form in
- * which another program may echo it.
+ * registers the secrets in its configuration once. Each is then hidden in every encoding
+ * in which another program may echo it.
  */
 
 /** The text that replaces a secret. */
 export const HIDDEN = '[secret]';
 /**
- * The length of the shortest secret that is hidden. Hiding shorter secrets would hide
- * parts of ordinary words.
+ * Minimum length of a secret to hide. Hiding shorter ones would hide parts of ordinary
+ * words.
  */
 const CHARACTERS_MIN = 4;
 
@@ -22,7 +22,7 @@ const known = new Set<string>();
 let pattern: RegExp | undefined;
 
 /**
- * Registers secrets: from now on, `hideSecrets` hides them and their parts in this
+ * Registers secrets. From then on, `hideSecrets` hides them and their parts in this
  * process.
  */
 export function rememberSecrets(secrets: Iterable<string>): void {
@@ -48,8 +48,8 @@ export function hideKnownSecrets(text: string): string {
 }
 
 /**
- * Hides the registered secrets, and whatever looks like a secret: passwords in URLs and
- * authorization values.
+ * Hides the registered secrets, and anything that looks like a secret: passwords in URLs
+ * and authorization values.
  */
 export function hideSecrets(text: string): string {
   return hideKnownSecrets(text)
@@ -59,8 +59,8 @@ export function hideSecrets(text: string): string {
 }
 
 /**
- * Splits a secret into the parts that are secrets themselves: `Bearer X` and X; for
- * `Basic` also the user and password that X encodes, and the password.
+ * Returns a secret and those of its parts that are secrets themselves: for `Bearer X`
+ * also X; for `Basic X` also `user:password`, which X encodes, and the password.
  */
 function partsOf(secret: string): readonly string[] {
   const [, scheme = '', value = ''] = /^([\w-]+)\s+(.+)$/.exec(secret) ?? [];
@@ -70,10 +70,7 @@ function partsOf(secret: string): readonly string[] {
   return [secret, value, pair, pair.slice(pair.indexOf(':') + 1)];
 }
 
-/**
- * Returns a secret unchanged, and in the forms in which URLs, JSON and Basic
- * authentication write it.
- */
+/** Returns a secret unchanged, and as URLs, JSON and Basic authentication encode it. */
 function formsOf(part: string): readonly string[] {
   const base64 = Buffer.from(part).toString('base64');
   return [
@@ -89,8 +86,8 @@ function formsOf(part: string): readonly string[] {
 }
 
 /**
- * Returns a pattern that matches a character itself, and the forms in which JSON and
- * HTML may write it.
+ * Returns a pattern that matches a character, both unchanged and as JSON and HTML may
+ * escape it.
  */
 function writtenAs(character: string): string {
   const code = character.charCodeAt(0);
@@ -104,7 +101,7 @@ function writtenAs(character: string): string {
   return `(?:${plain}|${html}|\\\\u${hex.padStart(4, '0')})`;
 }
 
-/** Decodes percent escapes. Returns the text itself if its escapes are not valid. */
+/** Decodes percent escapes. Returns the string unchanged if they are invalid. */
 export function decodeUrl(text: string): string {
   try {
     return decodeURIComponent(text);
