@@ -5,27 +5,27 @@
 import { hideSecrets } from '../secrets/secret-masking.ts';
 
 export interface JsonRules {
-  /** Changes every text, including the names of members. */
+  /** Transforms every string, including member names. */
   readonly change: (text: string) => string;
   /**
-   * The deepest nesting to convert; deeper values are cut. Our own documents nest a few
+   * Maximum nesting depth; deeper values are cut off. Our own documents nest only a few
    * levels; a deeper value comes from a source, or contains itself.
    */
   readonly depthMax?: number;
   /**
-   * The most items of an array, or members of an object, to convert. For an array, the
-   * number of items left out is added.
+   * Maximum number of array items or object members to convert. An array ends with the
+   * number of omitted items.
    */
   readonly itemsMax?: number;
-  /** Returns the text that replaces a member's value; undefined keeps the value. */
+  /** Returns the string that replaces a member's value; undefined keeps the value. */
   readonly hide?: (name: string) => string | undefined;
-  /** Describes an error; by default, by its message. */
+  /** Converts an error; by default, to its message. */
   readonly error?: (error: Error, depth: number) => unknown;
 }
 
 /**
- * Converts a value to plain JSON: a bigint becomes decimal text, a date RFC 3339, NaN
- * and infinities text, and a byte array its size, such as `[12 bytes]`.
+ * Converts a value to plain JSON: a bigint becomes a decimal string, a date RFC 3339, NaN
+ * and infinities strings, and a byte array its size, such as `[12 bytes]`.
  */
 export function convertToJson(
   value: unknown,
@@ -65,15 +65,15 @@ export function convertToJson(
   if ('toJSON' in value && typeof value.toJSON === 'function')
     return inner(value.toJSON());
   const members = Object.entries(value).slice(0, itemsMax);
-  // `fromEntries` keeps a member named __proto__, which an assignment would not.
+  // Unlike an assignment, `fromEntries` keeps a member named __proto__.
   return Object.fromEntries(
     members.map(([name, item]) => [change(name), hide?.(name) ?? inner(item)]),
   );
 }
 
 /**
- * Converts a value to JSON that Postgres can store: U+FFFD replaces NUL and lone
- * surrogates.
+ * Converts a value to JSON that Postgres can store: NUL and lone surrogates are replaced
+ * with U+FFFD.
  */
 export function toStorableJson(
   value: object,
@@ -89,8 +89,8 @@ export function withoutSecrets<Value>(value: Value): Value {
 }
 
 /**
- * Converts evidence to JSON text that Postgres can store, without secrets. It never
- * throws: evidence that cannot be read becomes the code `EVIDENCE_UNREADABLE`.
+ * Serializes evidence as JSON that Postgres can store, without secrets. It never throws:
+ * evidence that cannot be read becomes the code `EVIDENCE_UNREADABLE`.
  */
 export function evidenceJson(value: unknown): string {
   try {
