@@ -1,43 +1,43 @@
 /**
  * A lease is the right to sync a list or to export a ledger. It is renewed while the work
- * runs. The work is aborted once the lease might have run out: the deadline is counted on
- * the monotonic clock of this process, from the moment before each renewal was sent.
+ * runs. The work is aborted once the lease might have expired: the deadline is counted on
+ * this process's monotonic clock, from just before each renewal was sent.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FencedError, RetryableError } from '../errors/errors.ts';
 
 /**
- * How long a lease lasts without a renewal, so that a process that gets no CPU time for a
- * while keeps its leases. A killed process loses its connection, and a successor takes
- * over ten seconds after the last renewal (`mirror.is_leased`).
+ * How long a lease lasts without a renewal. It is long enough that a process that is
+ * starved of CPU for a while keeps its leases. A killed process loses its connection, and
+ * a successor takes over ten seconds after the last renewal (`mirror.is_leased`).
  */
 export const LEASE_MS = 60_000;
 /**
- * How long after its last renewal a run counts as ended: a live process renews its run
- * every three seconds.
+ * How long after its last heartbeat a run counts as dead; a live process sends one every
+ * three seconds.
  */
 export const RUN_SILENT_MS = 10_000;
 /**
- * A worker that has sent no heartbeat for this long counts as dead, wherever workers are
+ * How long after its last heartbeat a worker counts as dead, wherever workers are
  * counted.
  */
 export const WORKER_SILENT_MS = 10_000;
 
 export interface KeptLease extends AsyncDisposable {
   /**
-   * Aborts when the lease is lost or about to expire; the reason is the error to throw.
+   * Aborts when the lease is lost or about to expire; its reason is the error to throw.
    */
   readonly signal: AbortSignal;
   /**
    * Checks that the lease is still held.
-   * @throws FencedError if another worker has the lease, RetryableError `LEASE_LOST` if
-   *   it may have run out
+   * @throws FencedError if another worker has the lease, or RetryableError `LEASE_LOST`
+   *   if it may have expired
    */
   readonly check: () => void;
 }
 
 export interface LeaseHandle {
-  /** A name for the leased work, for messages, such as "the sync of parties". */
+  /** What the leased work is called in messages, such as "the sync of parties". */
   readonly what: string;
   /** When the request that took the lease was sent (`performance.now()`). */
   readonly takenAtMs: number;
@@ -49,13 +49,13 @@ export const LEASE_TIMES = {
   leaseMs: LEASE_MS,
   renewEveryMs: 2_500,
   /**
-   * How long before the lease can expire the work stops, so that a request that was
-   * already sent ends in time.
+   * How long before the earliest expiry of the lease the work stops, so that a request
+   * that was already sent ends in time.
    */
   marginMs: 2_500,
 };
 
-/** Renews a lease until the result is disposed, which releases the lease. */
+/** Keeps renewing a lease until the result is disposed of, which releases the lease. */
 export function keepLease(handle: LeaseHandle, times = LEASE_TIMES): KeptLease {
   const lost = new AbortController();
   const stopped = new AbortController();

@@ -1,12 +1,11 @@
-/** Shares one loaded value among many callers. */
+/** Shares a loaded value among many callers. */
 
 /**
- * Returns a function that loads a value, and returns the same value to all callers
- * while it is recent enough. The result of a failed load is not kept.
- * @param maxAgeMs a value older than this is loaded again; its age counts from the
- *   start of its load
- * @param usableMs a value older than `maxAgeMs` and younger than this is still returned
- *   while the next one is being loaded
+ * Returns a function that loads a value and returns it to all callers while it is recent
+ * enough. A failed load is not cached.
+ * @param maxAgeMs how long a value may be reused, counted from the start of its load
+ * @param usableMs up to what age an outdated value is still returned while the next one
+ *   is being loaded
  */
 export function sharedLoad<Value>(
   load: () => Promise<Value>,
@@ -23,7 +22,7 @@ export function sharedLoad<Value>(
       await loading.value;
       last = loading;
     } catch {
-      // The callers that are waiting for the value get the error.
+      // Callers that are already waiting for the value get the error.
       if (current === loading) current = undefined;
     }
   }

@@ -1,14 +1,13 @@
-/** Timeouts for calls, and polling with a time limit. */
+/** Timeouts for calls, and polling with a timeout. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** The longest delay that Node's timers accept. A longer one would end at once. */
+/** The longest delay that Node's timers support. A longer one would fire immediately. */
 export const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /**
- * Returns the result of `work`, or throws if it takes longer than `limitMs`, because an
- * unreachable host may not answer for hours. Late work is aborted, and its end is not
- * awaited.
- * @param late makes the error to throw
+ * Returns the result of `work`, or throws if it takes longer than `limitMs`, because a
+ * call to an unreachable host may hang for hours. Late work is aborted but not awaited.
+ * @param late creates the error to throw
  */
 export async function withTimeout<Result>(
   limitMs: number,
@@ -31,7 +30,7 @@ export async function withTimeout<Result>(
 
 export interface WaitLimits {
   readonly waitMs: number;
-  /** The first pause; each further pause is twice as long, up to `stepMaxMs`. */
+  /** The first delay; each further delay is twice as long, up to `stepMaxMs`. */
   readonly stepMinMs?: number;
   readonly stepMaxMs?: number;
   readonly signal: AbortSignal;
@@ -41,8 +40,8 @@ const STEP_MIN_MS = 50;
 const STEP_MAX_MS = 1_000;
 
 /**
- * Calls `attempt` until it returns a value, with growing pauses in between.
- * @param late makes the error to throw when `attempt` has returned undefined for
+ * Calls `attempt` with exponential backoff until it returns a value.
+ * @param late creates the error to throw when `attempt` has returned undefined for
  *   `waitMs`
  */
 export async function waitFor<Value>(
