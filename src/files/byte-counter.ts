@@ -19,7 +19,7 @@ export class ByteCounter {
     this.#hash.update(chunk);
   }
 
-  /** Returns a stream that adds everything that passes through it. */
+  /** Returns a pass-through stream that counts everything written to it. */
   through(): Transform {
     return new Transform({
       transform: (chunk: Buffer, _encoding, done) => {
@@ -29,12 +29,12 @@ export class ByteCounter {
     });
   }
 
-  /** Returns the checksum as hex digits. It can be called once, after the last `add`. */
+  /** Returns the checksum as hex digits. Call this only once, after the last `add`. */
   sha256(): string {
     return this.#hash.digest('hex');
   }
 
-  /** Returns both results. It can be called once, after the last `add`. */
+  /** Returns the size and the checksum. Call this only once, after the last `add`. */
   facts(): FileFacts {
     return { bytes: this.bytes, sha256: this.sha256() };
   }
@@ -58,7 +58,7 @@ export async function measureStream(
 
 /**
  * An error handler for `.catch`: returns undefined if the file or folder does not exist,
- * and throws every other error.
+ * and rethrows every other error.
  */
 export function undefinedIfMissing(error: unknown): undefined {
   if (errorCode(error) === 'ENOENT') return undefined;

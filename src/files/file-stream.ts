@@ -1,25 +1,23 @@
-/** Streams local files without using more memory than the size of the file. */
+/** Streams local files; small files need only as much memory as their size. */
 import type { ReadStream } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 
-/** The size of one read: large enough to read a large file fast. */
+/** The size of each read, which is large enough to read large files fast. */
 const PIECE_BYTES = 2 ** 20;
 
 export interface FileStreamOptions {
   readonly signal?: AbortSignal;
   /** The offset of the first byte to read. */
   readonly start?: number;
-  /**
-   * The offset of the last byte to read, inclusive. If absent, the file's last byte.
-   */
+  /** The offset of the last byte to read, inclusive; by default, the file's last byte. */
   readonly end?: number;
 }
 
 /**
- * Streams an open file, and closes the file when the stream closes. A Node stream
- * allocates a whole piece of memory for each file, and another piece to find the file's
- * end. The end is therefore passed to it: most objects of a mirror have a few hundred
- * bytes, and a file does not change while it is read.
+ * Streams an open file, and closes it when the stream closes. A Node stream allocates a
+ * whole buffer for each file, and another one to detect the end of the file. It is
+ * therefore told where the file ends: most of a mirror's objects have a few hundred
+ * bytes, and a file does not change while it is being read.
  */
 export async function streamOpenFile(
   file: FileHandle,
@@ -27,7 +25,7 @@ export async function streamOpenFile(
 ): Promise<ReadStream> {
   try {
     const { size } = await file.stat();
-    // An empty file has no last byte: the stream requests one byte, and gets none.
+    // An empty file has no last byte, so the stream requests one byte and gets none.
     const last = Math.max(0, size - 1);
     return file.createReadStream({
       highWaterMark: PIECE_BYTES,

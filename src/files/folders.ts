@@ -1,13 +1,13 @@
-/** Makes folders at paths that users choose. */
+/** Creates folders at paths chosen by users. */
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { errorCode } from '../errors/errors.ts';
 
 /**
- * Makes a folder with its parents. Node's own `mkdir({ recursive: true })` never ends
- * if the parents exist and nothing can be made in them, as in `/proc`.
+ * Creates a folder and its parents. Node's own `mkdir({ recursive: true })` never returns
+ * if the parents exist but nothing can be created in them, as in `/proc`.
  * @param mode the mode of the last folder; its parents get the default mode
- * @returns the first folder that was made; undefined if all existed
+ * @returns the first folder that was created; undefined if all existed
  */
 export async function makeFolders(
   folder: string,
