@@ -1,7 +1,7 @@
 /**
- * Logs are JSON objects on stderr, one per line. Each has a constant message, and its
- * values as fields. Every value passes through `convertToJson` first, which hides
- * secrets, prints bigints and limits the size of errors.
+ * Logs are JSON objects on stderr, one per line. Each has a constant message and carries
+ * its values as fields. Every value first passes through `convertToJson`, which hides
+ * secrets, serializes bigints and limits the size of errors.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { pino } from 'pino';
@@ -22,17 +22,17 @@ type LogMethod = (
     | [fields: Readonly<Record<string, unknown>>, message: string]
 ) => void;
 
-/** The logger interface. An error goes into the field `err`. */
+/** The logger interface. Pass errors in the field `err`. */
 export type Log = Readonly<Record<Level, LogMethod>>;
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 type Level = (typeof LEVELS)[number];
 export type LogLevel = Level | 'silent';
 
-/** The run that the executing code works for. Log lines carry its id. */
+/** The id of the run that the current code is working for; log lines include it. */
 const runScope = new AsyncLocalStorage<string>();
 
-/** Runs `work`, and everything that it starts, in the scope of a run. */
+/** Runs `work`, and everything it starts, in the scope of a run. */
 export function inRun<Result>(
   runId: string,
   work: () => Promise<Result>,
@@ -57,8 +57,8 @@ const LOGGED: JsonRules = {
 /**
  * Creates a log whose lines are JSON objects with level, time, pid, msg and the given
  * fields.
- * @param destination receives the lines, each with its line end; by default stderr,
- *   where each line is written before the call returns
+ * @param destination receives the lines, each with a trailing line break; by default
+ *   stderr, where each line is written before the call returns
  */
 export function createLog(
   level: LogLevel,
@@ -73,7 +73,7 @@ export function createLog(
         level: (label) => ({ level: label }),
         log: (fields) => convertToJson(fields, LOGGED) as typeof fields,
       },
-      // `describeError` has converted errors already; pino's own serializer would undo
+      // `describeError` has already converted errors; pino's own serializer would undo
       // that.
       serializers: { err: (value: unknown) => value },
       hooks: { streamWrite: hideKnownSecrets },
