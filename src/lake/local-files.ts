@@ -1,8 +1,8 @@
 /**
- * Files of the lake on the local disk. A reader works on copies, which are kept for later
- * readers. A kept copy is named by its SHA-256 and is read-only, and it has a fixed
- * modification time, so that a later write to it is detected. The builder reads the files
- * of a local store in place.
+ * Files of the lake on the local disk. A reader works on copies, which are cached for
+ * later readers. A cached copy is read-only, named by its SHA-256, and has a fixed
+ * modification time, so that any later write to it is detected. The builder reads the
+ * files of a local store in place.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -27,8 +27,8 @@ import { rootOf, SHAPES } from './tables/tables.ts';
 
 const KEPT_FOLDER = 'fetched';
 /**
- * The most bytes that all kept copies may have together. The least recently used copies
- * are removed first.
+ * Maximum total size of all cached copies. The least recently used copies are removed
+ * first.
  */
 const KEPT_BYTES_MAX = 10 * 2 ** 30;
 /** A copy that was used this recently may still be open in a reader. */
@@ -39,23 +39,23 @@ const SHA256 = /^[0-9a-f]{64}$/;
 const MONTH = /^\d{4}-\d{2}$/;
 
 type FileAccess = Pick<LakeAccess, 'objects' | 'folder' | 'signal'> & {
-  /** The folder that contains the folder of kept copies. */
+  /** The parent of the folder of cached copies. */
   readonly scratchDir: string;
 };
 
-/** A file that a table's log names. */
+/** A file listed in a table's log. */
 export interface StoredFile {
   readonly key: string;
   readonly bytes: bigint;
-  /** The file's SHA-256; undefined if another writer made the file. */
+  /** The file's SHA-256; undefined if the file is from another writer. */
   readonly sha256: string | undefined;
   /** The partition, as `month=2023-05`; empty for a table without partitions. */
   readonly partition: string;
 }
 
 /**
- * Describes a file as the store has it.
- * @throws PermanentError `LAKE_PATH_REFUSED` if the log names a path outside the table
+ * Describes a file in the store.
+ * @throws PermanentError `LAKE_PATH_REFUSED` if its path in the log is outside the table
  */
 export function storedFile(
   table: LakeTable,
@@ -74,7 +74,7 @@ export function storedFile(
 
 /**
  * Returns the path at which a builder reads the file: in the local store itself, or a
- * kept copy if the store is remote.
+ * cached copy if the store is remote.
  */
 export async function builderPath(
   table: LakeTable,
@@ -90,7 +90,7 @@ export async function builderPath(
 
 /**
  * Copies a table's files to the local disk. A file without a known SHA-256 cannot be
- * kept: its copy is in the reader's own folder and is removed with it.
+ * cached; its copy goes into the reader's own folder and is removed with it.
  * @returns the paths, in the order of `adds`
  * @throws PermanentError `LAKE_FILE_CORRUPT` if a file does not match the log,
  *   `OBJECT_MISSING`
@@ -122,7 +122,7 @@ interface KeptFile {
 }
 
 /**
- * Removes the least recently used files until the rest is within the limit. Files that
+ * Removes the least recently used files until the rest fit within the limit. Files that
  * may be in use stay.
  */
 export async function trim(
@@ -147,7 +147,9 @@ export async function trim(
   }
 }
 
-/** Whether a kept copy exists and is unchanged. If so, its access time becomes now. */
+/**
+ * Whether a cached copy exists and is unchanged. If so, its access time is set to now.
+ */
 async function isUsable(path: string, bytes: bigint): Promise<boolean> {
   const facts = await stat(path).catch(undefinedIfMissing);
   const isUnchanged =

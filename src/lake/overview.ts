@@ -33,10 +33,13 @@ export interface TableOverview {
   readonly rows: bigint;
   readonly bytes: bigint;
   /**
-   * When the newest commit was made, as RFC 3339; undefined if that commit has no time.
+   * When the newest commit was made, as RFC 3339; undefined if that commit has no
+   * timestamp.
    */
   readonly committedAt: string | undefined;
-  /** How many broken checkpoints and hints were removed while the overview was made. */
+  /**
+   * Number of broken checkpoints and hints removed while this overview was being made.
+   */
   readonly mended: number;
 }
 
@@ -49,8 +52,9 @@ export interface LakeOverview {
 }
 
 /**
- * Describes the lake. Broken checkpoints, and hints that name them, are removed at the
- * same time: they make a table unreadable, and the commits have the same information.
+ * Describes the lake. Broken checkpoints, and hints that point to them, are removed along
+ * the way, because they make a table unreadable and the commits have the same
+ * information.
  */
 export async function describeLake(
   { objects, scratchDir }: Pick<LakeDeps, 'objects' | 'scratchDir'>,
@@ -100,8 +104,8 @@ async function describeTable(
 }
 
 /**
- * Removes objects that no version names any more.
- * @returns how many objects were removed
+ * Removes objects that no version refers to any more.
+ * @returns the number of removed objects
  */
 export async function vacuumLake(
   deps: LakeDeps,
@@ -119,15 +123,15 @@ export async function vacuumLake(
 
 /** The results of a restore. */
 export interface RestoredLake {
-  /** Number of the snapshot that the restore published. */
+  /** Number of the snapshot published by the restore. */
   readonly version: number;
   /** The tables that changed. */
   readonly tables: readonly LakeTable[];
 }
 
 /**
- * Sets every table back to its state in a snapshot, by a new commit on top of its log.
- * The next load updates the lake again.
+ * Restores every table to its state in a snapshot, by adding a new commit to its log. The
+ * next load updates the lake again.
  * @throws UsageError if the snapshot does not exist, PermanentError `LAKE_VERSION_GONE`
  *   if its files no longer exist
  */
@@ -159,8 +163,8 @@ export async function restoreLake(
 }
 
 /**
- * Sets one table back to an earlier state.
- * @param earlier the table at the version that the snapshot names
+ * Restores one table to an earlier state.
+ * @param earlier the table at the version recorded in the snapshot
  */
 async function restoreTable(
   session: BuildSession,

@@ -1,6 +1,6 @@
 /**
- * Removes files, log entries and snapshots that no version of a table names any more,
- * once their retention is over.
+ * Removes files, log entries and snapshots that no version of a table refers to any more,
+ * once their retention has expired.
  */
 import { type Micros, nowMicros } from '../time/time.ts';
 import type { ListedObject } from '../storage/object-store.ts';
@@ -19,10 +19,10 @@ import { rootOf } from './tables/tables.ts';
 const MICROS_PER_MS = 1000n;
 
 /**
- * Removes unnamed objects that are older than the retention. Younger ones stay, because
- * a reader of an older version, or a different writer, may still need them.
+ * Removes unreferenced objects that are older than the retention. Newer ones stay,
+ * because a reader of an older version, or another writer, may still need them.
  * @param states the tables' states at the session's listing or later
- * @returns how many objects were removed
+ * @returns the number of removed objects
  */
 export async function removeUnnamed(
   session: BuildSession,
@@ -36,8 +36,8 @@ export async function removeUnnamed(
     expired.push(...findUnnamedFiles(root, state, listed, expiredBefore));
     const log = await findExpiredLog(session, root, state, expiredBefore);
     const checkpoint = log.findLast(({ kind }) => kind === 'checkpoint');
-    // A build that was killed may have written a later checkpoint without moving the
-    // hint to it, so the hint may still name a checkpoint that is removed below.
+    // A killed build may have written a later checkpoint without moving the hint to it,
+    // so the hint may still point to a checkpoint that is removed below.
     if (checkpoint !== undefined)
       await removeHint(session, root, checkpoint.version);
     expired.push(...log);
@@ -47,7 +47,7 @@ export async function removeUnnamed(
   return expired.length;
 }
 
-/** Finds the table's files that neither a live entry nor a recent removal names. */
+/** Finds files of the table that neither a live entry nor a recent removal refers to. */
 function findUnnamedFiles(
   root: string,
   { live, gone }: TableState,
@@ -68,9 +68,8 @@ function findUnnamedFiles(
 }
 
 /**
- * Finds the commits and checkpoints that precede the newest checkpoint older than the
- * retention: that checkpoint replaces them. Returns nothing if the checkpoint cannot be
- * read.
+ * Finds the commits and checkpoints that are superseded by the newest checkpoint older
+ * than the retention. Returns nothing if that checkpoint cannot be read.
  */
 async function findExpiredLog(
   session: BuildSession,
@@ -89,15 +88,15 @@ async function findExpiredLog(
   const older = log.filter(({ version }) => version < replacement.version);
   const wasRead = replacement.version === checkpoint;
   if (older.length === 0 || wasRead) return older;
-  // The table's state was read from a later checkpoint, which is too young. The older one
-  // may have been damaged since, so make sure that it can be read.
+  // The table's state was read from a later checkpoint. This one may have been damaged
+  // since it was written, so make sure that it can be read.
   const actions = await readCheckpoint(session, replacement.key);
   return actions === undefined ? [] : older;
 }
 
 /**
- * Finds the snapshots whose retention is over. A snapshot was in use until the next one
- * was published, so its retention counts from then.
+ * Finds the snapshots whose retention has expired. A snapshot was in use until the next
+ * one was published, so its retention starts then.
  */
 function findExpiredSnapshots(
   listed: readonly ListedObject[],

@@ -1,10 +1,10 @@
 /**
  * Snapshots of the lake. Each build publishes one small object under an increasing
- * number. The object names the version of every table, so a reader that joins tables gets
+ * number. It lists the version of every table, so that a reader who joins tables gets
  * versions that belong together.
  *
- * The objects are below `lake/moments/`, and the field is called `moment`. Both names are
- * older than the word snapshot, and readers of published lakes rely on them.
+ * The objects are under `lake/moments/`, and the field is called `moment`. Both names
+ * predate the word snapshot, and readers of published lakes rely on them.
  */
 import { text } from 'node:stream/consumers';
 import { z } from 'zod';
@@ -37,8 +37,8 @@ export type LakeSnapshot = z.output<typeof schema>;
 
 interface SnapshotAccess extends StoreAccess {
   /**
-   * The caller's listing of the lake, if there is one; without it, the snapshots are
-   * listed.
+   * The caller's listing of the lake, if it has one; without it, the snapshots are listed
+   * here.
    */
   readonly listed?: readonly ListedObject[];
 }

@@ -1,9 +1,8 @@
 /**
- * Updates `ledger_entries` with the rows that the warehouse has loaded. A row never
- * changes once it is written: new segments are appended, and a file is rewritten only
- * if some of its segments no longer exist. Open segments have files of their own,
- * because each is soon replaced. This way, files of closed segments stay as they are
- * until small ones are compacted.
+ * Updates `ledger_entries` with the rows that the warehouse has loaded. Once written, a
+ * row never changes: new segments are appended, and a file is rewritten only if some of
+ * its segments no longer exist. Open segments have separate files because they are soon
+ * replaced, so files of closed segments stay untouched until small ones are compacted.
  */
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
@@ -17,21 +16,21 @@ import type { Build } from './table-writer.ts';
 import { fetchCsv, LINE_BYTES, selectCsv } from './build-session.ts';
 
 /**
- * The most bytes of one CSV line: every byte of a row may be escaped, and its ids are
- * added.
+ * Maximum length of a CSV line in bytes. Every byte of a row may be escaped, and its ids
+ * are added.
  */
 const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;
 /** A closed file with fewer rows than this is treated as small. */
 const SMALL_ROWS = 250_000n;
-/** How many small closed files a month may have before they are compacted. */
+/** Maximum number of small closed files per month; beyond that they are compacted. */
 export const SMALL_FILES_MAX = 12;
-/** The most rows that one compaction puts into one file. */
+/** Maximum number of rows in a file written by compaction. */
 const COMPACTED_ROWS_MAX = 2_000_000n;
-/** The most rows and segments that one new file may have. */
+/** Maximum number of rows and segments in one new file. */
 const BATCH_ROWS_MAX = 4_000_000n;
 const BATCH_SEGMENTS_MAX = 2_000;
 
-/** A file of `ledger_entries` and its content. */
+/** A file of `ledger_entries` and its contents. */
 export interface EntriesFile {
   readonly add: AddFile;
   /** The month, as `2023-05`. */
@@ -39,13 +38,11 @@ export interface EntriesFile {
   readonly rows: bigint;
   /** Whether the file's segments are open. */
   readonly isOpen: boolean;
-  /**
-   * Segments that have rows in the file. The file has all of their rows of this month.
-   */
+  /** Segments with rows in the file. All of their rows for this month are in it. */
   readonly segments: ReadonlySet<bigint>;
 }
 
-/** The content of a file, without its entry in the log. */
+/** The contents of a file, without its entry in the log. */
 export type Content = Omit<EntriesFile, 'add'>;
 
 /**
@@ -129,8 +126,8 @@ async function compact(build: Build): Promise<void> {
 }
 
 /**
- * Describes the table's files by their tags. A file of another writer has no tags, so its
- * rows are read instead.
+ * Describes the table's files by their tags. Files from other writers have no tags, so
+ * their rows are read instead.
  */
 async function describeFiles(build: Build): Promise<readonly EntriesFile[]> {
   const files: EntriesFile[] = [];
@@ -165,8 +162,8 @@ async function append(
   try {
     return await write(LINE_BYTES);
   } catch (error) {
-    // DuckDB usually refuses a line that is longer than its buffer, but sometimes drops
-    // it silently; then the row count differs.
+    // DuckDB usually refuses a line that is longer than its buffer, but sometimes
+    // silently drops it, which shows up as a different row count.
     const code = errorCode(error);
     if (code !== 'DUCKDB' && code !== 'LAKE_ROWS_DIFFER') throw error;
     return write(LINE_BYTES_MAX);
@@ -175,7 +172,7 @@ async function append(
 
 /**
  * Describes a file that contains these segments.
- * @param segments the segments of one month, either all open or all closed
+ * @param segments segments of one month, either all open or all closed
  */
 function contentOf(segments: readonly SegmentMonth[]): Content {
   const [first] = segments;
@@ -204,7 +201,7 @@ async function rewrite(
 
 /**
  * Writes one file and checks its row count.
- * @throws RetryableError `LAKE_ROWS_DIFFER` if the file's row count is not the
+ * @throws RetryableError `LAKE_ROWS_DIFFER` if the file's row count differs from the
  *   warehouse's
  */
 async function writeFile(
@@ -235,7 +232,7 @@ function sumOfRows(parts: readonly { readonly rows: bigint }[]): bigint {
 }
 
 /**
- * Cuts parts into groups within the limits and keeps their order. A part above the limit
+ * Splits parts into groups within the limits, keeping their order. A part above the limit
  * becomes a group of its own.
  */
 function cutByRows<Part extends { readonly rows: bigint }>(
@@ -263,7 +260,7 @@ function cutByRows<Part extends { readonly rows: bigint }>(
 const SEGMENTS_TAG = 'segments';
 const OPEN_TAG = 'open';
 
-/** Returns the tags by which a later build recognizes a file's content. */
+/** Returns the tags by which a later build recognizes a file's contents. */
 export function entriesTags({
   segments,
   isOpen,
@@ -273,7 +270,7 @@ export function entriesTags({
 
 /**
  * Describes a file by its tags.
- * @returns undefined if another writer made the file
+ * @returns undefined if the file is from another writer
  */
 export function taggedFile(add: AddFile): EntriesFile | undefined {
   const month = add.partitionValues['month'];
@@ -314,11 +311,11 @@ export async function countBySegment(
   );
 }
 
-/** The short text form of a set of ids: `1-7,9`. */
+/** The compact notation for a set of ids: `1-7,9`. */
 const IDS = /^\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*$/;
 /**
- * The most ids that the tag of one file may name; far more than a build puts into one
- * file. A tag that names more is treated as invalid.
+ * Maximum number of ids in a file's tag, far more than a build puts into one file. A tag
+ * with more is treated as invalid.
  */
 const IDS_MAX = 1_000_000n;
 
@@ -341,8 +338,8 @@ function formatIds(ids: Iterable<bigint>): string {
 }
 
 /**
- * Parses the ids of a tag.
- * @returns undefined if the text is not a list of ids, or names too many
+ * Parses the ids in a tag.
+ * @returns undefined if the string is not a list of ids, or has too many of them
  */
 function parseIds(text: string): ReadonlySet<bigint> | undefined {
   if (!IDS.test(text)) return undefined;

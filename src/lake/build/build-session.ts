@@ -1,7 +1,7 @@
 /**
- * The resources of a build, a vacuum or a restore: the lake as it was found, a DuckDB
- * engine, a scratch folder, and the exclusive right to commit. Only one session runs at
- * a time, across all processes.
+ * The resources of a build, a vacuum or a restore: the lake as found at the start, a
+ * DuckDB engine, a scratch folder, and the exclusive right to commit. Only one session
+ * runs at a time, across all processes.
  */
 import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
@@ -39,8 +39,8 @@ import {
 import { LAKE_PREFIX, rootOf } from '../tables/tables.ts';
 
 /**
- * Prefix of the files that a session writes into the spool. The next session removes
- * files that a crash left behind.
+ * Prefix of the files that a session writes to the spool. The next session removes any
+ * that a crash left behind.
  */
 export const SPOOL_PREFIX = 'lake-';
 const COMMIT_SPOOL_PREFIX = `${SPOOL_PREFIX}commit-`;
@@ -50,7 +50,7 @@ export interface LakeDeps {
   readonly repository: LakeRepository;
   readonly objects: ObjectStore;
   readonly scratchDir: string;
-  /** How long an object stays after the last version that names it. */
+  /** How long an object is kept after the last version that refers to it. */
   readonly retentionMs: number;
 }
 
@@ -61,17 +61,17 @@ export type TableStates = ReadonlyMap<LakeTable, TableState>;
 export type Commit = DecidedCommit & { readonly content: Buffer };
 
 /**
- * Writes commits, and guarantees that no version of a table is written with two
- * different contents.
+ * Writes commits, and guarantees that a table version is never written with two different
+ * contents.
  */
 interface Committer {
   /**
-   * Decides which of two writers gets a version: the store, or the database if the
-   * store cannot.
+   * Which one decides between two writers of the same version: the store, or the database
+   * if the store cannot.
    */
   readonly decidedBy: 'store' | 'database';
   /**
-   * Writes a commit if its version is free. A reader sees all of the commit or nothing.
+   * Writes a commit if its version is free. The write is atomic for readers.
    * @throws PermanentError `LAKE_SECOND_WRITER` if another writer has committed the
    *   version
    */
@@ -84,8 +84,8 @@ export interface BuildSession extends LakeDeps, LakeAccess, Committer {
   /** The newest snapshot when the session began; undefined if there was no snapshot. */
   readonly before: LakeSnapshot | undefined;
   /**
-   * Local copies of the files that this session wrote, by their paths in the log. They
-   * are kept until the session ends.
+   * Local copies of the files that this session wrote, by their paths in the log; kept
+   * until the session ends.
    */
   readonly written: Map<string, string>;
   /** Identifies this mirror in the logs of the tables. */
@@ -94,7 +94,7 @@ export interface BuildSession extends LakeDeps, LakeAccess, Committer {
   buildNumber(): Promise<number>;
 }
 
-/** The parts that a session has before it reads the lake. */
+/** What a session has before it reads the lake. */
 type Opening = LakeDeps &
   Engine & {
     readonly warehouse: WarehouseReader;
@@ -126,7 +126,7 @@ async function openSession(
   const found = await listObjects(opening, LAKE_PREFIX);
   const committer = await openCommitter(opening, decidedBy, found);
   // Opening the committer may have written a commit that a killed session had only
-  // decided. Then the listing is out of date.
+  // decided, which makes the earlier listing out of date.
   const listed =
     decidedBy === 'store' ? found : await listObjects(opening, LAKE_PREFIX);
   const before = await readSnapshot({ ...opening, listed });
@@ -151,8 +151,7 @@ export function appIdOf(mirrorId: string): string {
 }
 
 /**
- * Publishes a snapshot that names these versions, unless the newest snapshot already
- * does.
+ * Publishes a snapshot of these versions, unless the newest snapshot already has them.
  * @returns the snapshot's number
  */
 export async function publishTables(
@@ -201,14 +200,14 @@ export async function fetchCsv(
 }
 
 /**
- * DuckDB needs a read buffer as large as the longest line. Longer lines than this are
- * rare, and are read again with a larger buffer.
+ * Default size of DuckDB's read buffer, which must fit the longest line. Files with
+ * longer lines are rare, and are read again with a larger buffer.
  */
 export const LINE_BYTES = 4 * 2 ** 20;
 
 /**
  * Returns SQL that selects a table's columns from a CSV file without a header.
- * @param sent the columns that the file has, all of them as text
+ * @param sent the columns in the file, all of them text
  */
 export function selectCsv(
   path: string,
@@ -226,11 +225,10 @@ export function selectCsv(
 
 /**
  * Opens the committer. If the store can guarantee that a key is written only once, the
- * store decides which writer gets a version. Otherwise the database decides: it records
- * the content of each version until that content is in the store. If a session was
- * frozen for longer than its lock lasts, it and its successor can then only write the
- * same bytes. A commit that a killed session had decided but not written is written
- * here first.
+ * store decides which writer gets a version. Otherwise the database decides, by recording
+ * the content of each version until it is in the store. Even if a session freezes for
+ * longer than its lock lasts, it and its successor can then write only the same bytes. A
+ * commit that a killed session had decided but not written is written here first.
  */
 async function openCommitter(
   opening: Opening,
@@ -258,7 +256,7 @@ async function openCommitter(
   for (const { table, version, content } of decided) {
     decidedVersions.set(table, version);
     // If the log ends at a different version, an operator has restored or removed it
-    // since: build on the log as it is.
+    // since, so build on the log as it is.
     const last = logAmong(rootOf(table), listed).at(-1)?.version ?? -1;
     const isNext = version === last + 1;
     if (content !== null && isNext) await put({ table, version, content });

@@ -1,11 +1,11 @@
 /**
  * Updates the lake from the warehouse: one commit for each table that changed, then a
- * snapshot that names their versions. If a build was killed, the next one continues
- * from the state of the logs.
+ * snapshot with their versions. If a build is killed, the next one continues from the
+ * state of the logs.
  *
- * Each file of entries has one file in each summary, which is written and removed with
- * it. A summary of counted entries is also rewritten if the coverage of other parties
- * may have changed which of the file's rows count.
+ * Each file of entries has one file in each summary, and the two are written and removed
+ * together. A summary of counted entries is also rewritten if the coverage of other
+ * parties may have changed which of the file's rows count.
  */
 import { type AddFile, totalOfFiles } from '../delta/actions.ts';
 import { readTable } from '../delta/log.ts';
@@ -41,9 +41,9 @@ import {
 export type { LakeProgress } from './table-writer.ts';
 export type { LakeDeps } from './build-session.ts';
 
-/** SHA-256 of the CSV from which a table's only file was written. */
+/** SHA-256 of the CSV that a table's only file was written from. */
 const CONTENT_TAG = 'content';
-/** Path of the entries file from which a summary's file was computed. */
+/** Path of the entries file that a summary's file was computed from. */
 const OF_TAG = 'of';
 const FORM_TAG = 'form';
 /** Number of the build that wrote a summary's file. */
@@ -60,18 +60,17 @@ export interface BuiltLake {
   readonly rows: bigint;
   readonly bytes: bigint;
   /**
-   * How many objects were removed, because no version named them and their retention was
-   * over.
+   * Number of objects removed because no version referred to them and their retention had
+   * expired.
    */
   readonly removedFiles: number;
   readonly commitsDecidedBy: BuildSession['decidedBy'];
 }
 
 /**
- * Publishes a lake that has exactly the rows that the warehouse had loaded at one
- * instant.
- * @throws RetryableError | PermanentError. Earlier commits stay, and the next build
- *   continues from there.
+ * Publishes a lake with exactly the rows that the warehouse had loaded at one instant.
+ * @throws RetryableError | PermanentError; commits made before the error stay, and the
+ *   next build continues from there
  */
 export async function buildLake(
   deps: LakeDeps,
@@ -111,9 +110,9 @@ async function runBuild(
 }
 
 /**
- * Writes a list, unless the warehouse has never read it whole and the lake has more rows.
- * Such a warehouse was lost and is being rebuilt, so the lake may have the last copy of
- * rows that the source has dropped.
+ * Writes a list, unless the warehouse has never read all of it and the lake has more
+ * rows. Such a warehouse is being rebuilt after a loss, so the lake may have the last
+ * copy of rows that the source has dropped.
  */
 async function buildList(build: Build, table: ListTable): Promise<void> {
   const inLake = totalOfFiles(build.writers[table].files).rows;
@@ -125,7 +124,7 @@ async function buildList(build: Build, table: ListTable): Promise<void> {
 }
 
 /**
- * Writes a table that consists of one file, if its rows have changed.
+ * Writes a single-file table if its rows have changed.
  * @returns the path of a local CSV file with the table's rows
  */
 async function buildWhole(build: Build, table: WholeTable): Promise<string> {
@@ -181,7 +180,7 @@ async function buildSummaries(
 
 /**
  * Whether the build that wrote a summary's file finished. An unfinished build may have
- * used a coverage that was never published, so its summaries of counted entries are not
+ * used coverage that was never published, so its summaries of counted entries are not
  * trusted.
  */
 function isOfFinishedBuild(build: Build, { tags }: AddFile): boolean {
@@ -208,12 +207,11 @@ async function writeSummary(
 }
 
 /**
- * Finds the files with rows that may count now and did not before, or the reverse. Such
- * a row was received from a different party, at an instant at which the coverage of
- * that party has changed.
+ * Finds the files with rows that may count now but did not before, or the reverse. Such a
+ * row was received from another party, at an instant for which that party's coverage has
+ * changed.
  * @param coverage today's coverage, as SQL
- * @returns paths as the log has them; every older file if the former coverage is not
- *   known
+ * @returns paths as in the log; every older file if the former coverage is unknown
  */
 async function findFlippedFiles(
   build: Build,
@@ -257,8 +255,8 @@ async function findFlippedFiles(
 }
 
 /**
- * Returns SQL for the ranges in which a party's coverage differs. If only the end of a
- * range moved, the difference is the range between the two ends.
+ * Returns SQL for the ranges in which a party's coverage changed. If only the end of a
+ * range moved, the change is the range between the old and the new end.
  */
 function changedRanges(former: string, now: string): string {
   const keys = 'party_id, asset_id, from_time';
@@ -275,7 +273,7 @@ function changedRanges(former: string, now: string): string {
 
 /**
  * Finds the coverage of the newest snapshot.
- * @returns the path of its file; undefined if there is no snapshot, or its file was
+ * @returns the path of its file; undefined if there is no snapshot or its file was
  *   removed
  */
 async function findFormerCoverage(build: Build): Promise<string | undefined> {

@@ -1,6 +1,6 @@
 /**
  * Writes one table of the lake: first the files, each under a new key, then the commit
- * that names them.
+ * that adds them.
  */
 import { randomUUID } from 'node:crypto';
 import { copyFile, unlink } from 'node:fs/promises';
@@ -50,7 +50,7 @@ type Files = readonly AddFile[];
 
 /**
  * Opens a table for writing and reads its log. Checkpoints and hints that would make the
- * table unreadable for others are removed.
+ * table unreadable to others are removed.
  * @throws PermanentError `LAKE_FOREIGN` if the table belongs to another mirror
  */
 export async function openTable(
@@ -72,7 +72,7 @@ export class TableWriter {
   readonly table: LakeTable;
   /** The table's state when the session began; undefined if the table did not exist. */
   readonly former: TableState | undefined;
-  /** Whether the segment ids in the table are those of this warehouse. */
+  /** Whether the segment ids in the table refer to this warehouse. */
   readonly isTrusted: boolean;
   readonly #session: BuildSession;
   #state: TableState | undefined;
@@ -106,12 +106,14 @@ export class TableWriter {
     return this.#state !== this.former;
   }
 
-  /** Returns the path at which DuckDB reads a file that the table's log names. */
+  /** Returns the path at which DuckDB reads a file from the table's log. */
   readonly find = async (add: AddFile): Promise<string> =>
     this.#session.written.get(add.path) ??
     builderPath(this.table, add, this.#session);
 
-  /** Writes and publishes one file. No reader sees the file until a commit names it. */
+  /**
+   * Writes and publishes one file. It stays invisible to readers until a commit adds it.
+   */
   write(select: string, tags: Tags, month?: string): Promise<AddFile> {
     return writeFile(this.#session, this.table, select, tags, month);
   }
@@ -186,8 +188,8 @@ async function writeFile(
   );
   const facts = await fileFacts(spooled, signal);
   await objects.publishFile(key, spooled, facts, signal);
-  // Another process may clear the spool, and the spool may be on another disk, so later
-  // steps read a copy.
+  // Later steps read a copy, because another process may clear the spool, and the spool
+  // may be on another disk.
   await copyFile(spooled, `${folder}/${name}`);
   await unlink(spooled);
   written.set(path, `${folder}/${name}`);
@@ -224,7 +226,7 @@ export function statesOf(writers: readonly TableWriter[]): TableStates {
   return states;
 }
 
-/** Refuses a table that another mirror has written and this mirror never has. */
+/** Refuses a table that another mirror has written to and this mirror has not. */
 function refuseForeign(
   table: LakeTable,
   { txns }: TableState,

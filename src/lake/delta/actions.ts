@@ -1,6 +1,6 @@
 /**
- * The actions that the Delta log of a table with reader version 1 and writer version 2
- * can have.
+ * The actions that can occur in the Delta log of a table with reader version 1 and writer
+ * version 2.
  */
 import { z } from 'zod';
 
@@ -68,7 +68,9 @@ export function parseAction(line: string): Action {
 /** The state of a table at one version. */
 export interface TableState {
   readonly version: number;
-  /** When the version was committed, in ms since 1970; 0 if the commit has no time. */
+  /**
+   * When the version was committed, in ms since 1970; 0 if the commit has no timestamp.
+   */
   readonly committedMs: number;
   readonly protocol: NonNullable<Action['protocol']>;
   readonly metaData: MetaData;
@@ -86,8 +88,8 @@ export interface TableState {
 }
 
 /**
- * Applies actions to a table. If several actions concern the same file or application, or
- * the schema, the last one counts.
+ * Applies actions to a table. Of several actions on the same file, application or schema,
+ * the last one wins.
  * @param from the table's state before these actions
  * @returns undefined if no action gave the table a protocol and a schema
  */
@@ -120,14 +122,14 @@ export function replay(
   return { ...at, committedMs, protocol, metaData, txns, live, gone };
 }
 
-/** The number of files, and their rows and bytes in total. */
+/** The number of files, and their total rows and bytes. */
 export interface FileTotals {
   readonly files: number;
   readonly rows: bigint;
   readonly bytes: bigint;
 }
 
-/** Adds up the sizes and row counts that the log has for these files. */
+/** Adds up the sizes and row counts that the log records for these files. */
 export function totalOfFiles(files: readonly AddFile[]): FileTotals {
   return {
     files: files.length,

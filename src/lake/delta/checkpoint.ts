@@ -1,8 +1,8 @@
 /**
- * Checkpoints of a Delta log: the table's state as Parquet, so that readers need not
- * replay all commits. A bad checkpoint makes the table unreadable for every reader. So a
+ * Checkpoints of a Delta log: the table's state as Parquet, which saves readers from
+ * replaying all commits. A bad checkpoint makes the table unreadable for everyone, so a
  * checkpoint is written to the spool and read back before it is published, and the hint
- * that names it is published last.
+ * that points to it is published last.
  */
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
@@ -63,8 +63,8 @@ async function actionsIn(connection: DuckDBConnection, path: string) {
 }
 
 /**
- * Publishes the checkpoint of a state, and the hint that names it. If another writer was
- * faster, publishes neither.
+ * Publishes the checkpoint of a state, and the hint that points to it. Publishes neither
+ * if another writer was faster.
  */
 export async function writeCheckpoint(
   access: LakeAccess,
@@ -107,7 +107,7 @@ export async function writeCheckpoint(
       sizeInBytes: Number(facts.bytes),
       numOfAddFiles: state.live.size,
     };
-    // Readers list the log if there is no hint, so the hint may be absent for an instant.
+    // Readers list the log if there is no hint, so it may briefly be absent.
     const hint = Buffer.from(JSON.stringify({ version, ...counts }));
     await objects.remove(hintKey(root), signal);
     await objects.publishBytes(
@@ -151,7 +151,7 @@ function hintKey(root: string): string {
 
 /**
  * Parses a hint.
- * @returns the version that the hint names; -1 if the hint cannot be read
+ * @returns the version that the hint points to; -1 if the hint cannot be read
  */
 function versionNamed(hint: string): number {
   try {
@@ -162,7 +162,7 @@ function versionNamed(hint: string): number {
 }
 
 /**
- * Removes the hint unless it names a later version, so that no reader follows it to a
+ * Removes the hint unless it points to a later version, so that no reader follows it to a
  * removed checkpoint.
  */
 export async function removeHint(
@@ -180,16 +180,16 @@ export async function removeHint(
 /** An object that makes a table unreadable. */
 export interface BrokenObject {
   readonly key: string;
-  /** The problem with the object, as part of a message. */
+  /** What is wrong with the object, as part of a message. */
   readonly state: string;
 }
 
 /**
- * Finds objects that make a table unreadable although its commits exist: checkpoints that
- * cannot be read, and a hint that names no readable checkpoint. The hint is first in the
- * result, so that a caller who removes the objects in this order never leaves a hint to a
- * removed checkpoint.
- * @param after only checkpoints of later versions are read
+ * Finds objects that make a table unreadable although its commits exist: unreadable
+ * checkpoints, and a hint that does not point to a readable one. The hint comes first in
+ * the result, so that a caller who removes the objects in this order never leaves a hint
+ * to a removed checkpoint.
+ * @param after only checkpoints of versions after this one are read
  */
 export async function findBrokenCheckpoints(
   access: LakeAccess,

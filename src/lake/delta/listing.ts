@@ -1,5 +1,6 @@
 /**
- * Finds logs of Delta tables among listed objects, and builds the keys of their parts.
+ * Finds the logs of Delta tables among listed objects, and builds the keys of their
+ * files.
  */
 import { PermanentError } from '../../errors/errors.ts';
 import { checkKey } from '../../ledger/object-keys.ts';
@@ -27,7 +28,7 @@ export function checkpointKey(root: string, version: number): string {
 }
 
 /**
- * Returns the key of a file that the log names. Anybody who can write to the store can
+ * Returns the key of a file that the log refers to. Anyone who can write to the store can
  * write a log, so a path outside the table is refused.
  * @throws PermanentError `LAKE_PATH_REFUSED`
  */

@@ -24,7 +24,7 @@ import {
 
 const READER_VERSION_MAX = 1;
 const WRITER_VERSION_MAX = 2;
-/** How many commits are read at the same time. */
+/** How many commits are read concurrently. */
 const COMMITS_AT_ONCE = 8;
 
 /**
@@ -88,8 +88,8 @@ async function readNewestCheckpoint(
 
 /**
  * Checks that the log has every commit that a replay needs.
- * @param isEarlier whether the caller wants an earlier version, whose commits may rightly
- *   have been removed by now
+ * @param isEarlier whether the caller wants an earlier version, whose commits may
+ *   legitimately be gone
  */
 function requireCommits(
   root: string,
@@ -168,7 +168,7 @@ export function encodeCommit(
 }
 
 /**
- * Refuses a table that another writer has upgraded to a protocol that we do not
+ * Refuses a table that another writer has upgraded to a protocol version that we do not
  * support.
  * @throws PermanentError `LAKE_TABLE_RAISED`, `LAKE_PATH_REFUSED`
  */

@@ -1,5 +1,5 @@
 /**
- * Converts DuckDB's report about a file that it wrote to the statistics of a Delta
+ * Converts DuckDB's report on a file that it has written to the statistics of a Delta
  * `add` action.
  */
 import { z } from 'zod';
@@ -10,8 +10,8 @@ const HIGHEST_CHARACTER = '\u{10FFFF}';
 /** DuckDB returns a MAP as a list of keys and values. */
 const facts = z.array(z.object({ key: z.string(), value: z.coerce.string() }));
 /**
- * The row that COPY returns with `return_stats`. For each column, by its quoted name, it
- * has min, max, null_count and more.
+ * The row that COPY returns with `return_stats`. It has min, max, null_count and more for
+ * each column, keyed by quoted name.
  */
 const written = z.object({
   count: z.string(),
@@ -19,7 +19,7 @@ const written = z.object({
 });
 
 /**
- * Converts the row to the JSON text of `stats`.
+ * Converts the row to the JSON string of `stats`.
  * @param columns the columns that have statistics
  */
 export function statisticsJson(
@@ -51,8 +51,8 @@ export function statisticsJson(
 }
 
 /**
- * Formats a minimum or maximum. Long strings are cut and times are rounded to
- * milliseconds, always so that no value is outside the bounds.
+ * Formats a minimum or maximum. Long strings are truncated and times are rounded to
+ * milliseconds, always outward, so that every value stays within the bounds.
  */
 function bound(
   type: string,

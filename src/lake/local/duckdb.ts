@@ -1,6 +1,6 @@
 /**
- * DuckDB as this project uses it: in memory, with limits, and without extensions from
- * outside.
+ * DuckDB as this project uses it: in memory, with limits, and without external
+ * extensions.
  */
 import type {
   DuckDBConnection,
@@ -12,28 +12,28 @@ import type { ListedObject } from '../../storage/object-store.ts';
 import { scratchFolder, type StoreAccess } from './scratch.ts';
 
 /**
- * The memory that DuckDB may use in addition to the process's own. Data that does not
- * fit is spilled to DuckDB's folder.
+ * How much memory DuckDB may use on top of the process's own. Data that does not fit is
+ * spilled to DuckDB's folder.
  */
 const QUERY_MEMORY_LIMIT = '512MB';
 /**
- * The memory limit of a build. It is lower than that of a query, because a build often
- * follows a load in the same process.
+ * The memory limit of a build, lower than that of a query because a build often follows a
+ * load in the same process.
  */
 export const BUILD_MEMORY_LIMIT = '144MB';
 const SPILL_LIMIT = '20GB';
 const THREADS = 2;
 
 /**
- * An amount up to this limit can be added 10^10 times before DECIMAL runs out of its 38
- * digits.
+ * An amount up to this limit can be added 10^10 times before it overflows the 38 digits
+ * of a DECIMAL.
  */
 const SAFE_AMOUNT = '9999999999999999999999999999';
 
 /**
  * SQL macro `exact_sum(quantity, quantity_text)`: the exact sum, however large; 0 if
  * there are no rows. The rare amounts that DECIMAL cannot add safely are added as
- * integers of unlimited size, all others at full speed.
+ * unbounded integers; all others are added at full speed.
  */
 const EXACT_SUM = `create macro exact_sum(amount, amount_text) as (
   cast(cast(coalesce(sum(case when amount between -${SAFE_AMOUNT} and ${SAFE_AMOUNT} then amount end), 0) as varchar) as bignum)
@@ -47,8 +47,8 @@ export interface Engine {
 }
 
 /**
- * The resources for reading the lake: the store, a listing of it, an engine, and a
- * signal that stops the work.
+ * What is needed to read the lake: the store, a listing of it, an engine, and a signal
+ * that stops the work.
  */
 export interface LakeAccess extends Engine, StoreAccess {
   /** The objects of the lake, from one listing. */
@@ -58,7 +58,7 @@ export interface LakeAccess extends Engine, StoreAccess {
 type OwnEngine = Engine & AsyncDisposable;
 
 /**
- * Opens DuckDB with a scratch folder of its own, which is removed with its contents on
+ * Opens DuckDB with its own scratch folder, which is removed with its contents on
  * disposal.
  */
 export async function openEngine(
@@ -74,15 +74,15 @@ export async function openEngine(
 
 /**
  * Opens DuckDB in memory.
- * @param folder an existing folder of the caller, into which DuckDB spills what does not
- *   fit in memory
+ * @param folder an existing folder, owned by the caller, to which DuckDB spills what does
+ *   not fit in memory
  */
 export async function openDuckDb(
   folder: string,
   memoryLimit = QUERY_MEMORY_LIMIT,
 ): Promise<OwnEngine> {
-  // The library takes tens of megabytes, and processes that only load, export or serve
-  // never need it.
+  // Loaded on demand, because the library takes tens of megabytes and processes that only
+  // load, export or serve never need it.
   const { DuckDBInstance } = await import('@duckdb/node-api');
   const instance = await DuckDBInstance.create(':memory:', {
     threads: String(THREADS),
@@ -93,7 +93,7 @@ export async function openDuckDb(
     allocator_bulk_deallocation_flush_threshold: '16MB',
     autoinstall_known_extensions: 'false',
     autoload_known_extensions: 'false',
-    // A query must not read anything on this machine, nor leave anything behind.
+    // A query must not read anything else on this machine or leave anything behind.
     allow_community_extensions: 'false',
     allow_persistent_secrets: 'false',
   });
@@ -122,7 +122,7 @@ export async function confine(
 }
 
 /**
- * Runs `work`, and interrupts the connection if the signal aborts.
+ * Runs `work`, interrupting the connection if the signal aborts.
  * @throws the signal's reason, or PermanentError `DUCKDB` with DuckDB's message
  */
 export async function interruptible<Result>(
@@ -157,7 +157,7 @@ const FAILED = 0;
 
 /**
  * Checks a streamed result after its last row. If a query fails halfway, DuckDB ends the
- * stream as if it were complete; only the kind of the result differs.
+ * stream as if it were complete; only the result type tells the difference.
  * @throws Error if the query failed before its last row
  */
 export function requireWhole({ returnType }: DuckDBResult): void {

@@ -16,12 +16,12 @@ import type { ObjectStore } from '../../storage/object-store.ts';
 
 const PREFIX = 'lake-';
 /**
- * No build or query takes this long, so a folder of this age is from a process that was
- * killed.
+ * No build or query takes this long, so a folder older than this was left by a killed
+ * process.
  */
 const LEFT_BEHIND_MS = 24 * 3_600_000;
 
-/** Makes a new folder below `parent`, which is removed with its contents on disposal. */
+/** Creates a folder under `parent` that is removed with its contents on disposal. */
 export async function scratchFolder(
   parent: string,
 ): Promise<AsyncDisposable & { readonly path: string }> {
@@ -39,7 +39,7 @@ export async function removeLeftovers(parent: string): Promise<void> {
   for (const name of await readdir(parent)) {
     if (!name.startsWith(PREFIX)) continue;
     const path = join(parent, name);
-    // Leave a folder that cannot be read: it must not stop a build.
+    // Skip a folder that cannot be read, because it must not stop a build.
     const facts = await stat(path).catch(() => undefined);
     if (facts !== undefined && Date.now() - facts.mtimeMs > LEFT_BEHIND_MS)
       await rm(path, { recursive: true, force: true });
@@ -54,7 +54,7 @@ export async function fileFacts(
   return measureStream(await streamFile(path, { signal }));
 }
 
-/** An object store, and a signal that ends calls to it. */
+/** An object store, and a signal that aborts calls to it. */
 export interface StoreAccess {
   readonly objects: ObjectStore;
   readonly signal: AbortSignal;

@@ -1,6 +1,6 @@
 /**
- * Opens the newest snapshot of the lake for queries: local copies of its files, and a
- * DuckDB engine that can read only them.
+ * Opens the newest snapshot of the lake for queries: makes local copies of its files, and
+ * starts a DuckDB engine that can read nothing else.
  */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { PermanentError } from '../../errors/errors.ts';
@@ -28,14 +28,14 @@ export interface LakeOptions {
   readonly objects: ObjectStore;
   readonly scratchDir: string;
   /**
-   * The query that will run. Tables that it does not name stay empty, and their files are
-   * not fetched.
+   * The query that will run. Tables that it does not mention stay empty, and their files
+   * are not fetched.
    */
   readonly sql?: string;
   /**
-   * The range of a ready question. Whole months are answered from their summaries, so
-   * entries are fetched only for months that the range covers in part, unless the
-   * question reads entries of the whole range.
+   * The time range of a ready question. Whole months are answered from their summaries,
+   * so entries are fetched only for months that the range covers partly, unless the
+   * question reads the entries of the whole range.
    */
   readonly range?: QuestionRange | undefined;
 }
@@ -49,8 +49,8 @@ export interface Lake extends AsyncDisposable {
 
 /**
  * Opens the newest snapshot.
- * @throws PermanentError `LAKE_MISSING` if no lake was built yet, `LAKE_FILE_CORRUPT`
- *   if a file does not match its log, and the errors of `readTable`
+ * @throws PermanentError `LAKE_MISSING` if no lake has been built yet,
+ *   `LAKE_FILE_CORRUPT` if a file does not match its log, and the errors of `readTable`
  */
 export async function openLake(
   options: LakeOptions,
@@ -106,7 +106,7 @@ async function createViews(
     'select * exclude (is_counted) from ledger_entries where is_counted';
   views.set('entries', entries);
 
-  // A statement that was written for the warehouse may name its schema.
+  // A statement written for the warehouse may qualify names with its schema.
   await connection.run('create schema mirror');
   for (const [name, rows] of views) {
     await connection.run(`create view ${name} as ${rows}`);
@@ -114,10 +114,7 @@ async function createViews(
   }
 }
 
-/**
- * Finds a table's files.
- * @returns the table's files in the snapshot
- */
+/** Returns the files of a table in the snapshot. */
 async function findFiles(
   access: Omit<LakeAccess, 'listed'>,
   table: LakeTable,
@@ -155,9 +152,9 @@ function isNeeded(
 }
 
 /**
- * Finds the tables that a query uses, by their names in its text. If the query calls a
- * function that takes table names as text, all tables are taken as used. Entries need
- * the coverage, which decides which of them count.
+ * Finds the tables that a query uses by looking for their names in its text. If the query
+ * calls a function that takes table names as strings, all tables are considered used.
+ * Entries also need the coverage, which determines which of them count.
  */
 function usedTables(
   sql: string | undefined,
@@ -173,9 +170,9 @@ function usedTables(
 }
 
 /**
- * Whether a query uses the view `entries`. Summaries have a column of that name, so the
- * word alone proves nothing, and DuckDB's parser decides. It returns no names for SQL
- * that it cannot parse; then the view is taken as used.
+ * Whether a query uses the view `entries`. Summaries have a column of that name, so
+ * finding the word is not enough and DuckDB's parser decides. It returns no names for SQL
+ * that it cannot parse, in which case the view is considered used.
  */
 function usesEntriesView(text: string, connection: DuckDBConnection): boolean {
   if (!/\bentries\b/.test(text)) return false;

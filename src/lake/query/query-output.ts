@@ -1,7 +1,7 @@
 /**
  * Writes query results as text, row by row. Amounts, heights and times stay exact: they
  * are written as digits in tables and CSV, and as strings in JSON. JSON numbers are used
- * only for integers that every JSON reader keeps exactly.
+ * only for integers that every JSON reader preserves exactly.
  */
 import {
   type DuckDBType,
@@ -28,8 +28,8 @@ export interface TextForm {
 }
 
 /**
- * The text formats. Each function makes the form for the columns of one result; the
- * function for tables also takes the width of the terminal, in characters.
+ * The text formats. Each function returns the writer for the columns of one result; the
+ * one for tables also takes the terminal width in characters.
  */
 export const TEXT_FORMS = {
   csv: (columns: readonly ResultColumn[]): TextForm => {
@@ -68,7 +68,7 @@ export const TEXT_FORMS = {
     columns[0]?.name === 'explain_key' ? PLAN : tableForm(columns, widthMax),
 };
 
-/** Returns the text of a value on one line; NULL is empty. */
+/** Returns a value as one line of text; NULL is empty. */
 export function plainText(value: DuckDBValue): string {
   return oneLine(valueText(value));
 }
@@ -94,7 +94,7 @@ const COLUMN_GAP = '  ';
 export const NUMERIC =
   /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
 
-/** The result of EXPLAIN: a drawing of several lines, in the second column. */
+/** The result of EXPLAIN: a multi-line drawing in the second column. */
 const PLAN: TextForm = {
   begin: () => '',
   row: ([, drawing = null]) =>
@@ -103,8 +103,8 @@ const PLAN: TextForm = {
 };
 
 /**
- * Writes a table whose columns are as wide as its first rows need. A later value that is
- * longer makes its own line longer. If the table is wider than the terminal, ids are
+ * Writes a table whose columns are sized to fit its first rows. A longer value in a later
+ * row only makes that line longer. If the table is wider than the terminal, ids are
  * shortened.
  */
 function tableForm(
@@ -155,7 +155,7 @@ function oneLine(text: string): string {
     .replaceAll(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\ufffd');
 }
 
-/** Converts a value to text; NULL becomes empty text. */
+/** Converts a value to a string; NULL becomes the empty string. */
 function valueText(value: DuckDBValue): string {
   return value === null ? '' : String(value);
 }
@@ -163,7 +163,7 @@ function valueText(value: DuckDBValue): string {
 /**
  * Converts a value to JSON. HUGEINT, BIGNUM and DECIMAL values are amounts and always
  * become strings. A 64-bit integer is usually a row count, and stays a number if JSON
- * readers keep it exactly.
+ * readers preserve it exactly.
  */
 function jsonValue(value: DuckDBValue, type: DuckDBType): unknown {
   const isCount = typeof value === 'bigint' && /^U?BIGINT$/.test(String(type));
@@ -171,7 +171,7 @@ function jsonValue(value: DuckDBValue, type: DuckDBType): unknown {
   return toJson(value, type, toJson);
 }
 
-/** Types that have no JSON equivalent. They are written as DuckDB shows them. */
+/** Types with no JSON equivalent. They are written as DuckDB displays them. */
 const AS_TEXT = new Set([
   DuckDBTypeId.INTERVAL,
   DuckDBTypeId.MAP,
@@ -186,8 +186,8 @@ const toJson: DuckDBValueConverter<Json> = (value, type, converter) =>
     : JsonDuckDBValueConverter(value, type, converter);
 
 /**
- * Makes column names unique, because two columns of the same name would hide each other
- * in a JSON object.
+ * Makes column names unique, because in a JSON object one of two equal names would hide
+ * the other.
  */
 function uniqueNames(columns: readonly ResultColumn[]): readonly string[] {
   const seen = new Map<string, number>();

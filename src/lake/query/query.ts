@@ -1,6 +1,6 @@
 /**
- * Runs read-only SQL on the lake: one statement, within a time limit, at the pace at
- * which the reader takes the result.
+ * Runs read-only SQL on the lake: a single statement, with a timeout, and no faster than
+ * the reader consumes the result.
  */
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
@@ -32,35 +32,32 @@ export const QUERY_FORMATS = [
   'ndjson',
   'parquet',
 ] as const;
-/** `chart` is asked for by an option of its own, because it is not a format of files. */
+/** `chart` is selected by a separate option, because it is not a file format. */
 export type QueryFormat = (typeof QUERY_FORMATS)[number] | 'chart';
 
 export interface QueryOptions {
   readonly format: QueryFormat;
   /**
-   * A folder of the caller, in which a Parquet file is written before it is sent.
-   * Required for Parquet only.
+   * A folder owned by the caller, in which a Parquet file is written before it is sent.
+   * Required only for Parquet.
    */
   readonly folder?: string;
   /** Width of the terminal in characters; undefined if the output is not a terminal. */
   readonly widthMax?: number | undefined;
-  /**
-   * Limit for running the query and writing its result together; default
-   * QUERY_TIMEOUT_MS.
-   */
+  /** Timeout for running the query and writing its result; default QUERY_TIMEOUT_MS. */
   readonly timeoutMs?: number | undefined;
-  /** The column that a chart draws; if absent, the first column of amounts. */
+  /** The column that a chart plots; if absent, the first column of amounts. */
   readonly figure?: string | undefined;
   /** Values of `$name` in the SQL; null stands for NULL. */
   readonly parameters?: Readonly<Record<string, string | null>>;
 }
 
 /**
- * Runs one statement and writes its result. The writable is not ended.
- * @returns how many rows were written
+ * Runs one statement and writes its result, without ending the writable.
+ * @returns the number of rows written
  * @throws UsageError if the SQL is wrong, or would do more than read
- * @throws PermanentError `QUERY_TIMEOUT`; `QUERY_COLUMNS` if two columns of Parquet have
- *   the same name; `DUCKDB` if the query failed while running
+ * @throws PermanentError `QUERY_TIMEOUT`; `QUERY_COLUMNS` if two Parquet columns have the
+ *   same name; `DUCKDB` if the query failed while running
  */
 export async function runQuery(
   lake: Pick<Lake, 'connection'>,
@@ -119,7 +116,7 @@ export async function runQuery(
   }
 }
 
-/** Returns the same error, with advice if we have any. */
+/** Returns the error, with advice added if there is any. */
 function withAdvice(error: unknown): unknown {
   if (errorCode(error) !== 'DUCKDB' || !(error instanceof Error)) return error;
   const advice = adviseOnFailure(error.message);
@@ -175,7 +172,8 @@ async function sendParquet(
   const columns = quoted.map(
     (name, index) => `${name} ${result.columnType(index).toString()}`,
   );
-  // A database file lets DuckDB spill a large result instead of keeping it in memory.
+  // With a database file, DuckDB can spill a large result instead of keeping it in
+  // memory.
   await engine.connection.run(
     `attach ${literal(join(folder, 'result.duckdb'))} as spool`,
   );
@@ -204,16 +202,16 @@ async function sendParquet(
 }
 
 /**
- * Only plain words may come before the explained statement. Options that are expressions,
- * and comments, are not allowed: another statement could hide in them.
+ * Only plain words may precede the explained statement. Comments, and options that are
+ * expressions, are not allowed, because another statement could hide in them.
  */
 const EXPLANATION =
   /^\s*explain(?:\s+analyze|\s*\([\w\s,]*\))?\s(?<explained>[\s\S]*)$/i;
 
 /**
- * Prepares one statement and requires that DuckDB classifies it as read-only. EXPLAIN
- * ANALYZE runs the statement that it explains, even COPY or INSERT, so the explained
- * statement is prepared and checked too.
+ * Prepares one statement and requires DuckDB to classify it as read-only. EXPLAIN ANALYZE
+ * runs the statement that it explains, even COPY or INSERT, so the explained statement is
+ * prepared and checked too.
  * @throws UsageError if the SQL is wrong, is more than one statement, or would do more
  *   than read
  */
@@ -240,7 +238,7 @@ async function prepareReading(
 }
 
 /**
- * Prepares the only statement.
+ * Prepares SQL that must be a single statement.
  * @throws UsageError if the SQL is wrong, or is more than one statement
  */
 async function prepareOne(connection: DuckDBConnection, sql: string) {

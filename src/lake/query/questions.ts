@@ -1,7 +1,7 @@
 /**
  * Questions that analysts ask every day, ready to run by name. An entry between two
  * mirrored parties counts once. Whole months are answered from their summaries, so the
- * cost of a question grows with the number of months and not of entries.
+ * cost of a question grows with the number of months, not of entries.
  */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { UsageError } from '../../errors/errors.ts';
@@ -21,23 +21,24 @@ export interface ReadyQuestion {
   readonly title: string;
   /** The options that the question takes. */
   readonly parameters: readonly QuestionParameter[];
-  /** Parameters without which the question means nothing, each with a sample. */
+  /** Parameters that the question requires, each with a sample value. */
   readonly required?: QuestionValues;
   /**
-   * The summary that the question reads, or entries; undefined if it reads other tables.
+   * The table that the question reads, a summary or the entries; undefined if it reads
+   * other tables.
    */
   readonly reads: SummaryTable | 'ledger_entries' | undefined;
   /**
-   * Whether `since` is a part of the question and limits no rows: who did nothing since
-   * then?
+   * Whether `since` is part of the question itself and does not restrict the rows read,
+   * as in "who has been inactive since then?"
    */
   readonly isOfAllTime?: boolean;
-  /** A note that is shown if a row of the answer has `both_sides` false. */
+  /** A note that is shown if a result row has `both_sides` false. */
   readonly oneSided?: string;
   /**
    * Returns the question's SQL.
    * @param rows SQL for FROM: the summary or the entries within the requested range
-   * @param instants SQL for `since` and `at`, if they were given
+   * @param instants SQL for `since` and `at`, if given
    */
   readonly select: (rows: string, instants: QuestionInstants) => string;
 }
@@ -53,17 +54,14 @@ export type QuestionParameter =
   | 'asset';
 
 /**
- * The values of the options. An absent option sets no limit. Times are in the form that
- * users type; `since` is inclusive, `until` is exclusive, and `month` sets both.
+ * The values of the options. An absent option sets no limit. Times are as users type
+ * them; `since` is inclusive, `until` is exclusive, and `month` sets both.
  */
 export type QuestionValues = Readonly<
   Partial<Record<QuestionParameter, string>>
 >;
 
-/**
- * A question with its options applied, in the form that `openLake` and `runQuery`
- * accept.
- */
+/** A question with its options applied, ready for `openLake` and `runQuery`. */
 export interface Inquiry {
   readonly sql: string;
   /** SQL for FROM: the rows that the question reads; empty if it reads no summary. */
@@ -76,15 +74,15 @@ export interface Inquiry {
 const OF_ASSET = `(cast($asset as varchar) is null or asset_id = $asset)`;
 const OF_EITHER_PARTY = `(cast($party as varchar) is null
     or account_from_party_id = $party or account_to_party_id = $party)`;
-/** SQL: what an entry moved, as an integer of any size. */
+/** SQL: the amount that an entry moved, as an integer of any size. */
 const EXACT_QUANTITY =
   'cast(coalesce(cast(quantity as varchar), quantity_text) as bignum)';
 const OF_PARTY = `(cast($party as varchar) is null or party_id = $party)`;
 
 /**
- * SQL: whether some range of `party_id`'s ledger was exported by a release that sends
- * one side only, or the ledger was not exported at all. In both cases, the amounts that
- * the party received from others are unknown.
+ * SQL: whether any range of `party_id`'s ledger was exported by a release that sends only
+ * one side, or the ledger was not exported at all. In both cases, the amounts that the
+ * party received from others are unknown.
  */
 const IS_ONE_SIDED = `(party_id not in (select party_id from coverage where both_sides)
     or party_id in (select party_id from coverage where not both_sides))`;
@@ -337,7 +335,7 @@ const QUESTION_PARAMETERS = [
   'asset',
 ] as const;
 const ALL_TIME = { since: undefined, until: undefined };
-/** How much time before and after an instant `around` shows. */
+/** How much time `around` shows before and after an instant. */
 const AROUND_MICROS = 10n * 60n * 1_000_000n;
 
 function selectRows(
@@ -356,11 +354,11 @@ function rangeOf(
   at: Micros | undefined,
 ): QuestionRange {
   if (at === undefined) return { since: start, until: end };
-  // `until` is exclusive, and the last microsecond belongs to the time around.
+  // `until` is exclusive, but the last microsecond must be included.
   return { since: at - AROUND_MICROS, until: at + AROUND_MICROS + 1n };
 }
 
-/** @throws UsageError if the text is not a time */
+/** @throws UsageError if the string is not a time */
 function readAt(text: string): Micros {
   const { start, problems } = readTypedRange(
     { start: text },
@@ -371,7 +369,7 @@ function readAt(text: string): Micros {
   return start;
 }
 
-/** Whether any ledger was exported with one side only. */
+/** Whether any ledger was exported with only one side. */
 export async function hasOneSided(
   connection: DuckDBConnection,
 ): Promise<boolean> {
@@ -382,7 +380,7 @@ export async function hasOneSided(
 }
 
 /**
- * Replaces shortened ids with the complete ones.
+ * Expands shortened ids to the complete ones.
  * @throws UsageError if no id, or more than one, matches
  */
 export async function completeIds(
@@ -417,12 +415,13 @@ export async function completeIds(
   };
 }
 
-/** A shortened id in SQL, copied from a table. No column has such a value. */
+/** A shortened id in SQL, as copied from a printed table. No column has such a value. */
 const CUT_IN_SQL = /'[^'\s]*…[^'\s]*'/u;
 
 /**
- * Refuses SQL that compares with a shortened id.
- * @throws UsageError if the SQL has a shortened id: the comparison would find nothing
+ * Refuses SQL that compares with a shortened id, because the comparison would find
+ * nothing.
+ * @throws UsageError if the SQL contains a shortened id
  */
 export function refuseCutIds(sql: string): void {
   const [cut] = CUT_IN_SQL.exec(sql) ?? [];

@@ -1,13 +1,13 @@
 /**
- * Reads the lists back from the lake, for a database that was lost or was restored from a
- * backup. The source keeps checkpoints for days only, so the lake may have the last copy
- * of older ones.
+ * Reads the lists back from the lake after the database was lost or restored from a
+ * backup. The source keeps checkpoints for only a few days, so the lake may have the last
+ * copy of older ones.
  */
 import { errorCode } from '../../errors/errors.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import { openLake } from './lake.ts';
 
-/** A party in the form in which the lake stores it. */
+/** A party as stored in the lake. */
 export interface LakeParty {
   readonly partyId: string;
   /** When the mirror first saw the party, as RFC 3339. */
@@ -16,10 +16,10 @@ export interface LakeParty {
   readonly extra: string | null;
 }
 
-/** A checkpoint in the form in which the lake stores it. */
+/** A checkpoint as stored in the lake. */
 export interface LakeCheckpoint {
   readonly epoch: number;
-  /** The block height as decimal text. */
+  /** The block height, in decimal. */
   readonly atBlock: string;
   readonly hash: string;
   readonly blockHash: string;

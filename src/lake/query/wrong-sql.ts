@@ -1,7 +1,7 @@
 /**
- * Describes the mistake in a statement. If DuckDB did not find a table, a column or a
- * function, the description is our own and suggests a name. For other mistakes it is
- * DuckDB's message.
+ * Describes what is wrong with a statement. If DuckDB could not find a table, a column or
+ * a function, the description is our own and suggests a name; for all other mistakes it
+ * is DuckDB's message.
  */
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { didYouMean, findMeant, findNear } from '../../errors/did-you-mean.ts';
@@ -11,9 +11,9 @@ type Noun = 'table' | 'column' | 'function';
 interface Missing {
   readonly noun: Noun;
   readonly name: string;
-  /** The table in which DuckDB looked for the column, if the statement names it. */
+  /** The table in which DuckDB looked for the column, if the statement says so. */
   readonly owner?: string | undefined;
-  /** The names that DuckDB suggests, the likeliest first. */
+  /** The names that DuckDB suggests, most likely first. */
   readonly offered: readonly string[];
 }
 
@@ -24,11 +24,11 @@ const COLUMN = /^Binder Error: Referenced column "([^"]+)" not found/;
 const COLUMN_OF =
   /^Binder Error: (?:Values list|Table) "([^"]+)" does not have a column named "([^"]+)"/;
 const OFFERED_LINE = /^(?:Did you mean|Candidate bindings:) (.*)$/m;
-/** DuckDB's quote of the wrong line, with a mark below the position of the mistake. */
+/** The line that DuckDB quotes, with a marker below the mistake. */
 const PLACE = /\n\nLINE \d+:[\s\S]*$/;
 const OVERFLOW = /Overflow in HUGEINT/;
 
-/** Describes an error that DuckDB reported when it prepared the statement. */
+/** Describes an error that DuckDB reported while preparing the statement. */
 export async function describeWrongSql(
   message: string,
   connection: DuckDBConnection,
@@ -49,8 +49,8 @@ export async function describeWrongSql(
 }
 
 /**
- * Advises on an error that DuckDB reported while the query ran.
- * @returns the advice as the end of a sentence; empty if there is no advice
+ * Gives advice on an error that DuckDB reported while running the query.
+ * @returns the advice as the end of a sentence; empty if there is none
  */
 export function adviseOnFailure(message: string): string {
   return OVERFLOW.test(message)
@@ -78,7 +78,7 @@ function readMissing(message: string): Missing | undefined {
 
 /**
  * Returns the names that the user may have meant. For functions, only DuckDB's
- * suggestions are used: there are thousands of functions.
+ * suggestions are used, because there are thousands of functions.
  */
 async function knownNames(
   { noun, offered }: Missing,

@@ -1,6 +1,6 @@
 /**
- * The database's records about the lake, and the lock that lets only one process build
- * it. While a process has the lock, it reads the warehouse as of one instant.
+ * The database's records about the lake, and the lock that lets only one process build it
+ * at a time. While a process holds the lock, it reads the warehouse as of one instant.
  */
 import type { Pool } from 'pg';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
@@ -67,14 +67,14 @@ export class LakeStore {
       await execute(session, ACTION, statement()`commit`);
       return result;
     } finally {
-      // The connection is closed rather than reused, because its lock and settings end
-      // with it, whatever happened.
+      // The connection is closed, not reused: whatever happened, that ends its lock and
+      // its settings.
       session.release(true);
     }
   }
 
   /**
-   * Returns the loaded segments, sorted by month and segment. It does not wait for a
+   * Returns the loaded segments, sorted by month and segment. Does not wait for a running
    * build.
    */
   async segmentMonths(): Promise<readonly SegmentMonth[]> {
@@ -114,8 +114,8 @@ export class LakeStore {
   }
 
   /**
-   * Chooses the files that a nightly run reads: all files that were never proven, and
-   * one in `parts` of the others, beginning with those proven longest ago.
+   * Chooses the files that a nightly run reads: all that were never proven, and one in
+   * `parts` of the others, those proven longest ago first.
    */
   async filesToProve(
     keys: readonly string[],
@@ -165,9 +165,8 @@ export class LakeStore {
   /**
    * Decides the content of a table's next version, for a store that cannot stop two
    * writers from writing the same version.
-   * @param after the last version that was decided; undefined if no version was decided
-   *   yet
-   * @returns false if another writer has decided a version since
+   * @param after the last decided version; undefined if none has been decided yet
+   * @returns false if another writer has decided a version in the meantime
    */
   async decideCommit(
     store: string,
@@ -184,7 +183,7 @@ export class LakeStore {
     return (await execute(this.#db, RECORD, decide)) === 1n;
   }
 
-  /** Forgets the content of a commit that is now in the store. */
+  /** Clears the content of a commit that is now in the store. */
   async forgetContent(
     store: string,
     { table, version }: DecidedCommit,
@@ -200,7 +199,7 @@ export class LakeStore {
 }
 
 /**
- * Whether a build found that this store cannot stop two writers from writing the same
+ * Whether a build has found that this store cannot stop two writers from writing the same
  * commit.
  */
 export async function isLakeDecidedHere(
@@ -216,7 +215,7 @@ export async function isLakeDecidedHere(
 const RECORD = 'record what the lake holds';
 const ACTION = 'read the warehouse for the lake';
 
-/** The part of one loaded segment that is in one month. */
+/** The part of a loaded segment that falls in one month. */
 export interface SegmentMonth {
   readonly segmentId: bigint;
   /** The month, as `2023-05`. */
@@ -228,7 +227,7 @@ export interface SegmentMonth {
   readonly isOpen: boolean;
 }
 
-/** A table that consists of one file, which is rewritten when its rows change. */
+/** A single-file table, which is rewritten when its rows change. */
 export type WholeTable = Extract<
   LakeTable,
   'parties' | 'checkpoints' | 'coverage'
@@ -242,7 +241,8 @@ export interface WarehouseReader {
   /** Returns the loaded segments, sorted by month and segment. */
   segmentMonths(): Promise<readonly SegmentMonth[]>;
   /**
-   * Streams the rows of these segments in one month: LINE_COLUMNS, as CSV like `whole`.
+   * Streams the rows that these segments have in one month, with LINE_COLUMNS, as the
+   * same CSV as `whole`.
    */
   rows(
     month: string,
@@ -268,8 +268,8 @@ export interface ListState {
 }
 
 /**
- * How long the transaction may be idle, which it is while the lake's files are written
- * and sent. It holds no lock except its snapshot.
+ * How long the transaction may be idle, as it is while the lake's files are written and
+ * sent. It holds nothing but its snapshot.
  */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
 
@@ -304,7 +304,10 @@ const LIST_STATES = {
 
 const utc = (column: string): string => `${column} at time zone 'UTC'`;
 
-/** The queries for the whole tables. They name only columns that analysts may rely on. */
+/**
+ * The queries for the single-file tables. They select only columns that analysts may rely
+ * on.
+ */
 const WHOLE: Readonly<Record<WholeTable, string>> = {
   parties: `select party_id, ${utc('first_seen_at')}, extra from mirror.parties order by party_id`,
   checkpoints: `select epoch, at_block, hash, block_hash, ${utc('first_seen_at')}, extra
@@ -316,7 +319,10 @@ const WHOLE: Readonly<Record<WholeTable, string>> = {
     order by party_id, asset_id, range`,
 };
 
-/** Begins a read-only transaction, which ends with a commit or with the connection. */
+/**
+ * Begins a read-only transaction, which lasts until a commit or the end of the
+ * connection.
+ */
 async function openSnapshotReader(session: Session): Promise<WarehouseReader> {
   const begin = statement()`begin isolation level repeatable read, read only`;
   await execute(session, ACTION, begin);

@@ -1,7 +1,4 @@
-/**
- * The names, types and meanings of the columns of the lake's tables, in the order of
- * their field ids.
- */
+/** Names, types and meanings of the columns in the lake's tables, in field id order. */
 import { isAmountColumn } from '../../ledger/canonical.ts';
 import { KNOWN_COLUMNS } from '../../ledger/header.ts';
 
@@ -30,9 +27,9 @@ export function namesOf(columns: readonly LakeColumn[]): string {
 }
 
 /**
- * Whether statistics are written for the column. There are none for amounts: some
- * readers parse the statistics as floating-point numbers, lose digits, and then skip
- * files that have matching rows.
+ * Whether statistics are written for the column. Amounts have none, because some readers
+ * parse statistics as floating-point numbers, lose digits, and then skip files that
+ * contain matching rows.
  */
 export function hasStatistics({ type }: LakeColumn): boolean {
   return !type.startsWith('DECIMAL') && type !== 'BOOLEAN';
@@ -72,19 +69,22 @@ const computed = (column: LakeColumn, from: string): LakeColumn => ({
   ...column,
   from,
 });
-/** A column whose value the warehouse sends as text. */
+/** A column that the warehouse sends as text. */
 const cast = (name: string, type: string, comment: string): LakeColumn =>
   computed(plain(name, type, comment), `cast(${name} as ${type})`);
-/** A time, which the warehouse sends as wall-clock time in UTC. */
+/** A timestamp, which the warehouse sends as wall-clock time in UTC. */
 const time = (name: string, comment: string): LakeColumn =>
   cast(name, TIME, comment);
 /**
- * Casts in two steps, through HUGEINT, because a cast from text straight to DECIMAL
- * takes DuckDB hundreds of times as long.
+ * Casts in two steps, via HUGEINT, because DuckDB takes hundreds of times longer to cast
+ * text directly to DECIMAL.
  */
 const decimal = (name: string): string =>
   `try_cast(try_cast(${name} as HUGEINT) as ${AMOUNT})`;
-/** Two columns: the amount, and its text if it has more digits than DECIMAL can store. */
+/**
+ * Two columns: the amount, and its text form if it has more digits than a DECIMAL can
+ * store.
+ */
 export const amount = (
   name: string,
   comment: string,
@@ -132,7 +132,7 @@ const known = KNOWN_COLUMNS.flatMap((name): readonly LakeColumn[] => {
     : [text(name, MEANINGS[name])];
 });
 
-/** Which side of the entry the exported party is on. The row alone decides this. */
+/** Which side of the entry the exported party is on, determined from the row alone. */
 const SIDE = `case when account_from_party_id = party_id and account_to_party_id = party_id then 'both'
   when account_from_party_id = party_id then 'from' when account_to_party_id = party_id then 'to' else 'none' end`;
 

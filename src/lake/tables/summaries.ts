@@ -1,8 +1,9 @@
 /**
- * Summaries of ledger entries, from which the ready questions are answered for whole
- * months. Each file of entries has one file in each summary, which is written and removed
- * with it. So the rows of a summary are partial results, which a reader merges. A summary
- * is one SELECT over entries, so part of a month can be summarized in the same way.
+ * Summaries of ledger entries, from which ready questions are answered for whole months.
+ * Each file of entries has one file in each summary, and the two are written and removed
+ * together. The rows of a summary are therefore partial results, which the reader merges.
+ * A summary is a single SELECT over entries, so part of a month can be summarized in the
+ * same way.
  */
 import {
   formatInstant,
@@ -24,8 +25,8 @@ import {
 import { literal } from '../local/duckdb.ts';
 
 /**
- * Raise this number when the content of any summary changes: the next build then rewrites
- * all of them.
+ * Increase this number when the contents of any summary change; the next build then
+ * rewrites all summaries.
  */
 export const SUMMARY_FORM = 2;
 
@@ -51,7 +52,7 @@ interface SummaryShape {
 }
 
 /**
- * One value of a summary: how it is computed from entries, and how partial results are
+ * One value in a summary: how it is computed from entries, and how partial results are
  * merged.
  */
 interface Figure {
@@ -108,15 +109,16 @@ function side(name: 'from' | 'to', entries: string): string {
 }
 
 /**
- * Returns SQL for the last balances of each account. Entries of one block have no order,
- * so if the last block of an account leaves several balances, all of them are kept.
+ * Returns SQL for each account's last balances. Entries within one block have no order,
+ * so if an account has several balances in its last block, all of them are kept.
  */
 function lastBalances(known: string): string {
   const keys = ACCOUNT.join(', ');
   const isSame = ACCOUNT.map(
     (name) => `known.${name} is not distinct from latest.${name}`,
   ).join(' and ');
-  // Compare the time first: it alone leaves few rows, and costs less to compare than ids.
+  // Compare the time first. That alone leaves few rows, and a time is cheaper to compare
+  // than ids.
   return `with known as not materialized (${known}),
   latest as materialized (select ${keys}, max(as_of) as as_of from known group by ${keys})
   select distinct known.* from known join latest on known.as_of = latest.as_of and ${isSame}`;
@@ -132,7 +134,8 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
     isOfCounted: true,
     ...addedUp(
       [
-        // The day in UTC. DuckDB's time zone functions would take three times as long.
+        // The day in UTC, computed by hand because DuckDB's time zone functions take
+        // three times as long.
         key(
           plain('day', 'DATE', 'UTC'),
           'cast(make_timestamp(epoch_us(vega_time)) as date)',
@@ -220,8 +223,8 @@ export function summaryOf(table: SummaryTable, entries: string): string {
 }
 
 /**
- * Returns SQL that counts the rows in which a month's published summary differs from a
- * summary of its entries computed now.
+ * Returns SQL that counts the rows in which a month's published summary differs from one
+ * freshly computed from its entries.
  */
 export function summaryDifference(table: SummaryTable, month: string): string {
   const ofMonth = (name: string): string =>
@@ -235,18 +238,21 @@ export function summaryDifference(table: SummaryTable, month: string): string {
     group by ${names} having sum(times) <> 0)`;
 }
 
-/** A half-open range of time; undefined sets no limit. */
+/** A half-open time range; undefined means unbounded. */
 export interface InstantRange {
   readonly since: Micros | undefined;
   readonly until: Micros | undefined;
 }
 
-/** The range of a question, and whether the question reads entries of all of it. */
+/**
+ * The time range of a question, and whether the question reads the entries of the whole
+ * range.
+ */
 export interface QuestionRange extends InstantRange {
   readonly isOfEntries?: boolean;
 }
 
-/** Whether any instant of the month may be in the range. */
+/** Whether the month and the range may overlap. */
 export function overlapsMonth(
   month: string,
   { since, until }: InstantRange,
@@ -257,7 +263,7 @@ export function overlapsMonth(
   );
 }
 
-/** Returns the months that the range covers only in part: at most two. */
+/** Returns the months that the range covers only partly, at most two. */
 export function cutMonths({ since, until }: InstantRange): readonly string[] {
   const months = new Set<string>();
   for (const instant of [since, until]) {
@@ -268,7 +274,7 @@ export function cutMonths({ since, until }: InstantRange): readonly string[] {
   return [...months];
 }
 
-/** Whether the whole month is in the range. */
+/** Whether the range includes the whole month. */
 export function isWholeMonth(month: string, range: InstantRange): boolean {
   const { since, until } = range;
   if (cutMonths(range).includes(month)) return false;
@@ -279,9 +285,9 @@ export function isWholeMonth(month: string, range: InstantRange): boolean {
 }
 
 /**
- * Returns SQL for the summary of a range, with a column `month`. A month that is
- * completely in the range is read from the published summary. A month that the range
- * covers only in part is summarized from its entries.
+ * Returns SQL for the summary of a range, with a column `month`. A month that lies
+ * entirely within the range is read from the published summary; a month that is only
+ * partly covered is summarized from its entries.
  */
 export function summaryWithin(
   table: SummaryTable,
@@ -313,7 +319,7 @@ export function entriesWithin(range: InstantRange): string {
   return `select * from ledger_entries${where}`;
 }
 
-/** Returns SQL conditions that keep a column within the range. */
+/** Returns SQL conditions that restrict a column to the range. */
 function limits(
   column: string,
   { since, until }: InstantRange,

@@ -1,6 +1,6 @@
 /**
- * The lake's tables in Delta and Parquet: their schemas and properties, and the SQL that
- * writes and reads their files.
+ * The lake's tables in Delta and Parquet: their schemas, their properties, and the SQL
+ * that writes and reads their files.
  */
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -67,7 +67,7 @@ function columnsOf(table: LakeTable): readonly LakeColumn[] {
   return isWhole ? columns : [...columns, MONTH];
 }
 
-/** Columns that a query computes. The files of entries do not have them. */
+/** Columns that are computed at query time and are not in the files of entries. */
 const COMPUTED_COLUMNS: readonly LakeColumn[] = [
   plain(
     'is_counted',
@@ -122,7 +122,7 @@ function fieldsOf(table: LakeTable): readonly Field[] {
 
 /**
  * Builds the metadata of a new table.
- * @param retentionMs how long a file stays after the last version that names it
+ * @param retentionMs how long a file is kept after the last version that refers to it
  */
 export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
   const shape = SHAPES[table];
@@ -135,8 +135,8 @@ export function newMetaData(table: LakeTable, retentionMs: number): MetaData {
     schemaString: schemaText(fieldsOf(table)),
     partitionColumns: shape.isWhole ? [] : ['month'],
     configuration: {
-      // Without this property, a compaction by a different engine would write
-      // statistics of amounts, which some readers parse with too few digits.
+      // Without this property, another engine's compaction would write statistics for
+      // amounts, which some readers parse with too few digits.
       'delta.dataSkippingStatsColumns': measured
         .map(({ name }) => name)
         .join(','),
@@ -151,8 +151,8 @@ function schemaText(fields: readonly Field[]): string {
 }
 
 /**
- * Adds the columns that an existing table lacks. Columns that other writers have added
- * stay.
+ * Adds the columns that are missing from an existing table. Columns added by other
+ * writers stay.
  * @returns undefined if no column is missing
  * @throws PermanentError `LAKE_TABLE_RAISED` if a column has a different type, or the
  *   partitions differ
@@ -184,15 +184,15 @@ export function withNewColumns(
 }
 
 /**
- * How many rows one row group has. Each thread keeps one row group in memory. Larger
- * groups would not fit into memory next to a load, and spilling them doubles the time
- * of a build.
+ * Number of rows per row group. Each thread keeps one row group in memory. Larger groups
+ * would not fit into memory alongside a load, and spilling them makes a build take twice
+ * as long.
  */
 const ROW_GROUP_ROWS = 61_440;
 
 /**
- * Returns the SQL that writes rows to a Parquet file. Field ids are the positions of the
- * columns, so that other table formats can describe the same files.
+ * Returns the SQL that writes rows to a Parquet file. Field ids are column positions, so
+ * that other table formats can describe the same files.
  */
 export function copyStatement(
   table: LakeTable,
@@ -207,8 +207,8 @@ export function copyStatement(
 }
 
 /**
- * Returns SQL for a FROM clause: the rows of some files, with the table's current
- * columns. A column that an older file lacks is NULL.
+ * Returns SQL for a FROM clause that yields the rows of some files, with the table's
+ * current columns. A column that is missing from an older file is NULL.
  * @param hasMonth whether to include the column `month`, which is read from the folder
  *   names
  */
@@ -232,11 +232,11 @@ export function rowsOf(
 }
 
 /**
- * Returns SQL for a FROM clause: entries with their computed columns. If a release
- * exports both sides, an entry between two mirrored parties is in both exports. It counts
- * in the sender's export. In the receiver's export it counts only if the sender's ledger
- * is not loaded for that asset and instant. The view `mirror.exported_entries` has the
- * same rule.
+ * Returns SQL for a FROM clause that yields entries with their computed columns. If a
+ * release exports both sides, an entry between two mirrored parties is in both exports.
+ * It counts in the sender's export; in the receiver's export it counts only if the
+ * sender's ledger is not loaded for that asset and instant. The view
+ * `mirror.exported_entries` applies the same rule.
  */
 export function countedEntries(entries: string, coverage: string): string {
   // Aggregate to one row per party before the join, so that no entry appears twice.

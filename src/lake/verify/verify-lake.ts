@@ -56,7 +56,7 @@ const ATTEMPTS_MAX = 3;
 
 type StoredLake = LakeDeps & StoreAccess;
 
-/** Records one problem: a stable code, the object or table concerned, and a message. */
+/** Records one problem: a stable code, the affected object or table, and a message. */
 type Report = (code: string, subject: string, message: string) => void;
 
 /** The lake as of one snapshot, and the function that records problems. */
@@ -68,10 +68,10 @@ interface SnapshotUnderCheck extends LakeDeps, LakeAccess {
 }
 
 /**
- * Reads the lake's files, either all of them or the files whose turn it is, and checks
- * that the other files exist. A lake without the most recently loaded rows is behind,
- * which is not a problem. It is a problem if the lake is missing, changed, older than
- * the last build, or belongs to another mirror.
+ * Reads the lake's files, either all of them or those that are due, and checks that the
+ * others exist. A lake without the most recently loaded rows is merely behind, which is
+ * not a problem. It is a problem if the lake is missing, changed, older than the last
+ * build, or belongs to another mirror.
  */
 export async function verifyLake(
   deps: LakeDeps,
@@ -82,7 +82,7 @@ export async function verifyLake(
   for (let attempt = 1; ; attempt += 1) {
     const snapshot = await readSnapshot(lake);
     const findings = await verifySnapshot(lake, snapshot, options);
-    // A build may have published a newer snapshot meanwhile. If so, check the newer one
+    // A build may have published a newer snapshot in the meantime. If so, check that one
     // instead.
     const isReplaced = (await readSnapshot(lake))?.moment !== snapshot?.moment;
     if (findings.problems.length > 0 && isReplaced && attempt < ATTEMPTS_MAX)
@@ -170,8 +170,8 @@ async function checkTable(
 }
 
 /**
- * Reports a table that this mirror did not build, or that is in an older state than
- * after the last build.
+ * Reports a table that this mirror did not build, or whose state is older than the last
+ * build left it.
  */
 function compareWithRecord(
   { snapshot, report }: SnapshotUnderCheck,
@@ -195,8 +195,8 @@ function compareWithRecord(
 }
 
 /**
- * Reads the files whose turn it is, and checks the other files against the listing.
- * @returns how many files were read
+ * Reads the files that are due, and checks the others against the listing.
+ * @returns the number of files read
  */
 async function checkFiles(
   check: SnapshotUnderCheck,
@@ -261,9 +261,9 @@ interface RowCount {
 }
 
 /**
- * Returns the row counts of the lake. A whole run counts the rows in the files. Any other
- * run takes the counts that the log recorded when each file was written, and reads only
- * the files of other writers, for which the log has no counts.
+ * Returns the lake's row counts. A full run counts the rows in the files. Any other run
+ * uses the counts that the log recorded when each file was written, and reads only files
+ * from other writers, for which the log has no counts.
  */
 async function countRows(
   check: SnapshotUnderCheck,
@@ -296,7 +296,7 @@ async function countRows(
 /**
  * Compares the rows of the lake with the loaded segments.
  * @param entries the files of `ledger_entries`
- * @returns how many segments were loaded or unloaded since the last build
+ * @returns the number of segments loaded or unloaded since the last build
  */
 async function compareRows(
   check: SnapshotUnderCheck,
@@ -309,8 +309,8 @@ async function compareRows(
   await using lake = isDeep
     ? await openLake({ objects, scratchDir }, signal)
     : undefined;
-  // If a newer snapshot was published, the comparison would be with a different version
-  // of the lake.
+  // If a newer snapshot has been published, the comparison would involve two different
+  // versions of the lake.
   if (lake !== undefined && lake.version !== snapshot.moment) return 0;
 
   const { behind, matching } = matchCounts(check, counts, loaded);
@@ -328,7 +328,7 @@ async function compareRows(
 interface Matched {
   /** Segments that were loaded or unloaded since the last build. */
   readonly behind: ReadonlySet<bigint>;
-  /** The parts of segments, by month, whose row counts agree. */
+  /** The monthly parts of segments whose row counts agree. */
   readonly matching: readonly SegmentMonth[];
 }
 
@@ -432,7 +432,7 @@ async function checkSummaries(
 }
 
 /**
- * Returns SQL for a column's canonical text, from which the digest of a row is computed.
+ * Returns SQL for a column's canonical text, which the digest of a row is computed from.
  */
 function canonicalExpression(column: (typeof ENTRY_COLUMNS)[number]): string {
   if (column === 'vega_time')
