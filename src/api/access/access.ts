@@ -1,5 +1,5 @@
 /**
- * The single access check in front of every route. If a token is set, every request
+ * The access check that every request goes through. If a token is set, every request
  * except health checks and the login must carry it, as a bearer token or through the
  * cookie that `/login` sets. The read token may read everything, but cannot start or
  * cancel anything.
@@ -111,7 +111,7 @@ export async function addAccess(
   addLogin(server, { locks, cookiePath: settings.apiBasePath || '/' });
 }
 
-/** Returns tokens that never change; undefined if none is set. */
+/** Wraps tokens that never change; returns undefined if none is set. */
 function fixTokens({
   apiToken,
   apiReadToken,
@@ -123,8 +123,8 @@ function fixTokens({
 
 /**
  * Returns the role of a request. A proxy that authenticates its users adds its own bearer
- * token to each request. If the request also has a valid session, that token is not
- * counted as a guessing attempt.
+ * token to each request. If the request also has a valid session, the proxy's token does
+ * not count as an attempt to guess one.
  */
 async function roleOf(
   request: FastifyRequest,

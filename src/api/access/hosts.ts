@@ -30,8 +30,8 @@ const PROXY_HEADERS = [
 const SHOWN_CHARACTERS_MAX = 270;
 
 /**
- * Whether a name or address always refers to this machine. Names are not resolved,
- * because a DNS response can change.
+ * Whether a host is a loopback name or address, which always means this machine. Names
+ * are not resolved, because a DNS response can change.
  */
 export function isLoopback(host: string): boolean {
   const name = withoutBrackets(host);
@@ -40,8 +40,8 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * Whether a request was sent to a name of this machine; used if no token is required.
- * Browsers always send a Host header, so a request without one is accepted.
+ * Whether a request was sent to a name of this machine; checked if no token is required.
+ * A request without a Host header is accepted, because it cannot come from a browser.
  */
 export function isAskedLocally(hostHeader: string | undefined): boolean {
   if (hostHeader === undefined) return true;
@@ -67,8 +67,8 @@ export function refuseOpenListening(
 
 export interface HostRules {
   /**
-   * Host names that requests may use, in addition to the names of this machine;
-   * `*.name` stands for every name below `name`.
+   * Host names that requests may use, in addition to the names of this machine; `*.name`
+   * matches every subdomain of `name`.
    */
   readonly names: readonly string[];
   /**

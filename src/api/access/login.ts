@@ -83,7 +83,7 @@ export function loginPage(next: string | undefined): string {
 }
 
 /**
- * Sends a browser that used the form back to the form.
+ * Sends a browser back to the login form if it used the form.
  * @throws StatusError 401 if the client did not use the form
  */
 function refuseLogin(

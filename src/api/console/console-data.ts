@@ -15,15 +15,15 @@ import { FILE, FILE_TYPES, QUESTION } from './lake-queries.ts';
 import * as work from './store/work-statements.ts';
 
 /**
- * How long a history is reused. Adding up a million segments is slow, so all readers
- * share the result.
+ * How long a history is reused. Summing a million segments is slow, so all readers share
+ * the result.
  */
 const HISTORY_MAX_AGE_MS = 1_500;
 const LINES_MAX_AGE_MS = 1_000;
 const EVERY_MS = 500;
 /**
- * Maximum time between two snapshots. A page cannot see heartbeats, so only a snapshot
- * shows it that the connection is alive.
+ * Maximum time between two snapshots. The page's code does not see heartbeats, so it
+ * needs snapshots to know that the connection is alive.
  */
 const SILENT_MS_MAX = 5_000;
 const DISK_PARTS_MIN = 20n;
@@ -34,7 +34,7 @@ const QUARANTINED_QUESTION = z.strictObject({
 
 /**
  * Adds the routes. They do not restrict the SQL of a query themselves: the process that
- * runs it can read the lake and nothing else.
+ * runs it can only read the lake.
  */
 export function addConsoleData(
   server: FastifyInstance,

@@ -34,7 +34,7 @@ export interface ConsoleParts {
 export interface Upkeep {
   /** Jobs that are waiting in the queues; null if the queues cannot be read. */
   readonly jobsWaiting: number | null;
-  /** Age of the job that has waited the longest, in seconds. */
+  /** How long the oldest waiting job has waited, in seconds. */
   readonly oldestSeconds: number;
   /** Free bytes on the disk of DATA_DIR, as a decimal string; null if unknown. */
   readonly diskFreeBytes: string | null;

@@ -26,8 +26,8 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 /**
- * A tag of the page that loads fonts from another host. It is removed, because the
- * content security policy would block the request.
+ * Matches a tag of the page that loads fonts from another host. It is removed, because
+ * the content security policy would block the request.
  */
 const FOREIGN_LINK = /<link [^>]*href="https?:\/\/[^>]*>\s*/g;
 const DESCRIPTIONS = {

@@ -11,8 +11,8 @@ export interface ByteRange {
  * Returns the byte range that a request wants.
  * @param size the size of the whole file, in bytes
  * @param tag the entity tag of the file, with its quotes
- * @returns 'whole' if the request has no valid range; 'none' if the range is beyond the
- *   end of the file
+ * @returns 'whole' if the request has no valid range; 'none' if the range does not
+ *   overlap the file
  */
 export function readByteRange(
   headers: {
@@ -23,8 +23,8 @@ export function readByteRange(
   tag: string,
 ): ByteRange | 'whole' | 'none' {
   const condition = headers['if-range'];
-  // The client has part of a different version of the file, which a part of this version
-  // would not match.
+  // The client has part of a different version of the file, so send the whole new
+  // version.
   if (condition !== undefined && condition !== tag) return 'whole';
   const { first = '', last = '' } =
     RANGE.exec(headers.range ?? '')?.groups ?? {};

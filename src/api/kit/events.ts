@@ -54,14 +54,17 @@ export function limitOpen(max: number): TakePlace {
 
 /** Options for following a value. */
 export interface FollowOptions<Value> {
-  /** Time between two readings, in milliseconds. */
+  /** Time between two reads, in milliseconds. */
   readonly everyMs: number;
   /**
    * Returns the string by which values are compared: if it is equal, the value has not
    * changed. The default is the value's JSON.
    */
   readonly textOf?: (value: Value) => string;
-  /** The value is sent again after this many milliseconds even if it has not changed. */
+  /**
+   * Maximum time between two events, in milliseconds; an unchanged value is then sent
+   * again.
+   */
   readonly silentMsMax?: number;
   /** Whether this value is the last one. */
   readonly isLast?: (value: Value) => boolean;

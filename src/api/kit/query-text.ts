@@ -26,7 +26,7 @@ export type QueryValues<F extends Fields> = {
   -readonly [Name in keyof F]?: ValueKinds[F[Name]];
 };
 
-/** Fields that are messages: they have members, but cannot have a value themselves. */
+/** Fields that are messages: they have fields of their own, but no value themselves. */
 const MESSAGES = new Map([
   ['pagination', 'datanode.api.v2.Pagination'],
   ['date_range', 'datanode.api.v2.DateRange'],

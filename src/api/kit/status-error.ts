@@ -1,7 +1,7 @@
 /**
  * Errors in the source's format, a google.rpc.Status. An error of the source's gateway
  * has no detail and one Content-Type. An error of its handlers has one detail, which
- * describes what happened, and a second Content-Type: a bug of the original that its
+ * describes what happened, and a second Content-Type: a bug in the source that its
  * clients rely on.
  */
 import { Readable } from 'node:stream';
@@ -48,7 +48,7 @@ export const RETRY_AFTER_SECONDS = 5;
 
 /** The codes and messages of the source's own error details. */
 export const DETAIL = {
-  /** The source has no code of its own for this error; all such errors share 10000. */
+  /** The source has no specific code for this error; all such errors share 10000. */
   invalidPartyId: { code: 10_000, message: 'invalid party id' },
   missingPartyId: { code: 10_014, message: 'missing party id' },
   invalidPagination: { code: 10_028, message: 'invalid pagination' },

@@ -1,6 +1,6 @@
 /**
- * `/mirror/exports`: exports on demand. Each one is a run that is queued ahead of nightly
- * exports, and has the run's id.
+ * `/mirror/exports`: exports on demand. Each one is a run, identified by the run's id and
+ * queued ahead of nightly exports.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -148,8 +148,8 @@ function askedBy({ params }: Run): z.infer<typeof ASKED> {
 }
 
 /**
- * Returns the range to download; undefined if the export has not finished, or has nothing
- * to download.
+ * Returns the range to download; undefined if the export has not finished or there is
+ * nothing to download.
  */
 function rangeOf(run: Run | undefined): LedgerRange | undefined {
   if (

@@ -1,6 +1,6 @@
 /**
- * `/mirror/status` and `/mirror/runs`: the state of the mirror, and its runs. A run is
- * started only once per idempotency key, and the same work never runs twice at the same
+ * `/mirror/status` and `/mirror/runs`: the state of the mirror, and its runs. Each
+ * idempotency key starts at most one run, and the same work never runs twice at the same
  * time.
  */
 import { hash } from 'node:crypto';
@@ -46,7 +46,7 @@ const STATUS_USABLE_MS = 10_000;
 const LOG_LINES_MAX = 500;
 const WAIT_SECONDS_MAX = 60;
 const WAITERS_MAX = 64;
-/** The position of a line in a run's log. */
+/** Matches the position of a line in a run's log. */
 const PLACE = /^\d{1,18}$/;
 const KEY = /^[\x21-\x7e]{1,200}$/;
 /** The schema shared by the routes that follow a run. */

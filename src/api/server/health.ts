@@ -19,7 +19,7 @@ import { openRoutes } from '../kit/routes.ts';
 import type { ApiDeps } from './ports.ts';
 
 /**
- * How long a `/readyz` result is reused. The route is open to every client, so frequent
+ * How long a `/readyz` result is reused. The route is open to every client, so repeated
  * requests must be cheap.
  */
 const PROBED_MAX_AGE_MS = 1_000;

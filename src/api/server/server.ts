@@ -1,6 +1,6 @@
 /**
  * Builds the read API and the console as one Fastify server, and opens its port. The
- * parts of the mirror are passed in already open.
+ * caller opens the parts of the mirror and passes them in.
  */
 import type { IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -128,8 +128,7 @@ const HEADERS = {
 } as const;
 
 /**
- * Headers that a stream may have set before it failed. If nothing was sent yet, they are
- * removed, because they do not apply to the error response.
+ * Headers to remove from an error response: a stream may have set them before it failed.
  */
 const STREAM_HEADERS = [
   'accept-ranges',
@@ -172,7 +171,7 @@ export async function buildServer(
   server.setErrorHandler<FastifyError>((error, request, reply) =>
     answerError(error, request, reply, log),
   );
-  // For a known path and any unsupported method, the source answers 501.
+  // The source responds with 501 to any unsupported method on a known path.
   server.setNotFoundHandler((request, reply) =>
     SERVICE_PATHS.has(pathOf(request))
       ? sendError(reply, new StatusError('unimplemented', 'Method Not Allowed'))
@@ -342,7 +341,7 @@ export interface ListenAddress {
   readonly token: string | undefined;
 }
 
-/** A server that is listening. Disposing it closes the server. */
+/** A server that is listening. Disposing of it closes the server. */
 export interface Listening extends AsyncDisposable {
   readonly url: string;
 }
@@ -379,8 +378,8 @@ export async function listen(
 
 /**
  * Closes the server. Connections that are still open after a short grace period are
- * closed forcibly, because event streams and slow downloads could keep the server open
- * forever.
+ * closed forcibly, because event streams and slow downloads could otherwise delay the
+ * shutdown forever.
  */
 async function close(server: FastifyInstance): Promise<void> {
   const impatient = setTimeout(

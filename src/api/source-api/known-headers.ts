@@ -37,9 +37,9 @@ export function addKnownHeaders(
 
 /**
  * Adds the block time that a node would send, capped at the instant up to which this
- * ledger is proven. With the time of the lists, a client would consider a ledger complete
- * that was exported before the lists were read. No block height is sent, because the
- * mirror only knows the blocks of its lists.
+ * ledger is proven. If it were the time of the lists, a client would wrongly consider a
+ * ledger complete that was exported before the lists were read. No block height is sent,
+ * because the mirror only knows the blocks of its lists.
  */
 export function addProvenTime(
   reply: FastifyReply,

@@ -90,7 +90,7 @@ export interface OpenLedger {
 }
 
 /**
- * Opens the CSV of a ledger, and sets the headers that report which part of it is known.
+ * Opens the CSV of a ledger, and sets the headers that say which part of it is known.
  * @param takePlace limits how many ledgers are open at the same time
  * @throws StatusError if nothing can be sent
  */
@@ -197,7 +197,7 @@ function exportError(error: unknown, { partyId }: LedgerRange): StatusError {
     return StatusError.ofHandler('internal', detail, error);
   }
   // The source refuses words as party ids. Other sources may list such ids and have
-  // ledgers for them, so the mirror refuses a word only if it has no ledger for it.
+  // ledgers for them, so the mirror refuses such an id only if it has no ledger for it.
   if (!isHexId(partyId))
     return StatusError.ofHandler('invalidArgument', DETAIL.invalidPartyId);
   const detail = { ...DETAIL.export, inner: error.message };

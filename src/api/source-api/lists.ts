@@ -34,14 +34,17 @@ import {
 } from './paging.ts';
 import * as store from './store/list-rows.ts';
 
-/** How much older than the rows the block in the headers may be; it is never newer. */
+/**
+ * How long the block in the headers may be reused. It may be older than the rows, but
+ * never newer.
+ */
 const STATE_MAX_AGE_MS = 1_000;
 const PARTY_FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
 /** The paging of a page with a single row that was looked up by its id. */
 const SINGLE_ROW = { isForward: true, rowsMax: 1, beyond: undefined } as const;
 
-/** The source's one-byte ids stand for words: `03` is the party `network`. */
+/** The words that the source's one-byte ids stand for: `03` is the party `network`. */
 const WORDS_BY_BYTE: ReadonlyMap<string, string> = new Map([
   ['00', 'VOTE'],
   ['03', NETWORK_PARTY],

@@ -70,7 +70,7 @@ export const PAGE_INFO = z.object({
 
 /** The slice of a list that a request wants. */
 export interface PageRequest {
-  /** Whether the slice continues down the list, in the client's reading direction. */
+  /** Whether the request pages forward, in the client's reading direction. */
   readonly isForward: boolean;
   /** Whether the slice is read towards higher positions (newer rows). */
   readonly ascending: boolean;
@@ -169,7 +169,7 @@ export interface Edge {
   readonly cursor: string;
 }
 
-/** A page as it is sent. */
+/** A page in its response format. */
 export interface Page {
   readonly edges: readonly Edge[];
   readonly pageInfo: z.infer<typeof PAGE_INFO>;

@@ -13,8 +13,8 @@ export const ENDED_SESSION =
   'select from mirror.ended_sessions where session_id = $1';
 
 /**
- * Reads a secret of 32 bytes that is shared by all processes of this mirror and unique to
- * it.
+ * Reads the secret that signs sessions: 32 bytes, shared by all processes of this mirror
+ * and unique to it.
  */
 export async function readSessionSecret(rows: Rows): Promise<Buffer> {
   const statement = `select sha256('sessions'::bytea || cursor_secret) as secret from mirror.identity`;

@@ -8,8 +8,8 @@ export const ENTRIES_PAGE = 50;
 const BALANCE_POINTS_MAX = 600;
 
 /**
- * How much of the ledger is mirrored for each row of `page`, which must have a
- * `party_id`.
+ * For each row of `page`, which must have a `party_id`, selects how much of the party's
+ * ledger is mirrored.
  */
 const SUMMARY = `
   select page.party_id as "partyId", page.key,
@@ -50,7 +50,7 @@ function byExport(column: 'last_entry_at' | 'quarantined_at'): string {
   ${SUMMARY} order by page.at desc, page.export_id desc`;
 }
 
-/** A page of parties in each order: by their ids, or by their exports. */
+/** The statements for a page of parties, in each order: by id, or by their exports. */
 export const PARTIES = {
   id: BY_ID,
   recent: byExport('last_entry_at'),
@@ -81,7 +81,7 @@ const NEWEST = `newest as (
     select * from mirror.ledger_entries
     where party_id = $1 order by vega_time desc limit ${SUMMED_MAX})`;
 
-/** The party's own accounts, as the party's exports name them. */
+/** The party's own accounts, as named in the party's exports. */
 export const ACCOUNTS = `
   with ${NEWEST}
   select asset_id as "assetId", account_type as "accountType", market_id as "marketId",

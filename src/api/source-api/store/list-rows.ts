@@ -41,7 +41,7 @@ interface ListRows {
 
 export type ListName = keyof ListRows;
 
-/** The epoch of the served list, and the block as of which it is current. */
+/** The state of the served list: its epoch, and the block up to which it is current. */
 export interface ListState {
   readonly epoch: number;
   /**
@@ -92,8 +92,8 @@ const STATE = `
 const PARTY_COLUMNS = `party_id as id, pos::text, extra - 'id' as extra`;
 
 /**
- * One party of the served list, which excludes parties that only exist in an earlier
- * epoch of the chain.
+ * Looks up a party in the served list, which excludes parties that only exist in an
+ * earlier epoch of the chain.
  */
 const PARTY = `
   select ${PARTY_COLUMNS} from mirror.parties
