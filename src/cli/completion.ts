@@ -118,10 +118,7 @@ compdef _ledger_mirror ledger-mirror
 `;
 }
 
-/**
- * Formats the array elements that `_describe` expects: each is a word, a colon and the
- * word's meaning.
- */
+/** Formats the array elements that `_describe` expects, each as `word:meaning`. */
 function describedForZsh(words: readonly Word[]): string {
   return words
     .map(({ word, meaning }) => `${word.replaceAll(':', '\\:')}:${meaning}`)

@@ -24,8 +24,8 @@ export interface CliEnvironment {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   /**
-   * Sets an environment variable unless the process already has it. Some libraries read
-   * their settings from the environment only.
+   * Sets an environment variable unless the process already has it. Some libraries can
+   * only be configured through the environment.
    */
   readonly setVariable?: (name: string, value: string) => void;
   readonly stdout: Writable & {

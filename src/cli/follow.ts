@@ -104,8 +104,8 @@ export async function followRun(
     return found;
   };
   /**
-   * Called repeatedly while following, because this process takes over the jobs of a
-   * worker that crashes, and queues runs again whose jobs were lost with the queue.
+   * Called repeatedly while following, because this process takes over if the worker
+   * crashes, and requeues runs whose jobs were lost with the queue.
    */
   const lookAfter = async () => {
     // Only a worker for the same source counts, because a worker for a different source
@@ -139,7 +139,7 @@ export async function followRun(
   }
 }
 
-/** The last progress line of a run that this command stops following. */
+/** Returns the outcome to show for a run that this command stops following. */
 function howFollowingEnded({ aborted: isStopped }: AbortSignal): string {
   return isStopped ? 'stopped' : 'no longer followed';
 }

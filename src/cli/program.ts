@@ -173,7 +173,7 @@ export function tellFailure(
   // Commander has already written its own errors, and the text of `--help`.
   const isTold = error instanceof CommanderError;
   if (isTold && error.exitCode === 0) return EXIT.done;
-  // With `help`, the user asked for the text. Without any command, the same text is an
+  // The `help` command is a success. Without any command, the same text is shown as an
   // error.
   if (isTold && error.code === 'commander.help' && argv.includes('help'))
     return EXIT.done;

@@ -29,7 +29,7 @@ import { requireMirror } from '../mirror.ts';
 import { outputProblems, writeOutput } from '../output/destination.ts';
 import { formatCount, printable } from '../output/format.ts';
 
-/** Maximum size of an input file: far more than a statement with many gaps needs. */
+/** Maximum size of an input file: far larger than a statement with many gaps. */
 const GIVEN_BYTES_MAX = 64 * 2 ** 20;
 
 interface ProveOptions {

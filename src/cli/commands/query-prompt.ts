@@ -79,8 +79,8 @@ function wordsOf(given: string): string[] {
 }
 
 /**
- * Formats an error. An SQL error keeps all its lines: the message, and a marker below the
- * position of the error.
+ * Formats an error. An SQL error keeps all its lines: the message, and a marker that
+ * points to the position of the error.
  */
 function describeError(error: unknown): string {
   return error instanceof UsageError
@@ -89,7 +89,7 @@ function describeError(error: unknown): string {
 }
 
 /**
- * Answers statements until Ctrl-D, `exit` or `quit`. If a statement fails, its error is
+ * Runs statements until Ctrl-D, `exit` or `quit`. If a statement fails, its error is
  * shown and the prompt returns.
  */
 export async function promptForSql(

@@ -227,8 +227,8 @@ async function answer(
 }
 
 /**
- * Answers one statement after another, all over one snapshot of the lake, until the
- * input ends. If a statement fails, its error is shown, and the prompt returns.
+ * Runs one statement after another, all on one snapshot of the lake, until the input
+ * ends. If a statement fails, its error is shown, and the prompt returns.
  */
 async function converse(
   options: QueryCommandOptions,

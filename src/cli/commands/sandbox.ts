@@ -1,4 +1,4 @@
-/** `sandbox`: serves a made-up network until it is stopped. */
+/** `sandbox`: serves a synthetic network until it is stopped. */
 import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';

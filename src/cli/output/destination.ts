@@ -17,8 +17,8 @@ const LINE_FEED = 0x0a;
 
 /**
  * Checks, before any work begins, whether the output can be written.
- * @param option name of the option that gave the path, for the message
- * @returns the problems that would make writing to the path fail
+ * @param option the option that specified the path, for the message
+ * @returns the problems that would prevent writing to the path
  */
 export function outputProblems(
   option: string,
@@ -77,7 +77,7 @@ export async function writeOutput<Result>(
     flags: isWhole ? 'wx' : 'w',
   });
   const written = finished(output);
-  // Prevents an unhandled rejection. The error surfaces below, or in `write`.
+  // Prevents an unhandled rejection. The error is thrown later, or by `write`.
   written.catch(() => undefined);
   try {
     await once(output, 'open', { signal });

@@ -24,7 +24,7 @@ const VALUE_CHARACTERS_MAX = 400;
 const LABEL_CHARACTERS = 11;
 export const INDENT = '  ';
 
-/** Fields of evidence that list problems, with doubts and gaps first. */
+/** Evidence fields that list problems, with doubts and gaps first. */
 export const FAULTS: ReadonlySet<string> = new Set([
   'doubts',
   'knownGaps',
@@ -39,8 +39,8 @@ export const FAULTS: ReadonlySet<string> = new Set([
 ]);
 const FAULT_DEPTH_MAX = 3;
 /**
- * Fields whose numbers are identifiers rather than quantities: with digit grouping, a
- * text search would not find them.
+ * Fields whose numbers identify something. Their digits are not grouped, so that a text
+ * search finds them.
  */
 export const NAMES = /(?:height|block|epoch|status|code|port|id|version)$/i;
 

@@ -32,7 +32,7 @@ export function formatCount(count: Count): string {
 /** Formats bytes in the largest unit that fits: `1536n` → `1.5 KiB`. */
 export function formatBytes(bytes: Count): string {
   const whole = wholeOf(bytes);
-  // Each unit is 2^10 times the previous one, so it has ten bits more.
+  // Each unit is 2^10 times the previous one, so ten more bits mean the next unit.
   const unit = Math.min(
     Math.floor((whole.toString(2).length - 1) / 10),
     BYTE_UNITS.length - 1,
@@ -89,7 +89,7 @@ export function formatShare(
 }
 
 /**
- * Makes text from outside safe for a terminal: it replaces control characters, so that no
+ * Makes untrusted text safe for a terminal: it replaces control characters, so that no
  * value can move the cursor, hide a line or ring the bell.
  */
 export function printable(text: string): string {

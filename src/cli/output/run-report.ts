@@ -172,9 +172,7 @@ function tableLines(figures: readonly Figure[]): string[] {
     .map((line) => `${INDENT}${line}`);
 }
 
-/**
- * Formats a figure. Of faults, only the count is shown, because they are listed above.
- */
+/** Formats a figure. Faults are only counted, because they are listed above. */
 function figureText(name: string, value: unknown): string {
   if (Array.isArray(value) && FAULTS.has(name))
     return `${formatCount(value.length)}, see above`;
@@ -189,8 +187,7 @@ interface Figure {
 }
 
 /**
- * Flattens nested evidence. The figures of a part come before those of the parts nested
- * in it.
+ * Flattens nested evidence. A part's own figures come before those of its nested parts.
  */
 function flatten(
   evidence: Fields,
