@@ -3,7 +3,10 @@
  */
 
 const UTF16_MARKS = ['fffe', 'feff'];
-/** Matches a name with an unquoted value in which a # directly follows a non-blank. */
+/**
+ * Matches a name with an unquoted value in which a # directly follows a non-space
+ * character.
+ */
 const UNQUOTED_HASH =
   /^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=[ \t]*(?!["'`])[^\s#][^#\n]*?(?<=\S)#/gm;
 

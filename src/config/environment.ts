@@ -36,7 +36,7 @@ export interface Config extends Settings {
    */
   readonly texts: Readonly<Partial<Record<SettingKey, string>>>;
   /**
-   * Variables with other libraries' own names (AWS_…, HTTPS_PROXY, …), including those
+   * Variables that configure other libraries (AWS_…, HTTPS_PROXY, …), including those
    * from `.env`.
    */
   readonly ambient: Readonly<Record<string, string>>;
@@ -217,7 +217,7 @@ export function changeSettings(
 
 /**
  * Returns the error for a missing source.
- * @param why why the source is needed, for the message
+ * @param why the reason why the source is needed, for the message
  */
 export function sourceMissing(why: string): UsageError {
   return new UsageError([

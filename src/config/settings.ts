@@ -180,7 +180,7 @@ const TABLE = {
       'next scheduled time',
   ),
   // The retention must be at least two weeks: the leftovers of a killed export are
-  // removed after one week, and only while its run is still recorded.
+  // removed after one week, which is only possible while its run is still recorded.
   HISTORY_RETENTION: preset(
     '90d',
     form.duration('14d', '3650d'),

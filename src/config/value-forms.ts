@@ -11,8 +11,8 @@ export interface Form<Value> {
   /** Describes the accepted values, worded to fit into an error message. */
   readonly accepted: string;
   /**
-   * Explains why a value is rejected and what to write instead, if `accepted` is not
-   * enough.
+   * Explains why a value is rejected and what to write instead, if `accepted` does not
+   * make that clear.
    */
   readonly explain?: (text: string) => string | undefined;
   /** Returns undefined if the string is not accepted. */
