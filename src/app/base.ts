@@ -53,7 +53,7 @@ import { objectsAt } from './data-dir.ts';
 import { readScheduled, type ScheduleReading } from './nights.ts';
 import { openDatabaseLogin, openRedisLogin } from './rotating-secrets.ts';
 
-/** How long a command waits for its services, unless it sets another limit. */
+/** How long a command waits for its services by default. */
 const REACHABLE_MAX_MS = 60_000;
 const RETRY_MIN_MS = 250;
 const RETRY_MAX_MS = 5_000;
@@ -241,7 +241,7 @@ export interface ReadOnlyBase extends AsyncDisposable {
 
 /**
  * Opens what a read-only command needs.
- * @throws as `openApp`
+ * @throws the same errors as `openApp`
  */
 export async function openReadOnlyBase(
   options: BaseOptions,

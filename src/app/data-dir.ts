@@ -1,6 +1,6 @@
 /**
- * Where in DATA_DIR everything is stored that has no location of its own configured, and
- * the check that the folder is writable.
+ * The default locations in DATA_DIR of everything that is not configured to be elsewhere,
+ * and the check that the folder is writable.
  */
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';

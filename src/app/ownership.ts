@@ -10,7 +10,7 @@ import type { StoreAndCatalog } from '../warehouse/store/unknown-objects.ts';
 
 export interface Ownership {
   /**
-   * Requires that this database may write to the store. Must be called before anything is
+   * Requires that this database may write to the store. Call this before anything is
    * written, removed or requested from the source.
    * @throws PermanentError `OBJECT_STORE_FOREIGN`, `OBJECT_STORE_OWNED_ELSEWHERE` or
    *   `OBJECT_STORE_EMPTY` if this database may not write
@@ -23,7 +23,7 @@ export interface Ownership {
   refuseStrange(signal: AbortSignal, isRebuilding?: boolean): Promise<void>;
   /**
    * Examines the ownership without writing anything.
-   * @throws the same errors as `require`, but accepts a reader
+   * @throws the same errors as `require`, except that a reader is accepted
    */
   examine(signal: AbortSignal): Promise<StoreStanding>;
   /** Makes this database the owner. Only an operator may decide to do this. */

@@ -123,7 +123,9 @@ async function findWebFiles(
   throw noLog(place);
 }
 
-/** Returns the same files with a known checkpoint, which is not requested again. */
+/**
+ * Returns the same files, but with the known checkpoint instead of requesting it again.
+ */
 function withCheckpoint(files: ProofFiles, checkpoint: Buffer): ProofFiles {
   return {
     where: files.where,

@@ -60,11 +60,11 @@ export interface SourceStatementDeps {
   readonly signal: AbortSignal;
   /** Requests a range of a ledger from the source again. */
   readonly askAgain: AskAgain;
-  /** Loads segments into the tables that were published in the meantime. */
+  /** Loads newly published segments into the tables. */
   readonly load: () => Promise<void>;
 }
 
-/** The nightly run that is compared. */
+/** The nightly run to compare. */
 export interface ComparedNight {
   readonly runId: string;
   /** The parties that the mirror should have; undefined means all. */

@@ -100,7 +100,7 @@ interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
    * stage decides.
    */
   readonly askAgainMs?: number | undefined;
-  /** The number that identifies this process in its leases. */
+  /** Identifies this process in its leases. */
   readonly holder: number;
 }
 
