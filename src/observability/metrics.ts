@@ -43,7 +43,7 @@ const RUN_SECONDS = [
 const STORE_SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3,
 ];
-/** How long after its last progress report a task is considered over. */
+/** How long after its last progress report a task is considered finished. */
 const TASK_KEPT_MS = 60_000;
 const PROBE_TIMEOUT_MS = 3_000;
 /**
