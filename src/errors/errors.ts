@@ -71,8 +71,8 @@ export class UsageError extends PermanentError {
 }
 
 /**
- * Another worker has taken over this unit of work. The caller stops quietly, because it
- * has committed nothing.
+ * Another worker has taken over this unit of work. The caller has committed nothing, so
+ * it stops without reporting an error.
  */
 export class FencedError extends PermanentError {
   constructor(unit: string) {

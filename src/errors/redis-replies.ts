@@ -1,4 +1,4 @@
-/** Decides by a Redis error reply whether to reconnect. */
+/** Decides whether to reconnect after a Redis error reply. */
 
 /**
  * Replies from a former master. The existing connection stays with it; a new one reaches
