@@ -1,7 +1,7 @@
 /**
- * Estimates how many rows a list has from two requests, one page of each end, so that a
- * first run can be judged before it begins. Nothing is stored, and nothing is concluded:
- * the estimate is for people.
+ * Estimates how many rows a list has from two requests, one page from each end, so that
+ * the size of a first run is known before it begins. The estimate is only for people:
+ * nothing is stored, and no decision depends on it.
  */
 import { heightOf } from '../ledger/ids.ts';
 import { parseInstant } from '../time/time.ts';
@@ -10,22 +10,24 @@ import type { ListedRow, ListName, ListSource, Page } from './ports.ts';
 /** What two pages of a list show about its size. */
 export interface ListLook {
   readonly list: ListName;
-  /** The number of rows if the two pages hold the whole list; otherwise undefined. */
+  /** The number of rows if the two pages contain the whole list; otherwise undefined. */
   readonly exactRows: number | undefined;
-  /** The rows that were seen: the list has at least as many. */
+  /** The number of rows that were seen. The list has at least as many. */
   readonly rowsMin: number;
   /**
-   * The number of rows if the whole list were as dense as its thinner end, and as its
-   * denser end. Undefined if the rows show no position.
+   * The number of rows if the whole list were as dense as its sparser end (`low`) or
+   * its denser end (`high`). Undefined if the rows show no position.
    */
   readonly estimate:
     | { readonly low: number; readonly high: number }
     | undefined;
-  /** Average bytes of a row in an answer; undefined if the source sent no row. */
+  /**
+   * Average size of a row in a response, in bytes; undefined if the source sent no row.
+   */
   readonly bytesPerRow: number | undefined;
   /** The rows of a full page, which may be fewer than were requested. */
   readonly pageRows: number;
-  /** How long one page took, on average. */
+  /** How long one page took on average, in milliseconds. */
   readonly pageMs: number;
 }
 
@@ -94,7 +96,7 @@ function estimateRows(
 }
 
 /**
- * Returns how many rows a span has that is as dense as these rows.
+ * Returns how many rows a span would have if it were as dense as these rows.
  * @param positions in ascending order
  */
 function extrapolate(
@@ -125,8 +127,8 @@ const INSTANT_IN_TEXT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/u;
 
 /**
  * Returns a checkpoint's block, or the instant in a party's cursor in microseconds. A
- * cursor is opaque to a sync, and stays so: only this estimate looks inside it, and does
- * without if it finds nothing.
+ * cursor is opaque to a sync. Only this estimate looks inside it, and it copes if it
+ * finds nothing.
  */
 function findPosition(
   list: ListName,

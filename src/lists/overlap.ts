@@ -1,16 +1,16 @@
 /**
- * Groups the rows of a page, and checks its overlap: whether the page begins with rows
- * that are already stored. Pure functions.
+ * Groups the rows of a page, and checks its overlap: a page must begin with rows that
+ * are already stored. Pure functions.
  */
 import type { ListedRow } from './ports.ts';
 
 /**
- * Consecutive rows of one page that share a cursor. Most sources give each row a cursor
- * of its own, so a group has one row.
+ * Consecutive rows of one page that share a cursor. Most sources give each row its own
+ * cursor, so that a group has one row.
  */
 export interface Group {
   readonly cursor: string;
-  /** Keys in the order shown, including repeated ones. */
+  /** Keys in page order, including repeated ones. */
   readonly keys: readonly string[];
 }
 
@@ -34,18 +34,18 @@ export type Overlap =
       readonly fresh: readonly ListedRow[];
       readonly groups: readonly Group[];
     }
-  /** The page ends before it has shown all stored rows: a larger page may show them. */
+  /** The page ends before it has shown all stored rows. A larger page may show them. */
   | { readonly kind: 'cut' }
   /** The page shows different rows instead. */
   | { readonly kind: 'missing' };
 
 /**
  * Compares a page with the rows that are stored after the cursor that was sent.
- * @param sent the group whose cursor was sent; undefined for a page that was requested
+ * @param sent the group whose cursor was sent; undefined if the page was requested
  *   without a cursor
  * @param expected the stored groups after that cursor. The last group may have been cut
- *   at the end of its page, or may have grown: it is taken as shown if the page has all
- *   of its stored rows
+ *   off at the end of its page, or may have grown, so it counts as shown if the page
+ *   has all of its stored rows
  */
 export function classifyOverlap(
   rows: readonly ListedRow[],
@@ -88,7 +88,7 @@ export function subtract(
   return keys.filter((key) => !take(key));
 }
 
-/** Returns the rows that remain after each of `keys` has been taken away once. */
+/** Returns the rows that remain after each of `keys` has been removed once. */
 export function withoutKeys(
   rows: readonly ListedRow[],
   keys: readonly string[],
@@ -98,7 +98,7 @@ export function withoutKeys(
 }
 
 /**
- * Returns a predicate that uses up each key: it is true for a key as often as the key
+ * Returns a predicate that consumes keys: it is true for a key as often as the key
  * occurs in `keys`.
  */
 function takerOf(keys: readonly string[]): (key: string) => boolean {
@@ -111,7 +111,7 @@ function takerOf(keys: readonly string[]): (key: string) => boolean {
   };
 }
 
-/** Whether two pages show the same rows; tied rows may be in any order. */
+/** Whether two pages show the same rows. Tied rows may be in any order. */
 export function isSameRows(
   left: readonly ListedRow[],
   right: readonly ListedRow[],
@@ -121,9 +121,9 @@ export function isSameRows(
 }
 
 /**
- * Whether two pages after one cursor show the same groups. If the start or end of a
- * page cuts a group, the second page may show a different part of it, because tied rows
- * are in no fixed order.
+ * Whether two pages after the same cursor show the same groups. If a group is cut off
+ * at the start or end of a page, the second page may show a different part of it,
+ * because tied rows have no fixed order.
  */
 export function isSameGroups(
   left: readonly ListedRow[],
@@ -143,9 +143,9 @@ export function isSameGroups(
 }
 
 /**
- * What a page proves about the last stored group, which may have been cut at the end of
- * its page. The page was requested after that group's own cursor, because no page is
- * large enough to show the whole group again.
+ * What a page proves about the last stored group, which may have been cut off at the
+ * end of its page. The page was requested after that group's own cursor, because no
+ * page is large enough to show the whole group again.
  *
  * - `complete`: the page shows the rest of the group, at least one row less than is
  *   stored, so no row of the group is missing

@@ -1,5 +1,5 @@
 /**
- * Rules that a source must follow. Each violation opens a doubt, and while a doubt is
+ * Rules that a source must follow. A violation opens a doubt, and while a doubt is
  * open, the list does not count as complete.
  */
 import { heightOf, isOddKey, withoutOddKeys } from '../ledger/ids.ts';
@@ -9,14 +9,13 @@ import type { ListedRow, ListName, Page, SyncRequest } from './ports.ts';
 /** Reports a finding that forbids `complete` until an audit no longer finds it. */
 export class DoubtError extends PermanentError {}
 
-/**
- * The list cannot be read to its end, although nothing that the source shows is wrong.
- */
+/** The list cannot be read to its end, although the source has shown nothing wrong. */
 export class EndNotShown extends PermanentError {}
 
 /**
- * The node that answers has not reached the block of an earlier claim of this network.
- * The absence of rows in its answer proves nothing; the next run repeats the request.
+ * The responding node has not reached the block of an earlier claim about this network.
+ * If rows are missing from its response, that proves nothing. The next run repeats the
+ * request.
  */
 export class SourceBehind extends EndNotShown {
   constructor(list: ListName, claimed: bigint, now: bigint) {
@@ -33,8 +32,8 @@ export class SourceBehind extends EndNotShown {
 
 /**
  * Returns the error for a list in which each reading found new rows between the rows of
- * the reading before. The mirror has the rows of the last reading, and nothing proves
- * yet that these are the whole list.
+ * the previous one. The mirror has the rows of the last reading, but nothing proves yet
+ * that they are the whole list.
  */
 export function readingsDiffer(
   list: ListName,
@@ -49,7 +48,7 @@ export function readingsDiffer(
 
 /**
  * Every stored row is older than every row that an audit found. That is a gap if the
- * source still serves the same network, which is not proven yet.
+ * source still serves the same network, but this is not proven yet.
  */
 export class NetworkUnproven extends DoubtError {
   constructor(list: ListName) {
@@ -113,13 +112,13 @@ export function seenRowTwice(
 }
 
 /**
- * Code of the doubt about rows that could not be understood. This doubt does not keep
- * the other rows from being claimed.
+ * Code of the doubt about rows that could not be parsed. It does not prevent a claim
+ * about the other rows.
  */
 export const ROW_NOT_UNDERSTOOD = 'ROW_NOT_UNDERSTOOD';
 
 /**
- * Returns the doubt about listed rows that are not understood; the other rows are
+ * Returns a doubt about rows that the mirror cannot parse. The other rows are still
  * mirrored.
  */
 export function rowsNotUnderstood(list: ListName, seen: object): DoubtError {
@@ -163,8 +162,8 @@ export function checkPage(list: ListName, page: Page): void {
 }
 
 /**
- * Checks new rows, oldest first: heights never go down, and a party is listed only
- * once.
+ * Checks new rows, oldest first: heights must never decrease, and a party must be
+ * listed only once.
  * @throws DoubtError
  */
 export function checkOrder(
@@ -177,7 +176,7 @@ export function checkOrder(
     if (new Set(keys).size < keys.length) throw seenRowTwice(list, keys);
     return;
   }
-  // A row that is not understood has no height.
+  // A row that cannot be parsed has no height.
   let before = lastKey !== undefined && isOddKey(lastKey) ? undefined : lastKey;
   for (const after of withoutOddKeys(keys)) {
     if (before !== undefined && heightOf(after) < heightOf(before)) {
@@ -195,14 +194,14 @@ export function checkOrder(
   }
 }
 
-/** The rows that an audit found, compared with the stored and the confirmed ones. */
+/** The rows that an audit found, compared with the stored and the confirmed rows. */
 export interface AuditTotals {
   readonly served: bigint;
   /** Rows that an earlier reading claimed. */
   readonly confirmed: bigint;
-  /** How many of the confirmed rows the audit shows. */
+  /** How many of the confirmed rows the audit found. */
   readonly common: bigint;
-  /** Rows that were not stored, between or below common ones. */
+  /** Rows that were not stored, although they lie between or below common ones. */
   readonly missed: bigint;
   /**
    * Confirmed rows that the source no longer serves, except those at the old end of the
@@ -210,42 +209,38 @@ export interface AuditTotals {
    */
   readonly gone: bigint;
   /**
-   * Confirmed rows that the source no longer serves and that are older than every row
-   * of the audit.
+   * Confirmed rows that the source no longer serves, older than every row of the audit.
    */
   readonly pruned: bigint;
-  /**
-   * Confirmed rows that the source no longer serves and that are newer than every
-   * common row.
-   */
+  /** Confirmed rows that the source no longer serves, newer than every common row. */
   readonly goneNewest: bigint;
   /**
-   * Rows that no claimed reading ever contained, and that the audit does not show
-   * either.
+   * Rows that no claimed reading ever contained and that the audit did not find either.
    */
   readonly unconfirmed: bigint;
   readonly isAllNewer: boolean;
 }
 
-/** The most rows that may disappear from even a short list without opening a doubt. */
+/** Maximum number of rows that may disappear from even a short list without a doubt. */
 const SHRUNK_ROWS_MAX = 2n;
 const SHRUNK_SHARE = 10n;
 
 export type Accepted = Pick<SyncRequest, 'acceptNewNetwork' | 'acceptShrunk'>;
 
-/** Further facts on which the meaning of an audit depends. */
+/** Further facts that an audit is judged by. */
 export interface AuditContext {
   /**
-   * The number of rows of the largest list that was claimed since an operator last
-   * accepted that the list shrank.
+   * The largest number of rows that was claimed since an operator last accepted that
+   * the list shrank.
    */
   readonly largestClaimed: bigint;
   /**
-   * Whether an earlier audit lacked the newest rows too, and the source has shown a
-   * later block since: the rows no longer exist, and the source is not just lagging.
+   * Whether an earlier audit did not see the newest rows either, and the source has
+   * since served a later block. The rows are then really gone: a lagging node would
+   * have caught up.
    */
   readonly isMissingConfirmed: boolean;
-  /** The block that the source had reached at the audit, if it shows one. */
+  /** The block that the source had reached at the time of the audit, if it shows one. */
   readonly height: string | null;
 }
 
@@ -301,7 +296,7 @@ export function decideAudit(
       '--accept-new-network',
     );
   }
-  // A lagging node lacks precisely the newest rows, whether few or many.
+  // The newest rows, few or many, are exactly what a lagging node lacks.
   const isUnconfirmed = found.goneNewest > 0n && !isMissingConfirmed;
   if (isUnconfirmed && accepted.acceptShrunk !== true) {
     return doubt(
@@ -311,9 +306,9 @@ export function decideAudit(
       { rows: `${found.goneNewest}`, height },
     );
   }
-  // Old checkpoints drop out of the source's retention; parties do not.
+  // Old checkpoints expire from the source; parties do not.
   const goneNow = list === 'parties' ? found.gone + found.pruned : found.gone;
-  // A loss of one tenth at each audit would eventually remove everything, so losses are
+  // Losing a tenth at each audit would eventually remove everything, so losses are
   // measured against the largest list.
   const eroded = list === 'parties' ? largestClaimed - served : 0n;
   const gone = goneNow > eroded ? goneNow : eroded;

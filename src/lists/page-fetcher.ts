@@ -1,7 +1,8 @@
 /**
  * Reads one generation forward, oldest first. Each page is requested after the
  * second-to-last stored group, and its new rows are accepted only if the page shows the
- * last stored group again. While a page is stored, the next page is requested.
+ * last stored group again. The next page is requested while the current one is being
+ * stored.
  */
 import { errorCode } from '../errors/errors.ts';
 import { NETWORK_PARTY, withoutOddKeys } from '../ledger/ids.ts';
@@ -33,21 +34,22 @@ import {
 } from './resume-point.ts';
 import type { Generation } from './store/generations.ts';
 
-/** The largest page, in rows. A group with more rows cannot be read. */
+/** Maximum page size, in rows. A group with more rows cannot be read. */
 const SIZE_MAX = 1 << 17;
 const TIGHT_ATTEMPTS_MAX = 12;
 /**
  * How many groups back each attempt starts when a page lacks its overlap: first the
- * same page again, then from older and older groups.
+ * same page again, then pages after older and older groups.
  */
 const OVERLAP_ATTEMPTS = [1, 1, 2, 3, 4, 5];
 
 /**
- * How many rows that could not be understood a reader keeps with their original text.
+ * Maximum number of rows that a reader keeps with their original text because they
+ * could not be parsed.
  */
 const ODD_ROWS_MAX = 20;
 
-/** A request for a page, and the page that answered it. */
+/** A request for a page, and the page that was received. */
 export interface Asked {
   readonly after: string | undefined;
   readonly size: number;
@@ -61,8 +63,8 @@ interface Step {
 }
 
 /**
- * A page that shows the stored rows again, the new rows that follow them, and all
- * groups including the new ones.
+ * A page that shows the stored rows again, with the new rows that follow them and all
+ * groups, including the new ones.
  */
 interface Overlapping {
   readonly asked: Asked;
@@ -96,7 +98,7 @@ export class ListReader {
   point: ResumePoint;
   /**
    * A page that had room left and promised no more rows. If more rows follow after all,
-   * the page is requested once more.
+   * the page is requested again.
    */
   #unverified: Asked | undefined;
   /**
@@ -106,14 +108,14 @@ export class ListReader {
   #shortLength: number | undefined;
   #ahead: PageAhead | undefined;
   /**
-   * The row `network`, if it ends a list that fits on one page: it has no position
-   * there.
+   * The row `network`, if it is the last row of a list that fits on one page, where it
+   * has no position.
    */
   network: ListedRow | undefined;
   pages = 0;
   /**
-   * Rows that are not understood, by their keys: the first ones that this reader has
-   * met.
+   * Rows that cannot be parsed, by key. Only the first ones that this reader
+   * encountered are kept.
    */
   readonly odd = new Map<string, OddRow>();
 
@@ -136,22 +138,22 @@ export class ListReader {
     return this.point.groups.at(-1);
   }
 
-  /** Whether a page could have held more rows. */
+  /** Whether the page had room for more rows. */
   hasRoom({ size, page }: Asked): boolean {
     return page.rows.length < Math.min(size, this.point.clamp ?? size);
   }
 
-  /** The most rows to request in a page. */
+  /** Maximum number of rows to request in a page. */
   get #size() {
     return Math.min(this.context.pageSize, this.point.sizeMax ?? SIZE_MAX);
   }
 
   /**
-   * Requests the newest-first page, or the last page in oldest-first order; not larger
-   * than the source sends.
+   * Requests the newest-first page, or the last page in oldest-first order, with no
+   * more rows than the source sends.
    */
   async askNewest(fromEnd: boolean): Promise<Asked> {
-    // Pages that are read after the newest page must also be requested after it.
+    // Pages that are processed after the newest page must also be requested after it.
     await this.#settleAhead();
     return this.#ask(
       undefined,
@@ -162,7 +164,7 @@ export class ListReader {
 
   /**
    * Requests the page after the cursor, oldest first unless the caller sets another
-   * order; a smaller page if the source refuses the size.
+   * order. If the source refuses the size, requests a smaller page.
    */
   async #ask(
     after: string | undefined,
@@ -201,8 +203,8 @@ export class ListReader {
   }
 
   /**
-   * Requests the page that `#askBehind` will need once these groups are stored. It does
-   * so only after this reader has stored a page: otherwise an outdated resume point
+   * Requests the page that `#askBehind` will need once these groups are stored, but
+   * only if this reader has already stored a page: otherwise an outdated resume point
    * would cost two requests instead of one.
    */
   #askAhead(groups: readonly Group[]): void {
@@ -226,9 +228,9 @@ export class ListReader {
   }
 
   /**
-   * Waits for the answer of a requested page that is no longer needed. The block that
-   * the answer reports counts like that of any other answer: the node that sent it may
-   * be the only node that has reached that block.
+   * Waits for a requested page that is no longer needed. The block that its response
+   * reports still counts, because the node that sent it may be the only one that has
+   * reached that block.
    */
   async #settleAhead(): Promise<void> {
     const ahead = this.#ahead;
@@ -239,7 +241,7 @@ export class ListReader {
 
   /**
    * After an error, cancels the request for the next page and waits until it has ended,
-   * so that it changes no count afterwards.
+   * so that it cannot change any count afterwards.
    */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#ahead?.cancel.abort();
@@ -247,8 +249,8 @@ export class ListReader {
   }
 
   /**
-   * Stores the rows that are not understood before the page is used in any other way,
-   * so that a kill cannot lose them.
+   * Stores the rows that cannot be parsed before the page is used in any other way, so
+   * that a kill cannot lose them.
    */
   async #keepOdd({ rows }: Page) {
     const { odd } = this;
@@ -315,7 +317,7 @@ export class ListReader {
     checkCeiling(context, 'rows', Number(this.generation.rows) + fresh.length);
     if (context.list === 'checkpoints') await this.#verifyTwins(asked, fresh);
     let { clamp } = this.point;
-    // This page could not show all rows, so its length is the most that the source
+    // The page did not show all rows, so its length is the maximum that the source
     // sends.
     if (fresh.length > 0 && this.#shortLength !== undefined)
       clamp = Math.max(this.#shortLength, clamp ?? 0);
@@ -361,7 +363,7 @@ export class ListReader {
   }
 
   /**
-   * Requests the page after the stored rows, together with the groups that it must show
+   * Requests the page that follows the stored rows and also shows the last groups
    * again.
    */
   async #askOverlapping(): Promise<Overlapping> {
@@ -371,7 +373,8 @@ export class ListReader {
       const fresh = this.#withoutNetwork(asked.page);
       return { asked, fresh, groups: groupRows(fresh) };
     }
-    // If the resume point has all groups of the list, the first page shows them again.
+    // If the resume point has all groups of the list, the first page must show them
+    // again.
     const understood = withoutOddKeys(held.flatMap(({ keys }) => keys));
     const isAll = BigInt(understood.length) === this.generation.rows;
     for (const back of OVERLAP_ATTEMPTS) {
@@ -410,8 +413,8 @@ export class ListReader {
           groups: [...groups.slice(0, -back), ...overlap.groups],
         };
       }
-      // Even the largest page cuts the group: the page after it may show the missing
-      // rows.
+      // Even the largest page cuts the group off. The page after it may show the
+      // missing rows.
       const isLargest =
         rows.length < asked.size || size === SIZE_MAX || asked.size < size;
       if (!isLargest) continue;
@@ -422,8 +425,8 @@ export class ListReader {
   }
 
   /**
-   * Computes the size of a page that has room for new rows and for the rows that it
-   * must show again before them.
+   * Computes a page size with room for the rows that must be shown again and the new
+   * rows after them.
    */
   #sizeBehind(sent: Group | undefined, expected: readonly Group[]): number {
     const repeated = expected.reduce((sum, { keys }) => sum + keys.length, 0);
@@ -431,9 +434,9 @@ export class ListReader {
   }
 
   /**
-   * Requests the page after the very last group, if no page after an older group shows
-   * more. It must show the rest of that group or, if each row has a cursor of its own,
-   * be the same when requested twice.
+   * Requests the page after the very last group, for when no page after an older group
+   * shows more. It must show the rest of that group or, if each row has its own cursor,
+   * be identical when requested twice.
    */
   async #askTight(behind: Group, isPressed: boolean): Promise<Step> {
     let last = behind;
@@ -467,8 +470,8 @@ export class ListReader {
   }
 
   /**
-   * Requests a short page again, with the size that it had: a page that is shorter than
-   * requested, although more rows follow, may lack rows.
+   * Requests a short page again with the same size. A page that is shorter than
+   * requested although more rows follow may lack rows.
    */
   async #verify(short = this.#unverified): Promise<void> {
     this.#unverified = undefined;
@@ -503,8 +506,9 @@ export class ListReader {
   }
 
   /**
-   * Removes `network` if it follows all other rows: it has no position in the order,
-   * and new rows are listed before it. The public service lists it on one page only.
+   * Removes `network` if it follows all other rows. It has no position in the order,
+   * and new rows are listed before it. In this order the public service lists it only
+   * if everything fits on one page.
    */
   #withoutNetwork({ rows, hasNextPage }: Page): readonly ListedRow[] {
     const last = rows.at(-1);

@@ -1,7 +1,7 @@
 /**
- * Reads a list to its end and proves that end: the source's newest-first page must show
- * it. Each row of that page is stored or is reached by reading further, and the last
- * row that was read is among them.
+ * Reads a list to its end and proves that end by the source's newest-first page: each
+ * of its rows must be stored or be reached by reading further, and the last row that
+ * was read must be among them.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode } from '../errors/errors.ts';
@@ -13,14 +13,14 @@ import type { Asked, ListReader } from './page-fetcher.ts';
 
 /**
  * How many pages are read before the newest page is first requested, and by which
- * factor that number grows. A long list is checked for its end while it is read, so
- * that the sync also ends if the list grows faster than it is read.
+ * factor that number grows. A long list is checked for its end while it is being read,
+ * so that the sync ends even if the list grows faster than it is read.
  */
 const FIRST_LOOK_PAGES = 16;
 const LOOK_AGAIN_FACTOR = 4;
 /**
- * How often rows that the source has shown are requested before a doubt about the
- * source is opened.
+ * Maximum number of attempts to reach rows that the source has shown before a doubt
+ * about the source is opened.
  */
 const REACH_ATTEMPTS_MAX = 3;
 const PAUSE_MS = 500;
@@ -29,13 +29,13 @@ interface Newest {
   readonly asked: Asked;
   /**
    * The keys without `network`, if the source's order has no position for it, and
-   * without rows that are not understood.
+   * without rows that cannot be parsed.
    */
   readonly keys: readonly string[];
   /** Keys that are not stored yet. */
   readonly unheld: Set<string>;
   /**
-   * The last stored position when the page was requested, and the rows of the last
+   * The last stored position when the page was requested, and the keys of the last
    * group.
    */
   readonly lastPos: bigint;
@@ -44,7 +44,7 @@ interface Newest {
 
 /**
  * Reads the list until its end is proven.
- * @returns the keys of the newest page, all of them stored
+ * @returns the keys of the newest page, all of which are stored
  */
 export async function readToEnd(
   reader: ListReader,
@@ -58,9 +58,9 @@ export async function readToEnd(
     if (!promisesMore) break;
     if (early?.unheld.size === 0) {
       // The source promises more rows after the newest known rows. If a whole page of
-      // new rows has appeared meanwhile, the list grows as fast as it is read.
-      // Otherwise the list has an end, and the page at that end need not show all rows
-      // that tie for the newest position.
+      // new rows has appeared in the meantime, the list is growing as fast as it is
+      // read. Otherwise the list has an end, and the page there need not show all rows
+      // that are tied for the newest position.
       const now = await lookForNewest(reader);
       if (now.keys.length > 0 && now.unheld.size === now.keys.length)
         return proveEnd(reader, now);
@@ -86,7 +86,7 @@ async function proveEnd(
   await checkWholeList(reader, newest);
   if (!(await showsLastRow(reader, newest))) {
     const isOldest = await isFirstPage(reader, newest);
-    // A list of parties cannot show from which end it was read; block heights can.
+    // Unlike block heights, parties do not show from which end the list was read.
     if (isOldest && list === 'parties') throw noEnd(reader.context);
     newest = isOldest ? await lookFromEnd(reader) : await lookForNewest(reader);
     await reach(reader, newest);
@@ -124,7 +124,7 @@ async function reach(reader: ListReader, newest: Newest): Promise<void> {
     dropReached(newest, fresh);
     if (fresh.length > 0) continue;
     if (attempt >= REACH_ATTEMPTS_MAX) {
-      // Rows may have been inserted among the last ones, so the end is read again.
+      // Rows may have been inserted among the last ones, so the end is reread.
       if (reader.generation.kind === 'current') {
         throw new OverlapMissing(
           list,
@@ -150,23 +150,24 @@ function dropReached(
 }
 
 /**
- * Whether the page shows the last row. A page whose rows are all stored proves no end
- * unless it is the last page: the source may ignore the requested order.
+ * Whether the page shows the last row. Even if all of its rows are stored, a page
+ * proves no end unless it is the last page, because the source may ignore the requested
+ * order.
  */
 async function showsLastRow(
   reader: ListReader,
   { asked: { page }, keys, lastKeys, lastPos }: Newest,
 ): Promise<boolean> {
   if (lastKeys.length === 0 && keys.length === 0) return true;
-  // The last row may be one of the rows that are not understood.
+  // The last row may be one that cannot be parsed.
   if (page.rows.some(({ key }) => lastKeys.includes(key))) return true;
   const { highestPos } = await reader.locate(keys);
   return highestPos !== null && highestPos > lastPos;
 }
 
 /**
- * Whether the source ignores the requested order: its newest-first page is the first
- * page of the oldest-first order.
+ * Whether the source ignores the requested order, so that its newest-first page is the
+ * first page of the oldest-first order.
  */
 async function isFirstPage(
   reader: ListReader,
@@ -177,7 +178,7 @@ async function isFirstPage(
 }
 
 /**
- * Checks a page that has room left and no page after it: it shows the whole list, so it
+ * Checks a page that has room left and no page after it. It shows the whole list, so it
  * must have as many rows as are stored.
  */
 async function checkWholeList(
@@ -246,9 +247,9 @@ async function lookFromEnd(reader: ListReader): Promise<Newest> {
 }
 
 /**
- * Returns the keys that have a position in the order. The public service lists
- * `network` first in newest-first order, and in oldest-first order only if everything
- * fits one page: it has no position. The exception covers `network` and nothing else.
+ * Returns the keys that have a position in the order. In the public service `network`
+ * has none: it comes first in newest-first order, but in oldest-first order it is
+ * listed only if everything fits on one page. No other key is exempt.
  */
 async function placedKeys(
   reader: ListReader,
@@ -260,7 +261,7 @@ async function placedKeys(
   const shown = rows[at] ?? reader.network;
   const isAtOdds = at === 0 || reader.network !== undefined;
   if (list !== 'parties' || shown === undefined || !isAtOdds) return keys;
-  // It has a position like any other row if the source lists it that way.
+  // If the source lists it like any other row, it has a position.
   if ((await reader.locate([NETWORK_PARTY])).highestPos !== null) return keys;
   if (tally.network !== 'stored')
     await session.keepUnplaced(reader.generation.epoch, shown);

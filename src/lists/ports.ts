@@ -1,5 +1,5 @@
 /**
- * The request for a sync of a list, and the sync's dependencies on the source and the
+ * The request for a sync of a list, and what the sync needs from the source and the
  * resume state.
  */
 import type { Micros } from '../time/time.ts';
@@ -10,17 +10,17 @@ export interface SyncRequest {
   readonly list: ListName;
   /** The id of an open row of `mirror.runs`, in which the verdict is recorded. */
   readonly runId: string;
-  /** Whether to read the whole list again. */
+  /** Whether to reread the whole list. */
   readonly isAudit: boolean;
   /**
-   * The largest number of stored rows up to which the whole list is read again; the
-   * nightly run sets it.
+   * Maximum number of stored rows up to which the whole list is reread; set by the
+   * nightly run.
    */
   readonly wholeUpToRows?: number | undefined;
   readonly pageSize: number;
   /**
-   * Whether an operator has confirmed that the source shows a new network, from which
-   * no row is stored.
+   * Whether an operator has confirmed that the source now serves a new network, none of
+   * whose rows are stored.
    */
   readonly acceptNewNetwork?: boolean | undefined;
   /** Whether an operator has confirmed that the list lost many rows. */
@@ -44,18 +44,18 @@ export interface ListedRow {
    * fields.
    */
   readonly extra: Readonly<Record<string, unknown>> | undefined;
-  /** The details of a row that could not be understood; absent for any other row. */
+  /** The details of a row that could not be parsed; absent for any other row. */
   readonly odd?: OddRow;
 }
 
 /**
- * A row that could not be understood. It keeps its position in the page, under a key
- * that stands for its bytes (`oddKey`), and is not stored with the other rows.
+ * A row that could not be parsed. It keeps its position in the page under a key derived
+ * from its bytes (`oddKey`), and is not stored with the other rows.
  */
 export interface OddRow {
-  /** The reason why the row was not understood, in words. */
+  /** The reason why the row could not be parsed, in words. */
   readonly because: string;
-  /** The beginning of the row's JSON as it was sent, without secrets. */
+  /** The beginning of the row's JSON as sent, with secrets masked. */
   readonly row: string;
 }
 
@@ -77,30 +77,33 @@ export interface PageRequest {
    */
   readonly isOneAttempt?: boolean | undefined;
   /**
-   * Whether this is a request for a row or two that other work waits for. If its answer
-   * arrives too slowly or fails twice, it is given up within two minutes.
+   * Whether this is a request for a row or two that other work is waiting for. If it is
+   * too slow or fails twice, it is given up within two minutes.
    */
   readonly isSmall?: boolean | undefined;
 }
 
 export interface Page {
-  /** Rows in the order of the answer, including those that are not understood. */
+  /** Rows in the order of the response, including those that cannot be parsed. */
   readonly rows: readonly ListedRow[];
-  /** Whether the source promises more rows: a hint that proves nothing. */
+  /** Whether the source promises more rows. This is a hint that proves nothing. */
   readonly hasNextPage: boolean;
   /** The cursors of `pageInfo`; undefined if the source left them out. */
   readonly startCursor: string | undefined;
   readonly endCursor: string | undefined;
-  /** The source's last block when it answered (`X-Block-*`), if it reported one. */
+  /**
+   * The source's last block at the time of the response (`X-Block-*`), if it reported
+   * one.
+   */
   readonly blockHeight: bigint | undefined;
   readonly blockTime: Micros | undefined;
-  /** The size of the answer's JSON, after decompression; absent in a double. */
+  /** The size of the response's JSON after decompression; absent in test doubles. */
   readonly bytes?: number;
-  /** When the source answered, by the server's clock. */
+  /** When the source responded, by the server's clock. */
   readonly answeredAt?: Micros | undefined;
   /**
-   * Whether a mirror answered: its block time is the instant up to which its ledgers are
-   * proven, and no later one.
+   * Whether the response came from a mirror. Its block time is then exactly the instant
+   * up to which its ledgers are proven.
    */
   readonly isProven?: boolean;
 }
@@ -112,12 +115,12 @@ export interface Page {
 export interface ListSource {
   /**
    * Requests one page of a list.
-   * @throws PermanentError `PAGE_TOO_LARGE` if the source cannot send, or refuses, a
-   *   page of this size
+   * @throws PermanentError `PAGE_TOO_LARGE` if the source refuses or cannot send a page
+   *   of this size
    * @throws PermanentError `CURSOR_REFUSED` if it refuses the cursor (400, or repeated
-   *   500 answers when a cursor was sent)
-   * @throws PermanentError `PAGE_SHAPE` if the answer is not a page; the message names
-   *   the offending value
+   *   500 responses when a cursor was sent)
+   * @throws PermanentError `PAGE_SHAPE` if the response is not a page; the message
+   *   names the offending value
    * @throws RetryableError after the source's own retries are used up
    * @throws UnreachableError if no connection could be made
    */
@@ -127,8 +130,8 @@ export interface ListSource {
 }
 
 /**
- * The store of resume points: Redis, or Postgres if Redis is not used. It may lose
- * resume points, or return an older one.
+ * The store of resume points: Redis, or Postgres if Redis is not used. It may lose a
+ * resume point or return an older one.
  */
 export interface ResumePointStore {
   get(key: string): Promise<unknown>;

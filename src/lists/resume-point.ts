@@ -1,17 +1,17 @@
 /**
- * The resume point of a sync: the last stored groups with their cursors, and how they
- * are saved.
+ * The resume point of a sync (the last stored groups with their cursors), and how it is
+ * saved.
  */
 import { z } from 'zod';
 import type { Group } from './overlap.ts';
 import type { ListName, ResumePointStore } from './ports.ts';
 
 /**
- * The most groups that a resume point has. A page may be requested after any of them:
- * if one cursor fails, an older one may still work.
+ * Maximum number of groups in a resume point. A page may be requested after any of
+ * them: if one cursor fails, an older one may still work.
  */
 const GROUPS_KEPT = 6;
-/** The most keys that a resume point has, unless fewer than two groups fit. */
+/** Maximum number of keys in a resume point, unless fewer than two groups would fit. */
 const KEYS_KEPT_MAX = 3_000;
 const RESUME_POINT_TTL_MS = 30 * 86_400_000;
 
@@ -19,11 +19,11 @@ const rowCount = z.int().positive();
 const schema = z.object({
   generationId: z.string(),
   /**
-   * The sequence of the commit that this point was saved with. A commit that builds on
-   * a different sequence is refused.
+   * The sequence number of the commit that this point was saved with. A commit that
+   * builds on a different number is refused.
    */
   sequence: z.string().regex(/^\d{1,18}$/),
-  /** The groups, oldest first. The last may have been cut at the end of its page. */
+  /** The groups, oldest first. The last may have been cut off at the end of its page. */
   groups: z
     .array(
       z.object({
@@ -34,20 +34,19 @@ const schema = z.object({
     .min(1)
     .max(GROUPS_KEPT)
     .readonly(),
-  /**
-   * The largest page size that the source still accepts, if it has refused a larger
-   * one.
-   */
+  /** The largest page size that the source accepts, if it has refused a larger one. */
   sizeMax: rowCount.optional(),
-  /** The most rows that the source sends in a page, whatever size is requested. */
+  /**
+   * Maximum number of rows that the source sends in a page, whatever size is requested.
+   */
   clamp: rowCount.optional(),
 });
 
 export type ResumePoint = Readonly<z.output<typeof schema>>;
 
 /**
- * A page or claim builds on an outdated resume point: the generation has advanced
- * since.
+ * A page or claim builds on an outdated resume point: the generation has since
+ * advanced.
  */
 export class StaleResumePoint extends Error {}
 
@@ -68,7 +67,7 @@ export function keepGroups(groups: readonly Group[]): readonly Group[] {
 }
 
 /**
- * Where a resume point was read, as the evidence names it. The resume state is in
+ * Where a resume point came from, as named in the evidence. The resume state is in
  * Redis, or in Postgres if Redis is not used; the list's own row is always in Postgres.
  */
 export type ResumedFrom = 'resume state' | 'list row';
@@ -93,7 +92,7 @@ export function chooseResumePoint(
   if (row === undefined) return { point: undefined, from: undefined };
   const keysOf = ({ groups }: ResumePoint): string =>
     JSON.stringify(groups.map(({ keys }) => keys));
-  // If both name the same commit but different rows, either of them is damaged.
+  // If both name the same commit but have different rows, one of them is damaged.
   const isUsable =
     state !== undefined &&
     (state.sequence !== row.sequence || keysOf(state) === keysOf(row));
@@ -105,7 +104,7 @@ export function chooseResumePoint(
 export interface ResumePoints extends AsyncDisposable {
   /**
    * Reads the resume point from the resume state.
-   * @returns undefined if there is no resume point, or if its store is unreachable:
+   * @returns undefined if there is no resume point or its store is unreachable;
    *   Postgres has the same resume point, and the store logs its outage
    */
   read(): Promise<unknown>;
@@ -114,8 +113,8 @@ export interface ResumePoints extends AsyncDisposable {
 
 /**
  * Opens the resume state of a list. It is written after each commit, one write at a
- * time; the newest wins, and a slow or unreachable store delays no sync. Disposing of
- * it waits for the last write.
+ * time, and the newest point wins, so a slow or unreachable store delays no sync.
+ * Disposing of it waits for the last write.
  */
 export function openResumePoints(
   store: ResumePointStore,

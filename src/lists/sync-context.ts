@@ -1,5 +1,5 @@
 /**
- * The state that all steps of one sync share: its session, its source, its limits, its
+ * The state shared by all steps of a sync: its session, source, limits and
  * observations, and the evidence for its verdict.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -40,9 +40,12 @@ export interface SyncDeps {
   readonly resumePoints: ResumePointStore;
   readonly onProgress: (progress: SyncProgress) => void;
   readonly failpoint?: (step: Failpoint) => Promise<void> | void;
-  /** Limits after which a list that shows no end is abandoned. */
+  /** Limits beyond which a list that shows no end is abandoned. */
   readonly ceiling?: typeof CEILING;
-  /** How long to pause before requesting rows again that a different page has shown. */
+  /**
+   * How long to pause, in milliseconds, before rows that another page has shown are
+   * requested again.
+   */
   readonly pauseMs?: number;
 }
 
@@ -58,7 +61,7 @@ export interface SyncContext
 
 /** Counts the requests and observations of one sync. */
 export class Tally {
-  /** `because` is the reason for reading the whole list again. */
+  /** `because` is the reason for rereading the whole list. */
   mode: {
     readonly kind: 'first reading' | 'increment' | 'audit';
     readonly because?: string;
@@ -75,15 +78,13 @@ export class Tally {
   /** How often this sync has read the list, including the current reading. */
   readings = 1;
   head: SourceHead = { blockHeight: undefined, blockTime: undefined };
-  /** The highest block up to which any list of this network was claimed complete. */
+  /** The highest block as of which either list of this network was claimed complete. */
   claimedHeight: bigint | undefined;
-  /** The highest block that any answer of this sync has reported. */
+  /** The highest block that any response in this sync has reported. */
   seenHeight: bigint | undefined;
   readonly warnings: string[] = [];
   network: 'stored' | undefined;
-  /**
-   * A sync first reads the list; then the source has to show that the list ends there.
-   */
+  /** A sync first reads the list; then the source must show that the list ends there. */
   phase: 'reading' | 'proving the end' = 'reading';
   readonly startedMs = performance.now();
 
@@ -113,9 +114,9 @@ export class Tally {
 }
 
 /**
- * Requests a page, and requests it once more if the source contradicts itself: a
+ * Requests a page, and requests it again if the source contradicts itself, because a
  * transient error is not a reason for doubt.
- * @throws DoubtError if the second answer contradicts itself too
+ * @throws DoubtError if the second response contradicts itself too
  */
 export async function askPage(
   context: SyncContext,
@@ -151,15 +152,17 @@ export async function askPage(
   }
 }
 
-/** How often a page is requested again while a node behind the source's address lags. */
+/**
+ * Maximum number of requests for a page while a node behind the source's address lags.
+ */
 const BEHIND_ATTEMPTS_MAX = 6;
 const BEHIND_PAUSE_MS = 500;
 
 /**
- * Finds the block that an answer should have reached. Several nodes may share one
- * address. An answer from below the highest claim lacks rows that are stored; the
+ * Finds the block that a response should have reached. Several nodes may share one
+ * address. A response from below the highest claim would lack rows that are stored. The
  * newest page must also not be older than the pages before it.
- * @returns undefined if the answer has reached that block, or if the source shows no
+ * @returns undefined if the response has reached that block, or if the source shows no
  *   blocks
  */
 function heightAhead(

@@ -1,6 +1,6 @@
 /**
  * Compares an audit's rows with the stored ones, judges the difference, and replaces
- * the stored rows with the audit's.
+ * the stored rows with those of the audit.
  */
 import { sql, type RawBuilder } from 'kysely';
 import { heightOf } from '../../ledger/ids.ts';
@@ -31,8 +31,8 @@ export interface AuditReport extends AuditTotals {
 }
 
 /**
- * Replaces the stored rows with the audit's unless a doubt forbids it, and closes the
- * doubts that the audit resolves.
+ * Replaces the stored rows with those of the audit unless a doubt forbids it, and
+ * closes the doubts that the audit resolves.
  */
 export async function replaceCurrent(
   tx: Database,
@@ -61,8 +61,8 @@ export async function replaceCurrent(
   let removed: readonly string[] = [];
   const isNewNetwork = finding === 'new network';
   if (isNewNetwork) {
-    // The audit is the first reading of the next epoch, so none of its rows is stored
-    // yet. The sync of the other list may have begun that epoch already.
+    // The audit is the first reading of the next epoch, so none of its rows are stored
+    // yet. The sync of the other list may already have begun that epoch.
     const { isAllNewer: _, ...counts } = totals;
     const begin = builder
       .insertInto('mirror.networks')
@@ -74,8 +74,8 @@ export async function replaceCurrent(
     await execute(tx, 'begin a network', begin);
     await makeCurrent(tx, audit, epoch + 1);
   } else {
-    // New rows between confirmed rows, with no doubt open: the source inserts rows, and
-    // will do so again.
+    // The audit found new rows between confirmed ones, and no doubt is open: this
+    // source inserts rows out of order, and will do so again.
     const isInserted =
       totals.missed > 0n &&
       current.isClaimed &&
@@ -104,8 +104,8 @@ export async function replaceCurrent(
 }
 
 /**
- * Whether a doubt is about rows that this very reading has not understood. It is still a
- * reason for doubt.
+ * Whether a doubt is about rows that this very reading could not parse, so that it
+ * stays open.
  */
 function isOfAudit({ generationId }: Generation): RawBuilder<unknown> {
   return sql`(code = ${ROW_NOT_UNDERSTOOD} and seen->>'generationId' = ${`${generationId}`})`;
@@ -129,7 +129,7 @@ async function closeDoubts(
   await execute(tx, 'close the doubts of a list', close);
 }
 
-/** Takes the doubts of the reading over into the network that begins with it. */
+/** Moves the doubts of the reading to the network that begins with it. */
 async function moveDoubts(tx: Database, audit: Generation): Promise<void> {
   const { list, epoch } = audit;
   const move = statement()`
@@ -148,8 +148,9 @@ interface JudgedBy {
 }
 
 /**
- * Whether an earlier audit lacked the newest rows, and the source has shown a later
- * block since: a lagging node would have caught up.
+ * True if an earlier audit did not see the newest rows although the source has since
+ * served a later block. A lagging node would have caught up by then, so the rows are
+ * really gone.
  */
 function isMissingConfirmed(
   doubts: ListSituation['doubts'],
@@ -162,15 +163,15 @@ function isMissingConfirmed(
 }
 
 /**
- * Selects the rows that have a position and that the source, as far as is known, still
- * serves.
+ * Selects the rows that have a position and that the source still serves, as far as is
+ * known.
  */
 function held({ list, epoch }: Generation): RawBuilder<unknown> {
   return sql`select ${KEYS[list]} as key, pos from ${TABLES[list]}
     where epoch = ${epoch} and pos is not null and gone_since is null`;
 }
 
-/** The block of a key; parties have none. */
+/** The block in a key; parties have none. */
 const BLOCKS = {
   parties: sql`null::numeric`,
   checkpoints: sql`split_part(key, '/', 1)::numeric`,
@@ -228,9 +229,9 @@ function compareAudit(tx: Database, current: Generation, audit: Generation) {
 }
 
 /**
- * Replaces the current rows with the audit's: adds missed rows, marks rows that are no
- * longer served, and removes rows that were never confirmed. Rows that keep their
- * position are not touched.
+ * Replaces the current rows with those of the audit: adds missed rows, marks rows that
+ * are no longer served, and removes rows that were never confirmed. Rows that keep
+ * their position are not touched.
  * @returns the first of the removed rows
  */
 async function replaceWithAudit(
@@ -248,7 +249,7 @@ async function replaceWithAudit(
     .where('generation_id', '=', current.generationId);
   await execute(tx, ACTION, drop);
   await makeCurrent(tx, audit, current.epoch, shift, isAppendOnly);
-  // Earlier claims still count: they reveal a node that lags, and a list that shrank.
+  // Keep earlier claims: they reveal a lagging node and a list that shrank.
   const keepClaims = statement()`
     update mirror.generations
     set head_height = greatest(head_height, ${current.headHeight}::numeric),
@@ -261,14 +262,16 @@ async function replaceWithAudit(
 interface Place {
   /** How far the audit's positions move. */
   readonly shift: bigint;
-  /** How many rows the source serves before the oldest stored one that it serves. */
+  /**
+   * How many rows the source serves that precede the oldest stored row it still serves.
+   */
   readonly older: bigint;
 }
 
 /**
- * Finds out where the audit's rows belong among the stored ones. The source may serve
- * rows that are older than the oldest stored one; positions still begin at 1, because a
- * claim counts no row below that. If no row is in common, the new rows follow the stored
+ * Finds out where the audit's rows belong among the stored ones. Even if the source
+ * serves rows older than the oldest stored one, positions begin at 1, because a claim
+ * counts no row below that. If there is no common row, the new rows follow the stored
  * ones.
  */
 async function findPlace(
@@ -295,7 +298,9 @@ function isServed({ list, generationId }: Generation): RawBuilder<unknown> {
     where generation_id = ${generationId} and key = ${KEYS[list]})`;
 }
 
-/** @returns the keys of the rows that were never confirmed and are not served */
+/**
+ * @returns the keys of the removed rows, which were never confirmed and are not served
+ */
 async function removeUnconfirmed(
   tx: Database,
   { list, epoch, claimedPos }: Generation,
@@ -311,9 +316,9 @@ async function removeUnconfirmed(
 }
 
 /**
- * Marks the rows that the source no longer serves. Checkpoints that are older than every
- * served row have dropped out of the source's retention. They keep their positions below
- * the served rows if there is room, and this mirror still serves them. A party that is no
+ * Marks the rows that the source no longer serves. Checkpoints that are older than
+ * every served row have expired from the source. They keep their positions below the
+ * served rows if there is room, and this mirror still serves them. A party that is no
  * longer listed has been removed.
  */
 async function markGone(
@@ -355,8 +360,8 @@ async function makeCurrent(
 }
 
 /**
- * Updates the known gaps after an audit: closes a gap if the rows below it are served
- * again, and confirms it otherwise.
+ * Updates the known gaps after an audit: a gap is closed if the rows below it are
+ * served again, and confirmed otherwise.
  */
 async function settleGaps(
   tx: Database,

@@ -1,4 +1,4 @@
-/** Reads the state of a list, and the parties that were ever listed. */
+/** Reads the state of a list, and looks up parties that were ever listed. */
 import { sql } from 'kysely';
 import { listedAs } from '../../catalog/listed-id.ts';
 import {
@@ -38,7 +38,7 @@ export interface ListSituation extends Readonly<
   Record<Generation['kind'], Generation | undefined>
 > {
   readonly epoch: number;
-  /** The highest block up to which either list of this network was claimed complete. */
+  /** The highest block as of which either list of this network was claimed complete. */
   readonly claimedHeight: string | null;
   /** Whether either list was found to belong to a different network. */
   readonly isOtherNetwork: boolean;
@@ -114,8 +114,8 @@ export async function readSituation(
 }
 
 /**
- * The most witnesses to choose: a single party may have been removed since, but it is
- * unlikely that all three were.
+ * Maximum number of witnesses. One party may have been removed since; all three is
+ * unlikely.
  */
 const WITNESSES_MAX = 3;
 
@@ -131,8 +131,8 @@ export async function isOtherNetwork(db: Database): Promise<boolean> {
 /**
  * Returns the spellings of parties that identify the current network: the parties that
  * it has listed the longest.
- * @returns no party if the last claim was made from this source, or if nothing was ever
- *   claimed
+ * @returns an empty array if the last claim was made from this source, or if nothing
+ *   was ever claimed
  */
 export async function findWitnesses(
   db: Database,
@@ -148,9 +148,9 @@ export async function findWitnesses(
 }
 
 /**
- * Reads the highest block up to which either list of the current network was claimed
+ * Reads the highest block as of which either list of the current network was claimed
  * complete.
- * @returns undefined if no claim had a block
+ * @returns undefined if no claim has a block
  */
 export async function readClaimedHeight(
   db: Database,
@@ -160,8 +160,8 @@ export async function readClaimedHeight(
 }
 
 /**
- * Reads the facts that both lists together show about a network. If nothing was claimed
- * in this database, the newest restored checkpoint stands for the claims of the lost
+ * Reads what the two lists together show about a network. If nothing was claimed in
+ * this database, the newest restored checkpoint stands in for the claims of the lost
  * database.
  */
 function readNetwork(
@@ -188,7 +188,7 @@ function readNetwork(
 
 /**
  * Returns the party with exactly this id first and then, if the id is shortened, the
- * parties whose id has the same beginning and end; at most `CANDIDATES_MAX`.
+ * parties whose ids have the same beginning and end; at most `CANDIDATES_MAX` in total.
  */
 export async function findListedParties(
   db: Database,

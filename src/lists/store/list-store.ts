@@ -59,7 +59,7 @@ interface Held {
 
 /**
  * One list under its lease.
- * @throws FencedError from every write, once another worker has taken over
+ * @throws FencedError from every write once another worker has taken over
  */
 export type ListSession = ReturnType<typeof openSession>;
 
@@ -88,7 +88,7 @@ function openSession(held: Held, takenAtMs: number) {
 
   /**
    * Renews the lease until it is disposed, and then releases it, so that a successor
-   * need not wait until it expires.
+   * does not have to wait until it expires.
    */
   const keep = () => keepLease({ what, takenAtMs, renew, release });
   const write = openWriter(held);
@@ -104,9 +104,10 @@ function openSession(held: Held, takenAtMs: number) {
 
 function openWriter({ db, list, token, signal }: Held) {
   /**
-   * Locks the lease's row first, so that only this worker can commit.
+   * Runs a transaction that locks the lease's row first, so that only this worker can
+   * commit.
    * @param wasDone returns the result that an earlier attempt has written, in case its
-   *   answer was lost; absent if the work is safe to repeat
+   *   response was lost; absent if the work is safe to repeat
    */
   return <Result>(
     action: string,
@@ -131,8 +132,8 @@ function openPages(
   write: ReturnType<typeof openWriter>,
 ) {
   /**
-   * Begins a generation and drops an abandoned audit, which a new one replaces. Safe to
-   * repeat, because the new generation has no page yet.
+   * Begins a generation, and drops an abandoned audit that it replaces. Safe to repeat,
+   * because the new generation has no page yet.
    */
   const begin = (kind: Generation['kind'], epoch: number) =>
     write('begin a generation', async (tx) => {
@@ -149,7 +150,8 @@ function openPages(
   /**
    * Appends a page.
    * @returns the generation including the page; undefined if the generation has
-   *   advanced since the resume point that the page builds on: then nothing is written
+   *   advanced since the resume point that the page builds on, in which case nothing is
+   *   written
    * @throws DoubtError `ROW_TWICE` if a party is already stored
    */
   function append(
@@ -180,8 +182,8 @@ function openPages(
       if (appended !== BigInt(added)) throw seenRowTwice(list, keys);
       return held;
     };
-    // The sequence shows whether the page was committed: no other worker commits under
-    // this lease.
+    // The sequence number shows whether the page was committed, because no other worker
+    // commits under this lease.
     return write(action, commit, () => {
       const committed = statement(COLUMNS)`
         select ${SELECTED} from mirror.generations
@@ -194,7 +196,7 @@ function openPages(
 
   /**
    * Finds out which rows of a page are stored, and the highest of their positions, with
-   * one index lookup for each row.
+   * one index lookup per row.
    * @param countingTo counts the rows of the list, including repeated ones, up to this
    *   position, or up to the highest position of the given keys if that is higher; if
    *   absent, `rowsUpTo` is 0
@@ -282,8 +284,8 @@ function openVerdicts(
       ),
 
     /**
-     * Whether one of these parties is stored for the current network. While no party is
-     * stored at all, the source address of the last claim decides.
+     * Whether one of these parties is stored for the current network. If no party is
+     * stored at all yet, the source address of the last claim decides.
      */
     holdsParty: async (partyIds: readonly string[]) => {
       const held = statement({ isHeld: 'boolean' })`
@@ -302,8 +304,8 @@ function openVerdicts(
     },
 
     /**
-     * Whether the other list is doubted to be of this network, and whether a worker is
-     * reading it.
+     * Whether there is a doubt that the other list belongs to this network, and whether
+     * a worker is reading it.
      */
     otherList: () => {
       const other = statement({ isOtherNetwork: 'boolean', isRead: 'boolean' })`
@@ -324,8 +326,8 @@ function openVerdicts(
       ),
 
     /**
-     * Opens the doubt, or keeps it if it is open already, and discards the rows that an
-     * audit has read.
+     * Opens the doubt unless it is already open, and discards the rows that an audit
+     * has read.
      */
     openDoubt: (epoch: number, { code, message, meta }: DoubtError) =>
       write('record a doubt', async (tx) => {
@@ -339,8 +341,8 @@ function openVerdicts(
       }),
 
     /**
-     * Opens or updates the doubt about rows that are not understood. The reading that
-     * met such rows leaves it open, and the next audit closes it.
+     * Opens or updates the doubt about rows that cannot be parsed. The reading that
+     * encountered such rows leaves it open; the next audit closes it.
      */
     keepOddRows: ({ generationId, epoch }: Generation, seen: object) =>
       write('keep rows that are not understood', async (tx) => {
@@ -355,8 +357,8 @@ function openVerdicts(
       }),
 
     /**
-     * Replaces the current rows with an audit's rows, and records `complete` if it is
-     * true: one statement decides, from the stored rows.
+     * Replaces the current rows with those of an audit, and records `complete` if the
+     * list is. A single statement decides that from the stored rows.
      */
     claim: (claim: Claim) =>
       write<Claimed>(
@@ -389,7 +391,7 @@ export class ListStore {
 
   /**
    * @param holder the id of this process's liveness lock, which shows other processes
-   *   that it is alive; if absent, other workers soon take its leases over
+   *   that it is alive; if absent, other workers soon take over its leases
    */
   constructor(db: Database, holder?: number) {
     this.#db = db;
@@ -408,7 +410,7 @@ export class ListStore {
     const db = this.#db;
     const token = randomUUID();
     const takenAtMs = performance.now();
-    // Safe to repeat: a lease that this worker already has is taken again.
+    // Safe to repeat, because a lease that this worker already has can be taken again.
     const lease = statement()`
       update mirror.list_leases
       set token = ${token}, lease_until = ${LEASE_UNTIL},

@@ -1,6 +1,6 @@
 /**
- * Puts list rows that were read back from the lake into a database that lacks them.
- * They have no position in the source's order until the source shows them again; the
+ * Inserts list rows that were read back from the lake into a database that lacks them.
+ * They have no position in the source's order until the source shows them again. The
  * first complete reading decides which of them the source still has.
  */
 import { type RawBuilder, sql } from 'kysely';
@@ -12,9 +12,9 @@ import type { ListName } from '../ports.ts';
 import { type Generation, TABLES } from './generations.ts';
 
 /**
- * The instant that is recorded as the time when restored parties were last seen,
- * because the true time is lost. `forgetUnlisted` recognises restored parties by it; a
- * party that is listed again gets a later instant.
+ * Recorded as the time when restored parties were last seen, because the true time is
+ * lost. `forgetUnlisted` recognises restored parties by it; a party that is listed
+ * again gets a later time.
  */
 const NOT_SEEN = '1970-01-01T00:00:00Z';
 const ACTION = 'restore a list';
@@ -29,7 +29,7 @@ export interface RestoredParty {
 
 export interface RestoredCheckpoint {
   readonly epoch: number;
-  /** The block height as decimal text. */
+  /** The block height as a decimal string. */
   readonly atBlock: string;
   readonly hash: string;
   readonly blockHash: string;
@@ -41,7 +41,7 @@ export interface RestoredCheckpoint {
 
 /**
  * Restores parties into the current network. They are exported until the source's list
- * turns out to lack them. Existing rows stay unchanged.
+ * turns out to lack them. Existing rows are left unchanged.
  * @returns how many parties were added
  */
 export async function restoreParties(
@@ -83,8 +83,8 @@ export async function restoreCheckpoints(
 }
 
 /**
- * Marks the restored parties that a complete reading did not show: the source has
- * removed them. They stay stored, and are no longer exported.
+ * Marks the restored parties that a complete reading did not show, because the source
+ * has removed them. They stay stored, but are no longer exported.
  */
 export async function forgetUnlisted(
   tx: Database,
@@ -109,9 +109,9 @@ const IS_MISSING = {
 
 /**
  * Whether the first reading of a list `g` confirms the restored rows as a second
- * reading would: it shows all of them, and no new row before the last of them. The lost
- * database had proven the rows that it wrote to the lake, so such a reading needs no
- * second one to confirm it.
+ * reading would, by showing all of them and no new row before the last of them. The
+ * lost database had proven the rows that it wrote to the lake, so such a reading needs
+ * no second one to confirm it.
  *
  * Only a list that has never been read in this database can have restored rows. Rows
  * that the reading itself adds are first seen after its start.
