@@ -41,7 +41,10 @@ import * as store from './store/list-rows.ts';
 const STATE_MAX_AGE_MS = 1_000;
 const PARTY_FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
-/** The paging of a page with a single row that was looked up by its id. */
+/**
+ * The paging of a page of at most one row that is not a slice of the list, such as a
+ * party that was looked up by its id.
+ */
 const SINGLE_ROW = { isForward: true, rowsMax: 1, beyond: undefined } as const;
 
 /** The words that the source's one-byte ids stand for: `03` is the party `network`. */
