@@ -1,8 +1,8 @@
 /**
- * Turns failures of a request into errors whose class is the retry decision. The policy
- * is data: the meaning of each status, gRPC code and errno, and how long to wait after
- * each failure. The text of a message decides nothing, with the one exception named
- * below.
+ * Turns request failures into errors whose class is the retry decision. The policy is
+ * data: what each status, gRPC code and errno means, and how long to wait after each
+ * failure. With one exception, the text of a message decides nothing (see
+ * `isAnswerTooLarge`).
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import {
@@ -27,19 +27,20 @@ export interface RetryRule {
   readonly minMs: number;
   readonly maxMs: number;
   /**
-   * Whether the source did no work for the request, so that even an export may be sent
-   * again at once.
+   * Whether the source did no work for the request, so that even an export may be
+   * retried.
    */
   readonly isCheap: boolean;
 }
 
 /**
- * How long to wait after each retryable failure. A code that is not listed is permanent.
+ * How long to wait after each retryable failure. Codes that are not listed are
+ * permanent.
  */
 const RULES = {
   SOURCE_UNREACHABLE: { minMs: 500, maxMs: 5_000, isCheap: true },
   SOURCE_BUSY: { minMs: 2_000, maxMs: 60_000, isCheap: true },
-  // A 429 does not state how long to wait, and the bucket refills within seconds.
+  // A 429 does not say how long to wait, and the token bucket refills within seconds.
   SOURCE_RATE_LIMITED: { minMs: 2_000, maxMs: 60_000, isCheap: true },
   SOURCE_BANNED: { minMs: 60_000, maxMs: 600_000, isCheap: true },
   SOURCE_BROKE: { minMs: 250, maxMs: 15_000, isCheap: false },
@@ -67,7 +68,7 @@ const BY_STATUS: Readonly<Partial<Record<number, FailureCode>>> = {
   401: 'SOURCE_UNAUTHORIZED',
   403: 'SOURCE_FORBIDDEN',
   404: 'SOURCE_ABSENT',
-  // If we use no proxy, a 407 comes from a gateway in front of the source.
+  // Without a proxy on our side, a 407 comes from a gateway in front of the source.
   407: 'SOURCE_UNAUTHORIZED',
   408: 'SOURCE_BUSY',
   425: 'SOURCE_BUSY',
@@ -80,7 +81,7 @@ const BY_STATUS: Readonly<Partial<Record<number, FailureCode>>> = {
 };
 
 /**
- * Failures by gRPC code. If the status is vague (200 or 500), the code decides, because
+ * Failures by gRPC code. The code decides if the status is vague (200 or 500), because
  * gateways map many codes to these statuses.
  */
 const BY_GRPC_CODE: Readonly<Partial<Record<number, FailureCode>>> = {
@@ -92,7 +93,7 @@ const BY_GRPC_CODE: Readonly<Partial<Record<number, FailureCode>>> = {
   16: 'SOURCE_UNAUTHORIZED',
 };
 
-/** The error codes of undici. `classifyErrno` has those of the network. */
+/** The error codes of undici. `classifyErrno` handles network errnos. */
 const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   UND_ERR_CONNECT_TIMEOUT: 'SOURCE_UNREACHABLE',
   UND_ERR_HEADERS_TIMEOUT: 'SOURCE_STALLED',
@@ -103,20 +104,20 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
 };
 
 /**
- * TLS alerts from a front whose certificate or backend is missing, for example while it
- * is being reloaded. Versions of OpenSSL spell the beginning differently. Alerts about
- * the client's certificate need an operator.
+ * Transient TLS alerts, from a TLS front end whose certificate or backend is missing,
+ * for example during a reload. The prefix differs between OpenSSL versions. Alerts
+ * about the client's certificate are not included, because they need an operator.
  */
 const PASSING_ALERT =
   /^ERR_SSL_.*(?:ALERT_INTERNAL_ERROR|HANDSHAKE_FAILURE|UNRECOGNIZED_NAME|USER_CANCELLED)$/;
 
-/** An answer with a status other than 200, or with an error body and status 200. */
+/** A response with a status other than 200, or with status 200 and an error body. */
 export interface FailedAnswer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   /** The beginning of the body. */
   readonly body: Buffer;
-  /** The address of the proxy that forwarded the answer, or wrote it itself. */
+  /** The address of the proxy that forwarded the response or generated it. */
   readonly proxy?: string | undefined;
 }
 
@@ -124,10 +125,10 @@ function codeOfAnswer(
   { status, headers, proxy }: FailedAnswer,
   body: SourceErrorBody | undefined,
 ): FailureCode {
-  // The service's ban is the only 403 that states how long it lasts.
+  // The service's ban is the only 403 that says how long it lasts.
   if (status === 403 && isLimitedInTime(headers)) return 'SOURCE_BANNED';
   const byProxy = proxy === undefined ? undefined : codeOfForwarded(status);
-  // The service's own answers have its error body, even if a proxy forwarded them.
+  // The service's own responses have its error body, even if a proxy forwarded them.
   if (byProxy !== undefined && (status === 407 || body === undefined))
     return byProxy;
   if (status === 429 && body !== undefined && isAnswerTooLarge(body))
@@ -142,8 +143,9 @@ function codeOfAnswer(
 }
 
 /**
- * Classifies the status of an answer that arrived through a proxy. A proxy's 504 is not
- * classified here: it may mean a slow query, which must not be sent again at once.
+ * Classifies the status of a response that arrived through a proxy. A proxy's 504 is
+ * not classified here, because it may mean a slow query, which must not be retried
+ * immediately.
  * @returns undefined for a status that a proxy only forwards
  */
 function codeOfForwarded(
@@ -153,10 +155,7 @@ function codeOfForwarded(
   return status === 502 || status === 503 ? 'SOURCE_UNREACHABLE' : undefined;
 }
 
-/**
- * Classifies an errno. An unknown errno is treated as a broken connection, and is
- * retried.
- */
+/** Classifies an errno. An unknown one is treated as a broken connection and retried. */
 function codeOfErrno(errno: string): FailureCode {
   const fault = classifyErrno(errno);
   if (fault !== undefined)
@@ -168,9 +167,9 @@ function codeOfErrno(errno: string): FailureCode {
 }
 
 /**
- * Whether the gateway's own limit for an answer was exceeded. Such an answer has the
- * same status (429) and code (8) as the rate limit and no header of its own, so only
- * the text distinguishes them. A retry would never help.
+ * Whether a response exceeded the gateway's size limit. That error has the same status
+ * (429) and code (8) as the rate limit and no header of its own, so only the text
+ * distinguishes the two. A retry would never help.
  */
 function isAnswerTooLarge(body: SourceErrorBody): boolean {
   return body.code === 8 && /larger than max/.test(body.message);
@@ -187,10 +186,10 @@ const ADVICE: Readonly<Partial<Record<FailureCode, string>>> = {
     'check SOURCE_AUTHORIZATION, the headers that a gateway before it wants (SOURCE_HEADERS), and what this client may ask',
 };
 
-/** Statuses of a refused tunnel that may pass: too slow, too many requests. */
+/** Transient statuses of a refused tunnel: request timeout, too many requests. */
 const PASSING: ReadonlySet<number> = new Set([408, 429]);
 
-/** Makes the error for a failed transport. Our own errors are returned unchanged. */
+/** Creates the error for a failed transport. Our own errors are returned unchanged. */
 export function transportError(
   action: string,
   where: string,
@@ -210,8 +209,8 @@ export function transportError(
 }
 
 /**
- * Makes the error for a failed tunnel. If a proxy is unreachable, or cannot reach the
- * source, a later attempt may succeed; if it refuses, no attempt will.
+ * Creates the error for a failed tunnel. If the proxy is unreachable or cannot reach
+ * the source, a later attempt may succeed; if it refuses, no attempt will.
  */
 function tunnelError(action: string, where: string, error: ProxyError): Error {
   const { proxy, status } = error;
@@ -223,7 +222,7 @@ function tunnelError(action: string, where: string, error: ProxyError): Error {
   });
 }
 
-/** Makes the error for any answer that is not a good 200. */
+/** Creates the error for any response that is not a successful 200. */
 export function answerError(
   action: string,
   where: string,
@@ -232,7 +231,7 @@ export function answerError(
   const { status, headers, proxy } = answer;
   const body = errorBodyOf(answer.body);
   const code = codeOfAnswer(answer, body);
-  // The page of a redirect repeats its target, including the query.
+  // The body of a redirect repeats its target, including the query, so it is not shown.
   const shown = code === 'SOURCE_REDIRECT' ? Buffer.alloc(0) : answer.body;
   const detail = body === undefined ? sampleOf(shown) : errorBodyLine(body);
   const to =
@@ -252,7 +251,9 @@ export function answerError(
   return failure(code, `Cannot ${action} ${where}: ${state}`, details);
 }
 
-/** Makes the error if a trailer reports that the server failed while it sent the body. */
+/**
+ * Creates the error if a trailer reports that the server failed while sending the body.
+ */
 export function trailerError(
   action: string,
   where: string,
@@ -270,8 +271,8 @@ export function trailerError(
 
 /**
  * Parses the service's error body.
- * @returns undefined for any other body, such as a proxy's page; callers show a sample of
- *   it
+ * @returns undefined for any other body, such as a proxy's error page; callers show a
+ *   sample of it
  */
 export function errorBodyOf(bytes: Buffer): SourceErrorBody | undefined {
   return readErrorBody(parseJson(bytes.toString('utf8')));
@@ -283,7 +284,7 @@ interface FailureDetails {
   readonly retryAfterMs?: number | undefined;
 }
 
-/** Makes the error. Its class, which depends on the code, is the retry decision. */
+/** Creates the error. Its class, which depends on the code, is the retry decision. */
 function failure(
   code: FailureCode,
   state: string,
@@ -303,8 +304,8 @@ function failure(
 }
 
 /**
- * Finds the errno. undici wraps some socket errors, and attempts at several addresses
- * give an AggregateError.
+ * Finds the errno. undici wraps some socket errors, and attempts to connect to several
+ * addresses fail with an AggregateError.
  */
 function errnoOf(error: unknown): string {
   const code = errorCode(error);
@@ -316,7 +317,7 @@ function errnoOf(error: unknown): string {
   return code;
 }
 
-/** Returns the origin only: a proxy may have put secrets into the query. */
+/** Returns only the origin, because a proxy may have put secrets into the query. */
 function redirectTarget(
   { location = '' }: IncomingHttpHeaders,
   where: string,

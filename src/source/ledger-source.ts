@@ -1,6 +1,6 @@
 /**
- * The export over HTTP: a request with the source's parameters, and an answer as plain
- * CSV bytes.
+ * The export over HTTP: sends a request with the source's parameters, and returns the
+ * response as plain CSV bytes.
  */
 import type { Config } from '../config/environment.ts';
 import { errorCode, PermanentError } from '../errors/errors.ts';
@@ -34,13 +34,13 @@ export interface ExportNames {
   readonly sourceExportParamAsset: string;
   readonly sourceExportParamFrom: string;
   readonly sourceExportParamTo: string;
-  /** The format of the two times. */
+  /** The format of the two time parameters. */
   readonly sourceExportTime: Config['sourceExportTime'];
 }
 
 /**
- * The settings of the export. The settings that describe a different CSV are unset for
- * the public service.
+ * The export's settings. Those that describe a different CSV are unset for the public
+ * service.
  */
 export interface ExportConfig extends ExportNames {
   readonly sourceAssets?: Config['sourceAssets'];
@@ -118,7 +118,7 @@ function exportDialect(config: ExportConfig): CsvDialect | undefined {
   };
 }
 
-/** Passes the rows on, and closes the answer after the last row or an error. */
+/** Passes the rows on, and closes the response after the last row or an error. */
 async function* untilDone(
   answer: OpenAnswer,
   csv: AsyncIterable<Buffer>,
@@ -134,8 +134,9 @@ async function* untilDone(
 
 /**
  * Builds the URL of one export.
- * @throws PermanentError `EXPORT_QUESTION` for an invalid id or a fraction of a second,
- *   and for an end without a beginning, which has crashed nodes of the public service
+ * @throws PermanentError `EXPORT_QUESTION` if an id is invalid, a time has fractional
+ *   seconds, or there is an end but no start (that has crashed nodes of the public
+ *   service)
  */
 export function exportUrl(
   baseUrl: string,
@@ -181,8 +182,8 @@ function instantText(
 }
 
 /**
- * Recodes a refusal that concerns only this export; other refusals concern the client,
- * and so all exports.
+ * Changes the code of a refusal that concerns only this export. Other refusals concern
+ * the client, and thus all exports.
  */
 function refusal(error: unknown, window: WindowRequest): unknown {
   if (!(error instanceof PermanentError)) return error;
@@ -198,7 +199,7 @@ function refusal(error: unknown, window: WindowRequest): unknown {
       cause: error,
     });
   }
-  // A 404 without the service's own code means a wrong path, which concerns every party.
+  // A 404 without the service's own code means a wrong path, which affects every party.
   const isAbsent =
     errorCode(error) === 'SOURCE_ABSENT' && meta['detailCode'] !== undefined;
   if (errorCode(error) !== 'SOURCE_REFUSED' && !isAbsent) return error;

@@ -1,6 +1,6 @@
 /**
- * Observers of the source's requests: the cost of each run for the source, and how fast
- * the source answers.
+ * Observers of requests to the source: what each run costs the source, and how fast the
+ * source responds.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type {
@@ -20,18 +20,18 @@ const NO_COST = {
   waitedMs: 0,
 };
 
-/** Adds up the requests, bytes and waits of some work. */
+/** Adds up the requests, bytes and waiting time of some work. */
 export class CostTally implements SourceObserver {
   #cost = { ...NO_COST };
 
   onRequest({ route, status, errorCode, attempt, bytes }: RequestReport): void {
-    // The only request for a statement is counted in the metrics alone: it reads
-    // neither a list nor an export.
+    // A request for a statement reads neither a list nor an export, so only the metrics
+    // count it.
     if (route !== 'proof')
       this.#cost[route === 'export' ? 'exports' : 'lists'] += 1;
     if (attempt > 1) this.#cost.retries += 1;
     const isGood = status === 200 || status === 206;
-    // Most sources serve no statements, so an answer that says so is not a failure.
+    // Most sources serve no statements, so a response that says so is not a failure.
     const isFailure = !isGood || errorCode !== undefined;
     if (isFailure && route !== 'proof') this.#cost.failures += 1;
     this.#cost.bytes += bytes;
@@ -58,8 +58,8 @@ export class CostTally implements SourceObserver {
 }
 
 /**
- * Attributes requests to runs. Jobs share one client, so a request belongs to the run in
- * whose asynchronous context it was sent.
+ * Attributes requests to runs. Jobs share one client, so a request is attributed to the
+ * run in whose async context it was sent.
  */
 export class CostMeter implements SourceObserver, RunMeter {
   readonly #next: SourceObserver;
@@ -104,12 +104,12 @@ export class CostMeter implements SourceObserver, RunMeter {
   }
 }
 
-/** How many answers the median is computed from. */
+/** How many responses the median is computed from. */
 const LATENCIES_KEPT = 64;
 
 /**
- * The latency of good list answers. If the last latency is far above the median, the
- * source is overloaded and not just slow for a moment, and should be left alone for a
+ * The latency of successful list responses. If the last one is far above the median,
+ * the source is overloaded rather than briefly slow, and should be left alone for a
  * while.
  */
 export interface ListLatency {
@@ -117,7 +117,7 @@ export interface ListLatency {
   readonly medianMs: number;
 }
 
-/** Records the latency of the last good list answers. */
+/** Records the latencies of the most recent successful list responses. */
 export class LatencyObserver implements SourceObserver {
   readonly #next: SourceObserver | undefined;
   readonly #latencies: number[] = [];
@@ -143,8 +143,8 @@ export class LatencyObserver implements SourceObserver {
   }
 
   /**
-   * Returns the latency of list answers.
-   * @returns undefined before the first good answer
+   * Returns the latency of list responses.
+   * @returns undefined before the first successful response
    */
   listLatency(): ListLatency | undefined {
     const sorted = this.#latencies.toSorted((a, b) => a - b);

@@ -1,13 +1,13 @@
 /**
- * The state that the source client shares with all workers, and the observers of its
+ * The state that the source client shares across all workers, and the observers of its
  * requests.
  */
 import type { Micros } from '../time/time.ts';
 
-/** One budget of requests for all workers. */
+/** The request budget that all workers share. */
 export interface RateState {
   /**
-   * Reserves the next request of the rate limit.
+   * Reserves the next request slot under the rate limit.
    * @returns how long to wait until that request may be sent
    */
   reserve(
@@ -17,25 +17,25 @@ export interface RateState {
 }
 
 /**
- * Stores the end of the source's ban. A request during a ban makes the ban longer, so
- * every worker must know it.
+ * Stores when the source's ban ends. Every worker must know this, because a request
+ * during a ban extends it.
  */
 export interface BanStore {
   get(): Promise<Micros | undefined>;
-  /** Stores the end of a ban, unless a later one is stored already. */
+  /** Stores the end of a ban unless a later one is already stored. */
   set(until: Micros): Promise<void>;
 }
 
 export type Route = 'parties' | 'checkpoints' | 'export' | 'proof';
 
-/** One request that was sent, whether it was answered or not. */
+/** One request that was sent, whether or not there was a response. */
 export interface RequestReport {
   readonly route: Route;
-  /** The answer's status; undefined if no answer arrived. */
+  /** The response's status; undefined if no response arrived. */
   readonly status: number | undefined;
   /** For an export, the time until its stream ended or was closed. */
   readonly durationMs: number;
-  /** Bytes of the body, as they arrived over the wire. */
+  /** Size of the body in bytes, as received over the wire. */
   readonly bytes: number;
   /** The number of this attempt, from 1. */
   readonly attempt: number;
@@ -56,22 +56,22 @@ export interface SourceObserver {
   onWait(report: WaitReport): void;
 }
 
-/** The cost of some work for the source. */
+/** What some work costs the source. */
 export interface SourceCost {
   readonly requests: { readonly lists: number; readonly exports: number };
   /** Requests that repeated an earlier one. */
   readonly retries: number;
-  /** Requests without a good answer. */
+  /** Requests without a successful response. */
   readonly failures: number;
-  /** Bytes of the bodies, over the wire. */
+  /** Total size of the bodies over the wire, in bytes. */
   readonly bytes: number;
   /** Time spent waiting for the rate limit, for bans and between retries. */
   readonly waitedMs: number;
 }
 
-/** Measures the cost of each run for the source. */
+/** Measures what each run costs the source. */
 export interface RunMeter {
-  /** Counts every request that `work` makes for the run. */
+  /** Attributes every request that `work` makes to the run. */
   during<Result>(runId: string, work: () => Promise<Result>): Promise<Result>;
   /**
    * Returns the counts and resets them.
@@ -80,7 +80,7 @@ export interface RunMeter {
   take(): readonly (readonly [runId: string, cost: SourceCost])[];
 }
 
-/** Monotonic time and waiting. Tests replace it so that they need not wait. */
+/** A monotonic clock with a sleep. Tests replace it to avoid waiting. */
 export interface Clock {
   nowMs(): number;
   /** Rejects with the signal's reason when it is aborted. */

@@ -1,6 +1,6 @@
 /**
- * Reads the log of nights from a source that is itself a mirror and serves the log below
- * `/mirror/proof/`.
+ * Reads the log of nights from a source that is itself a mirror and serves its log
+ * below `/mirror/proof/`.
  */
 import { errorCode } from '../errors/errors.ts';
 import {
@@ -14,12 +14,13 @@ import { readWhole } from './wire/body.ts';
 import { LIST_LIMITS } from './wire/http.ts';
 
 /**
- * The most bytes of the last statement and its proof, which usually have some kilobytes.
+ * Maximum size in bytes of the last statement and its proof, which usually take a few
+ * kilobytes.
  */
 const LATEST_BYTES_MAX = 2 ** 20;
 const FILE_BYTES_MAX = 256 * 2 ** 20;
 
-/** A part of a file, in bytes; its end is exclusive. */
+/** A byte range of a file; its end is exclusive. */
 interface Part {
   readonly start: number;
   readonly end: number;
@@ -29,9 +30,10 @@ export interface ProofSource {
   /** The address without credentials, for messages. */
   readonly where: string;
   /**
-   * Requests the last statement, with one attempt only.
+   * Requests the last statement, without retries.
    * @param from the size of the log that is already known; 0 if no log is known
-   * @throws the request's error; most sources do not serve statements
+   * @throws the request's error, which is normal, because most sources do not serve
+   *   statements
    */
   latest(from: number, signal: AbortSignal): Promise<string>;
   /**
@@ -84,7 +86,10 @@ export function openProofSource(access: SourceAccess): ProofSource {
   };
 }
 
-/** A server that does not support ranges sends the whole file. */
+/**
+ * Extracts the requested range, because a server without range support sends the whole
+ * file.
+ */
 async function readPart(
   { status, body }: OpenAnswer,
   part: Part | undefined,

@@ -1,6 +1,6 @@
 /**
- * The gate before every request: the rate limit of all workers, bans, and the source's
- * own budget.
+ * The gate in front of every request: the rate limit shared by all workers, bans, and
+ * the source's own budget.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { sharedLoad } from '../concurrency/shared-load.ts';
@@ -16,14 +16,14 @@ import type {
 } from './ports.ts';
 
 /**
- * The longest wait within a job. If a longer wait is needed, the job is returned to the
+ * Maximum time to wait within a job. If a longer wait is needed, the job returns to the
  * queue with its resume point.
  */
 export const WAIT_MAX_MS = 5 * 60_000;
 const BAN_CACHE_MS = 1_000;
 const BUDGET = 'source';
 /**
- * How far ahead one reservation may take slots, and how late a slot may still be used,
+ * How far ahead one reservation may take slots and how late a slot may still be used,
  * in milliseconds.
  */
 const BATCH_MS = 250;
@@ -47,14 +47,16 @@ export interface RateDeps {
 export class RateLimiter {
   readonly #deps: RateDeps;
   readonly #slots: RequestSlots;
-  /** Reads the ban that any worker has stored; at most once a second. */
+  /** Reads the ban that any worker may have stored, at most once a second. */
   readonly #readStoredBan: () => Promise<Micros | undefined>;
   /** The end of the last ban that this process itself received. */
   #bannedUntil: Micros = 0n;
-  /** When this process may continue after the source reported its own budget as spent. */
+  /**
+   * Until when this process pauses because the source reported its own budget as spent.
+   */
   #pausedUntilMs = 0;
 
-  /** @param ratePerSecond SOURCE_RATE: requests per second, over all workers */
+  /** @param ratePerSecond SOURCE_RATE: requests per second, across all workers */
   constructor(ratePerSecond: number, deps: RateDeps) {
     this.#deps = deps;
     this.#slots = new RequestSlots(ratePerSecond, deps);
@@ -62,9 +64,9 @@ export class RateLimiter {
   }
 
   /**
-   * Waits until one request may be sent.
-   * @throws RetryableError `SOURCE_BANNED` or `SOURCE_RATE_LIMITED` with `retryAfterMs`,
-   *   if the wait would be longer than five minutes
+   * Waits until a request may be sent.
+   * @throws RetryableError `SOURCE_BANNED` or `SOURCE_RATE_LIMITED` with
+   *   `retryAfterMs`, if the wait would exceed five minutes
    */
   async pass(route: Route, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
@@ -80,7 +82,7 @@ export class RateLimiter {
     this.#pausedUntilMs = Math.max(this.#pausedUntilMs, untilMs);
   }
 
-  /** Makes all workers wait, because a request during a ban makes the ban longer. */
+  /** Makes all workers wait, because a request during a ban extends it. */
   async ban(forMs: number): Promise<void> {
     this.#bannedUntil = nowMicros() + BigInt(Math.ceil(forMs)) * 1000n;
     await this.#deps.bans.set(this.#bannedUntil);
@@ -107,14 +109,15 @@ export class RateLimiter {
 }
 
 /**
- * This process's slots in the budget of all workers. A slot is an instant from which one
- * request may be sent. Slots are one interval (1 s divided by the rate) apart.
+ * This process's slots in the budget that all workers share. A slot is an instant from
+ * which one request may be sent. Slots are one interval (1 s divided by the rate)
+ * apart.
  *
- * Each reservation is a round trip to the shared store. As long as the reserved slots are
- * used in time, each reservation takes twice as many as the last, up to the slots of 250
- * ms, so that fast work does not call the store as often as the source. After a pause it
- * starts again with one slot. A slot that is not used within 250 ms is lost, so the
- * budget is never exceeded, only partly unused.
+ * Each reservation is a round trip to the shared store. As long as reserved slots are
+ * used in time, each reservation takes twice as many as the last, up to 250 ms worth of
+ * slots, so that fast work does not call the store as often as the source. After a
+ * pause it starts over with one slot. A slot that is not used within 250 ms is lost, so
+ * the budget may be partly unused but is never exceeded.
  */
 class RequestSlots {
   readonly #deps: RateDeps;
@@ -122,7 +125,7 @@ class RequestSlots {
   readonly #intervalMs: number;
   readonly #batchMax: number;
   #batchSize = 0;
-  /** How many reserved slots no request has taken yet. */
+  /** Number of reserved slots that no request has taken yet. */
   #left = 0;
   /** The instant of the next of these slots. */
   #nextMs = 0;
@@ -148,8 +151,8 @@ class RequestSlots {
         this.#nextMs += this.#intervalMs;
         return waitMs;
       }
-      // Concurrent callers share one reservation. If it has no slot left for some of
-      // them, these callers make the next reservation.
+      // Concurrent callers share one reservation. Those for whom it has no slot left
+      // make the next one.
       this.#reserving ??= this.#reserve(nowMs).finally(() => {
         this.#reserving = undefined;
       });
@@ -161,8 +164,8 @@ class RequestSlots {
     const isUsedInTime = this.#left === 0 && nowMs - this.#nextMs <= BATCH_MS;
     const doubled = Math.min(Math.max(1, this.#batchSize * 2), this.#batchMax);
     this.#batchSize = isUsedInTime ? doubled : 1;
-    // The store spaces reservations by their rate: one slot at half the rate takes as
-    // long as two slots.
+    // The store spaces reservations by their rate, so a batch of n slots is reserved as
+    // one slot at 1/n of the rate.
     const rate = this.#ratePerSecond / this.#batchSize;
     const { waitMs } = await this.#deps.rate.reserve(BUDGET, rate);
     this.#nextMs = this.#deps.clock.nowMs() + waitMs;

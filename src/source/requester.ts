@@ -1,5 +1,5 @@
 /**
- * Sends one request to the source: it obeys the rate limit, interprets the status, and
+ * Sends requests to the source: obeys the rate limit, interprets the status, and
  * retries.
  */
 import {
@@ -26,7 +26,7 @@ import {
 
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 /**
- * The length of a ban whose answer does not state its length: the service's default.
+ * How long a ban lasts if the response does not say so. This is the service's default.
  */
 const BAN_MS = 10 * 60_000;
 
@@ -34,18 +34,18 @@ const BAN_MS = 10 * 60_000;
 export interface RetryLimits {
   readonly attemptsMax: number;
   /**
-   * The time limit, counted from the first attempt. It includes waits that the source
+   * The time limit, counted from the first attempt and including waits that the source
    * demands.
    */
   readonly elapsedMaxMs: number;
   /**
-   * The time limit while no connection can be opened, however many attempts fit into
-   * it.
+   * The time limit while no connection can be opened, regardless of the number of
+   * attempts.
    */
   readonly unreachableMaxMs: number;
   /**
-   * Whether to retry only failures that cost the source nothing. A query that has run
-   * must not run again unless the caller decides so.
+   * Whether to retry only failures that cost the source nothing. Only the caller may
+   * decide to repeat a query that has run.
    */
   readonly onlyCheap: boolean;
 }
@@ -57,8 +57,8 @@ export const LIST_RETRIES: RetryLimits = {
   onlyCheap: false,
 };
 /**
- * The limits of a request that is sent once and never retried: the caller wants to know
- * that it failed.
+ * The limits of a request that is never retried, because the caller wants to know if it
+ * failed.
  */
 export const ONE_ATTEMPT: RetryLimits = {
   ...LIST_RETRIES,
@@ -67,7 +67,7 @@ export const ONE_ATTEMPT: RetryLimits = {
 };
 export const EXPORT_RETRIES: RetryLimits = { ...LIST_RETRIES, onlyCheap: true };
 
-/** The limits for each kind of request; tests shorten them. */
+/** Limits for each kind of request; tests shorten them. */
 export interface SourceLimits {
   readonly connectMs?: number;
   readonly list?: HttpLimits;
@@ -76,7 +76,7 @@ export interface SourceLimits {
   readonly exportRetries?: RetryLimits;
 }
 
-/** The parts that the clients for lists and exports share. */
+/** What the clients for lists and exports share. */
 export interface SourceAccess {
   readonly requester: SourceRequester;
   readonly baseUrl: string;
@@ -88,26 +88,26 @@ export interface SourceRequest extends HttpRequest {
   readonly retries: RetryLimits;
 }
 
-/** A good answer whose body has not been read. */
+/** A successful response whose body has not been read yet. */
 export interface OpenAnswer {
-  /** The status: 206 if the answer is the requested part. */
+  /** The status; 206 if the response is the requested byte range. */
   readonly status: 200 | 206;
   readonly headers: HttpAnswer['headers'];
-  /** The decompressed body; it can be iterated once. Its errors are classified. */
+  /** The decompressed body, which can be iterated once. Its errors are classified. */
   readonly body: AsyncIterable<Buffer>;
   /**
-   * Whether the transport marks the end of the body, which proves that the body is
+   * Whether the transport marks the end of the body, which then proves that the body is
    * complete.
    */
   readonly isFramed: boolean;
   /**
-   * Closes the answer and reports the request, however it ended. Only the first call has
-   * an effect.
+   * Closes the response and reports the request, however it ended. Only the first call
+   * has an effect.
    */
   done(error?: unknown): Promise<void>;
 }
 
-/** The codes with which the source refuses the client's credentials. */
+/** Codes that mean that the source refused the client's credentials. */
 const WHO_REFUSED: ReadonlySet<string> = new Set([
   'SOURCE_UNAUTHORIZED',
   'SOURCE_FORBIDDEN',
@@ -116,8 +116,8 @@ const WHO_REFUSED: ReadonlySet<string> = new Set([
 export interface RequesterDeps {
   readonly get: HttpGet;
   /**
-   * The credentials, which are reloaded when the source refuses them. `get` sends the
-   * current ones.
+   * The credentials, which are reloaded when the source refuses them. `get` always
+   * sends the current ones.
    */
   readonly credentials: RotatingSecret<object>;
   readonly rate: RateLimiter;
@@ -127,8 +127,8 @@ export interface RequesterDeps {
 }
 
 /**
- * Sends requests at the rate that all workers share, and retries those whose failure may
- * pass.
+ * Sends requests within the rate limit that all workers share, and retries transient
+ * failures.
  */
 export class SourceRequester {
   readonly #deps: RequesterDeps;
@@ -138,18 +138,18 @@ export class SourceRequester {
   }
 
   /**
-   * Sends the request, and resolves as soon as the answer's headers have arrived.
+   * Sends the request, and resolves as soon as the response's headers have arrived.
    * @throws the last attempt's error, with the number of attempts and the first failure
-   *   in `meta`. A RetryableError keeps `retryAfterMs`, so that the job can be postponed
-   *   if the wait is too long
+   *   in `meta`. A RetryableError keeps `retryAfterMs`, so that the job can be
+   *   postponed if the wait is too long
    */
   open(request: SourceRequest, signal: AbortSignal): Promise<OpenAnswer> {
     return this.#retry(request, signal, (answer) => Promise.resolve(answer));
   }
 
   /**
-   * Sends the request and reads the whole answer with `read`. A failure in the middle of
-   * the body is retried too.
+   * Sends the request and reads the whole response with `read`. A failure in the middle
+   * of the body is retried too.
    * @throws as `open` does
    */
   read<Result>(
@@ -199,9 +199,9 @@ export class SourceRequester {
   }
 
   /**
-   * Makes one attempt, and repeats it at once if the source refuses credentials that have
-   * been replaced meanwhile. The refusal cost the source nothing, so even an export may
-   * be sent again.
+   * Makes one attempt, and repeats it immediately if the source refuses credentials
+   * that have been replaced in the meantime. The refusal cost the source nothing, so
+   * even an export may be sent again.
    */
   async #sendAsKnown(
     request: SourceRequest,
@@ -268,7 +268,7 @@ export class SourceRequester {
     }
   }
 
-  /** Returns the error for an answer other than 200. A ban is stored for all workers. */
+  /** Returns the error for an unsuccessful response. A ban is stored for all workers. */
   async #refusal(
     request: SourceRequest,
     answer: HttpAnswer,
@@ -293,8 +293,8 @@ export class SourceRequester {
 /**
  * Decides whether and when to retry.
  * @param attempt the number of the attempt that failed, from 1
- * @returns how long to wait before the next attempt; undefined if there is no next
- *   attempt
+ * @returns how long to wait before the next attempt, in milliseconds; undefined if
+ *   there is none
  */
 function chooseWaitMs(
   error: unknown,
@@ -317,8 +317,8 @@ function chooseWaitMs(
 }
 
 /**
- * Returns the delay after `failed` attempts. It doubles from the rule's minimum, and a
- * random part of up to half is subtracted, so that workers do not retry all at once.
+ * Returns the delay after `failed` attempts: exponential backoff from the rule's
+ * minimum, minus a random part of up to half, so that workers do not all retry at once.
  */
 export function delayMs(
   rule: RetryRule,
@@ -330,8 +330,8 @@ export function delayMs(
 }
 
 /**
- * Adds the advice for a secret from a file, which names the files that were reloaded in
- * vain. The refusal of a fixed secret has its own advice.
+ * Adds advice for a secret from a file, naming the files that were reloaded in vain. If
+ * a fixed secret is refused, the error already has its own advice.
  */
 function withAdvice(
   error: unknown,
@@ -347,8 +347,8 @@ function withAdvice(
 }
 
 /**
- * Adds the number of attempts and the first failure, which is usually the failure to
- * act on.
+ * Adds the number of attempts and the first failure, which is usually the one to act
+ * on.
  */
 function withHistory(last: unknown, attempts: number, first: unknown): unknown {
   if (attempts < 2) return last;

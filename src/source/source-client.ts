@@ -18,26 +18,25 @@ import { RateLimiter, SYSTEM_CLOCK } from './rate-limit.ts';
 import { SourceRequester, type SourceLimits } from './requester.ts';
 import { openHttp } from './wire/http.ts';
 
-/** The settings that concern the source; `Config` has all of them. */
+/** The settings for the source; `Config` has all of them. */
 export interface SourceConfig extends ExportConfig {
   readonly sourceUrl: URL | undefined;
-  /** Requests per second, over all workers. */
+  /** Requests per second, across all workers. */
   readonly sourceRate: number;
-  /**
-   * The Authorization header. If it is absent, the user and password in the URL are
-   * sent.
-   */
+  /** The Authorization header. If absent, the user and password in the URL are sent. */
   readonly sourceAuthorization?: string | undefined;
-  /** Additional headers of each request, by their lower-case names. */
+  /** Additional headers for each request, by lower-case name. */
   readonly sourceHeaders?: Config['sourceHeaders'];
-  /** The client certificate, in PEM, and its key. */
+  /** The client certificate and its key, in PEM format. */
   readonly sourceClientCert?: string | undefined;
   readonly sourceClientKey?: string | undefined;
   /** The proxy variables and `NODE_EXTRA_CA_CERTS`. */
   readonly ambient: Readonly<Record<string, string>>;
 }
 
-/** The headers that identify the client. They may change while the process runs. */
+/**
+ * The headers that identify the client. They may change while the process is running.
+ */
 export interface SourceCredentials {
   readonly authorization: string | undefined;
   readonly headers: Config['sourceHeaders'];
@@ -52,10 +51,13 @@ export interface SourceDeps {
   /** Logs each retry and its reason. */
   readonly log?: Pick<Log, 'warn'>;
   readonly clock?: Clock;
-  /** Compression saves bandwidth and costs the source little CPU. Tests switch it off. */
+  /**
+   * Whether to accept gzip, which saves bandwidth at little CPU cost for the source.
+   * Tests turn it off.
+   */
   readonly acceptGzip?: boolean;
   readonly limits?: SourceLimits | undefined;
-  /** The credentials; by default the configured ones, which never change. */
+  /** The credentials. By default these are the configured ones, which never change. */
   readonly credentials?: RotatingSecret<SourceCredentials> | undefined;
 }
 
@@ -65,8 +67,8 @@ export interface Source extends AsyncDisposable {
   /** The log of nights of a source that is itself a mirror. */
   readonly proof: ProofSource;
   /**
-   * Returns the latency of list answers.
-   * @returns undefined before the first good answer of a list
+   * Returns the latency of list responses.
+   * @returns undefined before the first successful response for a list
    */
   listLatency(): ListLatency | undefined;
   /** Aborts the requests in flight. */
@@ -75,7 +77,7 @@ export interface Source extends AsyncDisposable {
 
 /**
  * Opens the source. No connection is made before the first request.
- * @throws UsageError if SOURCE_URL is missing, or if a proxy's URL or the file of CAs
+ * @throws UsageError if SOURCE_URL is missing, or if a proxy's URL or the CA file
  *   cannot be used
  */
 export function openSource(config: SourceConfig, deps: SourceDeps): Source {
@@ -98,7 +100,7 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
     ...authorizationOf(credentials.current.authorization ?? authorization),
     ...credentials.current.headers,
     accept: 'application/json',
-    // A cache in between could answer with old rows.
+    // A cache in between could serve old rows.
     'cache-control': 'no-cache',
     'accept-encoding': acceptGzip ? 'gzip' : 'identity',
     'user-agent': `ledger-mirror/${version()}`,
@@ -143,7 +145,7 @@ function clientCertificate({
   return cert === undefined || key === undefined ? undefined : { cert, key };
 }
 
-/** Splits the URL. Its credentials are sent as a header and appear nowhere else. */
+/** Splits the URL. Its credentials are sent only as a header and appear nowhere else. */
 function splitUrl(url: URL): {
   baseUrl: string;
   authorization: string | undefined;

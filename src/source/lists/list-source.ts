@@ -1,6 +1,6 @@
 /**
- * Reads the two lists over HTTP. Every request states its page size, and an answer that
- * does not have the expected form is an error: nothing in it is guessed.
+ * Reads the two lists over HTTP. Every request specifies its page size. A response
+ * without the expected structure is an error, and nothing in it is guessed.
  */
 import {
   errorCode,
@@ -28,13 +28,13 @@ import { LIST_LIMITS, whereOf } from '../wire/http.ts';
 import { parsePage } from './page.ts';
 
 /**
- * The most bytes of a page. The service itself stops at 20 MiB, measured before it writes
- * its answer as JSON.
+ * Maximum size of a page in bytes. The service itself stops at 20 MiB, measured before
+ * it serializes the response as JSON.
  */
 export const PAGE_BYTES_MAX = 32 * 2 ** 20;
 /**
- * The most rows of a look-up. A source that does not support the filter sends a page of
- * its own size.
+ * Maximum number of rows in a look-up. A source that does not support the filter sends
+ * a page of its default size.
  */
 const LOOK_UP_ROWS_MAX = 5_000;
 /** A page size that no release refuses. */
@@ -42,16 +42,16 @@ const PROBE_ROWS = 1;
 const GRPC_NOT_FOUND = 5;
 const SHOWN_MAX = 80;
 /**
- * How long a small request may take, in milliseconds. Must be longer than the wait for
- * the first header, so that a source that sends nothing can be distinguished from a
- * source that sends too slowly.
+ * How long a small request may take, in milliseconds. It must exceed the timeout for
+ * the first header, to distinguish a source that sends nothing from one that sends too
+ * slowly.
  */
 const SMALL_CALL_MS = 45_000;
 const SMALL_ATTEMPTS_MAX = 2;
 
 /**
  * Failures that a bad cursor or page size may cause. For example, the public service
- * answers a forged cursor with 500.
+ * responds with 500 to a forged cursor.
  */
 const AMBIGUOUS: ReadonlySet<string> = new Set([
   'SOURCE_REFUSED',
@@ -85,7 +85,7 @@ export function openListSource(access: SourceAccess): ListSource {
       }
       const rows = await lookUp(access, partyId, signal);
       const [row] = rows;
-      // A source that does not support the filter ignores it, and sends an arbitrary
+      // A source that does not support the filter ignores it and sends an arbitrary
       // party or all of them.
       if (rows.length > 1 || (row !== undefined && row.key !== partyId)) {
         const answer = `${row?.key ?? 'nothing'} and ${rows.length} rows`;
@@ -100,8 +100,8 @@ export function openListSource(access: SourceAccess): ListSource {
 }
 
 /**
- * Requests one page. It always sends a size, because some releases otherwise send the
- * whole list.
+ * Requests one page, always with a size, because some releases otherwise send the whole
+ * list.
  */
 function requestPage(
   access: SourceAccess,
@@ -143,7 +143,7 @@ async function lookUp(
 interface ListQuery {
   readonly list: ListName;
   readonly parameters: Readonly<Record<string, string>>;
-  /** The most rows that the answer may have. */
+  /** Maximum number of rows in the response. */
   readonly rowsMax: number;
   readonly isOneAttempt?: boolean | undefined;
   readonly isSmall?: boolean | undefined;
@@ -154,8 +154,8 @@ function requestRows(
   { list, parameters, rowsMax, isOneAttempt, isSmall }: ListQuery,
   signal: AbortSignal,
 ): Promise<Page> {
-  // URLSearchParams percent-encodes the query: the `+` of a raw base64 cursor would
-  // otherwise arrive as a space.
+  // URLSearchParams percent-encodes the query. Otherwise the `+` in a raw base64 cursor
+  // would arrive as a space.
   const query = new URLSearchParams(parameters).toString();
   const url = new URL(`${baseUrl}/api/v2/${list}?${query}`);
   const limits = given?.list ?? LIST_LIMITS;
@@ -178,8 +178,9 @@ function requestRows(
 }
 
 /**
- * A page of a list is a small request: a source that sends not even a header within
- * half a minute looks as if it were away. An export may take long before its first row.
+ * A list page is a small request, so a source that sends no headers within half a
+ * minute is treated as unreachable. An export, in contrast, may take a long time to its
+ * first row.
  */
 function asSilence(error: unknown): unknown {
   const isSilent =
@@ -195,9 +196,9 @@ function asSilence(error: unknown): unknown {
 }
 
 /**
- * Finds out what the source refused. It uses the same codes to refuse a cursor, a size
- * and a broken table. Further requests, each of which differs in one respect only, show
- * which of these it was.
+ * Finds out why the source refused. It uses the same codes for a bad cursor, a bad size
+ * and a broken table. Further requests that each change only one thing show which it
+ * was.
  * @returns the error to report
  */
 async function diagnose(
@@ -253,7 +254,7 @@ async function readPage(
   } catch (error) {
     const isNotAPage = errorCode(error) === 'ANSWER_NOT_UNDERSTOOD';
     if (!isNotAPage || errorBodyOf(body) === undefined) throw error;
-    // Proxies may send the service's error bodies with status 200.
+    // Proxies may forward the service's error bodies with status 200.
     throw answerError(`list ${list}`, whereOf(url), {
       status: 200,
       headers: answer.headers,
@@ -263,8 +264,8 @@ async function readPage(
 }
 
 /**
- * Whether the source reports that it does not know the id. A 404 of the service has its
- * own code; a 404 without it means that the path is wrong.
+ * Whether the source reports that the id is unknown. The service's own 404 has a code;
+ * a 404 without one means that the path is wrong.
  */
 function isUnknownId(error: unknown): boolean {
   const isAbsent =

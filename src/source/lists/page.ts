@@ -1,6 +1,6 @@
 /**
- * Parses a page of a list. Its JSON is checked value by value, its ids become canonical,
- * and its numbers stay exact.
+ * Parses a page of a list. Every JSON value is checked, ids are converted to canonical
+ * form, and numbers stay exact.
  */
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
 import { toStorableJson } from '../../json/json-value.ts';
@@ -23,21 +23,23 @@ const CURSOR_CHARS_MAX = 16_384;
 const SHOWN_CHARS_MAX = 120;
 const DECIMAL = /^(?:0|[1-9]\d{0,19})$/;
 /**
- * The most bytes of a hash. The interface does not specify the format of hashes, so any
- * printable text is kept unchanged.
+ * Maximum size of a hash in bytes. The interface does not specify the format of hashes,
+ * so any printable string is kept unchanged.
  */
 const HASH_BYTES_MAX = 1024;
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]*$/u;
 /**
- * The deepest nesting of a page's JSON. Edge, node and their fields need four levels; the
- * rest is for fields that do not exist yet.
+ * Maximum nesting depth of a page's JSON. Edges, nodes and their fields need four
+ * levels; the rest is for fields that do not exist yet.
  */
 const DEPTH_MAX = 32;
 const VALUES_PER_ROW_MAX = 64;
 const VALUES_BESIDE_ROWS_MAX = 1_000;
-/** How much is stored of a row that cannot be parsed. */
+/** Maximum number of characters stored of a row that cannot be parsed. */
 const ODD_ROW_CHARS_MAX = 2_000;
-/** A number of this length may have more digits than a JavaScript number can hold. */
+/**
+ * A number of this length may have more digits than a JavaScript number can represent.
+ */
 const LONG_NUMBER_CHARS = 16;
 const LONG_NUMBER = /(?:^|[\s:,[-])\d[\d.eE+-]{15,}/;
 
@@ -49,7 +51,7 @@ const CLOSE_BRACKET = 0x5d;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
-/** Decodes strictly; it also skips a byte order mark. */
+/** Rejects invalid UTF-8, and skips a byte order mark. */
 const UTF8 = new TextDecoder('utf-8', { fatal: true });
 
 export type PageRows = Omit<
@@ -60,12 +62,11 @@ export type PageRows = Omit<
 /**
  * Parses a page. A row that cannot be parsed is returned with the reason in `odd`, so
  * that the other rows can still be read.
- * @param rowsMax how many rows were requested. A page with more is refused, and a page
- *   with very many even before it is parsed
- * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if the answer is not JSON (cut off, or
- *   an error page), or reports an error
- * @throws PermanentError `PAGE_SHAPE` with the path and value that do not belong in a
- *   page
+ * @param rowsMax how many rows were requested. A page with more is rejected, and one
+ *   with far more is rejected even before it is parsed
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if the response is not JSON (because
+ *   it is cut off or an error page), or reports an error
+ * @throws PermanentError `PAGE_SHAPE` with the path and value that a page must not have
  */
 export function parsePage(
   list: ListName,
@@ -169,7 +170,7 @@ function readNode(
   }
 }
 
-/** Makes the error for a value in a row. */
+/** Creates the error for a value in a row. */
 type RowError = (
   path: string,
   value: unknown,
@@ -189,8 +190,8 @@ function partyRow(
       given,
       `a printable text of 1 to ${PARTY_ID_BYTES_MAX} bytes`,
     );
-  // Keep the source's spelling: when one id is looked up, the source may compare ids
-  // exactly.
+  // Keep the source's spelling, because the source may compare ids exactly when one is
+  // looked up.
   return {
     cursor,
     key: id,
@@ -209,7 +210,7 @@ function checkpointRow(
     blockHash: givenBlockHash,
     ...extra
   } = node;
-  // In JSON, proto3 omits a zero.
+  // proto3 omits zero values from JSON.
   const atBlock = uint64(givenBlock === undefined ? '0' : givenBlock);
   if (atBlock === undefined)
     throw error('.node.atBlock', givenBlock, 'a whole number below 2^64');
@@ -223,8 +224,8 @@ function checkpointRow(
 }
 
 /**
- * Returns decimal text. A JSON number that would lose digits is text already (see
- * `parseExact`).
+ * Returns a decimal string. A JSON number that would lose digits is already a string
+ * (see `parseExact`).
  */
 function uint64(given: unknown): string | undefined {
   const text =
@@ -247,7 +248,7 @@ function extraOf(extra: Record<string, unknown>): ListedRow['extra'] {
 }
 
 /**
- * Parses JSON, but a number that would lose digits becomes the text in which it was
+ * Parses JSON, but keeps a number that would lose digits as the string in which it was
  * written.
  */
 function parseExact(list: ListName, body: Buffer): unknown {
@@ -328,12 +329,12 @@ function notUnderstood(
 }
 
 /**
- * Checks limits for JSON from outside on its bytes, before `JSON.parse` sees them: a few
- * kilobytes on the wire can unpack into brackets that take gigabytes as objects, and
- * crash the process. It reads each byte once and stores nothing. Malformed JSON is left
- * to the parser.
- * @returns the limit that is exceeded, in words for a message; undefined if the text may
- *   be parsed
+ * Checks the bytes of untrusted JSON against limits before `JSON.parse` sees them: a
+ * few kilobytes on the wire can decompress into brackets that take gigabytes as objects
+ * and crash the process. Reads each byte once and stores nothing. Malformed JSON is
+ * left to the parser.
+ * @returns the limit that is exceeded, in words for a message; undefined if the JSON
+ *   may be parsed
  */
 export function findExcess(
   json: Uint8Array,

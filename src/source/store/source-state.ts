@@ -1,6 +1,6 @@
 /**
- * Stores the source's ban in Postgres: all workers must know it, and it must survive the
- * loss of Redis.
+ * Stores the source's ban in Postgres, because all workers must know it and it must
+ * survive the loss of Redis.
  */
 import { sql } from 'kysely';
 import { formatInstant, parseInstant } from '../../time/time.ts';
@@ -12,7 +12,7 @@ import { statement } from '../../postgres/statement.ts';
 
 /**
  * Opens the store. `get` ignores a ban that is over; `set` keeps the later of two ends,
- * in whichever order they arrive.
+ * whatever order they arrive in.
  */
 export function openBanStore(db: Database): BanStore {
   return {

@@ -1,6 +1,6 @@
 /**
- * Reads an answer's headers: how long to wait, how much budget is left, and the source's
- * block height.
+ * Reads a response's headers: how long to wait, whether the budget is spent, and the
+ * source's block height.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { AnswerHead } from '../../exports/ports.ts';
@@ -9,21 +9,22 @@ import { SECOND_MICROS } from '../../time/time.ts';
 
 const SECONDS = /^\d{1,9}(?:\.\d+)?$/;
 /**
- * Several caches may have put their ages behind each other; the first one counts (RFC
- * 9111). A number too large for a cache's counter stands for any age.
+ * Several caches may have appended their ages; the first one counts (RFC 9111). A
+ * number that would overflow a cache's counter still counts as an age.
  */
 const AGE = /^\d{1,20}(?=\s*(?:,|$))/;
 const UINT64_MAX = 2n ** 64n - 1n;
 /**
- * The longest wait that is accepted, a day: a date further ahead is the sender's mistake.
+ * The longest wait that is accepted. A date more than a day ahead is the sender's
+ * mistake.
  */
 const WAIT_MAX_MS = 86_400_000;
-/** How long to wait if the budget is spent and the answer does not state until when. */
+/** How long to wait if the budget is spent and the response does not say until when. */
 const RESET_MS = 1_000;
 
 /**
- * Prefers `RateLimit-Retry-After`, which only bans have, to `Retry-After`. Both contain
- * seconds or an HTTP date.
+ * Prefers `RateLimit-Retry-After`, which only bans have, over `Retry-After`. Both
+ * contain seconds or an HTTP date.
  */
 export function retryAfterMs(
   headers: IncomingHttpHeaders,
@@ -40,13 +41,13 @@ export function retryAfterMs(
     : Math.min(Math.max(at - nowMs, 0), WAIT_MAX_MS);
 }
 
-/** Whether the answer is a ban: only bans have this header. */
+/** Whether the response is a ban. Only bans have this header. */
 export function isLimitedInTime(headers: IncomingHttpHeaders): boolean {
   return single(headers['ratelimit-retry-after']) !== undefined;
 }
 
 /**
- * Returns how long the source's own budget stays spent.
+ * Returns how long the source's own budget stays spent, in milliseconds.
  * @returns undefined unless the source reports that it is spent
  */
 export function exhaustedForMs(
@@ -65,8 +66,8 @@ export function exhaustedForMs(
 }
 
 /**
- * Returns the node's block at the time when it made the answer, and that time. A cached
- * answer states its `Age`.
+ * Returns when the response was generated and the node's block at that time. A cached
+ * response has an `Age`.
  */
 export function readAnswerHead(headers: IncomingHttpHeaders): AnswerHead {
   const { answeredAt, ...clock } = readSourceClock(headers);
@@ -80,7 +81,7 @@ export function readAnswerHead(headers: IncomingHttpHeaders): AnswerHead {
 
 /**
  * Returns the source's last block, unless it is 0 or missing, and the time of the
- * answer by the source's own clock.
+ * response by the source's own clock.
  */
 export function readSourceClock(
   headers: IncomingHttpHeaders,

@@ -1,6 +1,4 @@
-/**
- * The body of an answer: decompressed, counted, and always read with a time limit.
- */
+/** A response body: decompressed, counted, and always read with a time limit. */
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
@@ -9,21 +7,21 @@ const GUNZIP_CHUNK_BYTES = 256 * 1024;
 const ENCODING_SHOWN_MAX = 40;
 
 export interface DripLimit {
-  /** The lowest average; a slower stream is considered stalled. */
+  /** The lowest acceptable average rate; a slower stream is considered stalled. */
   readonly bytesPerSecondMin: number;
-  /** The waiting time over which the average is measured. */
+  /** How much waiting time the average is measured over. */
   readonly windowMs: number;
 }
 
 /**
- * Detects a stream that is kept alive by a trickle. Only the time spent waiting counts:
- * while the consumer is busy, the source is not slow.
+ * Detects a stream that is kept alive by a trickle of bytes. Only the time spent
+ * waiting counts, because a busy consumer does not make the source slow.
  */
 export class DripGuard {
   readonly #limit: DripLimit;
   /**
-   * Until the first byte, the window is as long as the limit for the headers, because
-   * blank lines may keep a slow query's connection alive.
+   * Until the first useful byte, the window is as long as the timeout for the headers,
+   * because blank lines may keep a slow query's connection alive.
    */
   #windowMs: number;
   #waitedMs = 0;
@@ -37,8 +35,8 @@ export class DripGuard {
   }
 
   /**
-   * Counts bytes that arrived and the time spent waiting for them.
-   * @throws RetryableError `SOURCE_DRIP` if the average is too low
+   * Counts bytes that have arrived and the time spent waiting for them.
+   * @throws RetryableError `SOURCE_DRIP` if the average rate is too low
    */
   arrived(bytes: number, waitedMs: number): void {
     const { bytesPerSecondMin, windowMs } = this.#limit;
@@ -60,9 +58,9 @@ export class DripGuard {
   }
 
   /**
-   * Passes the wire's bytes on, counts them and checks their pace.
+   * Passes on the bytes from the wire, counts them and checks their rate.
    * @param usefulBytes returns how many bytes of the requested content have arrived; by
-   *   default all bytes count
+   *   default, all bytes count
    */
   async *pass(
     body: AsyncIterable<Buffer>,
@@ -82,7 +80,8 @@ export class DripGuard {
 }
 
 /**
- * Decompresses according to `Content-Encoding`. The result throws the errors of the body.
+ * Decompresses according to `Content-Encoding`. Errors of the body are thrown by the
+ * result.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` for an encoding that was not requested
  */
 export function decoded(
@@ -100,10 +99,10 @@ export function decoded(
 }
 
 /**
- * Decompresses every gzip member to its end. Node's gunzip ignores everything that
- * follows a zero byte after a member, so the number of bytes that it read is compared
- * with the number that arrived.
- * @throws RetryableError `SOURCE_BROKE` for bytes after the last member
+ * Decompresses every gzip member to its end. Node's gunzip ignores everything from a
+ * zero byte after a member on, so the number of bytes it has read is compared with the
+ * number that arrived.
+ * @throws RetryableError `SOURCE_BROKE` if there are bytes after the last member
  */
 async function* gunzipped(
   body: AsyncIterable<Buffer>,
@@ -118,7 +117,7 @@ async function* gunzipped(
     }
   }
 
-  // The reader of gunzip gets the error; the callback prevents it from being thrown
+  // The consumer of `gunzip` gets the error; the callback keeps it from being thrown
   // twice.
   const ended = new Promise<Error | null | undefined>((resolve) =>
     pipeline(counted, gunzip, resolve),
@@ -135,7 +134,7 @@ async function* gunzipped(
 }
 
 /**
- * Reads the whole body, up to a limit that also stops a decompression bomb.
+ * Reads the whole body, up to a limit that also stops decompression bombs.
  * @throws PermanentError `PAGE_TOO_LARGE`
  */
 export async function readWhole(
@@ -152,7 +151,7 @@ export async function readWhole(
 }
 
 /**
- * Reads the beginning of an error's body. The status has already decided, so if the body
+ * Reads the beginning of an error body. The status has already decided, so if the body
  * breaks off or is huge, the part that arrived is enough.
  */
 export async function readStart(

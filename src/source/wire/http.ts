@@ -1,6 +1,6 @@
 /**
- * Sends one HTTP request to the source, with its headers and time limits, and returns an
- * answer that can be closed.
+ * Sends an HTTP request to the source, with its headers and timeouts, and returns a
+ * response that can be closed.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { RetryableError } from '../../errors/errors.ts';
@@ -10,8 +10,8 @@ import { trailerError, transportError } from '../failure.ts';
 
 export interface HttpLimits {
   /**
-   * How long to wait for the status line. An export sends nothing before its query
-   * ends.
+   * How long to wait for the status line. An export sends nothing before its query has
+   * finished.
    */
   readonly headersMs: number;
   /** How long to wait between two chunks of the body. */
@@ -42,14 +42,14 @@ const REDIRECT_BYTES_MAX = 65_536;
 export interface HttpAnswer extends AsyncDisposable {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** The decompressed body; it can be iterated once. Its errors are classified. */
+  /** The decompressed body, which can be iterated once. Its errors are classified. */
   readonly body: AsyncIterable<Buffer>;
   /**
    * Whether the transport itself marks the end of the body. If not, the body ends with
    * the connection, which does not prove that it is complete.
    */
   readonly isFramed: boolean;
-  /** The address of the proxy that forwarded the answer, or wrote it itself. */
+  /** The address of the proxy that forwarded the response or generated it. */
   readonly proxy: string | undefined;
   /** Returns how many bytes of the body have arrived over the wire so far. */
   wireBytes(): number;
@@ -60,18 +60,19 @@ export interface HttpRequest {
   readonly action: string;
   readonly url: URL;
   readonly limits: HttpLimits;
-  /** The requested part of the file; the answer may contain all of it. */
+  /** The requested byte range; the response may contain the whole file instead. */
   readonly range?: { readonly start: number; readonly end: number } | undefined;
   /**
-   * Returns how many bytes of the requested content have arrived; without it, all bytes
+   * Returns how many bytes of the requested content have arrived. If absent, all bytes
    * count.
    */
   readonly usefulBytes?: () => number;
 }
 
 /**
- * Resolves with the answer's headers, whatever its status. The caller disposes of the
- * answer, which also cancels the request at the source if it is still running.
+ * Resolves once the response's headers have arrived, whatever its status. The caller
+ * must dispose of the response, which also cancels the request at the source if it is
+ * still running.
  * @throws RetryableError | PermanentError as the retry policy classifies the failure
  */
 export type HttpGet = (
@@ -80,9 +81,9 @@ export type HttpGet = (
 ) => Promise<HttpAnswer>;
 
 /**
- * Makes the function that sends requests.
- * @param readHeaders returns the headers of a request; they may differ from one request
- *   to the next
+ * Creates the function that sends requests.
+ * @param readHeaders returns the headers of a request, which may differ from one
+ *   request to the next
  */
 export function openHttp(
   wayOut: WayOut,
@@ -127,8 +128,8 @@ export function openHttp(
         body: readBody(answer),
         wireBytes: () => guard.wireBytes,
         isFramed: isFramed(answer.headers),
-        // Closes the connection of an unfinished answer, which cancels the request at the
-        // source.
+        // Closes the connection of an unfinished response, which cancels the request at
+        // the source.
         [Symbol.asyncDispose]: async () => {
           answer.body.destroy();
         },
@@ -147,7 +148,7 @@ interface Sending {
 
 /**
  * Sends a GET and follows redirects within the origin. A redirect to a different origin
- * is returned as the answer, because following it would send the Authorization header
+ * is returned as the response, because following it would send the Authorization header
  * there.
  */
 async function follow(
@@ -164,7 +165,7 @@ async function follow(
       bodyTimeout: limits.idleMs,
       signal,
     });
-    // The body may fail before it is read. Its reader still gets the error.
+    // The body may fail before anything reads it. Its consumer still gets the error.
     answer.body.on('error', () => undefined);
     const next = REDIRECTS.has(answer.statusCode)
       ? redirectWithin(target, answer.headers['location'])
@@ -176,8 +177,8 @@ async function follow(
 }
 
 /**
- * Resolves a redirect's location.
- * @returns undefined if the location is not in the same origin
+ * Resolves the location of a redirect.
+ * @returns undefined if the location is not on the same origin
  */
 function redirectWithin(from: URL, location: unknown): URL | undefined {
   if (typeof location !== 'string') return undefined;
@@ -186,8 +187,8 @@ function redirectWithin(from: URL, location: unknown): URL | undefined {
 }
 
 /**
- * Returns the origin and the path. The query contains cursors and ids, which are too long
- * for a message.
+ * Returns the origin and the path, without the query, whose cursors and ids are too
+ * long for a message.
  */
 export function whereOf(url: URL): string {
   return `${url.origin}${url.pathname}`;
