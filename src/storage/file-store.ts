@@ -1,7 +1,7 @@
 /**
- * Objects in a folder. A file is written whole into `.spool`, made durable, and then
- * linked to its key: at every instant, even after a power failure, a key is either
- * absent or whole.
+ * Objects in a folder. A file is written completely in `.spool`, made durable, and then
+ * linked to its key. At any instant, even after a power failure, a key is therefore
+ * either absent or complete.
  */
 import { randomUUID } from 'node:crypto';
 import type { Dirent } from 'node:fs';
@@ -41,8 +41,8 @@ import { guardStore, type StoreKind } from './guarded-store.ts';
 
 const SPOOL_FOLDER = '.spool';
 /**
- * Errors of a filesystem without hard links (some network and FAT mounts), or of a file
- * that is on a different filesystem.
+ * Errors from a filesystem without hard links (some network and FAT mounts), or for a
+ * file on a different filesystem.
  */
 const NO_LINKS = new Set([
   'EPERM',
@@ -51,13 +51,13 @@ const NO_LINKS = new Set([
   'ENOSYS',
   'EMLINK',
   'EXDEV',
-  // Some mounts report these; if the rights are really missing, the copy that follows
+  // Some mounts report these. If permissions really are missing, the copy that follows
   // fails too.
   'EINVAL',
   'EACCES',
 ]);
 /**
- * Errors of a filesystem that syncs files, but not folders (CIFS, s3fs, drvfs and
+ * Errors from a filesystem that can sync files but not folders (CIFS, s3fs, drvfs and
  * others).
  */
 const NO_FOLDER_SYNC = new Set([
@@ -68,7 +68,7 @@ const NO_FOLDER_SYNC = new Set([
   'EISDIR',
   'EBADF',
 ]);
-/** Errors that may pass, for example when space is freed or a mount returns. */
+/** Transient errors, which end for example when space is freed or a mount comes back. */
 const RETRYABLE = new Set([
   'ENOSPC',
   'EDQUOT',
@@ -79,7 +79,7 @@ const RETRYABLE = new Set([
   'ESTALE',
   'ETIMEDOUT',
 ]);
-/** Rights of new files and folders, before a umask takes some away. */
+/** Permissions of new files and folders, before the umask is applied. */
 const FILE_MODE = 0o666;
 const FOLDER_MODE = 0o777;
 
@@ -92,7 +92,7 @@ export interface FileStoreOptions {
 
 /**
  * Opens a store in a folder.
- * @param folder is made on first use
+ * @param folder created on first use
  */
 export function openFileStore(
   folder: string,
@@ -109,8 +109,8 @@ class FileStore implements StoreKind {
   readonly #umask: number | undefined;
   #isRootShared = false;
   /**
-   * The error code that shows that folders cannot be synced here; undefined while they
-   * can.
+   * The error code received when a folder could not be synced; undefined as long as
+   * syncing works.
    */
   #unsyncedFolders: string | undefined;
 
@@ -239,9 +239,9 @@ class FileStore implements StoreKind {
   }
 
   /**
-   * Links a file to its key. Without hard links, a copy in the spool is renamed
-   * instead: the key names its content, so a race replaces a file by an equal one.
-   * @returns false if the key is already taken
+   * Links a file to its key. Without hard links, a copy in the spool is renamed instead:
+   * a key identifies its content, so a race only replaces a file with an identical one.
+   * @returns false if the key already exists
    */
   async #linkUnlessTaken(from: string, target: string): Promise<boolean> {
     const outcome = await linkOrFail(from, target);
@@ -258,7 +258,10 @@ class FileStore implements StoreKind {
     return true;
   }
 
-  /** Makes a folder with its parents, and makes the entry of each new one durable. */
+  /**
+   * Creates a folder and its parents, and makes the directory entry of each new one
+   * durable.
+   */
   async #makeDurableFolders(folder: string): Promise<void> {
     const first = await makeFolders(folder);
     await this.#shareRoot();
@@ -272,18 +275,19 @@ class FileStore implements StoreKind {
     await this.#syncFolder(dirname(first));
   }
 
-  /** Gives a new file or folder the rights that the store's own umask leaves. */
+  /** Gives a new file or folder the permissions that the store's own umask allows. */
   async #share(path: string, mode: number): Promise<void> {
     if (this.#umask === undefined) return;
-    // Keep the bits above the rights, because a folder may pass its group on to new
+    // Keep the bits above the permissions, because a folder may pass its group on to new
     // files.
     const facts = await stat(path);
     await chmod(path, (facts.mode & 0o7000) | (mode & ~this.#umask));
   }
 
   /**
-   * Gives the root folder the rights that the store's umask leaves, because the spool
-   * may have made it for this user alone. Another user's folder stays unchanged.
+   * Gives the root folder the permissions that the store's umask allows, because the
+   * spool may have created it for this user only. Another user's folder is left
+   * unchanged.
    */
   async #shareRoot(): Promise<void> {
     if (this.#umask === undefined || this.#isRootShared) return;
@@ -293,8 +297,8 @@ class FileStore implements StoreKind {
   }
 
   /**
-   * Makes a folder's entries durable. On mounts that cannot sync folders, the store is
-   * still used, and `doctor` reports that.
+   * Makes a folder's entries durable. A mount that cannot sync folders can still be used;
+   * `doctor` reports it.
    */
   async #syncFolder(folder: string): Promise<void> {
     try {
@@ -315,10 +319,7 @@ class FileStore implements StoreKind {
     return writeTemporary(path, content, signal);
   }
 
-  /**
-   * Lists objects in the order of their keys. A folder is sorted as if its name ended
-   * in a slash.
-   */
+  /** Lists objects in key order. A folder is sorted as if its name ended in a slash. */
   async *#listFolder(
     folder: string,
     prefix: string,

@@ -1,6 +1,6 @@
 /**
- * The common part of all object stores: the checks of keys, the classification of
- * errors, the spool, and the error for a key that is taken.
+ * What all object stores share: key checks, error classification, the spool, and the
+ * error for a key that already exists.
  */
 import { lstat, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -21,16 +21,16 @@ import type {
 import { type StoreProbe, probeStore } from './probe-store.ts';
 
 /**
- * The operations that each kind of store implements. Keys are checked before the call;
- * errors are thrown unclassified.
+ * The operations that each kind of store implements. They receive checked keys and throw
+ * unclassified errors.
  */
 export interface StoreKind extends StoreProbe, AsyncDisposable {
   readonly url: string;
   /** The state of the store's credentials; undefined if it needs none. */
   readonly secret?: SecretState | undefined;
   /**
-   * The folder in which objects are written before they are published. Readers never
-   * see its files.
+   * The folder in which objects are written before they are published, invisible to
+   * readers.
    */
   readonly spoolDir: string;
   /** The result of the last probe; with it, the store may skip a check after a write. */
@@ -65,8 +65,8 @@ export interface StoreKind extends StoreProbe, AsyncDisposable {
   list(prefix: string, signal: AbortSignal): AsyncGenerator<ListedObject>;
   remove(key: string, signal: AbortSignal): Promise<void>;
   /**
-   * Aborts the unfinished uploads of dead processes, which are not in the spool.
-   * @returns how many were aborted
+   * Aborts unfinished uploads of dead processes, which are not in the spool.
+   * @returns the number of aborted uploads
    */
   abortUploads(startedBeforeMs: number, signal: AbortSignal): Promise<number>;
 }
@@ -241,7 +241,7 @@ class Spool {
     this.#folder = folder;
   }
 
-  /** Returns the path for a file of this name, and makes the folder. */
+  /** Returns the path for a file of this name, creating the folder if needed. */
   async path(name: string): Promise<string> {
     const path = join(this.#folder, checkKey(name).replaceAll('/', '_'));
     await makeFolders(this.#folder);

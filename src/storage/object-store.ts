@@ -1,4 +1,4 @@
-/** The interface of the object store for the stages. */
+/** The object store's interface, as the stages use it. */
 import type { SecretState } from '../network/rotating-secret.ts';
 import type { Readable } from 'node:stream';
 import type { FileFacts } from '../files/byte-counter.ts';
@@ -9,28 +9,28 @@ export type ConditionSupport = 'honoured' | 'ignored' | 'refused';
 
 /** How a store handles conditional writes. */
 export interface StoreCapabilities {
-  /** How the store answers one small conditional write. */
+  /** How the store responds to one small conditional write. */
   readonly put: ConditionSupport;
   /**
-   * How the store answers the last call of a conditional multipart upload. Objects
-   * above 16 MiB need such uploads.
+   * How the store responds to the last call of a conditional multipart upload, as used
+   * for objects above 16 MiB.
    */
   readonly multipart: ConditionSupport;
   /**
-   * If several writers write different bytes under one key: whether exactly one of them
-   * gets the answer that it wrote.
+   * Whether exactly one of several writers who write different bytes to the same key is
+   * told that its write succeeded.
    */
   readonly hasOneWinner: boolean;
   /**
-   * Other guarantees that the store lacks, in words for `doctor`; absent if no such gap
-   * is known.
+   * Other guarantees that the store does not give, worded for `doctor`; absent if none
+   * are known to be missing.
    */
   readonly weaknesses?: readonly string[];
 }
 
 /**
- * 'written': the key now holds these bytes, no matter which writer put them there.
- * 'present': it holds other bytes.
+ * 'written': the key now has these bytes, no matter which writer put them there.
+ * 'present': it has different bytes.
  */
 export type Outcome = 'written' | 'present';
 
@@ -60,8 +60,8 @@ export interface ObjectFacts {
 }
 
 /**
- * Immutable objects under keys relative to OBJECT_STORE_URL. Publishing is atomic: a
- * key is either absent or whole. Publishing the same bytes twice is accepted; other
+ * Immutable objects under keys relative to OBJECT_STORE_URL. Publishing is atomic: a key
+ * is either absent or complete. Publishing the same bytes again is allowed; different
  * bytes under the same key are an error. Each call waits up to 60 s for a store that is
  * unreachable or busy.
  */
@@ -72,21 +72,21 @@ export interface ObjectStore extends AsyncDisposable {
   readonly secret?: SecretState | undefined;
 
   /**
-   * Returns the path at which to spool a file of this name: next to the store, on its
-   * filesystem. It does not create the file itself.
+   * Returns the path at which to spool a file of this name, next to the store and on its
+   * filesystem. Does not create the file.
    */
   spoolPath(name: string): Promise<string>;
 
   /**
-   * Removes the spool files whose names begin with `prefix`, which a dead worker left.
-   * @returns how many were removed
+   * Removes the spool files that a dead worker left and whose names begin with `prefix`.
+   * @returns the number of removed files
    */
   clearSpool(prefix: string): Promise<number>;
 
   /**
-   * Makes the spooled file visible under `key`, durably. The caller removes the spool
+   * Durably makes the spooled file visible under `key`. The caller removes the spool
    * file.
-   * @throws PermanentError `OBJECT_CONFLICT` if the key holds other bytes
+   * @throws PermanentError `OBJECT_CONFLICT` if the key has different bytes
    */
   publishFile(
     key: string,
@@ -99,7 +99,7 @@ export interface ObjectStore extends AsyncDisposable {
    * Publishes small content, such as a manifest.
    * @param spoolPrefix prefix of the spool file's name, by which `clearSpool` finds the
    *   files of a killed process
-   * @throws PermanentError `OBJECT_CONFLICT` if the key holds other bytes
+   * @throws PermanentError `OBJECT_CONFLICT` if the key has different bytes
    */
   publishBytes(
     key: string,
@@ -109,12 +109,12 @@ export interface ObjectStore extends AsyncDisposable {
   ): Promise<void>;
 
   /**
-   * Writes small content if the key is absent: the commit of a log whose writers may
-   * race.
-   * @returns 'written' if the key now holds these bytes; an answer may have been lost,
-   *   so the same bytes from an earlier call count. 'present' if it holds other bytes.
-   *   Unless `capabilities` reports `put: 'honoured'` and `hasOneWinner`, two writers
-   *   at once may both get 'written', so hold a lease
+   * Writes small content if the key is absent, such as a commit to a log whose writers
+   * may race.
+   * @returns 'written' if the key now has these bytes, even from an earlier call, whose
+   *   response may have been lost; 'present' if it has different bytes. Unless
+   *   `capabilities` reports `put: 'honoured'` and `hasOneWinner`, two concurrent writers
+   *   may both get 'written', so hold a lease
    */
   putIfAbsent(
     key: string,
@@ -124,9 +124,10 @@ export interface ObjectStore extends AsyncDisposable {
   ): Promise<Outcome>;
 
   /**
-   * Writes small content, whatever the key holds: for the few objects that name the
-   * newest version of something. A reader sees the old bytes or the new bytes, never a
-   * mixture. Nothing keeps two writers apart, so hold a lease.
+   * Writes small content, overwriting whatever is stored under the key. This is for the
+   * few objects that point to the newest version of something. A reader sees the old
+   * bytes or the new bytes, never a mixture. Concurrent writers are not excluded, so hold
+   * a lease.
    */
   replaceBytes(
     key: string,
@@ -150,19 +151,19 @@ export interface ObjectStore extends AsyncDisposable {
     range?: StoredRange,
   ): Promise<Readable>;
 
-  /** Lists the objects below a prefix, in the order of their keys. */
+  /** Lists the objects under a prefix, in key order. */
   list(prefix: string, signal: AbortSignal): AsyncIterable<ListedObject>;
 
   /**
-   * Removes an object; an absent key is accepted. Only garbage collection and the lake's
-   * compaction call this.
+   * Removes an object; it is not an error if the key is absent. Only garbage collection
+   * and the lake's compaction call this.
    */
   remove(key: string, signal: AbortSignal): Promise<void>;
 
   /**
-   * Removes the spool files and unfinished uploads of dead processes that are older than
+   * Removes spool files and unfinished uploads of dead processes if they are older than
    * `olderThanMs`.
-   * @returns how many were removed
+   * @returns the number of files and uploads removed
    */
   removeAbandoned(olderThanMs: number, signal: AbortSignal): Promise<number>;
 
@@ -170,11 +171,11 @@ export interface ObjectStore extends AsyncDisposable {
   capabilities(signal: AbortSignal): Promise<StoreCapabilities>;
 
   /**
-   * Tries the store out now: writes, reads, lists, removes and uploads a part below
-   * `probe/`.
-   * @param stepMaxMs how long one step may take; a minute by default
+   * Tests the store now: writes, reads, lists and removes under `probe/`, and uploads a
+   * part.
+   * @param stepMaxMs timeout of one step; a minute by default
    * @throws PermanentError that names the refused or failed operation
-   * @throws UnreachableError if a step gets no answer
+   * @throws UnreachableError if a step gets no response
    */
   probe(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities>;
 }

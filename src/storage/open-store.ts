@@ -1,4 +1,4 @@
-/** Chooses the kind of object store that OBJECT_STORE_URL names. */
+/** Chooses the kind of object store that OBJECT_STORE_URL calls for. */
 import { fileURLToPath } from 'node:url';
 import { openFileStore } from './file-store.ts';
 import type { ObjectStore } from './object-store.ts';

@@ -1,7 +1,7 @@
 /**
- * An object store that only its owner writes to. Ownership is checked before a write or
- * a removal, and checked again from time to time: if another mirror takes the store
- * over, this one stops within half a minute, even in the middle of a nightly run.
+ * An object store that only its owner writes to. Ownership is checked before a write or a
+ * removal, and again from time to time. If another mirror takes over the store, this one
+ * stops within half a minute, even in the middle of a nightly run.
  */
 import type { Readable } from 'node:stream';
 import type { FileFacts } from '../files/byte-counter.ts';
@@ -26,7 +26,7 @@ const CHECKED_FOR_REMOVAL_MS = 2_000;
  */
 export type OwnershipCheck = (signal: AbortSignal) => Promise<void>;
 
-/** Passes reads through, and checks the ownership before every write and removal. */
+/** Passes reads through, and checks ownership before every write and removal. */
 export class OwnedStore implements ObjectStore {
   readonly #store: ObjectStore;
   readonly #check: OwnershipCheck;
@@ -135,8 +135,8 @@ export class OwnedStore implements ObjectStore {
   }
 
   /**
-   * Checks the ownership once for all calls that arrive meanwhile. A refusal is never
-   * remembered.
+   * Checks ownership once for all calls that arrive while the check is running. A refusal
+   * is never cached.
    */
   async #requireOwnership(
     signal: AbortSignal,

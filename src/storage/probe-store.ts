@@ -1,6 +1,6 @@
 /**
- * Tries a store out with objects below `probe/`: rights, reads and writes, multipart
- * uploads, conditional writes, and a race of several writers.
+ * Tests a store with objects under `probe/`: permissions, reads and writes, multipart
+ * uploads, conditional writes, and a race between several writers.
  */
 import { randomUUID } from 'node:crypto';
 import { buffer } from 'node:stream/consumers';
@@ -15,8 +15,7 @@ import type {
 
 const PROBE_PREFIX = 'probe/';
 /**
- * The age from which an object below `probe/` is considered a leftover of a killed
- * process.
+ * The age at which an object under `probe/` is considered a leftover of a killed process.
  */
 const ABANDONED_MICROS = 3_600_000_000n;
 const STEP_MAX_MS = 60_000;
@@ -24,8 +23,8 @@ const TEXT = 'ledger-mirror tries this store out\n';
 const RACING_WRITERS = [1, 2, 3, 4];
 
 /**
- * Sends one conditional write for a key that may be taken, and returns how the store
- * answers it.
+ * Sends one conditional write for a key that may already exist, and returns how the store
+ * responds.
  */
 type TryWrite = (
   key: string,
@@ -40,7 +39,7 @@ type TryWrite = (
 export interface StoreProbe {
   readonly tryPut: TryWrite;
   readonly tryInParts: TryWrite;
-  /** Returns the guarantees that the store lacks, as the writes so far have shown. */
+  /** Returns the guarantees that the writes so far have shown to be missing. */
   readonly weaknesses?: () => readonly string[];
   /**
    * Classifies an error.
@@ -50,9 +49,9 @@ export interface StoreProbe {
 }
 
 /**
- * Tries the store out, and removes the objects that this wrote.
+ * Tests the store, and removes the objects that it wrote in doing so.
  * @throws PermanentError that names the refused operation
- * @throws UnreachableError if a step gets no answer in time
+ * @throws UnreachableError if a step times out
  */
 export async function probeStore(
   store: ObjectStore,
@@ -70,7 +69,7 @@ export async function probeStore(
       ? capabilities
       : { ...capabilities, weaknesses };
   } catch (error) {
-    // A later probe removes the objects that cannot be removed now.
+    // Objects that cannot be removed now are removed by a later probe.
     await probe.removeAll().catch(() => undefined);
     throw error;
   }
@@ -83,7 +82,7 @@ class Probe {
   readonly #stepMaxMs: number;
   readonly #written = probeKey('one');
   readonly #raced = probeKey('raced');
-  /** The keys to remove, including the keys of processes that were killed. */
+  /** The keys to remove, including those of killed processes. */
   readonly #keys = [this.#written, this.#raced];
 
   constructor(
@@ -119,7 +118,7 @@ class Probe {
   }
 
   /**
-   * Lists the objects below `probe/`, and marks those of killed processes for removal.
+   * Lists the objects under `probe/`, and marks those of killed processes for removal.
    * @returns whether the written object is listed
    */
   async #list(signal: AbortSignal): Promise<boolean> {
@@ -156,7 +155,7 @@ class Probe {
         return Promise.all(writes);
       },
     );
-    // A store that ignores the condition answers every writer that its write succeeded.
+    // A store that ignores the condition tells every writer that its write succeeded.
     const winners = answers.filter((answer) => answer !== 'honoured');
     return { put, multipart, hasOneWinner: winners.length === 1 };
   }

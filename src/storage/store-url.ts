@@ -1,6 +1,6 @@
 /**
- * Names an object store for tables, messages and SQL statements. This is a file of its
- * own, so that no module loads a store's client just to learn its name.
+ * Formats the URL of an object store for tables, messages and SQL statements. It is a
+ * separate file, so that no module has to load a store's client just for the name.
  */
 import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -12,7 +12,7 @@ export function storeUrl(url: URL): string {
     : pathToFileURL(resolve(fileURLToPath(url))).href;
 }
 
-/** Returns the prefix of every key in the bucket, without slashes at its ends. */
+/** Returns the prefix of every key in the bucket, without leading or trailing slashes. */
 export function prefixOf({ pathname }: URL): string {
   return pathname.replaceAll(/^\/+|\/+$/g, '');
 }

@@ -1,4 +1,4 @@
-/** Makes the S3 client that OBJECT_STORE_URL and the AWS variables describe. */
+/** Builds the S3 client from OBJECT_STORE_URL and the AWS variables. */
 import { S3, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { UsageError } from '../../errors/errors.ts';
 import { openProxiedAgents } from '../../network/proxied-agents.ts';
@@ -6,18 +6,18 @@ import { retryOf } from './errors.ts';
 import { S3Keys } from './keys.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
-/** How long a connection may carry no byte in either direction. */
+/** How long a connection may be idle in both directions. */
 const SOCKET_TIMEOUT_MS = 30_000;
 /**
- * The most attempts of a call. The retry strategy limits attempts by time; without a
- * number here, the client would stop after three.
+ * Maximum number of attempts per call. The retry strategy limits attempts by time;
+ * without a number here, the client would stop after three.
  */
 const ATTEMPTS_MAX = 1_000;
-/** Self-hosted servers ignore the region, but a signature must name one. */
+/** Self-hosted servers ignore the region, but a signature must include one. */
 const REGION_OF_ENDPOINTS = 'us-east-1';
 const DELAY_MIN_MS = 100;
 const DELAY_MAX_MS = 3_000;
-/** How often a call is sent at most if its data is damaged in transit. */
+/** Maximum number of attempts for a call whose data is damaged in transit. */
 const DAMAGED_ATTEMPTS_MAX = 5;
 
 /** The AWS_… variables. */
@@ -26,8 +26,8 @@ type Ambient = Readonly<Partial<Record<string, string>>>;
 export interface S3Connection {
   readonly client: S3;
   /**
-   * The address of the proxy between here and the store, if there is one, without user
-   * and password.
+   * The address of the proxy in front of the store, if there is one, without user and
+   * password.
    */
   readonly proxy: string | undefined;
   readonly keys: S3Keys;
@@ -77,7 +77,7 @@ export function openS3Client(
     ...credentialsOf(ambient),
     maxAttempts: ATTEMPTS_MAX,
     retryStrategy: waitPatiently(patienceMs),
-    // The store sends and records SHA-256 sums itself; the SDK's default breaks
+    // Our store sends and records SHA-256 sums itself, and the SDK's default breaks
     // multipart uploads on some servers.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
@@ -91,7 +91,7 @@ export function openS3Client(
   return { client, proxy: agents?.proxy, keys };
 }
 
-/** Returns the host to which requests go; it decides whether a proxy is used. */
+/** Returns the host that requests go to, which determines whether a proxy is used. */
 function hostOf(
   bucket: string,
   endpoint: string | undefined,
@@ -123,7 +123,7 @@ function credentialsOf(
   return { credentials: { accessKeyId, secretAccessKey, ...session } };
 }
 
-/** Names the origin of the credentials for an operator. */
+/** Describes to an operator where the credentials come from. */
 function nameOfKeys(ambient: Ambient): string {
   const file = ambient['AWS_SHARED_CREDENTIALS_FILE'];
   if (ambient['AWS_ACCESS_KEY_ID'] !== undefined) return 'AWS_ACCESS_KEY_ID';
@@ -143,9 +143,9 @@ type CallToken = Awaited<ReturnType<Strategy['acquireInitialRetryToken']>> & {
 };
 
 /**
- * The only layer that retries: the SDK calls it after every failure, and the table of
- * errors decides. It waits for a store that is unreachable or busy for `patienceMs`,
- * counted from a call's first failure.
+ * The only layer that retries. The SDK calls it after every failure, and the table of
+ * errors decides. It waits up to `patienceMs`, counted from a call's first failure, for a
+ * store that is unreachable or busy.
  */
 function waitPatiently(patienceMs: number): Strategy {
   return {
@@ -160,7 +160,7 @@ function waitPatiently(patienceMs: number): Strategy {
       const failures = token.getRetryCount() + 1;
       const nowMs = performance.now();
       const { sinceMs = nowMs } = token;
-      // The delay doubles, with jitter, so that workers do not retry together.
+      // The delay doubles, with jitter, so that workers do not retry in lockstep.
       const fullMs = Math.min(
         DELAY_MAX_MS,
         DELAY_MIN_MS * 2 ** Math.min(failures, 16),

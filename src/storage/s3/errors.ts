@@ -1,6 +1,6 @@
 /**
- * The meaning of each error of S3, or of the connection to it: whether the call is
- * repeated, and what the operator can do.
+ * What each error from S3, or from the connection to it, means: whether the call is
+ * retried, and what the operator can do.
  */
 import { S3ServiceException } from '@aws-sdk/client-s3';
 import {
@@ -14,9 +14,9 @@ import { refusedTunnel } from '../../network/proxied-agents.ts';
 
 /**
  * What to do after an error.
- * - `wait`: repeat the call until the store's patience ends
- * - `few`: repeat it a few times, because more would not help
- * - `anew`: the call cannot be repeated, but the whole job can
+ * - `wait`: retry the call until the store's `patienceMs` is used up
+ * - `few`: retry it a few times, because more would not help
+ * - `anew`: the call cannot be retried, but the whole job can
  * - `never`: the call fails until an operator changes something
  */
 export type Retry = 'wait' | 'few' | 'anew' | 'never';
@@ -109,7 +109,7 @@ const CONFIGURATION = never(
 
 /**
  * The meanings of errors. A pattern matches the name of an SDK error (or S3's own code,
- * if it is more exact), a status or an errno.
+ * if that is more specific), a status or an errno.
  */
 const MEANINGS: readonly (readonly [RegExp, Meaning])[] = [
   [/^(?:Credentials|Token)ProviderError$/, CREDENTIALS],
@@ -147,7 +147,7 @@ function lookUp(text: string | number): Meaning | undefined {
 }
 
 /**
- * Looks up the name first, then the status, then the errno: the name is the most exact.
+ * Looks up the name first, as it is the most specific, then the status, then the errno.
  */
 function meaningOf(error: unknown): Meaning {
   const tunnel = refusedTunnel(error);
@@ -165,11 +165,11 @@ function meaningOf(error: unknown): Meaning {
   const errno = errorCode(error);
   const fault = classifyErrno(errno);
   if (fault !== undefined) return fault === 'unreachable' ? AWAY : CERTIFICATE;
-  // All other errors, such as "Region is missing", are thrown before anything was sent.
+  // All other errors, such as "Region is missing", are thrown before anything is sent.
   return lookUp(errno) ?? CONFIGURATION;
 }
 
-/** Whether the store refused the credentials, or none were found. */
+/** Whether the store refused the credentials or none were found. */
 export function isCredentialsRefused(error: unknown): boolean {
   return meaningOf(error) === CREDENTIALS;
 }
@@ -180,8 +180,9 @@ export function retryOf(error: unknown): Retry {
 }
 
 /**
- * Whether a failed write may have happened, so that looking at the key helps. After a
- * refusal the write has not happened, and an unreachable store cannot be asked.
+ * Whether a failed write may have taken effect, in which case looking up the key helps.
+ * After a refusal the write did not take effect, and an unreachable store cannot be
+ * queried.
  */
 export function mayHaveHappened(error: unknown): boolean {
   return (
@@ -194,7 +195,7 @@ export function mayHaveHappened(error: unknown): boolean {
 export function statusOf(error: unknown): number | undefined {
   if (error instanceof S3ServiceException)
     return error.$metadata.httpStatusCode;
-  // The answer is not XML: it is a proxy's page, or empty.
+  // The response is not XML, but a proxy's page or empty.
   const response: unknown =
     error instanceof Error && '$response' in error
       ? error.$response
@@ -209,8 +210,8 @@ export function statusOf(error: unknown): number | undefined {
 }
 
 /**
- * Whether the key or the upload is absent. A missing bucket is not included: it means a
- * wrong setting.
+ * Whether the key or the upload is absent. A missing bucket does not count, because it
+ * means a wrong setting.
  */
 export function isMissing(error: unknown): boolean {
   return (
@@ -219,7 +220,7 @@ export function isMissing(error: unknown): boolean {
   );
 }
 
-/** Whether the condition failed because the key is taken. */
+/** Whether the condition failed because the key already exists. */
 export function isTaken(error: unknown): boolean {
   return statusOf(error) === 412;
 }
@@ -232,7 +233,7 @@ export function isConditionUnknown(error: unknown): boolean {
 /**
  * Classifies an error.
  * @param what the action and its key: "publish ledger/…"
- * @param proxy the address of the proxy between here and the store, if there is one
+ * @param proxy the address of the proxy in front of the store, if there is one
  */
 export function s3Error(
   what: string,
@@ -265,7 +266,7 @@ export function s3Error(
     : new RetryableError(message, details);
 }
 
-/** Returns words that can be searched for: the status and S3's own code, or the errno. */
+/** Returns searchable text: the status and S3's own code, or the errno. */
 function stateOf(error: unknown, proxy: string | undefined): string {
   const status = refusedTunnel(error)?.status ?? statusOf(error);
   const isOfProxy = [PROXY, PROXY_AWAY, FOREIGN_PAGE].includes(

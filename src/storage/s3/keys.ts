@@ -1,7 +1,7 @@
 /**
- * The credentials with which S3 is called. The SDK finds them (a file of credentials, a
- * role, the machine's own), and keeps what it has read of a file until the process ends.
- * These are read again when the store refuses them.
+ * The credentials for S3. The SDK finds them (a credentials file, a role, the machine's
+ * own) and caches what it read from a file until the process ends. Here they are read
+ * again when the store refuses them.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { S3 } from '@aws-sdk/client-s3';
@@ -14,19 +14,19 @@ type ChainOptions = Parameters<typeof defaultProvider>[0];
 
 export class S3Keys implements SecretState {
   readonly name: string;
-  /** Makes a chain that reads every file anew; undefined if the keys never change. */
+  /** Opens a chain that rereads every file; undefined if the keys never change. */
   #openChain: (() => Chain) | undefined;
   #chain: Chain | undefined;
   #renewing: Promise<boolean> | undefined;
   #refusedSinceMs: number | undefined;
 
-  /** @param name what to show to an operator, never a key */
+  /** @param name the name to show to an operator, never a key */
   constructor(name: string) {
     this.name = name;
   }
 
   /**
-   * Returns the provider that the client's option `credentialDefaultProvider` takes.
+   * Returns the provider for the client's option `credentialDefaultProvider`.
    * @param options the client's own options: its region, its profile, its agents
    */
   provide(options: ChainOptions): Chain {
@@ -35,7 +35,7 @@ export class S3Keys implements SecretState {
     return (given) => (this.#chain as Chain)(given);
   }
 
-  /** Sends each call once more if its credentials were refused and have been replaced. */
+  /** Resends a call once if its credentials were refused and have since been replaced. */
   watch(client: S3): void {
     client.middlewareStack.add(
       (next) => async (given) => {
@@ -48,7 +48,7 @@ export class S3Keys implements SecretState {
           return this.#judge(() => next(given));
         }
       },
-      // Outside of the steps that look the credentials up and sign with them.
+      // This wraps the steps that look up the credentials and sign with them.
       { step: 'initialize', name: 'renewCredentials', priority: 'high' },
     );
   }
@@ -60,9 +60,8 @@ export class S3Keys implements SecretState {
   }
 
   /**
-   * Makes a call, and records whether its credentials were accepted. An absent object and
-   * a condition that fails are answers to accepted credentials; any other error shows
-   * nothing about them.
+   * Makes a call, and records whether its credentials were accepted. An absent object or
+   * a failed condition means that they were; any other error says nothing about them.
    */
   async #judge<Result>(call: () => Promise<Result>): Promise<Result> {
     try {
@@ -79,10 +78,9 @@ export class S3Keys implements SecretState {
   }
 
   /**
-   * Reads the credentials again. Calls that are refused at the same time share one
-   * reading.
+   * Reads the credentials again. Calls that are refused at the same time share one read.
    * @param refused the chain whose credentials were refused
-   * @returns whether there are others now
+   * @returns whether different ones are available now
    */
   async #renew(refused: Chain | undefined): Promise<boolean> {
     if (this.#chain !== refused) return true;
@@ -103,7 +101,10 @@ export class S3Keys implements SecretState {
   }
 }
 
-/** Returns undefined if no credentials are found, as while their file is replaced. */
+/**
+ * Returns undefined if no credentials are found, for example while their file is being
+ * replaced.
+ */
 async function readKeys(chain: Chain) {
   try {
     const { accessKeyId, secretAccessKey, sessionToken } = await chain();

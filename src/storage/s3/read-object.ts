@@ -1,5 +1,5 @@
 /**
- * Reads objects of S3 whole, in ranges, or only their facts, and continues if a
+ * Reads whole S3 objects, ranges of them, or only their facts, and resumes if a
  * connection breaks.
  */
 import { Readable } from 'node:stream';
@@ -14,27 +14,27 @@ import { isMissing, retryOf, statusOf } from './errors.ts';
 import type { Target, Where } from './upload.ts';
 
 /**
- * How often the reading of one object continues after a broken connection. Bytes that
- * arrived are not read again.
+ * Maximum number of times that reading an object resumes after a broken connection. Bytes
+ * that have arrived are not read again.
  */
 const BREAKS_MAX = 10;
 
-/** Headers of the answer to a GET. */
+/** Headers of the response to a GET. */
 interface ObjectHeaders {
   readonly ContentLength?: number | undefined;
   readonly ContentRange?: string | undefined;
   readonly Metadata?: Readonly<Record<string, string>> | undefined;
 }
 
-/** An object whose reading has begun. */
+/** An object that is being read. */
 export interface OpenedObject {
   readonly headers: ObjectHeaders;
   readonly bytes: AsyncGenerator<Buffer>;
 }
 
 /**
- * Starts to read an object; resolves when the first answer has arrived. The stream
- * continues if a connection breaks.
+ * Starts reading an object; resolves when the first response has arrived. The stream
+ * resumes if a connection breaks.
  * @throws the SDK's error, as the stream does
  */
 export async function readObject(
@@ -70,7 +70,7 @@ export async function readObject(
   return { headers: first.headers, bytes: bytes() };
 }
 
-/** The answer to one GET. */
+/** The response to one GET. */
 interface Answer {
   readonly headers: ObjectHeaders;
   readonly body: AsyncIterable<Buffer>;
@@ -94,7 +94,7 @@ async function getObject(
 }
 
 /**
- * Reads an object's facts by a GET of one byte, because the answer to a HEAD has no
+ * Reads an object's facts with a GET of one byte, because the response to a HEAD has no
  * body that could describe an error.
  * @returns undefined if the key is absent
  */
@@ -110,13 +110,16 @@ export async function readFacts(
     const size = BigInt(headers.ContentRange?.split('/').at(-1) ?? 0);
     return { bytes: size, sha256: headers.Metadata?.['sha256'] };
   } catch (error) {
-    // "Range not satisfiable": the object is empty.
+    // "Range not satisfiable" means that the object is empty.
     if (statusOf(error) === 416) return contentFacts(Buffer.alloc(0));
     return undefinedIfAbsent(error);
   }
 }
 
-/** Error handler for `.catch`: returns undefined if the key is absent. */
+/**
+ * A handler for `.catch` that returns undefined if the key is absent and rethrows
+ * anything else.
+ */
 export function undefinedIfAbsent(error: unknown): undefined {
   if (!isMissing(error)) throw error;
 }

@@ -1,4 +1,4 @@
-/** Objects in a bucket of S3, or of a server with the same protocol. */
+/** Objects in a bucket of S3 or of an S3-compatible server. */
 import { open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import type { S3 } from '@aws-sdk/client-s3';
@@ -50,13 +50,13 @@ export interface StoreOptions {
   /** `s3://bucket/prefix?region=…&endpoint=…`, or for a folder `file:///dir`. */
   readonly url: URL;
   /**
-   * The folder in which objects for S3 are written before their upload. A file store
-   * spools into itself, to stay on one filesystem.
+   * The folder in which objects for S3 are written before they are uploaded. A file store
+   * spools within its own folder, to stay on one filesystem.
    */
   readonly spoolDir: string;
   /** The AWS_… variables, from the environment or from `.env`. */
   readonly ambient: Readonly<Record<string, string>>;
-  /** The umask for new files of a folder; by default the umask of the process. */
+  /** The umask for new files in a folder; by default the umask of the process. */
   readonly umask?: number | undefined;
   /**
    * How long a call waits for a store that is unreachable or busy; a minute by default.
@@ -80,7 +80,7 @@ class S3Store implements StoreKind {
   readonly #client: S3;
   readonly #where: Where;
   readonly #keeping: Keeping;
-  /** The address of the proxy between here and the store, if there is one. */
+  /** The address of the proxy in front of the store, if there is one. */
   readonly #proxy: string | undefined;
 
   constructor({
@@ -282,10 +282,10 @@ class S3Store implements StoreKind {
   }
 
   /**
-   * Writes if the key is absent. The object that the key holds afterwards decides the
-   * outcome, whatever the answer to the write was.
-   * @param write gets a function that sends a call under the condition, or without it
-   *   if the store does not know conditions and the key is absent
+   * Writes if the key is absent. The object found under the key afterwards decides the
+   * outcome, regardless of the response to the write.
+   * @param write receives a function that sends a call with the condition, or without it
+   *   if the store does not support conditions and the key is absent
    */
   async #writeOnce(
     target: Target,
@@ -330,8 +330,8 @@ class S3Store implements StoreKind {
   }
 
   /**
-   * Whether the store answers only one of several writers that its write succeeded:
-   * that answer then needs no second check.
+   * Whether the store tells only one of several writers that its write succeeded, in
+   * which case that response needs no further check.
    */
   #hasOneWriter(way: 'put' | 'multipart'): boolean {
     const { capabilities } = this;
@@ -356,7 +356,7 @@ class S3Store implements StoreKind {
   }
 
   /**
-   * Looks the object up after a write. If both the write and the look-up failed, the
+   * Looks up the object after a write. If both the write and the look-up fail, the
    * write's error is thrown.
    */
   async #findOutcomeAfter(
@@ -374,14 +374,13 @@ class S3Store implements StoreKind {
 }
 
 /**
- * Whether an error comes from the local disk, which holds the spool, and not from the
- * store.
+ * Whether an error comes from the local disk, where the spool is, and not from the store.
  */
 function isDiskError(error: unknown): boolean {
   return error instanceof Error && 'path' in error && 'syscall' in error;
 }
 
-/** Reads the answer to a conditional write for a key that is taken. */
+/** Interprets the response to a conditional write for a key that already exists. */
 async function answerToCondition(
   write: Promise<unknown>,
 ): Promise<ConditionSupport> {

@@ -1,7 +1,7 @@
 /**
- * Sends a large object in parts. Two parts at a time are in memory, each is sent with
- * its SHA-256, and one last call makes the object visible. That call names the
- * checksums of parts only if the store returned them.
+ * Sends a large object in parts. Two parts at a time are in memory, each is sent with its
+ * SHA-256, and a final call makes the object visible. That call includes the parts'
+ * checksums only if the store returned them.
  */
 import type {
   CompletedPart,
@@ -17,12 +17,14 @@ import { isMissing } from './errors.ts';
  * parts of this size.
  */
 export const PART_BYTES = 16 * 2 ** 20;
-/** The most parts per object; S3 accepts 10,000. Larger files get larger parts. */
+/**
+ * Maximum number of parts per object; S3 accepts 10,000. Larger files get larger parts.
+ */
 const PARTS_MAX = 9_000;
 const CHECKSUM = { ChecksumAlgorithm: 'SHA256' } as const;
 /**
- * How long aborting an upload may take, because it must not delay a process that is
- * stopping.
+ * How long aborting an upload may take. It is short because it must not delay a process
+ * that is stopping.
  */
 const ABORT_MS_MAX = 3_000;
 
@@ -39,8 +41,8 @@ export interface Target {
 }
 
 /**
- * How the store keeps new objects: encryption and storage class. If an option is
- * absent, the store's default applies.
+ * How the store saves new objects: encryption and storage class. If an option is absent,
+ * the store's default applies.
  */
 export interface Keeping {
   readonly ServerSideEncryption?: ServerSideEncryption;
@@ -48,7 +50,7 @@ export interface Keeping {
   readonly StorageClass?: StorageClass;
 }
 
-/** Reads `sse=`, `kms-key=` and `storage-class=` of OBJECT_STORE_URL. */
+/** Reads `sse=`, `kms-key=` and `storage-class=` from OBJECT_STORE_URL. */
 export function readKeeping({ searchParams }: URL): Keeping {
   const sse = searchParams.get('sse');
   const key = searchParams.get('kms-key');
@@ -74,16 +76,16 @@ export interface WriteCondition {
   readonly IfNoneMatch?: string;
 }
 
-/** Sends a write under a condition. */
+/** Sends a write with a condition. */
 export type Send = (condition: WriteCondition) => Promise<unknown>;
 
-/** Decides under which condition the call that makes an object visible is sent. */
+/** Decides which condition is sent with the call that makes an object visible. */
 export type Conditionally = (send: Send) => Promise<unknown>;
 
 /**
  * Uploads an object in parts.
- * @param conditionally sends the last call, which makes the object visible
- * @throws the SDK's first error, after the upload was aborted
+ * @param conditionally sends the final call, which makes the object visible
+ * @throws the SDK's first error, after aborting the upload
  */
 export async function uploadInParts(
   client: S3,
@@ -135,8 +137,8 @@ export async function uploadInParts(
     );
   } catch (error) {
     failing.abort(error);
-    // The parts that were sent cost money. If the abort fails, `abortUploads` removes
-    // them later.
+    // Parts already sent cost money. If the abort fails, `abortUploads` removes them
+    // later.
     const limit = { abortSignal: AbortSignal.timeout(ABORT_MS_MAX) };
     await client.abortMultipartUpload(upload, limit).catch(() => undefined);
     throw error;
@@ -144,8 +146,8 @@ export async function uploadInParts(
 }
 
 /**
- * Aborts the uploads that were begun before an instant and never finished.
- * @returns how many were aborted
+ * Aborts uploads that began before an instant and were never finished.
+ * @returns the number of aborted uploads
  */
 export async function abortUploads(
   client: S3,
