@@ -1,6 +1,4 @@
-/**
- * Locks between processes, which end with their session or transaction.
- */
+/** Locks between processes, released with their session or transaction. */
 import { RetryableError } from '../errors/errors.ts';
 import { waitFor } from '../concurrency/timeouts.ts';
 import { readRow } from './run-statement.ts';
@@ -9,17 +7,17 @@ import { statement } from './statement.ts';
 
 const STEP_MAX_MS = 200;
 /**
- * How long to wait for a lock: another process may take this long to load a segment or
+ * How long to wait for a lock. Another process may take this long to load a segment or
  * build the lake.
  */
 const WAIT_MS = 900_000;
 
 /**
- * Takes a lock on the session, and waits while another process has it. It polls, because
+ * Takes a lock on the session, waiting while another process holds it. It polls, because
  * a wait in the database would not notice an abort.
  * @param scope 'transaction': the lock ends with the transaction; 'session': with the
  *   connection
- * @throws RetryableError `LOCK_BUSY` if another process has the lock for 15 minutes
+ * @throws RetryableError `LOCK_BUSY` if the lock is not free within 15 minutes
  */
 export async function takeLock(
   session: Session,

@@ -1,6 +1,6 @@
 /**
- * Builds typed statements on the tables of the schema `mirror`. It has no connection to
- * run them.
+ * Builds typed statements on the tables of the schema `mirror`. It has no connection and
+ * cannot run them.
  */
 import {
   DummyDriver,
@@ -12,8 +12,8 @@ import {
 import type { Schema } from './schema.generated.ts';
 
 /**
- * Throws if a built statement is run on it. Kysely's own driver for this purpose returns
- * no rows for every statement, which would hide the mistake.
+ * Throws if a statement is run on it. Kysely's own driver for this purpose returns no
+ * rows for any statement, which would hide the mistake.
  */
 class BuildOnlyDriver extends DummyDriver {
   override acquireConnection(): Promise<never> {

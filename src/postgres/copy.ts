@@ -20,7 +20,9 @@ const ACCEPT_TIMEOUT_MS = 120_000;
 export interface Copy {
   /** `copy … to stdout` or `copy … from stdin`. */
   readonly statement: string;
-  /** The action for messages, as an infinitive: "read the coverage of ledgers". */
+  /**
+   * What the COPY does, for messages, in the infinitive: "read the coverage of ledgers".
+   */
   readonly action: string;
   readonly signal: AbortSignal;
 }
@@ -51,7 +53,7 @@ export async function* copyOut(
 
 /**
  * Yields the output of `copy … to stdout` in text format as batches of complete lines. It
- * uses a connection of its own.
+ * uses its own connection.
  * @throws as `copyOut`
  */
 export async function* copyLines(
@@ -108,7 +110,7 @@ export class CopyIn {
     await this.#waitUntil('finish');
   }
 
-  /** After an error, the stream has no connection and accepts no more data. */
+  /** After an error, the stream has lost its connection and accepts no more data. */
   #throwIfFailed(): void {
     if (this.#failure !== undefined) {
       throw databaseError(this.#copy.action, this.#failure);

@@ -1,5 +1,5 @@
 /**
- * Classifies errors of the database and its connection, so that callers know whether a
+ * Classifies errors from the database and its connection, so that callers know whether a
  * retry can help.
  */
 import {
@@ -11,10 +11,10 @@ import {
 import { classifyDatabaseCode } from '../errors/faults.ts';
 
 /**
- * Classifies an error of the database as retryable or permanent. Our own errors are
- * returned unchanged. A lost connection without an error code is classified as
- * unreachable, because pg gives such errors no code.
- * @param action for the message: "commit a page of parties"
+ * Classifies a database error as retryable or permanent. Our own errors are returned
+ * unchanged. A lost connection is classified as unreachable even without an error code,
+ * because pg does not set one.
+ * @param action what was being done, for the message: "commit a page of parties"
  */
 export function databaseError(action: string, error: unknown): Error {
   if (error instanceof RetryableError || error instanceof PermanentError)
@@ -41,8 +41,8 @@ export function databaseError(action: string, error: unknown): Error {
 }
 
 /**
- * Whether the error is a lost connection. For a lost connection, pg throws a plain
- * Error without a code; errors of statements are subclasses.
+ * Whether the error is a lost connection. For that, pg throws a plain Error without a
+ * code; errors from statements are subclasses.
  */
 function isConnectionLoss(error: unknown): boolean {
   return (

@@ -1,6 +1,6 @@
 /**
- * The connection pool, with exact types: no numeric, bigint or time becomes a JavaScript
- * number.
+ * The connection pool, with exact types: no numeric, bigint or timestamp is converted to
+ * a JavaScript number.
  */
 import { Kysely, PostgresDialect } from 'kysely';
 import { type Pool, TypeOverrides } from 'pg';
@@ -16,7 +16,7 @@ import { SESSION_SETTINGS } from './session-settings.ts';
 import { statement } from './statement.ts';
 
 /**
- * The most connections of the pool. One of them shows that this process is alive
+ * Maximum number of connections in the pool. One of them shows that this process is alive
  * (`LivenessLock`).
  */
 const POOL_MAX = 11;
@@ -25,7 +25,7 @@ const OID = { int8: 20, timestamptz: 1184 } as const;
 /** Settings that let a transaction wait for the object store between two statements. */
 export const WAITS_FOR_THE_STORE = statement()`
   set local idle_in_transaction_session_timeout = '5min'`;
-/** The pool or a transaction, with types from the tables that the migrations create. */
+/** The pool or a transaction, typed by the tables that the migrations create. */
 export type Database = Kysely<Schema>;
 
 /** The database, as opened by `openWarehouse`. */
@@ -37,14 +37,14 @@ export interface Warehouse extends AsyncDisposable {
 }
 
 /**
- * Reads int8 as bigint, timestamptz as RFC 3339 text with microseconds, and numeric as
- * text (pg's default).
+ * Reads int8 as bigint, timestamptz as an RFC 3339 string with microseconds, and numeric
+ * as a string (pg's default).
  */
 const EXACT_TYPES = new TypeOverrides();
 EXACT_TYPES.setTypeParser(OID.int8, (text) => BigInt(text));
 EXACT_TYPES.setTypeParser(OID.timestamptz, (text) => {
   const instant = parseInstant(text);
-  // Infinity and years after 9999 stay as Postgres writes them.
+  // Infinity, and years after 9999, stay as Postgres writes them.
   return instant === undefined ? text : formatInstant(instant);
 });
 
@@ -77,8 +77,8 @@ export function openWarehouse(options: WarehouseOptions): Warehouse {
     db,
     proveLogin: () => address.proveLogin(),
     [Symbol.asyncDispose]: async () => {
-      // Sockets close after the pool, and a server that is stopping reports the end of
-      // each as an error.
+      // Sockets close after the pool does, and a server that is shutting down reports the
+      // end of each as an error.
       pool.off('error', options.onIdleError).on('error', () => undefined);
       await db.destroy();
       // Kysely ends a pool only if it has run a statement on it.

@@ -12,8 +12,7 @@ export interface Identity {
   /** The id of this mirror. It never changes, and copies of the database share it. */
   readonly mirrorId: string;
   /**
-   * The id in the names of queues and Redis keys. A copy of the database gets an id of
-   * its own.
+   * The id in the names of queues and Redis keys. A copy of the database gets its own.
    */
   readonly queueId: string;
   /**
@@ -26,22 +25,19 @@ export interface Identity {
    * first such sync.
    */
   readonly sourceUrl: string | null;
-  /** Whether a rebuild from the objects has begun and not finished. */
+  /** Whether a rebuild from the objects is unfinished. */
   readonly isRebuilding: boolean;
 }
 
 /**
- * Returns a short and stable id of a source, for jobs. It does not depend on credentials
- * or the query.
+ * Returns a short, stable id of a source, for jobs. It does not depend on the URL's
+ * credentials or query.
  */
 export function sourceIdOf(url: URL): string {
   return createHash('sha256').update(shownUrl(url)).digest('hex').slice(0, 12);
 }
 
-/**
- * Returns an address in the form in which it is stored and shown: without credentials and
- * query.
- */
+/** Returns an address as it is stored and shown, without credentials or query. */
 export function shownUrl(url: URL): string {
   return `${url.protocol}//${url.host}${url.pathname.replace(/\/+$/, '')}/`;
 }
@@ -64,13 +60,13 @@ export function readIdentity(db: Database): Promise<Identity> {
 }
 
 /**
- * Detects that this database is a copy (a clone for staging, or a dump that was
- * restored elsewhere), and gives it queues of its own. Otherwise the workers of both
- * databases would take each other's jobs from a shared Redis. A standby that was
- * promoted is still the same database.
+ * Detects whether this database is a copy (a staging clone, or a dump restored
+ * elsewhere), and if so gives it its own queues. Otherwise the workers of both databases
+ * would take each other's jobs from a shared Redis. A promoted standby is still the same
+ * database.
  *
  * A system identifier that this role may not read is ignored. If the database has not
- * moved, nothing is written, so that a read-only database can be opened too.
+ * moved, nothing is written, so a read-only database can be opened too.
  */
 export async function settleQueues(db: Database): Promise<void> {
   const action = 'look whether this database is a copy';
@@ -90,8 +86,8 @@ export async function settleQueues(db: Database): Promise<void> {
     found.mayReadSystem === true ? await readSystemIdentifier(db) : null;
   if (homeOid === oid && (system === null || homeSystem === system)) return;
 
-  // If several processes notice this at the same time, one makes the change, and the
-  // others find it done.
+  // If several processes notice this at the same time, one makes the change and the
+  // others find it made.
   const isElsewhere = sql<boolean>`(home_oid is distinct from ${oid}
     or (${system}::text is not null and home_system is distinct from ${system}))`;
   const isCopy = sql`home_oid is not null and (home_oid <> ${oid}

@@ -1,7 +1,7 @@
 /**
- * Lets other processes see that this one is alive: it holds an advisory lock on a
- * connection of its own. A process that gets no CPU time stays connected; a process that
- * was killed does not.
+ * Lets other processes see that this one is alive, by holding an advisory lock on a
+ * dedicated connection. A process that gets no CPU time stays connected; a killed one
+ * does not.
  */
 import { randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,7 +12,7 @@ import { statement } from './statement.ts';
 
 const ACTION = 'show that this process is alive';
 /**
- * The class of the advisory lock. `mirror.is_leased`, which looks for the lock, has the
+ * The class of the advisory lock. `mirror.is_leased`, which looks for the lock, uses the
  * same number.
  */
 const LOCK_CLASS = 1_819_110_756;
@@ -33,7 +33,7 @@ export class LivenessLock implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    // A database that cannot be reached must not prevent the process from ending.
+    // An unreachable database must not keep the process from exiting.
     await Promise.race([
       this.#running,
       sleep(RECONNECT_MS, undefined, { ref: false }),
@@ -47,7 +47,7 @@ export class LivenessLock implements AsyncDisposable {
       try {
         session = await openSession(this.#pool, ACTION);
         const ended = session.ended(signal);
-        // The connection may break or be stopped while the lock is being taken.
+        // The connection may break, or be stopped, while the lock is being taken.
         ended.catch(() => undefined);
         const lock = statement({ lock: 'void' })`
           select pg_advisory_lock(${LOCK_CLASS}::int, ${this.holder}::int) as lock`;

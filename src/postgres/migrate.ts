@@ -18,7 +18,7 @@ import { statement } from './statement.ts';
 
 const MIGRATIONS_DIR = new URL('../../migrations/', import.meta.url);
 
-/** The record of the first release that `npm run schema` writes. */
+/** What `npm run schema` records about the first release. */
 export interface Baseline {
   /** The names of the first release's migrations. */
   readonly migrations: readonly string[];
@@ -26,7 +26,7 @@ export interface Baseline {
   readonly schema: string;
 }
 
-/** Returns the file of each migration by its name, in their order. */
+/** Returns the migrations' files by name, in order. */
 async function readSteps(): Promise<ReadonlyMap<string, URL>> {
   const text = await readFile(new URL('baseline.json', MIGRATIONS_DIR), 'utf8');
   const baseline = JSON.parse(text) as Baseline;
@@ -36,7 +36,7 @@ async function readSteps(): Promise<ReadonlyMap<string, URL>> {
   return new Map(
     files.toSorted().map((file) => {
       const name = file.slice(0, -3);
-      // The baseline's name contains the hash of its schema, so that a database of an
+      // The baseline's name contains its schema's hash, so that a database with an
       // earlier baseline is recognised.
       const isBaseline = name === baseline.migrations[0];
       return [
@@ -50,12 +50,12 @@ async function readSteps(): Promise<ReadonlyMap<string, URL>> {
 /**
  * Runs every migration that has not been run on this database. If several processes call
  * it at the same time, one runs the migrations and the others wait.
- * @returns the names of the migrations that were run
+ * @returns the names of the migrations that it ran
  * @throws UnreachableError `DATABASE_UNREACHABLE`
  * @throws PermanentError as `requireServer` if the server cannot be used,
- *   `DATABASE_NEWER` if a newer version made the database, `DATABASE_OLDER` if an earlier
- *   baseline made it, `DATABASE_RIGHTS` if this user may not create what is missing, or
- *   `MIGRATION_FAILED`
+ *   `DATABASE_NEWER` if a newer version created the database, `DATABASE_OLDER` if an
+ *   earlier baseline did, `DATABASE_RIGHTS` if this user may not create what is missing,
+ *   or `MIGRATION_FAILED`
  */
 export async function migrate<Schema>(
   db: Kysely<Schema>,
@@ -64,8 +64,8 @@ export async function migrate<Schema>(
   const found = await readRow(db, 'open the database', SERVER_STATE);
   requireServer(found);
   if (!found.hasSchema) await makeSchema(db);
-  // Take no lock if the schema is up to date: Kysely's lock key is the same in all
-  // programs that use Kysely.
+  // Take no lock if the schema is up to date, because all programs that use Kysely share
+  // the same lock key.
   if (found.hasSteps && (await isCurrent(db, [...steps.keys()]))) return [];
   const importStep = async ([name, { href }]: [string, URL]) =>
     [name, await import(href)] as [string, Migration];
@@ -102,11 +102,11 @@ export async function migrate<Schema>(
 }
 
 /**
- * Creates the schema, in which the migrator keeps its own two tables. Once the schema
- * exists, the right to create schemas is not needed.
+ * Creates the schema, where the migrator keeps its own two tables. Once the schema
+ * exists, permission to create schemas is no longer needed.
  */
 async function makeSchema(db: StatementRunner): Promise<void> {
-  // Two processes that create the schema at the same time may collide.
+  // Two processes creating the schema at the same time may collide.
   const create = statement()`do $$ begin
     create schema if not exists mirror;
     exception when unique_violation then null;
@@ -115,9 +115,9 @@ async function makeSchema(db: StatementRunner): Promise<void> {
 }
 
 /**
- * Whether every known migration was run.
- * @throws PermanentError `DATABASE_OLDER` or `DATABASE_NEWER` if another version made the
- *   schema
+ * Whether every known migration has been run.
+ * @throws PermanentError `DATABASE_OLDER` or `DATABASE_NEWER` if another version created
+ *   the schema
  */
 async function isCurrent(
   db: StatementRunner,

@@ -1,6 +1,6 @@
 /**
- * Reads with a time limit, for callers that wait for the answer: they get an error
- * instead of waiting forever.
+ * Reads with a timeout, so that callers who wait for the result get an error instead of
+ * waiting forever.
  */
 import { withTimeout } from '../concurrency/timeouts.ts';
 import { UnreachableError } from '../errors/errors.ts';
@@ -9,10 +9,10 @@ import { mapDatabaseError } from './database-error.ts';
 const LIMIT_MS = 30_000;
 
 /**
- * Runs a read within the limit.
- * @param action for messages: "list runs"
- * @param limitMs the longest that the read may take
- * @throws UnreachableError `DATABASE_UNREACHABLE` after the limit
+ * Runs a read with a timeout.
+ * @param action what is being done, for messages: "list runs"
+ * @param limitMs how long the read may take
+ * @throws UnreachableError `DATABASE_UNREACHABLE` if it takes longer
  */
 export function readWithin<Result>(
   action: string,

@@ -6,8 +6,8 @@ import { PermanentError } from '../errors/errors.ts';
 import { type RowOf, statement } from './statement.ts';
 
 /**
- * The oldest supported version: the first with views that run with their reader's rights,
- * and with `nulls not distinct`.
+ * The oldest supported version, which is the first with `nulls not distinct` and with
+ * views that run with their reader's permissions.
  */
 export const POSTGRES_MAJOR_MIN = 15;
 const EXTENSION = 'btree_gist';
@@ -26,15 +26,15 @@ const SERVER_COLUMNS = {
 } as const;
 
 /**
- * The state of a database: the parts of the mirror that it has, the role that opened
- * it, and its server.
+ * The state of a database: which parts of the mirror it has, the role that opened it, and
+ * its server.
  */
 export type ServerState = RowOf<typeof SERVER_COLUMNS>;
 
 /**
  * The value of `extension` is `here` if it is installed, `absent` if the server does not
- * have it, `closed` if the cloud's list of allowed extensions lacks it, `refused` if this
- * role may not create it, or `ready` if it can be created.
+ * have it, `closed` if it is not on the cloud's list of allowed extensions, `refused` if
+ * this role may not create it, or `ready` if it can be created.
  */
 export const SERVER_STATE = statement(SERVER_COLUMNS)`
   select to_regnamespace('mirror') is not null as "hasSchema",

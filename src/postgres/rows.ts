@@ -1,18 +1,15 @@
-/**
- * Runs the statements of the read API, each separately and with a time
- * limit for its answer.
- */
+/** Runs the statements of the read API, each on its own and with a timeout. */
 import type { Pool } from 'pg';
 import { mapDatabaseError } from './database-error.ts';
 
 const QUERY_TIMEOUT_MS = 10_000;
 
-/** A row whose columns the statement names. */
+/** A row with the columns that the statement selects. */
 export type PlainRow = Readonly<Record<string, unknown>>;
 
 /**
  * Runs one statement.
- * @param name the name under which a connection keeps the statement's plan, at most 63
+ * @param name the name under which a connection caches the statement's plan, at most 63
  *   characters
  */
 export type Rows = <Row extends object = PlainRow>(
@@ -36,7 +33,8 @@ export function openRows(pool: Pool): Rows {
 }
 
 /**
- * Returns the row of a statement that always has exactly one, whatever is in the tables.
+ * Returns the only row of a statement that always yields exactly one, whatever is in the
+ * tables.
  */
 export async function onlyRow<Row>(
   found: Promise<readonly Row[]>,

@@ -1,7 +1,7 @@
 /**
- * The only way to run a statement: with the name of its action for messages, and with
- * every error classified. `statement` in statement.ts and `builder` in builder.ts make
- * the statements that are run here.
+ * The only way to run a statement. The caller names the action for messages, and every
+ * error is classified. The statements come from `statement` in statement.ts or `builder`
+ * in builder.ts.
  */
 import type { Compilable, CompiledQuery, QueryResult } from 'kysely';
 import { mapDatabaseError } from './database-error.ts';
@@ -17,7 +17,8 @@ export type Query<Row> = Statement<Row> | Compilable<Row>;
 
 /**
  * Runs a statement and returns its rows.
- * @param action for messages, as an infinitive: "read the coverage of ledgers"
+ * @param action what the statement does, for messages, in the infinitive: "read the
+ *   coverage of ledgers"
  * @throws RetryableError, UnreachableError or PermanentError with a code `DATABASE_…`
  */
 export async function readRows<Row>(
@@ -62,7 +63,7 @@ export async function readRow<Row>(
 
 /**
  * Runs a statement for its effect.
- * @returns how many rows it inserted, updated or deleted; 0 for any other statement
+ * @returns the number of rows inserted, updated or deleted; 0 for any other statement
  * @throws as `readRows`
  */
 export async function execute(

@@ -11,21 +11,21 @@ import { readRows, type StatementRunner } from './run-statement.ts';
 import { statement } from './statement.ts';
 
 /**
- * How long a transaction may be idle. It is idle while this process computes; if the
- * process hangs or its machine fails, other processes need its locks. This is shorter
- * than LOCK_TIMEOUT_MS, so that a waiting process gets the lock.
+ * How long a transaction may be idle. It is idle while this process computes, but if the
+ * process hangs or its machine fails, others need its locks. The value is less than
+ * LOCK_TIMEOUT_MS, so that a waiting process gets the lock.
  */
 const IDLE_IN_TRANSACTION_MS = 10_000;
 /**
  * How long a statement may wait for a lock. None of our transactions holds a lock this
- * long. A statement that waits longer ends and is retried.
+ * long. A statement that waits longer is cancelled and retried.
  */
 const LOCK_TIMEOUT_MS = 20_000;
 
 /** The settings of a session that reads and writes the mirror. */
 export const SESSION_SETTINGS: SessionSettings = {
   ...PLAIN_SETTINGS,
-  // Every statement names its schema. An extension is installed in the first of these
+  // Every statement qualifies its names. An extension is installed in the first of these
   // schemas that exists.
   search_path: 'public, mirror',
   jit: 'off',
@@ -33,7 +33,7 @@ export const SESSION_SETTINGS: SessionSettings = {
   idle_in_transaction_session_timeout: `${IDLE_IN_TRANSACTION_MS / 1000}s`,
 };
 
-/** Returns a line for each setting whose value is not the one that was set. */
+/** Returns a line for each setting that does not have the value that was set. */
 export async function findLostSettings(
   db: StatementRunner,
 ): Promise<readonly string[]> {

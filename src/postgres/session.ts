@@ -43,11 +43,11 @@ export class Session implements StatementRunner {
 }
 
 interface PoolRunnerOptions {
-  /** How long the answer to a statement may take; no limit if undefined. */
+  /** Timeout of a statement; none if undefined. */
   readonly timeoutMs?: number;
 }
 
-/** Runs each statement separately, on any connection of the pool. */
+/** Runs each statement independently, on any connection of the pool. */
 export function poolRunner(
   pool: Pool,
   options: PoolRunnerOptions = {},

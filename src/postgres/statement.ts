@@ -13,13 +13,13 @@ interface ColumnValues {
   boolean: boolean;
   bytes: Buffer;
   float: number;
-  /** `timestamptz`, as RFC 3339 text. */
+  /** `timestamptz`, as an RFC 3339 string. */
   instant: string;
   /** `int4` or `int2`. */
   int: number;
   /** `json` or `jsonb`, parsed; narrow it with `typed`, or validate it. */
   json: unknown;
-  /** `numeric`, as decimal text. */
+  /** `numeric`, as a decimal string. */
   numeric: string;
   text: string;
   'text[]': string[];
@@ -32,8 +32,8 @@ type TypeName = keyof ColumnValues;
 
 /**
  * `?`: the value may be null. `!`: the table's column is nullable, but the statement
- * excludes such rows. Without a mark the value is never null; the test refuses that for a
- * nullable column.
+ * excludes such rows. Without a mark the value is never null, which the test rejects for
+ * a nullable column.
  */
 type ColumnText = TypeName | `${TypeName}?` | `${TypeName}!`;
 
@@ -73,7 +73,7 @@ export interface Statement<Row> {
 /** A compiled statement. */
 export interface PreparedQuery<Row> extends CompiledQuery<Row> {
   /**
-   * The name under which each connection keeps the statement's plan; if undefined, the
+   * The name under which each connection caches the statement's plan; if undefined, the
    * statement is planned each time.
    */
   readonly preparedAs?: string | undefined;
@@ -81,7 +81,7 @@ export interface PreparedQuery<Row> extends CompiledQuery<Row> {
 
 interface StatementOptions {
   /**
-   * See `PreparedQuery`. At most 63 characters, and unique for each text. Only
+   * See `PreparedQuery`. At most 63 characters, and unique per statement text. Only
    * `poolRunner` supports it.
    */
   readonly preparedAs?: string;

@@ -1,6 +1,6 @@
 /**
- * Runs transactions, which are always repeated as a whole: nothing can be repeated inside
- * an aborted one.
+ * Runs transactions, which are always retried as a whole, because nothing can be retried
+ * inside an aborted one.
  */
 import pRetry from 'p-retry';
 import { RetryableError, UnreachableError } from '../errors/errors.ts';
@@ -17,14 +17,14 @@ export interface TransactionOptions {
   /** The name of the action for messages: "commit a page of parties". */
   readonly action: string;
   /**
-   * How many times work is repeated after a conflict. Must be 0 if `work` also does
-   * something outside the database.
+   * Number of retries after a conflict. Must be 0 if `work` also does something outside
+   * the database.
    */
   readonly retries?: number;
 }
 
 /**
- * Runs `work` in one transaction, and repeats it as a whole while the error is retryable.
+ * Runs `work` in one transaction, and retries it as a whole while the error is retryable.
  * `work` must not have effects outside the transaction, unless `retries` is 0.
  * @throws RetryableError or PermanentError, whose cause is the first error of the last
  *   attempt
@@ -50,15 +50,15 @@ export interface RetryOptions<Result> {
   readonly action: string;
   readonly signal: AbortSignal;
   /**
-   * Called before each repetition, because the answer to a COMMIT may have been lost.
-   * Returns the result of the work if it had been done in spite of the error.
+   * Called before each retry, because the response to a COMMIT may have been lost.
+   * Returns the result of the work if it was done despite the error.
    */
   readonly wasDone?: (() => Promise<Result | undefined>) | undefined;
 }
 
 /**
- * Repeats `work` for 45 seconds while the database restarts or fails over.
- * @throws the first error after that time, or a permanent error at once
+ * Retries `work` for up to 45 seconds while the database restarts or fails over.
+ * @throws the first error after that time, or a permanent error immediately
  */
 export function retryWhileUnavailable<Result>(
   { action, signal, wasDone }: RetryOptions<Result>,
