@@ -1,13 +1,13 @@
 /**
  * HTTP agents for clients that take Node's own agents: the object store's client and the
- * OpenTelemetry exporters. They use the same proxies by the same rules as every other
- * HTTP request.
+ * OpenTelemetry exporters. They use the same proxies, by the same rules, as all other
+ * HTTP requests.
  */
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { type Ambient, readProxyRules } from './proxy-rules.ts';
 
-/** The same limit that the object store's client has by default. */
+/** The same limit as the object store client's default. */
 const SOCKETS_MAX = 50;
 
 export interface ProxiedAgents {
@@ -18,10 +18,10 @@ export interface ProxiedAgents {
 }
 
 /**
- * Creates agents that reach `url`, and hosts below its name, through the proxy that the
- * variables name. No connection is opened before the first request.
+ * Creates agents that reach `url`, and its subdomains, through the proxy set in the
+ * variables. No connection is opened before the first request.
  * @returns undefined if the URL is reached directly
- * @throws UsageError if the variable that applies does not hold the URL of an HTTP proxy
+ * @throws UsageError if the applicable variable is not the URL of an HTTP proxy
  */
 export function openProxiedAgents(
   url: URL,
@@ -29,8 +29,8 @@ export function openProxiedAgents(
 ): ProxiedAgents | undefined {
   const proxy = readProxyRules(ambient).proxyOf(url);
   if (proxy === undefined) return undefined;
-  // Node opens the tunnel or sends the absolute URL. Which URL uses the proxy is decided
-  // above, because Node's rules for NO_PROXY differ from curl's.
+  // Node opens the tunnel or sends the absolute URL. Whether a URL uses the proxy is
+  // decided above, because Node's rules for NO_PROXY differ from curl's.
   const options = {
     keepAlive: true,
     maxSockets: SOCKETS_MAX,

@@ -1,6 +1,6 @@
 /**
- * Decides which proxy a URL is reached through, by the variables that curl and most tools
- * read.
+ * Decides which proxy a URL is reached through, using the variables that curl and most
+ * other tools read.
  */
 import { BlockList, isIP } from 'node:net';
 import { UsageError } from '../errors/errors.ts';
@@ -14,20 +14,19 @@ export interface Proxy {
   readonly origin: string;
   /** The URL for Node's agents, with user and password. */
   readonly href: string;
-  /** The value of `Proxy-Authorization`; undefined if the variable names no user. */
+  /** The value of `Proxy-Authorization`; undefined if the variable has no user. */
   readonly authorization: string | undefined;
 }
 
 export interface ProxyRules {
   /**
    * Returns the proxy for a URL, or undefined if the URL is reached directly.
-   * @throws UsageError if the variable that applies does not hold the URL of an HTTP
-   *   proxy
+   * @throws UsageError if the applicable variable is not the URL of an HTTP proxy
    */
   proxyOf(url: URL): Proxy | undefined;
 }
 
-/** curl's default ports for a proxy that is given without a port. */
+/** curl's default ports for a proxy without an explicit port. */
 const DEFAULT_PORTS: Readonly<Record<string, string>> = {
   'http:': '1080',
   'https:': '443',
@@ -54,8 +53,7 @@ export function readProxyRules(ambient: Ambient): ProxyRules {
  * Checks the variables at startup, so that a typo is found before the first request.
  * `ALL_PROXY` is checked only when it applies, because shells set it to SOCKS for other
  * programs.
- * @throws UsageError with a line for each variable that does not hold the URL of an HTTP
- *   proxy
+ * @throws UsageError with a line for each variable that is not the URL of an HTTP proxy
  */
 export function checkProxies(ambient: Ambient): void {
   const problems: string[] = [];
@@ -85,8 +83,8 @@ function readProxy(given: Given): Proxy {
   const problem = proxyProblem(given);
   if (problem !== undefined) throw new UsageError([problem]);
   const url = new URL(withScheme(given.text));
-  // `URL` drops a port that is its scheme's default, so only the text shows whether a
-  // port was given.
+  // `URL` drops a port that is its scheme's default, so only the original string shows
+  // whether a port was given.
   const hasPort = /:\d+$/.test(authorityOf(given.text));
   if (!hasPort) url.port = DEFAULT_PORTS[url.protocol] ?? '';
   const href = `${url.protocol}//${credentials(url)}${url.host}`;
@@ -97,7 +95,7 @@ function withScheme(text: string): string {
   return text.includes('://') ? text : `http://${text}`;
 }
 
-/** Returns the host and port of a URL's text, without user and path. */
+/** Returns the host and port from a URL string, without user or path. */
 function authorityOf(text: string): string {
   const [authority = ''] = text.replace(/^.*?:\/\//, '').split(/[/?#]/);
   return authority.slice(authority.lastIndexOf('@') + 1);
@@ -115,8 +113,8 @@ function authorizationOf(url: URL): string | undefined {
 }
 
 /**
- * Decodes a part of the credentials. Like curl, it leaves the text unchanged if a `%`
- * does not begin an escape.
+ * Decodes one part of the credentials. Like curl, it leaves the string unchanged if a `%`
+ * does not start an escape.
  */
 function decodePart(text: string): string {
   try {
@@ -127,8 +125,8 @@ function decodePart(text: string): string {
 }
 
 /**
- * Describes the mistake in a variable. The value may contain a password, so the message
- * does not repeat it.
+ * Describes what is wrong with a variable. The value may contain a password, so the
+ * message does not repeat it.
  */
 function proxyProblem({ name, text }: Given): string | undefined {
   const url = URL.parse(withScheme(text));
@@ -207,7 +205,7 @@ function readRange(target: string): ((host: string) => boolean) | undefined {
 }
 
 /**
- * Matches a name and every name below it: `example.com`, `.example.com` and
+ * Matches a domain and all its subdomains: `example.com`, `.example.com` and
  * `*.example.com` mean the same.
  */
 function readHost(target: string): (host: string) => boolean {

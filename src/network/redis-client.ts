@@ -1,29 +1,29 @@
 /**
- * Redis clients for every adapter of this process. Each connection logs in with the
+ * Redis clients for all adapters in this process. Each connection logs in with the
  * current user and password, which are read again when Redis refuses them.
  */
 import { Redis, type RedisOptions } from 'ioredis';
 import type { RedisLogin } from './redis-login.ts';
 import type { RotatingSecret } from './rotating-secret.ts';
 
-/** Options of a client whose replies have the shapes of the older protocol. */
+/** Options of a client whose replies have the shapes of the older RESP protocol. */
 type PlainOptions = Omit<RedisOptions, 'replyMapping'>;
 
 /**
- * Replies that refuse the user or the password. ioredis puts words of its own in front of
- * a reply to its check of a new connection.
+ * Replies that refuse the user or password. ioredis adds its own prefix to a reply to its
+ * check of a new connection.
  */
 const LOGIN_REFUSED =
   /^(?:Ready check failed: )?(?:WRONGPASS|NOAUTH|ERR (?:AUTH|invalid password))\b/;
 
-/** Whether an error is Redis's refusal of a user or a password. */
+/** Whether an error means that Redis refused the user or password. */
 export function isLoginRefused(error: unknown): boolean {
   return error instanceof Error && LOGIN_REFUSED.test(error.message);
 }
 
 /**
  * Opens a client whose connections log in with a secret that may change. Its duplicates,
- * which BullMQ makes for its workers, do the same.
+ * which BullMQ creates for its workers, do the same.
  * @param login overrides the user and password of the URL; undefined if they never change
  */
 export function openRedis(
@@ -35,10 +35,10 @@ export function openRedis(
 
   const redis = new Redis(url, { ...options, lazyConnect: true });
   const connect = redis.connect.bind(redis);
-  /** The login that the present connection was opened with. */
+  /** The login that the current connection was opened with. */
   let sent = login.current;
 
-  // ioredis calls this for the first connection, and for each one that follows.
+  // ioredis calls this for the first connection and for each reconnection.
   redis.connect = (callback) => {
     sent = login.current;
     const { user, password } = sent;
@@ -54,7 +54,7 @@ export function openRedis(
   redis.on('error', (error) => {
     if (isLoginRefused(error)) login.renew(sent);
   });
-  // A connection is ready once Redis has accepted its login and answered it.
+  // A connection is ready once Redis has accepted its login and responded.
   redis.on('ready', () => login.accept());
 
   if (options.lazyConnect !== true) redis.connect().catch(() => undefined);
@@ -62,9 +62,9 @@ export function openRedis(
 }
 
 /**
- * Connects once more with the login of a client, and disconnects. If the login is refused
- * and its file has a different one now, that one is tried.
- * @throws the refusal of Redis, or the failure of the connection
+ * Opens an extra connection with a client's login, and closes it. If the login is refused
+ * and its file has a different one by now, that one is tried.
+ * @throws Redis's refusal, or the connection error
  */
 export async function proveRedisLogin(
   redis: Redis,
@@ -88,7 +88,7 @@ async function connectOnce(redis: Redis): Promise<void> {
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
   });
-  // The reason arrives as an event; the failed call reports only that the connection is
+  // The reason arrives as an event; the failed call says only that the connection is
   // closed.
   let reason: Error | undefined;
   client.on('error', (error) => {

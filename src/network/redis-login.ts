@@ -1,6 +1,6 @@
 /**
- * The login of a Redis client. It is read apart from the client, because commands that
- * open no Redis do not load the driver.
+ * The login of a Redis client. It is separate from the client, so that commands that do
+ * not use Redis do not load the driver.
  */
 import { decodeUrl } from '../secrets/secret-masking.ts';
 

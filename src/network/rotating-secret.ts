@@ -1,4 +1,4 @@
-/** A secret that another program may replace in its file while this process runs. */
+/** A secret whose file another program may update while this process runs. */
 import { isDeepStrictEqual } from 'node:util';
 
 /** The origin of a secret. */
@@ -9,9 +9,9 @@ export interface SecretOrigin<Value> {
    */
   readonly name: string;
   /**
-   * Reads the secret again, and returns undefined if its file has no usable value now.
-   * Undefined if the secret does not come from a file, so that it stays the same until
-   * the process ends.
+   * Reads the secret again; returns undefined if its file has no usable value at the
+   * moment. The function itself is undefined if the secret does not come from a file and
+   * thus never changes.
    */
   readonly read: (() => Value | undefined) | undefined;
 }
@@ -20,16 +20,16 @@ export interface SecretOrigin<Value> {
 export interface SecretState {
   readonly name: string;
   /**
-   * How long the secret has been refused without interruption; undefined if it was
-   * accepted last, or never refused.
+   * How long the secret has been refused continuously; undefined if it was last accepted,
+   * or never refused.
    */
   refusedForMs(): number | undefined;
 }
 
 /**
- * Holds a secret and reads its file again only when a service refuses the current
- * value. A new secret is often in its file before the service accepts it; until then,
- * the old one is valid.
+ * Keeps a secret, and reads its file again only when a service refuses the current value.
+ * A new secret is often in its file before the service accepts it; until then, the old
+ * one stays valid.
  */
 export class RotatingSecret<Value extends object> implements SecretState {
   readonly #origin: SecretOrigin<Value>;
@@ -68,9 +68,10 @@ export class RotatingSecret<Value extends object> implements SecretState {
   }
 
   /**
-   * Called when a service refused a secret.
+   * Call this when a service has refused a secret.
    * @param refused the object that was `current` when the secret was sent
-   * @returns whether a different secret is available now, which is worth another attempt
+   * @returns whether a different secret is available now, so that another attempt is
+   *   worthwhile
    */
   renew(refused: Value): boolean {
     this.#refusedSinceMs ??= performance.now();
@@ -82,7 +83,7 @@ export class RotatingSecret<Value extends object> implements SecretState {
     return true;
   }
 
-  /** Called when a service accepted the secret. */
+  /** Call this when a service has accepted the secret. */
   accept(): void {
     this.#refusedSinceMs = undefined;
   }

@@ -1,7 +1,4 @@
-/**
- * Sets the certificate authorities that this process trusts, and how it connects. Both
- * are the same for every client.
- */
+/** Sets which CAs this process trusts and how it connects, for all clients alike. */
 import { readFileSync } from 'node:fs';
 import { setDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
@@ -9,18 +6,18 @@ import { UsageError } from '../errors/errors.ts';
 import type { Ambient } from './proxy-rules.ts';
 
 /**
- * How long one address of a host is tried before the next one. Node's default of 250 ms
- * never reaches a host that takes longer to answer and whose other address family is
- * dead.
+ * How long one address of a host is tried before the next one. With Node's default of 250
+ * ms, a host is never reached if it takes longer to respond and its other address family
+ * is dead.
  */
 const ADDRESS_ATTEMPT_MS = 2_500;
 
 /**
- * Sets the defaults of Node's clients (the source, S3, Postgres, Redis, notices,
- * traces). Node itself reads NODE_EXTRA_CA_CERTS at startup, from the environment only
- * and not from `.env`.
- * @returns why the file of NODE_EXTRA_CA_CERTS is not used, or undefined. This is not
- *   an error yet, because a command may not need any of its authorities
+ * Sets the defaults of Node's clients (the source, S3, Postgres, Redis, notices, traces).
+ * Node itself reads NODE_EXTRA_CA_CERTS at startup, from the environment only and not
+ * from `.env`.
+ * @returns why the file of NODE_EXTRA_CA_CERTS is not used, or undefined. This is not an
+ *   error yet, because the command may not need any of its CAs
  */
 export function applyNetworkDefaults(ambient: Ambient): string | undefined {
   setDefaultAutoSelectFamilyAttemptTimeout(ADDRESS_ATTEMPT_MS);
@@ -34,7 +31,7 @@ export function applyNetworkDefaults(ambient: Ambient): string | undefined {
 }
 
 /**
- * Returns all trusted authorities in PEM, or undefined if NODE_EXTRA_CA_CERTS adds none.
+ * Returns all trusted CAs in PEM, or undefined if NODE_EXTRA_CA_CERTS adds none.
  * @throws UsageError if its file cannot be read or has no certificate
  */
 export function readAuthorities(ambient: Ambient): string[] | undefined {

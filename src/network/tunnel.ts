@@ -9,8 +9,7 @@ export class ProxyError extends Error {
   /** The proxy's address, without user and password. */
   readonly proxy: string;
   /**
-   * The status with which the proxy answered; undefined if the proxy itself cannot be
-   * reached.
+   * The status of the proxy's response; undefined if the proxy itself cannot be reached.
    */
   readonly status: number | undefined;
 
@@ -36,9 +35,9 @@ function describe(
 }
 
 export interface TunnelOptions {
-  /** How long to wait for the proxy's answer. */
+  /** How long to wait for the proxy's response. */
   readonly timeoutMs: number;
-  /** Certificate authorities for a proxy that is itself reached over TLS. */
+  /** CAs for a proxy that is itself reached over TLS. */
   readonly ca: readonly string[] | undefined;
 }
 
@@ -46,7 +45,7 @@ export interface TunnelOptions {
  * Opens a tunnel.
  * @param target `host:port`
  * @returns a connection to the target, on which nothing has been sent yet
- * @throws ProxyError if no tunnel is open within the time limit
+ * @throws ProxyError if the tunnel is not open before the timeout
  */
 export function openTunnel(
   proxy: Proxy,
@@ -81,7 +80,7 @@ export function openTunnel(
     socket.destroy();
     reject(new ProxyError(proxy.origin, response.statusCode));
   });
-  // A proxy that does not support CONNECT answers it like any other request.
+  // A proxy that does not support CONNECT responds to it as to any other request.
   request.on('response', (response) => {
     response.destroy();
     reject(new ProxyError(proxy.origin, response.statusCode));

@@ -1,7 +1,6 @@
 /**
  * Sends the HTTP requests of this process through the configured proxies, with the
- * trusted certificate authorities. Clients that take Node's agents get them from
- * proxied-agents.ts.
+ * trusted CAs. Clients that take Node's agents get them from proxied-agents.ts.
  */
 import type { Socket } from 'node:net';
 import { Agent, buildConnector, type Dispatcher } from 'undici';
@@ -15,13 +14,13 @@ import { readAuthorities } from './trust.ts';
 import { openTunnel } from './tunnel.ts';
 
 /**
- * The most connections per origin. Far fewer are used: one page of each list, the
- * exports, and a probe.
+ * Maximum number of connections per origin. Far fewer are used: one page of each list,
+ * the exports, and a probe.
  */
 const CONNECTIONS_MAX = 128;
 const CONNECT_MS = 10_000;
 
-/** The certificate with which a client authenticates itself, in PEM. */
+/** The certificate that a client authenticates with, in PEM. */
 export interface ClientCertificate {
   readonly cert: string;
   readonly key: string;
@@ -29,8 +28,7 @@ export interface ClientCertificate {
 
 export interface WayOutOptions {
   /**
-   * The time limit for opening the connection; it applies to the tunnel and to TLS
-   * separately.
+   * Timeout for opening the connection; it applies to the tunnel and to TLS separately.
    */
   readonly connectMs?: number | undefined;
   readonly clientCertificate?: ClientCertificate | undefined;
@@ -46,7 +44,7 @@ export interface OutgoingRequest extends Omit<
 export interface Answer extends Dispatcher.ResponseData {
   /**
    * The address of the proxy that forwarded the response, or wrote it itself. Undefined
-   * for a direct connection and for a tunnel, into which the proxy cannot write.
+   * for a direct connection, and for a tunnel, which the proxy cannot write into.
    */
   readonly proxy: string | undefined;
 }
@@ -65,7 +63,7 @@ export interface WayOut extends AsyncDisposable {
  * Prepares the agents. No connection is opened before the first request.
  * @param ambient the proxy variables and `NODE_EXTRA_CA_CERTS`, from the environment or
  *   `.env`
- * @throws UsageError if a proxy's URL or the file of authorities cannot be used
+ * @throws UsageError if a proxy's URL or the CA file cannot be used
  */
 export function openWayOut(
   ambient: Ambient,
@@ -83,7 +81,7 @@ export function openWayOut(
   const toService = { ...tls, ...clientCertificate };
   const pool = { connections: CONNECTIONS_MAX, allowH2: false };
   const direct = new Agent({ ...pool, connect: toService });
-  // The client's certificate is for the service, and is never shown to the proxy.
+  // The client's certificate is for the service and is never shown to the proxy.
   const forward = new Agent({ ...pool, connect: tls });
   const tunnels = new Map<string, Agent>();
 

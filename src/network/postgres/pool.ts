@@ -6,7 +6,7 @@ import { type ClientBase, Pool, type PoolClient, type PoolConfig } from 'pg';
 import type { PostgresAddress } from './postgres-client.ts';
 import { applySettings, type SessionSettings } from './session-settings.ts';
 
-/** How long a statement waits for a free or new connection of the pool. */
+/** How long a statement waits for a free or new connection from the pool. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
 export interface PoolOptions extends Pick<
@@ -29,8 +29,8 @@ export function openPool({ address, settings, ...rest }: PoolOptions): Pool {
     // oxlint-disable-next-line typescript/no-misused-promises -- the pool waits for it
     onConnect: prepare,
   });
-  // The pool does not listen for errors of a connection that is in use. Its statements
-  // report the failure.
+  // The pool does not listen for errors on a connection that is in use. The connection's
+  // statements report the failure.
   pool.on('connect', (client) => {
     client.on('error', () => undefined);
     address.accepted();
@@ -46,7 +46,7 @@ type Taken = (
 
 /**
  * A pool whose new connections use a login that may change. Existing connections stay
- * open: a server does not end them when a password changes.
+ * open, because a server does not close them when a password changes.
  */
 class LoginPool extends Pool {
   readonly #address: PostgresAddress;

@@ -1,6 +1,6 @@
 /**
- * Postgres clients for every pool of this process. They connect by libpq's rules and,
- * if there are several servers, to the primary, which accepts writes.
+ * Postgres clients for all pools in this process. They connect by libpq's rules and, if
+ * there are several servers, to the primary, which accepts writes.
  */
 import { Socket } from 'node:net';
 import { Client, type ClientConfig, Connection } from 'pg';
@@ -18,19 +18,18 @@ import {
 } from './postgres-url.ts';
 import { hostsOf, openTransport } from './transport.ts';
 
-/** The time limit of a connection attempt; all hosts of a URL share it. */
+/** Timeout of a connection attempt, shared by all hosts of a URL. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
 /**
- * SQLSTATEs of a refused login: the password or the role is wrong, or the role may not
- * log in.
+ * SQLSTATEs of a refused login: wrong password or role, or a role that may not log in.
  */
 const LOGIN_REFUSED: ReadonlySet<string> = new Set(['28P01', '28000']);
 
 type ClientClass = new (config?: ClientConfig) => Client;
 
 /**
- * The role and password with which a client connects; libpq's defaults apply to undefined
+ * The role and password that a client connects with; libpq's defaults apply to undefined
  * fields.
  */
 export interface PostgresLogin {
@@ -43,7 +42,7 @@ export class PostgresAddress {
   readonly target: PostgresTarget;
   /** Host and port for messages, without user and password. */
   readonly place: string;
-  /** The class from which a pool makes its clients. */
+  /** The class that a pool creates its clients from. */
   readonly client: ClientClass;
   readonly #login: RotatingSecret<PostgresLogin> | undefined;
   #primary: PostgresHost | undefined;
@@ -63,7 +62,7 @@ export class PostgresAddress {
 
   /**
    * Runs `connect`, and runs it again if the login was refused and its file has a
-   * different one now.
+   * different one by now.
    * @throws PermanentError `DATABASE_28P01` or `DATABASE_28000` if the login comes from a
    *   rotating secret; the message names its origin
    */
@@ -82,7 +81,7 @@ export class PostgresAddress {
     }
   }
 
-  /** Called for each connection that the server has accepted. */
+  /** Call this for each connection that the server has accepted. */
   accepted(): void {
     this.#login?.accept();
   }
@@ -105,8 +104,8 @@ export class PostgresAddress {
   }
 
   /**
-   * Opens a socket to the first host that answers or, if `wantsPrimary`, to the host
-   * that accepts writes.
+   * Opens a socket to the first host that responds or, if `wantsPrimary` is set, to the
+   * host that accepts writes.
    */
   async open(signal: AbortSignal): Promise<Socket> {
     const known = this.#primary;
@@ -135,14 +134,14 @@ export class PostgresAddress {
     throw this.#unreachable(failures);
   }
 
-  /** Called if a connection's host no longer accepts writes. */
+  /** Call this if a connection's host no longer accepts writes. */
   forgetPrimary(): void {
     this.#primary = undefined;
   }
 
   /**
-   * Whether a host takes writes, found out on a separate connection. Always true if the
-   * connection need not take writes.
+   * Checks on a separate connection whether a host accepts writes. Always true if the
+   * connection does not have to accept writes.
    */
   async #isUsable(host: PostgresHost, signal: AbortSignal): Promise<boolean> {
     if (!this.target.wantsPrimary) return true;
@@ -196,7 +195,7 @@ export class PostgresAddress {
 
 /**
  * Opens an address from a URL.
- * @throws TypeError if the URL is not accepted, which the settings have already checked
+ * @throws TypeError if the URL is invalid, which the settings have already ruled out
  */
 export function openPostgresAddress(
   url: string,
@@ -208,8 +207,8 @@ export function openPostgresAddress(
 }
 
 /**
- * Returns the SQLSTATE with which a server refused the login. If several hosts failed,
- * the error of the first host decides.
+ * Returns the SQLSTATE of a refused login. If several hosts failed, the first host's
+ * error counts.
  */
 function refusalOf(error: unknown): string | undefined {
   const code = errorCode(error);
@@ -233,8 +232,8 @@ function clientOf(address: PostgresAddress): ClientClass {
         ...(database !== undefined && { database }),
         ...(options !== undefined && { options }),
         ...(bindsChannel && { enableChannelBinding: true }),
-        // The transport handles TLS; otherwise the library would start it a second
-        // time.
+        // The transport has already handled TLS; otherwise the library would start it a
+        // second time.
         ssl: false,
         connection: new TargetConnection(address),
       } as ClientConfig);
@@ -243,20 +242,20 @@ function clientOf(address: PostgresAddress): ClientClass {
 }
 
 /**
- * Members of the library's connection that its client uses, but its types do not declare.
+ * Members of the library's connection that its client uses but its types do not declare.
  */
 interface LibraryConnection {
   stream: Socket;
   attachListeners(stream: Socket): void;
 }
 
-/** The library's connection over a socket that our rules have opened. */
+/** The library's connection, over a socket opened by our own rules. */
 class TargetConnection extends Connection {
   readonly #address: PostgresAddress;
   readonly #library = this as unknown as LibraryConnection;
 
   constructor(address: PostgresAddress) {
-    // A placeholder until the real socket exists: the library destroys it to cancel the
+    // A placeholder until the real socket exists. The library destroys it to cancel the
     // connection attempt.
     super({ stream: () => new Socket(), ssl: false });
     this.#address = address;
@@ -264,7 +263,7 @@ class TargetConnection extends Connection {
 
   /** Called by the library's client. The host and port that it passes are ignored. */
   connect(): void {
-    // Without this flag the library would not send the server an orderly goodbye.
+    // Without this flag the library would not terminate the session cleanly.
     Object.assign(this, { _connecting: true });
     void this.#open();
   }
@@ -290,7 +289,8 @@ class TargetConnection extends Connection {
   #take(socket: Socket): void {
     this.#library.stream = socket;
     socket.on('error', (error: NodeJS.ErrnoException) => {
-      // The library marks a connection that it is closing. A reset is then not a failure.
+      // The library marks a connection that it is closing, on which a reset is not a
+      // failure.
       const isClosing = Reflect.get(this, '_ending') === true;
       const isEnd = error.code === 'ECONNRESET' || error.code === 'EPIPE';
       if (!isClosing || !isEnd) this.emit('error', error);

@@ -1,6 +1,6 @@
 /**
- * Parses a Postgres URL as libpq does, because psql and the pages of cloud providers
- * follow libpq: several hosts, sockets, every parameter. WHATWG's URL supports neither
+ * Parses a Postgres URL as libpq does, with several hosts, sockets and every parameter,
+ * because psql and cloud providers' consoles follow libpq. WHATWG's URL supports neither
  * a list of hosts nor an empty host.
  */
 import { readFileSync } from 'node:fs';
@@ -33,20 +33,19 @@ export interface PostgresTarget {
   readonly password: string | undefined;
   readonly database: string | undefined;
   readonly sslMode: SslMode;
-  /**
-   * The certificate authorities that the server's certificate is checked against: a file,
-   * or `system`.
-   */
+  /** The CAs that the server's certificate is checked against: a file, or `system`. */
   readonly sslRootCert: string | undefined;
   /** Files with the client's own certificate and key. */
   readonly sslCert: string | undefined;
   readonly sslKey: string | undefined;
-  /** Whether TLS begins at once, without asking first whether the server supports it. */
+  /**
+   * Whether TLS starts immediately, without first asking the server whether it supports
+   * it.
+   */
   readonly isSslDirect: boolean;
   readonly bindsChannel: boolean;
   /**
-   * The `options` parameter, which is sent when connecting; a gateway such as Neon's
-   * reads it.
+   * The `options` parameter, sent when connecting and read by gateways such as Neon's.
    */
   readonly options: string | undefined;
   /** Whether the connection must lead to the server that accepts writes. */
@@ -70,14 +69,14 @@ export class PostgresUrl {
 }
 
 /**
- * Every parameter that libpq knows, and some that other tools write and that have no
- * effect here.
+ * Every parameter that libpq knows, and some that other tools add but that have no effect
+ * here.
  */
 const KNOWN =
   /^(?:host|port|dbname|user|password|connect_timeout|client_encoding|options|application_name|fallback_application_name|keepalives(?:_idle|_interval|_count)?|tcp_user_timeout|sslmode|ssl|sslnegotiation|sslcompression|sslcert|sslkey|sslrootcert|sslsni|ssl_min_protocol_version|ssl_max_protocol_version|gssencmode|channel_binding|target_session_attrs|load_balance_hosts|service|servicefile|uselibpqcompat|pgbouncer)$/;
 /**
- * Parameters that ask for something that is not supported here. Ignoring them would
- * mislead the user.
+ * Parameters for features that are not supported here. Ignoring them would mislead the
+ * user.
  */
 const NOT_DONE =
   /^(?:hostaddr|passfile|replication|require_auth|requirepeer|sslpassword|sslcrl|sslcrldir|sslcertmode|sslkeylogfile|krbsrvname|gsslib|gssdelegation|scram_client_key|scram_server_key|oauth_.*)$/;
@@ -87,8 +86,8 @@ type Parameters = Readonly<Record<string, string>>;
 
 /**
  * Parses a URL.
- * @returns the database that the URL names, or one line that describes the problem and
- *   what to write instead
+ * @returns the database in the URL, or one line that describes the problem and says what
+ *   to write instead
  */
 export function readPostgresUrl(text: string): PostgresTarget | string {
   const foreign = /^(?:jdbc:|(postgres(?:ql)?)\+\w+:)/.exec(text);
@@ -140,8 +139,8 @@ function readParts(body: string): Parameters | string {
 }
 
 /**
- * Detects a password with an unescaped slash or @, which makes it end too early, so
- * that its rest is taken for hosts.
+ * Detects an unescaped slash or @ in a password. It ends the password too early, so that
+ * the rest is taken for hosts.
  */
 function findMisread(hasUser: boolean, rest: string): string | undefined {
   if (!rest.includes('@')) return undefined;
@@ -188,7 +187,7 @@ function readQuery(query: string): Parameters | string {
   return parameters;
 }
 
-/** Quotes a name that a user wrote, shortened and printable. */
+/** Quotes a name that a user wrote, shortened and made printable. */
 function shown(name: string): string {
   return JSON.stringify(name.slice(0, 40));
 }
@@ -275,7 +274,7 @@ function readTarget(given: Parameters): PostgresTarget | string {
 }
 
 /**
- * Includes `any`: among several servers, the mirror always looks for the one that
+ * Includes `any`, because among several servers the mirror always looks for the one that
  * accepts writes.
  */
 const WRITABLE = new Set(['any', 'read-write', 'primary']);

@@ -5,12 +5,12 @@
  */
 import type { ClientBase } from 'pg';
 
-/** Settings by name. The values have the form that `current_setting` returns. */
+/** Settings by name. The values are formatted as `current_setting` returns them. */
 export type SessionSettings = Readonly<Record<string, string>>;
 
 /**
- * Settings that every session of ours needs: the text form of values, and no limits from
- * the role.
+ * Settings that all our sessions need: how values are formatted as text, and no limits
+ * set by the role.
  */
 export const PLAIN_SETTINGS: SessionSettings = {
   TimeZone: 'UTC',
@@ -21,14 +21,17 @@ export const PLAIN_SETTINGS: SessionSettings = {
   bytea_output: 'hex',
   standard_conforming_strings: 'on',
   default_transaction_isolation: 'read committed',
-  // A role's limits are there to end forgotten sessions, but COPY and verify may well run
-  // for hours.
+  // A role's limits are meant to end forgotten sessions, but COPY and verify may
+  // legitimately run for hours.
   statement_timeout: '0',
   idle_session_timeout: '0',
   transaction_timeout: '0',
 };
 
-/** Sets only settings that the server knows, because older servers lack some of them. */
+/**
+ * Sets only settings that the server knows, because older servers do not have all of
+ * them.
+ */
 const APPLY = `select count(set_config(name, wanted, false))
   from unnest($1::text[], $2::text[]) as asked(name, wanted)
   where current_setting(name, true) is not null`;

@@ -1,6 +1,6 @@
 /**
- * Opens the socket below a Postgres connection by libpq's rules: to one of several hosts,
- * with TLS or without. The library speaks the protocol over it.
+ * Opens the socket for a Postgres connection by libpq's rules: to one of several hosts,
+ * with or without TLS. The library speaks the protocol over it.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { isIP, Socket } from 'node:net';
@@ -23,8 +23,7 @@ const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 const YES = 'S'.charCodeAt(0);
 const NO = 'N'.charCodeAt(0);
 /**
- * The folders in which distributions and Postgres itself put the socket of a local
- * server.
+ * The folders where distributions and Postgres itself put the socket of a local server.
  */
 const SOCKET_FOLDERS = ['/var/run/postgresql', '/tmp'];
 const KEEP_ALIVE_MS = 10_000;
@@ -51,7 +50,7 @@ export async function openTransport(
 }
 
 /**
- * Whether the connection may be made without TLS. `allow` also uses TLS if the server
+ * Whether the connection may do without TLS. With `allow`, too, TLS is used if the server
  * offers it, which is just as good for a user who accepts both.
  */
 function isOptional({ sslMode }: PostgresTarget): boolean {
@@ -59,8 +58,8 @@ function isOptional({ sslMode }: PostgresTarget): boolean {
 }
 
 /**
- * Returns the hosts of the target. If it names no host, the result is the socket of a
- * local server, or `localhost` if there is no socket.
+ * Returns the hosts of the target. If it has none, returns the socket of a local server,
+ * or `localhost` if there is no socket.
  */
 export function hostsOf({ hosts }: PostgresTarget): readonly PostgresHost[] {
   const all = hosts.length === 0 ? [{ host: '', port: DEFAULT_PORT }] : hosts;
@@ -115,9 +114,8 @@ async function secure(
 }
 
 /**
- * Returns the TLS options with libpq's meaning: `require` encrypts and verifies nothing,
- * unless an authority is named; `verify-ca` verifies the authority, `verify-full` the
- * host name too.
+ * Returns TLS options with libpq's semantics: `require` encrypts but does not verify,
+ * unless a CA is given; `verify-ca` verifies the CA, and `verify-full` the host name too.
  */
 function tlsOptions(
   target: PostgresTarget,
@@ -186,8 +184,8 @@ function notPostgres({ host, port }: PostgresHost): Error {
 }
 
 /**
- * Resolves at the event. Rejects at an error, at the end of the connection, or when
- * `signal` aborts.
+ * Resolves on the event. Rejects on an error, when the connection ends, or when `signal`
+ * aborts.
  */
 function settled(
   socket: Socket,
