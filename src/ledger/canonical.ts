@@ -1,8 +1,8 @@
 /**
- * The canonical row (row form `values-v1`): the values of a CSV line, independent of how
- * the source's release formatted them. `values_digest` is computed from the row's text,
- * so the same rows have the same digest whether they are read from objects, the warehouse
- * or the lake.
+ * The canonical row (row form `values-v1`): the values of a CSV line, independent of
+ * how the source's release formatted them. `values_digest` is computed from its text,
+ * so the same rows have the same digest whether they are read from objects, the
+ * warehouse or the lake.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { formatInstant, parseInstant } from '../time/time.ts';
@@ -23,8 +23,8 @@ import {
 import { cellText, type RowFields } from './row-fields.ts';
 
 /**
- * The columns that make up an entry. `effect` follows from them and is stored in
- * addition.
+ * The columns that make up an entry. `effect` is derived from them, but is stored as
+ * well.
  */
 export type EntryColumn = Exclude<KnownColumn, 'effect'>;
 
@@ -33,9 +33,7 @@ export const ENTRY_COLUMNS: readonly EntryColumn[] = KNOWN_COLUMNS.filter(
   (name) => name !== 'effect',
 );
 
-/**
- * The columns of the lines that the loader writes, in the order in which COPY reads them.
- */
+/** The columns of the lines that the loader writes, in COPY order. */
 export const LINE_COLUMNS: readonly string[] = [
   'party_id',
   'segment_id',
@@ -64,8 +62,8 @@ export function kindOf(name: string): ColumnKind | undefined {
 }
 
 /**
- * Whether the column's values are parties. If the source has ids of its own, these may be
- * any printable text.
+ * Whether the column's values are parties. If the source has its own ids, these may be
+ * any printable strings.
  */
 export function isPartyColumn(name: string): boolean {
   return kindOf(name) === 'party';
@@ -76,7 +74,7 @@ export function isAmountColumn(name: string): boolean {
   return kindOf(name) === 'amount';
 }
 
-/** The columns that every entry must have a value for. */
+/** The columns in which every entry must have a value. */
 export const REQUIRED_VALUES: ReadonlySet<string> = new Set<EntryColumn>([
   'vega_time',
   'quantity',
@@ -84,8 +82,8 @@ export const REQUIRED_VALUES: ReadonlySet<string> = new Set<EntryColumn>([
   'asset_id',
 ]);
 /**
- * How many decoded texts a column remembers. Times, ids and types repeat all the time;
- * amounts seldom do.
+ * Maximum number of decoded values cached per column. Times, ids and types repeat all
+ * the time; amounts rarely do.
  */
 const REMEMBERED_MAX = 4096;
 
@@ -93,23 +91,28 @@ const SHOWN_CHARACTERS_MAX = 80;
 const VALUE_SEPARATOR = '\u001f';
 const EXTRA_SEPARATOR = '\u001e';
 /**
- * Characters that an extra value must not have: Postgres cannot store NUL in JSON, and
- * the separators could make two different rows look the same.
+ * Characters that an extra value must not contain: Postgres cannot store NUL in JSON,
+ * and the separators could make two different rows look the same.
  */
 const FORBIDDEN_IN_EXTRA = ['\u0000', VALUE_SEPARATOR, EXTRA_SEPARATOR];
 
-/** Decodes the value of an unknown column, which may be any text that can be stored. */
+/**
+ * Decodes the value of an unknown column, which may be any string that can be stored.
+ */
 export function decodeExtra(text: string): string | undefined {
   return FORBIDDEN_IN_EXTRA.some((character) => text.includes(character))
     ? undefined
     : text;
 }
 
-/** An unknown column and its text. */
+/** The name of an unknown column and its value as a string. */
 export type ExtraValue = readonly [name: string, text: string];
 
 export interface CanonicalRow {
-  /** The values in the order of ENTRY_COLUMNS; '' if the entry has none. */
+  /**
+   * The values in the order of ENTRY_COLUMNS; '' for a value that the entry does not
+   * have.
+   */
   readonly values: readonly string[];
   /** The value of `effect`; '' if the release does not send it. */
   readonly effect: string;
@@ -122,9 +125,9 @@ const [QUANTITY, FROM_PARTY, TO_PARTY] = (
 ).map((name) => ENTRY_COLUMNS.indexOf(name)) as [number, number, number];
 
 /**
- * Returns the effect of an entry on a party, as releases from 0.71.6 send it in
+ * Returns the effect of an entry on a party, as releases from 0.71.6 on send it in
  * `effect`: `quantity` with the sign of its direction, or 0 if the party is on both
- * sides; undefined if the party is on neither side.
+ * sides; undefined if it is on neither side.
  */
 export function effectOn(
   partyId: string,
@@ -152,14 +155,14 @@ export function effectOf(
   return quantity === '0' ? '0' : `-${quantity}`;
 }
 
-/** Returns the month of a row, which is its partition: `2023-05`. */
+/** Returns the month of a row, which names its partition: `2023-05`. */
 export function monthOf(values: readonly string[]): string {
   return (values[0] ?? '').slice(0, 'YYYY-MM'.length);
 }
 
 /**
- * Returns the text that is hashed. No value can contain a separator, because each value
- * matched its pattern.
+ * Returns the string that is hashed. No value can contain a separator, because each
+ * value has matched its pattern.
  */
 export function canonicalText(
   values: readonly string[],
@@ -176,8 +179,7 @@ export function canonicalText(
 }
 
 /**
- * Parses the stored JSON of a row's `extra`, and sorts the values in the order in which
- * they are hashed.
+ * Parses the stored JSON of a row's `extra`, and sorts the values into hashing order.
  */
 export function extraFromJson(json: string): readonly ExtraValue[] {
   const parsed: unknown = JSON.parse(json);
@@ -194,7 +196,9 @@ function sortExtra(extra: ExtraValue[]): ExtraValue[] {
   return extra.toSorted(([a], [b]) => (a < b ? -1 : 1));
 }
 
-/** Times with nanoseconds, which are finer than the warehouse's microseconds. */
+/**
+ * Matches nanosecond times, which are more precise than the warehouse's microseconds.
+ */
 const NANOSECONDS = /(\.\d{6})\d{1,3}(?!\d)/;
 
 /** Converts any instant to RFC 3339 in UTC with six fractional digits. */
@@ -204,10 +208,10 @@ export function decodeTime(text: string): string | undefined {
 }
 
 /**
- * Makes a reader for the rows of one file from its header. Apart from parties, the values
- * of known columns are ASCII; any other byte fails the column's pattern.
+ * Builds a reader for the rows of one file from its header. Apart from parties, the
+ * values of known columns are ASCII; any other byte fails the column's pattern.
  * @returns a function that reads the row that `fields` scanned last, and throws
- *   PermanentError `BAD_VALUE` with the column and the beginning of the bad text
+ *   PermanentError `BAD_VALUE` with the column and the beginning of the invalid value
  */
 export function openRowReader({
   index,
@@ -252,7 +256,7 @@ function cellDecoder(kind: ColumnKind): Decode {
   return remember(kind === 'party' ? (cell) => decode(cellText(cell)) : decode);
 }
 
-/** Caches decoded texts. A full cache is cleared, so that memory stays constant. */
+/** Caches decoded values. A full cache is cleared, so that memory stays bounded. */
 export function remember<Value extends string | undefined>(
   decode: (text: string) => Value,
 ): (text: string) => Value {

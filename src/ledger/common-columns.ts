@@ -1,15 +1,15 @@
 /**
- * Combines rows of releases with different columns into one CSV. Columns are matched by
- * name, every field keeps its bytes, and a field that a release did not send is empty,
- * which is how the source writes NULL.
+ * Combines rows from releases with different columns into one CSV. Columns are matched
+ * by name, every field keeps its bytes, and a field that a release did not send is
+ * empty, which is how the source writes NULL.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { RowFields } from './row-fields.ts';
 import { RowSplitter } from './row-splitter.ts';
 
 /**
- * Returns the columns of the last header, which is the newest release's, followed by
- * columns that only the other headers have.
+ * Returns the columns of the last header, which is that of the newest release, followed
+ * by the columns that only the other headers have.
  */
 export function commonColumns(
   headers: readonly (readonly string[])[],
@@ -18,9 +18,9 @@ export function commonColumns(
 }
 
 /**
- * Converts rows with the columns `from` to rows with the columns `to`. Line ends stay as
- * they are.
- * @param chunks complete rows; a chunk may end in the middle of a row
+ * Converts rows with the columns `from` to rows with the columns `to`. Line breaks are
+ * left unchanged.
+ * @param chunks the CSV of complete rows; a chunk may end in the middle of a row
  * @throws PermanentError `ROW_FIELDS` if a row's field count differs from `from`
  */
 export async function* withColumns(
@@ -45,8 +45,9 @@ export async function* withColumns(
 }
 
 /**
- * Rewrites each row, and keeps its line end. Text is latin1, which keeps every byte.
- * @returns the bytes after the last line end
+ * Rewrites each row, and keeps its line break. Strings are latin1, which preserves
+ * every byte.
+ * @returns the bytes after the last line break
  */
 export async function* rewriteRows(
   chunks: AsyncIterable<Buffer>,

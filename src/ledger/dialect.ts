@@ -1,7 +1,7 @@
 /**
- * Translates the CSV of a source whose format differs from the public service's. Its
- * lines are rewritten into the public service's columns and formats as they arrive,
- * before anything is checked: all later code sees only one kind of CSV.
+ * Translates the CSV of a source whose format differs from the public service's. Lines
+ * are rewritten to the public service's columns and formats as they arrive, before
+ * anything is checked, so that all later code sees only one kind of CSV.
  */
 import { PermanentError, RetryableError } from '../errors/errors.ts';
 import { effectOf, remember } from './canonical.ts';
@@ -16,17 +16,17 @@ export type IdFormat = 'hex' | '0x' | 'base64';
 
 export interface CsvDialect {
   /**
-   * The source's name for each column; null if the source does not have the column. A
-   * column that is not in the map has its usual name.
+   * The source's name for each column; null if the source does not have it. A column
+   * that is not in the map has its usual name.
    */
   readonly columns: ReadonlyMap<KnownColumn, string | null>;
-  /** The delimiter, which is one character. */
+  /** The delimiter, a single character. */
   readonly delimiter: string;
   readonly times: TimeFormat;
   readonly ids: IdFormat;
   /**
-   * The asset of every row, if the CSV has no asset column and the export requested no
-   * asset.
+   * The asset of every row if the CSV has no asset column and the export did not
+   * request an asset.
    */
   readonly assetId?: string | undefined;
 }
@@ -37,7 +37,7 @@ export interface AskedFor {
   readonly assetId?: string | undefined;
 }
 
-/** The columns that a ledger cannot do without; all others may be missing. */
+/** The columns that a ledger must have; all others may be missing. */
 const NEEDED: readonly KnownColumn[] = [
   'vega_time',
   'quantity',
@@ -90,8 +90,8 @@ export async function* translated(
       { code: 'ROW_FIELDS', meta: { row: number } },
     );
   });
-  // The reader of rows decides whether a last line without a line end is a row, so pass
-  // the line on and lose nothing.
+  // Whether a final line without a line break is a row is decided by the code that
+  // reads the rows, so pass the line on.
   if (rest.length === 0) return;
   const count = fields.scan(rest, 0, rest.length);
   if (rows === undefined) yield headerOf(fields, dialect, asked) ?? rest;
@@ -99,7 +99,7 @@ export async function* translated(
 }
 
 /**
- * Translates a header from a line without a line end.
+ * Translates a header from a line that has no line break.
  * @returns undefined if the line is not a header, or is only part of one
  */
 function headerOf(
@@ -128,7 +128,7 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
 
   const raw = (at: number): string => {
     const text = fields.raw(at);
-    // With semicolons as delimiters, a field with a comma needs no quotes.
+    // If the delimiter is a semicolon, a field with a comma may be unquoted.
     return dialect.delimiter === ',' ||
       text.startsWith('"') ||
       !text.includes(',')
@@ -141,12 +141,12 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
     vega_time: NO_TIME,
     transfer_type: NO_TRANSFER_TYPE,
     asset_id: asked.assetId ?? dialect.assetId,
-    // A CSV without parties contains only the requested party's entries.
+    // A CSV without party columns contains only the requested party's entries.
     account_from_party_id: places.has('account_to_party_id')
       ? undefined
       : asked.partyId,
   };
-  /** Computes `effect` in the same way as the releases that have this column. */
+  /** Computes `effect` the same way as the releases that have this column. */
   const effect = (): string => {
     const [from, to] = (
       ['account_from_party_id', 'account_to_party_id'] as const
@@ -178,8 +178,8 @@ function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
     count: names.length,
     header: [...KNOWN_COLUMNS, ...unknown.map(raw)].join(','),
     /**
-     * Translates the row that `fields` scanned last. Text is read and written as latin1,
-     * which keeps every byte.
+     * Translates the row that `fields` scanned last. Strings are read and written as
+     * latin1, which preserves every byte.
      */
     row: () => writes.map((write) => write()).join(','),
   };
@@ -207,7 +207,7 @@ function placeColumns(
 
 /**
  * Converts an id to hex. An id that is not in the configured format is returned
- * unchanged, and is refused later if it is not an id at all.
+ * unchanged, and is rejected later if it is not an id at all.
  */
 function idText(text: string, ids: IdFormat): string {
   if (ids === '0x') return /^0x/i.test(text) ? text.slice(2) : text;
@@ -217,8 +217,8 @@ function idText(text: string, ids: IdFormat): string {
 }
 
 /**
- * Converts a time without losing a digit. The result is empty if the text is not a time;
- * such a row is later refused because it has no time.
+ * Converts a time without losing a digit. The result is empty if the string is not a
+ * time; the row is then rejected later because it has no time.
  */
 function timeText(text: string, times: Exclude<TimeFormat, 'rfc3339'>): string {
   if (times === 'utc') return UTC_TIME.test(text) ? `${text}+00` : '';

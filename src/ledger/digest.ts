@@ -1,17 +1,17 @@
 /**
- * The order-independent sum of rows: SHA-256 of each row's bytes, added modulo 2^256.
- * Equal sums mean that the same rows occur equally often, whatever their order and
- * however they are sliced; the sums of slices add up to the sum of the whole. The sum
- * protects against accidents, but not against forgery. The SHA-256 of the object's bytes
- * does that.
+ * The order-independent sum of rows: the SHA-256 of each row's bytes, added modulo
+ * 2^256. Equal sums mean that the same rows occur equally often, whatever their order
+ * and however they are sliced; the sums of slices add up to the sum of the whole. The
+ * sum protects against accidents but not against forgery, which is left to the SHA-256
+ * of the object's bytes.
  */
 import { hash } from 'node:crypto';
 import { formatZone } from './vega-time.ts';
 
 const LIMBS = 8;
 /**
- * How many rows are added before a carry: sums of 2^20 limbs of 32 bits stay exact in a
- * double.
+ * How many rows are added before a carry. The sum of 2^20 32-bit limbs is still exact
+ * in a double.
  */
 const CARRY_EVERY = 2 ** 20;
 const HEX = /^[0-9a-f]{64}$/;
@@ -20,12 +20,12 @@ const HEX = /^[0-9a-f]{64}$/;
 const PAIRS = 'utf16le' as 'binary';
 
 /**
- * Returns the SHA-256 of one row as 16 characters. Each character has two bytes, the
- * first of them in its lower half. This costs less than half as much as a Buffer for each
+ * Returns the SHA-256 of one row as 16 characters. Each character contains two bytes,
+ * the first one in the lower half. This costs less than half as much as a Buffer per
  * row.
  */
 export function hashRow(buffer: Buffer, start: number, end: number): string {
-  // Making a plain view takes half the time of a Buffer's `subarray`.
+  // Creating a plain view takes half as long as a Buffer's `subarray`.
   return hash(
     'sha256',
     new Uint8Array(buffer.buffer, buffer.byteOffset + start, end - start),
@@ -33,7 +33,7 @@ export function hashRow(buffer: Buffer, start: number, end: number): string {
   );
 }
 
-/** Returns the same hash of a text's UTF-8 bytes. */
+/** Returns the same hash for the UTF-8 bytes of a string. */
 export function hashText(text: string): string {
   return hash('sha256', text, PAIRS);
 }
@@ -41,11 +41,11 @@ export function hashText(text: string): string {
 export class RowDigest {
   rows = 0;
   #sum = 0n;
-  /** The hashes added since the last carry, the least significant limb first. */
+  /** The sum of the hashes since the last carry, least significant limb first. */
   readonly #limbs = new Float64Array(LIMBS);
 
   /**
-   * Restores a digest from its hex form.
+   * Restores a digest from hex.
    * @throws RangeError if `hex` is not 64 hex digits
    */
   static fromHex(hex: string, rows: number): RowDigest {
@@ -80,12 +80,12 @@ export class RowDigest {
     this.#carry();
   }
 
-  /** Returns 64 hex digits, the most significant first. */
+  /** Returns 64 hex digits, most significant first. */
   hex(): string {
     return this.#carry().toString(16).padStart(64, '0');
   }
 
-  /** Adds the limbs to the sum. Bits beyond 256 are dropped: that is the modulus. */
+  /** Adds the limbs to the sum. Bits beyond 256 are dropped, which is the modulus. */
   #carry(): bigint {
     const added = this.#limbs.reduceRight(
       (sum, limb) => (sum << 32n) + BigInt(limb),
@@ -98,8 +98,9 @@ export class RowDigest {
 }
 
 /**
- * Names the form of the rows that were summed. Only digests of the same form can be
- * compared: a different header or time zone changes every row's bytes.
+ * Identifies the encoding of the rows that were summed. Only digests with the same row
+ * form can be compared, because a different header or time zone changes every row's
+ * bytes.
  */
 export function rowForm(headerLine: Buffer, zones: readonly string[]): string {
   const header = hash('sha256', headerLine, 'hex').slice(0, 16);
@@ -116,15 +117,13 @@ export function addDigests(digests: readonly string[]): string {
   return total.hex();
 }
 
-/**
- * A sum as plain data, which can be sent between threads; the digest is 64 hex digits.
- */
+/** A sum as plain data that can be sent between threads; the digest is 64 hex digits. */
 type PlainRowSum = Pick<RowDigest, 'rows'> & {
   readonly digest: string;
   readonly zones: readonly number[];
 };
 
-/** A digest together with the form of its rows, without which it cannot be compared. */
+/** A digest together with the row form, which is needed to compare it. */
 export class RowSum {
   readonly digest = new RowDigest();
   readonly #zones = new Set<number>();
@@ -132,7 +131,7 @@ export class RowSum {
 
   /**
    * Adds one row.
-   * @param zoneSeconds the UTC offset in which the row's time is written
+   * @param zoneSeconds the UTC offset of the row's time as written, in seconds
    */
   add(rowHash: string, zoneSeconds: number): void {
     this.digest.add(rowHash);
@@ -160,8 +159,8 @@ export class RowSum {
   }
 
   /**
-   * Names the form of the rows.
-   * @param header the header line, with or without its line end
+   * Returns the row form of the rows.
+   * @param header the header line, with or without its line break
    */
   form(header: Buffer): string {
     const line = Buffer.from(

@@ -1,8 +1,8 @@
 /**
- * Decodes single CSV values of any release of the service to the form that the mirror
- * stores. Each decoder returns undefined for a text that no known release writes; it
- * never guesses. If the meaning of a text is changed here, the digests of rows that are
- * already loaded change too.
+ * Decodes single CSV values from any release of the service to the format that the
+ * mirror stores. A decoder never guesses: it returns undefined for a string that no
+ * known release writes. Changing what a string decodes to also changes the digests of
+ * rows that are already loaded.
  */
 import { canonicalId, canonicalPartyId } from './ids.ts';
 
@@ -10,10 +10,10 @@ const HEX_BYTES = /^(?:[0-9a-f]{2}){2,64}$/;
 const UNSIGNED = /^[0-9]+$/;
 const TYPE_NAME = /^[A-Z][A-Z0-9_]*$/;
 const TYPE_NAME_CHARACTERS_MAX = 100;
-/** The most digits that the service's own numeric type has. */
+/** Maximum number of digits of the service's own numeric type. */
 const INTEGER_DIGITS_MAX = 1000;
 
-/** In releases that write ids as bytes, an id of one byte stands for a word. */
+/** The words that one-byte ids stand for, in releases that write ids as bytes. */
 const WORD_OF_BYTE: ReadonlyMap<string, string> = new Map([
   ['00', 'VOTE'],
   ['03', 'network'],
@@ -29,8 +29,8 @@ const WORD_OF_BYTE: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * Account types by number. The missing numbers were never assigned. Later numbers have no
- * name here and become `#19`.
+ * Account types by number. The missing numbers were never assigned. Later numbers have
+ * no name here and are written as `#19`.
  */
 const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
   [0, 'UNSPECIFIED'],
@@ -54,7 +54,7 @@ const ACCOUNT_TYPES: ReadonlyMap<number, string> = new Map([
 ]);
 const ACCOUNT_TYPE_PREFIX = 'ACCOUNT_TYPE_';
 const TRANSFER_TYPE_PREFIX = 'TRANSFER_TYPE_';
-/** The most digits that the number of a type may have. */
+/** Maximum number of digits in the number of a type. */
 const TYPE_DIGITS_MAX = 9;
 
 /**
@@ -71,8 +71,8 @@ export function decodeId(text: string): string | undefined {
 }
 
 /**
- * Decodes a party id of a source that has ids of its own. Ids in the public service's
- * format are decoded as such; any other printable text is the id itself, as in the
+ * Decodes a party id of a source that has its own ids. Ids in the public service's
+ * format are decoded as such; any other printable string is itself the id, as in the
  * source's list.
  */
 export function decodePartyId(text: string): string | undefined {
@@ -83,7 +83,7 @@ export function decodePartyId(text: string): string | undefined {
 
 /**
  * Decodes an account type: `3`, `ACCOUNT_TYPE_MARGIN` or `MARGIN` → `MARGIN`; a number
- * without a known name → `#19`; empty text → ''.
+ * without a known name → `#19`; an empty string → ''.
  */
 export function decodeAccountType(text: string): string | undefined {
   if (!UNSIGNED.test(text))
@@ -112,7 +112,7 @@ function decodeTypeName(text: string, prefix: string): string | undefined {
 
 /**
  * Decodes digits with an optional sign, and removes `+`, leading zeros and the sign of
- * `-0`; empty text → ''.
+ * `-0`; an empty string → ''.
  */
 export function decodeInteger(text: string): string | undefined {
   if (text === '') return '';

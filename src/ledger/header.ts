@@ -1,12 +1,12 @@
 /**
- * Finds columns by name. The source's releases send 12 or 13 columns in different orders,
- * and may add more: nothing in this project relies on a column's position.
+ * Finds columns by name. The source's releases send 12 or 13 columns in different
+ * orders and may add more, so nothing in this project relies on a column's position.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { RowFields } from './row-fields.ts';
 
 /**
- * The columns that this project understands, in the warehouse's order, and the kinds of
+ * The columns that this project knows, in the warehouse's order, with the kinds of
  * their values.
  */
 export const COLUMN_KINDS = {
@@ -32,8 +32,8 @@ export const KNOWN_COLUMNS = Object.keys(
 ) as readonly KnownColumn[];
 
 /**
- * Which sides of a movement a release exports: without `effect`, only the outgoing
- * side; with `effect`, both sides.
+ * Which sides of a movement a release exports: only the outgoing side if it has no
+ * `effect` column, otherwise both.
  */
 export type Sides = 'from' | 'both';
 
@@ -56,8 +56,9 @@ export interface Layout {
 }
 
 /**
- * Reads the header line, which is given without its line end.
- * @throws PermanentError `COLUMNS_MISSING`, `COLUMNS_REPEATED` or `HEADER_NOT_UNDERSTOOD`
+ * Reads the header line, without its line break.
+ * @throws PermanentError `COLUMNS_MISSING`, `COLUMNS_REPEATED` or
+ *   `HEADER_NOT_UNDERSTOOD`
  */
 export function readHeader(line: Buffer): Layout {
   const fields = new RowFields();
@@ -72,7 +73,7 @@ export function readHeader(line: Buffer): Layout {
   return layoutOf(count > COLUMNS_MAX ? [] : fields.texts());
 }
 
-/** Returns the layout for column names, such as those in `mirror.segments.columns`. */
+/** Returns the layout for a list of column names, such as `mirror.segments.columns`. */
 export function layoutOf(columns: readonly string[]): Layout {
   const repeated = columns.filter(
     (name, index) => columns.indexOf(name) !== index,

@@ -1,6 +1,6 @@
 /**
- * Ids of parties and assets, and keys of checkpoints, in the service's form. Every id
- * from outside is checked here before it is used in a URL, a query or a path.
+ * Ids of parties and assets, and keys of checkpoints, in the service's format. Every id
+ * from outside is validated here before it is used in a URL, a query or a path.
  */
 import { UsageError } from '../errors/errors.ts';
 
@@ -8,8 +8,8 @@ const HEX = /^[0-9a-f]+$/;
 const HEX_ID_CHARS = 64;
 
 /**
- * Ids that are words instead of hex, by their lower case: the owner of the network's own
- * accounts, and some built-in assets and parties.
+ * Ids that are words instead of hex, keyed by their lower-case spelling: the owner of
+ * the network's own accounts, and some built-in assets and parties.
  */
 export const ID_WORDS: ReadonlyMap<string, string> = new Map(
   'network VOTE XYZalpha XYZbeta XYZgamma XYZdelta XYZepsilon fBTC fDAI fEURO fUSDC'
@@ -35,26 +35,26 @@ export function canonicalId(text: string): string | undefined {
 
 /** Whether the id is 64 lower-case hex digits, as the public service writes ids. */
 export function isHexId(id: string): boolean {
-  // Counting the digits in the expression would take twice as long.
+  // A counted repetition in the pattern would take twice as long.
   return id.length === HEX_ID_CHARS && HEX.test(id);
 }
 
 /**
- * The longest party id, in bytes. Sources other than the public service have ids of their
- * own.
+ * Maximum size of a party id in bytes. Sources other than the public service have their
+ * own ids.
  */
 export const PARTY_ID_BYTES_MAX = 1024;
 /**
- * Text without control characters, lone surrogates or invisible characters, and without a
- * space at either end. The two joiners are allowed between other characters, because some
- * scripts and emoji need them.
+ * Matches a string without control characters, lone surrogates or invisible characters,
+ * and without white space at either end. The two joiners are allowed between other
+ * characters, because some scripts and emoji need them.
  */
 const PRINTABLE =
   /^(?!\s)(?:[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]|(?<=\S)[\u200c\u200d](?=\S))+(?<!\s)$/u;
 
 /**
  * Returns the canonical form of a party id from any source's list: the result of
- * `canonicalId`, or else the text itself.
+ * `canonicalId`, or else the string itself.
  * @returns undefined if `text` is too long or not printable
  */
 export function canonicalPartyId(text: string): string | undefined {
@@ -66,7 +66,7 @@ export function canonicalPartyId(text: string): string | undefined {
 }
 
 /**
- * Whether a party has a ledger. All parties of the list do, except the owner of the
+ * Whether a party has a ledger. All listed parties do, except the owner of the
  * network's accounts.
  */
 export function isExportableParty(id: string): boolean {
@@ -74,7 +74,8 @@ export function isExportableParty(id: string): boolean {
 }
 
 /**
- * Builds the key of a checkpoint. `/` is the separator, so it is escaped inside a hash.
+ * Builds the key of a checkpoint. Inside a hash, `/` is escaped, because it is the
+ * separator.
  */
 export function checkpointKey(
   atBlock: string,
@@ -91,16 +92,16 @@ function escapeSlash(text: string): string {
 }
 
 /**
- * No id or height begins like this, because ids and heights contain no control
- * characters.
+ * A prefix that no id or height can have, because neither contains control characters.
  */
 const ODD = '\u0001odd/';
 
 /**
- * Returns the key of a row that cannot be parsed; the same JSON always has the same key.
+ * Returns the key of a row that cannot be parsed. The same JSON always has the same
+ * key.
  */
 export function oddKey(json: string): string {
-  // Loaded on demand: every command reads ids, but few meet such a row.
+  // Loaded on demand, because every command reads ids but few encounter such a row.
   const { createHash } = process.getBuiltinModule('node:crypto');
   return ODD + createHash('sha256').update(json).digest('hex');
 }
@@ -119,7 +120,7 @@ export function heightOf(checkpoint: string): bigint {
 }
 
 /**
- * The most matches that a search for a shortened id reads. An id that equals the text
+ * Maximum number of matches that a search for a shortened id reads. An exact match
  * comes first.
  */
 export const CANDIDATES_MAX = 4;
@@ -137,8 +138,9 @@ export function splitCutId(given: string): {
 }
 
 /**
- * Whether the text may be a shortened id: it has a `…`, or is at least four hex digits.
- * Only hex ids are shortened for display, so any other text is a whole id.
+ * Whether the string may be a shortened id: it contains `…`, or consists of at least
+ * four hex digits. Only hex ids are shortened for display, so any other string is a
+ * whole id.
  */
 export function isCutId(given: string): boolean {
   return /…|\.\.\.|^[0-9a-f]{4,}$/u.test(given);
@@ -147,9 +149,9 @@ export function isCutId(given: string): boolean {
 /**
  * Chooses the candidate that a user means by a whole or shortened id. In the last
  * parameter, `where` is the option or command that received the id, and `hint` is the
- * advice if there is no candidate.
+ * advice to give if there is no candidate.
  * @param candidates at most `CANDIDATES_MAX`; one that equals `given` must be first
- * @throws UsageError if there is no candidate, or there are several and none equals
+ * @throws UsageError if there is no candidate, or if there are several and none equals
  *   `given`
  */
 export function chooseById<Candidate>(

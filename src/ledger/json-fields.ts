@@ -7,7 +7,7 @@ import { formatInstant, parseInstant } from '../time/time.ts';
 
 /**
  * Parses JSON.
- * @returns undefined if the text is not JSON
+ * @returns undefined if the string is not valid JSON
  */
 export function parseJson(text: string): unknown {
   try {
@@ -44,8 +44,9 @@ export const instant = z.codec(z.string(), z.bigint(), {
 });
 
 /**
- * A count that a double may not hold exactly; decimal text in JSON. It has at most 18
- * digits, so that it and the next number fit the database's bigint.
+ * A count that may be too large for a double to represent exactly; a decimal string in
+ * JSON. It has at most 18 digits, so that the number and its successor fit into a
+ * Postgres bigint.
  */
 export const decimal = z.codec(z.string().regex(/^\d{1,18}$/), z.bigint(), {
   decode: BigInt,

@@ -3,7 +3,7 @@ import type { Micros } from '../time/time.ts';
 /** One party's ledger, or a part of it. */
 export interface LedgerRange {
   readonly partyId: string;
-  /** The asset; absent if the range concerns every asset. */
+  /** The asset; absent if the range covers all assets. */
   readonly assetId?: string | undefined;
   /** The range of the rows' `vega_time`: half-open, in whole seconds. */
   readonly from?: Micros | undefined;
@@ -12,11 +12,11 @@ export interface LedgerRange {
 
 /** The part of a mirrored ledger that a caller requests. */
 export interface LedgerQuery extends LedgerRange {
-  /** Whether closed and trusted segments must cover the whole range, up to its end. */
+  /** Whether closed and trusted segments must cover the whole range, to its end. */
   readonly isProofNeeded?: boolean | undefined;
   /**
-   * Whether a partial result is enough: unknown ranges are then left out, and the query
-   * is not refused because of them.
+   * Whether a partial result is enough. If so, unknown ranges are left out instead of
+   * causing an error.
    */
   readonly isPartial?: boolean | undefined;
 }

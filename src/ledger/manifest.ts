@@ -1,7 +1,7 @@
 /**
  * The manifest next to every exported object. It describes the object and its range, so
- * that a lost database can be rebuilt from the objects alone. People can read it: it is
- * indented JSON, with instants as RFC 3339 and counts as decimal text.
+ * that a lost database can be rebuilt from the objects alone. It is human-readable:
+ * indented JSON, with instants as RFC 3339 and counts as decimal strings.
  */
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
@@ -17,28 +17,28 @@ import {
 import { tailSum } from './tail-sum.ts';
 
 /**
- * The most bytes that a manifest may have. A few hundred bytes are usual, and the limit
- * is far above the largest that this program writes. It stops a large object under a
- * manifest's key from filling the reader's memory.
+ * Maximum size of a manifest in bytes. A few hundred bytes are usual, and the limit is
+ * far above the largest manifest that this program writes. It prevents a large object
+ * under a manifest's key from filling the reader's memory.
  */
 export const MANIFEST_BYTES_MAX = 4 * 2 ** 20;
 
-/** The findings about the source's release at the time when an object was published. */
+/** The findings about the source's release at the time an object was published. */
 const releaseShown = z.object({
   /**
    * 'right': a request may have both a start and an end. 'broken': the release filters
-   * such requests wrongly. 'unproven': no answer has shown which is true. Absent: no
-   * answer has been compared.
+   * such requests wrongly. 'unproven': no response has shown which is true. Absent: no
+   * response has been compared.
    */
   bounds: z.enum(['right', 'broken', 'unproven']).optional(),
-  /** Which side of a movement the release exports. */
+  /** Which sides of a movement the release exports. */
   sides: z.enum(['from', 'both']).optional(),
   /**
-   * Identifies the header line from which this was decided; a different header means a
+   * Identifies the header line that this was concluded from. A different header means a
    * different release.
    */
   header: z.string().optional(),
-  /** The evidence for the decision, in words. */
+  /** The evidence for the conclusion, in words. */
   evidence: z.string().optional(),
   decidedAt: instant.optional(),
 });
@@ -50,14 +50,14 @@ export const manifestSchema = z.object({
   /** The id of the database that published the object. */
   warehouseId: z.uuid(),
   /**
-   * Rises with every publication of a warehouse. If it is higher than the database's
-   * number, the object is newer than the database.
+   * Increases with every publication of a warehouse. If it is higher than the
+   * database's number, the object is newer than the database.
    */
   seq: decimal,
-  /** URL of the source, without credentials. */
+  /** The URL of the source, without credentials. */
   source: z.string(),
   partyId,
-  /** The asset of the range; null stands for every asset. */
+  /** The asset of the range; null stands for all assets. */
   assetId: id.nullable(),
   from: instant,
   /** The end of the range, exclusive. */
@@ -67,11 +67,11 @@ export const manifestSchema = z.object({
    */
   open: z.boolean(),
   /**
-   * Which side of a movement the source's release exports: 'from' lacks the entries
+   * Which sides of a movement the source's release exports; 'from' lacks the entries
    * that the party received.
    */
   sides: z.enum(['from', 'both']),
-  /** The column names in the CSV's header line, in its order. */
+  /** The column names in the CSV's header line, in that order. */
   columns: z.array(z.string()),
   rows: decimal,
   /** Size of the plain CSV, in bytes. */
@@ -86,37 +86,38 @@ export const manifestSchema = z.object({
   /** The additive digest of all rows (docs/export.md). */
   digest: hex64,
   /**
-   * The form of the rows that were summed; digests of different forms cannot be compared.
+   * The encoding of the rows that were summed. Digests with different row forms cannot
+   * be compared.
    */
   rowForm: z.string(),
   /**
-   * Rows of the answer that were outside the party, the asset or the range, and were
-   * therefore left out of the object.
+   * The number of rows in the response that were outside the party, the asset or the
+   * range, and were therefore left out of the object.
    */
   leftOut: z.object({ party: decimal, asset: decimal, range: decimal }),
   runId: z.uuid(),
   publishedAt: instant,
   /**
-   * When the whole range was last requested from the source. Absent if that was when the
-   * object was published. Only a merged object is newer than its rows.
+   * When the whole range was last requested from the source. Absent if that was when
+   * the object was published; only a merged object is newer than its rows.
    */
   checkedAt: instant.optional(),
   /**
    * The sum of the range's last rows. A rebuild writes it into the range's coverage:
-   * without it, the next export cannot compare the source's answer with anything, and
-   * downloads an idle ledger completely. Absent if the range is open, if it does not end
-   * where the answer ended, and in manifests of earlier versions.
+   * without it, the next export has nothing to compare the source's response with, and
+   * downloads all of an idle ledger. Absent if the range is open or does not end where
+   * the response ended, and in manifests of earlier versions.
    */
   tail: tailSum.optional(),
   /**
    * How many times the source's chain had restarted when the range was exported. A
-   * rebuild writes it into the coverage: audits choose only ranges of the current epoch.
-   * Absent if no checkpoint was known.
+   * rebuild writes it into the coverage, because audits choose only ranges of the
+   * current epoch. Absent if no checkpoint was known.
    */
   epoch: z.int().nonnegative().optional(),
   /**
-   * The findings about the source's release. A rebuild of an empty database can start
-   * from the newest manifest's findings instead of an empty profile of the source.
+   * The findings about the source's release. When an empty database is rebuilt, it
+   * starts with the newest manifest's findings instead of an empty source profile.
    * Absent in manifests of earlier versions.
    */
   release: releaseShown.optional(),
@@ -140,7 +141,7 @@ export function manifestJson(
 
 /**
  * Decodes and checks a manifest.
- * @param content the bytes of a manifest, or its parsed JSON
+ * @param content the bytes of a manifest or its parsed JSON
  * @param where names the manifest in messages
  * @throws PermanentError `MANIFEST_INVALID`
  */
@@ -158,9 +159,9 @@ export function decodeManifest(content: unknown, where: string): Manifest {
 }
 
 /**
- * Reads a manifest from the store. All manifests are read through this function, because
- * it stops after `MANIFEST_BYTES_MAX`: anyone who may write to the bucket can put an
- * object of any size under a manifest's key.
+ * Reads a manifest from the store. All manifests are read through this function,
+ * because it stops after `MANIFEST_BYTES_MAX`: anyone with write access to the bucket
+ * can put an object of any size under a manifest's key.
  * @param key the manifest's key
  * @throws PermanentError `OBJECT_MISSING` or `MANIFEST_INVALID`
  */

@@ -4,7 +4,7 @@
 import { formatInstant, type Micros } from '../time/time.ts';
 
 export interface MissingRange {
-  /** The asset of the range; undefined stands for every asset. */
+  /** The asset of the range; undefined stands for all assets. */
   readonly assetId: string | undefined;
   readonly from: Micros;
   /**

@@ -1,6 +1,6 @@
 /**
- * Builds and checks the keys of all objects, so that no key can point outside its store,
- * and reads from a key how the object is compressed.
+ * Builds and validates the keys of all objects, so that no key can point outside its
+ * store, and determines from a key how the object is compressed.
  */
 import { createHash } from 'node:crypto';
 import { pipeline, type Readable } from 'node:stream';
@@ -18,7 +18,7 @@ const SUFFIX: Readonly<Record<Compression, string>> = {
   none: '',
 };
 const PART = /^[A-Za-z0-9_=][A-Za-z0-9_=.,+-]*$/;
-/** The most bytes that S3 allows in a key. */
+/** Maximum size of an S3 key in bytes. */
 const KEY_BYTES_MAX = 1024;
 const SHA_CHARACTERS = 12;
 
@@ -40,21 +40,21 @@ export function checkKey(key: string): string {
 }
 
 /**
- * Checks a prefix for listing. It has the form of a key, but may end anywhere and may be
- * empty.
+ * Checks a prefix for listing. It has the format of a key, but may end anywhere and may
+ * be empty.
  */
 export function checkPrefix(prefix: string): string {
   checkKey(`${prefix}0`);
   return prefix;
 }
 
-/** The most characters of a name; file systems allow 255 bytes. */
+/** Maximum number of characters in a name; file systems allow 255 bytes. */
 const NAME_CHARACTERS_MAX = 200;
 
 /**
  * Converts a party id to part of a key or a file name; different ids get different
- * names. 64 hex digits stay unchanged. In other ids, bytes other than `A-Za-z0-9_.-`
- * become `=XX`, and an id that is too long becomes its SHA-256.
+ * names. 64 hex digits are left unchanged. In other ids, bytes other than
+ * `A-Za-z0-9_.-` become `=XX`, and an id that is too long is replaced by its SHA-256.
  */
 export function partyName(partyId: string): string {
   if (isHexId(partyId)) return partyId;
@@ -94,7 +94,7 @@ export function segmentKey(
 const SEGMENT_KEY =
   /^ledger\/party=[A-Za-z0-9_.=-]+\/asset=[A-Za-z0-9]+\/\d{8}T\d{6}Z_\d{8}T\d{6}Z\.[0-9a-f]{12}\.csv(?:\.zst|\.gz)?$/;
 
-/** Whether a key has the form that `segmentKey` builds. */
+/** Whether a key has the format that `segmentKey` builds. */
 export function isSegmentKey(key: string): boolean {
   return SEGMENT_KEY.test(key);
 }
@@ -124,7 +124,7 @@ const PIECE_BYTES = 256 * 2 ** 10;
 
 /**
  * Decompresses a stored object. Destroying the returned stream also destroys the stored
- * one; errors of either stream appear on the returned one.
+ * one; errors from either stream are emitted on the returned one.
  */
 export function plainStream(
   stored: Readable,
@@ -135,8 +135,8 @@ export function plainStream(
     compression === 'zstd'
       ? createZstdDecompress({ chunkSize: PIECE_BYTES })
       : createGunzip({ chunkSize: PIECE_BYTES });
-  // The callback is empty because pipeline destroys `plain` with the error, so the reader
-  // of `plain` gets it.
+  // The callback is empty because `pipeline` destroys `plain` with the error, so the
+  // consumer of `plain` gets it.
   return pipeline(stored, plain, () => undefined);
 }
 

@@ -1,9 +1,9 @@
 /**
- * Reads rows by their bytes. Nearly all rows of an answer are plain: they have no
- * quotes, amounts are digits, and the day, the zone, the ids and the types have
- * occurred before. This reader handles such a row without making a string for it or for
- * any of its cells. It leaves any other row to the text reader, which defines the
- * meaning of a row.
+ * Reads rows directly from their bytes. Nearly all rows of a response are plain: they
+ * have no quotes, amounts are digits, and the day, time zone, ids and types have
+ * occurred before. This reader handles such a row without creating a string for it or
+ * for any of its cells. Any other row is left to the text reader, which defines what a
+ * row means.
  */
 import type { VegaTimeReader } from './vega-time.ts';
 
@@ -13,13 +13,13 @@ const MINUS = 0x2d;
 const ZERO = 0x30;
 const NINE = 0x39;
 /**
- * The longest row that is read by its bytes. A longer one may have a number with more
- * digits than the loader accepts.
+ * Maximum size of a row that is read directly from its bytes. A longer one may have a
+ * number with more digits than the loader accepts.
  */
 export const PLAIN_ROW_MAX = 1000;
 /**
- * Size of a column's cache of cells. A column has a few hundred different values, and a
- * few dozen within a block of rows.
+ * Size of a column's cell cache. A column has a few hundred different values, but only
+ * a few dozen within a block of rows.
  */
 const KNOWN_CELLS = 256;
 
@@ -30,7 +30,7 @@ export const IS_TO = 2;
 export const IS_ASSET = 4;
 
 /**
- * How a column is read: by its bytes alone, or by the meaning of its text.
+ * How a column is read: from its bytes alone, or by what its text means.
  * @param decide receives a cell without quotes, each byte as a character; returns the
  *   flags that the cell adds to its row, or NOT_PLAIN if the row must be read as text
  */
@@ -47,15 +47,16 @@ export class PlainRows {
   readonly #columns: readonly ByteColumn[];
   readonly #time: VegaTimeReader;
   /**
-   * The block that contains the last row. A view of the block reads four bytes at once.
+   * The block that contains the last row, and a view of it that reads four bytes at
+   * once.
    */
   #buffer: Uint8Array | undefined;
   #block: DataView = new DataView(new ArrayBuffer(0));
 
   /**
    * Creates a reader.
-   * @param time reads the time of each row; afterwards it has the time of the last plain
-   *   row
+   * @param time reads the time of each row; afterwards it holds the time of the last
+   *   plain row
    */
   constructor(columns: readonly PlainColumn[], time: VegaTimeReader) {
     this.#time = time;
@@ -68,7 +69,7 @@ export class PlainRows {
 
   /**
    * Reads one row.
-   * @returns the flags of all cells together, or NOT_PLAIN if the row must be read as
+   * @returns the combined flags of all cells, or NOT_PLAIN if the row must be read as
    *   text
    */
   read(buffer: Uint8Array, start: number, end: number): number {
@@ -150,22 +151,20 @@ function extraEnd(block: DataView, from: number, end: number): number {
 
 interface KnownCell {
   readonly bytes: number;
-  /**
-   * The cell's bytes in groups of four; `rest` has the remaining bytes individually.
-   */
+  /** The cell's bytes in groups of four; `rest` contains the remaining bytes. */
   readonly words: Int32Array;
   readonly rest: Uint8Array;
   /** The flags that the cell adds to its row. */
   readonly found: number;
 }
 
-/** Caches the cells of a column that were already decided. */
+/** Caches the cells of a column whose flags have already been determined. */
 class KnownCells {
   /** The flags that the last cell adds to its row. */
   found = 0;
   readonly #decide: (cell: string) => number;
   readonly #cells: (KnownCell | undefined)[] = [];
-  /** The cell that was read last, because cells often repeat from row to row. */
+  /** The last cell read, kept as a cache because cells often repeat from row to row. */
   #last: KnownCell | undefined;
 
   constructor(decide: (cell: string) => number) {
@@ -224,7 +223,7 @@ class KnownCells {
   }
 }
 
-/** Whether a known cell is at a position of a block. The block must have room for it. */
+/** Whether a known cell is at a position in a block. The block must have room for it. */
 function isAt(
   { words, rest }: KnownCell,
   block: DataView,

@@ -1,8 +1,8 @@
 /**
- * Records the facts that manifests do not contain: ranges without entries, which have
- * no object, and facts about a segment that were learned after its manifest was
- * written. The record is one object in the store, with a line of JSON per range, so
- * that a rebuild of a lost database restores all known ranges.
+ * Records what manifests do not contain: empty ranges, which have no object, and facts
+ * about a segment that were learned after its manifest was written. With this record, a
+ * lost database can be rebuilt with all known ranges. It is one object in the store,
+ * with one line of JSON per range.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -11,8 +11,8 @@ import { tailSum } from './tail-sum.ts';
 
 export const RANGES_KEY = 'ranges.jsonl.zst';
 /**
- * The most characters of a line. Most lines have a few hundred, and party ids and columns
- * are bounded.
+ * Maximum number of characters in a line. Most lines have a few hundred, and the sizes
+ * of party ids and columns are limited.
  */
 const LINE_CHARS_MAX = 64 * 1024;
 
@@ -27,13 +27,13 @@ export type RangesHead = Readonly<z.output<typeof headSchema>>;
 
 const rangeSchema = z.object({
   partyId,
-  /** The asset of the range; null stands for every asset. */
+  /** The asset of the range; null stands for all assets. */
   assetId: id.nullable(),
   from: instant,
   /** The end of the range, exclusive. */
   to: instant,
   sides: z.enum(['from', 'both', 'unknown']),
-  /** The segment that this line corrects; absent if the range has no entries. */
+  /** The segment that this line corrects; absent if the range is empty. */
   objectKey: z.string().optional(),
   tail: tailSum.optional(),
   epoch: z.int().optional(),
@@ -75,8 +75,8 @@ function decode<Shape extends z.ZodType>(
 }
 
 /**
- * Splits text into lines. It refuses a line that is too long for a record, and a last
- * line without a line end.
+ * Splits text into lines. Rejects a line that is too long for a record, and a final
+ * line without a line break.
  */
 export async function* linesOf(
   chunks: AsyncIterable<Buffer>,

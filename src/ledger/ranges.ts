@@ -18,7 +18,7 @@ export function overlaps<Instant>(
 
 /**
  * Returns `range` without the `excluded` ranges, which may overlap and be in any order.
- * The results are disjoint, sorted and not empty.
+ * The resulting ranges are disjoint, sorted and not empty.
  */
 export function subtract(range: Range, excluded: readonly Range[]): Range[] {
   const rest: Range[] = [];
@@ -33,7 +33,7 @@ export function subtract(range: Range, excluded: readonly Range[]): Range[] {
   return rest;
 }
 
-/** Merges ranges into the fewest that have the same instants, sorted. */
+/** Merges ranges into the fewest that cover the same instants, sorted. */
 export function union(ranges: readonly Range[]): Range[] {
   const joined: { from: Micros; to: Micros }[] = [];
   for (const range of ranges
@@ -59,8 +59,8 @@ export function later(left: Micros, right: Micros): Micros {
 }
 
 /**
- * Returns the whole seconds since 1970, which a double holds exactly for every valid
- * time.
+ * Returns the whole seconds since 1970, which a double represents exactly for every
+ * valid time.
  */
 export function secondOf(instant: Micros): number {
   return Number(floorSecond(instant) / SECOND_MICROS);

@@ -1,13 +1,14 @@
 /**
- * Splits a CSV row into fields: its bytes become one text, and each field is a slice of
- * it.
+ * Splits a CSV row into fields: the row is decoded to one string, and each field is a
+ * slice of it.
  */
 const QUOTE = '"';
 const NOT_ASCII = /[\u0080-\u00ff]/;
 
 /**
  * Finds the fields of one row at a time; they are valid until the next `scan`. A field
- * that begins with a quote is quoted; delimiters and line ends inside it belong to it.
+ * that begins with a quote is quoted; delimiters and line breaks inside it belong to
+ * it.
  */
 export class RowFields {
   /** The row as it was sent, with each byte as a character. */
@@ -24,7 +25,7 @@ export class RowFields {
 
   /**
    * Scans a row.
-   * @returns how many fields the row has (an empty row has one empty field)
+   * @returns the number of fields (an empty row has one empty field)
    */
   scan(buffer: Buffer, start: number, end: number): number {
     const row = buffer.toString('latin1', start, end);
@@ -54,7 +55,7 @@ export class RowFields {
     return isQuoted(raw) ? raw.slice(1, -1) : raw;
   }
 
-  /** Returns the field's value. An unquoted empty field (NULL) and `""` are both ''. */
+  /** Returns the field's value. Both an unquoted empty field (NULL) and `""` are ''. */
   text(index: number): string {
     const raw = this.raw(index);
     return isQuoted(raw) ? cellText(raw.slice(1, -1)) : toText(raw);

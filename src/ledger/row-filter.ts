@@ -1,7 +1,7 @@
 /**
- * Decides whether a row belongs to the requested ledger. The source sends other rows
- * too: some releases filter wrongly, and the range is requested with a margin. Only the
- * exported columns decide.
+ * Decides whether a row belongs to the requested ledger, by its exported columns alone.
+ * The source sends other rows too, because some releases filter wrongly and the range
+ * is requested with a margin.
  */
 import { canonicalId } from './ids.ts';
 import {
@@ -27,35 +27,32 @@ import { VegaTimeReader } from './vega-time.ts';
 import type { ExportScope } from './export-scope.ts';
 
 /**
- * Why a row is not accepted. `fields`: its field count is not the header's; `time`: its
- * time is invalid; `spelling`: a party is not an id; `value`: a value cannot be loaded;
- * `party`, `asset`: it belongs to another party or asset.
+ * Why a row is not accepted. `fields`: its field count differs from the header's;
+ * `time`: its time is invalid; `spelling`: a party is not an id; `value`: a value
+ * cannot be loaded; `party`, `asset`: it belongs to another party or asset.
  */
 export type RowFinding = 'ok' | UnreadableRow | 'party' | 'asset';
 export type UnreadableRow = 'fields' | 'time' | 'spelling' | 'value';
 
 /**
- * The end of the accepted times, in seconds since 1970. In the year 9999, there would
- * be no room for a later instant. Times before 1970 are refused, because the service
- * did not exist then.
+ * The end of the accepted times, in seconds since 1970. Later times, in the year 9999,
+ * would leave no room for a later instant. Times before 1970 are rejected, because the
+ * service did not exist then.
  */
 const SECOND_END = Date.UTC(9999, 0, 1) / 1000;
 
 export class RowFilter {
   /** The time of the last checked row, if it had one. */
   readonly time = new VegaTimeReader();
-  /**
-   * The fields of the last row that was read as text. Every unreadable row is read as
-   * text.
-   */
+  /** The fields of the last row that was read as text, as every unreadable row is. */
   readonly fields = new RowFields();
   /**
-   * Whether the last row leaves an account of the party, to its own or to another party's
-   * account.
+   * Whether the last row leaves one of the party's accounts, whether for its own or
+   * another party's account.
    */
   isFrom = false;
   /**
-   * Whether the last row goes from the party's accounts to the accounts of another
+   * Whether the last row goes from one of the party's accounts to an account of another
    * party. No release sends such a row by mistake.
    */
   leaves = false;
@@ -69,14 +66,14 @@ export class RowFilter {
   readonly #plain: PlainRows;
 
   /**
-   * @param checksValues false when published rows are read back, because these are
+   * @param checksValues false when published rows are read back, because they are
    *   passed on unchanged
    */
   constructor(scope: ExportScope, layout: Layout, checksValues = true) {
     this.#layout = layout;
     this.#scope = scope;
-    // If the party's id is not in the public service's format, the source has ids of
-    // its own.
+    // If the party's id is not in the public service's format, the source has its own
+    // ids.
     const { hasOwnIds = canonicalId(scope.partyId) === undefined } = scope;
     const decode = hasOwnIds ? decodePartyId : decodeId;
     this.#decodeParty = remember((cell) => decode(cellText(cell)));
@@ -105,8 +102,8 @@ export class RowFilter {
   }
 
   /**
-   * Checks the row by its text. This is the definitive check: the faster one must agree
-   * with it.
+   * Checks the row by its text. This is the authoritative check; the faster one must
+   * agree with it.
    */
   checkText(buffer: Buffer, start: number, end: number): RowFinding {
     const { fields } = this;
@@ -127,7 +124,7 @@ export class RowFilter {
     this.column = this.#refused?.(fields);
     if (this.column !== undefined) return 'value';
     const { assetId } = this.#scope;
-    // A built-in asset is a word here, but one byte in some releases.
+    // A built-in asset is a word here but one byte in some releases.
     const isAsset =
       assetId === undefined ||
       this.#decodeAsset(fields.cell(index.asset_id)) === assetId;
@@ -135,7 +132,7 @@ export class RowFilter {
   }
 
   /**
-   * Makes the reader of a column for plain rows. A cell decides its row only if every
+   * Creates the reader of a column for plain rows. A cell counts as plain only if every
    * rule would accept its text.
    */
   #plainColumn(column: Column): PlainColumn {
@@ -166,8 +163,8 @@ export class RowFilter {
   }
 
   /**
-   * Whether the cell is certainly a different party. A party in an unknown spelling may
-   * be the requested one.
+   * Whether the cell is definitely a different party. A party in an unknown spelling
+   * may be the requested one.
    */
   #isOther(cell: string): boolean {
     const party = this.#decodeParty(cell);
@@ -179,9 +176,12 @@ export class RowFilter {
 }
 
 const TYPE = String.raw`\d{1,9}|[A-Z]{1,15}(?:_[A-Z]{1,15}){0,5}`;
-/** The digits are spelled out, because a counted repetition takes three times as long. */
+/** The repetition is written out, because a counted one takes three times as long. */
 const ID = String.raw`(?:\\x)?${'[0-9a-f]'.repeat(64)}|network|\\x03`;
-/** Texts that releases write. The decoders of each kind accept all of them. */
+/**
+ * Patterns of values as releases write them. The decoder of each kind accepts all of
+ * them.
+ */
 const PLAIN: Readonly<Record<ColumnKind, string>> = {
   time: '[^,"]+',
   amount: String.raw`-?\d+`,
@@ -194,21 +194,21 @@ const NONE = '|""|';
 const NO_ID = String.raw`|""|\\x|`;
 const PLAIN_EXTRA = '[^,"\u0000\u001e\u001f]*';
 
-/** A column, and the condition under which the loader can read its values. */
+/** A column, and what its values must look like for the loader. */
 interface Column {
   readonly name: string;
   readonly index: number;
   /** The kind of the column's values; undefined if the column is unknown. */
   readonly kind: ColumnKind | undefined;
   readonly isRequired: boolean;
-  /** A pattern of texts that `decode` accepts. */
+  /** A pattern of strings, all of which `decode` accepts. */
   readonly plain: string;
   readonly decode: (text: string) => string | undefined;
 }
 
 /**
  * Prepares the columns of a layout.
- * @param hasOwnIds whether the source has party ids of its own; if not, a text that is
+ * @param hasOwnIds whether the source has its own party ids; if not, a string that is
  *   not a known id is invalid
  */
 function columnsOf(layout: Layout, hasOwnIds: boolean): readonly Column[] {
@@ -231,10 +231,10 @@ function isLoadable({ decode, isRequired }: Column, text: string): boolean {
 }
 
 /**
- * Makes a check that all values of a row can be loaded. It runs before the row is
- * published: a row with a value that no release writes is requested again instead of
- * stored. One regular expression decides nearly all rows; all others are checked by the
- * decoders that the loader uses.
+ * Creates a check that all values of a row can be loaded. It runs before the row is
+ * published, so that a row with a value that no release writes is requested again
+ * instead of stored. One regular expression accepts nearly all rows; the others are
+ * checked by the decoders that the loader uses.
  * @returns a function that returns the name of the first column whose value cannot be
  *   loaded
  */

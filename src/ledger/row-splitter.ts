@@ -1,6 +1,6 @@
 /**
- * Cuts a stream of CSV bytes into rows, wherever its chunks begin and end. Rows are
- * passed on as positions in a buffer and are not copied; only a row that spans several
+ * Splits a stream of CSV bytes into rows, wherever its chunks begin and end. Rows are
+ * passed on as positions in a buffer, without copying; only a row that spans several
  * chunks is joined.
  */
 import { PermanentError } from '../errors/errors.ts';
@@ -9,14 +9,14 @@ const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 const QUOTE = 0x22;
 /**
- * The most bytes of one row. A longer row is an error, so that it does not fill the
+ * Maximum size of a row in bytes. A longer row is an error, so that it cannot fill the
  * memory.
  */
 export const ROW_BYTES_MAX = 16 * 2 ** 20;
 
 /**
- * Receives one row: `buffer[start, end)` without its line end; `next` is the start of the
- * following row. The rows of one chunk are contiguous in one buffer, so several of them
+ * Receives one row, `buffer[start, end)`, without its line break; `next` is the start
+ * of the following row. The rows of a chunk are contiguous in one buffer, so several
  * can be passed on as one slice.
  */
 export type RowVisitor = (
@@ -40,7 +40,8 @@ export class RowSplitter {
   }
 
   /**
-   * Visits every row that ends in this chunk. The chunk must not be changed afterwards.
+   * Visits every row that ends in this chunk. The caller must not modify the chunk
+   * afterwards.
    * @throws PermanentError `ROW_TOO_LARGE`
    */
   push(chunk: Buffer): void {
@@ -71,7 +72,7 @@ export class RowSplitter {
   }
 
   /**
-   * Returns the bytes after the last line end. They are empty if the stream ended with a
+   * Returns the bytes after the last line break: none if the stream ended with a
    * complete row, as a complete stream does.
    */
   rest(): Buffer {
@@ -103,8 +104,8 @@ export class RowSplitter {
     this.#carried.push(piece);
     this.#carriedBytes += piece.length;
     this.#check(this.#carriedBytes);
-    // A long row may arrive in many tiny chunks. Join them now and then, so that the list
-    // stays short.
+    // A long row may arrive in many tiny chunks. Join them now and then to keep the
+    // list short.
     if (this.#carried.length >= 1024) this.#carried = [this.rest()];
   }
 

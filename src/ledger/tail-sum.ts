@@ -1,7 +1,7 @@
 /**
  * The sum of a range's last rows. Whenever a ledger is continued, these rows are
- * requested again and compared with the sum. This is how the mirror notices that a source
- * has lost or changed its history.
+ * requested again and compared with the sum, which is how the mirror notices that a
+ * source has lost or changed its history.
  */
 import { z } from 'zod';
 import { hex64, instant } from './json-fields.ts';
@@ -9,12 +9,13 @@ import { hex64, instant } from './json-fields.ts';
 export const tailSum = z.object({
   /** The whole second at which the tail begins. The tail ends where its range ends. */
   from: instant,
-  /** How many rows the tail has. */
+  /** Number of rows in the tail. */
   rows: z.int().nonnegative(),
   /** The additive digest of these rows, as 64 hex digits. */
   digest: hex64,
   /**
-   * The form of the rows that were summed; digests of different forms cannot be compared.
+   * The encoding of the rows that were summed. Digests with different row forms cannot
+   * be compared.
    */
   rowForm: z.string(),
 });

@@ -1,7 +1,8 @@
 /**
- * Reads the export's times (`2023-05-01 10:00:00.123456+00`, Postgres's timestamptz
- * text) at the speed of the stream. Results are whole seconds, because the bounds of
- * ranges are whole seconds, and a double represents whole seconds exactly.
+ * Reads the export's times (`2023-05-01 10:00:00.123456+00`, the text format of
+ * Postgres's timestamptz) fast enough to keep up with the stream. Results are whole
+ * seconds, because the bounds of ranges are, and a double represents whole seconds
+ * exactly.
  */
 const TIME =
   /^(?!00)\d{4}-\d\d-\d\d[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:0\d|1[0-8])(?::?[0-5]\d){0,2})$/;
@@ -16,7 +17,7 @@ const TO_SECOND = 19;
 const FRACTION_DIGITS_MAX = 9;
 
 export class VegaTimeReader {
-  /** The second of the last time that was read, since 1970. */
+  /** The last time that was read, in seconds since 1970. */
   second = 0;
   /** The time's offset from UTC in seconds, as it was written. */
   zoneSeconds = 0;
@@ -34,7 +35,7 @@ export class VegaTimeReader {
     const day = text.slice(0, 10);
     if (day !== this.#day) {
       const date = new Date(`${day}T00:00:00Z`);
-      // A day that its month does not have becomes a day of the next month.
+      // A day that does not exist in its month becomes a day of the next month.
       if (date.getUTCDate() !== Number(day.slice(8))) return false;
       this.#day = day;
       this.#daySecond = date.getTime() / 1000;
@@ -50,7 +51,7 @@ export class VegaTimeReader {
   }
 
   /**
-   * Reads a time by its bytes if its day and zone are the same as the last one's.
+   * Reads a time from its bytes if its day and zone are the same as the last one's.
    * @returns the position after the time, or -1 if `read` has to decide
    */
   readAgain(block: DataView, from: number, end: number): number {
@@ -91,7 +92,7 @@ function isText(text: string, block: DataView, from: number): boolean {
 
 /**
  * Parses two digits.
- * @returns their number, or -1 if they are not digits or not below `limit`
+ * @returns their value, or -1 if they are not digits or not below `limit`
  */
 function byteDigits2(block: DataView, at: number, limit: number): number {
   const tens = block.getUint8(at) - ZERO;
@@ -131,7 +132,7 @@ function secondsOfZone(zone: string): number {
   return zone.startsWith('-') ? -absolute : absolute;
 }
 
-/** Formats an offset as row forms contain it: `+00`, `+05:30`. */
+/** Formats an offset as used in row forms: `+00`, `+05:30`. */
 export function formatZone(zoneSeconds: number): string {
   const absolute = Math.abs(zoneSeconds);
   const parts = [

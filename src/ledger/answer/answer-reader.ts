@@ -1,7 +1,8 @@
 /**
- * The only reader for all forms of an export's answer: raw CSV, or `{result|error}`
- * messages. The first bytes decide the form, never the response headers: the service's
- * own document announces messages, but its releases send CSV.
+ * The only reader for an export's response, whatever its format: raw CSV, or
+ * `{result|error}` messages. The first bytes decide the format, never the response
+ * headers, because the service's own document announces messages but its releases send
+ * CSV.
  */
 import { isUtf8 } from 'node:buffer';
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
@@ -16,25 +17,25 @@ import {
 import { type SplitMessage, splitMessages } from './message-splitter.ts';
 
 /**
- * The most bytes of the first line. A header line has about 250; if no line ends within
- * the limit, the answer is not CSV.
+ * Maximum size of the first line in bytes. A header line has about 250; without a line
+ * break within the limit, the response is not CSV.
  */
 const FIRST_LINE_BYTES_MAX = 64 * 1024;
-/** How many characters of a payload are examined to find its encoding. */
+/** How many characters of a payload are examined to detect its encoding. */
 const DECIDING_CHARS = 4096;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
 /** Only a sample of at least this length may end in the middle of a character. */
 const CUT_CHARACTER_BYTES = 16;
 const BOM = Buffer.from('\ufeff');
 /**
- * gRPC codes that mean that the request itself is refused: invalid argument, not found,
+ * gRPC codes by which the request itself is refused: invalid argument, not found,
  * unimplemented, unauthenticated.
  */
 const REFUSALS: ReadonlySet<number> = new Set([3, 5, 12, 16]);
 
 /**
- * Yields the plain CSV bytes of an answer in any form. It can be iterated only once. The
- * fields that describe the form are set while the answer is read.
+ * Yields the plain CSV bytes of a response in either format. It can be iterated only
+ * once. The fields that describe the format are set while the response is being read.
  */
 export class AnswerReader implements AsyncIterable<Buffer> {
   readonly #bytes: AsyncIterable<Buffer>;
@@ -45,7 +46,7 @@ export class AnswerReader implements AsyncIterable<Buffer> {
   csvBytes = 0;
   #encoding: ReturnType<typeof dataEncoding>;
 
-  /** @param bytes the answer's body, decompressed; a chunk may end anywhere */
+  /** @param bytes the decompressed body of the response; a chunk may end anywhere */
   constructor(
     bytes: AsyncIterable<Buffer>,
     messageBytesMax?: number,
@@ -58,11 +59,11 @@ export class AnswerReader implements AsyncIterable<Buffer> {
 
   /**
    * Yields the CSV's bytes.
-   * @throws PermanentError `EXPORT_REFUSED` if an error arrived before any row and means
-   *   that the request is refused
-   * @throws RetryableError `SOURCE_ERROR_IN_STREAM` for any other error message, with its
-   *   byte offset
-   * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if the answer has neither form,
+   * @throws PermanentError `EXPORT_REFUSED` if an error that means that the request is
+   *   refused arrives before any row
+   * @throws RetryableError `SOURCE_ERROR_IN_STREAM` for any other error message, with
+   *   its byte offset
+   * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if the response has neither format,
    *   `SOURCE_BROKE` if it ends early
    * @throws PermanentError `MESSAGE_TOO_LARGE`
    */
@@ -150,8 +151,8 @@ async function* startingWith(
 }
 
 /**
- * Drops byte order marks and white space from the beginning, and buffers the beginning
- * until there is enough of it. It yields no empty chunks.
+ * Drops leading byte order marks and white space, and buffers the beginning until there
+ * is enough of it. Never yields empty chunks.
  * @param isEnough receives the bytes buffered so far
  */
 async function* withoutLead(
@@ -172,8 +173,8 @@ async function* withoutLead(
 }
 
 /**
- * Whether the bytes are more than the beginning of a byte order mark, which may be split
- * between chunks.
+ * Whether the bytes are more than the start of a byte order mark, which may be split
+ * across chunks.
  */
 function isPastMark(start: Buffer): boolean {
   return (
@@ -205,8 +206,8 @@ function leadBytes(bytes: Buffer): number {
 }
 
 /**
- * Refuses everything except CSV, whose first line is a list of names. A proxy's error
- * page that was sent with status 200 would otherwise be read as a header.
+ * Rejects everything but CSV, whose first line is a list of names. Otherwise a proxy's
+ * error page with status 200 would be read as a header.
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD`
  */
 function refuseOther(start: Buffer, delimiter: string): void {
@@ -238,11 +239,11 @@ function neitherForm(
 }
 
 /**
- * Finds how the `data` of `result` messages is encoded. The interface document does not
- * specify it: proto JSON uses base64, others send the text itself. The content of the
- * first payload decides. It is base64 if it has only base64's characters and decodes to
- * text. `vega_time` has only such characters too, but does not decode to text; and a
- * header with a comma is not base64.
+ * Detects how the `data` of `result` messages is encoded. The interface document does
+ * not specify this: proto JSON uses base64, others send plain text. The first payload
+ * decides. It is base64 if it contains only base64 characters and decodes to text. A
+ * header `vega_time` alone also contains only such characters, but does not decode to
+ * text; a header with a comma cannot be base64.
  * @returns undefined if the payload is empty
  */
 function dataEncoding(data: string): 'base64' | 'plain' | undefined {
@@ -252,7 +253,9 @@ function dataEncoding(data: string): 'base64' | 'plain' | undefined {
   return isText(Buffer.from(sample, 'base64')) ? 'base64' : 'plain';
 }
 
-/** Whether the text is base64. Needed because Node's decoder skips invalid characters. */
+/**
+ * Whether the string is base64. Needed because Node's decoder skips invalid characters.
+ */
 function isBase64(chars: string): boolean {
   return BASE64.test(chars) && chars.replace(/=+$/, '').length % 4 !== 1;
 }
@@ -283,8 +286,8 @@ function decodeBase64(data: string, offset: number): Buffer {
 
 /**
  * Encodes one message's text as UTF-8.
- * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if the text has half a character, which
- *   UTF-8 would lose
+ * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if the text has a lone surrogate,
+ *   which UTF-8 would lose
  */
 function encodePlain(data: string, offset: number): Buffer {
   if (data.isWellFormed()) return Buffer.from(data, 'utf8');

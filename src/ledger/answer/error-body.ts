@@ -1,7 +1,7 @@
 /**
  * Parses the service's error body, `{code, message, details}`, either bare or inside
- * `error`. Both shapes occur on every route, and white space differs between answers, so
- * only the parsed value counts.
+ * `error`. Both shapes occur on every route, and white space differs between responses,
+ * so only the parsed value counts.
  */
 import { RetryableError } from '../../errors/errors.ts';
 import { hideSecrets } from '../../secrets/secret-masking.ts';
@@ -9,17 +9,17 @@ import { parseJson } from '../json-fields.ts';
 
 const TEXT_MAX = 500;
 const OPENING = /\{\s*"error"\s*:/;
-/** How many of the last bytes are searched for an error message. The message is short. */
+/** How many of the last bytes are searched for an error message, which is short. */
 const TAIL_BYTES_MAX = 64 * 2 ** 10;
 
-/** The fields of the body that an error's `meta` contains. */
+/** The fields of the body that go into an error's `meta`. */
 export interface SourceErrorBody {
   /** gRPC status code: 3 invalid argument, 5 not found, 8 exhausted, 13 internal, … */
   readonly code: number;
   readonly message: string;
   /** The service's own code in `details[0]`, for example 10017: an asset is required. */
   readonly detailCode: number | undefined;
-  /** The reason in words, if `details[0]` has a reason. */
+  /** The reason in words, if `details[0]` has one. */
   readonly inner: string | undefined;
 }
 
@@ -58,8 +58,8 @@ export function readErrorBody(value: unknown): SourceErrorBody | undefined {
 const FINE_CODES: readonly unknown[] = [0, 200];
 
 /**
- * Whether an answer with status 200 contains an error, instead of its content or in
- * addition to it. Such an answer proves nothing.
+ * Whether a response with status 200 contains an error, instead of or in addition to
+ * its content. Such a response proves nothing.
  */
 export function tellsError(answer: Readonly<Record<string, unknown>>): boolean {
   const bare = readErrorBody({ ...answer, error: undefined });
@@ -87,12 +87,12 @@ export function errorBodyLine(body: SourceErrorBody): string {
 }
 
 /**
- * Finds an error message that the service appended to a row. If an export fails halfway,
- * the service appends JSON directly to the last row's bytes, under status 200 and with a
- * clean end. It is found here so that it never becomes a row.
- * @param tail the bytes that could not be read as rows, from the start of their line
+ * Finds an error message that the service appended to a row. If an export fails
+ * halfway, the service appends JSON directly to the last row's bytes, still with status
+ * 200 and a clean end. It is detected here so that it never becomes a row.
+ * @param tail the bytes that could not be parsed as rows, from the start of their line
  * @param offset the position of `tail` in the plain CSV
- * @returns RetryableError `SOURCE_ERROR_IN_STREAM`, or undefined if there is no such
+ * @returns RetryableError `SOURCE_ERROR_IN_STREAM`; undefined if there is no such
  *   message
  */
 export function gluedError(
@@ -123,8 +123,8 @@ export function gluedError(
 }
 
 /**
- * Makes the error for an answer that cannot be parsed.
- * @param state the finding and its position, for `Cannot read the answer`
+ * Creates the error for a response that cannot be parsed.
+ * @param state what was found and where, to follow `Cannot read the answer`
  */
 export function notUnderstood(
   state: string,
@@ -136,8 +136,8 @@ export function notUnderstood(
 }
 
 /**
- * Returns a short printable sample of the bytes that were sent, in which anything that
- * looks like a credential is masked.
+ * Returns a short printable sample of the bytes that were sent, with anything that
+ * looks like a credential masked.
  */
 export function sampleOf(bytes: Buffer, lengthMax = 160): string {
   const text = printable(bytes.subarray(0, lengthMax * 4).toString('utf8'));
@@ -154,8 +154,8 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
 }
 
 /**
- * Makes a text printable and short. Secrets are hidden first, because a source that
- * refuses a credential often repeats it, and cutting the text could leave half of it.
+ * Makes a string printable and short. Secrets are masked first, because a source that
+ * refuses a credential often echoes it, and truncation could leave half of it.
  */
 function printable(text: string): string {
   return hideSecrets(text.slice(0, TEXT_MAX * 4))

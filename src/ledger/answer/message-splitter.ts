@@ -1,11 +1,13 @@
 /**
- * Splits a stream into JSON messages. It tracks only nesting and strings, so that nothing
- * is parsed twice, and a message may be spread over any number of chunks.
+ * Splits a stream into JSON messages. It tracks only nesting and strings, so nothing is
+ * parsed twice, and a message may span any number of chunks.
  */
 import { PermanentError, RetryableError } from '../../errors/errors.ts';
 import { notUnderstood, sampleOf } from './error-body.ts';
 
-/** The most bytes of one message: sixty times the size of the service's messages. */
+/**
+ * Maximum size of a message in bytes, sixty times the size of the service's messages.
+ */
 const MESSAGE_BYTES_MAX = 64 * 2 ** 20;
 const DEPTH_MAX = 64;
 
@@ -18,7 +20,7 @@ const CLOSE_BRACKET = 0x5d;
 
 export interface SplitMessage {
   readonly bytes: Buffer;
-  /** The position in the stream at which the message begins. */
+  /** The byte offset in the stream at which the message begins. */
   readonly offset: number;
 }
 
@@ -33,9 +35,7 @@ export async function* splitMessages(
   bytesMax = MESSAGE_BYTES_MAX,
 ): AsyncGenerator<SplitMessage, void, undefined> {
   const nesting = new Nesting();
-  /**
-   * The current message: its position, its bytes so far, and the number of these bytes.
-   */
+  /** The current message: its offset, its bytes so far, and their number. */
   let offset = 0;
   let pieces: Buffer[] = [];
   let held = 0;
@@ -89,8 +89,8 @@ class Nesting {
   #isEscaped = false;
 
   /**
-   * Continues to scan until the message ends, is nested too deeply, or the chunk ends.
-   * @returns the position after the last byte that was scanned
+   * Continues scanning until the message ends, is nested too deeply, or the chunk ends.
+   * @returns the position after the last scanned byte
    */
   scan(chunk: Buffer, from: number): number {
     let at = from;
