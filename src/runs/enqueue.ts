@@ -14,8 +14,8 @@ import type { Run } from './store/run-store.ts';
  */
 const STALE_MS = 30_000;
 /**
- * If a run's heartbeat is older than this, its process is gone. Longer than any wait
- * before a job's next try.
+ * A run whose heartbeat is older than this has lost its process. Longer than any wait
+ * before a job is retried.
  */
 const ABANDONED_MS = 75_000;
 
@@ -23,8 +23,9 @@ type RunDeps = Pick<JobDeps, 'queue' | 'runs' | 'log'>;
 
 /**
  * Queues the run, unless its job is still there. Each job gets a new id, because a queue
- * remembers the ids of ended jobs and refuses to take one twice.
- * @returns whether a job was added; a run that has no job is left alone
+ * remembers the ids of finished jobs and rejects duplicates.
+ * @returns whether a job was added; false for a run that its own process works, without a
+ *   job
  */
 export async function enqueueRun(
   run: Run,
@@ -44,17 +45,17 @@ export async function enqueueRun(
 }
 
 /**
- * Whether the process that created the run also works it: a command verifies in its own
- * process, but a worker takes the verifications that the read API ordered.
+ * Whether the process that created the run also works it. A command verifies in its own
+ * process, but verifications requested through the read API go to a worker.
  */
 function isWorkedWhereAsked({ kind, params }: Run): boolean {
   return kind === 'verify' && params['isOrdered'] !== true;
 }
 
 /**
- * Closes the runs whose heartbeat is older than `silentMs` and which no process will
- * resume: the parts of a run that has ended, and those for which `isGivenUp` is true.
- * What they committed stays.
+ * Closes the runs whose heartbeat is older than `silentMs` and that no process will
+ * resume: the parts of a run that has ended, and runs for which `isGivenUp` returns true.
+ * What they committed is kept.
  * @returns the other silent runs
  */
 async function closeSilent(
@@ -77,8 +78,8 @@ async function closeSilent(
 }
 
 /**
- * Used by workers: queues the runs again whose process or job is gone, and closes those
- * that no process can resume.
+ * Used by workers. Requeues runs whose process or job is gone, and closes those that no
+ * process can resume.
  */
 export async function reconcileRuns(deps: RunDeps): Promise<void> {
   for (const run of await closeSilent(deps, STALE_MS, isWorkedWhereAsked)) {
@@ -92,9 +93,9 @@ export async function reconcileRuns(deps: RunDeps): Promise<void> {
 }
 
 /**
- * Used by commands when no worker is running: closes the runs that a dead command left,
- * because no process will resume them. Scheduled nightly runs and orders of the read API
- * are left to the next worker.
+ * Used by commands when no worker is running. Closes the runs left behind by a command
+ * that crashed, because no process will resume them. Scheduled nightly runs and requests
+ * from the read API are left to the next worker.
  */
 export async function closeAbandoned(deps: RunDeps): Promise<void> {
   const isCommands = ({ parentRunId, scheduleKey, params }: Run) =>
@@ -105,10 +106,10 @@ export async function closeAbandoned(deps: RunDeps): Promise<void> {
 }
 
 /**
- * Finds the nightly run that is in progress, because two at once would request the same
- * data from the source.
- * @param isAttended whether a worker is running, which will resume what a dead process
- *   left
+ * Finds the nightly run in progress, because two at once would request the same data from
+ * the source.
+ * @param isAttended whether a worker is running that will resume the work of a crashed
+ *   process
  * @returns the unfinished nightly run; without a worker, a run whose process is gone is
  *   closed first
  */
@@ -122,12 +123,12 @@ export async function findOpenNightly(
 }
 
 /**
- * Returns the queues that a command works: only those that its own run needs. A sync, for
- * example, must not start working on an abandoned nightly run.
+ * Returns the queues that a command takes jobs from: only those that its own run needs. A
+ * sync, for example, must not pick up an abandoned nightly run.
  */
 export function chooseQueues({ kind }: Run): readonly QueueName[] {
   if (kind === 'nightly') return QUEUE_NAMES;
-  // What an export publishes is loaded at once.
+  // What an export publishes is loaded immediately.
   return QUEUE_NAMES.filter(
     (name) => name === kind || (kind === 'export' && name === 'load'),
   );

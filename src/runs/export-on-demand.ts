@@ -1,6 +1,6 @@
 /**
- * Exports one party's ledger because a command or the API ordered it: ahead of nightly
- * work, and followed by a load.
+ * Exports one party's ledger on request from a command or the API. It runs ahead of
+ * nightly work and then loads the result.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -13,8 +13,8 @@ import { exportKey } from './progress.ts';
 import type { Run } from './store/run-store.ts';
 
 /**
- * Orders within this time share one reading of the source's clock, which does not depend
- * on the party.
+ * How long requests share one reading of the source's clock, which is the same for every
+ * party.
  */
 const CLOCK_AGE_MAX_MS = 2_000;
 
@@ -40,8 +40,8 @@ export async function exportOnDemand(
       { code: 'OTHER_NETWORK' },
     );
   }
-  // An export with an end must not stop early because of an older clock, so it reads a
-  // new one. For an export without an end, any clock that was read since the order will
+  // An export with an end must not stop early because of an old reading, so it reads the
+  // clock anew. For an export without an end, any reading taken since the request will
   // do.
   const sinceMs = Math.min(
     CLOCK_AGE_MAX_MS,
@@ -57,7 +57,7 @@ export async function exportOnDemand(
   );
   const result = await refuseUnlisted(run.subject, exported, deps, signal);
   if (!load || result.evidence['segments'] === 0) return result;
-  // One queued load serves many orders. A load that is already running may have passed
+  // One queued load serves many requests. A load that is already running may have passed
   // this party, so it does not count.
   const [waiting] = await deps.runs.list({
     kind: 'load',
@@ -75,8 +75,8 @@ export async function exportOnDemand(
 }
 
 /**
- * The source answers the export of a mistyped id just like that of a party without
- * entries. If the export brought no rows, check that the source lists the party.
+ * For a mistyped id the source returns the same empty export as for a party without
+ * entries. If the export returned no rows, check that the source lists the party.
  */
 async function refuseUnlisted(
   partyId: string,

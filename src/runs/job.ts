@@ -1,4 +1,4 @@
-/** Defines what a job is, and the dependencies that every job gets. */
+/** Defines jobs and the dependencies that every job receives. */
 import type { z } from 'zod';
 import type { Log } from '../logging/log.ts';
 import type { SourceClock } from '../exports/planning/source-clock.ts';
@@ -33,19 +33,16 @@ export interface VerifyRequest {
   readonly deep: boolean;
   /** `nightly`: new data, and a share of the rest. */
   readonly scope: 'nightly' | 'whole';
-  /** The operator has decided that missing objects are lost for good. */
+  /** The operator has accepted that missing objects are lost for good. */
   readonly isLossAccepted?: boolean;
-  /**
-   * The report of a nightly run to compare with: its text, and the place where it was
-   * found.
-   */
+  /** The report of a nightly run to compare with: its content, and where it was found. */
   readonly against?:
     | { readonly text: string; readonly where: string }
     | undefined;
 }
 
 /**
- * Exports a range of a ledger again, even if it is covered already, and waits until that
+ * Exports a range of a ledger again, even if it is already covered, and waits until that
  * is done.
  */
 export type AskAgain = (
@@ -59,12 +56,12 @@ interface SyncOrder extends Omit<SyncRequest, 'isAudit' | 'pageSize'> {
 
 export interface ClockQuestion {
   readonly signal: AbortSignal;
-  /** A clock that this process read at most this long ago may be used again. */
+  /** How long a reading of the source's clock may be reused. */
   readonly maxAgeMs?: number;
 }
 
 /**
- * Ledgers that are exported one after another. Those that brought no rows are recorded
+ * Ledgers that are exported one after another. Those that returned no rows are recorded
  * together.
  */
 export interface LeasedLedgers extends AsyncDisposable {
@@ -82,7 +79,7 @@ export interface LeasedLedgers extends AsyncDisposable {
 
 /**
  * Called before a run is recorded as ended; it may change the verdict and the evidence.
- * If it fails, the run still ends; only a run whose work succeeded is tried again.
+ * If it fails, a run whose work succeeded is retried; any other run ends all the same.
  */
 export type BeforeFinish = (
   run: Run,
@@ -91,17 +88,18 @@ export type BeforeFinish = (
 ) => Promise<VerdictWithEvidence>;
 
 /**
- * The stages, composed with their stores, so that jobs depend on the internals of
+ * The stages, already wired to their stores, so that jobs depend on the internals of
  * neither.
  */
 export interface Stages {
   sync(request: SyncOrder, call: StageCall): Promise<VerdictWithEvidence>;
   /**
-   * The listed parties that match a whole or shortened id; an exact match comes first.
+   * Returns the listed parties that match a full or abbreviated id; an exact match comes
+   * first.
    */
   listedParties(given: string): Promise<readonly string[]>;
   /**
-   * Looks up one party with the source's filter. The evidence shows whether the source
+   * Looks up one party with the source's filter. The evidence says whether the source
    * lists it.
    */
   lookUpParty(
@@ -110,13 +108,13 @@ export interface Stages {
   ): Promise<VerdictWithEvidence>;
   /**
    * Whether a list was found to belong to another network, or the source has a new
-   * address and shows none of the stored parties. Until a sync settles that, no ledger is
-   * requested, because an empty answer would close it.
+   * address and lists none of the stored parties. Until a sync settles that, no ledger is
+   * requested, because an empty response would close its range.
    */
   isOtherNetwork(signal: AbortSignal): Promise<boolean>;
   clock(question: ClockQuestion): Promise<SourceClock>;
   export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
-  /** Leases those of the parties that no other worker has leased. */
+  /** Leases those parties that no other worker has leased. */
   leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;
   /**
    * Reads a file of the log of nights, or a part of it.
@@ -128,17 +126,16 @@ export interface Stages {
     signal: AbortSignal,
   ): Promise<Buffer | undefined>;
   /**
-   * Opens the mirrored CSV of a ledger: one header, then the source's lines from every
-   * current segment in the range.
-   * @throws PermanentError `LEDGER_NOT_MIRRORED` if the mirror lacks a part of the
-   *   range
+   * Opens the mirrored CSV of a ledger: a single header, then the source's lines from
+   * every current segment in the range.
+   * @throws PermanentError `LEDGER_NOT_MIRRORED` if the mirror lacks part of the range
    */
   openLedger(
     question: LedgerQuery,
     signal: AbortSignal,
   ): Promise<LedgerReading>;
   /**
-   * Loads every published segment that is not in the warehouse yet, then updates the
+   * Loads every published segment that is not yet in the warehouse, then updates the
    * lake.
    */
   load(
@@ -161,7 +158,7 @@ export interface Stages {
     call: StageCall & { readonly askAgain: AskAgain },
   ): Promise<VerdictWithEvidence | undefined>;
   /**
-   * Returns the last statement of this mirror, with what proves it (docs/proof.md).
+   * Returns this mirror's last statement, with its proof (docs/proof.md).
    * @param from the size of the log that the reader already has; 0 if none
    * @returns undefined before the first nightly run
    */
@@ -171,44 +168,44 @@ export interface Stages {
   ): Promise<string | undefined>;
   /**
    * Publishes the report of a nightly run that is about to end with this verdict.
-   * @returns the verdict and evidence that the run ends with, after publishing
+   * @returns the verdict and evidence to end the run with, after publishing
    */
   readonly publishReport: BeforeFinish;
   /**
-   * Registers published objects that the database does not know. Must be called before
+   * Registers published objects that are missing from the database. Must be called before
    * entries are requested from the source.
    * @param partyId the party whose ledger will be requested; undefined means all
    */
   catchUpWithStore(signal: AbortSignal, partyId?: string): Promise<void>;
   /**
-   * Tries out the object store.
-   * @returns the features that it honours, in one line, and whether the store itself
-   *   refuses a second writer of a key
-   * @throws what the store refuses, or UnreachableError
+   * Tests the object store.
+   * @returns the features it supports, in one line, and whether the store itself rejects
+   *   a second writer of a key
+   * @throws the store's error if it refuses an operation, or UnreachableError
    */
   tryStore(
     signal: AbortSignal,
   ): Promise<{ readonly isWrittenOnce: boolean; readonly detail: string }>;
   /**
-   * Merges closed segments of past months, as many as one night may.
+   * Merges closed segments of past months, up to the limit for one night.
    * @returns evidence
    */
   mergeSegments(
     runId: string,
     signal: AbortSignal,
   ): Promise<Readonly<Record<string, unknown>>>;
-  /** Removes what dead processes left in the spool and in the store. */
+  /** Removes what crashed processes left in the spool and in the store. */
   tidy(signal: AbortSignal): Promise<void>;
   /**
-   * Sends the source a small request, and returns how long it took and how long such
-   * requests usually take.
+   * Sends the source a small request.
+   * @returns how long it took, and how long such requests usually take
    */
   sourceLatency(signal: AbortSignal): Promise<ListLatency>;
-  /** Estimates the size of each list from two requests, one for each end. */
+  /** Estimates the size of each list from two requests, one at each end. */
   lookAtLists(signal: AbortSignal): Promise<readonly ListLook[]>;
   /**
    * Sends the source one small request, without retries.
-   * @returns whether it answers at all
+   * @returns whether it responds at all
    */
   isSourceThere(signal: AbortSignal): Promise<boolean>;
 }
@@ -260,7 +257,7 @@ export interface JobContext {
 export interface JobDefinition<Payload extends JobData = JobData> {
   readonly name: string;
   readonly queue: QueueName;
-  /** Only ids: the data that a job works on is in Postgres. */
+  /** Contains only ids; the data that a job works on is in Postgres. */
   readonly payload: z.ZodType<Payload>;
   readonly handle: (
     payload: Payload,
@@ -270,14 +267,15 @@ export interface JobDefinition<Payload extends JobData = JobData> {
 }
 
 /**
- * The most parties in one job. Parties without expected entries share a job and a lease,
- * because queueing each alone would cost more than its request.
+ * Maximum number of parties per job. Parties that are not expected to have new entries
+ * share a job and a lease, because queueing each separately would cost more than its
+ * request.
  */
 export const BATCH_MAX = 50;
 
 export const PRIORITY = { onDemand: 1, nightly: 10 } as const;
 
-/** The name and the queue of the job for each kind of run. */
+/** Job name and queue for each kind of run. */
 export const JOBS = {
   sync: { name: 'sync-list', queue: 'sync' },
   export: { name: 'export-party', queue: 'export' },

@@ -1,12 +1,13 @@
 /**
- * Sends notices to NOTIFY_URL: when a run begins, waits because the source is
- * unavailable, ends, or ends well after the last one of its kind did not. NOTIFY_ON
- * selects them by the kind of the run or by the event.
+ * Sends notices to NOTIFY_URL when a run starts, waits because the source is unavailable,
+ * ends, or succeeds after the last one of its kind did not. NOTIFY_ON selects them by
+ * kind of run or by event.
  *
- * Each notice is delivered or given up on its own, so a receiver that refuses one still
+ * Each notice is delivered or abandoned on its own, so a receiver that rejects one still
  * gets the next. Delivery is at least once. A notice that the receiver can never accept
- * is given up at once, any other a day after its run ended. The body is JSON, signed as
- * Standard Webhooks if NOTIFY_SECRET is set, or one line in the form that Slack accepts.
+ * is abandoned immediately; any other, a day after its run ended. The body is JSON,
+ * signed as specified by Standard Webhooks if NOTIFY_SECRET is set, or one line in
+ * Slack's format.
  */
 import { createHmac } from 'node:crypto';
 import pRetry from 'p-retry';
@@ -34,14 +35,14 @@ const RETRIES = 2;
 const SECRET_PREFIX = /^whsec_/;
 
 /**
- * Statuses which mean that the receiver will never accept this request. Other statuses,
- * such as 401 or 404, go away once the receiver or NOTIFY_URL is corrected.
+ * Status codes that mean the receiver will never accept this request. Others, such as 401
+ * or 404, go away once the receiver or NOTIFY_URL is fixed.
  */
 const NEVER_ACCEPTED: ReadonlySet<number> = new Set([
   400, 406, 411, 413, 414, 415, 422, 431,
 ]);
 
-/** Event types as receivers get them, and the words for them in a chat message. */
+/** Event types as sent to receivers, and the words for them in a chat message. */
 const WORDS = {
   'run.started': 'started',
   'run.waiting': 'waits for the source',
@@ -62,7 +63,7 @@ export interface Notice {
   readonly run: Readonly<Record<string, unknown>>;
 }
 
-/** Where notices are sent, and which ones are wanted. */
+/** Where notices are sent, and which ones to send. */
 export interface Notices {
   /** @throws PermanentError if the receiver can never accept the notice */
   readonly post: (notice: Notice) => Promise<void>;
@@ -110,7 +111,7 @@ export async function sendNotices({
 
 interface PendingNotice {
   readonly notice: Notice;
-  /** Recorded with the run once the notice is delivered or given up. */
+  /** Recorded with the run once the notice is delivered or abandoned. */
   readonly marks:
     | { readonly told: 'started' | 'ended' }
     | { readonly toldWait: string };
@@ -166,7 +167,7 @@ function isWantedNotice(
 
 /**
  * Sends one notice.
- * @returns whether it is settled: delivered, or given up for good
+ * @returns whether it is settled, that is, delivered or abandoned
  */
 async function deliver(
   notice: Notice,
@@ -213,7 +214,10 @@ export interface NotifyAddress {
   readonly href: string;
 }
 
-/** Statuses of a receiver that no longer knows the address, or its user and password. */
+/**
+ * Status codes that a receiver returns once the address or its credentials are no longer
+ * valid.
+ */
 const ADDRESS_REFUSED: ReadonlySet<number> = new Set([401, 403, 404, 410]);
 
 export interface PostOptions {
@@ -224,13 +228,13 @@ export interface PostOptions {
   readonly format?: 'json' | 'slack' | undefined;
   readonly onFailure?: () => void;
   /**
-   * The receiver's address, if it may change: read again when the receiver refuses it.
-   * Many receivers take a part of the address as the secret.
+   * The receiver's address if it can change; it is read again when the receiver rejects
+   * it. Many receivers use part of the address as the secret.
    */
   readonly address?: RotatingSecret<NotifyAddress> | undefined;
-  /** How long the receiver may take to answer. Default: 10 s. */
+  /** How long the receiver may take to respond. Default: 10 s. */
   readonly timeoutMs?: number;
-  /** Proxies and certificate authorities, from the environment or `.env`. */
+  /** Proxies and CAs, from the environment or `.env`. */
   readonly ambient?: Ambient;
 }
 
@@ -252,7 +256,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     const headers = { ...given, ...authorization };
     const { host } = target;
     const signal = AbortSignal.timeout(timeoutMs);
-    // Redirects are not followed: a body signed for one receiver must not reach
+    // Redirects are not followed, because a body signed for one receiver must not reach
     // another.
     const {
       statusCode: status,
@@ -269,8 +273,8 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     const isRefused = ADDRESS_REFUSED.has(status);
     if (isRefused && sent !== undefined && address?.renew(sent) === true)
       return post(given, body);
-    // Only proxies answer with this status. A retry with the same password might lock
-    // the account.
+    // Only proxies return this status. Retrying with the same password might lock the
+    // account.
     if (status === 407 && proxy !== undefined)
       throw unanswered(host, timeoutMs, new ProxyError(proxy, status));
     const meta = { host, status };
@@ -294,7 +298,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
       await pRetry(send, {
         retries: RETRIES,
         randomize: true,
-        // A receiver that hangs would delay the other notices three times over.
+        // Retrying a receiver that hangs would triple the delay for the other notices.
         shouldRetry: ({ error }) =>
           !(error instanceof PermanentError) &&
           !isTimeout(error.cause) &&
@@ -307,10 +311,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   };
 }
 
-/**
- * Splits an address. Its credentials are sent as Basic authorization, as every other
- * client does.
- */
+/** Splits an address. Its credentials are sent as Basic authorization, as is usual. */
 function readTarget(href: string) {
   const target = new URL(href);
   const pair = `${decodeURIComponent(target.username)}:${decodeURIComponent(target.password)}`;

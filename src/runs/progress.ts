@@ -1,8 +1,8 @@
 /**
- * Live progress: turns what stages report into lines that every view shows alike,
- * measures the present rate, and writes the lines next to the resume state, where other
- * processes read them. Writing happens a few times per second, and work never waits for
- * it.
+ * Live progress. Turns the stages' reports into lines that look the same in every view,
+ * measures the current rate, and writes the lines next to the resume state, where other
+ * processes read them. They are written a few times per second, and work never waits for
+ * that.
  */
 import type { ExportProgress } from '../exports/request.ts';
 import type { LakeProgress } from '../lake/build/build.ts';
@@ -17,8 +17,8 @@ const RATE_WINDOW_MS = 10_000;
 const SAMPLE_EVERY_MS = 250;
 
 /**
- * One line of progress, shown as a bar if `total` is known. Counts are text so that they
- * keep all their digits.
+ * One line of progress, shown as a bar if `total` is known. Counts are strings so that
+ * they keep all their digits.
  */
 export interface ProgressLine {
   readonly label: string;
@@ -26,17 +26,14 @@ export interface ProgressLine {
   readonly total?: string | undefined;
   readonly unit: 'rows' | 'bytes' | 'parties' | 'segments' | 'files';
   readonly note?: string | undefined;
-  /**
-   * The line is a piece of what another line counts, so its end is not reported
-   * separately.
-   */
+  /** True if another line counts this work too, so its end is not reported separately. */
   readonly isPart?: boolean | undefined;
 }
 type Lines = readonly ProgressLine[];
 
 /**
- * Shared by all lines: creating a formatter takes 70 µs, and a large answer reports each
- * of its thousands of chunks.
+ * Shared by all lines, because creating a formatter takes 70 µs and a large response
+ * reports each of its thousands of chunks.
  */
 const COUNT = new Intl.NumberFormat('en');
 
@@ -59,8 +56,8 @@ export function syncLine({
 }
 
 /**
- * Returns the one line for an export. It looks the same for every party, because a night
- * has many.
+ * Returns the single line for an export. It looks the same for every party, because a
+ * night exports many.
  */
 export function exportLine({
   partyId,
@@ -105,10 +102,7 @@ interface Sample {
   readonly atMs: number;
 }
 
-/**
- * Measures the present rate of a growing count. It covers only the last seconds, so that
- * it follows what happens now.
- */
+/** Measures the current rate of a growing count, over the last few seconds only. */
 export class RateMeter {
   /** Oldest first; the window and the sampling interval bound their number. */
   #samples: Sample[] = [];
@@ -116,7 +110,7 @@ export class RateMeter {
 
   add(count: bigint, atMs: number): void {
     const last = this.#samples.at(-1);
-    // A count that falls belongs to a retry that began again.
+    // A count that falls means that a retry started over.
     if (last !== undefined && count < last.count) this.#samples = [];
     this.#latest = { count, atMs };
     if (
@@ -148,7 +142,7 @@ export class RateMeter {
 export class ProgressHints implements Disposable {
   readonly #hints: Pick<ResumeState, 'get' | 'set'>;
   readonly #onReport: (lines: Lines) => void;
-  /** The newest report of each run that has not been written yet. */
+  /** For each run, the newest report that has not been written yet. */
   readonly #unwritten = new Map<string, Lines>();
   #isClosed = false;
 
@@ -183,9 +177,7 @@ export class ProgressHints implements Disposable {
         .catch(() => undefined);
   }
 
-  /**
-   * Drops later reports, because the store that they would go to is about to be closed.
-   */
+  /** Drops later reports, because their store is about to be closed. */
   [Symbol.dispose](): void {
     this.#isClosed = true;
     this.#unwritten.clear();
@@ -200,7 +192,7 @@ export class ProgressHints implements Disposable {
 }
 
 /**
- * Whether the stored value has this version's form; another version may have written it.
+ * Whether the stored value has this version's shape; another version may have written it.
  */
 function areLines(stored: unknown): stored is Lines {
   const isLine = (line: Partial<ProgressLine> | null): boolean =>
@@ -210,7 +202,10 @@ function areLines(stored: unknown): stored is Lines {
   return Array.isArray(stored) && stored.every(isLine);
 }
 
-/** Returns the key of an export's progress: its party, whichever run requested it. */
+/**
+ * Returns the key of an export's progress, which names the party, not the run that
+ * requested it.
+ */
 export function exportKey(partyId: string): string {
   return `export.${partyId}`;
 }

@@ -1,7 +1,8 @@
 /**
- * The report of a nightly run: what the mirror held when it ended, as sums that can be
- * compared later. It is an object in the store, so that the contents of the store can be
- * checked without a database. It is published whole, once, and never overwritten.
+ * The report of a nightly run: what the mirror contained when the run ended, as sums that
+ * can be compared later. It is kept in the object store, so that the store's contents can
+ * be checked without a database. It is published once, in one piece, and never
+ * overwritten.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -18,7 +19,7 @@ const sum = z.object({
 const holding = sum.extend({
   partyId: z.string(),
   assetId: z.string().nullable(),
-  /** The sum covers everything before this instant; RFC 3339. */
+  /** The sum covers everything before this instant (RFC 3339). */
   closedTo: z.string(),
 });
 const schema = z.object({
@@ -57,9 +58,9 @@ export type ReportSource = Readonly<{
 
 /**
  * Returns the key of a report: `runs/20230510T020000Z.<run id>.json`
- * @param delivery for a report that replaces one from an earlier delivery of the same
- *   run. Its key sorts before the earlier key, so that a rebuilt database takes the run's
- *   final verdict.
+ * @param delivery set for a report that replaces one from an earlier delivery of the same
+ *   run. Its key sorts before the earlier key, so that a rebuilt database picks up the
+ *   run's final verdict.
  */
 export function reportKey(
   { runId, startedAt, queuedAt }: Run,

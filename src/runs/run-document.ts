@@ -1,8 +1,8 @@
 /**
- * Describes a run as `--json`, the API and notices show it, in the form of the schema
- * that ships (docs/run.schema.json): one terminal status, whether a retry may help, the
+ * Describes a run as `--json`, the API and notices show it, following the published
+ * schema (docs/run.schema.json): one terminal status, whether a retry may help, the
  * result with the time up to which it is complete, and links. Rows, bytes, entries and
- * segments are always decimal text; other counts are numbers.
+ * segments are always decimal strings; other counts are numbers.
  */
 import type { DescribedRun, RunDocument } from './run-schema.ts';
 
@@ -23,7 +23,7 @@ export function describeRun(run: RunDocument): DescribedRun {
   const self = `/mirror/runs/${runId}`;
   const evidence = writeCountsAsText(run.evidence) as DescribedRun['evidence'];
   const error = errorIn(run.evidence);
-  // A nightly run is complete up to the point that its exports reached.
+  // A nightly run is complete up to the point its exports reached.
   const told: Readonly<Record<string, unknown>> =
     kind === 'nightly'
       ? { ...(evidence['exports'] as object | undefined) }
@@ -55,7 +55,8 @@ const UNBOUNDED =
   /(?:^|[a-z](?=[A-Z]))(?:[Rr]ows|[Bb]ytes|[Ee]ntries|[Ss]egments)(?![a-z]|Per)|^effectsContradicted$/;
 
 /**
- * Converts counts that may exceed a JavaScript number to text, even if they are small.
+ * Converts counts that can exceed a JavaScript number to strings, even when they are
+ * small.
  */
 function writeCountsAsText(value: unknown, key = ''): unknown {
   if (typeof value === 'number')
@@ -74,8 +75,8 @@ function writeCountsAsText(value: unknown, key = ''): unknown {
 }
 
 /**
- * Whether the same order may end better later. An incomplete run, or one that met an
- * unavailable service, may; a contradiction will not disappear by itself.
+ * Whether the same request may succeed later. It may after an incomplete run or an
+ * unavailable service, but a contradiction will not go away by itself.
  */
 function isRetryable({ state, verdict, evidence }: RunDocument): boolean {
   if (state !== 'done') return state === 'cancelled';

@@ -1,6 +1,6 @@
 /**
- * The JSON Schema of a run, for OpenAPI and for the file that ships. Commands that only
- * read runs do not load it.
+ * The JSON Schema of a run, for OpenAPI and for the published schema file. Commands that
+ * only read runs do not load it.
  */
 import { z } from 'zod';
 import { VERDICTS } from '../errors/verdict.ts';

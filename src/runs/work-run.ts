@@ -1,5 +1,5 @@
 /**
- * The frame around every job that works a run. It makes sure that a run gets one verdict,
+ * Wraps every job that works a run, and ensures that a run gets exactly one verdict
  * however often its job is delivered.
  */
 import { createHash } from 'node:crypto';
@@ -25,32 +25,35 @@ const HEARTBEAT_MS = 3_000;
 /** How often a run logs its progress. */
 const TELL_EVERY_MS = 60_000;
 /**
- * The longest that publishing the report of a failed run may take. After that the run
- * ends without one.
+ * How long publishing the report of a failed run may take. After that, the run ends
+ * without one.
  */
 const LAST_WORDS_MS = 60_000;
 /**
- * The most deliveries of one run's job, crashes included. Postgres counts them, because a
- * queue may forget.
+ * Maximum number of deliveries of one run's job, crashes included. They are counted in
+ * Postgres, because a queue may lose its data.
  */
 const DELIVERIES_MAX = 100;
-/** How many processes in a row may die at the same point of a run before it is ended. */
+/**
+ * Number of consecutive processes that may crash at the same point of a run before it is
+ * ended.
+ */
 export const DEATHS_MAX = 3;
-/** A process that died sooner than this says nothing about the work. */
+/** The crash of a process that lived for less than this says nothing about the work. */
 const LIFE_MS_MIN = 3_000;
-/** The most tries of work that fails with a retryable error. */
+/** Maximum number of attempts at work that fails with a retryable error. */
 const RETRIES_MAX = 6;
 /**
- * The most times that a job is retried if its run is not in the database. The run may
- * still appear, because restoring a backup can bring it back.
+ * Maximum number of retries for a job whose run is not in the database. Restoring a
+ * backup can still bring the run back.
  */
 const UNKNOWN_RETRIES_MAX = 20;
 const REFUSED_RETRY_MS = 2_000;
-/** A run ends once a service has been unreachable for this long. */
+/** How long a service may be unreachable before the run ends. */
 const UNREACHABLE_MAX_MS = 60_000;
 /**
- * An absence is forgotten after this long without another failure: it exceeds the longest
- * pause between two tries, so the work made progress in between.
+ * How long after its last failure an outage is forgotten. This exceeds the longest pause
+ * between two attempts, so the work must have made progress in between.
  */
 const AWAY_FORGOTTEN_MS = 90_000;
 
@@ -64,7 +67,7 @@ export interface WorkRunDeps extends Pick<
 /**
  * Starts or resumes the run, renews its heartbeat while `work` runs, reports its
  * progress, and records its verdict.
- * @throws retryable errors, so that the queue delivers the job again
+ * @throws retryable errors, which make the queue deliver the job again
  */
 export async function workRun(
   runId: string,
@@ -77,8 +80,8 @@ export async function workRun(
   const known = await readKnownRun(runId, deps, context);
   const run = await runs.start(runId);
   if (run === undefined) {
-    // Another process is working the run. If that process dies, the run goes silent
-    // and is queued again.
+    // Another process is working the run. If it crashes, the heartbeat stops and the run
+    // is queued again.
     if ((await runs.get(runId))?.state === 'running')
       log.info(
         { runId, kind: known.kind },
@@ -120,7 +123,7 @@ export async function workRun(
   } catch (error) {
     if (cancel.signal.aborted) await runs.markCancelled(runId);
     else if (!context.signal.aborted) await delivery.settleFailure(error);
-    // This process is stopping, so another will resume the run, unless it was
+    // This process is shutting down, so another will resume the run, unless it was
     // cancelled at the same moment.
     else if ((await runs.heartbeat(runId)).cancelRequested)
       await runs.markCancelled(runId);
@@ -189,7 +192,7 @@ function openDelivery(
     about,
     ageMs,
     conclude,
-    /** Logs how far the run is, with the lines that every view shows. */
+    /** Logs the run's progress, in the same lines that every view shows. */
     async tell() {
       const progress = (await deps.progress.read(runId)).map(
         ({ label, done, total, unit, note }) => {
@@ -203,7 +206,7 @@ function openDelivery(
       log.info({ ...about, tookMs: ageMs(), progress }, 'Run is still working');
     },
     /**
-     * Ends the run if its job has already killed several processes.
+     * Ends the run if its job has already crashed several processes.
      * @returns whether the run was ended instead of worked again
      */
     async endsProcesses(known: Run) {
@@ -218,12 +221,13 @@ function openDelivery(
       return true;
     },
     /**
-     * Returns the job to the queue if the error may pass; otherwise records the failure.
+     * Returns the job to the queue if the error may be transient; otherwise records the
+     * failure.
      */
     async settleFailure(thrown: unknown) {
       const reason = errorLine(thrown);
-      // Another worker is doing the same work and settles it. If that worker stops,
-      // the run is queued again.
+      // Another worker is doing the same work and will settle the run. If that worker
+      // stops, the run is queued again.
       if (thrown instanceof FencedError)
         return log.info(
           { ...about, reason },
@@ -234,7 +238,7 @@ function openDelivery(
         await runs
           .giveBack(runId, { hasTried: errorCode(thrown) !== 'LIST_BUSY' })
           .catch(() => undefined);
-        // The service asked for no requests until then.
+        // The service asked not to be called before then.
         const notBefore =
           thrown.retryAfterMs &&
           new Date(Date.now() + thrown.retryAfterMs).toISOString();
@@ -258,12 +262,12 @@ function openDelivery(
 }
 
 /**
- * Counts the processes that died in a row at this point, so that an answer that no
- * machine can process does not kill one after another. A kill from outside looks the
- * same, so a death counts only if the progress did not change and the process had lived
- * long enough to get further.
+ * Counts the consecutive processes that crashed at this point, so that a response no
+ * machine can process does not bring down one after another. A kill from outside looks
+ * the same, so a crash counts only if the run made no progress although the process had
+ * lived long enough to make some.
  * @param known the run as it was before this delivery started it
- * @returns the number of consecutive deaths at this point, including that of the
+ * @returns the number of consecutive crashes at this point, including that of the
  *   previous process
  */
 export async function countDeaths(
@@ -275,8 +279,7 @@ export async function countDeaths(
     readonly progress: Pick<JobDeps['progress'], 'read'>;
   },
 ): Promise<number> {
-  // A process that stops cleanly, or fails, gives the run back and so clears its
-  // heartbeat.
+  // A process that stops cleanly or fails hands the run back, which clears its heartbeat.
   if (state !== 'running' || heartbeatAt === null) return 0;
   const { deliveredAt: noted } = params;
   const deliveredAt =
@@ -297,8 +300,8 @@ export async function countDeaths(
 
 /**
  * Reads the run of a job.
- * @throws if the run is unknown or belongs to another source, so that its job does not
- *   count as done
+ * @throws if the run is unknown or belongs to another source, so that its job is not
+ *   marked as done
  */
 export async function readKnownRun(
   runId: string,
@@ -329,7 +332,7 @@ export async function readKnownRun(
   return run;
 }
 
-/** Returns the error that makes the queue hand the job to another worker. */
+/** Returns the error that makes the queue pass the job to another worker. */
 export function otherSource(
   what: string,
   wanted: string,
@@ -357,7 +360,7 @@ async function renew(
         new PermanentError(`Run ${runId} was cancelled`, { code: 'CANCELLED' }),
       );
   } catch (error) {
-    // The work itself uses the same database and reports what is wrong with it.
+    // The work uses the same database and will report what is wrong with it.
     deps.log.debug({ err: error, runId }, 'Run could not be renewed');
   }
 }
@@ -368,25 +371,25 @@ function isTriedAgain(
   attempt: number,
 ): error is RetryableError {
   if (!(error instanceof RetryableError)) return false;
-  // Another run is reading this list. Ours follows, however long that takes.
+  // Another run is reading this list. Ours waits its turn, however long that takes.
   if (errorCode(error) === 'LIST_BUSY') return true;
-  // The request was already retried with growing waits; retries must not multiply
-  // across layers.
+  // The request was already retried with backoff; retries must not multiply across
+  // layers.
   if (typeof error.meta['attempts'] === 'number') return false;
   return error instanceof UnreachableError
     ? awayMs(runId) < UNREACHABLE_MAX_MS
     : attempt < RETRIES_MAX;
 }
 
-/** For each run of this process: when a service first and last failed to answer. */
+/** For each run of this process, when a service first and last failed to respond. */
 const away = new Map<
   string,
   { readonly sinceMs: number; readonly lastMs: number }
 >();
 
 /**
- * Returns for how long a service has been unreachable, counted from the first failure
- * since the work last made progress.
+ * Returns how long a service has been unreachable, counted from the first failure since
+ * the work last made progress.
  */
 function awayMs(runId: string): number {
   const nowMs = performance.now();
@@ -399,8 +402,7 @@ function awayMs(runId: string): number {
 
 /**
  * Describes an error as evidence: its code, its message with the cause, and its values.
- * `unreachable` decides the exit code, and `sourceAway` decides whether the night is
- * tried again.
+ * `unreachable` determines the exit code, and `sourceAway` whether the night is retried.
  */
 export function describeError(
   error: unknown,

@@ -34,20 +34,23 @@ import { awaitExport, awaitSource } from './source-wait.ts';
 import type { SettledLedger } from '../store/nightly/nightly-store.ts';
 
 /**
- * The most tries of one ledger in one nightly run, with the queue's back-off between
- * them.
+ * Maximum number of attempts at one ledger in one nightly run, with the queue's backoff
+ * between them.
  */
 const TRIES_MAX = 4;
 /**
- * How often a job checks whether its run was told to stop, and writes the results so far.
+ * How often a job checks whether its run has been told to stop, and writes the results so
+ * far.
  */
 const LOOK_EVERY_MS = 2_000;
 /**
- * How long unstarted ledgers stay leased. After that they are released, because another
- * run may be waiting for them.
+ * How long ledgers stay leased before their export starts. After that they are released,
+ * because another run may be waiting for them.
  */
 const LEASED_MS = 10_000;
-/** A block height as the source counts: up to 2^64. */
+/**
+ * A block height, as a decimal string of up to 20 digits (the source counts in 64 bits).
+ */
 const blockHeight = z.codec(z.string().regex(/^\d{1,20}$/), z.bigint(), {
   decode: BigInt,
   encode: String,
@@ -62,8 +65,8 @@ const storedClock = z.object({
 });
 
 /**
- * Reads the source's clock once per run and keeps it with the run, so that a resumed run
- * closes at the same instant.
+ * Reads the source's clock once per run and stores it with the run, so that a resumed run
+ * closes its ledgers at the same instant.
  */
 export async function fixClock(
   run: Run,
@@ -87,7 +90,7 @@ export function reportTo(
 type Ledgers = Readonly<{ runId: string; partyIds: readonly string[] }>;
 
 /**
- * Exports the ledgers of a job. A job that is delivered again skips those that are
+ * Exports the ledgers of a job. A job that is delivered again skips the ledgers already
  * settled.
  */
 export async function exportLedgers(
@@ -122,7 +125,7 @@ export async function exportLedgers(
         break;
     }
   } catch (error) {
-    // The job was told to stop: the run settles the remaining ledgers.
+    // The job was told to stop; the run settles the remaining ledgers.
     if (!stopped.signal.aborted) throw error;
   } finally {
     done.abort();
@@ -147,15 +150,16 @@ export async function exportLedgers(
 type Batch = ReturnType<typeof openBatch>;
 
 /**
- * The ledgers of one job, leased together. Outcomes and proofs of emptiness are also
- * written together; if the process is killed, the unwritten ones are requested again.
+ * The ledgers of one job, leased together. Their outcomes and proofs of emptiness are
+ * also written together; if the process is killed, ledgers not yet written are requested
+ * again.
  */
 function openBatch(
   runId: string,
   partyIds: readonly string[],
   { stages, nightly }: JobDeps,
 ) {
-  /** Ledgers whose export did not count, because another worker had taken them over. */
+  /** Ledgers whose export does not count, because another worker took them over. */
   const lost = new Set<string>();
   let settled: SettledLedger[] = [];
   let ledgers: LeasedLedgers | undefined;
@@ -163,7 +167,7 @@ function openBatch(
   let hasFailed = false;
   let writing = Promise.resolve();
 
-  /** Writes what is known so far. If that fails, it is kept for the next call. */
+  /** Writes the results so far. If that fails, they are kept for the next call. */
   async function writeKnown() {
     const known = settled;
     settled = [];
@@ -179,7 +183,7 @@ function openBatch(
     }
   }
 
-  /** Writes after any write that is still running. */
+  /** Writes once any write in progress has finished. */
   async function write() {
     const written = writing.then(writeKnown);
     writing = written.catch(() => undefined);
@@ -189,8 +193,8 @@ function openBatch(
   return {
     lost,
     async export(request: ExportRequest, call: StageCall) {
-      // A single ledger may take hours. The facts that a shared lease reads once would
-      // be too old by then.
+      // A single ledger may take hours. By then, the facts that a shared lease reads only
+      // once would be out of date.
       if (partyIds.length === 1) return stages.export(request, call);
       if (ledgers === undefined) {
         leasedAtMs = performance.now();
@@ -200,22 +204,22 @@ function openBatch(
     },
     add: (ledger: SettledLedger) => void settled.push(ledger),
     /**
-     * Repeats the last write if it failed, so that the failure is not blamed on the next
+     * Retries the last write if it failed, so that the failure is not blamed on the next
      * ledger.
      */
     async writeAgain() {
       if (hasFailed) await write();
     },
     /**
-     * Must be called now and then. Otherwise a slow ledger would delay the results of the
-     * other ledgers, and keep their leases.
+     * Must be called periodically. Otherwise a slow ledger would hold back the results of
+     * the others, and keep them leased.
      */
     async look() {
       await write();
       if (performance.now() - leasedAtMs > LEASED_MS)
         await ledgers?.releaseUnstarted();
     },
-    /** Writes what is known and releases all leases. */
+    /** Writes the results and releases all leases. */
     async end() {
       try {
         await write();
@@ -236,7 +240,7 @@ function isAsking({ state, cancelRequested, params }: Run): boolean {
 }
 
 /**
- * Aborts the current export once the run is cancelled, has ended, or makes no more
+ * Aborts the current export once the run is cancelled, has ended, or has stopped making
  * requests. The ledger then counts as not requested.
  */
 async function watchRun(
@@ -252,7 +256,7 @@ async function watchRun(
       () => undefined,
     );
     if (done.aborted) return;
-    // If this write fails, the one at the end repeats it.
+    // If this write fails, the final one repeats it.
     await batch.look().catch(() => undefined);
     const now = await runs.get(runId).catch(() => undefined);
     if (now !== undefined && !isAsking(now))
@@ -279,7 +283,7 @@ type Turn =
   | 'stop';
 
 /**
- * Settles the ledger whatever happens, unless a retry of the job may help.
+ * Settles the ledger whatever the outcome, unless retrying the job may help.
  * @returns whether to continue with the next ledger
  */
 async function exportLedger(
@@ -325,7 +329,7 @@ async function takeTurn(
 }
 
 /**
- * Handles a request that got no answer. If the source is unavailable for everything, that
+ * Handles a request that got no response. If the source is entirely unavailable, that
  * does not count against the ledger. If it answers other requests, the ledger gets
  * another turn after the others, and fails after several turns.
  */
@@ -350,7 +354,7 @@ async function settleUnanswered(
   return postpone(error, request, deps, batch);
 }
 
-/** Moves the ledger behind the others, or fails it once it has had all its turns. */
+/** Moves the ledger behind the others, or fails it once it has used up its turns. */
 async function postpone(
   error: unknown,
   { runId, partyId }: ExportRequest,
@@ -378,7 +382,7 @@ async function settleFailure(
   batch: Batch,
 ): Promise<Turn> {
   const isAway = error instanceof UnreachableError;
-  // The call itself has already waited for the object store, so it is not tried again.
+  // The call itself has already waited for the object store, so it is not retried.
   const isStoreAway = isAway && errorCode(error).startsWith('OBJECT_STORE_');
   const mayPass =
     !isStoreAway &&
@@ -397,7 +401,7 @@ async function settleFailure(
   );
   batch.add({ partyId, state: 'failed', outcome: { error: described } });
   if (!isAway) return (await goesOn(runId, error, deps)) ? 'failed' : 'stop';
-  // Every other ledger would wait just as long for it.
+  // Every other ledger would wait just as long for the same service.
   const what = isStoreAway ? 'object store' : 'database';
   await deps.runs.keep(runId, {
     stopped: `the ${what} could not be reached`,
@@ -430,9 +434,9 @@ async function goesOn(
 }
 
 /**
- * Chooses how many segments each night audits: a share large enough that every segment
- * has its turn within the configured time. Segments that chance has left out until then
- * are audited as well.
+ * Chooses the share of segments to audit each night, large enough for every segment to be
+ * audited within the configured time. Segments that chance has skipped for that long are
+ * audited as well.
  */
 export function chooseAudits({
   nightlyAuditShare,

@@ -1,7 +1,7 @@
 /**
  * Limits how much of a nightly run's window one ledger may use while others wait for its
- * slot, so that one slow answer costs its share and not the whole night. What it has
- * published stays, and the ledger gets another turn after the others, without a limit.
+ * slot, so that one slow response costs a share and not the whole night. What the ledger
+ * has published is kept, and it gets another turn after the others, without a limit.
  */
 import { TIMER_MAX_MS } from '../../concurrency/timeouts.ts';
 import { RetryableError } from '../../errors/errors.ts';
@@ -33,7 +33,7 @@ export class LedgerShare implements Disposable {
     this.#timer = setTimeout(() => void this.#end(), limitMs).unref();
   }
 
-  /** Why the ledger's turn is over; undefined while it is not. */
+  /** Why the ledger's turn is over; undefined while it lasts. */
   get usedUp(): unknown {
     return this.#used.signal.aborted ? this.#used.signal.reason : undefined;
   }
@@ -43,8 +43,8 @@ export class LedgerShare implements Disposable {
   }
 
   /**
-   * Ends the turn, unless no other ledger waits for the slot or this one has already had
-   * to wait.
+   * Ends the turn if another ledger is waiting for the slot and this one has not had to
+   * wait yet.
    */
   async #end(): Promise<void> {
     const { runId, partyId, shareMs } = this.#request;

@@ -1,7 +1,7 @@
 /**
- * Limits how much of a nightly run's window the reading of one list may use. A list whose
- * pages arrive very slowly costs its share; after that the exports proceed with the known
- * parties. The next sync resumes where this one stopped.
+ * Limits how much of a nightly run's window may be spent on reading one list. A list
+ * whose pages arrive very slowly uses up its share; the exports then proceed with the
+ * known parties, and the next sync resumes where this one stopped.
  */
 import { TIMER_MAX_MS } from '../../concurrency/timeouts.ts';
 import { errorLine, RetryableError } from '../../errors/errors.ts';
@@ -13,9 +13,9 @@ import { describeError } from '../work-run.ts';
 import { fixNightWindow } from './night-window.ts';
 
 const LIST_SHARE = 1 / 4;
-/** The share if the mirror knows no party yet: there is nothing else to do. */
+/** The share if the mirror knows no party yet, because there is nothing else to do. */
 const FIRST_SHARE = 1 / 2;
-/** The least that a list gets, even if the window lasts only minutes, as in trials. */
+/** Minimum time for a list, even if the window lasts only minutes, as in trials. */
 const SHARE_MIN_MS = 30_000;
 
 /** Computes how long a nightly run may read a list. */
@@ -36,7 +36,7 @@ export class ListShare {
   readonly #list: string;
   readonly #log: JobDeps['log'];
   /**
-   * What remains of the share. Only reading counts, not the time in which the source is
+   * What remains of the share. Only reading counts, not time during which the source is
    * unavailable.
    */
   #leftMs: number;

@@ -1,7 +1,7 @@
 /**
- * Makes up scheduled times that had no run, or whose nightly runs have all failed:
- * workers begin a run for them. All times are the database's, because workers' clocks may
- * differ from it.
+ * Makes up for scheduled times that had no run, or whose nightly runs have all failed:
+ * workers start a run for them. All times are by the database's clock, because the
+ * workers' clocks may be off.
  */
 import type { Database } from '../../postgres/database.ts';
 import {
@@ -24,7 +24,7 @@ import { SCHEDULED, type ScheduledRun, scheduleKeyOf } from './schedules.ts';
 type MakeUpDeps = Pick<JobDeps, 'db' | 'runs' | 'queue' | 'log'>;
 
 /**
- * Finds the last scheduled time if no nightly run began for it.
+ * Finds the last scheduled time if no nightly run was started for it.
  * @returns that time in milliseconds since 1970; undefined if nothing was missed
  */
 export async function findMissedMs(
@@ -46,7 +46,7 @@ export async function findMissedMs(
 }
 
 /**
- * Begins the run of a scheduled time that was missed, or whose nightly runs have failed.
+ * Starts a run for a scheduled time that was missed, or whose nightly runs have failed.
  * @param lateMs how late the queue may be; more if this worker's clock is behind
  */
 export async function makeUpMissed(
@@ -109,8 +109,9 @@ async function beginAgain(
     failed === 0 ? 'scheduled, made up' : 'scheduled, again';
   const subject = isNightly ? nightlySubject : scheduled.subject;
   const given = { kind, subject, params };
-  // The failed run may be the previous night's that ended late. So this time's own run
-  // is created with its own key first; a job that the queue delivers late then finds it.
+  // The failed run may be the previous night's, which ended late. So the run for this
+  // time is first created under its own key, where a job that the queue delivers late
+  // will find it.
   const own = await deps.runs.create({ ...given, scheduleKey: timeKey });
   const isTried = own.state === 'done' || own.state === 'cancelled';
   const run =
@@ -124,8 +125,8 @@ async function beginAgain(
 }
 
 /**
- * Begins the first nightly run if the mirror is empty, without waiting for the schedule.
- * Only one run begins, however many workers start.
+ * Starts the first nightly run if the mirror is empty, without waiting for the schedule.
+ * Only one run is started, however many workers there are.
  */
 export async function startFirstRun(
   deps: Pick<JobDeps, 'runs' | 'queue' | 'log'>,

@@ -1,31 +1,32 @@
 /**
  * Counts the faults that the exports of a nightly run meet in this process, to tell
- * whether a failure concerns one ledger or all of them.
+ * whether a failure affects one ledger or all of them.
  */
 import { errorCode } from '../../errors/errors.ts';
 import { attributeFault, isRefusal } from '../../errors/faults.ts';
 
 const COMMON_FAULTS_MAX = 3;
 /**
- * If the source refuses this many ledgers and answers none, it refuses every ledger. If
- * it answers any, it refused only these.
+ * If the source refuses this many ledgers and answers none, it is taken to refuse every
+ * ledger. If it answers any, it refused only those.
  */
 const REFUSALS_MAX = 50;
 
 export class MetFaults {
   /**
-   * Consecutive failures of different ledgers that every other ledger would meet as well.
+   * Consecutive failures of different ledgers, of a kind that every other ledger would
+   * meet as well.
    */
   #inARow = 0;
   /** Consecutive refusals. */
   #refusals = 0;
   /** Whether the source has answered the export of any ledger. */
   #hasAnswered = false;
-  /** Ledgers whose export got no answer, since an export was last answered. */
+  /** Ledgers whose export got no response, counted since the last export that got one. */
   readonly #unanswered = new Set<string>();
 
   /**
-   * Whether the faults concern every ledger. A run that stopped for that reason keeps its
+   * Whether the faults affect every ledger. A run that stopped for that reason keeps its
    * count.
    */
   get isCommon(): boolean {
@@ -35,7 +36,9 @@ export class MetFaults {
     );
   }
 
-  /** Whether the export route answers no ledger, even if the lists are answered. */
+  /**
+   * Whether the export endpoint answers for no ledger, even if the lists still respond.
+   */
   get isExportAway(): boolean {
     return this.#unanswered.size >= COMMON_FAULTS_MAX;
   }
@@ -53,9 +56,9 @@ export class MetFaults {
   }
 
   /**
-   * Counts a failure. Three consecutive faults of the source or of the mirror concern all
-   * ledgers, so the rest is left to another night. Refusals concern all only if no ledger
-   * was answered.
+   * Counts a failure. Three consecutive faults of the source or of the mirror are taken
+   * to affect all ledgers, so the rest is left to another night. Refusals do so only if
+   * no ledger was answered.
    * @returns the reason to request no more ledgers, if there is one
    */
   countFailure(error: unknown): string | undefined {
@@ -73,7 +76,7 @@ export class MetFaults {
   }
 }
 
-/** The most runs whose faults this process remembers. */
+/** Maximum number of runs whose faults this process remembers. */
 const RUNS_MAX = 16;
 
 const byRun = new Map<string, MetFaults>();
@@ -90,7 +93,7 @@ export function metFaults(runId: string): MetFaults {
 }
 
 /**
- * Forgets a run's faults if its stop could not be recorded, so that they are counted
+ * Resets a run's faults if its stop could not be recorded, so that they are counted
  * again.
  */
 export function forgetFaults(runId: string): void {

@@ -1,6 +1,6 @@
 /**
- * How long a nightly run requests ledgers from the source, and how much of that time one
- * ledger may use.
+ * How long a nightly run may request ledgers from the source, and how much of that time
+ * one ledger may use.
  */
 import { z } from 'zod';
 import { nextScheduledMs } from '../../time/scheduled-times.ts';
@@ -12,7 +12,7 @@ const HOUR_MS = 3_600_000;
 /** The share of the window that one ledger may use while others wait for its slot. */
 const LEDGER_SHARE = 1 / 8;
 
-/** In milliseconds since 1970, by the database's clock. */
+/** Times in milliseconds since 1970, by the database's clock. */
 export interface NightWindow {
   readonly startedMs: number;
   readonly untilMs: number;
@@ -21,10 +21,10 @@ export interface NightWindow {
 const storedEnd = z.iso.datetime().transform((text) => Date.parse(text));
 
 /**
- * Returns the window in which a nightly run makes requests. Unless it is configured, the
- * window ends early enough to finish the run before the next scheduled time. Its end is
- * read from the schedule once and kept with the run: the many jobs of a night read no
- * schedule, and a schedule that is changed during the night does not move the window.
+ * Returns the window in which a nightly run makes requests. Unless configured, the window
+ * ends early enough for the run to finish before the next scheduled time. Its end is read
+ * from the schedule once and stored with the run, so that the night's many jobs need not
+ * read the schedule, and changing it during the night does not move the window.
  */
 export async function fixNightWindow(
   run: Pick<Run, 'runId' | 'params' | 'startedAt' | 'queuedAt'>,
@@ -44,7 +44,7 @@ export async function fixNightWindow(
   // The workers' schedule may differ from that of the process that works the run.
   const schedule = (await readScheduleInForce(db, 'nightly')) ?? own;
   const nextMs = nextScheduledMs(schedule, startedMs);
-  // If scheduled times are less than two hours apart, half of the interval is for
+  // If scheduled times are less than two hours apart, half of the interval is used for
   // requests.
   const untilMs = Math.max(
     nextMs - HOUR_MS,

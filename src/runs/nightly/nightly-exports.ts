@@ -1,6 +1,6 @@
 /**
- * The exports of a nightly run: which parties are requested, in which order, until when,
- * and when to leave the source alone.
+ * The exports of a nightly run: which parties to request, in which order, until when, and
+ * when to leave the source alone.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -22,43 +22,42 @@ import type {
 } from '../store/nightly/nightly-store.ts';
 import type { Run } from '../store/run-store.ts';
 
-/** The most ledgers in the queue at once; the rest wait in Postgres. */
+/** Maximum number of ledgers in the queue at once; the rest wait in Postgres. */
 const QUEUED_MAX = 1_000;
 const FEED_MAX = 400;
-/** The most bytes of ids in one job: the queue takes jobs of 16 KiB. */
+/** Maximum size of the ids in one job; the queue accepts jobs of up to 16 KiB. */
 const BATCH_BYTES_MAX = 12 * 2 ** 10;
 /**
- * Each export slot should get at least this many batches, so that no worker runs out of
- * jobs while others still have many.
+ * Minimum number of batches per export slot, so that no worker runs out of jobs while
+ * others still have many.
  */
 const BATCHES_A_LEASE = 4;
 const POLL_MIN_MS = 100;
 const POLL_MAX_MS = 2_000;
-/** If no ledger was settled for this long, check whether the queue still has the jobs. */
-const STALLED_MS = 60_000;
 /**
- * If no ledger was settled and none is being exported for this long, no worker is taking
- * part.
+ * How long without a settled ledger before checking whether the queue still has the jobs.
  */
+const STALLED_MS = 60_000;
+/** If no ledger has been settled or exported for this long, no worker is taking part. */
 const NO_PROGRESS_MS = 600_000;
 /**
- * How long to wait for jobs that no longer have a ledger to request: several times as
- * long as a job takes to notice.
+ * How long to wait for jobs that have no ledger left to request: several times as long as
+ * a job takes to notice that.
  */
 const STRAY_MAX_MS = 10_000;
-/** Within this time, every job has noticed that its run requests nothing more. */
+/** How long it takes every job to notice that its run makes no more requests. */
 const NOTICED_MS = 5_000;
 const PROBE_EVERY_MS = 30_000;
-/** How soon the source is probed again after a slow answer. */
+/** How soon the source is probed again after a slow response. */
 const PROBE_AGAIN_MS = 5_000;
 /**
- * How many consecutive answers must be slow: a single one may be a passing delay on
- * either side.
+ * Number of consecutive slow responses before the source counts as slow; a single one may
+ * be a passing delay on either side.
  */
 const SLOW_ANSWERS_MAX = 3;
 const SLOW_MS = 5_000;
 /**
- * An answer is slow if it takes this many times the median, or this many times
+ * A response is slow if it takes this many times the median, or this many times
  * `USUAL_MIN_MS` if the median is lower.
  */
 const SLOWER_TIMES = 10;
@@ -67,7 +66,7 @@ const USUAL_MIN_MS = 100;
 interface Asking {
   readonly signal: AbortSignal;
   /**
-   * When requests end, in milliseconds since 1970; undefined if they end only with the
+   * When requests stop, in milliseconds since 1970; undefined if they stop only after the
    * last party.
    */
   readonly untilMs?: number | undefined;
@@ -75,14 +74,14 @@ interface Asking {
   readonly stalledMs?: number;
   /** How often the source is probed, to see whether the exports overload it. */
   readonly probeEveryMs?: number;
-  /** How long to wait for jobs that are still running when every ledger is settled. */
+  /** How long to wait for jobs that are still running once every ledger is settled. */
   readonly strayMaxMs?: number;
 }
 
 /**
- * Requests every due party's new entries. `complete` means that every due ledger was
- * requested and proven up to the run's `closedTo`, that none was left out, and that no
- * party is later than promised.
+ * Requests every due party's new entries. The verdict `complete` means that every due
+ * ledger was requested and proven up to the run's `closedTo`, that none was left out, and
+ * that no party has waited longer than promised.
  */
 export async function exportDue(
   run: Run,
@@ -138,10 +137,10 @@ export async function exportDue(
 }
 
 /**
- * Stops exports that repeat settled ledgers. After a process was killed, the queue
+ * Stops exports of ledgers that are already settled. After a process is killed, the queue
  * delivers its jobs again alongside their replacements, so a settled ledger may be
- * requested twice. Such jobs are told to stop and waited for, because what they publish
- * after the load would not be in the warehouse when the run ends.
+ * requested twice. Such jobs are told to stop and awaited, because anything they
+ * published after the load would be missing from the warehouse when the run ends.
  */
 async function endRepeatedExports(
   runId: string,
@@ -153,7 +152,8 @@ async function endRepeatedExports(
   for (;;) {
     const waitedMs = performance.now() - startedMs;
     if (waitedMs > strayMaxMs) return;
-    // A job may be waiting for the lease of its ledger, which nobody holds at the moment.
+    // A job may be waiting for the lease of its ledger although nobody holds that lease
+    // now.
     const hasJobs =
       waitedMs < NOTICED_MS && (await queue.open(JOBS.export.queue)) > 0;
     if (!hasJobs && !(await nightly.hasExportsInHand(runId))) return;
@@ -162,7 +162,7 @@ async function endRepeatedExports(
 }
 
 /**
- * Returns `sourceAway` if the source answered no ledger at all, even if it answers the
+ * Returns `sourceAway` if the source answered for no ledger at all, even if it serves the
  * lists.
  */
 function findAwayFromAll({ failures }: NightlySummary): {
@@ -175,7 +175,7 @@ function findAwayFromAll({ failures }: NightlySummary): {
     : {};
 }
 
-/** Reads the source's clock, and waits for the source if it is unavailable. */
+/** Reads the source's clock, waiting for the source if it is unavailable. */
 async function fixClockPatiently(
   run: Run,
   deps: JobDeps,
@@ -211,9 +211,8 @@ async function feedExports(
         return await stages.sourceLatency(signal);
       } catch (error) {
         signal.throwIfAborted();
-        // A failing list does not keep ledgers from being exported, and does not show
-        // whether the exports overload the source. If the source is unavailable, the
-        // exports notice it.
+        // A failing list does not prevent exports, nor does it show whether they overload
+        // the source. If the source is unavailable, the exports will notice.
         log.debug({ err: error, runId }, 'The source did not answer in time');
         return undefined;
       }
@@ -250,8 +249,7 @@ async function feedExports(
 }
 
 /**
- * Whether an answer took so much longer than usual that the source may want to be left
- * alone.
+ * Whether a response took so much longer than usual that the source may be overloaded.
  */
 export function isSlow({ lastMs, medianMs }: ListLatency): boolean {
   return (
@@ -260,10 +258,10 @@ export function isSlow({ lastMs, medianMs }: ListLatency): boolean {
 }
 
 /**
- * Probes the source with a small request now and then. That is the only sign of whether
- * the exports overload it.
- * @returns a function that probes when it is time to, and returns the latency once
- *   several answers in a row were slow
+ * Probes the source with a small request from time to time, which is the only way to tell
+ * whether the exports overload it.
+ * @returns a function that probes when a probe is due, and returns the latency once
+ *   several consecutive responses were slow
  */
 export function watchSource(
   probe: () => Promise<ListLatency | undefined>,
@@ -283,10 +281,10 @@ export function watchSource(
 }
 
 /**
- * Sends requests without waiting for them, so that a slow answer delays neither the queue
- * nor the end of the window.
- * @returns a function that returns the last answer once, and sends a new request if
- *   none is under way
+ * Sends requests without waiting for them, so that a slow response delays neither the
+ * queue nor the end of the window.
+ * @returns a function that returns each response once, and sends a new request if none is
+ *   in flight
  */
 export function inBackground<Answer>(
   ask: () => Promise<Answer>,
@@ -299,7 +297,7 @@ export function inBackground<Answer>(
     try {
       answer = await ask();
     } catch {
-      // The run was told to stop, and its own loop notices that.
+      // The run was told to stop; its own loop will notice.
     } finally {
       isAsking = false;
     }
@@ -314,7 +312,7 @@ export function inBackground<Answer>(
 }
 
 /**
- * Watches the progress of a run: queues jobs again that were lost with their queue, and
+ * Watches the progress of a run. Requeues jobs that were lost with their queue, and
  * returns the reason to stop if no worker takes part.
  */
 function watchProgress(
@@ -328,8 +326,8 @@ function watchProgress(
     noProgressMs = NO_PROGRESS_MS,
   } = asking;
   /**
-   * The number of settled ledgers when it last changed; the time of that change; and the
-   * time when the queue was last checked.
+   * The last known number of settled ledgers, when it last changed, and when the queue
+   * was last checked.
    */
   let settled = -1;
   let sinceMs = 0;
@@ -338,7 +336,7 @@ function watchProgress(
     { done, failed, queued }: NightlyCounts,
     absence: SourceAbsence | undefined,
   ): Promise<string | undefined> => {
-    // Uses the clock that recorded the start of the run; this process's clock may
+    // Uses the clock that recorded the start of the run, because this process's may
     // differ.
     const isWindowOver = (await readNowMs(db)) >= untilMs;
     if (absence !== undefined && (isWindowOver || absence.isGivenUp))
@@ -395,8 +393,7 @@ async function fill(
   const jobs = batches.map((partyIds) => ({
     name: JOBS.export.name,
     data: { runId, partyIds },
-    // A queue remembers the ids of ended jobs, so a job that is queued again needs a
-    // new id.
+    // A queue remembers the ids of finished jobs, so a requeued job needs a new id.
     jobId: `${runId}.${randomUUID().slice(0, 13)}`,
     priority: PRIORITY.nightly,
   }));
@@ -404,8 +401,8 @@ async function fill(
 }
 
 /**
- * Splits ids into batches of at most `sizeMax`, each small enough for a job: a source may
- * have ids of a kilobyte.
+ * Splits ids into batches of at most `sizeMax`, each small enough for a job, because a
+ * source's ids may be a kilobyte long.
  */
 function cutBatches(ids: readonly string[], sizeMax: number): string[][] {
   const batches: string[][] = [];
@@ -426,7 +423,7 @@ function cutBatches(ids: readonly string[], sizeMax: number): string[][] {
   return batches;
 }
 
-/** Reports how far the run is, with the export in progress below it. */
+/** Reports the run's progress, with the export in progress below it. */
 async function tell(
   runId: string,
   counts: NightlyCounts,

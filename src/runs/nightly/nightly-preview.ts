@@ -1,5 +1,5 @@
 /**
- * The parties that a nightly run covers, what a run that began now would request from the
+ * The parties that a nightly run covers, what a run started now would request from the
  * source, and how long that should take.
  */
 import type { Config } from '../../config/environment.ts';
@@ -16,16 +16,17 @@ import {
 } from '../store/nightly/nightly-plan.ts';
 
 /**
- * If requesting every party fits into this time, every party is requested every night.
+ * If every party can be requested within this time, all of them are requested every
+ * night.
  */
 const NIGHT_MS = 6 * 3_600_000;
 /**
- * A sixth of the shortest usual retention of ledgers (six months): nothing can be lost by
- * waiting.
+ * A sixth of the shortest usual retention of ledgers (six months), so nothing can be lost
+ * by waiting.
  */
 const IDLE_NIGHTS_MAX = 28;
 const LISTS = 2;
-/** For each list, the newest page and one that joins it to the stored rows. */
+/** For each list, the newest page and one that connects it to the stored rows. */
 const INCREMENT_REQUESTS = 2;
 /** One request for the party `network`. */
 const NETWORK_REQUESTS = 1;
@@ -34,7 +35,7 @@ export interface ListPreview {
   readonly list: 'parties' | 'checkpoints';
   /** The number of stored rows. */
   readonly rows: string;
-  /** Whether the whole list is read again, or only what is new. */
+  /** Whether the whole list is read again, or only the new rows. */
   readonly isWhole: boolean;
   readonly requests: number;
 }
@@ -43,28 +44,28 @@ export interface NightlyPreview extends Readonly<
   Record<'requests' | 'seconds' | 'ratePerSecond', number>
 > {
   /**
-   * Nothing is known yet: the first sync reads every page, and the number of pages is
-   * unknown.
+   * True if nothing is known yet: the first sync reads every page, and the number of
+   * pages is unknown.
    */
   readonly isFirst: boolean;
   readonly lists: {
     readonly requests: number;
     /**
-     * The number of requests that a separate sync makes, which reads only what is new.
+     * The number of requests that a separate sync makes, which reads only the new rows.
      */
     readonly requestsForNew: number;
     /** The lists that have been read before. */
     readonly each: readonly ListPreview[];
   };
   /**
-   * Closed segments that are requested again and compared. They travel with their
+   * Closed segments that are requested again and compared. They are part of their
    * ledgers' exports, so they add bytes but no requests.
    */
   readonly audits: {
     readonly segments: string;
     /**
-     * The least size, as plain CSV: an answer begins at the segment and may reach
-     * further.
+     * Minimum size, as plain CSV. A response starts at the segment and may extend past
+     * it.
      */
     readonly bytes: string;
   };
@@ -74,8 +75,8 @@ export interface NightlyPreview extends Readonly<
 }
 
 /**
- * Whether a night is long enough to request every party, judging by how long an export
- * took lately.
+ * Whether a night is long enough to request every party, judging by how long recent
+ * exports took.
  */
 export function everyPartyFits(
   parties: number,
@@ -86,7 +87,7 @@ export function everyPartyFits(
   );
 }
 
-/** Reads which parties a run covers, using how long an export took lately. */
+/** Reads which parties a run covers, judging by how long recent exports took. */
 export async function readNightlyScope({
   db,
   nightlyParties,
@@ -116,7 +117,7 @@ type PreviewSettings = Pick<
 
 /**
  * Describes what a nightly run would request: the pages of the lists, and one export for
- * each due party. Makes no requests itself.
+ * each due party. This makes no requests itself.
  */
 export async function describeNightly(
   jobs: Pick<
@@ -163,17 +164,17 @@ export async function describeNightly(
   };
 }
 
-/** What two requests a list reveal about the first nightly run. */
+/** What two requests per list reveal about the first nightly run. */
 export interface FirstRunPreview {
   readonly lists: readonly FirstListPreview[];
-  /** Requests of the whole run; null if nothing bounds them from above. */
+  /** Requests of the whole run; null if no upper bound is known. */
   readonly requests: PreviewRange;
   readonly seconds: PreviewRange;
   /** JSON of the lists, in bytes; null if no row was served. */
   readonly listBytes: PreviewRange | null;
 }
 
-/** `most` is null if the source shows nothing from which it could be estimated. */
+/** `most` is null if the source gives no basis for an estimate. */
 export interface PreviewRange {
   readonly least: number;
   readonly most: number | null;
@@ -185,9 +186,9 @@ export interface FirstListPreview {
   readonly requests: PreviewRange;
 }
 
-/** Each list is read until two readings in a row agree. */
+/** Each list is read until two consecutive readings agree. */
 const FIRST_READINGS = 2;
-/** Rows of the page before with which a page begins, as a rule. */
+/** How many rows of the previous page a page usually repeats at its start. */
 const PAGE_OVERLAP_ROWS = 2;
 
 /**
@@ -220,7 +221,7 @@ export function previewFirstRun(
     addRanges,
     { least: NETWORK_REQUESTS, most: NETWORK_REQUESTS },
   );
-  // Pages of a list follow one another, so they cost their latency if it is longer.
+  // The pages of a list are read one after another, so each costs at least its latency.
   const pageMs = Math.max(0, ...looks.map((look) => look.pageMs));
   const secondsPerPage = Math.max(1 / sourceRate, pageMs / 1_000);
   const pages = lists.map((list) => list.requests).reduce(addRanges);
@@ -253,7 +254,8 @@ function previewFirstList(look: ListLook): FirstListPreview {
         }
       : { least: exactRows, most: exactRows };
   const newPerPage = Math.max(pageRows - PAGE_OVERLAP_ROWS, 1);
-  // Each reading ends with the newest page, which shows that the end is reached.
+  // Each reading finishes with the newest page, which shows that the end has been
+  // reached.
   const requests = mapRange(
     rows,
     (count) => FIRST_READINGS * (Math.ceil(count / newPerPage) + 1),
@@ -275,7 +277,7 @@ function addRanges(one: PreviewRange, other: PreviewRange): PreviewRange {
 }
 
 /**
- * Estimates the requests for each list. The cost of a list that was never read is
+ * Estimates the requests for each list. The cost of a list that has never been read is
  * unknown, and counts as two requests.
  */
 async function previewLists(
@@ -286,7 +288,7 @@ async function previewLists(
   const each = held.map(({ list, rows, isConfirmed }) => {
     const isWhole = !isConfirmed || rows <= BigInt(nightlyListRows);
     const pages = Number(rows / BigInt(sourcePageSize)) + 1;
-    // The newest page is requested first, and shows how far there is to read.
+    // The newest page is requested first, to show how far there is to read.
     const requests = isWhole ? pages + 1 : INCREMENT_REQUESTS;
     return { list, rows: String(rows), isWhole, requests };
   });
@@ -300,7 +302,7 @@ async function previewLists(
 }
 
 /**
- * Returns a part of a count, rounded up. It calculates in millionths with bigints,
+ * Returns a fraction of a count, rounded up. Calculates in millionths with bigints,
  * because the count may exceed a JavaScript number.
  */
 function share(all: bigint, part: number): string {

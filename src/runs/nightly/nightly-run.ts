@@ -1,6 +1,6 @@
 /**
  * The nightly run: both lists, every due party's new ledger entries, load, lake, verify.
- * Each step picks up what an earlier delivery of the job did. The verdict is computed
+ * Each step builds on what an earlier delivery of the job did. The verdict is computed
  * from Postgres, not from the queue.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -31,12 +31,14 @@ const POLL_MS = 200;
  * queue.
  */
 const LOOK_AFTER_MS = 30_000;
-/** If a part was neither begun nor renewed for this long, no worker will take it. */
+/**
+ * If a part has been neither started nor renewed for this long, no worker will take it.
+ */
 const NO_PROGRESS_MS = 600_000;
 
 /**
- * The result of the exports if the source shows another network. Its answers about our
- * parties would be empty, and would close ledgers.
+ * The result of the exports if the source serves another network. Its responses about our
+ * parties would be empty, and would wrongly close ranges.
  */
 const OTHER_NETWORK: VerdictWithEvidence = {
   verdict: 'suspicious',
@@ -47,7 +49,7 @@ const OTHER_NETWORK: VerdictWithEvidence = {
   },
 };
 
-/** A run that the nightly run starts below itself. */
+/** A child run that the nightly run starts. */
 type Part = Pick<NewRun, 'kind' | 'subject' | 'params'>;
 
 /** Works a nightly run, or resumes it after an earlier delivery of its job. */
@@ -58,7 +60,7 @@ export async function runNightly(
 ): Promise<VerdictWithEvidence> {
   const { stages, log } = deps;
   const { signal } = call;
-  // Before any request to the source, make sure that its answers can be stored.
+  // Before any request to the source, make sure that its responses can be stored.
   const { isWrittenOnce, detail } = await stages.tryStore(signal);
   if (!isWrittenOnce)
     log.warn({ store: detail }, 'The object store keeps no second writer out');
@@ -72,7 +74,7 @@ export async function runNightly(
   }
 }
 
-/** Does all that follows once the object store is known to work. */
+/** Runs the rest of the night once the object store is known to work. */
 async function mirrorSource(
   run: Run,
   deps: JobDeps,
@@ -89,8 +91,8 @@ async function mirrorSource(
       { verdict: list.verdict, runId: list.runId, ...list.evidence },
     ]),
   );
-  // Exports need parties, but the known ones suffice: the run ends here only if the
-  // source is unavailable for both lists.
+  // Exports need parties, but known ones suffice, so the run ends here only if the source
+  // is unavailable for both lists.
   if (synced.every(isUnreached)) {
     const away = await readSourceEvidence(run, deps);
     return {
@@ -138,7 +140,7 @@ async function mirrorSource(
   const listVerdicts = synced.map((list) => list.verdict);
   const reasons = findReasons(covers, [...listVerdicts, verdict]);
   const evidence = {
-    // The same rule as in the status after the run.
+    // The same rule as the status applies after the run.
     mirror: { complete: reasons.length === 0, reasons },
     covers,
     lists,
@@ -165,8 +167,8 @@ function isUnreached({ verdict, evidence }: Run): boolean {
 }
 
 /**
- * Reads for how long the source was unavailable to this run. `sourceAway` is an absence
- * that outlasted the run's window; such a night is tried again (schedule-store.ts).
+ * Reads how long the source was unavailable to this run. `sourceAway` is an outage that
+ * outlasted the run's window; such a night is retried (schedule-store.ts).
  */
 async function readSourceEvidence(
   { runId }: Run,
@@ -185,7 +187,7 @@ async function readSourceEvidence(
 
 /**
  * Merges segments once per run. If a second delivery merged more after the load, the
- * results would have to wait for the next night's load.
+ * result would have to wait for the next night's load.
  */
 async function mergeOnce(
   run: Run,
@@ -202,8 +204,8 @@ async function mergeOnce(
 
 /**
  * Compares the mirror with the source's statements, if the source is itself a mirror. A
- * ledger that differs is exported again in a separate run, so that ranges are requested
- * even if this run has just covered them.
+ * ledger that differs is exported again in a separate run, so that its ranges are
+ * requested even if this run has just covered them.
  */
 async function compareWithSource(
   run: Run,
@@ -231,8 +233,8 @@ async function compareWithSource(
 }
 
 /**
- * Removes what dead processes left in the store. If that fails, the next run tries again;
- * the failure does not affect this run's verdict.
+ * Removes what crashed processes left in the store. If that fails, the next run tries
+ * again; this run's verdict is not affected.
  */
 async function tidy(
   { stages, log }: JobDeps,
@@ -272,8 +274,8 @@ async function syncLists(
 }
 
 /**
- * Starts the run below this one, or finds it, and waits until it has its verdict or no
- * worker takes it.
+ * Starts the child run, or finds it, and waits until it has a verdict or it is clear that
+ * no worker takes it.
  */
 async function workPart(
   parent: Run,

@@ -1,7 +1,6 @@
 /**
- * Decides what happens for a scheduled time: whether a run has to be started for it, and
- * when. These functions are pure; the workers, the status and the simulation of years all
- * use them.
+ * Decides whether a run has to be started for a scheduled time, and when. These functions
+ * are pure; they are shared by the workers, the status and the test that simulates years.
  */
 import {
   lastScheduledMs,
@@ -9,19 +8,22 @@ import {
   type Schedule,
 } from '../../time/scheduled-times.ts';
 
-/** The queue may be this late before a scheduled time counts as missed. */
+/** How late the queue may be before a scheduled time counts as missed. */
 export const LATE_MS = 2 * 60_000;
-/** If a run ended further in the future than this, the clock that timed it was wrong. */
+/**
+ * If a run's end lies further in the future than this, the clock that recorded it was
+ * wrong.
+ */
 const CLOCK_TOLERANCE_MS = 60_000;
 /**
  * How long to wait before retrying a failed nightly run: after the first failure, the
  * second, and so on.
  */
 const RETRY_AFTER_MS = [5 * 60_000, 10 * 60_000, 20 * 60_000];
-/** The wait after each further failure, until the next scheduled time. */
+/** How long to wait after each further failure, until the next scheduled time. */
 const RETRY_LAST_MS = 60 * 60_000;
 
-/** A run that may have been for a scheduled time. */
+/** A run that may have served a scheduled time. */
 export interface Attempt {
   /** True if it is queued or running. */
   readonly isOpen: boolean;
@@ -58,15 +60,15 @@ export interface ScheduledTimeState {
    * none.
    */
   readonly lastFailedMs: number | null;
-  /** Nothing is missing up to this time; null if it is unknown. */
+  /** No run is missing up to this time; null if that is unknown. */
   readonly knownSinceMs: number | null;
 }
 
 /**
- * Decides whether a scheduled time is settled: by a run that is open, or by one that
- * ended after it and brought something. It is also settled if the mirror, or the
- * schedule, is younger. A run that ended in the future does not count, because its clock
- * was ahead.
+ * Decides whether a scheduled time is settled. It is settled by an open run, or by one
+ * that ended after it without failing. It is also settled if the mirror or the schedule
+ * is younger than the time. A run that ended in the future does not count, because the
+ * clock that recorded it was ahead.
  */
 export function judgeScheduledTime(
   record: TimeRecord,
@@ -106,12 +108,12 @@ function latest(...times: readonly (number | null)[]): number | null {
   return known.length === 0 ? null : Math.max(...known);
 }
 
-/** The most times that a message names: more than a year of nights. */
+/** Maximum number of times listed in a message: more than a year of nights. */
 const NAMED_MAX = 400;
 
 /**
- * Lists the scheduled times before the last one that had no run and get none, because one
- * run brings what all of them would have brought.
+ * Lists the scheduled times before the last one that had no run and will get none,
+ * because one run fetches everything they would have fetched.
  */
 export function listPassedOver(
   schedule: Schedule,
@@ -143,10 +145,10 @@ export function nameTimes(times: readonly number[]): readonly string[] {
 }
 
 /**
- * Lists the scheduled times that had no run and get none, because the run that the queue
- * begins now for `dueMs` takes their place. Most are later: the queue delivers a job days
- * late if its only worker was down. If that worker's clock is behind, they are earlier:
- * it then puts the last time into the queue once more, and not the next one.
+ * Lists the scheduled times that had no run and will get none, because the run that the
+ * queue starts now for `dueMs` replaces them. Most are later than `dueMs`, since a job is
+ * delivered days late if the only worker was down. If that worker's clock is behind, they
+ * are earlier, because it queues the last time again instead of the next one.
  *
  * @param state the state of the last scheduled time before `nowMs`
  */
@@ -156,7 +158,7 @@ export function listReplaced(
   dueMs: number,
   nowMs: number,
 ): readonly number[] {
-  // Also settled if another schedule is in force, whose times differ from these.
+  // Also settled if another schedule is in force, because its times are different.
   if (state.isSettled) return [];
   return listPassedOver(schedule, state.knownSinceMs, nowMs).filter(
     (timeMs) => timeMs !== dueMs,
@@ -165,8 +167,8 @@ export function listReplaced(
 
 /**
  * Whether a time of the schedule lies before that schedule came into force. A worker
- * whose clock is behind puts such a time into the queue, and nothing is to begin for it.
- * A time of the schedule before may still be delivered, and counts.
+ * whose clock is behind may queue such a time; no run must start for it. A time of the
+ * previous schedule may still be delivered, and counts.
  */
 export function isBeforeSchedule(
   schedule: Schedule & { readonly sinceMs: number },
@@ -181,9 +183,9 @@ export function isBeforeSchedule(
 }
 
 /**
- * Returns when to begin a run for a time that is not settled.
+ * Returns when to start a run for a time that is not settled.
  * @param lateMs how late the queue may be
- * @returns Infinity if no run is to begin
+ * @returns milliseconds since 1970; Infinity if no run is to start
  */
 export function dueAgainMs(
   { failed, lastFailedMs }: ScheduledTimeState,
@@ -192,14 +194,15 @@ export function dueAgainMs(
   lateMs = LATE_MS,
 ): number {
   if (failed === 0 || lastFailedMs === null) return dueMs + lateMs;
-  // The nightly run also audits the lists, so it makes up for an audit that failed.
+  // A failed audit needs no retry of its own, because the nightly run audits the lists
+  // too.
   if (kind !== 'nightly') return Infinity;
 
   return lastFailedMs + (RETRY_AFTER_MS[failed - 1] ?? RETRY_LAST_MS);
 }
 
 /**
- * Returns how long a scheduled job has to wait if the queue delivered it early because a
+ * Returns how long a scheduled job has to wait, if the queue delivered it early because a
  * worker's clock is ahead.
  * @returns 0 if it need not wait
  */

@@ -1,6 +1,6 @@
 /**
- * The runs that begin by a schedule, nightly runs and the audits of both lists, and how
- * the queue triggers them.
+ * The runs that are started by a schedule (nightly runs, and audits of both lists), and
+ * how the queue triggers them.
  */
 import type { JobData } from '../../queue/backend.ts';
 import type { Queues } from '../../queue/queues.ts';
@@ -27,7 +27,7 @@ import { otherSource } from '../work-run.ts';
 
 /** A run that a schedule starts. */
 export interface ScheduledRun {
-  /** The id of its schedule in the queue. */
+  /** The id of the run's schedule in the queue. */
   readonly id: string;
   readonly schedule: keyof Schedules;
   readonly kind: 'nightly' | 'sync';
@@ -60,10 +60,10 @@ function auditOf(list: 'parties' | 'checkpoints'): ScheduledRun {
   };
 }
 
-/** The longest that a job that came early waits before it checks the clock again. */
+/** How long a job that came early waits, at most, before it checks the clock again. */
 const EARLY_WAIT_MAX_MS = 60_000;
 
-/** Returns the key of a scheduled time; at most one run has this key. */
+/** Returns the key of a scheduled time. At most one run has a given key. */
 export function scheduleKeyOf({ id }: ScheduledRun, dueMs: number): string {
   return `${id.replace('-', ' ')} ${new Date(dueMs).toISOString()}`;
 }
@@ -71,13 +71,13 @@ export function scheduleKeyOf({ id }: ScheduledRun, dueMs: number): string {
 interface KeepDeps {
   readonly queues: Pick<Queues, 'keepSchedule'>;
   readonly jobs: Pick<JobDeps, 'db' | 'source' | 'log'>;
-  /** The schedules in force; all workers of a mirror have the same. */
+  /** The schedules in force; all workers of a mirror share them. */
   readonly schedules: Schedules;
 }
 
 /**
  * Puts the schedules into the queue and records when they came into force. Workers call
- * it every half minute, so that a flushed queue has its schedules back within a minute.
+ * this every 30 seconds, so that a flushed queue gets its schedules back within a minute.
  */
 export async function keepSchedules(deps: KeepDeps): Promise<void> {
   const { queues, jobs, schedules } = deps;
@@ -98,11 +98,11 @@ export async function keepSchedules(deps: KeepDeps): Promise<void> {
 }
 
 /**
- * Returns the one run of a scheduled time, however often its job is delivered. A nightly
- * run does not begin while the last one is still in progress.
+ * Returns the single run of a scheduled time, however often its job is delivered. A
+ * nightly run does not start while the last one is still in progress.
  *
  * @param sourceId the source that the schedule's job is for
- * @returns undefined if no run is to begin
+ * @returns undefined if no run is to start
  */
 export async function claimScheduled(
   scheduled: ScheduledRun,
@@ -138,7 +138,7 @@ export async function claimScheduled(
   const run = await deps.runs.create({ kind, subject, params, scheduleKey });
   if (!(await isOfFuture(run, deps))) return run.runId;
 
-  // A worker whose clock was ahead already ran this time, with the data that the
+  // A worker whose clock was ahead has already run for this time, with the data that the
   // source had then.
   const again = `${scheduleKey} at its time`;
   deps.log.warn(
@@ -155,8 +155,8 @@ export async function claimScheduled(
 }
 
 /**
- * Logs the times of a replaced schedule that had no run, as when the schedule is changed
- * after days without a worker. None of them is made up.
+ * Logs the times of a replaced schedule that had no run, for example because the schedule
+ * was changed after days without a worker. These times are not made up.
  */
 async function reportReplaced(
   replaced: ReplacedSchedule,
@@ -172,7 +172,7 @@ async function reportReplaced(
     );
 }
 
-/** Logs the times that a run takes the place of. */
+/** Logs the scheduled times that a run replaces. */
 async function reportPassedOver(
   scheduled: ScheduledRun,
   dueMs: number,
@@ -199,7 +199,7 @@ async function reportPassedOver(
 }
 
 /**
- * Whether the queue delivers a time that is older than its schedule. Nothing begins for
+ * Whether the queue delivered a time that is older than its schedule. No run starts for
  * it, because a schedule counts from when it was set.
  */
 async function isBeforeItsSchedule(
@@ -222,8 +222,8 @@ async function isBeforeItsSchedule(
 }
 
 /**
- * Logs the scheduled times that passed while a nightly run was still in progress. That
- * can take days if its only worker was down. The run takes the place of those times.
+ * Logs the scheduled times that passed while a nightly run was still in progress, which
+ * can take days if the only worker was down. That run replaces them.
  */
 export async function reportOverrun(
   { runId, startedAt, finishedAt }: Run,

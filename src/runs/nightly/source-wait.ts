@@ -1,9 +1,9 @@
 /**
- * Makes a nightly run wait while the source is unavailable, so that an absence of minutes
- * costs only minutes. A job that meets it records the absence with the run and waits. One
- * watch, in the process that works the run, probes the source with growing pauses and
- * ends the absence. Meanwhile no ledger or list counts as failed, and the work resumes
- * where it stopped.
+ * Makes a nightly run wait while the source is unavailable, so that an outage of minutes
+ * costs only minutes. A job that notices the outage records it with the run and waits. A
+ * single watch, in the process that works the run, probes the source with backoff and
+ * ends the outage. Meanwhile no ledger or list counts as failed, and the work then
+ * resumes where it stopped.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode, errorLine, UnreachableError } from '../../errors/errors.ts';
@@ -26,14 +26,14 @@ import {
 export interface WatchPauses {
   readonly minMs: number;
   readonly maxMs: number;
-  /** How often the watch checks whether a job has recorded an absence. */
+  /** How often the watch checks whether a job has recorded an outage. */
   readonly lookMs: number;
 }
 
 const PAUSES: WatchPauses = { minMs: 2_000, maxMs: 60_000, lookMs: 1_000 };
 /**
- * The least pause before the next export if the source answers lists but not exports. No
- * small request can test the export, so the next ledger is the test.
+ * Minimum pause before the next export if the source answers lists but not exports. No
+ * small request can test the export, so the next ledger serves as the test.
  */
 const EXPORT_PAUSE_MIN_MS = 10_000;
 const EXPORT_PAUSE_MAX_MS = 300_000;
@@ -43,11 +43,11 @@ const WAIT_LOOK_MS = 500;
 type WaitDeps = Pick<JobDeps, 'db' | 'runs' | 'stages'>;
 
 /**
- * What a failure that looked like an absence of the source turned out to be:
+ * What a failure that looked like an outage of the source turned out to be:
  *
- * - `there`: the source answers a small request at once, so the failure may be due to
+ * - `there`: the source answers a small request immediately, so the failure may be due to
  *   this one request;
- * - `back`: the source was unavailable, the job waited, and it answers again;
+ * - `back`: the source was unavailable, the job waited, and the source answers again;
  * - `given up`: the run no longer waits.
  */
 export type WaitOutcome = 'there' | 'back' | 'given up';
@@ -70,7 +70,7 @@ export async function awaitSource(
   return waitForReturn(runId, error, 'everything', deps, signal);
 }
 
-/** Waits before the next export, because several ledgers in a row got no answer. */
+/** Waits before the next export, because several consecutive ledgers got no response. */
 export async function awaitExport(
   runId: string,
   error: unknown,
@@ -114,8 +114,8 @@ export interface WatchOptions {
 }
 
 /**
- * Watches a nightly run's source and ends its absences, until the watch itself is ended.
- * It also takes over an absence that an earlier delivery of the run's job has left.
+ * Watches a nightly run's source and ends its outages, until the watch itself is ended.
+ * It also takes over an outage left by an earlier delivery of the run's job.
  */
 export class SourceWatch {
   readonly #run: Run;
@@ -184,8 +184,9 @@ export class SourceWatch {
   }
 
   /**
-   * Sends notices in the background, so that a receiver that hangs delays no probe of the
-   * source. Those that fail are sent again by the workers, or at the run's end.
+   * Sends notices in the background, so that a receiver that hangs does not delay probes
+   * of the source. Failed notices are sent again by the workers, or at the end of the
+   * run.
    */
   #sendNotices(): void {
     const { log } = this.#deps;
@@ -195,9 +196,9 @@ export class SourceWatch {
   }
 
   /**
-   * Whether the run may wait for the source. A command's caller waits for its answer. If
-   * no connection could be made since the run began, the address may be wrong, and the
-   * requests have already waited for a minute.
+   * Whether the run may wait for the source. A run that a command started may not if no
+   * connection has succeeded since it began: its user is waiting, the address may be
+   * wrong, and the requests have already waited for a minute.
    */
   async #mayWait({ isUnreachable }: SourceAbsence): Promise<boolean> {
     const { runId, scheduleKey } = this.#run;
@@ -218,7 +219,7 @@ export class SourceWatch {
     }
   }
 
-  /** Waits before the next export. The pauses grow from one to the next. */
+  /** Waits before the next export, for longer each time. */
   async #pauseExport(signal: AbortSignal): Promise<boolean> {
     const isNext =
       performance.now() - this.#exportEndedMs < 2 * EXPORT_PAUSE_MAX_MS;
@@ -231,21 +232,23 @@ export class SourceWatch {
   }
 
   /**
-   * Waits for a pause, or until the window is over.
+   * Waits for the length of the pause, or until the window is over.
    * @returns false if the window ends before the pause would
    */
   async #pause(pauseMs: number, signal: AbortSignal): Promise<boolean> {
     const leftMs = this.#options.untilMs - (await readNowMs(this.#deps.db));
     if (leftMs <= 0) return false;
-    // The pause is partly random, so that the mirrors of one source do not all return
-    // at once.
+    // The pause has jitter, so that the mirrors of one source do not all return at once.
     const waitMs = Math.min(leftMs, pauseMs * (0.75 + Math.random() / 2));
     await sleep(waitMs, undefined, { signal });
     return true;
   }
 }
 
-/** The most tries of a part that fails while the source answers other requests. */
+/**
+ * Maximum number of attempts at a part that fails while the source answers other
+ * requests.
+ */
 const PART_TRIES_MAX = 3;
 const PART_PAUSE_MS = 2_000;
 

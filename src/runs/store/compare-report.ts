@@ -1,5 +1,5 @@
 /**
- * Checks that everything is still there that the report of a nightly run lists. Rows may
+ * Checks that everything listed in the report of a nightly run is still there. Rows may
  * only have been added.
  */
 import { sql } from 'kysely';
@@ -18,19 +18,19 @@ import { type ReportDeps, sumLedgers, sumList } from './publish-report.ts';
 const ACTION = 'compare what is held with a report';
 const PROBLEMS_KEPT_MAX = 100;
 /**
- * The most earlier reports that are read: each one names the ledgers that changed since
- * its predecessor.
+ * Maximum number of earlier reports to read. Each one lists only the ledgers that changed
+ * since the one before.
  */
 const REPORTS_MAX = 10_000;
 
 export interface Comparison {
   readonly report: string;
   readonly heldAt: string;
-  /** Ledgers whose rows up to the report's time are exactly those of the report. */
+  /** Ledgers whose rows up to the report's time are exactly those in the report. */
   readonly same: number;
   /**
-   * Ledgers that now have more rows up to the report's time, because entries came late or
-   * were requested again.
+   * Ledgers that now have more rows up to the report's time, because entries arrived late
+   * or were requested again.
    */
   readonly grown: number;
   /**
@@ -78,7 +78,7 @@ export async function compareWithReport(
   return { report: where, heldAt: given.heldAt, ...counts, lists, ...told };
 }
 
-/** Finds the newest sum of each ledger, in the report or one before it. */
+/** Finds the newest sum of each ledger, in the report or an earlier one. */
 async function readLatestHoldings(comparing: Comparing) {
   const { given, blame } = comparing;
   const latest = new Map<string, Holding>();
@@ -102,9 +102,9 @@ async function readLatestHoldings(comparing: Comparing) {
 }
 
 /**
- * Compares a ledger now with its sum in a report, up to the same instant. It sums the
- * segments that end by then. If a segment extends beyond that instant, only the total
- * number of rows can be compared.
+ * Compares a ledger's current state with its sum in a report, up to the same instant. It
+ * sums the segments that end by then. If a segment extends past that instant, only the
+ * total number of rows can be compared.
  */
 async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
   const { partyId, assetId } = then;

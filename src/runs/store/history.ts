@@ -1,6 +1,6 @@
 /**
  * Deletes finished runs, their costs, the ledgers that each nightly run requested, and
- * closed doubts, once they have been kept for some time.
+ * closed doubts, once their retention has passed.
  */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
@@ -16,8 +16,8 @@ const BATCHES_MAX = 100;
 type Forgotten = Readonly<Record<'runs' | 'nightlyLists', number>>;
 
 /**
- * Deletes old history. The newest run of each kind and subject stays, because the status
- * relies on it. So does a run that has others below it.
+ * Deletes old history. The newest run of each kind and subject is kept, because the
+ * status relies on it, and so is any run that still has child runs.
  */
 export async function forgetHistory(
   db: Database,

@@ -1,7 +1,7 @@
 /**
- * Publishes the report of a nightly run with its verdict: what the mirror held when it
- * ended, as sums. Also restores runs from their reports into a database that does not
- * know them.
+ * Publishes the report of a nightly run with its verdict: what the mirror contained when
+ * the run ended, as sums. Also restores runs from their reports into a database that
+ * lacks them.
  */
 import { sql } from 'kysely';
 import { errorCode, PermanentError } from '../../errors/errors.ts';
@@ -31,8 +31,8 @@ const ACTION = 'sum up what is held';
 const HELD_MAX = 1_000;
 
 /**
- * Queries for the rows of each list that were there at an instant. They read only columns
- * that no sync changes.
+ * Queries for the rows that each list had at an instant. They read only columns that no
+ * sync changes.
  */
 const LISTS = {
   parties: 'select party_id from mirror.parties',
@@ -44,10 +44,11 @@ export type ReportDeps = ReportSource & { readonly warehouse: Warehouse };
 type Reading = Pick<ReportDeps, 'warehouse' | 'signal'>;
 
 /**
- * Publishes the report of a run that is about to end. A delivery that was killed may have
- * published one already. The run's verdict is never better than what its last delivery
- * found: if that is worse than the earlier report, it gets a report of its own, which has
- * the earlier verdict in its evidence. Otherwise the earlier report counts.
+ * Publishes the report of a run that is about to end. A delivery that was killed may
+ * already have published one. The run's verdict is never better than what its last
+ * delivery found. If that is worse than the earlier report's verdict, a second report is
+ * published, with the earlier verdict in its evidence; otherwise the earlier report
+ * stands.
  *
  * @returns how the run ends: the verdict, and the evidence with the report's key
  */
@@ -68,7 +69,7 @@ export async function publishReport(
 
   const earlier = await readReport(key, deps);
   if (worst([earlier.verdict, ended.verdict]) === earlier.verdict) {
-    // What the killed delivery saw as settled is unknown, so the next report names
+    // It is unknown what the killed delivery saw as settled, so the next report lists
     // everything that has changed since this run began.
     const settledByStart = run.startedAt ?? run.queuedAt;
     const { heldAt, verdict, evidence } = earlier;
@@ -160,13 +161,13 @@ async function rememberReport(
 }
 
 /**
- * Reads what the mirror holds.
- * @returns the holdings, and `settledAt`: the start of the oldest transaction that was
- *   still open, whose changes belong to the next report
+ * Reads what the mirror contains.
+ * @returns the holdings, and `settledAt`, the start of the oldest transaction that was
+ *   still open; its changes belong to the next report
  */
 async function readHoldings(reading: Reading) {
   const { db } = reading.warehouse;
-  // Open evidence against the lists.
+  // Open doubts about the lists, and their known gaps.
   const open = (
     table: 'doubts' | 'list_gaps',
   ) => sql`(select coalesce(jsonb_agg(to_jsonb(t)), '[]') from
@@ -205,7 +206,7 @@ async function readHoldings(reading: Reading) {
   };
 }
 
-/** Sums the rows of a list that were there at an instant. */
+/** Sums the rows that a list had at an instant. */
 export async function sumList(
   list: keyof typeof LISTS,
   heldAt: string,
@@ -213,8 +214,8 @@ export async function sumList(
 ): Promise<RowSum> {
   const digest = new RowDigest();
   const at = new Date(heldAt).toISOString();
-  // The instant is cut to milliseconds, so rows later in the same millisecond are not
-  // counted.
+  // The instant is truncated to milliseconds, so rows later in the same millisecond are
+  // not counted.
   const text = `copy (${LISTS[list]} where first_seen_at <= '${at}') to stdout`;
   const copy = { statement: text, action: ACTION, signal };
   for await (const lines of copyLines(warehouse.pool, copy))
@@ -280,7 +281,7 @@ async function readChanged(
 
 /**
  * Restores the runs whose reports are in the store.
- * @returns how many were not known
+ * @returns the number of runs that were not in the database
  */
 export async function restoreReports(
   deps: ReportDeps,
@@ -302,7 +303,7 @@ export async function restoreReports(
   return restored;
 }
 
-/** Restores one run; a run that is already known stays as it is. */
+/** Restores one run. A run that is already in the database is left unchanged. */
 async function restoreRun(
   report: NightlyReport,
   key: string,

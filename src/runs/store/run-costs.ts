@@ -1,6 +1,6 @@
 /**
- * Charges requests to the source to the run that they are made for, added up over every
- * process that works on it.
+ * Charges each request to the source to the run that it is made for, summed over all
+ * processes that work on the run.
  */
 import { randomUUID } from 'node:crypto';
 import type { Log } from '../../logging/log.ts';
@@ -10,8 +10,8 @@ import { statement, typed } from '../../postgres/statement.ts';
 import type { RunMeter, SourceCost } from '../../source/ports.ts';
 
 /**
- * How often counts are recorded: a process that is killed loses at most this much of
- * them.
+ * How often counts are recorded. A process that is killed loses at most the counts of one
+ * interval.
  */
 const RECORD_EVERY_MS = 3_000;
 
@@ -19,7 +19,10 @@ type RunCostsDeps = Readonly<{ meter: RunMeter; db: Database; log: Log }>;
 
 export class RunCosts implements AsyncDisposable {
   readonly #deps: RunCostsDeps;
-  /** Each process has its own row for each run, so that none waits for another. */
+  /**
+   * Each process has its own row for each run, so that processes do not wait for each
+   * other.
+   */
   readonly #processId = randomUUID();
   readonly #timer: NodeJS.Timeout;
   #ticking: Promise<void> = Promise.resolve();
@@ -32,7 +35,7 @@ export class RunCosts implements AsyncDisposable {
   }
 
   /**
-   * Charges all requests that `work` makes to the run, and records them within a few
+   * Charges to the run all requests that `work` makes, and records them within a few
    * seconds.
    */
   charge<Result>(runId: string, work: () => Promise<Result>): Promise<Result> {
@@ -40,8 +43,8 @@ export class RunCosts implements AsyncDisposable {
   }
 
   /**
-   * Returns the cost of the run and of those below it, in all processes. If a process was
-   * killed, its last seconds are missing.
+   * Returns the cost of the run and its child runs, in all processes. If a process was
+   * killed, its last few seconds are missing.
    */
   async ofRun(runId: string): Promise<SourceCost> {
     await this.flush();
@@ -61,8 +64,8 @@ export class RunCosts implements AsyncDisposable {
   }
 
   /**
-   * Records the counts that are not recorded yet. Never fails: counts are evidence about
-   * the work.
+   * Records the counts that are not recorded yet. Never fails, because the work must not
+   * fail over its own statistics.
    */
   async flush(): Promise<void> {
     const { db, log, meter } = this.#deps;
@@ -79,7 +82,7 @@ export class RunCosts implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#timer);
-    // A flush that the timer has begun needs the database, which is closed after this.
+    // A flush started by the timer needs the database, which is closed after this.
     await this.#ticking;
     await this.flush();
   }

@@ -1,7 +1,4 @@
-/**
- * Reads facts across all runs: how they ended, and which of them have notices that are
- * not sent yet.
- */
+/** Reads facts across all runs: how they ended, and which of them have unsent notices. */
 import { sql } from 'kysely';
 import type { Verdict } from '../../errors/verdict.ts';
 import type { Database } from '../../postgres/database.ts';
@@ -23,8 +20,8 @@ export interface RunFacts {
 type Seconds = 'durationSeconds' | 'completeAtSeconds';
 
 /**
- * Reads the facts for metrics in one statement, with the index of the newest runs of each
- * kind.
+ * Reads the facts for metrics in one statement, using the index of the newest runs of
+ * each kind.
  */
 export async function readRunFacts(db: Database): Promise<RunFacts> {
   const reading = statement({ facts: typed<RunFacts>('json') })`
@@ -52,24 +49,24 @@ export interface UntoldRun {
    */
   readonly isWaitUntold: boolean;
   /**
-   * The verdict of the previous run of its kind. Scheduled and ordered nightly runs are
-   * one kind.
+   * The verdict of the previous run of its kind. Nightly runs count as one kind, whether
+   * scheduled or on demand.
    */
   readonly verdictBefore: Verdict | null;
 }
 
 /**
- * Limits notices about waiting to one per hour, even if the source comes and goes by the
- * minute. `toldWait` is the start of the absence that caused the last notice.
+ * Limits "waiting" notices to one per hour, even if the source flaps every minute.
+ * `toldWait` is when the outage began that triggered the last notice.
  */
 const IS_WAIT_UNTOLD = sql`(${AWAITS_SOURCE}
   and coalesce((params->'sourceAbsence'->>'since')::timestamptz
     > (params->>'toldWait')::timestamptz + interval '1 hour', true))`;
 
 /**
- * Returns the runs of the last day that have a notice left to send. Runs whose notice was
- * refused come last, so that they delay no other. Each run records what was sent:
- * `started`, then `ended`.
+ * Returns the runs of the last day that have an unsent notice. Runs whose notice was
+ * rejected come last, so that they do not delay the others. Each run records what was
+ * sent: `started`, then `ended`.
  */
 export function readUntoldRuns(
   db: Database,

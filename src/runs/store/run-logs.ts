@@ -12,7 +12,7 @@ import { statement, typed } from '../../postgres/statement.ts';
 const FLUSH_MS = 1_000;
 const QUEUED_MAX = 2_000;
 const BATCH_MAX = 500;
-/** The most lines that one process stores for one run. */
+/** Maximum number of lines that one process stores for one run. */
 const LINES_MAX = 5_000;
 const RUNS_COUNTED_MAX = 1_000;
 
@@ -21,7 +21,7 @@ export interface RunLine {
   /** RFC 3339. */
   readonly at: string;
   readonly level: string;
-  /** Constant text; varying values are in `fields`. */
+  /** A constant string; variable values are in `fields`. */
   readonly message: string;
   readonly fields: Readonly<Record<string, unknown>>;
 }
@@ -37,8 +37,8 @@ export interface RunLinePage {
 }
 
 /**
- * Stores lines. Lines of unknown or deleted runs are left out. Only one writer runs at a
- * time, because a reader's pages follow the ids.
+ * Stores log lines, skipping those of unknown or deleted runs. Only one writer runs at a
+ * time because readers page by id, and would miss lines that commit out of order.
  */
 export async function appendLines(
   db: Database,
@@ -55,7 +55,7 @@ export async function appendLines(
 }
 
 /**
- * Reads the lines of a run and of those below it.
+ * Reads the lines of a run and its child runs.
  * @param after `next` of the previous page
  */
 export async function readLines(
@@ -108,8 +108,8 @@ export class RunLogs implements AsyncDisposable {
   }
 
   /**
-   * Returns a log that also stores its lines, from level `info` on, whatever its own
-   * level is.
+   * Returns a log that also stores its lines of level `info` and above, whatever its own
+   * level.
    */
   tee(log: Log): Log {
     return teeLog(
@@ -119,8 +119,8 @@ export class RunLogs implements AsyncDisposable {
   }
 
   /**
-   * Writes the queued lines. Lines that cannot be written are lost from here, but they
-   * were shown on stderr.
+   * Writes the queued lines. Lines that cannot be written are dropped, but they were
+   * printed to stderr.
    */
   flush(): Promise<void> {
     const lines = this.#queued.splice(0, BATCH_MAX);

@@ -20,7 +20,7 @@ export interface RunReader {
   logs(runId: string, rowsMax: number, after: string): Promise<RunLinePage>;
 }
 
-/** @param limitMs the longest that one answer may take; the default is `readWithin`'s */
+/** @param limitMs how long one read may take; the default is that of `readWithin` */
 export function openRunReader(db: Database, limitMs?: number): RunReader {
   const runs = new RunStore(db);
 

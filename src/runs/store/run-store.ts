@@ -1,6 +1,6 @@
 /**
- * Stores every run with its state and its verdict. A queue may forget a job, but no run
- * is ever lost with it.
+ * Stores every run with its state and verdict. A queue may lose a job, but the run is
+ * never lost with it.
  */
 import { type SelectQueryBuilder, sql, type UpdateObject } from 'kysely';
 import { CANDIDATES_MAX } from '../../ledger/ids.ts';
@@ -19,7 +19,7 @@ import { statement, typed } from '../../postgres/statement.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
 import type { RunDocument, RunKind, RunState } from '../run-schema.ts';
 
-/** A run, as recorded in a row of `mirror.runs`. */
+/** A run, as stored in a row of `mirror.runs`. */
 export interface Run extends Readonly<RunDocument> {
   /** The source that the run makes requests to; null if it makes none. */
   readonly sourceUrl: string | null;
@@ -57,7 +57,7 @@ type RunJson = Pick<Run, 'params' | 'evidence'>;
 
 export interface NewRun extends Pick<Run, 'kind' | 'subject'> {
   readonly parentRunId?: string | undefined;
-  /** At most one run has a given key, which names its scheduled time. */
+  /** Names the run's scheduled time. At most one run has a given key. */
   readonly scheduleKey?: string | undefined;
   readonly params?: Run['params'];
 }
@@ -81,19 +81,20 @@ const ASKS_SOURCE: ReadonlySet<RunKind> = new Set([
   'nightly',
 ]);
 /**
- * How recent a heartbeat must be for the run to count as worked by a living process.
- * Heartbeats come every three seconds.
+ * How recent a heartbeat must be for the run to count as worked by a live process.
+ * Heartbeats are sent every three seconds.
  */
 const WORKED_MS = 8_000;
 const LISTED_MAX = 1000;
 const IS_OPEN = sql<boolean>`state in ('queued', 'running')`;
-/** Whether no living process works the run. */
+/** Whether no live process is working on the run. */
 const IS_IDLE = sql<boolean>`(state = 'queued' or heartbeat_at is null
   or heartbeat_at < clock_timestamp() - ${WORKED_MS} * interval '1 millisecond')`;
-/** The present time by the database's clock. */
+/** The current time by the database's clock. */
 const NOW = sql<string>`clock_timestamp()`;
 /**
- * Parameters that a run keeps for its own use, in addition to those it was ordered with.
+ * Parameters that a run stores for its own use, in addition to those it was requested
+ * with.
  */
 const NOT_ASKED = [
   'clock',
@@ -117,7 +118,7 @@ export class RunStore {
   readonly #onEnded: (ended: EndedRun) => void;
 
   /**
-   * @param sourceUrl the source of the runs that are created here
+   * @param sourceUrl the source of the runs that this store creates
    * @param onEnded called for every run that ends through this store, for metrics
    */
   constructor(
@@ -142,7 +143,8 @@ export class RunStore {
     scheduleKey,
     params = {},
   }: NewRun): Promise<Run> {
-    // The library is loaded only here, because commands that only read create no ids.
+    // The library is loaded only when needed, because commands that only read create no
+    // ids.
     const { v7: uuidv7 } = await import('uuid');
     const sourceUrl = ASKS_SOURCE.has(kind) ? this.#sourceUrl : undefined;
     const insertion = builder
@@ -175,8 +177,8 @@ export class RunStore {
   }
 
   /**
-   * Finds the newest unfinished top-level run with the same kind, subject and parameters,
-   * unless it was told to stop.
+   * Finds the newest unfinished top-level run with the same kind, subject and parameters
+   * that has not been told to stop.
    */
   async findOpen({
     kind,
@@ -197,7 +199,7 @@ export class RunStore {
     return findRow(this.#db, 'look for an equal run', equal);
   }
 
-  /** Finds the unfinished nightly run, no matter what ordered it. */
+  /** Finds the unfinished nightly run, no matter what requested it. */
   async findNightly(): Promise<Run | undefined> {
     return (
       await this.list({
@@ -209,11 +211,11 @@ export class RunStore {
   }
 
   /**
-   * Returns the run that a key stands for, else an open run that does the same work, else
-   * a new run.
-   * @param isExclusive if the work is already open, return that run without recording
-   *   the key for it
-   * @returns `found` is `other` if the key stands for another order
+   * Returns the run that a key stands for, or an open run that does the same work, or
+   * else a new run.
+   * @param isExclusive if the work is already open, return that run without recording the
+   *   key for it
+   * @returns `found` is `other` if the key stands for a different request
    */
   async order(
     fresh: NewRun,
@@ -265,7 +267,7 @@ export class RunStore {
     });
   }
 
-  /** Counts the read API's orders that are queued or running. */
+  /** Counts the runs requested through the read API that are queued or running. */
   async openOrders(): Promise<number> {
     const orders = statement({ count: 'int' })`
       select count(*)::int as count from mirror.runs
@@ -283,8 +285,8 @@ export class RunStore {
   }
 
   /**
-   * Finds the runs whose id has the given beginning and end: as many as are needed to see
-   * whether the match is unique.
+   * Finds runs whose id has the given prefix and suffix, but only as many as it takes to
+   * tell whether the match is unique.
    */
   withId(prefix: string, suffix: string): Promise<readonly Run[]> {
     const isLike = sql<boolean>`starts_with(run_id::text, ${prefix})
@@ -322,8 +324,8 @@ export class RunStore {
   }
 
   /**
-   * Marks the run as running, and counts one more attempt.
-   * @returns undefined if the run has ended, or a living process works it
+   * Marks the run as running and increments its number of attempts.
+   * @returns undefined if the run has ended, or a live process is working on it
    */
   start(runId: string): Promise<Run | undefined> {
     const started = {
@@ -338,8 +340,7 @@ export class RunStore {
 
   /**
    * Renews the run.
-   * @returns whether the run was told to stop meanwhile, or was ended by another
-   *   process
+   * @returns whether the run has since been told to stop, or was ended by another process
    */
   async heartbeat(runId: string): Promise<{ cancelRequested: boolean }> {
     const run = await this.#update(
@@ -352,8 +353,8 @@ export class RunStore {
   }
 
   /**
-   * Marks the run as no longer worked, so that the next process need not wait until it
-   * counts as silent.
+   * Marks the run as no longer being worked, so that the next process need not wait for
+   * it to count as silent.
    */
   async giveBack(
     runId: string,
@@ -367,7 +368,7 @@ export class RunStore {
     await this.#update('give a run back', runId, free, isRunning);
   }
 
-  /** Keeps a value that a resumed run needs, by merging it into the run's parameters. */
+  /** Stores a value that a resumed run needs, by merging it into the run's parameters. */
   async keep(
     runId: string,
     params: Readonly<Record<string, unknown>>,
@@ -377,9 +378,9 @@ export class RunStore {
   }
 
   /**
-   * Records the verdict once. A run that already has one keeps it: the statement that
-   * proved a sync complete has already recorded its verdict (lists/store/claim.ts),
-   * so such a run is only marked as ended here.
+   * Records the verdict. A run that already has one keeps it: the statement that proves a
+   * sync complete records its verdict (lists/store/claim.ts), so such a run is only
+   * marked as ended here.
    */
   async finish(
     runId: string,
@@ -403,9 +404,9 @@ export class RunStore {
   }
 
   /**
-   * Tells the run, and those below it, to stop at their next safe point. A run that no
-   * process works ends here.
-   * @returns the state before; undefined if there is no such run
+   * Tells the run and its child runs to stop at their next safe point. A run that no
+   * process is working on ends immediately.
+   * @returns the previous state; undefined if there is no such run
    */
   async requestCancel(runId: string): Promise<RunState | undefined> {
     const before = await this.get(runId);
@@ -448,7 +449,7 @@ export class RunStore {
 
   /**
    * Updates a run.
-   * @returns the run as it is now; undefined if the condition is false
+   * @returns the updated run; undefined if the condition is false
    */
   #update(
     action: string,
@@ -467,7 +468,7 @@ export class RunStore {
   }
 }
 
-/** Selects every run; callers add conditions and an order. */
+/** Selects all runs; callers add conditions and an order. */
 function selectRuns(): SelectQueryBuilder<Schema, 'mirror.runs', Run> {
   return builder
     .selectFrom('mirror.runs')
@@ -476,8 +477,8 @@ function selectRuns(): SelectQueryBuilder<Schema, 'mirror.runs', Run> {
 }
 
 /**
- * Takes the lock of a name and holds it until the transaction ends, so that orders of the
- * same name run one after another.
+ * Takes the lock of a name and holds it until the transaction ends, so that requests with
+ * the same name are handled one after another.
  */
 async function lockName(tx: Database, name: string): Promise<void> {
   const lock = statement({ lock: 'void' })`

@@ -1,7 +1,7 @@
 /**
  * Records which schedules are in force, since when, and which of their times have had a
- * run. All times are by the database's clock, because workers' clocks may differ from it
- * and from each other.
+ * run. All times are by the database's clock, because the workers' clocks may differ from
+ * it and from each other.
  */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
@@ -39,14 +39,14 @@ export async function readScheduleSinceMs(
   return row === undefined ? undefined : Number(row.sinceMs);
 }
 
-/** A schedule that the workers keep. */
+/** A schedule that the workers follow. */
 export interface ScheduleInForce extends Schedule {
   /** When it came into force, in milliseconds since 1970. */
   readonly sinceMs: number;
 }
 
 /**
- * Reads the schedule that the workers keep, which may differ from this process's.
+ * Reads the schedule that the workers follow, which may differ from this process's own.
  * @returns undefined if no worker has ever set one
  */
 export async function readScheduleInForce(
@@ -68,7 +68,7 @@ export interface ReplacedSchedule extends Schedule {
 }
 
 /**
- * Records a schedule as in force from now on, unless it already is.
+ * Records a schedule as being in force from now on, unless it already is.
  * @returns the schedule that it replaces, if there was one
  */
 export async function recordSchedule(
@@ -106,10 +106,10 @@ export interface ScheduledWork {
 
 /**
  * Reads what is recorded about a scheduled time. A nightly run counts whatever its
- * subject; a sync only if it read the whole list.
+ * subject; a sync counts only if it read the whole list.
  *
  * @param dueMs the scheduled time, in milliseconds since 1970
- * @param nowMs the present by the database's clock
+ * @param nowMs the current time by the database's clock, in milliseconds since 1970
  */
 export async function readScheduledTime(
   db: Database,

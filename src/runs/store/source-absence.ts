@@ -1,7 +1,7 @@
 /**
- * Records with a nightly run that its source is unavailable, so that every process that
- * works on the run waits for the same absence, and every view shows it. Times are the
- * database's.
+ * Records with a nightly run that its source is unavailable, so that every process
+ * working on the run waits out the same outage, and every view shows it. Times are by the
+ * database's clock.
  */
 import { z } from 'zod';
 import type { Database } from '../../postgres/database.ts';
@@ -9,16 +9,18 @@ import { execute } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 import type { Run } from './run-store.ts';
 
-/** What is unavailable: `everything`, or only the export while the lists still answer. */
+/**
+ * What is unavailable: `everything`, or only the export while the lists still respond.
+ */
 export type AbsentRoute = 'everything' | 'export';
 
 const absence = z.object({
-  /** When the absence was noticed; RFC 3339. */
+  /** When the outage was noticed; RFC 3339. */
   since: z.string(),
   code: z.string(),
   message: z.string(),
   route: z.enum(['everything', 'export']),
-  /** True if no connection could be made, as with a wrong address. */
+  /** True if no connection could be made, for example because the address is wrong. */
   isUnreachable: z.boolean().default(false),
   /** True if the run no longer waits, because its window is over. */
   isGivenUp: z.boolean().default(false),
@@ -30,9 +32,9 @@ const waits = z.object({
   lastEndedAt: z.string(),
 });
 
-/** An absence that has not ended. */
+/** An outage that has not ended. */
 export type SourceAbsence = z.infer<typeof absence>;
-/** All absences of a run that have ended, added up. */
+/** The totals over all of a run's past outages. */
 export type SourceWaits = z.infer<typeof waits>;
 
 export function readAbsence({
@@ -55,8 +57,8 @@ interface NewAbsence extends Pick<
 }
 
 /**
- * Records that the source is unavailable. An absence that is already recorded stays as it
- * is.
+ * Records that the source is unavailable. An outage that is already recorded is left
+ * unchanged.
  */
 export async function noteAbsence(
   db: Database,
@@ -70,7 +72,7 @@ export async function noteAbsence(
   await execute(db, 'note that the source is away', note);
 }
 
-/** Records that the source is back, and adds the absence to those that have ended. */
+/** Records that the source is back, and adds the outage to the past ones. */
 export async function endAbsence(db: Database, runId: string): Promise<void> {
   const note = statement()`
     update mirror.runs
@@ -84,7 +86,7 @@ export async function endAbsence(db: Database, runId: string): Promise<void> {
   await execute(db, 'note that the source is back', note);
 }
 
-/** Records that the run no longer waits. The absence stays, as the reason. */
+/** Records that the run no longer waits. The outage is kept as the reason. */
 export async function giveAbsenceUp(
   db: Database,
   runId: string,

@@ -22,17 +22,19 @@ import {
 /** The parties and assets that a nightly run covers. */
 export interface NightlyScope extends ConfiguredScope {
   /**
-   * Whether every party is requested, or idle ones only after a growing number of nights.
+   * True if every party is requested every night; false if idle ones are requested only
+   * after a growing number of nights.
    */
   readonly everyParty: boolean;
-  /** The most nights that an idle party waits. */
+  /** Maximum number of nights that an idle party waits. */
   readonly idleNightsMax: number;
 }
 
 /**
- * Condition on `mirror.exports`: the export concerns the whole ledger of its party. That
- * is the export of all assets; if the source demands an asset, it is that of each
- * configured one. Another asset that was exported on demand says nothing about the rest.
+ * Condition on `mirror.exports`: the export covers the whole ledger of its party. That is
+ * the export of all assets or, if the source requires an asset, the export of each
+ * configured one. Any other asset that was exported on demand says nothing about the
+ * rest.
  */
 function concernsLedger(assetIds: NightlyScope['assetIds']) {
   const configured = assetIds === undefined ? null : [...assetIds];
@@ -56,8 +58,8 @@ function selectAsked({ assetIds }: Pick<NightlyScope, 'assetIds'>) {
 }
 
 /**
- * Ledgers that keep failing get one turn in this many, and ledgers never requested one in
- * that many, so that neither keep the active ones waiting.
+ * One turn in this many goes to ledgers that keep failing, and one in `NEW_EVERY` to
+ * ledgers never requested, so that neither group holds up the active ones.
  */
 const QUARANTINED_EVERY = 10;
 const NEW_EVERY = 3;
@@ -65,8 +67,9 @@ const NEW_EVERY = 3;
 /**
  * Common table expression: `ids`, the parties that a nightly run may request, each once.
  * Without configured parties these are the listed ones. A party that the source no longer
- * lists, or that it listed only in an earlier epoch, is left out: its ledger may fail for
- * ever, and nothing is expected from it (see `removed` in status/store/completeness.ts).
+ * lists, or listed only in an earlier epoch, is left out, because its ledger may fail
+ * forever and nothing is expected from it (see `removed` in
+ * status/store/completeness.ts).
  */
 function selectPartyIds(partyIds: NightlyScope['partyIds']) {
   const chosen = partyIds === undefined ? null : [...partyIds];
@@ -113,7 +116,7 @@ function consideredParties(scope: NightlyScope) {
       from known)`;
 }
 
-/** Adds the common table expression `due`: the parties to request, in order. */
+/** Adds the common table expression `due`, the parties to request, in order. */
 function dueParties(scope: NightlyScope) {
   return sql`${consideredParties(scope)},
     due as (
@@ -130,7 +133,7 @@ function dueParties(scope: NightlyScope) {
         from considered where is_due) ranked)`;
 }
 
-/** The numbers of parties that a nightly run requests and leaves out. */
+/** How many parties a nightly run requests, and how many it leaves out. */
 interface Plan {
   /** All parties in the run's scope, requested or not. */
   readonly parties: number;
@@ -144,18 +147,18 @@ interface Plan {
   readonly deferred: number;
   /** Deferred parties that were never requested. */
   readonly deferredNeverAsked: number;
-  /** When the deferred party that has waited the longest was last requested; RFC 3339. */
+  /** When the longest-waiting deferred party was last requested; RFC 3339. */
   readonly deferredSince: string | null;
 }
 
-/** How far back those ledgers reach that have waited the longest. */
+/** How out of date the longest-waiting ledgers are. */
 interface Lateness {
   /**
-   * Parties of the run's scope that were last requested longer ago than an idle party may
+   * Parties in the run's scope whose last request is longer ago than an idle party may
    * wait.
    */
   readonly late: number;
-  /** The earliest end of what is known of any ledger; RFC 3339. */
+  /** The earliest point at which the known part of any ledger ends; RFC 3339. */
   readonly oldestFrontier: string | null;
 }
 
@@ -163,20 +166,20 @@ interface Lateness {
 export interface Estimate {
   readonly parties: number;
   readonly quarantined: number;
-  /** True if no list was read yet, so the parties are unknown. */
+  /** True if no list has been read yet, so the parties are unknown. */
   readonly isFirst: boolean;
   /**
-   * The average time from one export to the next, in the last nightly run that exported
+   * Average time from one export to the next, in the last nightly run that exported
    * anything.
    */
   readonly secondsPerExport: number | null;
 }
 
 /**
- * Writes the parties that the run requests, once, into a partition of their own, and
- * records which are left out; a resumed run finds both. `dueParties` sets the order;
- * those beyond `exportsMax` wait for another night. Leaving out an idle party loses
- * nothing, because its next request starts where the last one ended.
+ * Writes the parties that the run requests into a partition of their own, and records
+ * which are left out. This happens once; a resumed run finds both. `dueParties` sets the
+ * order, and parties beyond `exportsMax` wait for another night. Skipping an idle party
+ * loses nothing, because its next request starts where the last one ended.
  */
 export async function planNightly(
   db: Database,
@@ -231,14 +234,14 @@ export async function planNightly(
     await recordScope(tx, request);
     return planned;
   });
-  // A table that has just been filled has no statistics, and plans made without them
-  // read the whole table for each row.
+  // A newly filled table has no statistics, and without them the planner scans the whole
+  // table for each row.
   const analyze = statement()`analyze ${sql.id('mirror', namePartition(runId))}`;
   await execute(db, action, analyze);
   return plan;
 }
 
-/** Counts the parties that would be due now. Their order does not matter for that. */
+/** Counts the parties that would be due now. */
 export function countDue(
   db: Database,
   scope: NightlyScope,
@@ -296,13 +299,13 @@ export interface ListSize {
   readonly list: 'parties' | 'checkpoints';
   readonly rows: bigint;
   /**
-   * Whether a second reading has agreed with the first. Until then each sync reads the
+   * Whether a second reading has agreed with the first. Until then, each sync reads the
    * whole list.
    */
   readonly isConfirmed: boolean;
 }
 
-/** Reads the number of rows of each list; a list that was never read is left out. */
+/** Reads the number of rows of each list. A list that has never been read is left out. */
 export function readListSizes(db: Database): Promise<readonly ListSize[]> {
   const sizes = statement({
     list: typed<ListSize['list']>('text'),
@@ -318,21 +321,21 @@ export function readListSizes(db: Database): Promise<readonly ListSize[]> {
 /** Closed segments that the source should still have, and that can be requested again. */
 export interface Auditable {
   readonly segments: bigint;
-  /** Size as plain CSV, which is what comparing all of them downloads. */
+  /** Size as plain CSV, which is how much comparing all of them would download. */
   readonly bytes: bigint;
 }
 
 /**
  * Counts the segments that may be requested again for the parties in the run's scope.
- * Ranges without entries are not counted, because they cost no request of their own.
+ * Empty ranges are not counted, because they need no request of their own.
  */
 export function readAuditable(
   db: Database,
   { partyIds, assetIds }: ConfiguredScope,
   retentionMs: number,
 ): Promise<Auditable> {
-  // Uses the source's time, as the newest range shows it: a source may be behind the
-  // present.
+  // Uses the source's time, as indicated by the newest range, because a source may be
+  // behind the present.
   const oldest = sql`(select max(to_time) from mirror.coverage)
     - ${retentionMs}::float8 * interval '1 millisecond'`;
   const auditable = statement({ segments: 'bigint', bytes: 'bigint' })`
@@ -345,8 +348,8 @@ export function readAuditable(
 }
 
 /**
- * Returns the name of a run's partition. Each run has one, so that its rows are dropped
- * with it and its statistics are separate from those of other runs.
+ * Returns the name of a run's partition. Each run has its own, so that its rows can be
+ * dropped as a whole and its statistics are separate from those of other runs.
  */
 export function namePartition(runId: string): string {
   return `nightly_units_${runId.replaceAll('-', '')}`;
@@ -354,7 +357,7 @@ export function namePartition(runId: string): string {
 
 /**
  * Creates the partition as a table and then attaches it. Creating it in place would wait
- * for every reader of the parent table, and a backup may read that for hours.
+ * for all readers of the parent table, and a backup may read that for hours.
  */
 function attachStatement(runId: string): string {
   const name = namePartition(runId);
@@ -366,7 +369,7 @@ function attachStatement(runId: string): string {
   end`;
 }
 
-/** Whether any party is known, so that there is something to export. */
+/** Whether any party is known, that is, whether there is anything to export. */
 export async function knowsParties(db: Database): Promise<boolean> {
   const reading = statement({ isKnown: 'boolean' })`
     select exists (select from mirror.parties

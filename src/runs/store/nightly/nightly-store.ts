@@ -15,7 +15,7 @@ import {
 } from '../../../postgres/run-statement.ts';
 import { statement, typed } from '../../../postgres/statement.ts';
 
-/** How far a nightly run has come: the number of its ledgers in each state. */
+/** A nightly run's progress: the number of its ledgers in each state. */
 export type NightlyCounts = Readonly<
   Record<'due' | 'queued' | 'done' | 'failed', number>
 >;
@@ -23,8 +23,8 @@ export type NightlyCounts = Readonly<
 export interface DueLedger {
   readonly partyId: string;
   /**
-   * The export probably brings nothing, as with all idle parties and most that were never
-   * requested. Many of them go into one job.
+   * True if the export is likely to return nothing, as for all idle parties and most that
+   * were never requested. Many of these go into one job.
    */
   readonly isIdle: boolean;
 }
@@ -35,7 +35,7 @@ export interface SettledLedger {
   readonly outcome: Readonly<Record<string, unknown>>;
 }
 
-/** What the exports of a run brought, as evidence. */
+/** The results of a run's exports, as evidence. */
 export interface NightlySummary extends Readonly<Record<string, unknown>> {
   readonly suspicious: number;
   /** Exports that ended without an error but did not prove their ledger complete. */
@@ -62,17 +62,14 @@ const SUMMARY_COLUMNS = {
 } as const;
 
 const LISTED_MAX = 20;
-/**
- * Added to the priority of a ledger that is postponed; higher than any priority in a
- * plan.
- */
+/** Added to the priority of a postponed ledger; higher than any priority in a plan. */
 const BEHIND_ALL = 100_000_000;
 /**
- * The outcome of a ledger whose own outcome cannot be stored: only the fact that it was
+ * Stands in for an outcome that cannot be stored; it records only that the ledger was
  * settled.
  */
 const UNREADABLE = { verdict: 'incomplete', code: 'EVIDENCE_UNREADABLE' };
-/** The part of the evidence that is shown about a ledger that was not proven complete. */
+/** The part of the evidence shown for a ledger that was not proven complete. */
 const DOUBT = sql`jsonb_strip_nulls(jsonb_build_object(
   'verdict', outcome->'verdict', 'reason', outcome->'reason',
   'findings', outcome->'findings', 'kept', outcome->'kept', 'audited', outcome->'audited'))`;
@@ -85,7 +82,7 @@ export class NightlyStore {
   }
 
   /**
-   * Returns the next ledgers to queue, and marks them. If marked ledgers are lost with
+   * Returns the next ledgers to queue and marks them as queued. If they are lost with
    * their queue, `requeue` makes them available again.
    */
   take(runId: string, ledgersMax: number): Promise<readonly DueLedger[]> {
@@ -102,10 +99,7 @@ export class NightlyStore {
     return readRows(this.#db, 'take ledgers to export', taken);
   }
 
-  /**
-   * Returns those of the given ledgers that are not settled yet, in the order of the
-   * plan.
-   */
+  /** Returns the given ledgers that are not settled yet, in the order of the plan. */
   async unsettled(
     runId: string,
     partyIds: readonly string[],
@@ -137,8 +131,8 @@ export class NightlyStore {
 
   /**
    * Records the outcomes of ledgers, and which of their parties were idle again, in one
-   * statement. An outcome that the database refuses is replaced by a short one, because a
-   * night must not wait for ever for a piece of evidence.
+   * statement. An outcome that the database rejects is replaced by a short one, because a
+   * night must not wait forever for a piece of evidence.
    */
   async settle(
     runId: string,
@@ -150,7 +144,7 @@ export class NightlyStore {
       if (!(error instanceof PermanentError)) throw error;
       const [ledger, ...others] = ledgers;
       if (ledger === undefined) return;
-      // Recording each ledger by itself finds the one that is refused.
+      // Recording each ledger by itself finds the one that is rejected.
       if (others.length === 0)
         await this.#settle(runId, [{ ...ledger, outcome: UNREADABLE }]);
       else for (const one of ledgers) await this.settle(runId, [one]);
@@ -162,7 +156,7 @@ export class NightlyStore {
     ledgers: readonly SettledLedger[],
   ): Promise<void> {
     // Each outcome is encoded separately, so that one that cannot be encoded does not
-    // spoil the others.
+    // affect the others.
     const given = ledgers.map(
       ({ partyId, state, outcome }) =>
         `{"party_id": ${JSON.stringify(partyId)}, "state": "${state}", "outcome": ${evidenceJson(outcome)}}`,
@@ -185,7 +179,7 @@ export class NightlyStore {
   }
 
   /**
-   * Moves a ledger behind the others of its run, and keeps the reason.
+   * Moves a ledger behind the others of its run, and stores the reason.
    * @returns how many turns it has had
    */
   async postpone(
@@ -208,7 +202,7 @@ export class NightlyStore {
 
   /**
    * Returns the number of turns that a ledger has had, and whether another ledger is
-   * waiting that no worker has begun.
+   * still waiting to be started.
    */
   turnsOf(
     runId: string,
@@ -231,7 +225,8 @@ export class NightlyStore {
 
   /**
    * Counts ledgers by state.
-   * @param asked how many were planned; those that are neither open nor failed are done
+   * @param asked the number of planned ledgers; those neither open nor failed count as
+   *   done
    */
   async counts(runId: string, asked: number): Promise<NightlyCounts> {
     const count = (state: string) =>
@@ -273,9 +268,9 @@ export class NightlyStore {
   }
 
   /**
-   * Sums up the outcomes, with the first ledgers that failed, that ended without an error
-   * but not `complete`, or that were not requested; each list is undefined if it is
-   * empty.
+   * Summarizes the outcomes. Lists the first ledgers that failed, those that ended
+   * without an error but not `complete`, and those that were not requested; each list is
+   * undefined if it is empty.
    */
   async summary(runId: string): Promise<NightlySummary> {
     const count = (condition: RawBuilder<unknown>) =>
