@@ -10,16 +10,16 @@ import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 
 export interface PartyExportDeps extends ExportDeps {
   /**
-   * The assets to export if the source demands an asset. If absent or empty, all assets
-   * seen so far.
+   * The assets to export if the source requires an asset. If absent or empty, all
+   * assets seen so far are exported.
    */
   readonly assets?: readonly string[] | undefined;
 }
 
 /**
- * Like `exportLedger`. If the source demands an asset and the request names none, every
- * configured or known asset is exported. The evidence names these assets, because it
- * cannot be proven that there are no others.
+ * Like `exportLedger`. If the source requires an asset and the request specifies none,
+ * every configured or known asset is exported. The evidence lists these assets, because
+ * it cannot be proven that there are no others.
  */
 export async function exportParty(
   request: ExportRequest,
@@ -36,7 +36,7 @@ export async function exportParty(
   if (!demandsAsset(profile, request.clock.seen)) {
     try {
       const outcome = await exportLedger(request, deps, signal);
-      // The source answered a request without an asset, so it no longer demands one.
+      // The source accepted a request without an asset, so it no longer requires one.
       if (outcome.requests > 0 && profile.assetRequired === true)
         await learn({ assetRequired: undefined, assetAskedAt: undefined });
       return outcome;
@@ -56,7 +56,8 @@ const SEEN_ASSETS =
 
 /**
  * Exports one asset after another.
- * @throws the first permanent error, after every asset was tried; any other error at once
+ * @throws the first permanent error after every asset has been tried; any other error
+ *   immediately
  */
 async function exportAssets(
   request: ExportRequest,

@@ -111,8 +111,8 @@ export type ExportEvent =
       /** Whether anything is left to request. */
       readonly isLeft: boolean;
       /**
-       * Whether a probe is needed first, to show whether the source applies the end
-       * that the plan wants.
+       * Whether a probe must first show that the source applies the end that the plan
+       * wants.
        */
       readonly needsProbe: boolean;
       /** The number of requests that the run has sent so far. */

@@ -17,9 +17,7 @@ export interface ExportRequest extends LedgerRange {
   readonly runId: string;
   /** The source's time when the run began. */
   readonly clock: SourceClock;
-  /**
-   * Whether to distrust the coverage in the range and request all of the range again.
-   */
+  /** Whether to distrust the coverage in the range and request the whole range again. */
   readonly again?: boolean | undefined;
   /** The share of the closed segments to request again and compare, from 0 to 1. */
   readonly auditShare?: number | undefined;

@@ -76,8 +76,8 @@ import {
 import { RowCounter } from './validation/row-counter.ts';
 
 /**
- * The number of consecutive failures after which an export is quarantined. Each nightly
- * run then tries it once.
+ * Number of consecutive failures after which an export is quarantined. Each nightly run
+ * then tries it once.
  */
 const ATTEMPTS_MAX = 5;
 /**
@@ -153,8 +153,8 @@ function checkRequest(request: ExportRequest, { source }: ExportDeps): void {
 }
 
 /**
- * Returns the scope to lease. An export of one asset cannot replace coverage of all
- * assets that is open, faulty or requested again; all assets are exported in that case.
+ * Returns the scope to lease. If coverage of all assets is open, faulty or requested
+ * again, an export of one asset cannot replace it, so all assets are exported.
  */
 async function scopeOf(
   request: ExportRequest,
@@ -362,8 +362,7 @@ class ExportRun {
     const { shownTo = BEGINNING } = profile;
     const from = floorSecond(request.from ?? BEGINNING);
     const to = request.to && ceilSecond(request.to);
-    // A source that shows no time certainly has all of its blocks before its newest
-    // entry.
+    // A source that shows no time certainly has all blocks before its newest entry.
     const closedTo =
       clock.from === 'guessed'
         ? earlier(shownTo, clock.closedTo)
@@ -429,7 +428,7 @@ class ExportRun {
   }
 
   /**
-   * Sends a request, and records a refusal that shows something about the source.
+   * Sends a request, and records what a refusal shows about the source.
    * @returns undefined if the source refuses a request without a start and an end
    */
   async #fetch(
@@ -653,7 +652,7 @@ class ExportRun {
     return this.#plan;
   }
 
-  /** Reports progress. Nothing is reported for a ledger without rows. */
+  /** Reports progress, except for a ledger without rows. */
   #report(bytes: number, rows: number): void {
     const allBytes = this.#counter.bytes + bytes;
     const allRows = this.#counter.rows + rows;

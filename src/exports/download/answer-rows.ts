@@ -45,7 +45,7 @@ export class AnswerRows implements AsyncDisposable {
      */
     before: new RowSum(),
     beforeFrom: 0,
-    /** The number of rows that were not requested, by reason. */
+    /** Number of rows that do not match the request, by reason. */
     leftOut: { party: 0n, asset: 0n, range: 0n },
     farOutside: 0,
     leaving: 0,

@@ -77,8 +77,8 @@ function newSpan(
     /** The number of rows that leave one of the party's accounts. */
     fromRows: 0,
     /**
-     * Flat list of `second, bytes` pairs in row order. Consecutive rows with the same
-     * second share a pair.
+     * Flat list of `second, bytes` pairs in row order, with one pair for consecutive
+     * rows of the same second.
      */
     bytesBySecond: [] as number[],
   };
@@ -99,7 +99,7 @@ class BlockReader {
   readonly #found = {
     /** The number of rows before the first row that could not be parsed. */
     rows: 0,
-    /** The number of rows that were not requested, by reason. */
+    /** Number of rows that do not match the request, by reason. */
     leftOut: { party: 0, asset: 0, range: 0 },
     farOutside: 0,
     /**

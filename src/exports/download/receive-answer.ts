@@ -130,7 +130,7 @@ class Receiver implements AsyncDisposable {
   readonly #rows: AnswerRows;
   /** The limits that the rows are checked against. */
   readonly #limits: Omit<RowQuestion, 'layout'>;
-  /** `#limits` with the header's layout; undefined until the header is received. */
+  /** `#limits` with the header's layout; undefined until the header has arrived. */
   #question: RowQuestion | undefined;
   #header: Buffer = Buffer.alloc(0);
   /**
@@ -152,8 +152,8 @@ class Receiver implements AsyncDisposable {
     const borders = [...new Set([kept.from, kept.to, ...this.#rows.borders])];
     this.#limits = {
       scope,
-      // The range is wider than requested, because a release may filter by a time that is
-      // not exported.
+      // The range is padded, because a release may filter by a time that is not
+      // exported.
       asked: { from: asked.from - PAD_SECONDS, to: asked.to + PAD_SECONDS },
       kept,
       borders: borders
@@ -172,7 +172,7 @@ class Receiver implements AsyncDisposable {
 
   /**
    * What the rows read so far show about the source's release; undefined until the
-   * header is received.
+   * header has arrived.
    */
   get traits() {
     if (this.#question === undefined) return undefined;

@@ -137,7 +137,7 @@ class RowThread {
   async read(task: BlockTask, msMax: number): Promise<BlockFindings> {
     const answer = Promise.withResolvers<BlockFindings>();
     this.#asked.push(answer);
-    // While the thread has work, the process must not end.
+    // The process must not exit while the thread has work.
     this.#worker.ref();
     // oxlint-disable-next-line unicorn/require-post-message-target-origin -- threads have no origin
     this.#worker.postMessage(task);
@@ -153,7 +153,7 @@ class RowThread {
     }
   }
 
-  /** Ends the thread. Callers that are waiting get an error. */
+  /** Terminates the thread. Waiting callers get an error. */
   async stop(state: string, cause?: unknown): Promise<void> {
     this.isAlive = false;
     for (const { reject } of this.#asked.splice(0)) reject(lost(state, cause));

@@ -1,6 +1,6 @@
 /**
  * A thread that reads blocks of rows, one after another, for any export of the process.
- * Only the pool starts it.
+ * It is started only by the pool.
  */
 import { parentPort } from 'node:worker_threads';
 import { readBlock, type RowQuestion } from './block-reader.ts';

@@ -65,7 +65,7 @@ export interface MergeReport {
   /** The number of merged segments that replaced them. */
   into: number;
   rows: bigint;
-  /** Bytes of plain CSV that were written. */
+  /** Size of the plain CSV that was written, in bytes. */
   bytes: bigint;
   /**
    * The number of ledgers left for the next night, because another worker had leased
@@ -132,8 +132,8 @@ interface Merging {
 }
 
 /**
- * Quarantines the segments whose objects are missing, unless the store itself has lost
- * them.
+ * Quarantines the segments whose objects are missing, unless so many are missing that
+ * the store itself seems to be lost.
  */
 async function settleMissing(
   { missing, report }: Merging,
@@ -154,7 +154,7 @@ type MergeContext = PublishContext & Pick<StoredRowsContext, 'noteMissing'>;
 
 /**
  * Merges the segments of one ledger, and adds the result to the report.
- * @returns false if another worker has the ledger
+ * @returns false if another worker has leased the ledger
  */
 async function mergeLedger(
   scope: ExportScope,

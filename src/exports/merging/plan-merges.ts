@@ -60,8 +60,8 @@ function mayMerge(row: Coverage, limits: MergeLimits): boolean {
 }
 
 /**
- * Whether a range can be appended to the group: it begins where the group's last range
- * ends, and has the same properties.
+ * Whether a range can be appended to the group: it must begin where the group's last
+ * range ends, and have the same properties.
  */
 function joins(
   group: readonly Coverage[],

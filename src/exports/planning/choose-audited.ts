@@ -86,7 +86,7 @@ function isOfEpoch(row: Coverage, epoch: number | undefined): boolean {
   return row.epoch === epoch || (row.epoch === undefined && isFirst);
 }
 
-/** Whether the source should still have entries of that time. */
+/** Whether the source should still have entries from that time. */
 function isServed(
   time: Micros,
   { now, retentionMicros = RETENTION_MICROS }: AuditChoice,

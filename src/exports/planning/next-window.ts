@@ -20,7 +20,7 @@ const FALLBACK_MARGIN_MICROS = 3600n * SECOND_MICROS;
 export interface NextWindow {
   readonly plan: RequestPlan;
   readonly target: Target;
-  /** Whether the request would have an end if the source were known to apply an end. */
+  /** Whether the request would have an end if the source were known to apply one. */
   readonly wantsEnd: boolean;
 }
 

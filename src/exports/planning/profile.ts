@@ -29,8 +29,8 @@ export interface ReleaseTraits {
    */
   readonly farOutside: number;
   /**
-   * The second of the newest row that left the party's accounts; undefined if no row
-   * did.
+   * The second of the newest row that left one of the party's accounts; undefined if
+   * there is none.
    */
   readonly leavingSecond: number | undefined;
 }
@@ -167,7 +167,7 @@ function boundsShownByRows(
     const evidence = `${farOutside} entries far outside of ${given} that was asked for`;
     return { bounds: 'broken', evidence, decidedAt: now };
   }
-  // The source may have been upgraded without a change of its header.
+  // The source may have been upgraded without a change to its header.
   const isOld = now - (base.decidedAt ?? 0n) > BELIEVED_MICROS;
   if (base.bounds !== 'broken' || layout.sides === 'from' || !isOld)
     return undefined;

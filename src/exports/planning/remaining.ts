@@ -37,7 +37,7 @@ export const RETENTION_MICROS = 90n * DAY_MICROS;
  * microseconds after the exported block time.
  */
 const END_PAD_MICROS = 2n * SECOND_MICROS;
-/** An instant later than that of any entry. */
+/** An instant later than any entry. */
 const NO_END: Micros = 10n ** 18n;
 
 /**
@@ -51,7 +51,7 @@ export interface Target {
   readonly from: Micros;
   /** The end, exclusive. If absent, the range extends to the present. */
   readonly to?: Micros | undefined;
-  /** No range is closed beyond this instant, which is a whole second. */
+  /** No range is closed beyond this instant, a whole second. */
   readonly closedTo: Micros;
   /**
    * Whether the target is one window of a larger range. Only the last window covers the
@@ -73,7 +73,9 @@ export interface Target {
    * always needed.
    */
   readonly isSilent?: boolean | undefined;
-  /** Coverage in this range is requested again, unless this run requested it already. */
+  /**
+   * Coverage in this range is requested again unless this run has already requested it.
+   */
   readonly again?: Range | undefined;
   /**
    * Ids of the coverage to request again. A range is left unchanged if the source
@@ -91,8 +93,8 @@ export interface RequestPlan {
   /** The ranges that the response closes, disjoint and in order. */
   readonly closed: readonly Range[];
   /**
-   * The open, still growing range at the end. Without `to`, it ends at its newest
-   * entry.
+   * The open range at the end, which is still growing. Without `to`, it ends at its
+   * newest entry.
    */
   readonly open:
     | { readonly from: Micros; readonly to?: Micros | undefined }

@@ -24,7 +24,7 @@ const UNTOLD_LAG_MICROS = DAY_MICROS;
 
 export interface SourceClock {
   readonly seen: Micros;
-  /** The ledger is not proven complete after this instant, which is a whole second. */
+  /** The ledger can be proven complete only up to this instant, a whole second. */
   readonly closedTo: Micros;
   /**
    * `guessed`: `closedTo` is only an upper bound. Nothing is closed after the newest

@@ -59,8 +59,8 @@ const HALVINGS_MAX = 2;
  */
 const LONG_SECONDS_MIN = secondOf(DAY_MICROS);
 /**
- * How long nodes keep entries by default. If a range must be halved blindly, all earlier
- * times are assumed to be empty.
+ * How long nodes keep entries by default. When a range must be halved blindly, anything
+ * older is assumed to be empty.
  */
 const USUAL_SECONDS_MAX = secondOf(180n * DAY_MICROS);
 
@@ -97,7 +97,7 @@ const planSchema = z.object({
 export interface StreamSeen {
   /** Bytes of plain CSV. */
   readonly bytes: number;
-  /** The bytes of the requested rows by time. */
+  /** The bytes of the requested rows, by time. */
   readonly stretches: readonly HistogramBucket[];
   /**
    * The last second that was received if the rows were sorted by time, so that every
@@ -136,7 +136,7 @@ export class WindowPlan {
     return this.#kept.breaks > BREAKS_MAX;
   }
 
-  /** The size that a window aims for, in bytes. */
+  /** The target size of a window, in bytes. */
   get windowBytes(): number {
     const wanted = WINDOW_PART * this.streamBytesMax;
     const { brokenBytes = Infinity } = this.#kept;
@@ -227,8 +227,8 @@ export class WindowPlan {
   }
 
   /**
-   * Records that the source sent no row for a range. @returns false if a further
-   * request cannot help
+   * Records that the source sent no row for a range.
+   * @returns false if another request cannot help
    */
   recordSilence(range: Range): boolean {
     const { silence } = this.#kept;

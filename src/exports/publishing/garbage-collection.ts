@@ -173,8 +173,8 @@ async function isOurGarbage(
 }
 
 /**
- * Lists keys of objects below `ledger/` that are older than an instant, in batches. A
- * manifest stands for its object, so a key may be yielded twice.
+ * Lists the keys of objects below `ledger/` that are older than an instant, in batches.
+ * A manifest counts as its object, so a key may be yielded twice.
  */
 async function* oldObjects(
   objects: ObjectStore,

@@ -33,7 +33,7 @@ export interface AnswerContext extends ExportContext {
    * 'open': no range of the response is closed, and all of it is requested again later.
    */
   readonly as: 'closed' | 'open';
-  /** Epoch of the source's chain; undefined if no checkpoint is known. */
+  /** The epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch: number | undefined;
   /**
    * Open coverage that the source contradicts. It is closed unchanged, although the

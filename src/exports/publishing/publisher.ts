@@ -1,7 +1,7 @@
 /**
  * Publishes exactly once: intent, object, manifest, COMMIT, in this order. Only the
- * COMMIT counts, because readers follow the tables. If a crash leaves a publication
- * half done, the next owner of the lease finishes or drops it.
+ * COMMIT makes it visible, because readers follow the tables. If a crash leaves a
+ * publication half done, the next owner of the lease finishes or drops it.
  */
 import { access, unlink } from 'node:fs/promises';
 import { pipeline } from 'node:stream';
@@ -310,8 +310,8 @@ export async function recover(
 
 /**
  * Finishes an intended publication.
- * @returns undefined if its spool files are gone or it can never be committed; the caller
- *   then drops it, and the range is planned again
+ * @returns undefined if its spool files are gone or it can never be committed; the
+ *   caller then drops it, and its range is planned again
  */
 async function finishOrRefuse(
   publication: Publication,
@@ -381,7 +381,7 @@ export const NONE_LEFT_OUT: LeftOut = { party: 0n, asset: 0n, range: 0n };
 /** The rows of a new range, in the spool. */
 export interface WrittenRows {
   readonly spooled: Spooled;
-  /** The header under which the rows were received. */
+  /** The header that the rows were received with. */
   readonly layout: Layout;
   readonly leftOut: LeftOut;
 }
@@ -399,7 +399,7 @@ export interface ManifestFacts {
   /** The URL of the source, without credentials. */
   readonly source: string;
   readonly runId: string;
-  /** Epoch of the source's chain; undefined if no checkpoint is known. */
+  /** The epoch of the source's chain; undefined if no checkpoint is known. */
   readonly epoch: number | undefined;
   /** The findings about the source's release, from its responses. */
   readonly release: ReleaseShown | undefined;

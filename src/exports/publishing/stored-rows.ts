@@ -35,7 +35,7 @@ export interface StoredRowsContext {
   readonly noteMissing?: ((missing: MissingObject) => void) | undefined;
 }
 
-/** A segment that has lost its object. */
+/** A segment whose object is missing. */
 export interface MissingObject {
   readonly objectKey: string;
   readonly reason: Reason;

@@ -154,7 +154,7 @@ function assetsOf(
   return demandedAssets.length === 0 ? [undefined] : demandedAssets;
 }
 
-/** The ranges of an asset that are not known. */
+/** The ranges of an asset that are not covered. */
 interface Holes {
   readonly assetId: string | undefined;
   readonly ranges: readonly Range[];

@@ -107,7 +107,7 @@ class SegmentReader {
   readonly #objects: ReaderDeps['objects'];
   readonly #signal: AbortSignal;
   readonly #header: Buffer;
-  /** Sizes of the rows of the segments measured so far, in bytes. */
+  /** Sizes in bytes of the rows of each segment measured so far. */
   readonly #sizes = new Map<ReadSegment, bigint>();
   /** Sizes of the stored header lines in bytes, by the row form of the segment. */
   readonly #headerSizes = new Map<string, number>();
@@ -187,8 +187,8 @@ class SegmentReader {
 
   /**
    * Returns the size of a segment's header line in bytes. The line is stored as the
-   * source sent it, and may be longer than the column names. All segments with one row
-   * form have the same line.
+   * source sent it, and may be longer than the column names. All segments with the same
+   * row form have the same line.
    */
   async #headerSize(segment: ReadSegment): Promise<number> {
     const { rowForm } = segment.content;

@@ -162,7 +162,7 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Renews a lease until the result is disposed. The release goes through this store,
+   * Renews a lease until the result is disposed. It is released through this store,
    * because a finished export stays leased until it is written.
    */
   holdLease(lease: ExportLease, what: string): KeptLease {
@@ -299,8 +299,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
 
   async #renew(): Promise<void> {
     const sentAtMs = performance.now();
-    // Fix the list before the statement is sent, so that a lease taken meanwhile is not
-    // mistaken for a lost one.
+    // Take the list before the statement is sent, so that a lease acquired in the
+    // meantime is not mistaken for a lost one.
     const leases = this.#leases();
     const renewed = await renewLeases(this.#db, leases);
     for (const { exportId, scope } of leases)

@@ -15,8 +15,8 @@ import { inTransaction } from '../../postgres/transaction.ts';
 
 const RETIRED_AT_ONCE = 500;
 /**
- * How often a transaction that waits for the store checks that its connection still
- * exists.
+ * How often a transaction that is waiting for the store checks that its connection is
+ * still alive.
  */
 const CHECK_LOCK_EVERY_MS = 2_000;
 
@@ -24,10 +24,7 @@ const CHECK_LOCK_EVERY_MS = 2_000;
  * The right to delete an object, for as long as the database holds the lock on its key.
  */
 export interface RemovalRight {
-  /**
-   * Aborts when the work is aborted, and when the connection that holds the lock is
-   * lost.
-   */
+  /** Aborts when the work is aborted or the connection that holds the lock is lost. */
   readonly signal: AbortSignal;
   /**
    * Checks that the database still holds the lock. Call this before each delete.
@@ -116,8 +113,9 @@ export class ExportArchiveStore {
   }
 
   /**
-   * Whether this database has numbered an object's publication, and still knows the run
-   * that published it. If it does not, the object may be the only copy of its rows.
+   * Whether this database has assigned the number of an object's publication and still
+   * knows the run that published it. If not, the object may be the only copy of its
+   * rows.
    */
   async isPublicationRecorded({
     warehouseId,
@@ -125,7 +123,7 @@ export class ExportArchiveStore {
     runId,
   }: Manifest): Promise<boolean> {
     // An old run's row may be deleted while its segments are still current, so other
-    // rows that name the run are searched too.
+    // rows that reference the run are searched too.
     const known = statement({ isKnown: 'boolean' })`
       select warehouse_id = ${warehouseId}::uuid and publication_seq >= ${seq} and (
           exists (select from mirror.runs where run_id = ${runId}::uuid)

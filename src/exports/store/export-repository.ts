@@ -25,19 +25,17 @@ export interface Published {
   readonly objectKeys: readonly string[];
 }
 
-/** The number of a publication, and the database that counts them. */
+/** The number of a publication, and the database that assigned it. */
 export interface PublicationNumber {
   readonly warehouseId: string;
   readonly seq: bigint;
 }
 
-/**
- * Reads the coverage of ledgers, which is all that a reader of published objects needs.
- */
+/** Reads the coverage of ledgers. Reading published objects requires nothing else. */
 export interface CoverageReader {
   /**
-   * Returns the known ranges of the party, ordered by time, in every asset that the scope
-   * overlaps.
+   * Returns the party's known ranges in every asset that the scope overlaps, ordered by
+   * time.
    */
   coverage(scope: ExportScope): Promise<readonly Coverage[]>;
 }

@@ -49,8 +49,8 @@ import {
 } from './source-profile.ts';
 
 /**
- * How long after its last poll a waiting export is considered gone. An export that
- * still waits polls at least every two seconds.
+ * How long after its last poll a waiting export is considered gone. A waiting export
+ * polls at least every two seconds.
  */
 const POLL_LOST = sql`interval '5 seconds'`;
 const KNOWN_ASSETS_MAX = 1000;
@@ -337,9 +337,9 @@ export class ExportStore implements ExportRepository {
   }
 
   /**
-   * Runs `work` in a transaction that begins only while the lease is valid, and locks the
-   * export's row.
-   * @throws FencedError if another worker owns the lease, or it has run out
+   * Runs `work` in a transaction that begins only while the lease is valid, and locks
+   * the export's row.
+   * @throws FencedError if another worker owns the lease or it has expired
    */
   #fenced(
     action: string,

@@ -6,7 +6,7 @@ import type { Database } from '../../postgres/database.ts';
 import { readRow } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 
-/** The facts that a reader needs, as the tables store them. */
+/** The facts that a reader needs, as stored in the tables. */
 export interface StoredReadingFacts {
   /** Whether the source requires an asset in each request. */
   readonly isAssetDemanded: boolean;

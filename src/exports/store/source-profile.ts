@@ -14,7 +14,7 @@ const schema = z.object({
   bounds: z.enum(['right', 'broken', 'unproven']).optional(),
   sides: z.enum(['from', 'both']).optional(),
   /**
-   * A hash of the header line from which this profile was learned. A different header
+   * A hash of the header line that this profile was learned from. A different header
    * means a different release.
    */
   header: z.string().optional(),

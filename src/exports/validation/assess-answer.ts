@@ -56,7 +56,7 @@ export type Doubt =
   | { readonly state: 'nothing left' }
   /**
    * The source sent no row after the start, and no known row was expected. The source
-   * may have read the start as a different time.
+   * may have interpreted the start as a different time.
    */
   | { readonly state: 'start unproven' }
   /**
@@ -92,7 +92,7 @@ export interface AnswerFacts {
   readonly shrunk: readonly Coverage[];
   /** Open segments that the response would replace with fewer rows. */
   readonly openShrunk: readonly Coverage[];
-  /** Whether any row left the party's accounts. */
+  /** Whether any row left one of the party's accounts. */
   readonly hasLeaving: boolean;
   /** Whether there are rows in a closed range. */
   readonly hasClosedRows: boolean;

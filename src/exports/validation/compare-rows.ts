@@ -10,13 +10,13 @@ export type OverlapFinding =
   /** The known rows were returned unchanged. */
   | { readonly state: 'verified' }
   /**
-   * The source returned the same number of rows, written in a different form, so that
-   * their sums cannot be compared.
+   * The source returned the same number of rows, but encoded differently, so that their
+   * sums cannot be compared.
    */
   | { readonly state: 'row form changed' }
   /**
-   * The source now sends different sides of each movement than before; this does not
-   * show that any known row is missing.
+   * The source now sends other sides of each movement than before. That does not mean
+   * that any known row is missing.
    */
   | { readonly state: 'sides changed' }
   | {
