@@ -26,7 +26,7 @@ export function groupRows(rows: readonly ListedRow[]): Group[] {
 
 export type Overlap =
   /**
-   * The page repeats the stored groups, followed by the `fresh` rows; `groups` replaces
+   * The page repeats the stored groups, followed by the `fresh` rows. `groups` replaces
    * the expected groups.
    */
   | {

@@ -6,7 +6,7 @@ import { heightOf, isOddKey, withoutOddKeys } from '../ledger/ids.ts';
 import { PermanentError } from '../errors/errors.ts';
 import type { ListedRow, ListName, Page, SyncRequest } from './ports.ts';
 
-/** Reports a finding that forbids `complete` until an audit no longer finds it. */
+/** Reports a finding that rules out `complete` until an audit no longer finds it. */
 export class DoubtError extends PermanentError {}
 
 /** The list cannot be read to its end, although the source has shown nothing wrong. */
@@ -204,8 +204,8 @@ export interface AuditTotals {
   /** Rows that were not stored, although they lie between or below common ones. */
   readonly missed: bigint;
   /**
-   * Confirmed rows that the source no longer serves, except those at the old end of the
-   * list.
+   * Confirmed rows that the source no longer serves, not counting those at the oldest
+   * end of the list.
    */
   readonly gone: bigint;
   /**
@@ -255,7 +255,7 @@ export const NEWEST_ROWS_MISSING = 'NEWEST_ROWS_MISSING';
  */
 export type AuditFinding = 'same' | 'gap' | 'new network' | DoubtError;
 
-/** Decides how a finished audit changes the mirrored rows. */
+/** Decides what a finished audit means for the mirrored rows. */
 export function decideAudit(
   list: ListName,
   found: AuditTotals,

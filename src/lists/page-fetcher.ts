@@ -102,8 +102,8 @@ export class ListReader {
    */
   #unverified: Asked | undefined;
   /**
-   * The number of rows of a short page that a second request confirmed. If more rows
-   * follow that page, the source never sends pages longer than this.
+   * Number of rows in a short page that a second request confirmed. If more rows follow
+   * that page, the source never sends longer pages.
    */
   #shortLength: number | undefined;
   #ahead: PageAhead | undefined;

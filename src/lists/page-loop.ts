@@ -115,7 +115,7 @@ function noEnd({ list }: SyncContext): EndNotShown {
   );
 }
 
-/** Reads further until every row of the newest page is stored. */
+/** Keeps reading until every row of the newest page is stored. */
 async function reach(reader: ListReader, newest: Newest): Promise<void> {
   const { list, pauseMs = PAUSE_MS, signal } = reader.context;
   const { unheld } = newest;

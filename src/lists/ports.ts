@@ -30,8 +30,8 @@ export interface SyncRequest {
 /** One row of a list as the source sent it, with the cursor of its edge. */
 export interface ListedRow {
   /**
-   * The cursor, which is opaque: it is sent back unchanged, and compared only with the
-   * cursors of the same page.
+   * The opaque cursor. It is sent back unchanged, and compared only with cursors of the
+   * same page.
    */
   readonly cursor: string;
   /**
@@ -39,10 +39,7 @@ export interface ListedRow {
    * writes it.
    */
   readonly key: string;
-  /**
-   * Fields of the node that this version does not know; undefined if there are no such
-   * fields.
-   */
+  /** Fields of the node that this version does not know; undefined if there are none. */
   readonly extra: Readonly<Record<string, unknown>> | undefined;
   /** The details of a row that could not be parsed; absent for any other row. */
   readonly odd?: OddRow;

@@ -73,8 +73,8 @@ export function keepGroups(groups: readonly Group[]): readonly Group[] {
 export type ResumedFrom = 'resume state' | 'list row';
 
 /**
- * Chooses the resume point of a generation: the resume state's, or the list row's if
- * the resume state has no usable resume point.
+ * Chooses the resume point of a generation: the one in the resume state or, if that is
+ * unusable, the one in the list row.
  */
 export function chooseResumePoint(
   generation: { readonly generationId: bigint; readonly resumePoint: unknown },

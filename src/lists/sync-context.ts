@@ -100,7 +100,7 @@ export class Tally {
     this.phase = 'reading';
   }
 
-  /** Returns how many rows were not stored when the sync began. */
+  /** Returns how many of the rows were not stored when the sync began. */
   countNew(audit: AuditReport | undefined): bigint {
     const inThisReading =
       audit === undefined ? BigInt(this.newRows) : audit.served - audit.common;
@@ -226,7 +226,7 @@ export function checkCeiling(
     );
 }
 
-/** Reports the progress for progress bars and logs. */
+/** Reports progress for progress bars and logs. */
 export function reportProgress({ list, tally, onProgress }: SyncContext): void {
   onProgress(measureProgress(list, tally));
 }

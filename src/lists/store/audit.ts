@@ -260,7 +260,7 @@ async function replaceWithAudit(
 }
 
 interface Place {
-  /** How far the audit's positions move. */
+  /** How far the audit's positions are shifted. */
   readonly shift: bigint;
   /**
    * How many rows the source serves that precede the oldest stored row it still serves.
@@ -337,7 +337,7 @@ async function markGone(
   await execute(tx, ACTION, mark);
 }
 
-/** @param shift how far the audit's positions move */
+/** @param shift how far the audit's positions are shifted */
 async function makeCurrent(
   tx: Database,
   { list, generationId }: Generation,

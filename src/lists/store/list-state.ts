@@ -22,7 +22,7 @@ export interface OpenDoubt {
 }
 
 /**
- * Rows between two stored rows. The source no longer served them when a sync tried to
+ * Rows between two stored rows that the source no longer served when a sync tried to
  * read them.
  */
 export interface KnownGap {
@@ -30,7 +30,7 @@ export interface KnownGap {
   readonly aboveKey: string;
   /** When the gap was found, as RFC 3339. */
   readonly foundAt: string;
-  /** Whether an audit has confirmed that the source does not serve these rows. */
+  /** Whether an audit has confirmed that the source no longer serves these rows. */
   readonly isConfirmed: boolean;
 }
 
