@@ -98,7 +98,7 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
   UND_ERR_CONNECT_TIMEOUT: 'SOURCE_UNREACHABLE',
   UND_ERR_HEADERS_TIMEOUT: 'SOURCE_STALLED',
   UND_ERR_BODY_TIMEOUT: 'SOURCE_STALLED',
-  // The client was closed during the request.
+  // Our own client was closed during the request.
   UND_ERR_CLOSED: 'SOURCE_CLOSED',
   UND_ERR_DESTROYED: 'SOURCE_CLOSED',
 };

@@ -83,6 +83,6 @@ export interface RunMeter {
 /** A monotonic clock with a sleep. Tests replace it to avoid waiting. */
 export interface Clock {
   nowMs(): number;
-  /** Rejects with the signal's reason when it is aborted. */
+  /** Rejects with the signal's reason if it is aborted. */
   sleep(delayMs: number, signal: AbortSignal): Promise<void>;
 }

@@ -1,5 +1,5 @@
 /**
- * Opens the source: one client for the lists and the export, with one rate limit.
+ * Opens the source: one client for the lists and the export, with a shared rate limit.
  */
 import type { Config } from '../config/environment.ts';
 import { UsageError } from '../errors/errors.ts';

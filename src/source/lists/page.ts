@@ -87,7 +87,7 @@ export function parsePage(
   }
   const answer = objectAt(list, parseExact(list, body), '');
   if (tellsError(answer)) throw notUnderstood(list, body, 'tells an error');
-  // An empty field may be missing or null.
+  // A field without content may be missing or null.
   const page = objectAt(list, answer[list] === null ? {} : answer[list], list);
   if (tellsError(page)) throw notUnderstood(list, body, 'tells an error');
   const info = objectAt(list, page['pageInfo'] ?? {}, `${list}.pageInfo`);
