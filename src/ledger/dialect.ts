@@ -117,7 +117,7 @@ function headerOf(
 
 /**
  * Prepares the translation of rows.
- * @param fields has scanned the header, and later scans each row
+ * @param fields must have scanned the header, and scans each row later
  */
 function translate(fields: RowFields, dialect: CsvDialect, asked: AskedFor) {
   const { times } = dialect;

@@ -110,7 +110,7 @@ export function isOddKey(key: string): boolean {
   return key.startsWith(ODD);
 }
 
-/** Returns the keys of rows that could be parsed. */
+/** Returns only the keys of rows that could be parsed. */
 export function withoutOddKeys(keys: readonly string[]): readonly string[] {
   return keys.filter((key) => !isOddKey(key));
 }

@@ -63,7 +63,8 @@ export const manifestSchema = z.object({
   /** The end of the range, exclusive. */
   to: instant,
   /**
-   * true: the range reached the present and may still grow. false: the range is final.
+   * true: the range extended to the present and may still grow. false: the range is
+   * final.
    */
   open: z.boolean(),
   /**

@@ -107,7 +107,7 @@ export function gluedError(
   const found = OPENING.exec(text);
   if (found === null) return undefined;
   const byteOffset = offset + BigInt(cut + found.index);
-  // The message itself may be incomplete, too.
+  // The message itself may be truncated too.
   const body = readErrorBody(
     parseJson(Buffer.from(text.slice(found.index), 'latin1').toString('utf8')),
   );
