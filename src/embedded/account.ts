@@ -5,15 +5,13 @@ import * as fs from 'node:fs';
 import { userInfo } from 'node:os';
 import { PermanentError } from '../errors/errors.ts';
 
-/**
- * The ids that `spawn` needs to switch to that account; empty if we already run as it.
- */
+/** The ids that `spawn` needs to switch to the account; empty if we already run as it. */
 export interface Account {
   readonly uid?: number;
   readonly gid?: number;
 }
 
-/** The fields of a line of /etc/passwd that are needed here. */
+/** The fields of an /etc/passwd line that are needed here. */
 export interface PasswdEntry {
   readonly name: string;
   readonly uid: number;
@@ -21,14 +19,15 @@ export interface PasswdEntry {
 }
 
 /**
- * Unprivileged users that run the server if we are root; the first one that exists is
- * used. `games` exists on every system and runs nothing else. `nobody` is unsuitable:
- * other programs may run as the same user, and could read the server's memory and files.
+ * Unprivileged users to run the server as if we are root; the first one that exists is
+ * used. `games` exists on every system and runs nothing else. `nobody` is unsuitable,
+ * because other programs may run as that user and could read the server's memory and
+ * files.
  */
 const STAND_INS = ['ledger-mirror', 'postgres', 'games'];
 
 /**
- * Chooses the user that runs the server: Postgres refuses to run as root, and initdb
+ * Chooses the user that runs the server. Postgres refuses to run as root, and initdb
  * refuses a user without a name.
  * @param ownerUid the owner of the data folder; if we are root, this user is preferred
  * @throws PermanentError `EMBEDDED_ACCOUNT` if there is no suitable user
@@ -79,7 +78,7 @@ function findStandIn(passwd: readonly PasswdEntry[]): PasswdEntry | undefined {
 }
 
 /**
- * Whether the system has a name for the user: users of a directory service (LDAP, SSSD)
+ * Whether the system has a name for the user. Users from a directory service (LDAP, SSSD)
  * have one without being in /etc/passwd.
  */
 function isKnownToSystem(uid: number): boolean {

@@ -1,8 +1,8 @@
 /**
- * Finds the Postgres programs. npm's platform packages contain the programs without
- * their symbolic links (a tarball has no links, and install scripts are denied), and
- * possibly in a folder that the server's user cannot enter. The system's own Postgres
- * is preferred if it is at least as new, because systems receive security fixes sooner.
+ * Finds the Postgres programs. npm's platform packages ship them without their symbolic
+ * links (a tarball has no links, and install scripts are denied), possibly in a folder
+ * that the server's user cannot enter. The system's own Postgres is preferred if it is at
+ * least as new, because systems receive security fixes sooner.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
@@ -15,7 +15,7 @@ import type { Account } from './account.ts';
 export interface Binaries {
   /** The folder that contains `initdb` and `postgres`. */
   readonly binDir: string;
-  /** The major version, in the form that `PG_VERSION` in a data folder has: `18`. */
+  /** The major version, as in a data folder's `PG_VERSION`: `18`. */
   readonly major: string;
   /** The minor version: the 4 in 18.4. */
   readonly minor: number;
@@ -36,15 +36,15 @@ interface PackagedLink {
 }
 
 /**
- * The complete environment of the server's programs. It leaves out the user's own `PG…`
- * and `LD_…` variables, which must not affect the server.
+ * The complete environment of the server's programs. It excludes the user's own `PG…` and
+ * `LD_…` variables, which must not affect the server.
  */
 export const SERVER_ENV = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin' };
 
 const PROBE_TIMEOUT_MS = 10_000;
 
 /**
- * Returns the folders in which Debian, its derivatives and PostgreSQL's own RPM packages
+ * Returns the folders where Debian, its derivatives and PostgreSQL's own RPM packages
  * install a major version.
  */
 function systemFolders(major: string): readonly string[] {
@@ -52,9 +52,9 @@ function systemFolders(major: string): readonly string[] {
 }
 
 /**
- * Finds programs that `account` can execute: the system's, if they have the packaged
- * major version and no older minor version, or else the packaged ones.
- * @param folders returns the folders in which the system may have a major version
+ * Finds programs that `account` can execute: the system's if they have the packaged major
+ * version and at least its minor version, otherwise the packaged ones.
+ * @param folders returns the folders where the system may have a major version
  * @throws PermanentError `EMBEDDED_BINARIES`
  */
 export function findBinaries(
@@ -78,13 +78,12 @@ function isAsNew(candidate: Binaries, packaged: Binaries): boolean {
 
 /**
  * Finds the packaged programs, either in place or as a copy in a cache folder, which is
- * made only once.
+ * created only once.
  */
 function findPackaged(account: Account): Binaries {
   const packageDir = platformPackage();
   const inPlace = join(packageDir, 'native');
-  // If node_modules is read-only, the links cannot be created there, and the copy is
-  // used.
+  // If node_modules is read-only, the links cannot be created there, so the copy is used.
   if (makeLinks(inPlace)) {
     const probed = probe(inPlace, account);
     if (isUsable(probed)) return probed;
@@ -126,7 +125,7 @@ function makeLinks(nativeDir: string): boolean {
     try {
       fs.symlinkSync(relative(dirname(target), source), path);
     } catch (error) {
-      // EEXIST: another process is creating the same links at this moment.
+      // EEXIST means that another process is creating the same links right now.
       if (errorCode(error) !== 'EEXIST') return false;
     }
   }
@@ -159,8 +158,8 @@ function probe(nativeDir: string, account: Account): Binaries | ProbeFailure {
 }
 
 /**
- * Copies the package to the cache. The complete copy is renamed to its final path, so
- * that neither a race nor a kill can leave an incomplete copy.
+ * Copies the package to the cache. Only the complete copy is renamed to its final path,
+ * so neither a race nor a kill can leave an incomplete one there.
  */
 function copyOnce(packageDir: string): string {
   const text = fs.readFileSync(join(packageDir, 'package.json'), 'utf8');
@@ -178,7 +177,8 @@ function copyOnce(packageDir: string): string {
       verbatimSymlinks: true,
     });
     makeLinks(join(staging, 'native'));
-    // With a strict umask, the server's user could not enter the new folders.
+    // Needed because with a strict umask the server's user could not enter the new
+    // folders.
     fs.chmodSync(root, 0o755);
     spawnSync('chmod', ['-R', 'a+rX', staging]);
     fs.renameSync(join(staging, 'native'), copy);
@@ -198,8 +198,8 @@ function copyOnce(packageDir: string): string {
 }
 
 /**
- * Returns the folder for copies. If this process runs as root, only root can write to
- * that folder, because a different user executes the copy.
+ * Returns the folder for copies. If this process runs as root, it is a folder that only
+ * root can write to, because a different user executes the copy.
  */
 function cacheRoot(): string {
   return process.getuid?.() === 0

@@ -1,7 +1,7 @@
 /**
- * Creates the data folder of the embedded Postgres and its password, either completely or
- * not at all, in a folder that no other user can change. A caller that changes anything
- * must have its turn (see postgres.ts).
+ * Creates the embedded Postgres's data folder and password, all or nothing, in a folder
+ * that no other user can change. A caller that changes anything must have its turn (see
+ * postgres.ts).
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -31,7 +31,7 @@ export interface Cluster {
   readonly account: Account;
   readonly binaries: Binaries;
   /**
-   * false only for throw-away data, which survives a killed server but not a power
+   * false only for throwaway data, which survives a killed server but not a power
    * failure.
    */
   readonly isDurable: boolean;
@@ -53,8 +53,8 @@ export async function openCluster(
 }
 
 /**
- * Creates `home` if it is missing, and checks that no other user may write in it:
- * otherwise they could create a link that root would follow.
+ * Creates `home` if it is missing, and checks that no other user can write to it: they
+ * could otherwise plant a link that root would follow.
  * @returns the uid that owns the data in `home`
  */
 async function prepareHome(home: string, ownUid: number): Promise<number> {
@@ -77,7 +77,7 @@ async function prepareHome(home: string, ownUid: number): Promise<number> {
 
 function isRootsHome(home: string): boolean {
   const parent = fs.statSync(dirname(home));
-  // In a sticky folder such as /tmp, others may create files but cannot rename ours.
+  // In a sticky folder such as /tmp, other users may create files but cannot rename ours.
   const isSticky = (parent.mode & STICKY) !== 0;
   const isParentSafe =
     isRootsFolder(parent) && (isSticky || !isWritableByOthers(parent));
@@ -105,8 +105,8 @@ function notOurs(home: string, cause?: unknown): PermanentError {
 }
 
 /**
- * Creates the password and then the data folder, if they are missing. A crash on the way
- * leaves only a staging folder, which the next call removes.
+ * Creates the password and then the data folder if they are missing. A crash along the
+ * way leaves only a staging folder, which the next call removes.
  * @returns the password
  * @throws PermanentError `EMBEDDED_PASSWORD`, `EMBEDDED_INITDB`, `EMBEDDED_VERSION`,
  *   `EMBEDDED_DAMAGED`
@@ -147,8 +147,8 @@ function readVersion({ home, dir }: Cluster): string {
 }
 
 /**
- * Creates the error for data on which no server will start. All of the data can be
- * rebuilt from the objects, and the message explains how.
+ * Creates the error for data that no server can start on. All of it can be rebuilt from
+ * the objects, and the message explains how.
  */
 export function damaged(
   home: string,
@@ -170,7 +170,7 @@ async function makePassword(
   path: string,
 ): Promise<string> {
   const password = randomBytes(PASSWORD_BYTES).toString('base64url');
-  // A start that was killed before it created any data may have left a password.
+  // A start that was killed before creating any data may have left a password.
   fs.rmSync(path, { force: true });
   // An exclusive open does not follow links.
   await using file = await open(path, 'wx', 0o600);
@@ -218,8 +218,8 @@ async function runInitdb(
   signal: AbortSignal,
 ): Promise<void> {
   const { home, account, binaries, isDurable } = cluster;
-  // initdb starts inside the folder, because its user may be unable to enter the folders
-  // above.
+  // initdb starts inside the folder, because its user may not be able to enter the parent
+  // folders.
   const args = [
     '-D',
     HOST.currentFolder,
@@ -261,21 +261,21 @@ async function runInitdb(
 
 /**
  * Waits until the child has ended.
- * @returns the error if the child could not be started, or was aborted
+ * @returns the error if the child could not be started or was aborted
  */
 async function waitForEnd(child: ChildProcess): Promise<unknown> {
   let failure: unknown;
   child.once('error', (error) => {
     failure = error;
   });
-  // `close` follows `error` and the last output, even for a child that never started.
+  // `close` comes after `error` and the last output, even for a child that never started.
   await once(child, 'close').catch(() => undefined);
   return failure;
 }
 
 /**
- * Removes the leftovers of first starts that were killed. An initdb that outlived its
- * parent may still be writing; in that case, a later start removes them.
+ * Removes what killed first starts have left behind. An initdb that outlived its parent
+ * may still be writing; in that case, a later start removes it.
  */
 function clearStaging(home: string): void {
   for (const name of fs.readdirSync(home)) {
@@ -288,7 +288,7 @@ function clearStaging(home: string): void {
   }
 }
 
-/** Opens a folder, and refuses a link to one. */
+/** Opens a folder, refusing a link to one. */
 function openFolder(path: string): Promise<FileHandle> {
   const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = fs.constants;
   return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
@@ -296,7 +296,7 @@ function openFolder(path: string): Promise<FileHandle> {
 
 /**
  * Gives what root has just created to the server's user. It works on the open handle, so
- * that the target cannot have been exchanged.
+ * the target cannot have been swapped.
  */
 async function giveTo({ uid, gid }: Account, made: FileHandle): Promise<void> {
   if (uid !== undefined && gid !== undefined) await made.chown(uid, gid);

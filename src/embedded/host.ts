@@ -1,15 +1,15 @@
 /**
- * Facts about the host that Linux shows in `/proc`, and how to get them on a system
- * without it (macOS): a server's processes, the id of the boot, and names for the current
- * folder and for an inherited file.
+ * Facts about the host that Linux shows in `/proc`, with alternatives for systems without
+ * it (macOS): a server's processes, the boot id, and names for the current folder and for
+ * an inherited file.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
 
 export interface Host {
-  /** The folder in which a child starts, in a form that can be passed as an argument. */
+  /** A path for the folder that a child starts in, to pass to it as an argument. */
   readonly currentFolder: string;
-  /** Returns the name of the file that a child inherits under this descriptor. */
+  /** Returns a path to the file that a child inherits as this descriptor. */
   descriptorPath(fd: number): string;
   /** Returns an id of the running kernel, which changes with every boot. */
   bootId(): string;
@@ -28,7 +28,8 @@ const PS_TIMEOUT_MS = 10_000;
 const PS_BYTES_MAX = 16 * 2 ** 20;
 
 export const BY_PROC: Host = {
-  // Use no path, because the child's user may be unable to enter the folders above.
+  // Not the folder's own path, because the child's user may not be able to enter its
+  // parents.
   currentFolder: '/proc/self/cwd',
   descriptorPath: (fd) => `/proc/self/fd/${fd}`,
   bootId: () =>
@@ -56,7 +57,7 @@ export const BY_PROC: Host = {
 export const BY_PROGRAMS: Host = {
   currentFolder: '.',
   descriptorPath: (fd) => `/dev/fd/${fd}`,
-  // If the system has no id for its boot, any constant will do: `ps` shows all processes.
+  // If the system has no boot id, any constant will do, because `ps` shows all processes.
   bootId: () => outputOf('sysctl', '-n', 'kern.bootsessionuuid') ?? 'unknown',
   pidNamespace: () => 'the only one',
   serverPids: (name) => findServers(['-A'], name),
@@ -67,7 +68,7 @@ export const HOST: Host = process.platform === 'linux' ? BY_PROC : BY_PROGRAMS;
 
 /**
  * Finds the pids of Postgres processes.
- * @param chosen the options of `ps` that select processes
+ * @param chosen the `ps` options that select processes
  */
 function findServers(chosen: readonly string[], name: string): number[] {
   const lines = outputOf('ps', ...chosen, '-ww', '-o', 'pid=,args=') ?? '';
@@ -75,8 +76,8 @@ function findServers(chosen: readonly string[], name: string): number[] {
 }
 
 /**
- * Finds the pids of Postgres processes in the output of `ps -o pid=,args=`. The path of
- * the program may contain spaces, so the first arguments tell where it ends. The server's
+ * Finds the pids of Postgres processes in the output of `ps -o pid=,args=`. The program's
+ * path may contain spaces, so its end is recognised by the first arguments. The server's
  * children are called `postgres: …`.
  */
 export function findServerLines(lines: string, name: string): number[] {

@@ -1,11 +1,11 @@
 /**
- * Watches the server for as long as a command uses it. If the server dies while commands
- * still use it (killed, or out of memory), the first command that notices restarts it on
- * its old port.
+ * Watches the server for as long as a command uses it. If the server crashes in the
+ * meantime (killed, or out of memory), the first command that notices restarts it on its
+ * old port.
  *
- * A server that keeps dying is restarted after increasing waits, and at most
+ * A server that keeps crashing is restarted with increasing delays, at most
  * `RESTARTS_MAX` times in ten minutes. All commands on one data folder share this count,
- * which is in the record next to the data.
+ * which is stored in the record next to the data.
  */
 import * as fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -30,10 +30,10 @@ export type ServerLog = Pick<Log, 'info' | 'warn'>;
 
 export interface KeeperOptions {
   readonly cluster: Cluster;
-  /** The port on which the server's clients expect it. */
+  /** The port where the server's clients expect it. */
   readonly port: number;
   readonly log: ServerLog;
-  /** Runs work while no other command starts or stops the server. */
+  /** Runs `work` while no other command starts or stops the server. */
   readonly inTurn: (work: () => Promise<void>) => Promise<void>;
   /** Stops the keeper. */
   readonly signal: AbortSignal;
@@ -79,7 +79,7 @@ export async function keepServer(options: KeeperOptions): Promise<void> {
 /**
  * Computes how long to wait before the next restart. After one to four restarts in the
  * last ten minutes, the wait is 2, 4, 8 or 16 s. After more, it lasts until only four of
- * them are within the ten minutes.
+ * them are less than ten minutes old.
  * @param restartsMs when the server was restarted, oldest first
  */
 export function restartWaitMs(
@@ -97,7 +97,7 @@ export function restartWaitMs(
 }
 
 /**
- * Returns the restarts within the window. A time in the future is from a clock that was
+ * Returns the restarts within the window. A time in the future means that the clock was
  * set back, and is ignored.
  */
 function recentRestarts(
@@ -120,7 +120,8 @@ async function restart({
   if (usage !== undefined && !isOurs(usage))
     throw inUse(home, 'it was taken over from here');
 
-  // Another command may have restarted the server while this one waited for its turn.
+  // Another command may have restarted the server while this one was waiting for its
+  // turn.
   if (findServer(dir) === undefined) {
     const nowMs = Date.now();
     const restartsMs = recentRestarts(usage?.restartsMs ?? [], nowMs);

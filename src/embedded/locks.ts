@@ -1,11 +1,11 @@
 /**
- * Two kinds of file lock that the kernel releases however a process ends, even after
- * `kill -9`. Both belong to the file itself, so they also work between containers that
- * share a volume but cannot see each other's processes.
+ * Two kinds of file lock that the kernel releases however a process ends, even on `kill
+ * -9`. Both belong to the file itself, so they also work between containers that share a
+ * volume but cannot see each other's processes.
  *
  * A record lock belongs to this process. A descriptor lock belongs to an open file, and a
- * child that inherits the file keeps the lock. This way, a server can hold a lock without
- * knowing about it.
+ * child that inherits the file keeps the lock, so a server can hold one without knowing
+ * about it.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
@@ -14,16 +14,16 @@ import { PermanentError } from '../errors/errors.ts';
 
 const SQLITE_BUSY = 5;
 const FLOCK_TIMEOUT_MS = 10_000;
-/** The exit code of `flock -n` if another open file has the lock. */
+/** The exit code of `flock -n` if the lock is held through another open file. */
 const FLOCK_CONFLICT = 1;
 
 /**
- * Takes a lock on a file, which is created if it is missing. A lock is either exclusive
+ * Takes a lock on a file, creating the file if it is missing. A lock is either exclusive
  * or shared by any number of processes, and is released on disposal.
  *
- * Node itself has no locks. SQLite's locks on an empty database file are record locks,
- * and need no rules for stale files.
- * @returns undefined while another process has a lock that excludes this one
+ * Node itself has no file locks. SQLite's locks on an empty database file are record
+ * locks, and leave no stale files to deal with.
+ * @returns undefined while another process holds a conflicting lock
  * @throws PermanentError `EMBEDDED_LOCK` if the file cannot be locked at all
  */
 export function takeRecordLock(
@@ -62,18 +62,18 @@ function isSqliteBusy(error: unknown): boolean {
 export interface DescriptorLock extends Disposable {
   readonly fd: number;
   /**
-   * false if this system has no `flock`, or the file system does not support such locks.
+   * false if this system has no `flock` or the file system does not support such locks.
    */
   readonly isLocked: boolean;
 }
 
 /**
- * Opens the file and locks it exclusively. The lock lasts until this process and every
- * child that inherited the descriptor have closed it.
+ * Opens the file and locks it exclusively. The lock lasts until this process, and every
+ * child that inherited the descriptor, has closed it.
  *
- * The program `flock` (util-linux, BusyBox) locks a descriptor that it inherits, and
- * exits. The lock stays with the open file, which this process shares.
- * @returns undefined while another open file has the lock
+ * The program `flock` (util-linux, BusyBox) locks an inherited descriptor and exits. The
+ * lock stays with the open file, which this process shares.
+ * @returns undefined while the lock is held through another open file
  */
 export function takeDescriptorLock(path: string): DescriptorLock | undefined {
   const { O_RDWR, O_CREAT, O_NOFOLLOW } = fs.constants;
@@ -84,8 +84,8 @@ export function takeDescriptorLock(path: string): DescriptorLock | undefined {
     stdio: ['ignore', 'ignore', 'pipe', fd],
     timeout: FLOCK_TIMEOUT_MS,
   });
-  // BusyBox exits with 1 for every failure, but only for a conflict does it write nothing
-  // to stderr.
+  // BusyBox exits with 1 for every failure, but leaves stderr empty only when the lock is
+  // held by someone else.
   if (ended.status === FLOCK_CONFLICT && ended.stderr === '') {
     fs.closeSync(fd);
     return undefined;

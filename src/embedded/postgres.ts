@@ -1,13 +1,12 @@
 /**
  * The embedded Postgres, which is used if no DATABASE_URL is set. Any number of commands
- * share one server on one data folder: the first command starts it, and the last one
- * stops it.
+ * can share one server on a data folder: the first starts it, and the last stops it.
  *
- * Two kernel locks decide which command is the first and which the last, so that even
+ * Two kernel locks decide which command is first and which is last, so that even
  * `kill -9` leaves no stale state. A command holds `turn.lock` while it starts or stops
  * the server. Every command that uses the server shares `holders.lock`; a command that
- * can take it exclusively is the last. If all its commands were killed, a server keeps
- * running, and the next command takes it over. A server that this process cannot see, for
+ * can take it exclusively is the last. If all its commands are killed, the server keeps
+ * running and the next command takes it over. A server that this process cannot see, for
  * example in another container, is left alone (see usage.ts).
  */
 import * as fs from 'node:fs';
@@ -26,8 +25,8 @@ import { ensureServer, isServerUnseen, stopServer } from './server.ts';
 import { isOurs, readUsage, refuseForeignUse } from './usage.ts';
 
 /**
- * How long to wait for a turn. Must be longer than the longest start or stop by another
- * command.
+ * How long to wait for a turn. Must exceed the longest time that another command's start
+ * or stop can take.
  */
 const TURN_TIMEOUT_MS = 120_000;
 const LOCK_POLL_MS = 20;
@@ -40,15 +39,15 @@ export interface EmbeddedPostgresOptions {
   readonly log: ServerLog;
   readonly signal?: AbortSignal;
   /**
-   * false for throw-away data, as in tests: it is faster, but does not survive a power
-   * failure.
+   * false for throwaway data, as in tests. This is faster, but the data does not survive
+   * a power failure.
    */
   readonly durable?: boolean;
 }
 
 /**
- * A server in use. On disposal this command stops using it; the last command stops the
- * server.
+ * A server in use. On disposal this command stops using it, and the last command to do so
+ * stops the server.
  */
 export interface EmbeddedPostgres extends AsyncDisposable {
   /** The address with the password; it works only on this machine. */
@@ -76,7 +75,7 @@ export async function startEmbeddedPostgres(
       isUnseen,
       signal,
     );
-    // Only a command that has its turn takes this lock exclusively, and this is our turn.
+    // Only a command that has its turn takes this lock exclusively, and it is our turn.
     const hold = takeRecordLock(holdersLock(cluster), 'shared');
     if (hold === undefined)
       throw new Error(`${holdersLock(cluster)} is locked outside of a turn`);
@@ -148,7 +147,9 @@ function holdersLock({ home }: Cluster): string {
   return join(home, 'holders.lock');
 }
 
-/** Releases this command's share, and stops the server if no other command uses it. */
+/**
+ * Releases this command's share, and stops the server if no other command is using it.
+ */
 async function leave(
   cluster: Cluster,
   hold: Disposable,

@@ -1,7 +1,7 @@
 /**
  * The server's log. The lines of the first crash matter most, and a server that keeps
- * failing must not push them out. So `server.log` is moved to `server.log.old` only if
- * its server was ready at some time, and the starts that fail in between append to it.
+ * failing must not push them out. Therefore `server.log` is moved to `server.log.old`
+ * only if its server was ever ready; failed starts append to it.
  */
 import * as fs from 'node:fs';
 import { join } from 'node:path';
@@ -9,8 +9,8 @@ import { errorCode } from '../errors/errors.ts';
 
 const READY = 'database system is ready to accept connections';
 /**
- * The most bytes that the log of failed starts may have. A longer log keeps its first
- * lines and loses lines in the middle.
+ * Maximum size of the log of failed starts. A longer log keeps its first lines and loses
+ * lines in the middle.
  */
 const FAILED_STARTS_BYTES_MAX = 256 * 1024;
 const FIRST_BYTES = 64 * 1024;
@@ -22,7 +22,7 @@ export function serverLogFile(home: string): string {
 
 /**
  * Prepares the log for the lines of one start.
- * @returns the position in bytes at which these lines begin
+ * @returns the byte offset at which these lines begin
  */
 export function openLog(home: string): number {
   const file = serverLogFile(home);
@@ -36,7 +36,7 @@ export function openLog(home: string): number {
   return FIRST_BYTES;
 }
 
-/** Returns the last lines that were written after position `start`. */
+/** Returns the last lines written after byte offset `start`. */
 export function logSince(home: string, start: number): string {
   return readLog(serverLogFile(home))
     .subarray(start)

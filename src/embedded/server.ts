@@ -1,6 +1,6 @@
 /**
- * Starts and stops the server on a data folder, and recognises it from outside, whichever
- * process started it. A caller that changes anything must have its turn (see
+ * Starts and stops the server on a data folder, and recognises a running server no matter
+ * which process started it. A caller that changes anything must have its turn (see
  * postgres.ts).
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -24,7 +24,7 @@ import {
 } from './usage.ts';
 
 /**
- * How long a start may take. Recovery after a crash replays at most a few checkpoints of
+ * How long a start may take. Crash recovery replays at most a few checkpoints' worth of
  * WAL.
  */
 const START_TIMEOUT_MS = 60_000;
@@ -37,7 +37,8 @@ interface StopStage {
 }
 
 /**
- * The stages are tried in this order. After the last two, the next start has to recover.
+ * The stages are tried in this order. After either of the last two, the next start has to
+ * recover.
  */
 const STOP_STAGES: readonly StopStage[] = [
   { signal: 'SIGINT', limitMs: 30_000 },
@@ -54,13 +55,14 @@ const SERVER_SETTINGS = {
   timezone: 'UTC',
   log_timezone: 'UTC',
   log_checkpoints: 'off',
-  // The client that sends a statement receives its error. A server that runs for months
-  // must not fill the disk with these errors.
+  // Omit statement errors, which the client receives anyway. A server that runs for
+  // months must not fill the disk with them.
   log_min_messages: 'log',
 };
 
 /**
- * Tests run many mirrors on one server, and can afford to lose data in a power failure.
+ * For tests, which run many mirrors on one server and can afford to lose data in a power
+ * failure.
  */
 const THROW_AWAY_SETTINGS = {
   fsync: 'off',
@@ -68,7 +70,7 @@ const THROW_AWAY_SETTINGS = {
   max_connections: '500',
 };
 
-/** Log lines which show that no server will ever start on this data again. */
+/** Log lines showing that no server will ever start on this data again. */
 const DAMAGE = new RegExp(
   [
     'could not locate (?:a valid|required) checkpoint record',
@@ -83,7 +85,7 @@ const DAMAGE = new RegExp(
   ].join('|'),
 );
 
-/** The facts about itself that a server writes into `postmaster.pid`. */
+/** What a server writes about itself to `postmaster.pid`. */
 export interface Server {
   readonly pid: number;
   readonly port: number;
@@ -94,7 +96,7 @@ export interface Server {
 /**
  * Returns a server on this data folder that is running and ready: the existing one or a
  * new one.
- * @param port the port on which its users expect it
+ * @param port the port where its users expect it
  * @throws RetryableError `EMBEDDED_START`
  * @throws PermanentError `EMBEDDED_IN_USE` if a server is running that this system does
  *   not show, `EMBEDDED_DAMAGED` if no server will start on this data again
@@ -104,20 +106,19 @@ export async function ensureServer(
   signal: AbortSignal,
   port?: number,
 ): Promise<Server> {
-  // Use the last port again, so that clients of a killed server find the next one. Read
-  // it before the wait: a server that stops normally removes its pid file.
+  // Reuse the last port, so that clients of a killed server find the next one. Read it
+  // before the wait, because a server that stops normally removes its pid file.
   const lastPort = port ?? readPidFile(cluster.dir)?.port;
   const deadlineMs = performance.now() + START_TIMEOUT_MS;
   const running = await waitForRunning(cluster, deadlineMs, signal);
   if (running !== undefined) return running;
 
-  // The server inherits the lock, and keeps it for as long as one of its processes is
-  // alive.
+  // The server inherits the lock and holds it as long as any of its processes is alive.
   using lock = await takeServerLock(cluster.home, signal);
   const restartsMs = readUsage(cluster.home)?.restartsMs;
   writeUsage(cluster.home, describeUsage(restartsMs));
-  // Nothing runs on this data, so the pid file is stale. Postgres would mistake a zombie,
-  // or another process with the same pid, for a running server.
+  // Nothing is running on this data, so the pid file is stale. If it stayed, Postgres
+  // would mistake a zombie, or another process with the same pid, for a running server.
   fs.rmSync(join(cluster.dir, 'postmaster.pid'), { force: true });
 
   const ports = [lastPort, undefined, undefined];
@@ -139,9 +140,9 @@ export async function ensureServer(
 }
 
 /**
- * Waits for the processes of an earlier start: backends of a killed server end without
- * help, and a server that is starting becomes ready.
- * @returns undefined if no process of a server is left
+ * Waits for the processes of an earlier start: a killed server's backends exit by
+ * themselves, and a starting server becomes ready.
+ * @returns undefined if no server process is left
  */
 async function waitForRunning(
   cluster: Cluster,
@@ -169,13 +170,13 @@ interface Attempt {
   readonly port: number;
   /** The descriptor of the lock that the server inherits. */
   readonly lockFd: number;
-  /** The position in the log, in bytes, at which the lines of this start begin. */
+  /** The byte offset in the log at which the lines of this start begin. */
   readonly logStart: number;
 }
 
 /**
  * Starts a server and waits until it is ready.
- * @returns undefined if the server ended at once
+ * @returns undefined if the server exited immediately
  */
 async function launch(
   cluster: Cluster,
@@ -221,7 +222,7 @@ function spawnServer(
     ...account,
     cwd: dir,
     env: SERVER_ENV,
-    // The server gets a session of its own. Ctrl-C then ends only us, and we stop the
+    // The server gets its own session. That way Ctrl-C ends only us, and we stop the
     // server after our work is saved.
     detached: true,
     stdio: ['ignore', log, log, lockFd],
@@ -232,7 +233,7 @@ function spawnServer(
 }
 
 /**
- * Makes the error for a start that failed.
+ * Creates the error for a failed start.
  * @param logStart undefined if this start wrote nothing to the log
  */
 function startError(
@@ -261,7 +262,7 @@ function startError(
  */
 export async function stopServer({ home, dir }: Cluster): Promise<boolean> {
   for (const { signal, limitMs } of STOP_STAGES) {
-    // Until a starting server has written its pid file, it has only one process.
+    // A starting server has only one process until it has written its pid file.
     const pid = findServer(dir)?.pid ?? serverPids(dir)[0];
     if (pid === undefined) break;
     sendSignal(pid, signal);
@@ -274,7 +275,8 @@ export async function stopServer({ home, dir }: Cluster): Promise<boolean> {
 
 async function waitForStop(dir: string, limitMs: number): Promise<void> {
   const deadlineMs = performance.now() + limitMs;
-  // Check this one process first: checking all processes costs a hundred times as much.
+  // Check this one process first, because checking all processes costs a hundred times as
+  // much.
   while (findServer(dir) !== undefined || serverPids(dir).length > 0) {
     if (performance.now() > deadlineMs) return;
     await sleep(POLL_MS);
@@ -299,8 +301,8 @@ async function findFreePort(wanted = 0): Promise<number> {
 }
 
 /**
- * Returns a name that marks this folder's processes in their command lines, which any
- * user may read. (Reading the working directory of another user's process requires a
+ * Returns a name that identifies this folder's processes by their command lines, which
+ * any user may read. (Reading the working directory of another user's process requires a
  * capability that containers do not have.)
  */
 function clusterName(dir: string): string {
@@ -310,16 +312,16 @@ function clusterName(dir: string): string {
 }
 
 /**
- * Returns the pids of all processes of this folder's server. A zombie has no command line
- * and is left out.
+ * Returns the pids of all processes of this folder's server, except zombies, which have
+ * no command line.
  */
 function serverPids(dir: string): number[] {
   return HOST.serverPids(clusterName(dir));
 }
 
 /**
- * Returns the visible server on this data folder, whichever process started it, and
- * whether or not it is ready.
+ * Returns the visible server on this data folder, ready or not, no matter which process
+ * started it.
  */
 export function findServer(dir: string): Server | undefined {
   const server = readPidFile(dir);
@@ -328,8 +330,8 @@ export function findServer(dir: string): Server | undefined {
 }
 
 /**
- * Whether the data names a server that this system does not show, because it is dead or
- * runs elsewhere.
+ * Whether the data folder refers to a server that is not visible on this system, because
+ * it is dead or runs elsewhere.
  */
 export function isServerUnseen(dir: string): boolean {
   if (readPidFile(dir) === undefined) return false;
@@ -337,8 +339,8 @@ export function isServerUnseen(dir: string): boolean {
 }
 
 /**
- * Reads `postmaster.pid`, which has one value per line: pid, folder, start, port, socket,
- * address, shared memory, status.
+ * Reads `postmaster.pid`, which has one value per line: pid, folder, start time, port,
+ * socket, address, shared memory, status.
  */
 function readPidFile(dir: string): Server | undefined {
   let lines: string[];
@@ -354,7 +356,7 @@ function readPidFile(dir: string): Server | undefined {
   return pid > 0 && port > 0 ? { pid, port, status } : undefined;
 }
 
-/** Sends a signal to a process that may have ended already. */
+/** Sends a signal to a process that may already have ended. */
 function sendSignal(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);

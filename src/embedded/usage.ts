@@ -1,10 +1,10 @@
 /**
- * Detects that a data folder is in use by a server that this process cannot see: in
- * another container on the same volume, or on another machine that mounts it. A second
+ * Detects whether a data folder is in use by a server that this process cannot see, in
+ * another container on the same volume or on another machine that mounts it. A second
  * server would destroy live data, so such a folder is refused and left unchanged.
  *
- * Next to the data is a record of where its server was started: the kernel, the PID
- * namespace and the host. If these are our own kernel and namespace, `/proc` shows all
+ * A record next to the data says where its server was started: the kernel, the PID
+ * namespace and the host. If the kernel and namespace are our own, `/proc` shows all
  * processes. For any other record there are three signs that a server is in use, none of
  * which requires seeing a process:
  *
@@ -28,8 +28,8 @@ import {
 } from './locks.ts';
 
 /**
- * How long to watch for a heartbeat: several beats of a keeper, which beats every two
- * seconds.
+ * How long to watch for a heartbeat. A keeper beats every two seconds, so this is several
+ * beats.
  */
 const HEARTBEAT_WATCH_MS = 8_000;
 const HEARTBEAT_POLL_MS = 250;
@@ -49,7 +49,7 @@ export interface UsageRecord {
   readonly restartsMs: readonly number[];
 }
 
-/** Makes the record for a server that is started here and now. */
+/** Creates the record for a server that is started here and now. */
 export function describeUsage(restartsMs: readonly number[] = []): UsageRecord {
   return {
     bootId: HOST.bootId(),
@@ -82,7 +82,7 @@ export function readUsage(home: string): UsageRecord | undefined {
   }
 }
 
-/** Replaces the record in one step, so that no reader sees a partial record. */
+/** Replaces the record atomically, so that no reader sees a partial one. */
 export function writeUsage(home: string, record: UsageRecord): void {
   const staging = `${recordFile(home)}.new`;
   fs.rmSync(staging, { force: true });
@@ -109,8 +109,8 @@ export function beat(home: string): void {
 
 /**
  * Whether `/proc` shows every process that the record refers to. A namespace's number may
- * be reused after its end, but by then all its processes have ended, so the answer is
- * still right.
+ * be reused after the namespace ends, but by then all its processes have ended, so the
+ * result is still right.
  */
 export function isOurs(record: UsageRecord): boolean {
   const own = describeUsage();
@@ -122,7 +122,8 @@ export function isOurs(record: UsageRecord): boolean {
 /**
  * Refuses a data folder that is in use by a server that this process cannot see. The
  * caller must have its turn (see postgres.ts) and must not hold `holdersLock` yet.
- * @param isServerUnseen whether the data names a server that `/proc` does not show
+ * @param isServerUnseen whether the data folder refers to a server that `/proc` does not
+ *   show
  * @throws PermanentError `EMBEDDED_IN_USE`
  */
 export async function refuseForeignUse(
@@ -133,8 +134,8 @@ export async function refuseForeignUse(
 ): Promise<void> {
   const record = readUsage(home);
   if (record !== undefined && isOurs(record)) return;
-  // Data that names a server but has no record may come from a release that wrote no
-  // record, or from a start that was killed before it wrote one.
+  // If the data refers to a server but there is no record, it may come from a release
+  // that wrote none, or from a start that was killed before writing one.
   if (record === undefined && !isServerUnseen) return;
 
   const holders = takeRecordLock(holdersLock, 'exclusive');
@@ -152,8 +153,7 @@ export async function refuseForeignUse(
 
 /**
  * Takes the lock that a running server holds. When a process ends, its command line
- * disappears some time before its files are closed, so the attempt is repeated for a
- * moment.
+ * disappears slightly before its files are closed, so the attempt is retried briefly.
  * @throws PermanentError `EMBEDDED_IN_USE` if a server still holds the lock
  */
 export async function takeServerLock(
@@ -179,8 +179,8 @@ export function inUse(home: string, evidence: string): PermanentError {
 }
 
 /**
- * Whether the record's heartbeat continues. It watches for a change instead of comparing
- * times, because the other machine's clock may differ.
+ * Whether the record's heartbeat is still going. Watches for a change instead of
+ * comparing times, because the other machine's clock may differ.
  */
 async function hasHeartbeat(
   home: string,
@@ -198,8 +198,8 @@ async function hasHeartbeat(
 }
 
 /**
- * Identifies the last heartbeat. It reopens the record each time, because a network file
- * system then asks its server for the time.
+ * Identifies the last heartbeat. It reopens the record each time, which makes a network
+ * file system fetch the current time from its server.
  * @returns undefined if the record is gone, because the other machine stopped normally
  */
 function lastBeat(home: string): string | undefined {
