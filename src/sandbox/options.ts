@@ -1,6 +1,6 @@
 /**
  * The options of a sandbox network, with their defaults. This file imports nothing heavy,
- * so that commands can list the releases.
+ * so that commands can list the releases cheaply.
  */
 import { readInstant, type Micros } from '../time/time.ts';
 
@@ -9,8 +9,8 @@ export const RELEASE_NAMES = ['0.71.4', '0.71.6', '0.73'] as const;
 export type ReleaseName = (typeof RELEASE_NAMES)[number];
 
 /**
- * The rate limit on the list calls of one client: tokens regained per second, the most
- * tokens that it can have, and the length of the ban.
+ * The rate limit on one client's list calls: tokens regained per second, the maximum
+ * number of tokens, and the length of the ban.
  */
 export type RateLimit = Readonly<
   Record<'perSecond' | 'burst' | 'banMs', number>
@@ -18,18 +18,18 @@ export type RateLimit = Readonly<
 
 export type SandboxOptions = Partial<Settings>;
 
-/** The settings of one network. An option that is not given keeps the default below. */
+/** The settings of one network. Options that are not given have the defaults below. */
 export class Settings {
   /** The release of the service that serves the exports. */
   readonly release: ReleaseName = '0.71.4';
   /**
-   * The text from which the network is generated: the same seed and the same head
-   * always give the same network.
+   * The string that the network is generated from. The same seed and head always give the
+   * same network.
    */
   readonly seed: string = 'sandbox';
-  /** The instant at which the network began; a whole second. */
+  /** When the network began; a whole second. */
   readonly genesis: Micros = readInstant('2023-05-01');
-  /** The time after genesis within which `parties` parties arrive. */
+  /** How long after genesis it takes for `parties` parties to arrive. */
   readonly historyMs: number = 7 * 86_400_000;
   readonly blockIntervalMs: number = 1000;
   /**
@@ -37,14 +37,14 @@ export class Settings {
    * arrive later at the same rate.
    */
   readonly parties: number = 1000;
-  /** The most parties that ever arrive. */
+  /** Maximum number of parties that ever arrive. */
   readonly partiesMax: number = 10_000_000;
   /**
    * The mean number of entries that a party can export at the end of the history; most
    * parties have far fewer.
    */
   readonly entriesMean: number = 20;
-  /** The most entries of a party that was present from the beginning. */
+  /** Maximum number of entries of a party that was present from the beginning. */
   readonly entriesMax: number = 20_000;
   /**
    * How many entries each of the first two parties has at the end of the history; 0
@@ -61,11 +61,11 @@ export class Settings {
    */
   readonly tieRows: readonly number[] = [2, 3, 4];
   /**
-   * Checkpoints that are older than this disappear, a whole day at a time. The service
-   * keeps 7 days.
+   * Checkpoints older than this disappear, a whole day at a time. The service keeps 7
+   * days.
    */
   readonly checkpointRetentionMs: number = Infinity;
-  /** The rate limit on list calls; 'none' switches it off. */
+  /** The rate limit on list calls; 'none' disables it. */
   readonly rateLimit: RateLimit | 'none' = {
     perSecond: 20,
     burst: 100,
@@ -75,9 +75,9 @@ export class Settings {
   /** The port to listen on; 0 means any free port. */
   readonly port: number = 0;
   /**
-   * Returns the instant that the network has reached. As it progresses, blocks and their
-   * contents become visible. By default it stays just before the first block after the
-   * history, and `advance` moves it.
+   * Returns the network's current time. As it advances, blocks and their contents become
+   * visible. By default it stays just before the first block after the history, and
+   * `advance` moves it.
    */
   readonly clock = (): Micros =>
     this.genesis + BigInt(this.historyMs + this.blockIntervalMs) * 1000n - 1n;

@@ -1,7 +1,7 @@
 /**
  * The differences between releases of the service: the columns of an export, the format
- * of each value, and which entries its query finds and in which order. The version in the
- * interface document most probably means 0.71.4.
+ * of each value, and which entries its query finds, in which order. The version in the
+ * interface document most probably refers to 0.71.4.
  */
 import type { Micros } from '../time/time.ts';
 import { ACCOUNT_TYPE, NETWORK, NO_MARKET } from './network/ledger.ts';
@@ -20,20 +20,18 @@ interface Selection {
   /** The newest block. */
   readonly headBlock: number;
   /**
-   * Number of this call. If the service does not define an order, the order differs from
-   * call to call.
+   * Number of this call. Where the service does not define an order, the order varies
+   * from call to call.
    */
   readonly call: number;
 }
 
 interface Release {
-  /** The CSV's first line, with its line end. */
+  /** The CSV's first line, including its line break. */
   readonly header: string;
-  /**
-   * The format of ids, of `network`, of accounts without a market and of account types.
-   */
+  /** How ids, `network`, accounts without a market, and account types are written. */
   readonly spelling: typeof BYTEA;
-  /** Yields the entries of an answer in order, including this release's mistakes. */
+  /** Yields the entries of a response in order, reproducing this release's bugs. */
   readonly select: (
     network: Network,
     selection: Selection,
@@ -67,9 +65,9 @@ const PLAIN = {
 };
 
 /**
- * The limit, in microseconds, for the time from a block to its first entry. Entries have
- * times of their own: they are numbered through the block, one per microsecond, and other
- * parties' entries may come first.
+ * Upper limit, in microseconds, for the time from a block to its first entry. Entries
+ * have their own times: they are numbered through the block, one per microsecond, and
+ * other parties' entries may come first.
  */
 const ENTRY_OFFSET_MICROS_MAX = 65_536;
 
@@ -96,7 +94,7 @@ export const RELEASES: Readonly<Record<ReleaseName, Release>> = {
 
 /**
  * 0.71.1 to 0.71.5: selects the outgoing entries. The filter is correct, but the order
- * changes from call to call.
+ * varies from call to call.
  */
 function* outgoingUnordered(
   network: Network,
@@ -125,10 +123,10 @@ function* outgoingUnordered(
 }
 
 /**
- * 0.71.6 and 0.72: the filter is `to = P or from = P and asset = A and time ...`,
- * without parentheses. So incoming entries are always sent, whatever the request is.
- * The end is compared with the start, so a request with both gets no outgoing entries.
- * The order is by block time only.
+ * 0.71.6 and 0.72: the filter is `to = P or from = P and asset = A and time ...`, without
+ * parentheses. Incoming entries are therefore always sent, whatever the request. The end
+ * is compared with the start, so a request with both gets no outgoing entries. Entries
+ * are ordered by block time only.
  */
 function* wrongFilters(
   network: Network,
@@ -203,8 +201,8 @@ function blocksWithin(
 
 /**
  * Groups movements by block; the ledger yields them block by block.
- * @param call given if the order within a block is undefined; half of the calls then get
- *   it reversed
+ * @param call given if the order within a block is undefined, in which case half of the
+ *   calls get it reversed
  */
 function* byBlock(
   { movementsOfPair }: Network,
@@ -226,7 +224,7 @@ function* byBlock(
   yield take();
 }
 
-/** Returns a function that writes one row of an export, with its line end. */
+/** Returns a function that writes one row of an export, including its line break. */
 export function openRowWriter(
   network: Network,
   party: number,

@@ -1,5 +1,5 @@
 /**
- * The service's answers, and its errors, which have a status and a body of three
+ * The service's responses, and its errors, which have a status and a body with three
  * fields.
  */
 
@@ -10,12 +10,13 @@ export interface Answer {
   readonly status: number;
   readonly headers: Headers;
   /**
-   * A string is sent with its length. Pieces are sent as they are made, without a length.
+   * A string is sent with its length. Chunks are sent as they are produced, without a
+   * length.
    */
   readonly body: string | Iterable<Buffer>;
 }
 
-/** gRPC's names and numbers, and the HTTP statuses to which the gateway converts them. */
+/** gRPC's names and numbers, and the HTTP statuses that the gateway maps them to. */
 const STATUS = {
   InvalidArgument: { grpc: 3, http: 400, message: 'InvalidArgument error' },
   NotFound: { grpc: 5, http: 404, message: 'NotFound error' },
@@ -32,10 +33,7 @@ export class ServiceError extends Error {
   readonly status: number;
   readonly body: string;
 
-  /**
-   * @param detail the service's own description; its `code` is the service's number for
-   *   the error
-   */
+  /** @param detail the service's own description; `code` is its number for the error */
   constructor(
     name: StatusName,
     detail?: Readonly<Record<'message' | 'inner', string> & { code: number }>,
@@ -55,8 +53,8 @@ export class ServiceError extends Error {
 }
 
 /**
- * An error of the gateway itself: a parameter that it cannot parse, an unknown path, or a
- * wrong method. The request never reached a handler, so the error has none of a handler's
+ * An error from the gateway itself: an unparseable parameter, an unknown path, or a wrong
+ * method. The request never reached a handler, so the error has none of a handler's
  * headers and, on the export route, no envelope.
  */
 export class GatewayError extends ServiceError {

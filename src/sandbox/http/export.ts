@@ -1,7 +1,7 @@
 /**
- * Serves the export of one party's ledger entries: parses its parameters, and answers in
- * pieces of about 1 MiB, as the service does. Nothing is sent before the first piece is
- * full or all rows have been read.
+ * Serves the export of one party's ledger entries: parses its parameters, and sends the
+ * response in chunks of about 1 MiB, as the service does. Nothing is sent until the first
+ * chunk is full or all rows have been read.
  */
 import { floorSecond, type Micros } from '../../time/time.ts';
 import { rfc3339Nano, type Network } from '../network/network.ts';
@@ -10,16 +10,16 @@ import { openRowWriter, RELEASES } from '../release.ts';
 import { GatewayError, ServiceError, type Answer } from './errors.ts';
 import { Query } from './query.ts';
 
-/** The service sends a piece as soon as it has this many bytes. */
+/** The service sends a chunk as soon as it has this many bytes. */
 const PIECE_BYTES = 1_048_576;
 const ID = /^[0-9a-f]{64}$/i;
 /** Represents an asset id that no asset has. */
 const NO_ASSET = -1;
 
 /**
- * Answers one export call.
+ * Responds to one export call.
  * @param call the number of this call
- * @returns undefined if the request kills a node of this release
+ * @returns undefined if the request crashes a node of this release
  */
 export function answerExport(
   network: Network,
@@ -39,8 +39,8 @@ export function answerExport(
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     const headers = { 'Content-Type': 'application/json' };
-    // Here, the gateway's own JSON writer adds spaces; a handler's error is sent in
-    // pieces, without a length.
+    // On this route, the gateway's JSON writer adds spaces, and a handler's error is sent
+    // in chunks, without a length.
     const isOfGateway = error instanceof GatewayError;
     const body = isOfGateway
       ? error.body.replaceAll(',"', ', "')
@@ -54,7 +54,7 @@ interface ExportRequest {
   readonly partyId: string;
   readonly assetId: string | undefined;
   /**
-   * The range in whole seconds, half-open. Fractions of a second are cut off at both
+   * The range in whole seconds, half-open. Fractions of a second are truncated at both
    * ends.
    */
   readonly from: Micros | undefined;
@@ -87,7 +87,7 @@ function secondOf(nanos: bigint | undefined): Micros | undefined {
   return floorSecond(nanos >= 0n ? nanos / 1000n : -((999n - nanos) / 1000n));
 }
 
-/** Returns the header in which the service suggests a file name. */
+/** Returns the header with the file name that the service suggests. */
 function disposition({ partyId, assetId, from, to }: ExportRequest): string {
   const time = (instant: Micros): string =>
     rfc3339Nano(instant).replaceAll(':', '_');
@@ -98,7 +98,7 @@ function disposition({ partyId, assetId, from, to }: ExportRequest): string {
   return `attachment;filename=ledger_entries_${partyId}${asset}${range}.csv`;
 }
 
-/** Yields the CSV in pieces, each of which ends with a complete row. */
+/** Yields the CSV in chunks, each of which ends with a complete row. */
 function* csvPieces(
   network: Network,
   { partyId, assetId, from, to }: ExportRequest,

@@ -1,6 +1,4 @@
-/**
- * Serves the two lists as they are at the network's head.
- */
+/** Serves the two lists as of the network's head. */
 import { z } from 'zod';
 import { errorLine } from '../../errors/errors.ts';
 import { canonicalId, NETWORK_PARTY } from '../../ledger/ids.ts';
@@ -30,15 +28,15 @@ import type { Admission } from './rate-limit.ts';
 
 const JSON_TYPE: Headers = { 'Content-Type': 'application/json' };
 /**
- * A handler's own headers include gRPC's content type, so a handler's error has two
+ * A handler adds gRPC's content type to its headers, so an error from a handler has two
  * content types.
  */
 const JSON_AND_GRPC: Headers = {
   'Content-Type': ['application/json', 'application/grpc'],
 };
 /**
- * The row with which every network begins. It has no time, so it cannot be compared with
- * any cursor.
+ * The first row of every network. It has no time, so it cannot be compared with any
+ * cursor.
  */
 const NETWORK_EDGE = partyEdge(NETWORK_PARTY, '01', null);
 /** The approximate size of one edge in the service's own encoding. */
@@ -48,7 +46,7 @@ const CHECKPOINT_EDGE_BYTES = 180;
 const HEX = /^(?:[0-9a-f]{2})*$/i;
 
 /**
- * Answers one list call.
+ * Responds to one list call.
  * @param admit applies the rate limit, which is behind the gateway
  */
 export function answerList(
@@ -127,8 +125,8 @@ export function openPartyList(
       if (vegatime === undefined)
         return id === '' && txhash === '' ? 'empty' : 'null';
       const instant = parseInstant(vegatime);
-      // The bytes by which an id is sorted, as hex. The word `network` stands for a
-      // single byte.
+      // The bytes that an id is sorted by, in hex. The word `network` stands for a single
+      // byte.
       const key = id === NETWORK_PARTY ? '03' : id.toLowerCase();
       if (instant === undefined || !HEX.test(key))
         throw partiesFailed('cannot parse cursor');
@@ -145,8 +143,7 @@ export function openPartyList(
 }
 
 /**
- * Returns the page of a list that is filtered by party id: one edge, whatever page was
- * requested.
+ * Returns the page of a list filtered by party id: one edge, whatever page was requested.
  * @throws ServiceError 400 if `partyId` is not an id, 404 if no party has it
  */
 function pageOfParty({ parties }: Network, partyId: string, head: Head): Page {
@@ -239,8 +236,8 @@ const partyCursor = z
 const checkpointCursor = z.object({ blockheight: z.int() }).partial();
 
 /**
- * Reads a cursor's JSON as Go does: names match in any case, unknown fields are
- * skipped, and null is treated as absent.
+ * Reads a cursor's JSON as Go does: names are case-insensitive, unknown fields are
+ * ignored, and null is treated as absent.
  * @throws ServiceError 500, because the service reads a cursor only when it builds the
  *   query
  */

@@ -1,14 +1,14 @@
 /**
- * Computes a page as the service does, including its oddities. The service reads one or
- * two rows more than requested. From the number of rows that it found, it infers which of
- * them to drop and the value of `hasNextPage`.
+ * Computes a page as the service does, including its quirks. The service reads one or two
+ * rows more than requested. From the number of rows found, it infers which of them to
+ * drop and the value of `hasNextPage`.
  */
 import { ServiceError } from './errors.ts';
 import type { Query } from './query.ts';
 
 /** The service's page size for a request that does not specify a size. */
 const PAGE_ROWS_DEFAULT = 1000;
-/** The most bytes of one message from the service to its HTTP gateway. */
+/** Maximum size in bytes of a message from the service to its HTTP gateway. */
 const ANSWER_BYTES_MAX = 20_971_520;
 const INT32_MAX = 2_147_483_647;
 
@@ -22,10 +22,10 @@ export interface PageParameters {
 }
 
 /**
- * Where a cursor is among the positions of a list. `empty`: the cursor has no value, so
- * the query has no predicate. `null`: its value is NULL, which compares with no row.
- * `floor` is the first position that is not before the cursor, and `ceil` is the first
- * position after it.
+ * Where a cursor falls among the positions of a list. `empty`: the cursor has no value,
+ * so the query has no predicate. `null`: its value is NULL, which matches no row in a
+ * comparison. `floor` is the first position that is not before the cursor, and `ceil` is
+ * the first position after it.
  */
 type CursorPlace =
   | 'empty'
@@ -41,18 +41,18 @@ export interface Listing {
    * order and last in oldest-first order.
    */
   readonly nullRows: number;
-  /** The size of one edge in the service's own encoding, for its limit on answers. */
+  /** The size of one edge in the service's own encoding, for its response size limit. */
   readonly edgeBytes: number;
-  /** Returns the error for a query that the database refuses. */
+  /** Returns the error for a query that the database rejects. */
   readonly failed: (inner: string) => ServiceError;
   /**
    * Finds a cursor's position.
-   * @throws ServiceError (500) if the text is not a cursor of this list
+   * @throws ServiceError (500) if the string is not a cursor of this list
    */
   place(cursor: string): CursorPlace;
   /**
    * Returns the edges from one position up to a later one, exclusive, oldest first.
-   * `isDescending` and `isCursored` describe the shape of the query, which decides the
+   * `isDescending` and `isCursored` describe the shape of the query, which determines the
    * order of rows that have no defined order.
    */
   edges(
@@ -64,7 +64,7 @@ export interface Listing {
 
 export interface Edge {
   readonly node: Readonly<Record<string, string>>;
-  /** The cursor's JSON text, before it is encoded as base64. */
+  /** The cursor as a JSON string, before base64 encoding. */
   readonly cursor: string;
 }
 
@@ -85,8 +85,8 @@ export function readPageParameters(query: Query): PageParameters {
 }
 
 /**
- * Checks the parameters. Like the service, it mostly ignores parameters that contradict
- * each other.
+ * Checks the parameters. Like the service, it mostly ignores contradictions between
+ * parameters.
  * @returns a function that cuts the requested page out of a list
  */
 export function openPage({
@@ -99,8 +99,8 @@ export function openPage({
   if (after !== undefined && before !== undefined) {
     throw invalidPagination('cannot set both a before and after cursor');
   }
-  // `first` takes precedence over `last`. Then a cursor of the other direction is not
-  // even read.
+  // `first` takes precedence over `last`, and then a cursor for the other direction is
+  // not even read.
   const isBackward =
     first === undefined && (last !== undefined || before !== undefined);
   const rows = isBackward ? last : first;
@@ -151,8 +151,8 @@ export function openPage({
     const edges = isDescending ? found.toReversed() : found;
 
     // The number of rows decides which of them are beyond the page and are dropped. If
-    // there is a cursor, the first row is taken for the cursor's own and dropped without
-    // a check. If the cursor's row is no longer in the list, a real row is lost.
+    // there is a cursor, the first row is assumed to be the cursor's own and is dropped
+    // unchecked. If the cursor's row is no longer in the list, a real row is lost.
     const isLongest = count === rowsMax + 2;
     const hasNext = isLongest || (count === rowsMax + 1 && !isCursored);
     const hasPrevious =
@@ -178,8 +178,8 @@ function invalidPagination(inner: string): ServiceError {
 }
 
 /**
- * Decodes Go's standard base64: padded, and without any other characters except line
- * ends.
+ * Decodes base64 as Go's standard encoding does: padding is required, and no other
+ * characters are allowed except line breaks.
  */
 function decodeCursor(name: 'after' | 'before', value: string): string {
   const failed = `failed to decode ${name} cursor`;

@@ -6,7 +6,7 @@
 import { unescape as unescapePercent } from 'node:querystring';
 import { GatewayError } from './errors.ts';
 
-/** Parameters that only have members. It is an error to give them a value. */
+/** Parameters that have only members. Giving them a value is an error. */
 const MESSAGES = {
   pagination: 'datanode.api.v2.Pagination',
   date_range: 'datanode.api.v2.DateRange',
@@ -15,7 +15,7 @@ const TRUE = ['1', 't', 'T', 'true', 'TRUE', 'True'];
 const FALSE = ['0', 'f', 'F', 'false', 'FALSE', 'False'];
 
 /**
- * The parameters of one request, by their names in the service's definitions
+ * The parameters of a request, by their names in the service's definitions
  * (`pagination.newest_first`).
  */
 export class Query {
@@ -23,7 +23,7 @@ export class Query {
 
   /**
    * Parses a query string.
-   * @throws GatewayError 400 if the text is not a query string
+   * @throws GatewayError 400 if the string is not a query string
    */
   constructor(text: string) {
     for (const part of text.split('&').filter((field) => field !== '')) {
@@ -98,7 +98,7 @@ function unreadable(name: string, reason: string): Error {
   return refuse(`parsing field "${lastPart(name)}": ${reason}`);
 }
 
-/** Returns the name by which an error refers to a field. */
+/** Returns the name that errors use for a field. */
 function lastPart(name: string): string {
   return name.slice(name.lastIndexOf('.') + 1);
 }

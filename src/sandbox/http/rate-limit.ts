@@ -1,18 +1,18 @@
 /**
- * The service's rate limit on list calls. Each client has a bucket of tokens, and a
- * second one for refused calls. A client that empties the second bucket too is banned,
- * and the answer states for how long.
+ * The service's rate limit on list calls. Each client has a token bucket, and a second
+ * one for refused calls. A client that empties the second one too is banned, and the
+ * response says how long.
  */
 import type { RateLimit } from '../options.ts';
 import { ServiceError, type Headers } from './errors.ts';
 
 /**
- * The most clients that are remembered. If there are more, the client that was silent
- * the longest is forgotten.
+ * Maximum number of clients that are remembered. Beyond that, the one that has been
+ * silent longest is forgotten.
  */
 const CLIENTS_MAX = 10_000;
 
-/** Whether a call may continue. The headers are part of the answer in either case. */
+/** Whether a call may proceed. The headers are part of the response either way. */
 export type Admission = Readonly<{ headers: Headers; refused?: ServiceError }>;
 
 interface Bucket {
@@ -28,7 +28,7 @@ interface Client {
 
 /**
  * Limits the calls of each client, which is identified by its address.
- * @param now returns milliseconds that never go back
+ * @param now a monotonic clock, in milliseconds
  */
 export function openRateLimiter(
   limit: RateLimit | 'none',
@@ -48,8 +48,8 @@ export function openRateLimiter(
   }
 
   return (address) => {
-    // Use whole milliseconds, because the difference of two fractions can be slightly
-    // more than the ban.
+    // Use whole milliseconds, because the difference between two fractional times can
+    // slightly exceed the ban.
     const nowMs = Math.floor(now());
     const full = () => ({ tokens: burst, refilledMs: nowMs });
     const client = clients.get(address) ?? {
@@ -57,8 +57,8 @@ export function openRateLimiter(
       refusals: full(),
       bannedUntilMs: 0,
     };
-    // Move the client to the end of the map, so that the first key is the client that was
-    // silent the longest.
+    // Move the client to the end of the map, so that the first key is the client that has
+    // been silent longest.
     clients.delete(address);
     clients.set(address, client);
     const [oldest] = clients.keys();

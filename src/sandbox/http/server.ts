@@ -1,7 +1,7 @@
 /**
- * The sandbox: serves a network over HTTP in the way that the query service serves a real
- * one. It is for `demo`, for tests, and for users who want to try a client without the
- * real service.
+ * The sandbox: serves a network over HTTP just as the query service serves a real one. It
+ * is for `demo`, for tests, and for users who want to try a client without the real
+ * service.
  */
 import { once } from 'node:events';
 import {
@@ -19,7 +19,7 @@ import { answerExport } from './export.ts';
 import { answerList } from './lists.ts';
 import { openRateLimiter } from './rate-limit.ts';
 
-/** Error codes that mean that the client disconnected. */
+/** Error codes meaning that the client disconnected. */
 const GONE: readonly unknown[] = [
   'ERR_STREAM_PREMATURE_CLOSE',
   'ECONNRESET',
@@ -27,7 +27,7 @@ const GONE: readonly unknown[] = [
 ];
 
 export interface Sandbox extends AsyncDisposable {
-  /** Base address of the interface, without a slash at the end. */
+  /** Base address of the interface, without a trailing slash. */
   readonly url: string;
   readonly network: Network;
   /** Stops the server. Requests in progress are aborted. */
@@ -35,9 +35,9 @@ export interface Sandbox extends AsyncDisposable {
 }
 
 /**
- * Answers one request, either with the result of `answerTo` or with something else, as
- * tests do.
- * @param answerTo returns undefined if the request kills a node of this release
+ * Responds to one request, either with the result of `answerTo` or, as in tests, with
+ * something else.
+ * @param answerTo returns undefined if the request crashes a node of this release
  */
 export type Send = (
   request: IncomingMessage,
@@ -47,7 +47,7 @@ export type Send = (
 
 /**
  * Starts a sandbox network.
- * @throws the error of `listen` if the port is taken
+ * @throws the error of `listen` if the port is in use
  */
 export async function startSandbox(
   options: SandboxOptions = {},
@@ -59,8 +59,8 @@ export async function startSandbox(
   const answerTo = openHandlers(network);
   const server = createServer((request, response) => {
     send(request, response, () => answerTo(request)).catch((error: unknown) => {
-      // Any other error is a bug in the sandbox: break the connection and let the process
-      // fail.
+      // Any other error is a bug in the sandbox, so break the connection and let the
+      // process crash.
       if (
         error instanceof Error &&
         'code' in error &&
@@ -86,8 +86,8 @@ export async function startSandbox(
 }
 
 /**
- * Sends an answer no faster than the client reads it, and compresses it if the client
- * accepts that.
+ * Sends a response no faster than the client reads it, compressed if the client accepts
+ * that.
  */
 export const sendAnswer: Send = async (request, response, answerTo) => {
   const answer = answerTo();
@@ -99,7 +99,7 @@ export const sendAnswer: Send = async (request, response, answerTo) => {
   response.statusCode = status;
   response.setHeaders(new Map(Object.entries(headers)));
   const pieces = typeof body === 'string' ? [Buffer.from(body)] : body;
-  // Like the service, only look for the word, so that `gzip;q=0` is compressed too.
+  // Like the service, only look for the word, so `gzip;q=0` is compressed too.
   if (/gzip/i.test(request.headers['accept-encoding'] ?? '')) {
     response.setHeader('Content-Encoding', 'gzip');
     return pipeline(
@@ -113,7 +113,7 @@ export const sendAnswer: Send = async (request, response, answerTo) => {
   return pipeline(pieces, response);
 };
 
-/** Returns the function that answers every route. */
+/** Returns the function that handles every route. */
 function openHandlers(network: Network) {
   const admit = openRateLimiter(network.settings.rateLimit);
   let exportCalls = 0;
@@ -135,8 +135,8 @@ function openHandlers(network: Network) {
       exportCalls += 1;
       return answerExport(network, queryText, exportCalls);
     }
-    // The rate limit identifies a client by two addresses: the one that it claims, and
-    // the one that it connects from.
+    // The rate limit identifies a client by two addresses: the one it claims and the one
+    // it connects from.
     const client = [
       headers['x-forwarded-for'] ?? [],
       socket.remoteAddress ?? '',

@@ -1,14 +1,14 @@
 /**
- * The ledger: when each pair of twins is active, and how the two move money between
- * them. Activity is heavy-tailed as in a market, and consists of cycles: a trade, a
- * transfer, or margin that moves back and forth. A cycle begins with balances that
- * follow from the seed, and ends with a deposit or withdrawal that leads to the
- * balances of the next cycle. So any cycle can be computed without the earlier ones,
- * and every balance is exact.
+ * The ledger: when each pair of twins is active, and how the two move money between them.
+ * Activity is heavy-tailed, as in a market, and consists of cycles: a trade, a transfer,
+ * or margin that moves back and forth. A cycle begins with balances derived from the
+ * seed, and ends with a deposit or withdrawal that sets the balances for the next cycle.
+ * Any cycle can therefore be computed without the earlier ones, and every balance is
+ * exact.
  *
- * Money that enters an account of the network leaves it in the same block, so the
- * account's balance is known however many parties use it. The account outside the
- * network has no balance; it shows 0.
+ * Money that enters a network account leaves it in the same block, so the account's
+ * balance is known no matter how many parties use it. The account outside the network has
+ * no balance and shows 0.
  */
 import type { Settings } from '../options.ts';
 import { fraction, noise, scramble, STREAM } from './seeded.ts';
@@ -53,9 +53,9 @@ export type BlockRange = Readonly<Record<'from' | 'to', number>>;
 /** The scale of each asset's amounts, from 64-bit integers to more than 30 digits. */
 export const ASSET_UNITS = [1_000n, 10n ** 13n, 10n ** 25n] as const;
 const MARKETS = 5;
-/** How many rows a party exports for one cycle on average; rates are computed from it. */
+/** Average number of rows that a party exports per cycle; rates are computed from it. */
 const ROWS_PER_CYCLE = 2.9;
-/** The most blocks over which one cycle is spread. */
+/** Maximum number of blocks that a cycle is spread over. */
 const CYCLE_BLOCKS_MAX = 6;
 /**
  * Parties arrive throughout the history, so the average party is present for half of it.
@@ -69,8 +69,8 @@ const LEVEL_UNITS = 2 ** 32;
 
 /**
  * Opens the ledger.
- * @param historyBlocks the number of blocks in which the settings' number of entries is
- *   made
+ * @param historyBlocks the number of blocks over which the number of entries in the
+ *   settings is generated
  * @returns a function that yields all movements of a party's pair, in both directions and
  *   in order
  */
@@ -85,8 +85,8 @@ export function openLedger(
     entriesMax,
   );
   return function* movementsOfPair(party, { from, to }) {
-    // Twins begin together, when the later one arrives. If the number of parties is odd,
-    // the last party has no twin.
+    // Twins start together when the later one arrives. If the number of parties is odd,
+    // the last one has no twin.
     const pair = Math.floor(party / 2);
     if (pair * 2 + 1 >= partiesMax) return;
     const startBlock = arrivalBlock(pair * 2 + 1);
@@ -101,7 +101,7 @@ export function openLedger(
       block >= from && block <= to;
 
     yield* openingMovements(seed, pair, startBlock).filter(isInRange);
-    // A cycle ends before the next begins, unless there are several per block.
+    // A cycle ends before the next one begins, unless there are several per block.
     const blocks = Math.min(CYCLE_BLOCKS_MAX, Math.floor(spacing));
     const earliest =
       Math.floor((from - CYCLE_BLOCKS_MAX - startBlock - 1) / spacing - phase) -
@@ -132,8 +132,8 @@ function findTypicalEntries(mean: number, max: number): number {
 }
 
 /**
- * Returns the deposits with which a pair begins: the first level of each asset, for both
- * parties.
+ * Returns a pair's opening deposits, which set the starting balance of each asset for
+ * both parties.
  */
 function openingMovements(
   seed: number,
@@ -206,8 +206,8 @@ function cycleMovements(
   }
 
   /**
-   * Moves margin there and back, twice, within one block, so that rows one and three are
-   * identical.
+   * Moves margin back and forth twice within one block, so that the first and third rows
+   * are identical.
    */
   function churn() {
     for (let round = 0; round < 2; round += 1) {
@@ -216,7 +216,7 @@ function cycleMovements(
     }
   }
 
-  /** Makes a settlement of zero, which the service records like any other. */
+  /** Adds settlements of zero, which the service records like any others. */
   function settleNothing() {
     for (let time = 0; time < 2; time += 1)
       move('MTM_LOSS', payerMargin, settlement, 0n);
@@ -236,7 +236,8 @@ function cycleMovements(
 }
 
 /**
- * Makes and collects the movements of a cycle. `block` is the block of the next movement.
+ * Creates and collects the movements of a cycle. `block` is the block of the next
+ * movement.
  */
 function openCycle(asset: number, firstBlock: number) {
   const movements: Movement[] = [];
@@ -259,10 +260,10 @@ function openCycle(asset: number, firstBlock: number) {
     });
   }
 
-  /** Makes a deposit or withdrawal, so that the balance becomes `level`. */
+  /** Adds a deposit or withdrawal that brings the balance to `level`. */
   function settle(purse: Purse, level: bigint) {
     const missing = level - purse.balance;
-    // The outside account's balance is 0 after the movement, as always.
+    // The outside account's balance is always 0 after a movement.
     const outside = openPurse(NETWORK, 'EXTERNAL', NO_MARKET, missing);
     if (missing > 0n) move('DEPOSIT', outside, purse, missing);
     else if (missing < 0n) move('WITHDRAW', purse, outside, -missing);
@@ -286,7 +287,7 @@ function openPurse(
   return { account: { owner, type, market }, balance };
 }
 
-/** Returns the asset of a cycle: the assets take turns. */
+/** Returns the asset of a cycle; the assets take turns. */
 function assetOfCycle(cycle: number): number {
   return cycle % ASSET_UNITS.length;
 }
@@ -301,8 +302,8 @@ function levelOf(seed: number, party: number, cycle: number): bigint {
 }
 
 /**
- * Returns an amount of `units` units of an asset, plus a fraction of one unit that `word`
- * decides.
+ * Returns an amount of `units` units of an asset, plus a fraction of one unit determined
+ * by `word`.
  */
 function amountOfUnits(asset: number, units: number, word: number): bigint {
   const unit = ASSET_UNITS[asset] ?? 1n;

@@ -1,7 +1,7 @@
 /**
  * Computes a whole network from one seed, and how far it has progressed: the time of each
  * block, the parties that arrived in it, and the checkpoints. Everything happens in
- * blocks, which are counted from 1 at genesis.
+ * blocks, numbered from 1 at genesis.
  */
 import { DAY_MICROS, formatInstant, type Micros } from '../../time/time.ts';
 import type { Settings } from '../options.ts';
@@ -38,8 +38,8 @@ function assembleNetwork(settings: Settings) {
   let reached = settings.genesis;
 
   /**
-   * Returns how far the network has progressed. It never goes back, even if its clock
-   * does.
+   * Returns how far the network has progressed. This never goes backwards, even if the
+   * clock does.
    */
   function head(): Head {
     const now = settings.clock() + aheadMicros;
@@ -72,12 +72,14 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
   const intervalMicros = blockIntervalMs * 1000;
 
   /**
-   * Returns a block's time since genesis in microseconds. It is exact, because even a
-   * network of 200 years stays below 2^53 µs. The delay keeps blocks in order.
+   * Returns a block's time since genesis in microseconds. The value is exact, because
+   * even 200 years are less than 2^53 µs. The delay is short enough to keep blocks in
+   * order.
    */
   function sinceGenesis(block: number) {
     const word = noise(seed, STREAM.blockTime, block);
-    // One block in eight is on time, so that times with and without a fraction occur.
+    // One block in eight is on time, so that times both with and without a fraction
+    // occur.
     return (
       block * intervalMicros + (word % 8 === 0 ? 0 : word % intervalMicros)
     );
@@ -86,7 +88,7 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
   const timeOf = (block: number): Micros =>
     genesis + BigInt(sinceGenesis(block));
 
-  /** Returns the newest block that was made by `instant`; 0 if there was none. */
+  /** Returns the newest block produced by `instant`; 0 if there is none. */
   function newestAt(instant: Micros) {
     const passed = Number(instant - genesis);
     const candidate = Math.floor(passed / intervalMicros);
@@ -94,7 +96,7 @@ function openChain(seed: number, { genesis, blockIntervalMs }: Settings) {
     return sinceGenesis(candidate) <= passed ? candidate : candidate - 1;
   }
 
-  /** Returns the first block that was made at `instant` or later. */
+  /** Returns the first block produced at `instant` or later. */
   const firstFrom = (instant: Micros) => newestAt(instant - 1n) + 1;
 
   /** Returns the number of blocks in a duration, for rates. */
@@ -132,8 +134,8 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
    * Returns the block in which a party appears. A higher number never appears earlier.
    */
   function arrivalBlock(index: number) {
-    // Runs are laid out so that one of them begins at number `parties`. Then no tie
-    // spans the end of the history.
+    // Runs are laid out so that one of them begins at number `parties`, so no tie spans
+    // the end of the history.
     const shifted = index + RUN_PARTIES - (parties % RUN_PARTIES);
     const within = shifted % RUN_PARTIES;
     const word = noise(
@@ -180,7 +182,7 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
 
   /**
    * Yields rows of the list by position, oldest first. Only complete blocks are visible,
-   * so a position always means the same row.
+   * so a position always refers to the same row.
    */
   function* rows(from: number, to: number) {
     let first = countBy(arrivalBlock(from) - 1);
@@ -199,12 +201,12 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
  * rows.
  */
 const STRETCH_HEIGHTS = 32;
-/** The most rows that one height may have; more than any page that the tests request. */
+/** Maximum number of rows at one height, more than any page that the tests request. */
 const TIE_ROWS_MAX = 1000;
 
 /**
  * The checkpoints: one row at regular intervals, and sometimes several rows at one
- * height, because a withdrawal makes a checkpoint too. Some of these are identical.
+ * height, because a withdrawal creates a checkpoint too. Some of these are identical.
  */
 function openCheckpoints(
   seed: number,
@@ -215,9 +217,7 @@ function openCheckpoints(
   const { tieRows, checkpointRetentionMs } = settings;
   /** The number of blocks between two heights with checkpoints. */
   const spacingBlocks = chain.blocksIn(settings.checkpointIntervalMs);
-  /**
-   * A stretch is divided into sections, and each tied height is in a section of its own.
-   */
+  /** A stretch is divided into sections, and each tied height has its own section. */
   const sectionHeights = Math.floor(STRETCH_HEIGHTS / tieRows.length);
   const stretchRows = tieRows.reduce(
     (sum, rows) => sum + rows - 1,
@@ -237,7 +237,7 @@ function openCheckpoints(
     return (isTied ? tieRows[section] : undefined) ?? 1;
   }
 
-  /** Returns how many rows the heights before the nth have. */
+  /** Returns the total number of rows at the heights before the nth. */
   function rowsBefore(nth: number) {
     const within = nth % STRETCH_HEIGHTS;
     let rows = Math.floor(nth / STRETCH_HEIGHTS) * stretchRows;
@@ -252,7 +252,7 @@ function openCheckpoints(
 
   /**
    * Chooses which of a height's checkpoints its nth row shows. Half of the tied rows
-   * repeat the row before.
+   * repeat the previous row.
    */
   function distinct(nthHeight: number, nth: number) {
     const word = noise(seed, STREAM.checkpointTwins, nthHeight);
@@ -281,7 +281,7 @@ function openCheckpoints(
   /**
    * Returns the row at a position.
    * @param turn shifts the rows within one height, because the service does not define
-   *   their order and it differs from one query plan to the next
+   *   their order, which varies with the query plan
    */
   function row(position: number, turn = 0) {
     let height = Math.floor(position / stretchRows) * STRETCH_HEIGHTS;

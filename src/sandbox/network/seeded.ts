@@ -1,13 +1,13 @@
 /**
- * Noise and ids that follow from a seed. The sandbox stores nothing: everything about
- * party 77 or block 4,711 is recomputed each time from the seed, the subject (a stream)
- * and its number.
+ * Noise and ids derived from a seed. The sandbox stores nothing: everything about party
+ * 77 or block 4,711 is recomputed each time from the seed, the subject (a stream) and its
+ * number.
  */
 import { createCipheriv, createDecipheriv, createHash } from 'node:crypto';
 
 /**
- * The subjects of noise values. Different subjects have independent values, even for the
- * same number.
+ * The subjects of noise values. Values of different subjects are independent, even for
+ * the same number.
  */
 export const STREAM = {
   blockTime: 1,
@@ -22,7 +22,7 @@ export const STREAM = {
   entryOffset: 10,
 } as const;
 
-/** Converts a seed text to the number that `noise` takes. */
+/** Converts a seed string to the number that `noise` takes. */
 export function seedWord(seed: string): number {
   return createHash('sha256').update(seed).digest().readUInt32LE(0);
 }
@@ -75,15 +75,15 @@ export interface Ids {
   id(kind: number, index: number): string;
   /**
    * Decrypts an id.
-   * @returns the number from which `id` was made; undefined if `id` is not an id of
-   *   this kind
+   * @returns the number that `id` was made from; undefined if `id` is not an id of this
+   *   kind
    */
   indexOf(kind: number, id: string): number | undefined;
 }
 
 /**
- * Opens the ids of a seed. An id is the encrypted number of the thing that it identifies,
- * so no table is needed.
+ * Opens the ids of a seed. An id is the encrypted number of the thing it identifies, so
+ * no table is needed.
  */
 export function openIds(seed: string): Ids {
   const key = createHash('sha256').update(`ids of ${seed}`).digest();
@@ -97,8 +97,8 @@ export function openIds(seed: string): Ids {
     id: (kind, index) => cipher.update(plainId(kind, index)).toString('hex'),
     indexOf(kind, id) {
       const bytes = Buffer.from(id, 'hex');
-      // The decipher would keep a partial block for its next call, so it must only get
-      // complete blocks.
+      // The decipher would keep a partial block for its next call, so it must be given
+      // only complete blocks.
       if (bytes.length !== ID_BYTES) return undefined;
       const plain = decipher.update(bytes);
       const index = plain.readUIntBE(HALF_BYTES - 6, 6);
@@ -108,8 +108,8 @@ export function openIds(seed: string): Ids {
 }
 
 /**
- * Returns the plain text of an id. Both halves contain the kind, the half and the number,
- * so that a forged half is detected.
+ * Returns the plaintext of an id. Each half contains the kind, which half it is, and the
+ * number, so that a forged half is detected.
  */
 function plainId(kind: number, index: number): Buffer {
   const plain = Buffer.alloc(ID_BYTES);
