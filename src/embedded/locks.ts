@@ -1,7 +1,7 @@
 /**
- * Two kinds of file lock that the kernel releases however a process ends, even on `kill
- * -9`. Both belong to the file itself, so they also work between containers that share a
- * volume but cannot see each other's processes.
+ * Two kinds of file lock that the kernel releases no matter how a process ends, even on
+ * `kill -9`. Both belong to the file itself, so they also work between containers that
+ * share a volume but cannot see each other's processes.
  *
  * A record lock belongs to this process. A descriptor lock belongs to an open file, and a
  * child that inherits the file keeps the lock, so a server can hold one without knowing

@@ -53,7 +53,7 @@ export class ServiceError extends Error {
 }
 
 /**
- * An error from the gateway itself: an unparseable parameter, an unknown path, or a wrong
+ * An error from the gateway itself: a malformed parameter, an unknown path, or a wrong
  * method. The request never reached a handler, so the error has none of a handler's
  * headers and, on the export route, no envelope.
  */
