@@ -64,7 +64,7 @@ export interface LedgerSource {
    * headers arrive. It retries by itself only if the source did no work (busy,
    * rate-limited, banned, unreachable).
    * @throws PermanentError `EXPORT_REFUSED` (`meta` has `status`, `code` and the
-   *   service's `detailCode`), `ASSET_REQUIRED` if the source demands an asset,
+   *   service's `detailCode`), `ASSET_REQUIRED` if the source requires an asset,
    *   `EXPORT_QUESTION` for a request that is not allowed: these concern the scope.
    *   Others (`SOURCE_UNAUTHORIZED`, `SOURCE_ABSENT`, `SOURCE_CERTIFICATE`, …) concern
    *   all exports.

@@ -40,7 +40,7 @@ export interface SourceClock {
   readonly answeredAt?: Micros | undefined;
 }
 
-/** The time and the highest known block, as a response for a list shows them. */
+/** The time and the highest known block, as shown by a response to a list request. */
 export interface ClockAnswer {
   /**
    * The time of the node's last block; undefined or 0 if the source does not show it.
@@ -72,8 +72,8 @@ export function sourceClock(
       ? now - UNTOLD_LAG_MICROS
       : earlier(answeredAt, now) - ANSWERED_LAG_MICROS;
   const seen = isTold ? blockTime : guessed;
-  // The mirrored mirror has already applied the margin. With the same end, the two can
-  // be compared to the last row.
+  // A source that is itself a mirror has already applied the margin. Because both end
+  // at the same instant, they can be compared to the last row.
   const marginMicros = isTold && isProven === true ? 0n : MARGIN_MICROS;
   const closedTo = floorSecond(earlier(seen, now) - marginMicros);
   const from = isTold ? 'source' : 'guessed';

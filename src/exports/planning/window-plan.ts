@@ -297,8 +297,8 @@ export class WindowPlan {
   }
 
   /**
-   * Returns the second to cut at. If all of the range can be requested, that is
-   * infinity or a second at or after `to`.
+   * Returns the second to cut at, or infinity or a second at or after `to` if the whole
+   * range can be requested.
    */
   #cutBySize(from: number, to: number): number {
     const { outgrown } = this.#kept;

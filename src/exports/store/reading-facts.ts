@@ -1,5 +1,5 @@
 /**
- * Reads the facts about the mirror that a reader of ledgers needs besides their
+ * Reads the facts about the mirror that are needed to read ledgers, besides their
  * coverage.
  */
 import type { Database } from '../../postgres/database.ts';
