@@ -13,7 +13,7 @@ export interface Host {
   descriptorPath(fd: number): string;
   /** Returns an id of the running kernel, which changes with every boot. */
   bootId(): string;
-  /** Returns an id of the namespace in which pids are unique within that kernel. */
+  /** Returns an id of the PID namespace within that kernel. */
   pidNamespace(): string;
   /**
    * Returns the pids of the Postgres processes whose command line contains `name`.

@@ -33,13 +33,10 @@ export interface TableOverview {
   readonly rows: bigint;
   readonly bytes: bigint;
   /**
-   * When the newest commit was made, as RFC 3339; undefined if that commit has no
-   * timestamp.
+   * Time of the newest commit, as RFC 3339; undefined if that commit has no timestamp.
    */
   readonly committedAt: string | undefined;
-  /**
-   * Number of broken checkpoints and hints removed while this overview was being made.
-   */
+  /** Number of broken checkpoints and hints removed while compiling this overview. */
   readonly mended: number;
 }
 

@@ -4,7 +4,7 @@
  */
 import { decodeUrl } from '../secrets/secret-masking.ts';
 
-/** The user and password with which a client logs in. */
+/** The user and password that a client logs in with. */
 export interface RedisLogin {
   readonly user: string | undefined;
   readonly password: string | undefined;

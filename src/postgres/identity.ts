@@ -87,7 +87,7 @@ export async function settleQueues(db: Database): Promise<void> {
   if (homeOid === oid && (system === null || homeSystem === system)) return;
 
   // If several processes notice this at the same time, one makes the change and the
-  // others find it made.
+  // others find it done.
   const isElsewhere = sql<boolean>`(home_oid is distinct from ${oid}
     or (${system}::text is not null and home_system is distinct from ${system}))`;
   const isCopy = sql`home_oid is not null and (home_oid <> ${oid}

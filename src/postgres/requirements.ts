@@ -1,6 +1,6 @@
 /**
- * Checks the server before the first change is made to it. Each missing requirement has
- * its own message.
+ * Checks the server before anything on it is changed. Each missing requirement has its
+ * own message.
  */
 import { PermanentError } from '../errors/errors.ts';
 import { type RowOf, statement } from './statement.ts';

@@ -92,7 +92,7 @@ export function typed<Value>(column: ColumnText): TypedColumn<Value> {
   return column as string as TypedColumn<Value>;
 }
 
-/** Makes a statement: `` statement({ partyId: 'text' })`select … as "partyId" …` ``. */
+/** Builds a statement: `` statement({ partyId: 'text' })`select … as "partyId" …` ``. */
 export function statement<const Declared extends Columns = Columns>(
   columns?: Declared,
   { preparedAs }: StatementOptions = {},

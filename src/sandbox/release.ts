@@ -36,7 +36,7 @@ interface Release {
     network: Network,
     selection: Selection,
   ) => Iterable<Movement>;
-  /** Whether a request with an end but no start crashes the whole node. */
+  /** Whether a request with an end but no start crashes the node. */
   readonly dies: boolean;
 }
 

@@ -174,7 +174,7 @@ export interface ObjectStore extends AsyncDisposable {
    * Tests the store now: writes, reads, lists and removes under `probe/`, and uploads a
    * part.
    * @param stepMaxMs timeout of one step; a minute by default
-   * @throws PermanentError that names the refused or failed operation
+   * @throws PermanentError saying which operation was refused or failed
    * @throws UnreachableError if a step gets no response
    */
   probe(signal: AbortSignal, stepMaxMs?: number): Promise<StoreCapabilities>;

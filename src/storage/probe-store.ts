@@ -50,7 +50,7 @@ export interface StoreProbe {
 
 /**
  * Tests the store, and removes the objects that it wrote in doing so.
- * @throws PermanentError that names the refused operation
+ * @throws PermanentError saying which operation was refused
  * @throws UnreachableError if a step times out
  */
 export async function probeStore(

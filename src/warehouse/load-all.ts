@@ -63,8 +63,8 @@ export interface LoadSums {
    */
   readonly effectsContradicted: bigint;
   /**
-   * Number of segments held back: they can be loaded only together with another segment,
-   * and that one is quarantined.
+   * Number of segments that cannot be loaded yet, because they must be loaded together
+   * with another segment that is quarantined.
    */
   readonly heldBack: number;
 }
@@ -79,7 +79,7 @@ export interface PartyLoad extends LoadSums {
   readonly missing: readonly FaultySegment[];
 }
 
-/** The result of a whole load. */
+/** The result of loading all parties. */
 export interface LoadReport extends LoadSums {
   readonly verdict: Verdict;
   readonly parties: number;

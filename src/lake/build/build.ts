@@ -255,8 +255,8 @@ async function findFlippedFiles(
 }
 
 /**
- * Returns SQL for the ranges in which a party's coverage changed. If only the end of a
- * range moved, the change is the range between the old and the new end.
+ * Returns SQL for the ranges where a party's coverage changed. If only the end of a range
+ * moved, the change is the range between the old and the new end.
  */
 function changedRanges(former: string, now: string): string {
   const keys = 'party_id, asset_id, from_time';

@@ -81,7 +81,7 @@ export interface TableState {
   /** The files that were removed, by path. */
   readonly gone: ReadonlyMap<string, NonNullable<Action['remove']>>;
   /**
-   * Version of the checkpoint from which the state was read; -1 if it was read from
+   * Version of the checkpoint that the state was read from; -1 if it was read from
    * commits alone.
    */
   readonly checkpoint: number;
@@ -140,7 +140,7 @@ export function totalOfFiles(files: readonly AddFile[]): FileTotals {
 
 /**
  * Reads the file's row count from its statistics.
- * @returns undefined if another writer made the file and left out its statistics
+ * @returns undefined if the file is from another writer that left out its statistics
  */
 export function rowsOfFile({ stats }: AddFile): bigint | undefined {
   const [, rows] = /"numRecords":\s*(\d{1,18})\b/.exec(stats ?? '') ?? [];

@@ -186,8 +186,8 @@ const toJson: DuckDBValueConverter<Json> = (value, type, converter) =>
     : JsonDuckDBValueConverter(value, type, converter);
 
 /**
- * Makes column names unique, because in a JSON object one of two equal names would hide
- * the other.
+ * Makes column names unique, because a JSON object would keep only one of two columns
+ * with the same name.
  */
 function uniqueNames(columns: readonly ResultColumn[]): readonly string[] {
   const seen = new Map<string, number>();

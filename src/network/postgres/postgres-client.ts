@@ -64,7 +64,7 @@ export class PostgresAddress {
    * Runs `connect`, and runs it again if the login was refused and its file has a
    * different one by now.
    * @throws PermanentError `DATABASE_28P01` or `DATABASE_28000` if the login comes from a
-   *   rotating secret; the message names its origin
+   *   rotating secret; the message says where it comes from
    */
   async withLogin<Result>(connect: () => Promise<Result>): Promise<Result> {
     const login = this.#login;

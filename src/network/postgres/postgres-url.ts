@@ -25,9 +25,7 @@ export type SslMode = (typeof SSL_MODES)[number];
 
 /** One database to connect to. libpq's defaults apply to undefined fields. */
 export interface PostgresTarget {
-  /**
-   * The hosts in the order in which they are tried; empty means the local socket or port.
-   */
+  /** The hosts, in the order they are tried; empty means the local socket or port. */
   readonly hosts: readonly PostgresHost[];
   readonly user: string | undefined;
   readonly password: string | undefined;

@@ -117,8 +117,8 @@ export function openLedger(
 }
 
 /**
- * Computes the scale `s` of the tail for the mean `mean`. A share u of all pairs makes
- * s·(1/u − 1) entries or more, up to the maximum. Half of all pairs make less than s.
+ * Computes the scale `s` of the tail for the mean `mean`. A fraction u of all pairs has
+ * at least s·(1/u − 1) entries, up to the maximum; half of all pairs have fewer than s.
  */
 function findTypicalEntries(mean: number, max: number): number {
   let low = 0;
@@ -177,7 +177,7 @@ function cycleMovements(
   const takerMargin = marginOf(taker);
   const settlement = openPurse(NETWORK, 'SETTLEMENT', market);
   const fees = openPurse(NETWORK, 'FEES_MAKER', market);
-  // The amount may be of any magnitude below a quarter of the smallest balance.
+  // The amount can be of any magnitude below a quarter of the smallest balance.
   const third = scramble(scramble(first));
   const fourth = scramble(third);
   const amount = amountOfUnits(

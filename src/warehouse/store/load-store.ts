@@ -23,7 +23,7 @@ import type { Reason } from '../ports.ts';
 import { openCopySink, type RowSink } from './copy-sink.ts';
 
 const ACTION = 'load segments';
-/** The timeout of one statement; the COPY of a whole segment is one statement. */
+/** Timeout of one statement. The COPY of an entire segment is one statement. */
 const STATEMENT_TIMEOUT_MS = 3_600_000;
 
 const PENDING = sql`status = 'current' and loaded_at is null`;

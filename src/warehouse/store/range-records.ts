@@ -1,7 +1,7 @@
 /**
- * Writes the coverage that no manifest describes into the store, and takes it over from
- * there into a database that was lost or restored from a backup. The manifests are
- * taken over first: a range without entries never replaces a range that has entries.
+ * Writes the coverage that no manifest describes to the store, and reads it back from
+ * there after the database was lost or restored from a backup. The manifests are taken
+ * over first, because an empty range must never replace a range that has entries.
  */
 import { pipeline } from 'node:stream/promises';
 import { Readable } from 'node:stream';

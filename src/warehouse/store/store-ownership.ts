@@ -157,7 +157,7 @@ export async function takeOverStore(
   const own = await readOwnIdentity(catalog);
   const former = await readOwner(catalog.objects, signal).catch(
     (error: unknown) => {
-      // An owner object that cannot be read names no owner.
+      // An unreadable owner object is treated as no owner.
       if (isStoreStrange(error)) return undefined;
       throw error;
     },
@@ -256,8 +256,8 @@ async function readOwner(
 }
 
 /**
- * Checks the contents of a store that names no owner, such as one written by an earlier
- * version.
+ * Checks the contents of a store without an owner object, such as one written by an
+ * earlier version.
  */
 async function refuseStrangeContent(
   catalog: StoreAndCatalog,
