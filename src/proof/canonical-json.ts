@@ -1,7 +1,7 @@
 /**
- * Canonical JSON (RFC 8785): the same contents always have the same bytes, without
- * spaces and with sorted names. A statement that is rebuilt from its contents therefore
- * has the same hash.
+ * Canonical JSON (RFC 8785): equal contents always serialize to the same bytes, without
+ * spaces and with sorted names. A statement rebuilt from its contents therefore has the
+ * same hash.
  */
 export type Json =
   | null

@@ -28,7 +28,7 @@ export function signCheckpoint(
 }
 
 /**
- * Checks the signature of a checkpoint and reads it.
+ * Checks the signature of a checkpoint and parses it.
  * @param note a checkpoint with its signatures
  * @throws PermanentError `PROOF_SIGNATURE_INVALID` or `PROOF_CHECKPOINT_INVALID`
  */
@@ -42,7 +42,7 @@ export function openCheckpoint(note: string, key: VerifierKey): Checkpoint {
 }
 
 /**
- * Reads a checkpoint without checking its signatures.
+ * Parses a checkpoint without checking its signatures.
  * @param text the checkpoint, with or without its signatures
  * @throws PermanentError `PROOF_CHECKPOINT_INVALID`
  */

@@ -1,7 +1,7 @@
 /**
- * Compares two mirrors and finds where they differ: from the statements down to the
- * months of ledgers. Pages that are equal on both sides are not read, so the number of
- * requests grows with the difference and not with the size of the mirrors.
+ * Compares two mirrors and locates their differences, from the statements down to the
+ * months of single ledgers. Pages that are equal on both sides are not read, so the
+ * number of requests grows with the differences and not with the size of the mirrors.
  */
 import { differingMonths, type MonthDifference } from './csv-sums.ts';
 import type { LedgerRecord } from './ledger-record.ts';
@@ -9,15 +9,10 @@ import { ledgerKey, type PageEntry } from './pages.ts';
 import { type ProofFiles, readPages, readRecord } from './proof-files.ts';
 import type { ListSum, Statement } from './statement.ts';
 
-/**
- * The maximum number of differing ledgers to describe; further ones are only counted.
- */
+/** Maximum number of differing ledgers to describe; further ones are only counted. */
 const SHOWN_MAX = 100;
 
-/**
- * One side of a comparison: a statement and, if they can be reached, the files that it
- * refers to.
- */
+/** One side of a comparison: a statement and, if available, the files it refers to. */
 export interface ComparedSide {
   readonly name: string;
   readonly statement: Statement;
@@ -27,7 +22,7 @@ export interface ComparedSide {
 export interface LedgerDifference {
   readonly party: string;
   readonly asset: string | null;
-  /** The side that has a record of the ledger, or both. */
+  /** Which side has a record of the ledger. */
   readonly heldBy: 'left' | 'right' | 'both';
   readonly months: readonly MonthDifference[];
   /** The covered ranges of each side, if they differ. */
@@ -45,8 +40,7 @@ export interface MirrorDifference {
     readonly right: ListSum;
   }[];
   /**
-   * How many ledgers differ; null if some differ but the records of a side cannot be
-   * reached.
+   * How many ledgers differ; null if some differ but one side's records are unavailable.
    */
   readonly ledgerCount: number | null;
   /** The first differing ledgers. */
@@ -101,7 +95,7 @@ export interface RecordsSide {
 
 /**
  * Finds the records that differ.
- * @param isWanted selects the pages that may list a wanted ledger; if absent, all pages
+ * @param isWanted selects the pages that may list a wanted ledger; by default, all pages
  * @returns the records that differ, in order
  */
 export async function differingRecords(
@@ -132,9 +126,9 @@ export async function differingRecords(
   }));
 }
 
-/** The entries of one level of pages, by the first ledger of each. */
+/** The entries of one level of pages, keyed by the first ledger of each. */
 interface Level {
-  /** The number of levels below this one. At 0, the entries are those of records. */
+  /** The number of levels below this one. At 0, the entries are of records. */
   readonly height: number;
   readonly entries: Map<string, PageEntry>;
 }
@@ -169,7 +163,10 @@ function byLedger(entries: readonly PageEntry[]): Map<string, PageEntry> {
   return new Map(entries.map((entry) => [ledgerKey(entry), entry]));
 }
 
-/** Removes the entries that both sides have: below equal hashes everything is equal. */
+/**
+ * Removes the entries that both sides have, because everything below equal hashes is
+ * equal.
+ */
 function dropCommon(
   left: Map<string, PageEntry>,
   right: Map<string, PageEntry>,

@@ -1,4 +1,4 @@
-/** Sums the rows of a ledger's CSV by month, in the form of a statement's records. */
+/** Sums the rows of a ledger's CSV by month, in the format of a statement's records. */
 import type { Readable } from 'node:stream';
 import { canonicalText, monthOf, openRowReader } from '../ledger/canonical.ts';
 import { PermanentError } from '../errors/errors.ts';
@@ -16,8 +16,8 @@ export class CsvSums {
   /**
    * Adds all rows of a file.
    * @param where names the file in messages
-   * @throws PermanentError `CSV_INCOMPLETE` if the file or its archive is damaged or cut
-   *   off, or the code of a header or a row that cannot be read
+   * @throws PermanentError `CSV_INCOMPLETE` if the file or its archive is damaged or
+   *   truncated, or another code if the header or a row cannot be parsed
    */
   async add(csv: Readable, where: string): Promise<void> {
     let visit: RowVisitor | undefined;

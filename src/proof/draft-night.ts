@@ -1,7 +1,7 @@
 /**
- * Drafts tonight's statement of the ledgers before it is written: the records of the
- * last statement, updated with the records that have changed since. Nothing is
- * published, and the tables of the log stay unchanged.
+ * Drafts the part of tonight's statement about ledgers before it is written: the records
+ * of the last statement, updated with those that have changed since. Nothing is
+ * published, and the log's tables are left unchanged.
  */
 import { encodeRecord, recordHash } from './ledger-record.ts';
 import { type ProofLog, storedFiles } from './log.ts';
@@ -80,8 +80,8 @@ export async function draftNight(
 }
 
 /**
- * The new entries of ledgers that may have changed, by ledger; undefined if the mirror
- * no longer has the ledger.
+ * New entries of the ledgers that may have changed, by ledger; an entry is undefined if
+ * the mirror no longer has the ledger.
  */
 type Changes = ReadonlyMap<string, PageEntry | undefined>;
 
@@ -113,7 +113,7 @@ async function writeChanges(
   return changes;
 }
 
-/** Yields all entries, with the changes applied, in the order of party and asset. */
+/** Yields all entries with the changes applied, sorted by party and asset. */
 async function* mergeChanges(
   { store, signal }: ProofDeps,
   changes: Changes,

@@ -1,6 +1,6 @@
 /**
- * The last statement of a log in one answer: the statement, the checkpoint that signs
- * it, and the hashes that connect the two (C2SP `tlog-proof`). A mirror of a mirror
+ * The last statement of a log in a single response: the statement, the checkpoint that
+ * signs it, and the hashes that connect the two (C2SP `tlog-proof`). A mirror of a mirror
  * requests it at the end of each nightly run.
  */
 import { z } from 'zod';
@@ -50,7 +50,7 @@ const extraSchema = z.looseObject({
   consistency: z.array(hash).max(64),
 });
 
-/** The contents of a source's answer, which are not checked yet. */
+/** The contents of a source's response, not checked yet. */
 export interface LatestAnswer {
   readonly note: string;
   readonly index: number;
@@ -68,7 +68,7 @@ export interface SeenLog {
 }
 
 /**
- * Builds the answer with the last statement.
+ * Builds the response with the last statement.
  * @param key the stored public key
  * @param from the size of the log that the reader has; 0 if it has none
  * @returns undefined if the log has no night yet
@@ -105,8 +105,9 @@ export async function readLatest(
 }
 
 /**
- * Parses an answer.
- * @returns undefined if it is not in this format, so the source serves no statements
+ * Parses a response.
+ * @returns undefined if it is not in this format, which means that the source serves no
+ *   statements
  */
 export function decodeLatest(text: string): LatestAnswer | undefined {
   const parts = FORM.exec(text)?.groups;
@@ -130,7 +131,7 @@ export function decodeLatest(text: string): LatestAnswer | undefined {
 }
 
 /**
- * Checks an answer.
+ * Checks a response.
  * @param seen undefined if the log has not been seen before
  * @throws PermanentError `PROOF_SIGNATURE_INVALID`, `PROOF_INVALID`, or
  *   `PROOF_SOURCE_FORKED` if the log does not continue the log that was seen before

@@ -1,6 +1,6 @@
 /**
- * The proof that a mirror had certain rows of one ledger on one night: a small file
- * that can be checked with only the mirror's public key, without the mirror.
+ * The proof that a mirror had certain rows of one ledger on a given night. It is a small
+ * file that can be checked without the mirror, using only its public key.
  */
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -63,19 +63,19 @@ export interface ProvenLedger {
 
 /** Names the ledger and the night to prove. */
 export interface ProofQuestion {
-  /** A complete id, or a prefix that only one ledger has. */
+  /** A full id, or a prefix that matches only one ledger. */
   readonly party: string;
   /** The asset of the ledger; if undefined, the ledger of any asset matches. */
   readonly asset?: string | undefined;
   /**
-   * The number of a night, or a typed time, which selects the last night that ended by
-   * that time. If undefined, the last night is selected.
+   * The number of a night, or a date or time as a user types it, which selects the last
+   * night that ended by then. If undefined, the last night is selected.
    */
   readonly at?: string | undefined;
 }
 
 /**
- * Makes the proof of one ledger from the files of a log.
+ * Builds the proof of one ledger from the files of a log.
  * @throws PermanentError `PROOF_NOT_FOUND` if there is no such night or ledger
  */
 export async function proveLedger(
@@ -140,7 +140,7 @@ function decodeProof(text: string): LedgerProof {
   throw invalid(`${state}: ${field}${issue?.message ?? ''}`);
 }
 
-/** Returns the statement in the text of a proof; undefined if the text is not a proof. */
+/** Returns the statement contained in a proof; undefined if the text is not a proof. */
 export function statementInProof(text: string): string | undefined {
   try {
     return schema.parse(JSON.parse(text)).statement;
@@ -206,7 +206,7 @@ async function findNight(
       `give its number, or a time such as ${TYPED_TIME_FORMS}`,
     );
   }
-  // The nights are ordered by time, so a binary search finds the last one.
+  // The nights are sorted by time, so a binary search finds the last one.
   let low = 0;
   let high = last;
   let found: number | undefined;
@@ -225,8 +225,8 @@ async function findNight(
 }
 
 /**
- * Returns the last instant of a typed day or month, or a typed instant itself, in the
- * format of `heldAt`.
+ * Returns the last instant of a day or month that the user typed, or the typed instant
+ * itself, in the format of `heldAt`.
  */
 function endOf(at: string): string | undefined {
   const time = readTypedTime(at, nowMicros());

@@ -31,8 +31,8 @@ const schema = z.strictObject({
 
 export type LedgerRecord = Readonly<z.output<typeof schema>>;
 /**
- * The sum of one month of a ledger: `2023-05`, the number of rows and their additive
- * digest.
+ * The sum of one month of a ledger: the month (`2023-05`), the number of rows and their
+ * additive digest.
  */
 export type MonthSum = LedgerRecord['months'][number];
 

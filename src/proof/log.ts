@@ -1,7 +1,7 @@
 /**
- * Reads the log of nights in the object store, compares it with the database's record
+ * Reads the log of nights from the object store, compares it with the database's record
  * of it, and continues it. A log must never fork: if two histories had the same name,
- * some readers would believe the wrong one.
+ * some readers would trust the wrong one.
  */
 import { errorCode, PermanentError } from '../errors/errors.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
@@ -24,16 +24,16 @@ import { grownTiles } from './tiles.ts';
 export const PROOF_PREFIX = 'proof/';
 const FILE_BYTES_MAX = 256 * 2 ** 20;
 
-/** The facts that a database remembers about the log that it wrote. */
+/** What the database remembers about the log that was written from it. */
 export interface RememberedLog {
-  /** The name of the key that signed it. */
+  /** The name of the key that signed the log. */
   readonly keyName: string;
   readonly size: number;
   /** The root hash of the log at that size; 64 hex digits. */
   readonly root: string;
 }
 
-/** A log that is not forked and that this key may continue. */
+/** A log that has not forked and that this key may continue. */
 export interface ProofLog extends LogEntries {
   readonly key: SignerKey;
   /** How many nights the published checkpoint covers. */
@@ -49,7 +49,8 @@ export interface LoggedStatement {
 
 /**
  * Gives access to the log's files in the object store.
- * @param prefix the prefix of their keys; empty if the store is a published folder
+ * @param prefix prefix of the files' object keys; empty if the store is a published
+ *   folder
  */
 export function storedFiles(
   objects: ObjectStore,
@@ -122,8 +123,8 @@ function requireContinued(
 }
 
 /**
- * Adds a statement that was written but not signed, because its writer was killed in
- * between. It is part of the log, and the next checkpoint covers it.
+ * Adds a statement that was written but not signed because its writer was killed in
+ * between. It is part of the log, and the next checkpoint will cover it.
  */
 async function withUnsigned(
   files: ProofFiles,

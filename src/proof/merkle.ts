@@ -15,7 +15,10 @@ export function leafHash(item: Buffer | string): Buffer {
   return sha256(Buffer.concat([LEAF_PREFIX, bytes]));
 }
 
-/** In one call: a hash object costs three times as much for so few bytes. */
+/**
+ * Hashes in a single call; creating a hash object takes three times as long for so few
+ * bytes.
+ */
 function sha256(bytes: Buffer): Buffer {
   return digest('sha256', bytes, 'buffer');
 }
@@ -25,12 +28,12 @@ function nodeHash(left: Buffer, right: Buffer): Buffer {
 }
 
 /**
- * Computes the hash of a list from its leaf hashes, one at a time, and keeps only a few
+ * Computes the hash of a list from its leaf hashes, one at a time, keeping only a few
  * hashes in memory.
  */
 export class RootHasher {
   size = 0;
-  /** Complete subtrees from left to right; each is larger than the next. */
+  /** Complete subtrees from left to right, in decreasing size. */
   readonly #subtrees: { readonly hash: Buffer; readonly size: number }[] = [];
 
   add(leaf: Buffer): void {

@@ -1,7 +1,7 @@
 /**
- * The two files of one night: the changed records, and the pages that changed with
- * them. Each file is written in the spool, and then published whole under a name that
- * no other night uses.
+ * The two files of one night: the changed records, and the pages that changed with them.
+ * Each file is written to the spool and then published in one piece, under a name that no
+ * other night uses.
  */
 import { randomBytes } from 'node:crypto';
 import { open, unlink } from 'node:fs/promises';
@@ -14,14 +14,14 @@ import type { ByteRange } from './proof-files.ts';
 const BUFFER_BYTES = 2 ** 20;
 
 /**
- * Returns the name of the files of a night. If a night was killed, its next attempt
- * gets a different name.
+ * Returns the name of a night's files. If the process is killed, the next attempt at that
+ * night uses a different name.
  */
 export function nightFileName(night: number): string {
   return `${night}-${randomBytes(4).toString('hex')}`;
 }
 
-/** A file that is written in the spool. */
+/** A file that is being written to the spool. */
 export class NightFile implements AsyncDisposable {
   readonly #name: string;
   readonly #isRecords: boolean;
@@ -59,7 +59,7 @@ export class NightFile implements AsyncDisposable {
   }
 
   /**
-   * Adds a text, followed by a line break so that the file is easier to read.
+   * Appends a text and, to make the file easier to read, a line break.
    * @returns the location of the text in the published file, without the line break
    */
   async add(text: string): Promise<Place> {
@@ -73,7 +73,7 @@ export class NightFile implements AsyncDisposable {
     return [this.#name, at, content.length - 1];
   }
 
-  /** Reads from the spooled file; only flushed bytes are in it. */
+  /** Reads from the spooled file, which contains only flushed bytes. */
   async read({ start, end }: ByteRange): Promise<Buffer> {
     const content = Buffer.alloc(end - start);
     await this.#handle.read(content, 0, content.length, start);

@@ -1,12 +1,12 @@
 /**
- * Pages let a reader find a ledger's record, and find the records in which two mirrors
- * differ, in a number of requests that grows with the difference. The records' hashes
- * are listed in pages, the pages' hashes in pages above them, up to a single top page.
+ * Pages let a reader find a ledger's record, or the records in which two mirrors differ,
+ * with a number of requests that grows with the difference. The records' hashes are
+ * listed in pages, and the pages' hashes in pages above them, up to a single top page.
  *
- * The end of a page depends only on the names of the ledgers, not on their number: a
- * new ledger changes one page of each level, and two mirrors with the same records have
- * the same pages. Pages are written once. A page that equals an earlier page is not
- * written again, so an entry names the file that has its bytes.
+ * Where a page ends depends only on the names of the ledgers, not on their number. So a
+ * new ledger changes one page on each level, and two mirrors with the same records have
+ * the same pages. A page that equals an earlier one is not written again, so each entry
+ * names the file that contains its bytes.
  */
 import { hash as digest } from 'node:crypto';
 import { z } from 'zod';
@@ -60,8 +60,8 @@ export function ledgerKey([party, asset]: PageEntry): string {
 }
 
 /**
- * Compares ledgers in the order of all records: by the bytes of party and asset, with
- * the ledger of every asset first.
+ * Compares ledgers in the order of the records: by the bytes of party and asset, with the
+ * ledger of all assets first.
  */
 export function compareLedgers(
   [party, asset]: PageEntry,
@@ -75,7 +75,7 @@ export function compareLedgers(
 }
 
 /**
- * Returns the path of the file that has the bytes; records and pages have separate
+ * Returns the path of the file that contains the bytes. Records and pages have separate
  * files.
  */
 export function placePath([file]: Place, isRecord: boolean): string {
@@ -99,8 +99,8 @@ export function pageHash(entries: readonly PageEntry[]): string {
 /**
  * Parses a page.
  * @param entry the entry of this page in the page above it
- * @throws PermanentError `PROOF_PAGE_INVALID` if it is not the page that the entry
- *   names
+ * @throws PermanentError `PROOF_PAGE_INVALID` if it is not the page that the entry refers
+ *   to
  */
 export function decodePage(text: string, entry: PageEntry): PageEntry[] {
   let entries: PageEntry[];
@@ -123,7 +123,7 @@ export function decodePage(text: string, entry: PageEntry): PageEntry[] {
 /** Stores a page and returns its location. */
 export type KeepPage = (hash: string, text: string) => Promise<Place>;
 
-/** The result of `PageBuilder`: the page above all others. */
+/** The result of `PageBuilder`: the top page. */
 export interface BuiltPages {
   readonly top: PageEntry | null;
   /** How many levels of pages there are; 1 if the top page lists records. */
@@ -186,7 +186,7 @@ export class PageBuilder {
 }
 
 interface Level {
-  /** The entries of the current page, which is not complete yet. */
+  /** The entries of the current, incomplete page. */
   pending: PageEntry[];
   /** The number of complete pages. */
   pages: number;

@@ -1,5 +1,5 @@
 /**
- * The files of a log, whether they are in the object store, on a web server or in a
+ * Access to the files of a log, whether in the object store, on a web server or in a
  * folder. All code that proves or compares reads them through this module.
  */
 import { PermanentError } from '../errors/errors.ts';
@@ -48,7 +48,7 @@ export interface ProofFiles {
   read(path: string, range?: ByteRange): Promise<Buffer | undefined>;
 }
 
-/** The log's entries for its statements, in order. */
+/** The log's entries, one for each statement, in order. */
 export interface LogEntries {
   /** The SHA-256 of each statement. */
   readonly entries: readonly Buffer[];
@@ -152,7 +152,7 @@ export async function readLastStatement(
 }
 
 /**
- * Reads the page that an entry names.
+ * Reads the page that an entry refers to.
  * @throws PermanentError `PROOF_PAGE_INVALID` or `PROOF_LOG_DAMAGED`
  */
 export async function readPage(
@@ -163,7 +163,7 @@ export async function readPage(
   return decodePage(text, entry);
 }
 
-/** Reads pages, several at a time, and returns them in the order of the entries. */
+/** Reads several pages at a time, and returns them in the order of the entries. */
 export async function readPages(
   files: ProofFiles,
   entries: readonly PageEntry[],
@@ -209,8 +209,8 @@ async function* recordsBelow(
 
 /**
  * Reads a statement's record of one ledger, with its original text.
- * @throws PermanentError `PROOF_LOG_DAMAGED` if it is not the record that the entry
- *   names
+ * @throws PermanentError `PROOF_LOG_DAMAGED` if the record does not match the entry's
+ *   hash
  */
 export async function readRecord(
   files: ProofFiles,

@@ -1,7 +1,7 @@
 /**
- * The key that signs the log of nights. It is configured, or made at first use. A key
- * that was made is stored twice, in the database and in the data folder, so that losing
- * either of them does not end the log: a different key cannot continue its history.
+ * The key that signs the log of nights. It is configured, or generated on first use. A
+ * generated key is stored both in the database and in the data folder, so that losing one
+ * of them does not end the log: no other key can continue its history.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { errorCode, PermanentError } from '../errors/errors.ts';
@@ -27,13 +27,13 @@ export interface KeyPlaces {
   /** The path of the key file in the data folder. */
   readonly ownFile: string;
   /**
-   * The value of PROOF_NAME, which becomes the name of the log when its key is made.
+   * The value of PROOF_NAME, which becomes the name of the log when its key is generated.
    */
   readonly name: string | undefined;
 }
 
 /**
- * Returns the configured key or the stored key. If there is neither, it makes a key and
+ * Returns the configured key or the stored key. If there is neither, generates a key and
  * stores it.
  * @throws PermanentError `PROOF_KEY_INVALID`, or `PROOF_KEY_UNREADABLE` if the file
  *   cannot be read
@@ -65,8 +65,8 @@ async function readKeyFile(path: string): Promise<string | undefined> {
 }
 
 /**
- * Writes the key file. If the data folder is not writable, the key is stored only in
- * the database.
+ * Writes the key file. If the data folder is not writable, the key is kept only in the
+ * database.
  */
 async function writeKeyFile(path: string, key: string): Promise<void> {
   try {

@@ -1,6 +1,6 @@
 /**
  * Signed notes and their keys, as C2SP `signed-note` defines them and Go's
- * `golang.org/x/mod/sumdb/note` reads them: a text, an empty line, and a line for each
+ * `golang.org/x/mod/sumdb/note` reads them: a text, a blank line, and a line for each
  * signature.
  */
 import {
@@ -31,26 +31,26 @@ const SIGNER_KEY =
 const VERIFIER_KEY =
   /^(?<name>[^\s+]+)\+(?<hash>[0-9a-f]{8})\+(?<key>[A-Za-z0-9+/]+={0,2})$/;
 /**
- * A name must not have a space or a plus, because it is part of a key's text and of a
- * signature line.
+ * A name must not contain a space or a plus sign, because it is part of an encoded key
+ * and of a signature line.
  */
 const NAME = /^[^\s+]{1,200}$/u;
 
-/** The public half of a key, with the signer's name. */
+/** A public key, with the signer's name. */
 export interface VerifierKey {
   readonly name: string;
   readonly publicKey: Buffer;
 }
 
-/** A key with both halves. */
+/** A key pair. */
 export interface SignerKey extends VerifierKey {
-  /** The private half: 32 bytes. */
+  /** The private key: 32 bytes. */
   readonly seed: Buffer;
 }
 
 /**
- * Makes a new key.
- * @throws PermanentError `PROOF_KEY_INVALID` if the name has a space or a plus
+ * Generates a new key.
+ * @throws PermanentError `PROOF_KEY_INVALID` if the name contains a space or a plus sign
  */
 export function generateKey(name: string): SignerKey {
   if (!NAME.test(name))
@@ -136,8 +136,8 @@ export function openNote(note: string, key: VerifierKey): string {
 }
 
 /**
- * Parses the line of a signature. As in Go's package, every line must be one, also those
- * of unknown keys; and base64 has one spelling, so that no byte can change unnoticed.
+ * Parses a signature line. As in Go's package, every line must be valid, even for unknown
+ * keys, and base64 must be in canonical form, so that no byte can change unnoticed.
  * @throws PermanentError `PROOF_SIGNATURE_INVALID`
  */
 function decodeSignature(line: string): {

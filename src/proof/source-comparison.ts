@@ -15,7 +15,7 @@ import type { LedgerRecord, MonthSum } from './ledger-record.ts';
 import { type ProofFiles, readRecord } from './proof-files.ts';
 import type { Statement } from './statement.ts';
 
-/** The maximum number of differing parties to examine; further ones are only counted. */
+/** Maximum number of differing parties to examine; further ones are only counted. */
 const EXAMINED_MAX = 200;
 
 /** One side of the comparison: this mirror's draft, or the statement of its source. */
@@ -35,13 +35,13 @@ export interface LedgerComparison {
   /** The differing ledgers, in the order of parties. */
   readonly differing: readonly DifferingLedger[];
   /**
-   * How many parties one side has not covered completely; that side's own records show
-   * which ranges it lacks.
+   * How many parties one side has not fully covered; that side's own records show which
+   * ranges it lacks.
    */
   readonly behind: number;
   /**
-   * How many parties differ only in rows that are later than the range that both sides
-   * cover.
+   * How many parties differ only in rows that are later than the range covered by both
+   * sides.
    */
   readonly movedOn: number;
   /** How many differing parties were not examined, because there were too many. */
@@ -159,7 +159,7 @@ function addMonths(records: readonly LedgerRecord[]): MonthSum[] {
 }
 
 /**
- * Whether all rows up to the statement's instant are covered, and included in the sums.
+ * Whether all rows up to the statement's instant are covered and included in the sums.
  */
 function isWhole(records: readonly LedgerRecord[]): boolean {
   return (

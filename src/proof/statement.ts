@@ -1,7 +1,6 @@
 /**
- * The statement of a night: the mirror's claims about its own data when the night
- * ended, with the same bytes for the same contents. docs/proof.md explains each field
- * to an auditor.
+ * The statement of a night: the mirror's claims about its own data when the night ended.
+ * Equal contents have equal bytes. docs/proof.md explains each field to auditors.
  */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
@@ -19,7 +18,7 @@ const listSum = z.object({
    */
   epoch: z.int().nullable(),
   rows: count,
-  /** The additive digest of the rows; docs/proof.md describes their form. */
+  /** The additive digest of the rows, whose encoding is described in docs/proof.md. */
   digest: hex64,
 });
 
@@ -49,14 +48,14 @@ const schema = z.object({
   gaps: z.array(z.record(z.string(), z.json())),
   lists: z.object({ parties: listSum, checkpoints: listSum }),
   ledgers: z.object({
-    /** How many ledgers the tree has as leaves. */
+    /** The number of ledgers, which are the leaves of the tree. */
     count: z.int().nonnegative(),
     rows: count,
-    /** The instant up to which a ledger is covered if its record names no end. */
+    /** The instant up to which a ledger is covered if its record gives no end. */
     coveredTo: z.string().nullable(),
-    /** The form in which rows are summed. */
+    /** The row encoding that the sums are computed over. */
     rowForm: z.literal('values-v1'),
-    /** The RFC 9162 hash of all records, in the order of party and asset. */
+    /** The RFC 9162 hash of all records, sorted by party and asset. */
     root: hex64,
     /** The page from which all records can be found; null if there are no records. */
     top: pageEntry.nullable(),
@@ -94,7 +93,7 @@ export function statementEntry(text: string | Buffer): Buffer {
   return createHash('sha256').update(text).digest();
 }
 
-/** Returns the path below the folder of the log: `statements/000000012`. */
+/** Returns the path relative to the log's folder: `statements/000000012`. */
 export function statementPath(night: number): string {
   return `statements/${String(night).padStart(9, '0')}`;
 }

@@ -9,12 +9,12 @@ const ENTRY_LENGTH_BYTES = 2;
 
 /** One file of the log. */
 export interface TileFile {
-  /** The path below the folder of the log. */
+  /** The path relative to the log's folder. */
   readonly path: string;
   readonly content: Buffer;
 }
 
-/** Returns the path of the file with the entries that a tile hashes. */
+/** Returns the path of the file that contains the entries hashed in a tile. */
 export function entriesPath(index: number, width: number): string {
   return `tile/entries/${indexPath(index)}${partial(width)}`;
 }
@@ -24,10 +24,10 @@ export function tilePath(level: number, index: number, width: number): string {
 }
 
 /**
- * Returns the files that are added when a log grows from `oldSize` entries to all of
- * these. A tile that is not full yet gets a separate file for each width; no file ever
- * changes.
- * @param entries the entries from the first tile on that is not full at `oldSize`
+ * Returns the files to add when a log grows from `oldSize` entries to include all of
+ * these. A tile that is not full yet gets a separate file for each width, so that no file
+ * ever changes.
+ * @param entries the entries starting with the first tile that is not full at `oldSize`
  * @param leaves the hashes of all entries of the log
  */
 export function grownTiles(
@@ -55,7 +55,7 @@ export function grownTiles(
   return files;
 }
 
-/** Returns the tiles of a log of this size on its lowest level, in order. */
+/** Returns the tiles on the lowest level of a log of this size, in order. */
 export function lowestTiles(
   size: number,
 ): readonly { readonly index: number; readonly width: number }[] {

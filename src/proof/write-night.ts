@@ -1,7 +1,8 @@
 /**
  * Writes the statement of a night: the records of the ledgers that changed, the pages
  * that index them, the statement, and the checkpoint that signs it together with all
- * earlier nights. Work that was finished before a kill is found and not repeated.
+ * earlier nights. If a process was killed, the work that it finished is found and not
+ * repeated.
  */
 import { createHash } from 'node:crypto';
 import type { ObjectStore } from '../storage/object-store.ts';
@@ -65,12 +66,12 @@ export interface WrittenStatement {
 
 /** A log that a night may continue. */
 export interface NightLog extends ProofLog {
-  /** What the database remembers of the log; undefined before its first night. */
+  /** What the database remembers about the log; undefined before its first night. */
   readonly remembered: LogRow | undefined;
 }
 
 /**
- * Reads the log, and proves that it may be continued.
+ * Reads the log and checks that it may be continued.
  * @throws PermanentError the errors of `openLog`
  */
 export async function openNightLog(deps: ProofDeps): Promise<NightLog> {
@@ -81,7 +82,7 @@ export async function openNightLog(deps: ProofDeps): Promise<NightLog> {
 }
 
 /**
- * Writes the statement of a night whose report is published.
+ * Writes the statement of a night whose report has been published.
  * @throws PermanentError the errors of `addStatement`
  */
 export async function writeNight(
@@ -126,7 +127,7 @@ export async function writeNight(
   };
   const text = encodeStatement(statement);
   const grown = await addStatement(log, text, objects, signal);
-  // A page that is not recorded here would only be written once more.
+  // A page that is not recorded here would merely be written again.
   await Promise.all([
     store.writePages(tree.pages),
     store.writeLog(logRow(grown, text, settledAt)),
@@ -135,7 +136,7 @@ export async function writeNight(
 }
 
 /**
- * Signs a log whose last statement an earlier delivery of the run has written, and
+ * Signs a log whose last statement was written by an earlier delivery of the run, and
  * records it in the database.
  */
 async function signWritten(
@@ -159,7 +160,7 @@ async function signWritten(
   return signed;
 }
 
-/** Signs a log whose last statement is written. */
+/** Signs a log whose last statement has been written. */
 async function signLog(
   log: ProofLog,
   changed: number,
@@ -193,7 +194,7 @@ async function synchronizeRecords(
   let rows: RecordRow[] = [];
   for await (const entry of readRecordEntries(files, log.last.statement)) {
     const [partyId, assetId, leaf] = entry;
-    // The log does not show rows and ranges, so these records are read from the tables
+    // The log does not contain rows and ranges, so these records are read from the tables
     // again.
     rows.push({
       partyId,

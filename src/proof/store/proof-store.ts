@@ -1,7 +1,7 @@
 /**
- * The tables behind the statements of nights: the key, the log as it was last written,
- * each ledger's record, and the locations of records and pages. Everything except the
- * key can be rebuilt from the log's files.
+ * The tables behind the nightly statements: the key, the log as it was last written, each
+ * ledger's record, and the locations of records and pages. Everything except the key can
+ * be rebuilt from the log's files.
  */
 import { sql } from 'kysely';
 import { type HashedRow, readRowHashes } from '../../catalog/row-hashes.ts';
@@ -32,13 +32,12 @@ export interface LogRow extends RememberedLog {
    */
   readonly statementSha256: string | null;
   /**
-   * Every transaction that began before this instant had ended. Records do not include
-   * later changes; null if any record may have changed.
+   * The records include the changes of all transactions that began before this instant,
+   * and may lack later ones; null if any record may have changed.
    */
   readonly settledAt: string | null;
   /**
-   * The public half of the key, in the format of verifiers; null in rows that are older
-   * than this column.
+   * The public key, in verifier format; null in rows written before this column existed.
    */
   readonly publicKey: string | null;
 }
@@ -69,7 +68,7 @@ export class ProofStore {
     return this.#warehouse.db;
   }
 
-  /** Reads the mirror's id, and the private key if this mirror has made one. */
+  /** Reads the mirror's id, and its private key if it has generated one. */
   async readKey(): Promise<{
     readonly mirrorId: string;
     readonly signingKey: string | null;
@@ -81,8 +80,8 @@ export class ProofStore {
   }
 
   /**
-   * Stores a key unless there is one already.
-   * @returns the key that is stored now
+   * Stores a key unless one is already stored.
+   * @returns the key that is now stored
    */
   async keepKey(signingKey: string): Promise<string> {
     const keep = statement({ signingKey: 'text!' })`
@@ -100,7 +99,7 @@ export class ProofStore {
 
   /**
    * Reads the remembered log.
-   * @returns undefined if this database has written no log
+   * @returns undefined if no log has been written from this database
    */
   async readLog(): Promise<LogRow | undefined> {
     const log = statement({
@@ -142,13 +141,13 @@ export class ProofStore {
     await execute(this.#db, ACTION, begin);
   }
 
-  /** Deletes all records and pages; they are read from the log's files again. */
+  /** Deletes all records and pages; they will be read from the log's files again. */
   async forgetRecords(): Promise<void> {
     await execute(this.#db, ACTION, builder.deleteFrom('mirror.proof_ledgers'));
     await execute(this.#db, ACTION, builder.deleteFrom('mirror.proof_pages'));
   }
 
-  /** Reads an instant such that every transaction that began before it has ended. */
+  /** Returns an instant such that every transaction that began before it has ended. */
   async readSettledAt(): Promise<string> {
     const settled = statement({ settledAt: 'instant' })`
       select least(min(xact_start), clock_timestamp()) as "settledAt"
@@ -158,10 +157,10 @@ export class ProofStore {
   }
 
   /**
-   * Reads the ledgers whose rows or covered ranges may differ from their record.
+   * Reads the ledgers whose rows or covered ranges may no longer match their record.
    * @param since the `settledAt` of the last statement; null for all ledgers
-   * @param coveredTo the statement's `coveredTo`: a range that reaches it is treated as
-   *   a range without an end
+   * @param coveredTo the statement's `coveredTo`; a range that reaches it is treated as
+   *   having no end
    */
   async readChangedLedgers(
     since: string | null,
@@ -186,8 +185,8 @@ export class ProofStore {
   }
 
   /**
-   * Reads the current records of ledgers, in batches. A ledger that the mirror no
-   * longer has any data about is left out.
+   * Reads the current records of ledgers, in batches. Ledgers about which the mirror no
+   * longer has any data are left out.
    */
   async *readRecords(
     ledgers: readonly LedgerName[],
@@ -411,7 +410,7 @@ export class ProofStore {
   }
 
   /**
-   * Sums both lists as the source shows them, without rows that it removed.
+   * Sums both lists as the source serves them, without rows that it has removed.
    * @param epoch the network's epoch, from `readNetwork`
    */
   async sumLists(
@@ -462,7 +461,7 @@ type MonthParts = readonly [
   digests: readonly string[],
 ];
 
-/** Returns the key of a ledger in maps, the same as `ledgerKey` of its entry. */
+/** Returns the key of a ledger in maps; equal to `ledgerKey` of its entry. */
 export function nameKey({ partyId, assetId }: LedgerName): string {
   return JSON.stringify([partyId, assetId]);
 }
@@ -475,8 +474,8 @@ const RANGES = sql`
     from mirror.coverage group by party_id, asset_id)`;
 
 /**
- * Builds a query for the ranges of each ledger as its record has them: null instead of
- * the beginning of time, and null instead of an end that reaches the statement's
+ * Builds a query for the ranges of each ledger in the format of its record: null instead
+ * of the beginning of time, and null instead of an end that reaches the statement's
  * `coveredTo`.
  */
 function coveredLedgers(coveredTo: string | null) {
@@ -493,7 +492,7 @@ function coveredLedgers(coveredTo: string | null) {
       from ranges)`;
 }
 
-/** COPY's text format doubles each backslash of a JSON text. */
+/** COPY's text format doubles each backslash in JSON. */
 function unescapeCopy(line: string): string {
   return line.includes('\\') ? line.replaceAll('\\\\', '\\') : line;
 }

@@ -1,6 +1,6 @@
 /**
- * The facts that this mirror remembers about its source's log of nights, and its doubts
- * about differences from the source's statement.
+ * What this mirror remembers about its source's log of nights, and its doubts about
+ * differences from the source's statement.
  */
 import type { Database } from '../../postgres/database.ts';
 import { execute, findRow } from '../../postgres/run-statement.ts';
@@ -22,9 +22,9 @@ export interface RememberedSource {
 
 /** A reason, found by the comparison, to doubt the stored data. */
 export interface SourceDoubt {
-  /** A doubt about a list makes the next sync read all of it again. */
+  /** A doubt about a list makes the next sync reread the whole list. */
   readonly subject: 'ledgers' | 'parties' | 'checkpoints';
-  /** The code, which begins with `PROOF_`; the codes of other doubts do not. */
+  /** The code, which starts with `PROOF_`; the codes of other doubts do not. */
   readonly code: string;
   /** The message for the operator. */
   readonly message: string;
@@ -70,10 +70,7 @@ export class SourceLogStore {
     await execute(this.#db, ACTION, statement()`delete from mirror.source_log`);
   }
 
-  /**
-   * Makes these the only open doubts of the comparison; its other open doubts are
-   * closed.
-   */
+  /** Replaces the comparison's open doubts with these; all others are closed. */
   async replaceDoubts(
     doubts: readonly SourceDoubt[],
     runId: string,
