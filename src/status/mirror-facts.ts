@@ -1,7 +1,7 @@
 /**
- * The facts of the mirror's state. The status, the console, the API and the metrics all
- * draw the same conclusion from them (status-summary.ts). Times are RFC 3339; numbers
- * that may exceed 2^53 are decimal text.
+ * The facts about the mirror's state. The status, the console, the API and the metrics
+ * all draw the same conclusion from them (status-summary.ts). Times are RFC 3339; numbers
+ * that may exceed 2^53 are decimal strings.
  */
 import type { Verdict } from '../errors/verdict.ts';
 import type { NightFacts, RecordedNights } from './night-facts.ts';
@@ -16,14 +16,14 @@ export interface StreamStatus {
   readonly verdict: Verdict | null;
   /** When that run ended. */
   readonly checkedAt: string | null;
-  /** The source's block up to which a list is proven complete; decimal text. */
+  /** The source's block up to which a list is proven complete; a decimal string. */
   readonly asOfBlock: string | null;
   /**
    * The instant up to which everything in the stream is proven; null while any part of
    * it is unproven.
    */
   readonly asOfTime: string | null;
-  /** Distinct rows of a list, or entries of the ledgers; decimal text. */
+  /** Distinct rows of a list, or entries of the ledgers; a decimal string. */
   readonly rows: string;
 }
 
@@ -42,7 +42,7 @@ export interface KnownGap {
   /** Key of the first row after the gap. */
   readonly aboveKey: string;
   readonly foundAt: string;
-  /** Whether an audit has found that the source does not serve the rows. */
+  /** Whether an audit has confirmed that the source does not serve the rows. */
   readonly isConfirmed: boolean;
 }
 
@@ -55,7 +55,7 @@ export interface ListFacts {
   readonly lastAuditAt: string | null;
 }
 
-/** The current segments; all counts are decimal text. */
+/** The current segments; all counts are decimal strings. */
 export interface LedgerFacts {
   readonly segments: string;
   /** Size of the segments as plain CSV, in bytes. */
@@ -76,14 +76,14 @@ export interface ProofFacts {
   readonly nights: number;
 }
 
-/** The last verification that an operator ordered. */
+/** The last verification that an operator requested. */
 export interface LastVerify {
   readonly verdict: Verdict;
   readonly at: string;
   readonly runId: string;
 }
 
-/** The workers, and the nightly runs that the schedule begins. */
+/** The workers, and the nightly runs that the schedule starts. */
 export interface WorkFacts {
   /** The number of long-running worker processes; commands do not count. */
   readonly workers: number;
@@ -94,14 +94,15 @@ export interface WorkFacts {
   /** The schedules in force, as readable text; null if no worker is running. */
   readonly schedule: string | null;
   /**
-   * Schedules of other workers that differ from those in force; no worker follows them.
+   * Schedules configured on other workers that differ from those in force; no worker
+   * follows them.
    */
   readonly otherSchedules: string[];
 }
 
 /**
- * The facts that the mirror's tables record: one statement reads the facts, and another
- * one the coverage.
+ * The facts recorded in the mirror's tables. One statement reads the facts, and another
+ * the coverage.
  */
 export interface StoredFacts {
   /**
@@ -114,16 +115,17 @@ export interface StoredFacts {
   readonly streams: StreamStatus[];
   readonly ledger: LedgerFacts;
   readonly coverage: Completeness;
-  /** Gaps of both lists in this epoch; decimal text. */
+  /** Gaps of both lists in this epoch; a decimal string. */
   readonly knownGaps: string;
-  /** Runs that are queued or running; decimal text. */
+  /** Runs that are queued or running; a decimal string. */
   readonly openRuns: string;
   /**
    * The id of the nightly run that is queued or running; null if there is no such run.
    */
   readonly openNightlyRun: string | null;
   /**
-   * Since when, and why, the nightly run is waiting for the source; null if it is not.
+   * Since when and why the nightly run has been waiting for the source; null if it is not
+   * waiting.
    */
   readonly awaitedSource: {
     readonly since: string;
@@ -142,14 +144,14 @@ export interface MirrorFacts extends Omit<StoredFacts, 'recordedNights'> {
   readonly lists: ListFacts[];
   readonly work: WorkFacts;
   /**
-   * Decides between two writers of the same commit of the lake: `database` if the
+   * What decides between two writers of the same commit of the lake: `database` if the
    * object store would accept both.
    */
   readonly lakeCommitsDecidedBy: 'store' | 'database';
 }
 
 /**
- * Reads the facts. The composition root builds this reader from the stores of several
+ * Reads the facts. The composition root assembles this reader from the stores of several
  * rooms.
  */
 export interface FactsReader {

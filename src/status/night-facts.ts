@@ -1,8 +1,8 @@
 /**
  * Facts about nightly runs: the next, the last, the missed and the running one. The
- * status, the console, the metrics and `doctor` all show the conclusions drawn here, by
- * the database's clock and the schedule in force; none of them uses a clock or a
- * schedule of its own. Pure.
+ * conclusions are drawn here, using the database's clock and the schedule in force. The
+ * status, the console, the metrics and `doctor` all show them, and use no clock or
+ * schedule of their own. Pure.
  */
 import type { Verdict } from '../errors/verdict.ts';
 import { nextScheduledMs, type Schedules } from '../time/scheduled-times.ts';
@@ -15,19 +15,19 @@ export interface EndedNight {
   readonly finishedAt: string;
 }
 
-/** A nightly run that is queued, or that a process works on. */
+/** A nightly run that is queued or in progress. */
 export interface RunningNight {
   readonly runId: string;
   /** When the run started; null while it is queued. */
   readonly startedAt: string | null;
-  /** Since when, and why, it waits for the source; null if it does not. */
+  /** Since when and why it has been waiting for the source; null if it is not waiting. */
   readonly awaitedSource: {
     readonly since: string;
     readonly reason: string;
   } | null;
 }
 
-/** The facts about nightly runs that the table of runs records. */
+/** The facts about nightly runs that are recorded in the table of runs. */
 export interface RecordedNights {
   readonly last: EndedNight | null;
   readonly lastCompleteAt: string | null;
@@ -36,14 +36,13 @@ export interface RecordedNights {
 
 /** The facts about nightly runs; times are RFC 3339. */
 export interface NightFacts extends RecordedNights {
-  /** The next scheduled time; null if no worker is running that would begin the run. */
+  /** The next scheduled time; null if no worker is running to start the run. */
   readonly nextAt: string | null;
   /**
-   * When the lists are audited next; null if no worker is running that would begin the
-   * audit.
+   * When the lists will next be audited; null if no worker is running to start the audit.
    */
   readonly nextAuditAt: string | null;
-  /** A scheduled time whose nightly run never began; a worker catches up on it. */
+  /** A scheduled time whose nightly run never started; a worker will make up for it. */
   readonly missedAt: string | null;
 }
 

@@ -1,7 +1,7 @@
 /**
  * The only code that decides whether the mirror is complete. The status, the API, the
- * console, the metrics, the headers, and the report and notices of a nightly run all
- * show this decision; none of them decides for itself. Pure.
+ * console, the metrics, the headers, and the report and notices of a nightly run all show
+ * this decision; none of them makes its own. Pure.
  */
 import type { Verdict } from '../errors/verdict.ts';
 import type { Completeness } from './store/completeness.ts';
@@ -14,9 +14,9 @@ export type Reason =
   | 'STREAM_NOT_PROVEN'
   /** A list has never been read to its end since the source's chain last restarted. */
   | 'LIST_NOT_READ'
-  /** A doubt is open: no audit has closed it yet. */
+  /** A doubt is open that no audit has closed yet. */
   | 'IN_DOUBT'
-  /** The source had stopped serving rows of a list before the mirror read them. */
+  /** The source stopped serving rows of a list before the mirror had read them. */
   | 'GAP_KNOWN'
   /** Configured parties are not in the source's list. */
   | 'PARTIES_NOT_LISTED'
@@ -27,7 +27,7 @@ export type Reason =
   /** Published segments are not in the warehouse, and no run is loading them. */
   | 'SEGMENTS_NOT_LOADED'
   /**
-   * The last verification that an operator ordered had a verdict other than `complete`.
+   * The last verification requested by an operator had a verdict other than `complete`.
    */
   | 'VERIFICATION_FAILED';
 
@@ -37,7 +37,7 @@ export type StreamVerdicts = readonly (Verdict | null)[];
 /**
  * Returns every reason why the mirror is not complete.
  * @param streams verdicts of both lists and of the ledgers
- * @returns the reasons; none if the mirror is complete for its scope
+ * @returns the reasons; empty if the mirror is complete for its scope
  */
 export function findReasons(
   facts: Completeness,
@@ -60,9 +60,9 @@ export function findReasons(
 
 /**
  * Returns the reasons that keep a nightly run from being complete, in addition to the
- * verdicts of its parts. A gap that an audit has confirmed is not such a reason,
- * because no later run can close it. Nor is a failed verification that an operator
- * ordered, because each nightly run does its own.
+ * verdicts of its parts. A gap that an audit has confirmed is not such a reason, because
+ * no later run can close it. Nor is a failed verification that an operator requested,
+ * because each nightly run does its own.
  */
 export function findNightReasons(facts: Completeness): readonly Reason[] {
   const found: readonly (readonly [Reason, boolean])[] = [

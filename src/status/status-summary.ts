@@ -51,7 +51,7 @@ export interface MirrorStatus extends MirrorFacts {
 }
 
 /**
- * The name of each stream in a sentence, the run that brings it up to date, and the
+ * For each stream, its name in a sentence, the run that brings it up to date, and the
  * command that starts that run.
  */
 const STREAMS = {
@@ -83,7 +83,7 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
       ? ''
       : ` for ${count(configured)} configured ${parties}`;
   const times = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
-  // The instant that all three streams reach; omitted if a stream has none.
+  // The instant up to which all three streams are proven; omitted if a stream has none.
   const asOf =
     times[0] === undefined || times.length < streams.length
       ? ''
@@ -199,8 +199,8 @@ function count(value: number): string {
 }
 
 /**
- * Joins a count and its noun, in the plural unless the count is 1.
- * @param value a number, or decimal text
+ * Joins a count and its noun, using the plural unless the count is 1.
+ * @param value a number, or a decimal string
  */
 function plural(value: number | string, noun: string): string {
   return (
@@ -214,8 +214,8 @@ function minute(time: string): string {
 }
 
 /**
- * The most configured parties that a sentence names, to keep it short; `coverage` names
- * more of the parties.
+ * Maximum number of configured parties named in a sentence, to keep it short; `coverage`
+ * names more of them.
  */
 const NAMED_MAX = 5;
 
@@ -296,8 +296,8 @@ function unproven({ name, verdict }: StreamStatus): Attention | null {
     what: `the last ${run} ${verdict === 'failed' ? 'failed' : `was ${verdict}`}`,
     why: `${label} ${name === 'ledger' ? 'are' : 'is'} not proven complete`,
   };
-  // Requesting the data again does not help if the source contradicts itself: an operator
-  // must read the evidence.
+  // If the source contradicts itself, requesting the data again does not help; an
+  // operator must read the evidence.
   if (verdict === 'suspicious') {
     const todo =
       'Read the evidence of the last run: the source contradicted itself or what ' +

@@ -9,7 +9,10 @@ import { execute, readRow } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 
 export interface Completeness {
-  /** Ledgers that the source lists in this epoch; the party `network` has no ledger. */
+  /**
+   * Ledgers that the source lists in this epoch, not counting the party `network`, which
+   * has none.
+   */
   readonly listed: number;
   /** How many parties the configuration names; null if it means every listed party. */
   readonly configured: number | null;
@@ -24,14 +27,14 @@ export interface Completeness {
    */
   readonly neverAsked: number;
   /**
-   * An instant that every covered ledger reaches, as RFC 3339; null if no ledger is
-   * covered.
+   * The instant up to which every covered ledger is known, as RFC 3339; null if no ledger
+   * is covered.
    */
   readonly coveredTo: string | null;
   /**
-   * An instant since which every range of the covered ledgers was compared with the
-   * source, as RFC 3339; null if no ledger is covered. Entries that the source has
-   * added to older ranges since then may be missing.
+   * The instant since which every range of the covered ledgers has been compared with the
+   * source, as RFC 3339; null if no ledger is covered. Entries that the source has added
+   * to older ranges since then may be missing.
    */
   readonly comparedSince: string | null;
   /** Configured parties that the source does not list. None of them counts as covered. */
@@ -39,7 +42,7 @@ export interface Completeness {
   /** The first parties of `unlisted`, by id; at most `NAMED_MAX`. */
   readonly unlistedParties: readonly string[];
   /**
-   * Parties that the source once listed and no longer does; counted only if every listed
+   * Parties that the source used to list and no longer does; counted only if every listed
    * party is wanted. Their ledgers stay in the mirror, but need no further coverage.
    */
   readonly removed: number;
@@ -47,7 +50,7 @@ export interface Completeness {
   readonly removedParties: readonly string[];
   /** Parties with a wanted ledger whose export failed too often. */
   readonly quarantined: number;
-  /** Open doubts of this epoch, whatever they are about. */
+  /** Open doubts of this epoch, on any subject. */
   readonly openDoubts: number;
   /** Lists that were never read to their end in this epoch. */
   readonly unreadLists: readonly string[];
@@ -63,15 +66,15 @@ export interface Completeness {
    */
   readonly isLoading: boolean;
   /**
-   * Whether the last verification that an operator ordered had a verdict other than
+   * Whether the last verification requested by an operator had a verdict other than
    * `complete`.
    */
   readonly hasFailedVerify: boolean;
 }
 
 /**
- * The most unlisted or removed parties that are returned by name, so that a wrong
- * configuration cannot make the answer long.
+ * Maximum number of unlisted or removed parties to return by name, so that a wrong
+ * configuration cannot bloat the response.
  */
 const NAMED_MAX = 20;
 
@@ -87,13 +90,13 @@ const IS_OF_EPOCH = sql`((select is_first from network)
   or max(c.checked_at) >= (select started_at from network))`;
 
 /**
- * A ledger is covered if its closed ranges touch each other from the beginning of time
- * on, the newest of them was checked in the current epoch, and none of their segments is
- * quarantined. Ranges never overlap (a constraint enforces this), so they touch if their
- * lengths add up to their span. If the source sends no times, a ledger has only open
- * ranges, and these count. If the source requires an asset, each asset of SOURCE_ASSETS,
- * as the last nightly run recorded them, must be covered. An asset that was only
- * requested on demand, or that SOURCE_ASSETS no longer names, need not be.
+ * A ledger is covered if its closed ranges are contiguous from the beginning of time, the
+ * newest of them was checked in the current epoch, and none of their segments is
+ * quarantined. Ranges never overlap (a constraint enforces this), so they are contiguous
+ * if their lengths add up to their span. If the source sends no times, a ledger has only
+ * open ranges, and these count. If the source requires an asset, each asset in
+ * SOURCE_ASSETS, as recorded by the last nightly run, must be covered. An asset that was
+ * only requested on demand, or that is no longer in SOURCE_ASSETS, need not be.
  */
 const COVERED = sql`
   network as (
@@ -150,15 +153,16 @@ const COVERED = sql`
         else party_id in (select party_id from named) end)`;
 
 /**
- * Scalar: the earliest time at which an answer of the source was about the current epoch.
+ * Scalar: the earliest time at which a response from the source belonged to the current
+ * epoch.
  */
 const EPOCH_STARTED_AT = sql`(
   select case when is_first then '-infinity' else started_at end from network)`;
 
 /**
- * Statement: counts the wanted parties and how far they are covered, in one row. It
- * appears twice, once for each kind of scope; the statement for the other kind costs
- * nothing. A single statement over a union of both would have to sort on disk.
+ * Statement: counts the wanted parties and their coverage, in one row. It appears twice,
+ * once for each kind of scope; the one for the other kind costs nothing. A single
+ * statement over a union of both would have to sort on disk.
  * @param parties relation with `party_id` and `is_listed`
  */
 function tallyOf(parties: RawBuilder<unknown>) {
@@ -195,10 +199,10 @@ const TALLY = sql`
   unlisted as (select party_id from named where not is_listed)`;
 
 /**
- * Planner settings for this transaction only. Both sides of the join are read in the
- * order of parties, from indexes that hold all its columns. The planner cannot know how
- * many ledgers remain after the grouping. Without these settings it hashes or sorts
- * 100,000 parties on disk, which takes twice as long.
+ * Planner settings for this transaction only. Both sides of the join are read in party
+ * order, from covering indexes. The planner cannot know how many ledgers remain after
+ * grouping; without these settings it hashes or sorts 100,000 parties on disk, which
+ * takes twice as long.
  */
 const PLANNER = statement({ hash: 'text', scan: 'text' })`
   select set_config('enable_hashjoin', 'off', true) as hash,
@@ -276,11 +280,11 @@ export function readCompleteness(db: Database): Promise<Completeness> {
   });
 }
 
-/** The scope that the configuration sets for the mirror. */
+/** The scope of the mirror, as configured. */
 export interface ConfiguredScope {
-  /** The parties of NIGHTLY_PARTIES; undefined if every listed party is wanted. */
+  /** The parties in NIGHTLY_PARTIES; undefined if every listed party is wanted. */
   readonly partyIds: readonly string[] | undefined;
-  /** The assets of SOURCE_ASSETS; undefined if the configuration names none. */
+  /** The assets in SOURCE_ASSETS; undefined if none are configured. */
   readonly assetIds?: readonly string[] | undefined;
 }
 

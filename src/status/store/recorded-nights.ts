@@ -1,5 +1,5 @@
 /**
- * The facts about nightly runs in the table of runs; every view reads them with this
+ * The facts about nightly runs from the table of runs. Every view reads them with this
  * one statement.
  */
 import { sql } from 'kysely';
@@ -9,11 +9,13 @@ import { readRow } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 import type { RecordedNights } from '../night-facts.ts';
 
-/** Whether a row of `mirror.runs` is a running run that waits for its source. */
+/** Whether a row of `mirror.runs` is a running run that is waiting for its source. */
 export const AWAITS_SOURCE = sql<boolean>`(state = 'running' and params ? 'sourceAbsence'
   and not coalesce((params->'sourceAbsence'->>'isGivenUp')::boolean, false))`;
 
-/** Scalar: RecordedNights as JSON. A run whose process died is not running. */
+/**
+ * Scalar: RecordedNights as JSON. A run whose process crashed does not count as running.
+ */
 export const RECORDED_NIGHTS = sql`json_build_object(
   'last', (select json_build_object('runId', run_id, 'verdict', verdict, 'startedAt', started_at,
       'finishedAt', finished_at) from mirror.runs

@@ -10,8 +10,8 @@ import { RECORDED_NIGHTS } from './recorded-nights.ts';
 const ACTION = 'read the state of the mirror';
 
 /**
- * The facts that the statement below returns; the coverage, and the facts that are
- * derived from others, are added afterwards.
+ * The facts that the statement below returns. The coverage and derived facts are added
+ * afterwards.
  */
 interface FactsOfTables extends Omit<
   StoredFacts,
@@ -86,8 +86,7 @@ const FACTS = statement({
 
 /**
  * Reads the facts and the coverage.
- * @param limitMs the longest that the reading may take; if absent, the limit of
- *   readWithin
+ * @param limitMs how long the reads may take; the default is that of `readWithin`
  */
 export function readStoredFacts(
   db: Database,
@@ -102,8 +101,8 @@ async function readFactsNow(db: Database): Promise<StoredFacts> {
     readCompleteness(db),
   ]);
   const { covered, wanted, coveredTo } = coverage;
-  // The ledgers as a whole reach only as far as the covered ledger that ends first.
-  // While any wanted ledger is uncovered, no instant holds for all of them.
+  // The ledgers as a whole are complete only up to the earliest end of any covered
+  // ledger. While any wanted ledger is uncovered, no instant applies to all of them.
   const asOfTime = covered === wanted ? coveredTo : null;
   const streams = facts.streams.map((stream) =>
     stream.name === 'ledger' ? { ...stream, asOfTime } : stream,
