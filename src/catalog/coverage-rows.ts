@@ -1,6 +1,4 @@
-/**
- * Reads and writes the known ranges of ledgers, which are the rows of `mirror.coverage`.
- */
+/** Reads and writes the known ranges of ledgers (the rows of `mirror.coverage`). */
 import { z } from 'zod';
 import { errorCode, RetryableError } from '../errors/errors.ts';
 import { type Micros, readInstant } from '../time/time.ts';
@@ -10,7 +8,7 @@ import type { Database } from '../postgres/database.ts';
 import { execute, readRow, readRows } from '../postgres/run-statement.ts';
 import { type RowOf, statement, typed } from '../postgres/statement.ts';
 
-/** A known range of a ledger: either a current segment, or a range without entries. */
+/** A known range of a ledger: either a current segment or an empty range. */
 export interface Coverage {
   readonly coverageId: bigint;
   /** The asset of the range; undefined stands for every asset. */
@@ -23,13 +21,13 @@ export interface Coverage {
    * grow.
    */
   readonly open: boolean;
-  /** Which sides of a movement the range's rows show. */
+  /** Which sides of a movement the range's rows include. */
   readonly sides: NewCoverage['sides'];
   /** The key of the object that holds the range's rows; undefined if it has no rows. */
   readonly objectKey: string | undefined;
   readonly rows: bigint;
   /**
-   * The sum of the range's last rows; undefined if the range is open, or nothing was
+   * The sum of the range's last rows; undefined if the range is open or nothing was
    * summed.
    */
   readonly tail: TailSum | undefined;
@@ -40,7 +38,7 @@ export interface Coverage {
   /** When the source last returned exactly the stored rows. */
   readonly checkedAt?: Micros;
   /**
-   * Whether the object is lost, damaged or unreadable, so that the range is requested
+   * True if the object is lost, damaged or unreadable, so that the range is requested
    * again.
    */
   readonly isFaulty?: boolean;
@@ -59,7 +57,7 @@ export interface SegmentContent {
   readonly bytes: bigint;
   /** The additive digest of all rows, as 64 hex digits. */
   readonly digest: string;
-  /** The form in which the rows were summed. */
+  /** The row encoding that the sums were computed over. */
   readonly rowForm: string;
   /** The column names in the CSV's header line. */
   readonly columns: readonly string[];
@@ -84,8 +82,8 @@ export const newCoverage = z.object({
 export type NewCoverage = Readonly<z.output<typeof newCoverage>>;
 
 /**
- * Reads the known ranges of parties, ordered by time: all of them, or those that
- * overlap one asset. A party without known ranges is left out.
+ * Reads the known ranges of parties, sorted by time: all of them, or those that overlap
+ * one asset. Parties without known ranges are left out.
  */
 export async function readCoverages(
   db: Database,
@@ -110,7 +108,7 @@ export async function readCoverages(
   );
 }
 
-/** The columns of `readCoverages`; the last four are null if the range has no segment. */
+/** Columns of `readCoverages`; the last four are null if the range has no segment. */
 const COVERAGE_COLUMNS = {
   partyId: 'text',
   coverageId: 'bigint',
@@ -227,8 +225,8 @@ export function coverageRow(
 }
 
 /**
- * Records ranges. @throws RetryableError `COVERAGE_CHANGED` if one of them overlaps a
- * known range
+ * Records ranges.
+ * @throws RetryableError `COVERAGE_CHANGED` if one of them overlaps a known range
  */
 export async function insertCoverage(
   tx: Database,
@@ -249,9 +247,9 @@ export async function insertCoverage(
 const EXCLUSION_VIOLATION = 'DATABASE_23P01';
 
 /**
- * Runs `work`, and reports a violation of the exclusion constraint as
- * `COVERAGE_CHANGED`. Because of the constraint, no range can be covered twice; a
- * violation means that the plan is outdated.
+ * Runs `work`, reporting a violation of the exclusion constraint as `COVERAGE_CHANGED`.
+ * The constraint ensures that no range is covered twice; a violation means that the plan
+ * is out of date.
  */
 export async function guardOverlap<Result>(
   work: () => Promise<Result>,

@@ -1,6 +1,6 @@
 /**
- * Leases of exports, by the database's clock: the right to work on one ledger, or on
- * many ledgers that are leased in one statement.
+ * Leases of exports, by the database's clock: the right to work on one ledger, or on many
+ * that are leased in one statement.
  */
 import { sql } from 'kysely';
 import { LEASE_MS } from '../concurrency/lease.ts';
@@ -12,7 +12,7 @@ import { type Coverage, readCoverages } from './coverage-rows.ts';
 import { listedAs } from './listed-id.ts';
 
 /**
- * The right to work on a scope for as long as the lease is renewed, and the state that
+ * The right to work on a scope for as long as the lease is renewed, with the state that
  * earlier owners saved in the export's row.
  */
 export interface ExportLease {
@@ -20,12 +20,12 @@ export interface ExportLease {
   readonly exportId: bigint;
   readonly token: string;
   /**
-   * When the statement that took the lease, or last renewed it, was sent
+   * When the statement that took or last renewed the lease was sent
    * (`performance.now()`).
    */
   readonly takenAtMs: number;
   /**
-   * The party's known ranges when the lease was taken, ordered by time, in every asset
+   * The party's known ranges when the lease was taken, sorted by time, in every asset
    * that the scope overlaps.
    */
   readonly coverage: readonly Coverage[];
@@ -36,26 +36,26 @@ export interface ExportLease {
   readonly plan: unknown;
   /** The number of consecutive runs in which the source contradicted known rows. */
   readonly contradictions: number;
-  /** Whether a dead worker left publications that it intended and did not finish. */
+  /** Whether a crashed worker left intended publications unfinished. */
   readonly hasIntents: boolean;
 }
 
 type Leases = readonly ExportLease[];
 
 /**
- * Whether any party besides `network` has an id that is not 64 hex digits. The
- * condition and the order must match those of the index `parties_own_ids`. Without the
- * order, Postgres assumes that the condition holds for nearly every party, and looks
- * for the first match by reading all parties.
+ * Whether any party besides `network` has an id that is not 64 hex digits. The condition
+ * and the order must match those of the index `parties_own_ids`. Without the order,
+ * Postgres assumes that nearly every party matches, and scans all parties for the first
+ * match.
  */
 const HAS_OWN_IDS = sql`(select min(party_id) from mirror.parties
   where (length(party_id) <> 64 or party_id ~ '[^0-9a-f]') and party_id <> 'network') is not null`;
 
 /**
- * Leases the exports of these parties in one asset, or in all assets. A party is left
- * out if another worker has leased an export of it that overlaps.
- * @param holder the id of the lock that shows that this process is alive; without it,
- *   other workers may take its leases over soon after the last renewal
+ * Leases the exports of these parties in one asset, or in all assets. A party is left out
+ * if another worker has leased an overlapping export of it.
+ * @param holder id of the lock that shows that this process is alive; without it, other
+ *   workers may take over its leases soon after the last renewal
  */
 export async function takeLeases(
   tx: Database,
@@ -66,8 +66,8 @@ export async function takeLeases(
   const takenAtMs = performance.now();
   const ids = [...partyIds];
   const asset = assetId ?? null;
-  // Two exports of one party overlap if one of them covers all assets, so the exports
-  // of a party are leased sequentially.
+  // Two exports of one party overlap if one of them covers all assets, so a party's
+  // exports are leased one at a time.
   await lockEach(tx, 'export', ids);
   const register = statement()`
     insert into mirror.exports (party_id, asset_id)
@@ -133,7 +133,10 @@ export async function fenceLeases(
   return new Set(fenced.map((row) => row.exportId));
 }
 
-/** Renews leases. @returns the ids of the exports that no other worker has taken over */
+/**
+ * Renews leases.
+ * @returns ids of the exports that no other worker has taken over
+ */
 export async function renewLeases(
   db: Database,
   leases: Leases,
@@ -164,11 +167,10 @@ function tokens(leases: Leases) {
 }
 
 /**
- * Takes a lock for each name, until the end of the transaction. The lock `export` is
- * taken to lease exports or rebuild a party. The lock `object` is taken to name objects
- * in a publication, or to remove an object that nothing names. The names are locked in
- * their order, so that two transactions that lock several names never wait for each
- * other in a circle.
+ * Takes a lock on each name until the end of the transaction. The lock `export` is taken
+ * to lease exports or rebuild a party; the lock `object`, to reference objects in a
+ * publication or to remove an unreferenced object. Names are locked in sorted order, so
+ * that transactions that lock several names cannot deadlock.
  */
 export async function lockEach(
   tx: Database,

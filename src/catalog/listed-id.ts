@@ -2,10 +2,10 @@
 import { sql, type RawBuilder } from 'kysely';
 
 /**
- * SQL for the spelling in which the source last showed a party's id; null if it showed
- * the id as it is stored, or has not shown the party. A reading of the whole list that has
- * not been claimed yet comes before the stored row. The source may no longer know an
- * earlier spelling, and would answer it as if the ledger had no entries.
+ * SQL for the spelling in which the source last listed a party's id; null if that matches
+ * the stored id, or the source has not listed the party. A full reading of the list takes
+ * precedence over the stored row even before it is claimed. The source may no longer know
+ * an earlier spelling, and would respond as if the ledger had no entries.
  * @param partyId the stored id
  */
 export function listedAs(partyId: RawBuilder<unknown>): RawBuilder<unknown> {

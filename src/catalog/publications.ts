@@ -1,6 +1,6 @@
 /**
- * Stores publications in Postgres: the plan as JSON, and the one transaction that makes
- * it visible.
+ * Stores publications in Postgres: the plan as JSON, and the single transaction that
+ * makes it visible.
  */
 import { z } from 'zod';
 import { formatInstant } from '../time/time.ts';
@@ -39,26 +39,28 @@ const plan = z.object({
     z.object({ spoolName: z.string(), manifest: manifestSchema }),
   ),
   coverage: z.array(newCoverage),
-  /** Ids of the coverage that the new ranges replace, together with its segments. */
+  /**
+   * Ids of the covered ranges that the new ranges replace, together with their segments.
+   */
   supersedes: z.array(bigId),
   /**
-   * Open coverage whose rows were received again and found unchanged. It becomes
-   * closed, and keeps its segment.
+   * Open ranges whose rows were received again and found unchanged. They become closed
+   * and keep their segments.
    */
   closes: z
     .array(z.object({ coverageId: bigId, tail: tailSum.optional() }))
     .default([]),
   /** The epoch of the source's chain; absent if no checkpoint is known. */
   epoch: z.int().optional(),
-  /** The second of the newest entry that was received. */
+  /** The time of the newest entry received, to the second. */
   lastEntryAt: instant.optional(),
 });
 export type Publication = Readonly<z.output<typeof plan>>;
 
 /**
  * Decodes a stored plan.
- * @returns undefined if the plan cannot be read: a different version wrote it, or an
- *   instant in it is not valid
+ * @returns undefined if the plan cannot be parsed, because a different version wrote it
+ *   or an instant in it is invalid
  */
 export function decodePublication(json: unknown): Publication | undefined {
   return plan.safeParse(json).data;
@@ -66,8 +68,8 @@ export function decodePublication(json: unknown): Publication | undefined {
 
 /**
  * Records that a publication is intended or done. A publication without objects is
- * recorded as done at once, without being recorded as intended first.
- * @returns false if this was already recorded, for example by a COMMIT whose answer was
+ * recorded as done immediately, without being recorded as intended first.
+ * @returns false if this was already recorded, for example by a COMMIT whose response was
  *   lost
  */
 export async function recordPublication(
@@ -87,8 +89,8 @@ export async function recordPublication(
 }
 
 /**
- * Makes a whole publication visible at once: removes the old coverage, supersedes its
- * segments, and records the new coverage and segments. The caller has locked the
+ * Makes a publication visible atomically: removes the old coverage, supersedes its
+ * segments, and records the new coverage and segments. The caller must have locked the
  * export's row and checked its lease token in the same transaction.
  */
 export async function commitPublication(
@@ -97,7 +99,7 @@ export async function commitPublication(
   publication: Publication,
 ): Promise<void> {
   if (!(await recordPublication(tx, lease, publication, 'done'))) return;
-  // Keep this publication's own record: if the answer to the COMMIT is lost, the record
+  // Keep this publication's own record. If the response to the COMMIT is lost, the record
   // shows that it is done.
   const settled = builder
     .deleteFrom('mirror.publications')
@@ -116,7 +118,7 @@ export async function commitPublication(
   const { partyId, assetId = null } = lease.scope;
   const ours = manifests.filter((manifest) => manifest.assetId === assetId);
   const others = manifests.filter((manifest) => manifest.assetId !== assetId);
-  // A segment of a different asset is the remainder of a segment that this publication
+  // A segment of a different asset is what remains of a segment that this publication
   // cut. Its rows existed before, so the run has not replaced them.
   const replacedRows = others.reduce((sum, { rows }) => sum - rows, superseded);
   const segments = [...ours, ...others].map((manifest, at) => {
@@ -144,8 +146,8 @@ export async function commitPublication(
 }
 
 /**
- * Whether a publication neither adds rows nor removes any.
- * @param coverage the coverage on which the publication was planned
+ * Whether a publication neither adds nor removes rows.
+ * @param coverage the coverage that the publication was planned on
  */
 export function movesNoRows(
   planned: Publication,
@@ -163,21 +165,20 @@ export interface Success {
   /** The number of consecutive runs in which the source contradicted known rows. */
   readonly contradictions: number;
   /**
-   * Whether nothing remains to be requested. If so, the saved plan of windows is
-   * deleted.
+   * True if nothing remains to be requested; the saved plan of windows is then deleted.
    */
   readonly isDone: boolean;
   /**
-   * A publication without rows, to write in the same transaction. It is undefined if
-   * everything is committed already, or if there was nothing to request.
+   * A publication without rows, to write in the same transaction; undefined if everything
+   * is already committed, or if there was nothing to request.
    */
   readonly publication: Publication | undefined;
 }
 
 /**
  * Records that exports succeeded: writes their publications without rows, clears their
- * failures, and deletes the plan of each export that is done. The caller has locked the
- * exports' rows and checked their leases in the same transaction.
+ * failures, and deletes the plan of each export that is done. The caller must have locked
+ * the exports' rows and checked their leases in the same transaction.
  */
 export async function finishExports(
   tx: Database,
@@ -219,10 +220,10 @@ export async function finishExports(
 }
 
 /**
- * Closes an open segment whose rows came back exactly the same: its object and its rows
- * stay. The segment's manifest does not record this check. The object store's record of
- * ranges does, so that a rebuilt database does not have to audit at once everything
- * that the lost one had audited.
+ * Closes an open segment whose rows came back unchanged; its object and its rows stay.
+ * The check is recorded not in the segment's manifest but in the object store's record of
+ * ranges, so that a rebuilt database need not immediately audit again everything that the
+ * lost one had audited.
  */
 async function closeAsItStands(
   tx: Database,

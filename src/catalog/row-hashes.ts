@@ -1,6 +1,6 @@
 /**
- * Reads loaded ledger entries as the hashes that digests add up. The hashes are computed
- * outside of the database, so that they prove the values that it stores.
+ * Reads loaded ledger entries as the hashes that are summed into digests. The hashes are
+ * computed outside the database, so that they prove the values it stores.
  */
 import {
   canonicalText,
@@ -11,7 +11,7 @@ import { hashText } from '../ledger/digest.ts';
 import { copyLines } from '../postgres/copy.ts';
 import type { Warehouse } from '../postgres/database.ts';
 
-/** The canonical values of a ledger entry, as text. */
+/** The canonical values of a ledger entry, as strings. */
 const CANONICAL_SQL = ENTRY_COLUMNS.map((column) =>
   column === 'vega_time'
     ? `to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
@@ -29,11 +29,11 @@ export interface HashedRow {
 /** Selects the entries to read. */
 export interface HashedRows {
   readonly segmentIds: readonly bigint[];
-  /** The month of the entries, as `2023-05`. If absent, the entries of all months. */
+  /** The month of the entries, as `2023-05`; by default, all months. */
   readonly month?: string;
-  /** Whether the entries are sorted by time. */
+  /** Whether to sort the entries by time. */
   readonly isSorted?: boolean;
-  /** The action for messages, as an infinitive. */
+  /** The verb phrase for messages, in the infinitive ("read …"). */
   readonly action: string;
   readonly signal: AbortSignal;
 }
@@ -55,7 +55,7 @@ export async function* readRowHashes(
     where segment_id = any('{${segmentIds.join(',')}}'::bigint[]) ${inMonth} ${order}) to stdout`;
   for await (const lines of copyLines(pool, { statement, action, signal })) {
     yield lines.map((line) => {
-      // COPY escapes only one of the characters that JSON uses, the backslash.
+      // Of the characters that JSON uses, COPY escapes only the backslash.
       const row: unknown = JSON.parse(line.replaceAll('\\\\', '\\'));
       const [segmentId, extra, values] = row as CopiedRow;
       const extraValues = extra === null ? [] : extraFromJson(extra);
@@ -66,10 +66,10 @@ export async function* readRowHashes(
   }
 }
 
-/** The segment's id, the extra columns as JSON text, and the values. */
+/** The segment's id, the extra columns as a JSON string, and the values. */
 type CopiedRow = [string, string | null, (string | null)[]];
 
-/** @throws RangeError if the text is not a month, because it becomes a part of SQL */
+/** @throws RangeError if the string is not a month, because it becomes part of SQL */
 function monthBegin(month: string): string {
   if (!/^\d{4}-\d{2}$/.test(month)) throw new RangeError('not a month');
   return `${month}-01T00:00:00Z`;

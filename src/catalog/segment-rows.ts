@@ -1,5 +1,5 @@
 /**
- * The rows of `mirror.segments`: publishing and rebuilding write them in the same way,
+ * The rows of `mirror.segments`. Publishing and rebuilding write them in the same way,
  * and damaged segments are quarantined here.
  */
 import type { RawBuilder } from 'kysely';
@@ -9,14 +9,14 @@ import type { Database } from '../postgres/database.ts';
 import { execute, readRows } from '../postgres/run-statement.ts';
 import { statement } from '../postgres/statement.ts';
 
-/** The reason why something is quarantined. */
+/** Why something is quarantined. */
 export type Reason = Readonly<Record<'code' | 'message', string>>;
 
 type Status = 'current' | 'superseded';
 
 /**
  * Returns a row for `insertSegments`.
- * @param evidence facts that the manifest has no field for, or the origin of the row
+ * @param evidence facts for which the manifest has no field, or the origin of the row
  */
 export function segmentRow(
   manifest: Manifest,
@@ -27,12 +27,14 @@ export function segmentRow(
 }
 
 /**
- * Records segments. An object may be published again after its segment was superseded:
- * the segment is then current again. An object's key names its rows, and the same rows
- * may be compressed to other bytes, so the row takes the sums of the new manifest.
+ * Records segments. An object may be published again after its segment was superseded;
+ * the segment then becomes current again. An object's key identifies its rows, but the
+ * same rows may compress to different bytes, so the row takes the sums of the new
+ * manifest.
  *
- * `loaded_at` stays: it records whether the rows are in the warehouse, and only a load
- * moves rows. A row that a rebuild inserts as superseded never changes an existing one.
+ * `loaded_at` is left unchanged, because it records whether the rows are in the
+ * warehouse, and only a load moves rows. A row that a rebuild inserts as superseded never
+ * changes an existing one.
  *
  * @returns the segments' ids by object key
  */
@@ -64,8 +66,8 @@ export async function insertSegments(
 }
 
 /**
- * Quarantines segments that do not match their manifest, until an export replaces them.
- * A segment that was replaced in the meantime stays as it is.
+ * Quarantines segments that do not match their manifest, until an export replaces them. A
+ * segment that has been replaced in the meantime is left unchanged.
  */
 export async function quarantineSegment(
   db: Database,
