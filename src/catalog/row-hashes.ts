@@ -55,7 +55,7 @@ export async function* readRowHashes(
     where segment_id = any('{${segmentIds.join(',')}}'::bigint[]) ${inMonth} ${order}) to stdout`;
   for await (const lines of copyLines(pool, { statement, action, signal })) {
     yield lines.map((line) => {
-      // Of the characters that JSON uses, COPY escapes only the backslash.
+      // COPY escapes only one character that JSON uses, the backslash.
       const row: unknown = JSON.parse(line.replaceAll('\\\\', '\\'));
       const [segmentId, extra, values] = row as CopiedRow;
       const extraValues = extra === null ? [] : extraFromJson(extra);
