@@ -1,7 +1,4 @@
-/**
- * Runs the jobs of this process, and sends the heartbeats that other processes look
- * for.
- */
+/** Runs this process's jobs, and sends the heartbeats that other processes check. */
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { exportPartyJob } from '../../jobs/export-party.ts';
@@ -25,7 +22,7 @@ import { sendNotices } from '../runs/notices.ts';
 import { forgetHistory } from '../runs/store/history.ts';
 import { readNowMs } from '../runs/store/schedule-store.ts';
 
-/** How long jobs may take to reach a safe point after the process is told to stop. */
+/** How long jobs may take to reach a safe point once the process is told to stop. */
 export const SHUTDOWN_GRACE_MS = 8_000;
 const BEAT_MS = WORKER_SILENT_MS / 3;
 const RECONCILE_MS = 60_000;
@@ -34,19 +31,19 @@ const FORGET_MS = 3_600_000;
 const CANARY_MS = 10_000;
 /**
  * How long a queue may go without a job or a canary before the worker is considered
- * unhealthy. Every worker sends canaries and any of them may take one, so such a long
+ * unhealthy. Every worker sends canaries and any worker may take one, so such a long
  * silence is no coincidence.
  */
 const QUIET_MAX_MS = 120_000;
 /**
- * The largest difference between this clock and the database's that is not reported; a
- * slow answer may explain a smaller one.
+ * How far this clock may differ from the database's without being reported; a slow
+ * response can explain a smaller difference.
  */
 const CLOCK_DIFFERENCE_MAX_MS = 60_000;
 
 /**
- * How many jobs of each queue a worker runs at a time: both lists at once, but only one
- * nightly run.
+ * How many jobs of each queue a worker runs concurrently: both lists at once, but only
+ * one nightly run.
  */
 const CONCURRENCY: Readonly<Record<QueueName, number>> = {
   sync: 2,
@@ -114,13 +111,13 @@ export class JobWorker implements AsyncDisposable {
   #isWorking = false;
   #isRegistered = false;
   /**
-   * The clock difference that was reported last, so that it is not logged again every
-   * half minute.
+   * The last reported clock difference, kept so that it is not logged again every 30
+   * seconds.
    */
   #reportedClockMs = 0;
   /**
-   * The schedules in force, as JSON, that this worker last reported as different from its
-   * own.
+   * The schedules in force that this worker last reported as different from its own, as
+   * JSON.
    */
   #reportedSchedules: string | undefined;
 
@@ -138,8 +135,8 @@ export class JobWorker implements AsyncDisposable {
     this.#isWorking = true;
     const { queues, jobs } = this.#options;
     for (const queue of names) {
-      // One more than the number of exports that may use the source at once: while a
-      // large ledger is being split or published, a small one can be requested.
+      // One more than the number of exports that may use the source at once, so that a
+      // small ledger can be requested while a large one is being split or published.
       const concurrency =
         queue === 'export'
           ? jobs.sourceExportConcurrency + 1
@@ -151,8 +148,8 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /**
-   * Takes jobs as a long-running process, to which commands then leave their jobs. It
-   * also resumes runs that other workers dropped, and keeps the schedules.
+   * Takes jobs as a long-running worker, to which commands then leave their jobs. It also
+   * resumes runs that other workers dropped, and maintains the schedules.
    */
   async startAndRegister(): Promise<void> {
     const { queues, jobs, historyRetention } = this.#options;
@@ -174,8 +171,8 @@ export class JobWorker implements AsyncDisposable {
     );
     let isTelling = false;
     this.#every(RECONCILE_MS, 'Notices could not be sent', async () => {
-      // A receiver that hangs takes longer than this interval, so nothing is sent until
-      // the last attempt has ended.
+      // A receiver that hangs takes longer than this interval, so nothing more is sent
+      // until the last attempt has ended.
       if (isTelling) return;
       isTelling = true;
       try {
@@ -195,8 +192,8 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /**
-   * Returns the worker's health. It is healthy if every queue has a job in progress, or
-   * took a job or a canary recently.
+   * Returns the worker's health. It is healthy if every queue has a job in progress or
+   * recently took a job or a canary.
    */
   health(): WorkerPulse {
     const queues = this.#options.queues.pulses();
@@ -243,8 +240,8 @@ export class JobWorker implements AsyncDisposable {
     const nowMs = await readNowMs(jobs.db);
     const aheadMs = Date.now() - nowMs;
     this.#reportClock(aheadMs);
-    // The queue uses the clock of this process: if that clock is behind the database's,
-    // jobs begin that much later.
+    // The queue uses this process's clock. If that clock is behind the database's, jobs
+    // start that much later.
     const lateMs = LATE_MS + Math.max(0, -aheadMs);
 
     for (const scheduled of Object.values(SCHEDULED))
@@ -252,9 +249,9 @@ export class JobWorker implements AsyncDisposable {
   }
 
   /**
-   * Returns the schedules of the worker that started last, which all workers keep. If
-   * each worker kept its own, the workers would overwrite each other's schedules in the
-   * queue, and each would make up for nightly runs that the others had not begun.
+   * Returns the schedules of the worker that started last, which all workers follow. If
+   * each worker followed its own, they would overwrite each other's schedules in the
+   * queue, and each would make up for nightly runs that the others had not started.
    */
   async #schedulesInForce(): Promise<Schedules> {
     const { workers, schedules } = this.#options;
