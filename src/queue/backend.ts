@@ -1,6 +1,6 @@
 /**
- * The interface to the store of the queues, which is either Redis or Postgres. All code
- * above it is the same for both.
+ * The interface to the queues' store, either Redis or Postgres. All code above it is the
+ * same for both.
  */
 import type { Job, Queue, RepeatOptions, Worker, WorkerOptions } from 'bullmq';
 import { nextScheduledMs } from '../time/scheduled-times.ts';
@@ -8,18 +8,15 @@ import { nextScheduledMs } from '../time/scheduled-times.ts';
 export const QUEUE_NAMES = ['sync', 'export', 'load', 'nightly'] as const;
 /**
  * How many connections one process needs for queues in Postgres. Each queue's worker has
- * a connection to listen on, and all statements share the other two.
+ * its own connection to listen on, and all statements share two more.
  */
 export const QUEUE_CONNECTIONS = QUEUE_NAMES.length + 2;
 export type QueueName = (typeof QUEUE_NAMES)[number];
 
-/**
- * The payload of every job, which consists of ids only. The schema of each job defines
- * which ids.
- */
+/** The payload of a job. It consists of ids only, which each job's schema defines. */
 export type JobData = Readonly<Record<string, unknown>>;
 
-/** The parts of BullMQ's queue, job and worker that we use, with either store. */
+/** The parts of BullMQ's queue, job and worker that we use with either store. */
 export interface BullQueue extends Pick<
   Queue<JobData, void>,
   | 'addBulk'
@@ -47,14 +44,11 @@ export type BullProcessor = (job: BullJob) => Promise<void>;
 
 export interface QueueBackend extends AsyncDisposable {
   queue(name: string): BullQueue;
-  /** Tests whether the store accepts a write, if a read would not show it. */
+  /** Tests whether the store accepts writes, if a read would not reveal that. */
   probe(): Promise<void>;
-  /** Opens and closes an extra connection, to check that the login is still accepted. */
+  /** Opens and closes an extra connection to check that the login is still accepted. */
   proveLogin(): Promise<void>;
-  /**
-   * Returns warnings about settings of the store that endanger jobs, as text for
-   * operators.
-   */
+  /** Returns warnings, for operators, about settings of the store that endanger jobs. */
   advice(): Promise<readonly string[]>;
   worker(
     name: string,
@@ -64,9 +58,9 @@ export interface QueueBackend extends AsyncDisposable {
 }
 
 /**
- * Computes the next time of a schedule for BullMQ's own schedulers, with the same
- * function as the rest of the mirror. BullMQ passes the schedule's options, and ends the
- * schedule if no time is returned.
+ * Computes the next time of a schedule for BullMQ's schedulers, with the same function as
+ * the rest of the mirror. BullMQ passes the schedule's options, and ends the schedule if
+ * no time is returned.
  */
 export function repeatStrategy(
   afterMs: number,
@@ -78,8 +72,8 @@ export function repeatStrategy(
 }
 
 /**
- * How much each queue retains. The runs in Postgres are the history; a queue retains
- * some finished jobs for its board, and a few events that nothing reads.
+ * How much each queue retains. The history is the runs in Postgres; a queue retains some
+ * finished jobs for its board, and a few events that nothing reads.
  */
 export const RETENTION = {
   defaultJobOptions: {

@@ -1,15 +1,13 @@
 /**
- * Decides whether a schedule in the queue's store can stay unchanged. It has no side
+ * Decides whether a schedule in the queue's store can be left unchanged. Has no side
  * effects.
  */
 import { nextScheduledMs, type Schedule } from '../time/scheduled-times.ts';
 
-/**
- * How long after its due time a scheduled job that was not taken is considered lost.
- */
+/** How long past its due time an untaken scheduled job counts as lost. */
 const SCHEDULE_LATE_MS = 60_000;
 
-/** A schedule as it is stored; times in milliseconds since 1970. */
+/** A schedule as stored; times in milliseconds since 1970. */
 export interface HeldSchedule {
   readonly pattern?: string | undefined;
   readonly tz?: string | undefined;
@@ -17,9 +15,9 @@ export interface HeldSchedule {
 }
 
 /**
- * Whether a stored schedule can stay. It must have the wanted pattern and zone, and a
- * next time that is neither lost nor too far ahead. After a clock was ahead, the stored
- * time may be too far ahead, and nothing would run until then.
+ * Whether a stored schedule can be kept. It must have the wanted pattern and zone, and a
+ * next time that is neither lost nor too far ahead. If a clock was ahead when the time
+ * was stored, it may be too far in the future, and nothing would run until then.
  */
 export function isScheduleKept(
   held: HeldSchedule | undefined,

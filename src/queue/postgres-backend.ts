@@ -1,6 +1,6 @@
 /**
- * Queues in Postgres, which are used if no Redis is configured. All queues of a process
- * share one pool.
+ * Queues in Postgres, used if no Redis is configured. All queues of a process share one
+ * pool.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -38,17 +38,15 @@ import {
 
 /** The schema of BullMQ's own tables. */
 const SCHEMA = 'ledger_mirror_queue';
-/** After this time, a statement without an answer is given up. */
+/** How long to wait for the response to a statement before giving up. */
 const SILENCE_MAX_MS = 20_000;
 const CLOSE_MAX_MS = 2_000;
 const IDLE_TIMEOUT_MS = 10_000;
-/**
- * BullMQ's statements do not name a schema, so BullMQ's schema is on the search path.
- */
+/** BullMQ's statements do not name a schema, so its schema is put on the search path. */
 const SETTINGS: SessionSettings = {
   ...PLAIN_SETTINGS,
   search_path: SCHEMA,
-  // BullMQ's transactions never pause, so an idle transaction belongs to a process that
+  // BullMQ's transactions never pause, so an idle transaction means that its process
   // hangs.
   idle_in_transaction_session_timeout: '60s',
 };
@@ -57,7 +55,7 @@ interface PostgresOptions {
   readonly url: string;
   /** The login; by default the user and password of the URL, which never change. */
   readonly login?: RotatingSecret<PostgresLogin> | undefined;
-  /** Receives the traces; without it, no traces are recorded. */
+  /** Receives the traces; if absent, no traces are recorded. */
   readonly telemetry?: Telemetry | undefined;
 }
 
@@ -110,15 +108,15 @@ export async function openPostgresBackend({
   };
 }
 
-/** BullMQ assumes that a pool from outside has its default schema; this sets ours. */
+/** BullMQ assumes that an external pool uses its default schema; this sets ours. */
 class QueueConnection extends PostgresConnection {
   override readonly schema = SCHEMA;
 }
 
 /**
  * Replaces BullMQ's own factory, which would open a pool for each queue and send startup
- * parameters that a pooler refuses. A listening connection has its worker's name, because
- * BullMQ counts workers by these names.
+ * parameters that a connection pooler rejects. A listening connection is named after its
+ * worker, because BullMQ counts workers by these names.
  */
 const openBackend: BackendFactory<
   PostgresQueueBackend,
@@ -137,8 +135,8 @@ const openBackend: BackendFactory<
 };
 
 /**
- * Ends the pool within a time limit: a worker that was not closed in time keeps its
- * connection, and `end` would wait for it.
+ * Ends the pool within a time limit, because a worker that was not closed in time keeps
+ * its connection, and `end` would wait for it.
  */
 async function endWithin(pool: Pool): Promise<void> {
   if (pool.ending) return;
@@ -165,9 +163,7 @@ async function migrateQueues(pool: Pool): Promise<void> {
   }
 }
 
-/**
- * Whether the server answered with a permanent refusal, so that waiting would not help.
- */
+/** Whether the server returned a permanent error, so that waiting would not help. */
 function isRefusal(error: unknown): boolean {
   if (error instanceof PermanentError) return true;
   const isOfServer = error instanceof Error && 'severity' in error;

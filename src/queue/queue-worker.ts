@@ -1,10 +1,10 @@
 /**
- * The worker of one queue in this process. It reports whether it takes jobs, and is
- * replaced if it has stopped taking them.
+ * This process's worker for one queue. It reports whether it takes jobs, and is replaced
+ * if it stops taking them.
  *
- * A connection can die without either end noticing. The worker then waits for jobs
- * forever, although the store has some. Canaries reveal this: they are jobs that do
- * nothing and that a working worker takes.
+ * A connection can die without either end noticing. The worker then waits forever,
+ * although the store has jobs. Canaries reveal this: they are no-op jobs that any working
+ * worker would take.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
@@ -22,21 +22,21 @@ import {
   repeatStrategy,
 } from './backend.ts';
 
-/** The name of a job that does nothing. A worker that takes it also takes other jobs. */
+/** The name of the no-op job. A worker that takes it also takes other jobs. */
 export const CANARY = 'canary';
 /**
  * How long to wait for a worker to close. A worker that has lost its store never closes.
  */
 const CLOSE_TIMEOUT_MS = 5_000;
 /**
- * A job whose lock was not renewed for this long is given to a different worker. BullMQ
- * renews the lock after half of this time.
+ * How long a job's lock may go without renewal before the job is given to another worker.
+ * BullMQ renews the lock after half of this time.
  */
 const LOCK_MS = 10_000;
 const STALLED_CHECK_MS = 4_000;
 /**
- * The maximum number of attempts, in practice unlimited: attempts are counted in
- * Postgres, because the queue's store may lose its count.
+ * Maximum number of attempts, in practice unlimited. Attempts are counted in Postgres,
+ * because the queue's store may lose its count.
  */
 export const ATTEMPTS_MAX = 1_000_000;
 const BACKOFF_MIN_MS = 1_000;
@@ -44,7 +44,7 @@ const BACKOFF_MAX_MS = 60_000;
 /**
  * How long canaries may wait before the worker is replaced. Even with a healthy worker,
  * other workers may happen to take several rounds of canaries, about one time in a
- * hundred. A needless replacement costs one connection.
+ * hundred; a needless replacement costs only one connection.
  */
 const SILENT_MAX_MS = 45_000;
 
@@ -58,7 +58,7 @@ export interface WorkedJob {
    * since 1970.
    */
   readonly dueMs: number;
-  /** The number of this delivery, from 1. */
+  /** The number of this delivery, starting at 1. */
   readonly attempt: number;
 }
 
@@ -97,8 +97,7 @@ export class QueueWorker {
   #activeAtMs = performance.now();
   #rebuilds = 0;
   /**
-   * Since when a canary that this worker could have taken has been waiting in the
-   * store.
+   * Since when a canary has been waiting in the store that this worker could have taken.
    */
   #canaryWaitsSinceMs: number | undefined;
 
@@ -144,8 +143,8 @@ export class QueueWorker {
   }
 
   /**
-   * Records that the store did not answer. In that case, idleness does not mean that
-   * the worker is broken.
+   * Records that the store did not respond. An idle worker is then not necessarily
+   * broken.
    */
   onStoreAway(): void {
     this.#canaryWaitsSinceMs = undefined;
@@ -159,7 +158,7 @@ export class QueueWorker {
     return this.#worker.close(force);
   }
 
-  /** Opens a worker, which starts taking jobs at once. */
+  /** Opens a worker, which starts taking jobs immediately. */
   #open(): BullWorker {
     const { backend, name, queue, concurrency, stop, onError, log } =
       this.#options;
@@ -196,7 +195,7 @@ export class QueueWorker {
       await process(toWorkedJob(job), stop);
       outcome = 'done';
     } catch (error) {
-      // A permanent error ends the job, which the queue would otherwise repeat forever.
+      // A permanent error ends the job; otherwise the queue would retry it forever.
       const isFinal =
         error instanceof PermanentError && !(error instanceof FencedError);
       throw isFinal ? new UnrecoverableError(error.message) : error;
@@ -219,17 +218,13 @@ function toWorkedJob(job: BullJob): WorkedJob {
     name: job.name,
     data: job.data,
     // If a job is late, BullMQ's timestamp and delay do not add up to the scheduled time.
-    // Then one scheduled time would have two runs, so the schedule's own time takes
-    // precedence.
+    // The schedule's own time takes precedence, so that no scheduled time gets two runs.
     dueMs: job.opts.prevMillis ?? job.timestamp + (job.opts.delay ?? 0),
     attempt: job.attemptsMade + 1,
   };
 }
 
-/**
- * Returns the pause that the error demands, or else a pause that grows exponentially,
- * with jitter.
- */
+/** Returns the pause requested by the error, or else exponential backoff with jitter. */
 function backoffMs(attempt: number, error: Error | undefined): number {
   if (error instanceof RetryableError && error.retryAfterMs !== undefined)
     return error.retryAfterMs;

@@ -1,5 +1,6 @@
 /**
- * The mirror's queues by name: adds, schedules and runs jobs, and limits every wait.
+ * The mirror's queues by name: adds, schedules and runs jobs, with a time limit on every
+ * wait.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnreachableError } from '../errors/errors.ts';
@@ -24,7 +25,7 @@ export interface NewJob {
   readonly name: string;
   readonly data: JobData;
   /**
-   * The job's id, without colons. If a job with this id exists already, it is not added
+   * The job's id, without colons. If a job with this id already exists, it is not added
    * again.
    */
   readonly jobId: string;
@@ -35,20 +36,20 @@ export interface NewJob {
 const RETRIED = { attempts: ATTEMPTS_MAX, backoff: { type: 'custom' } };
 const ADD_TIMEOUT_MS = 15_000;
 const PAYLOAD_BYTES_MAX = 16_384;
-/** How long to wait for workers to close once they no longer wait for their jobs. */
+/**
+ * How long to wait for workers to close once they have stopped waiting for their jobs.
+ */
 const FORCED_MS = 1_000;
 /**
- * How many jobs of a state are read. Jobs of the same priority are sorted by age, and
+ * How many jobs of each state are read. Jobs of the same priority are sorted by age, and
  * canaries are among the first.
  */
 const LOOKED_AT_MAX = 50;
-/**
- * An outage is logged once in this time, instead of once per connection and attempt.
- */
+/** How often to log an outage, rather than once per connection and attempt. */
 const WARN_EVERY_MS = 10_000;
 /**
- * The most attempts to set a schedule. Workers that start together may try to set the
- * same schedule.
+ * Maximum number of attempts to set a schedule, because workers that start together may
+ * try to set the same one.
  */
 const SCHEDULE_ATTEMPTS_MAX = 8;
 const SCHEDULE_PAUSE_MS = 25;
@@ -72,7 +73,7 @@ interface QueuesOptions extends Pick<
   'backend' | 'log' | 'onJob' | 'silentMaxMs'
 > {
   /**
-   * Derived from the mirror's own identity, so that queues of two mirrors are never mixed
+   * Derived from the mirror's identity, so that the queues of two mirrors are never mixed
    * up.
    */
   readonly prefix: string;
@@ -81,9 +82,9 @@ interface QueuesOptions extends Pick<
 /** The number of jobs in a queue, not counting canaries. */
 interface Depth {
   readonly queue: QueueName;
-  /** The counts by BullMQ's state. */
+  /** The number of jobs in each of BullMQ's states. */
   readonly jobs: Readonly<Record<string, number>>;
-  /** How long the oldest of the next jobs has waited; 0 if none is waiting. */
+  /** How long the oldest of the next jobs has been waiting; 0 if none is waiting. */
   readonly oldestMs: number;
 }
 
@@ -114,7 +115,7 @@ export class Queues {
 
   /**
    * Tests whether the store accepts writes.
-   * @throws UnreachableError if the store accepts no writes, or does not answer in time
+   * @throws UnreachableError if the store accepts no writes, or does not respond in time
    */
   async probe(): Promise<void> {
     await bounded("write to the queue's store", () =>
@@ -123,8 +124,9 @@ export class Queues {
   }
 
   /**
-   * Checks with an extra connection that the store still accepts the login.
-   * @throws the store's refusal, or UnreachableError if it does not answer in time
+   * Checks, with an extra connection, that the store still accepts the login.
+   * @throws the store's error if it rejects the login, or UnreachableError if it does not
+   *   respond in time
    */
   async proveLogin(): Promise<void> {
     await bounded("log in to the queue's store", () =>
@@ -134,7 +136,7 @@ export class Queues {
 
   /**
    * Adds jobs to a queue.
-   * @throws UnreachableError `QUEUE_UNAVAILABLE` if the store does not answer in time
+   * @throws UnreachableError `QUEUE_UNAVAILABLE` if the store does not respond in time
    */
   async add(queue: QueueName, jobs: readonly NewJob[]): Promise<void> {
     const entries = jobs.map(({ name, data, ...opts }) => ({
@@ -163,8 +165,8 @@ export class Queues {
   }
 
   /**
-   * Creates a schedule if it is missing or differs. Workers that start at the same
-   * moment may all try: one of them creates the schedule, and the rest find it.
+   * Creates a schedule if it is missing or different. Workers that start at the same
+   * moment may all try; one of them creates the schedule, and the rest find it.
    * @returns whether this call created it
    */
   async keepSchedule(
@@ -218,8 +220,8 @@ export class Queues {
       0,
       (jobs['prioritized'] ?? 0) - (next.length - asked.length),
     );
-    // Read the clock only once: with two readings, an empty queue could be a millisecond
-    // old.
+    // Read the clock only once. With two readings, an empty queue could seem to be a
+    // millisecond old.
     const nowMs = Date.now();
     const oldestMs = Math.max(0, ...asked.map((job) => nowMs - job.timestamp));
     return { queue, jobs: { ...jobs, prioritized }, oldestMs };
@@ -231,8 +233,8 @@ export class Queues {
   }
 
   /**
-   * Sends a canary to every queue that this process works on, unless one is still waiting
-   * there. A worker that ignores canaries is replaced.
+   * Sends a canary to every queue that this process takes jobs from, unless one is still
+   * waiting there. A worker that ignores canaries is replaced.
    * @throws UnreachableError `QUEUE_UNAVAILABLE`
    */
   async sendCanaries(workerId: string): Promise<void> {
@@ -289,9 +291,9 @@ export class Queues {
   }
 
   /**
-   * Stops taking jobs and gives handlers `graceMs` to save their state. Jobs that are
-   * not released by then are treated as stalled, and another worker takes them over.
-   * Jobs can still be added. A second call does nothing.
+   * Stops taking jobs and gives handlers `graceMs` to save their state. Jobs not released
+   * by then are treated as stalled, and another worker takes them over. Jobs can still be
+   * added. A second call does nothing.
    */
   async stopWorking(graceMs: number): Promise<void> {
     this.#stop.abort(
@@ -316,7 +318,7 @@ export class Queues {
     await close(FORCED_MS, true);
   }
 
-  /** Stops working, unless that was done before, and closes every connection. */
+  /** Stops working, unless that has already happened, and closes every connection. */
   async close(graceMs: number): Promise<void> {
     await this.stopWorking(graceMs);
     const closing = Promise.allSettled(
@@ -328,7 +330,7 @@ export class Queues {
   }
 
   /**
-   * Logs an error of a queue. Errors are ignored while this process stops, because
+   * Logs a queue's error. Errors are ignored while this process is stopping, because
    * sockets that close after their pools report errors.
    */
   #reportError(error: Error, queue: QueueName): void {
@@ -354,7 +356,7 @@ export class Queues {
       `look at the queue ${queue}`,
       look,
     );
-    // A job that ends between the count and this read is missing.
+    // A job that ended between the count and this read is missing.
     return jobs.filter((job) => job !== undefined);
   }
 
@@ -377,7 +379,7 @@ function isWork({ name }: BullJob): boolean {
   return name !== CANARY;
 }
 
-/** Whether another worker has just put the schedule's next job into the queue. */
+/** Whether another worker has just queued the schedule's next job. */
 function isMadeElsewhere(error: unknown): boolean {
   return (
     error instanceof Error &&
@@ -386,7 +388,7 @@ function isMadeElsewhere(error: unknown): boolean {
   );
 }
 
-/** Limits the wait for the store: BullMQ itself waits without a limit. */
+/** Limits the wait for the store, because BullMQ itself waits indefinitely. */
 function bounded<Result>(
   action: string,
   work: () => Promise<Result>,

@@ -13,8 +13,8 @@ const CONNECT_TIMEOUT_MS = 10_000;
 const KEEP_ALIVE_MS = 10_000;
 const RECONNECT_MAX_MS = 2_000;
 /**
- * A connection that has been silent for this long is dead. A worker's wait for a job
- * lasts only 10 s.
+ * How long a connection may be silent before it counts as dead. A worker waits for a job
+ * for only 10 s at a time.
  */
 const SILENCE_MAX_MS = 20_000;
 
@@ -24,7 +24,7 @@ interface RedisOptions {
   readonly login?: RotatingSecret<RedisLogin> | undefined;
   /** Receives the traces; without it, no traces are recorded. */
   readonly telemetry?: Telemetry | undefined;
-  /** Mirrors can share a Redis, because each has a prefix of its own. */
+  /** Unique to each mirror, so that mirrors can share a Redis. */
   readonly prefix: string;
   readonly onError: (error: Error) => void;
 }
@@ -44,13 +44,12 @@ export async function openRedisBackend(
     connectTimeout: CONNECT_TIMEOUT_MS,
     keepAlive: KEEP_ALIVE_MS,
     socketTimeout: SILENCE_MAX_MS,
-    // BullMQ's commands wait while Redis is unreachable; the callers limit how long
-    // they wait.
+    // BullMQ's commands wait while Redis is unreachable; callers limit how long.
     maxRetriesPerRequest: null,
     reconnectOnError,
     retryStrategy: (times) => Math.min(times * 100, RECONNECT_MAX_MS),
   });
-  // The reason arrives as an event; the failed call reports only that the connection is
+  // The reason arrives as an event; the failed call says only that the connection is
   // closed.
   let reason: Error | undefined;
   connection.on('error', (error) => {
@@ -96,9 +95,9 @@ function isOwn(error: unknown): boolean {
 }
 
 /**
- * Returns warnings if Redis may evict keys, or loses them when it restarts. BullMQ
- * itself warns about an old version.
- * @param info the text of INFO; Valkey and Dragonfly answer in the same format
+ * Returns warnings if Redis may evict keys or would lose them in a restart. BullMQ itself
+ * warns about old versions.
+ * @param info the output of INFO; Valkey and Dragonfly use the same format
  */
 export function redisAdvice(info: string): readonly string[] {
   const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';

@@ -1,5 +1,5 @@
 /**
- * Distinguishes the refusals of a reachable Redis from a Redis that cannot be reached.
+ * Distinguishes errors returned by a reachable Redis from a Redis that cannot be reached.
  */
 import type { Redis } from 'ioredis';
 import {
@@ -12,11 +12,11 @@ import { isLoginRefused } from '../network/redis-client.ts';
 import type { RedisLogin } from '../network/redis-login.ts';
 import type { RotatingSecret } from '../network/rotating-secret.ts';
 
-/** A right is missing. */
+/** The user lacks a permission. */
 const NO_RIGHT = /^NOPERM\b/;
 /**
- * A former master, or a master that lacks its replicas or its disk, can be read but
- * accepts no writes.
+ * A former master, or a master without its replicas or its disk, can be read but accepts
+ * no writes.
  */
 const NO_WRITES = /^(?:READONLY|MASTERDOWN|NOREPLICAS|MISCONF|OOM|LOADING)\b/;
 const PROBE_TTL_MS = 60_000;
@@ -61,7 +61,7 @@ export function redisError(
 
 /**
  * Requires a single server.
- * @param info the text of INFO
+ * @param info the output of INFO
  * @throws PermanentError `REDIS_MODE` for a cluster or a Sentinel
  */
 export function requireSingle(url: string, info: string): void {
@@ -82,8 +82,9 @@ export function requireSingle(url: string, info: string): void {
 }
 
 /**
- * Requires that Redis accepts writes. It writes a key that soon expires, because a
- * replica, or a master that has lost its replicas, can still be read.
+ * Checks that Redis accepts writes, by writing a key that soon expires. A successful read
+ * proves nothing, because a replica, or a master that has lost its replicas, can still be
+ * read.
  * @throws as `redisError`
  */
 export async function requireWrites(
