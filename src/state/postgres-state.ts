@@ -1,6 +1,6 @@
 /**
- * Resume state in Postgres, for mirrors without Redis: two unlogged tables, which may be
- * empty after a crash.
+ * Resume state in Postgres, for mirrors without Redis. It uses two unlogged tables, which
+ * may be empty after a crash.
  */
 import { DatabaseError, type Pool } from 'pg';
 import { classifyDatabaseCode } from '../errors/faults.ts';
@@ -13,8 +13,8 @@ import {
 
 const QUERY_TIMEOUT_MS = 3_000;
 /**
- * Writers delete expired rows. After this many writes, they delete a batch that is larger
- * than the number of rows that they added.
+ * After how many writes a writer deletes a batch of expired rows. The batch is larger
+ * than the number of rows added in the meantime.
  */
 const SWEEP_EVERY = 64;
 const SWEEP_ROWS_MAX = 256;
@@ -38,7 +38,7 @@ const RESERVE = `insert into mirror.rate_budgets as budget (budget, next_at)
 /**
  * Opens resume state in Postgres.
  * @param pool stays open when the state is closed
- * @param prefix distinguishes mirrors that share a database
+ * @param prefix separates mirrors that share a database
  */
 export function openPostgresState(pool: Pool, prefix: string): ResumeState {
   let setCount = 0;
@@ -62,7 +62,7 @@ export function openPostgresState(pool: Pool, prefix: string): ResumeState {
     take: async (budget, intervalMicros) =>
       Number(await run(RESERVE, `${prefix}:${budget}`, intervalMicros / 1e6)) *
       1e6,
-    // Only an error that Postgres itself reported has a SQLSTATE.
+    // Only an error reported by Postgres itself has an SQLSTATE.
     refusal: (error) => {
       const sqlstate = error instanceof DatabaseError ? error.code : undefined;
       const fault =

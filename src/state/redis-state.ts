@@ -1,6 +1,4 @@
-/**
- * Resume state in Redis: one key per entry, which Redis itself expires.
- */
+/** Resume state in Redis, with one key per entry, which Redis itself expires. */
 import { ReplyError } from 'ioredis';
 import { reconnectOnError } from '../errors/redis-replies.ts';
 import { openRedis } from '../network/redis-client.ts';
@@ -15,21 +13,22 @@ import {
 
 const CONNECT_TIMEOUT_MS = 2_000;
 const COMMAND_TIMEOUT_MS = 3_000;
-/** After this time without an answer to any command, a connection is closed. */
+/** How long a connection may go without any response before it is closed. */
 const SOCKET_TIMEOUT_MS = 5_000;
 const RECONNECT_MIN_MS = 50;
 const RECONNECT_MAX_MS = 1_000;
 
 /**
  * Error codes of a Redis that will recover: it is starting, failing over, busy or full,
- * or its password has changed, and the next connection logs in with what its file holds.
+ * or its password has changed and the next connection will log in with the one in the
+ * file.
  */
 const RETRYABLE =
   /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|NOREPLICAS|MISCONF|WRONGPASS|NOAUTH)$/;
 
 /**
- * Reserves a request by Redis's own clock. Lua's doubles hold microseconds exactly until
- * the year 2255.
+ * Reserves a request by Redis's own clock. Lua's doubles represent microseconds exactly
+ * until the year 2255.
  */
 const RESERVE = `
 local time = redis.call('TIME')
@@ -43,9 +42,9 @@ return math.ceil(math.max(0, mine - ${BURST_MICROS} - now))
 `;
 
 /**
- * Opens resume state in Redis. It connects in the background; until it is connected, and
- * in an outage, calls throw UnreachableError.
- * @param prefix distinguishes mirrors that share a Redis
+ * Opens resume state in Redis. It connects in the background; until then, and during an
+ * outage, calls throw UnreachableError.
+ * @param prefix separates mirrors that share a Redis
  * @param onConnectionError called when the connection breaks or cannot be made; it is
  *   retried automatically
  * @param login overrides the user and password of the URL
@@ -60,10 +59,10 @@ export function openRedisState(
     connectTimeout: CONNECT_TIMEOUT_MS,
     commandTimeout: COMMAND_TIMEOUT_MS,
     socketTimeout: SOCKET_TIMEOUT_MS,
-    // Each failed attempt to connect empties the queue of waiting commands, so it cannot
+    // Each failed attempt to connect clears the queue of waiting commands, so it cannot
     // grow during an outage.
     maxRetriesPerRequest: 0,
-    // Reconnect, but leave it to the caller to repeat the failed command.
+    // Reconnect, but leave it to the caller to retry the failed command.
     reconnectOnError: (error) => reconnectOnError(error) !== false,
     retryStrategy: (times) =>
       Math.min(RECONNECT_MIN_MS * 2 ** Math.min(times, 10), RECONNECT_MAX_MS),
@@ -89,8 +88,7 @@ export function openRedisState(
           intervalMicros,
         ),
       ),
-    // An error that Redis itself reported is a ReplyError, and its first word is the
-    // code.
+    // An error reported by Redis itself is a ReplyError, whose first word is the code.
     refusal: (error) => {
       if (!(error instanceof Error && error instanceof ReplyError))
         return undefined;

@@ -1,7 +1,7 @@
 /**
  * Resume state: the points from which stages continue after a failure, and the request
- * rate that all workers share. It only saves work; the tables in Postgres decide what
- * is done or covered.
+ * rate that all workers share. It is only an optimization; the tables in Postgres decide
+ * what is done or covered.
  */
 import {
   isRetryable,
@@ -11,24 +11,24 @@ import {
 } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
 
-/** The most characters of a value; larger values are refused. */
+/** Maximum length of a value, in characters; larger values are rejected. */
 export const VALUE_CHARS_MAX = 1_048_576;
 /**
- * The rate is a schedule of single requests (GCRA): each reservation takes the next time,
- * one interval after the last. Unused time is granted only as a small burst, because a
- * store that loses its memory grants the burst once more.
+ * How much unused time may be spent as a burst. The rate is a schedule of single requests
+ * (GCRA): each reservation takes the next slot, one interval after the last. The burst is
+ * small because a store that loses its data grants it once more.
  */
 export const BURST_MICROS = 250_000;
-/** If a schedule is further ahead than this, the clock was set back. */
+/** If the next slot is further ahead than this, the clock was set back. */
 export const AHEAD_MAX_MICROS = 600_000_000;
 /**
- * How long to wait between attempts to reach the store in an outage, so that not every
- * call waits for its timeout.
+ * How long to wait between attempts to reach the store during an outage, so that not
+ * every call has to run into its timeout.
  */
 const TRY_AGAIN_MS = 1_000;
 /**
- * Without the store, workers cannot share the rate, so each worker uses the rate
- * divided by this number.
+ * Without the store, workers cannot share the rate, so each uses the rate divided by this
+ * number.
  */
 const RATE_SHARE = 4;
 
@@ -36,9 +36,9 @@ const RATE_SHARE = 4;
  * Values that may vanish or revert to an earlier state at any moment. Losing a value
  * costs at most the page in flight.
  *
- * Every call ends within a few seconds. It throws UnreachableError `STATE_UNREACHABLE`
- * or RetryableError if the store is unavailable, and PermanentError if the store
- * refuses permanently.
+ * Every call ends within a few seconds. It throws UnreachableError `STATE_UNREACHABLE` or
+ * RetryableError if the store is unavailable, and PermanentError if the store returns a
+ * permanent error.
  */
 export interface ResumeState {
   /**
@@ -49,12 +49,13 @@ export interface ResumeState {
   get(key: string): Promise<unknown>;
   /**
    * Stores a value as JSON for `ttlMs`, and replaces any earlier one.
-   * @throws PermanentError `STATE_VALUE` if the value has no JSON form, or is too large
+   * @throws PermanentError `STATE_VALUE` if the value cannot be serialized as JSON, or is
+   *   too large
    */
   set(key: string, value: unknown, ttlMs: number): Promise<void>;
   /**
-   * Reserves the next request of a budget that all processes share, by the store's clock.
-   * A reservation that is not used is lost.
+   * Reserves the next request of a budget shared by all processes, by the store's clock.
+   * An unused reservation is lost.
    * @returns how long to wait before sending the request
    */
   reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }>;
@@ -62,13 +63,13 @@ export interface ResumeState {
 }
 
 /**
- * The operations that each kind of store provides. Values are text, and errors are the
+ * The operations that each kind of store provides. Values are strings, and errors are the
  * store's own.
  */
 export interface TextStore extends Pick<ResumeState, 'close'> {
   /** The store's name for messages. */
   readonly name: string;
-  /** Advice for messages if the store refuses permanently. */
+  /** Advice for messages about the store's permanent errors. */
   readonly advice: string;
   read(key: string): Promise<string | null | undefined>;
   write(key: string, text: string, ttlMs: number): Promise<unknown>;
@@ -78,7 +79,7 @@ export interface TextStore extends Pick<ResumeState, 'close'> {
    */
   take(budget: string, intervalMicros: number): Promise<number>;
   /**
-   * Describes an error that the store itself reported; undefined if the store was not
+   * Describes an error reported by the store itself; undefined if the store was not
    * reached.
    */
   refusal(
@@ -87,8 +88,8 @@ export interface TextStore extends Pick<ResumeState, 'close'> {
 }
 
 /**
- * Makes resume state from a store of texts: values become JSON, and the store's errors
- * become ours.
+ * Builds resume state on top of a string store: values are serialized as JSON, and the
+ * store's errors are mapped to ours.
  */
 export function keepIn(store: TextStore): ResumeState {
   const call = async <Result>(
@@ -143,8 +144,7 @@ export function keepIn(store: TextStore): ResumeState {
     reserve: async (budget, ratePerSecond) => {
       const take = () => store.take(budget, 1_000_000 / ratePerSecond);
       const waitMicros = await call(`reserve a request of ${budget}`, take);
-      // Timers count whole milliseconds; rounding up means that no request is sent too
-      // early.
+      // Timers count whole milliseconds, so round up lest a request be sent too early.
       return { waitMs: Math.ceil(Math.max(0, waitMicros) / 1000) };
     },
     close: () => store.close(),
@@ -153,8 +153,8 @@ export function keepIn(store: TextStore): ResumeState {
 
 /**
  * Wraps resume state so that work continues during an outage: `get` returns undefined,
- * `set` does nothing, and `reserve` limits this process alone to a quarter of the rate.
- * The start and the end of each outage are logged. Permanent errors are still thrown.
+ * `set` does nothing, and `reserve` limits this process to a quarter of the rate. The
+ * start and end of each outage are logged. Permanent errors are still thrown.
  * @param nowMs a clock that never goes back
  */
 export function tolerateOutages(
@@ -170,8 +170,8 @@ export function tolerateOutages(
     instead: () => Answer,
   ): Promise<Answer> => {
     if (awaySinceMs !== undefined && nowMs() < tryAgainAtMs) return instead();
-    // In an outage, one caller tries the store, and the other callers do not wait for
-    // the attempt.
+    // During an outage, one caller tries the store; the others do not wait for the
+    // attempt.
     tryAgainAtMs = nowMs() + TRY_AGAIN_MS;
     try {
       const answer = await call();
