@@ -1,22 +1,25 @@
 /**
- * Reads cron patterns strictly: five fields (minute, hour, day of the month, month, day
- * of the week), or six with the second in front. A typo is refused, so that it does not
- * become a different schedule.
+ * Parses cron patterns strictly: five fields (minute, hour, day of the month, month, day
+ * of the week), or six with seconds first. Typos are rejected rather than becoming a
+ * different schedule.
  *
- * Accepted in a field: numbers, names of months and weekdays, `*`, lists, ranges and
- * steps; `?` in either day field; `L` as the last day of a month.
+ * A field may contain numbers, names of months and weekdays, `*`, lists, ranges and
+ * steps; `?` in either day field; and `L` for the last day of a month.
  */
 
-/** The local times that a pattern names. They become instants only in a time zone. */
+/** The local times that a pattern matches. They become instants only in a time zone. */
 export interface CronPattern {
   /** The local times of a matching day, in milliseconds since its midnight; ascending. */
   readonly timesOfDay: readonly number[];
   /**
-   * Whether the pattern names every hour. It then means instants rather than local
-   * times of a day.
+   * Whether the pattern matches every hour. It then means instants rather than local
+   * times of day.
    */
   readonly isHourly: boolean;
-  /** Whether the pattern matches a day. @param month 1 to 12 */
+  /**
+   * Returns whether the pattern matches a day.
+   * @param month 1 to 12
+   */
   matchesDay(year: number, month: number, day: number): boolean;
 }
 
@@ -24,15 +27,15 @@ interface FieldRule {
   readonly min: number;
   readonly max: number;
   readonly names?: readonly string[];
-  /** Whether `?` may stand for every value. */
+  /** Whether `?` may be used for every value. */
   readonly isDay?: boolean;
 }
 
 interface Field {
   readonly values: ReadonlySet<number>;
-  /** Whether the field names every value with `*` or `?`. */
+  /** Whether the field matches every value, by `*` or `?`. */
   readonly isAny: boolean;
-  /** Whether the field names the last day of the month. */
+  /** Whether the field includes `L`, the last day of the month. */
   readonly hasLast: boolean;
 }
 
@@ -59,7 +62,7 @@ const ALIASES: ReadonlyMap<string, string> = new Map([
 
 const HOURS_OF_DAY = 24;
 /**
- * How many years to search for a matching day: a leap day occurs at least once in eight
+ * How many years to search for a matching day; there is a leap day at least every eight
  * years.
  */
 const YEARS_TRIED = 8;
@@ -67,7 +70,7 @@ const FIRST_YEAR_TRIED = 2024;
 
 /**
  * Parses a pattern.
- * @returns undefined if the text is not a pattern, or names a day that does not exist
+ * @returns undefined if the string is not a pattern, or names a day that does not exist
  */
 export function parseCron(text: string): CronPattern | undefined {
   const trimmed = text.trim();
@@ -110,8 +113,8 @@ function ascending(values: ReadonlySet<number>): number[] {
 }
 
 /**
- * Returns a function that matches days. As in every cron, if both day fields are
- * restricted, a match of either one is enough.
+ * Returns a function that matches days. As in any cron, if both day fields are
+ * restricted, a match of either is enough.
  */
 function dayMatcher(
   day: Field,
@@ -180,7 +183,7 @@ interface ValueRange {
 }
 
 /**
- * Reads `7`, `1-5`, `*`, and each of them with a step: `*` + `/15`, `10/15`, `8-18/2`.
+ * Parses `7`, `1-5` or `*`, each optionally with a step: `*` + `/15`, `10/15`, `8-18/2`.
  */
 function parseRange(part: string, rule: FieldRule): ValueRange | undefined {
   const match = /^(?:([*?])|(\w+)(?:-(\w+))?)(?:\/(\d+))?$/.exec(part);

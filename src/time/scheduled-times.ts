@@ -1,13 +1,13 @@
 /**
- * Computes when a schedule fires. The queue, the check for missed runs and every view
- * use these functions, so that they agree even when the clocks change.
+ * Computes when a schedule fires. The queue, the check for missed runs and every view use
+ * these functions, so that they agree even across daylight saving changes.
  *
- * A schedule names local times of a day. On the day on which the clocks go forward, a
- * time that does not exist is moved later by the same amount as the clocks. On the day
- * on which they go back, a time that exists twice counts once, at its first occurrence.
- * So each local day that the pattern matches has each of its times once. A pattern that
- * names every hour means instants instead: it fires in both of the repeated hours, and
- * skips the times that do not exist.
+ * A schedule names local times of day. On the day the clocks go forward, a time that does
+ * not exist is moved later by the amount of the change. On the day they go back, a time
+ * that occurs twice counts once, at its first occurrence. So on each local day that the
+ * pattern matches, each of its times occurs exactly once. A pattern that names every hour
+ * means instants instead: it fires in both of the repeated hours, and skips times that do
+ * not exist.
  */
 import { type CronPattern, parseCron } from './cron.ts';
 
@@ -26,13 +26,13 @@ export interface Schedules {
 
 const DAY_MS = 86_400_000;
 /**
- * The step at which offsets are looked up: since 2012 the offset of every zone changes on
- * a quarter of an hour of UTC.
+ * The step at which offsets are looked up. Since 2012, every zone has changed its offset
+ * on a quarter-hour boundary of UTC.
  */
 const OFFSET_STEP_MS = 900_000;
 /**
- * How many days to search for a scheduled time. It is more than the longest gap between
- * two leap days: there is no leap day between 1896 and 1904, nor between 2096 and 2104.
+ * How many days to search for a scheduled time: more than the longest gap between two
+ * leap days (1896 to 1904, or 2096 to 2104).
  */
 const DAYS_MAX = 9 * 366;
 const OFFSETS_CACHED_MAX = 10_000;
@@ -40,8 +40,8 @@ const ZONES_CACHED_MAX = 16;
 
 /**
  * Returns the first scheduled time after an instant.
- * @param afterMs milliseconds since 1970; the result has the same unit
- * @throws RangeError if the pattern or the time zone is not valid
+ * @param afterMs in milliseconds since 1970, as is the result
+ * @throws RangeError if the pattern or the time zone is invalid
  */
 export function nextScheduledMs(
   { pattern, tz }: Schedule,
@@ -50,7 +50,8 @@ export function nextScheduledMs(
   const cron = readPattern(pattern);
   const zone = Zone.of(tz);
 
-  // Begin a day early: a time of yesterday may have been moved past midnight.
+  // Start a day early, because one of yesterday's times may have been moved past
+  // midnight.
   const today = localMidnight(zone, afterMs);
   for (let days = -1; days < DAYS_MAX; days += 1) {
     const times = timesOn(cron, zone, today + days * DAY_MS);
@@ -83,8 +84,8 @@ export function lastScheduledMs(
 const SHOWN_TIMES = 3;
 
 /**
- * Returns the next three times of a schedule as text for people: `Sun 2026-11-29 02:00,
- * Mon … (Europe/Zurich)`.
+ * Returns the next three times of a schedule in readable form: `Sun 2026-11-29 02:00, Mon
+ * … (Europe/Zurich)`.
  * @throws as nextScheduledMs
  */
 export function describeNextTimes(schedule: Schedule, nowMs: number): string {
@@ -159,25 +160,25 @@ function timesOn(
     );
 
     if (cron.isHourly) for (const ms of existing) instants.add(ms);
-    // A time that the clocks skip uses the offset from before the change.
+    // A time that the clocks skip uses the offset before the change.
     else instants.add(existing[0] ?? localMs - before);
   }
   return [...instants].toSorted((a, b) => a - b);
 }
 
 /**
- * The offsets of a time zone. Each offset is read once per quarter of an hour and then
- * cached.
+ * The offsets of a time zone, looked up once for each quarter of an hour and then cached.
  */
 class Zone {
   /**
-   * The zones in use. They are cached because making a formatter is the most expensive
-   * step here, and a process uses only one or two zones.
+   * The zones in use, cached because creating a formatter is the most expensive step here
+   * and a process uses only one or two zones.
    */
   static readonly #known = new Map<string, Zone>();
 
   /**
-   * Returns the zone with an IANA name. @throws RangeError if the time zone is not valid
+   * Returns the zone with an IANA name.
+   * @throws RangeError if the time zone is invalid
    */
   static of(tz: string): Zone {
     const known = Zone.#known.get(tz);

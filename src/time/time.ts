@@ -1,13 +1,13 @@
 /**
- * An instant in whole microseconds since 1970, as a bigint: the ledger's precision.
- * Instants never pass through a JavaScript number; only whole seconds go through a
+ * An instant in whole microseconds since 1970, the ledger's precision, as a bigint.
+ * Instants are never converted to a JavaScript number; only whole seconds go through a
  * `Date`.
  */
 export type Micros = bigint;
 
 export const SECOND_MICROS = 1_000_000n;
 export const DAY_MICROS = 86_400n * SECOND_MICROS;
-/** The beginning of every ledger. An export without a start begins here. */
+/** The beginning of every ledger, and the default start of an export. */
 export const BEGINNING: Micros = 0n;
 
 /**
@@ -18,10 +18,10 @@ const RFC3339 =
   /^(\d{4}-\d\d-(\d\d))(?:[Tt ]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d{1,6})0{0,3})?(?:[Zz]|([+-])(0\d|1[0-8])(?::?([0-5]\d)(?::?([0-5]\d))?)?))?$/;
 
 /**
- * Reads an RFC 3339 instant, a plain date (midnight UTC) or Postgres's timestamptz text
- * (`2023-05-01 10:00:00.123456+05:30`).
- * @returns undefined if the text has none of these forms, or names a day that does not
- *   exist
+ * Parses an RFC 3339 instant, a plain date (midnight UTC) or Postgres's timestamptz
+ * output (`2023-05-01 10:00:00.123456+05:30`).
+ * @returns undefined if the string has none of these formats, or names a day that does
+ *   not exist
  */
 export function parseInstant(text: string): Micros | undefined {
   const match = RFC3339.exec(text);
@@ -38,7 +38,7 @@ export function parseInstant(text: string): Micros | undefined {
     seconds = 0,
   ] = match;
   const local = new Date(`${date}T${time}Z`);
-  // `Date` turns a day that its month lacks into a day of the next month.
+  // `Date` turns a day that does not exist into one of the next month.
   if (local.getUTCDate() !== Number(day)) return undefined;
   const offsetSeconds =
     Number(`${sign}1`) *
@@ -48,8 +48,8 @@ export function parseInstant(text: string): Micros | undefined {
 }
 
 /**
- * Reads an instant that was checked when it was written.
- * @throws RangeError if the text is not an instant
+ * Parses an instant that was validated when it was written.
+ * @throws RangeError if the string is not an instant
  */
 export function readInstant(text: string): Micros {
   const instant = parseInstant(text);
@@ -65,7 +65,7 @@ export function formatInstant(instant: Micros): string {
 }
 
 /**
- * Formats an instant as `20230510T000000Z`, the form in object keys.
+ * Formats an instant as `20230510T000000Z`, the format used in object keys.
  * @throws RangeError if the instant is not a whole second
  */
 export function formatCompact(instant: Micros): string {

@@ -1,4 +1,4 @@
-/** Reads a range of time from options: a start and an end, or a whole month. */
+/** Parses a range of time from options: a start and an end, or a whole month. */
 import { formatInstant, type Micros } from './time.ts';
 import {
   readTypedMonth,
@@ -7,11 +7,11 @@ import {
   TYPED_TIME_FORMS,
 } from './typed-time.ts';
 
-/** The text that the user typed; an absent side leaves the range open there. */
+/** The strings that the user typed; the range is open on a side that is absent. */
 export interface GivenRange {
   readonly start?: string | undefined;
   readonly end?: string | undefined;
-  /** A month, given instead of a start and an end. */
+  /** A month, instead of a start and an end. */
   readonly month?: string | undefined;
 }
 
@@ -32,8 +32,8 @@ export interface ReadRange {
 const SHOWN_MAX = 80;
 
 /**
- * Reads a range. A day, a month or a year means its first instant, both as a start and
- * as an (exclusive) end. The current month has no end.
+ * Parses a range. A day, a month or a year means its first instant, both as a start and
+ * as an (exclusive) end. If `month` is the current month, the range has no end.
  */
 export function readTypedRange(
   given: GivenRange,

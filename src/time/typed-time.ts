@@ -1,7 +1,6 @@
 /**
- * Reads times as people type them for an option. Forms with more than one meaning, such
- * as `03/04/2026` or `-3m` (minutes or months), are refused. A time without a zone is
- * UTC.
+ * Parses dates and times as people type them for an option. Ambiguous formats, such as
+ * `03/04/2026` or `-3m` (minutes or months), are rejected. A time without a zone is UTC.
  */
 import {
   DAY_MICROS,
@@ -11,14 +10,14 @@ import {
   SECOND_MICROS,
 } from './time.ts';
 
-/** The forms that are read, for messages. */
+/** The accepted formats, for messages. */
 export const TYPED_TIME_FORMS =
   '2026-03-01T00:00:00Z, 2026-03-01, 2026-03, yesterday, or -30d (times are UTC)';
 export const TYPED_MONTH_FORM = 'a month such as 2026-03';
 
 /**
- * The meaning of a typed text: an instant (`from` equals `to`), a day, a month or a
- * year.
+ * What a typed date or time stands for: an instant (`from` equals `to`), a day, a month
+ * or a year.
  */
 export interface TypedTime {
   /** The first instant of the named time. */
@@ -35,15 +34,15 @@ const AGO_MICROS: Readonly<Record<string, bigint>> = {
   w: 7n * DAY_MICROS,
 };
 const AGO = /^-(\d{1,6})(min|h|d|w)$/;
-/** A day and a time of day, with or without seconds and zone. */
+/** A date and a time of day, with or without seconds and zone. */
 const DAY_AND_TIME =
   /^(\d{4}-\d\d-\d\d)[t ](\d\d:\d\d)(:\d\d(?:\.\d{1,9})?)?(z|[+-][\d:]{2,8})?$/;
 
 /**
- * Reads an instant (RFC 3339, also without seconds or zone, `now`, `-30d`), a day
+ * Parses an instant (RFC 3339, also without seconds or zone, `now`, `-30d`), a day
  * (`2026-03-01`, `today`, `yesterday`), a month (`2026-03`) or a year.
- * @param now the present, from which relative forms count
- * @returns undefined if the text has no meaning, or more than one
+ * @param now the current time, to which relative times refer
+ * @returns undefined if the string is not understood, or is ambiguous
  */
 export function readTypedTime(
   text: string,
@@ -75,7 +74,10 @@ function readInstantForms(typed: string, now: Micros): TypedTime | undefined {
   return instant === undefined ? undefined : instantAt(instant);
 }
 
-/** Reads a month. @returns undefined if the text is not a month such as `2026-03` */
+/**
+ * Parses a month.
+ * @returns undefined if the string is not a month such as `2026-03`
+ */
 export function readTypedMonth(text: string): TypedTime | undefined {
   const typed = text.trim();
   if (!/^\d{4}-\d\d$/.test(typed)) return undefined;
