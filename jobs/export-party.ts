@@ -1,6 +1,6 @@
 /**
- * The job of an export: exports one party's ledger entries, on demand as a run of its
- * own, or at night as part of the nightly run.
+ * The job for an export of one party's ledger entries, either on demand as a run of its
+ * own or as part of the nightly run.
  */
 import { z } from 'zod';
 import { partyId } from '../src/ledger/json-fields.ts';
@@ -11,7 +11,7 @@ import { workRun } from '../src/runs/work-run.ts';
 
 const payload = z.strictObject({
   runId: z.uuid(),
-  // Queues may still contain jobs of earlier versions, which name up to 100 parties.
+  // Queues may still contain jobs from earlier versions, which list up to 100 parties.
   partyIds: z.array(partyId).min(1).max(100).optional(),
 });
 

@@ -1,4 +1,4 @@
-/** The job of a nightly run, started by the schedule or by a user. */
+/** The job for a nightly run, started by the schedule or by a user. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { runNightly } from '../src/runs/nightly/nightly-run.ts';

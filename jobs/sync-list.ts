@@ -1,6 +1,6 @@
 /**
- * The job of a sync: updates one list of the source, or audits it. AUDIT_SCHEDULE sets
- * when each list is audited.
+ * The job for a sync, which updates or audits one of the source's lists. AUDIT_SCHEDULE
+ * sets when each list is audited.
  */
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
@@ -43,9 +43,8 @@ export const syncListJob: JobDefinition<z.infer<typeof payload>> = {
       const night = parentRunId && (await deps.runs.get(parentRunId));
       if (!night) return deps.stages.sync(request, call);
 
-      // A sync that is part of a nightly run gives up on an unreachable source when the
-      // run itself would, and stops reading when its share of the run's time window
-      // ends.
+      // A sync within a nightly run gives up on an unreachable source when the run itself
+      // would, and stops reading once its share of the run's window is used up.
       const share = await openListShare(night, list, deps);
       return whileSourceAway(night.runId, deps, call, list, () =>
         share.spend(call, (limited) => deps.stages.sync(request, limited)),

@@ -1,4 +1,4 @@
-/** The job of a verification that a user has requested. */
+/** The job for a verification requested by a user. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { workRun } from '../src/runs/work-run.ts';
