@@ -103,10 +103,7 @@ export class Queues {
     this.#options = options;
   }
 
-  /**
-   * Returns warnings about settings of the store that endanger jobs, as text for
-   * operators.
-   */
+  /** Returns warnings, for operators, about settings of the store that endanger jobs. */
   advice(): Promise<readonly string[]> {
     return bounded("read the settings of the queue's store", () =>
       this.#options.backend.advice(),

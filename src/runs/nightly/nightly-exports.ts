@@ -38,7 +38,7 @@ const POLL_MAX_MS = 2_000;
  * How long without a settled ledger before checking whether the queue still has the jobs.
  */
 const STALLED_MS = 60_000;
-/** If no ledger has been settled or exported for this long, no worker is taking part. */
+/** If no ledger was settled or being exported for this long, no worker is taking part. */
 const NO_PROGRESS_MS = 600_000;
 /**
  * How long to wait for jobs that have no ledger left to request: several times as long as
