@@ -30,6 +30,7 @@ export class MirrorProcess implements AsyncDisposable {
   #app: App | undefined;
   #stop = new AbortController();
   #isKilled = false;
+  #onDead: () => void = () => undefined;
 
   private constructor(
     env: Readonly<Record<string, string>>,
@@ -71,9 +72,13 @@ export class MirrorProcess implements AsyncDisposable {
     return this.#app;
   }
 
-  /** Takes effect at once; `recover` puts another process in its place. */
-  kill(): void {
+  /**
+   * Kills the process; `recover` puts another in its place.
+   * @param onDead called once the process is gone: until then it may be answered
+   */
+  kill(onDead: () => void): void {
     this.#isKilled = true;
+    this.#onDead = onDead;
   }
 
   async recover(): Promise<void> {
@@ -85,6 +90,7 @@ export class MirrorProcess implements AsyncDisposable {
        where datname = current_database() and application_name like 'ledger-mirror%'`,
     );
     await this.#close();
+    this.#onDead();
     await silenceRuns(this.pool, SILENT_SECONDS);
     await this.#start();
   }

@@ -164,9 +164,11 @@ export class Sequence {
     fleet.onRequest = (requests) => {
       if (requests === growAt) fleet.chain.grow(BigInt(random.between(1, 5)));
       if (requests !== killAt) return;
-      this.#mirror.kill();
-      // Nobody lives who has seen what was not committed.
-      fleet.ever.entries = entriesBefore;
+      // Nobody lives who has seen what was not committed, nor what was answered until the
+      // process was gone.
+      this.#mirror.kill(() => {
+        fleet.ever.entries = entriesBefore;
+      });
     };
   }
 
