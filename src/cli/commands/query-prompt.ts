@@ -7,9 +7,9 @@ import { dirname } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
 import { errorLine, UsageError } from '../../errors/errors.ts';
-import type {
-  QuestionParameter,
-  QuestionValues,
+import {
+  QUESTION_PARAMETERS,
+  type QuestionValues,
 } from '../../lake/query/questions.ts';
 import type { CommandContext } from '../context.ts';
 import { nameCommands } from '../typed.ts';
@@ -19,15 +19,6 @@ const FIRST = 'ledger-mirror> ';
 /** Matches the name of a question, optionally followed by options. */
 const QUESTION = /^[a-z][a-z-]*(\s+--.*)?$/;
 const MORE = '           ... ';
-
-export const QUESTION_OPTIONS = [
-  'since',
-  'until',
-  'month',
-  'at',
-  'party',
-  'asset',
-] as const satisfies QuestionParameter[];
 
 interface PromptOptions extends Pick<CommandContext, 'stderr' | 'signal'> {
   /** The history file: one statement per line, the newest last. */
@@ -48,7 +39,7 @@ export function readTyped(
   const [, sql, given] = /^([a-z][a-z-]*)\s+(--.*)$/s.exec(typed) ?? [];
   if (sql === undefined || given === undefined) return { sql: typed };
   const options = Object.fromEntries(
-    QUESTION_OPTIONS.map((name) => [name, { type: 'string' as const }]),
+    QUESTION_PARAMETERS.map((name) => [name, { type: 'string' as const }]),
   );
   try {
     return {

@@ -24,6 +24,7 @@ import {
   hasOneSided,
   inquiry,
   KNOWN_PARTIES,
+  QUESTION_PARAMETERS,
   type QuestionValues,
   READY_QUESTIONS,
   readyQuestion,
@@ -38,7 +39,7 @@ import {
   writeOutput,
 } from '../output/destination.ts';
 import { formatTable } from '../output/format.ts';
-import { promptForSql, QUESTION_OPTIONS, readTyped } from './query-prompt.ts';
+import { promptForSql, readTyped } from './query-prompt.ts';
 
 interface QueryCommandOptions extends QuestionValues {
   /** The SQL; undefined if it is typed at a prompt or read from standard input. */
@@ -106,7 +107,7 @@ function readOptions(
 ) {
   const { output, timeout } = options;
   const question = readyQuestion(sql);
-  const refused = QUESTION_OPTIONS.filter(
+  const refused = QUESTION_PARAMETERS.filter(
     (name) =>
       options[name] !== undefined &&
       question?.parameters.includes(name) !== true,

@@ -45,13 +45,17 @@ export interface ReadyQuestion {
 
 type QuestionInstants = Readonly<Partial<Record<'since' | 'at', string>>>;
 
-export type QuestionParameter =
-  | 'since'
-  | 'until'
-  | 'month'
-  | 'at'
-  | 'party'
-  | 'asset';
+/** The options of ready questions; each question takes some of them. */
+export const QUESTION_PARAMETERS = [
+  'since',
+  'until',
+  'month',
+  'at',
+  'party',
+  'asset',
+] as const;
+
+export type QuestionParameter = (typeof QUESTION_PARAMETERS)[number];
 
 /**
  * The values of the options. An absent option sets no limit. Times are as users type
@@ -326,14 +330,6 @@ export function inquiry(
   };
 }
 
-const QUESTION_PARAMETERS = [
-  'since',
-  'until',
-  'month',
-  'at',
-  'party',
-  'asset',
-] as const;
 const ALL_TIME = { since: undefined, until: undefined };
 /** How much time `around` shows before and after an instant. */
 const AROUND_MICROS = 10n * 60n * 1_000_000n;
