@@ -28,70 +28,60 @@ const CHECK_MS = 10_000;
 const TOKENS_MAX_AGE_MS = 1_000;
 
 /**
+ * Makes a secret of a setting, which is read again if the setting comes from a file.
+ * @param pick returns the part of the setting that is the secret; a change of anything
+ *   else, such as a host, takes effect at the next start
+ */
+function secretOf<
+  Key extends 'databaseUrl' | 'notifyUrl' | 'redisUrl',
+  Value extends object,
+>(
+  config: Config,
+  key: Key,
+  setting: NonNullable<Config[Key]>,
+  pick: (setting: NonNullable<Config[Key]>) => Value,
+): RotatingSecret<Value> {
+  const readAgain = (): Value | undefined => {
+    const again = readSecretAgain(config, key);
+    return again === undefined ? undefined : pick(again);
+  };
+  return new RotatingSecret<Value>(pick(setting), {
+    name: nameOfSecret(config, key),
+    read: isSecretOfFile(config, key) ? readAgain : undefined,
+  });
+}
+
+/**
  * Returns the login of the configured database; undefined for the embedded database,
  * which manages its own password.
  */
 export function openDatabaseLogin(
   config: Config,
 ): RotatingSecret<PostgresLogin> | undefined {
-  if (config.databaseUrl === undefined) return undefined;
-  const { user, password } = config.databaseUrl.target;
-  return new RotatingSecret<PostgresLogin>(
-    { user, password },
-    {
-      name: nameOfSecret(config, 'databaseUrl'),
-      read: isSecretOfFile(config, 'databaseUrl')
-        ? () => readLogin(config)
-        : undefined,
-    },
-  );
-}
-
-/**
- * Reads the login again, and nothing else. A different host or database in the file
- * takes effect at the next start.
- */
-function readLogin(config: Config): PostgresLogin | undefined {
-  const url = readSecretAgain(config, 'databaseUrl');
-  if (url === undefined) return undefined;
-  const { user, password } = url.target;
-  return { user, password };
+  const { databaseUrl } = config;
+  if (databaseUrl === undefined) return undefined;
+  return secretOf(config, 'databaseUrl', databaseUrl, ({ target }) => ({
+    user: target.user,
+    password: target.password,
+  }));
 }
 
 /** Returns the address of notices; undefined if none are sent. */
 export function openNotifyAddress(
   config: Config,
 ): RotatingSecret<NotifyAddress> | undefined {
-  if (config.notifyUrl === undefined) return undefined;
-  const { href } = config.notifyUrl;
-  return new RotatingSecret<NotifyAddress>(
-    { href },
-    {
-      name: nameOfSecret(config, 'notifyUrl'),
-      read: isSecretOfFile(config, 'notifyUrl')
-        ? () => {
-            const url = readSecretAgain(config, 'notifyUrl');
-            return url === undefined ? undefined : { href: url.href };
-          }
-        : undefined,
-    },
-  );
+  const { notifyUrl } = config;
+  if (notifyUrl === undefined) return undefined;
+  return secretOf(config, 'notifyUrl', notifyUrl, ({ href }) => ({ href }));
 }
 
 /** Returns the login of the configured Redis; undefined if there is none. */
 export function openRedisLogin(
   config: Config,
 ): RotatingSecret<RedisLogin> | undefined {
-  if (config.redisUrl === undefined) return undefined;
-  return new RotatingSecret<RedisLogin>(readRedisLogin(config.redisUrl), {
-    name: nameOfSecret(config, 'redisUrl'),
-    read: isSecretOfFile(config, 'redisUrl')
-      ? () => {
-          const url = readSecretAgain(config, 'redisUrl');
-          return url === undefined ? undefined : readRedisLogin(url);
-        }
-      : undefined,
-  });
+  const { redisUrl } = config;
+  if (redisUrl === undefined) return undefined;
+  return secretOf(config, 'redisUrl', redisUrl, readRedisLogin);
 }
 
 /**
@@ -201,7 +191,7 @@ export async function untilStoppedOrRefused(
 ): Promise<void> {
   while (!signal.aborted) {
     await sleep(checkMs, undefined, { signal }).catch(() => undefined);
-    // A process that is told to stop ends well, whatever is refused meanwhile.
+    // A stopped process ends without an error, even while a secret is refused.
     if (signal.aborted) return;
     for (const one of needed) {
       if (one.secret.refusedForMs() === undefined) continue;
