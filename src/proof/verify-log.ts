@@ -212,10 +212,10 @@ async function checkLedgers(
       signal.throwIfAborted();
       batch.push(entry);
       if (batch.length < LEDGERS_AT_ONCE) continue;
-      compared += await compareLedgers(batch, comparison, deps);
+      compared += await compareBatch(batch, comparison, deps);
       batch = [];
     }
-    compared += await compareLedgers(batch, comparison, deps);
+    compared += await compareBatch(batch, comparison, deps);
   });
   return compared;
 }
@@ -232,7 +232,7 @@ interface Comparison {
 }
 
 /** @returns how many of the ledgers were compared */
-async function compareLedgers(
+async function compareBatch(
   entries: readonly PageEntry[],
   comparison: Comparison,
   deps: LedgerChecking,
