@@ -17,7 +17,7 @@ const charts = new Map();
  * Returns a colour of the style sheet as a plain value. A canvas understands neither
  * variables nor `light-dark()`, but the computed colour of an element is a plain value.
  */
-function colour(name) {
+export function colour(name) {
   const probe = byId('announce');
   probe.style.color = `var(--${name})`;
   return getComputedStyle(probe).color;

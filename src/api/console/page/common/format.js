@@ -12,6 +12,11 @@ export function count(digits) {
   return String(digits).replaceAll(/\B(?=(\d{3})+$)/g, GROUP);
 }
 
+/** Groups the whole part of an amount, which may have decimals or be no number at all. */
+export function grouped(text) {
+  return text.replace(/^-?\d+/, count);
+}
+
 /** Formats a size as the command line does: `8.3 MiB`, truncated and never rounded up. */
 export function bytes(digits) {
   const whole = BigInt(digits);

@@ -26,7 +26,11 @@ export function remember(question) {
   const link = linkOf(question);
   const others = read().filter((kept) => linkOf(kept) !== link);
   const kept = [question, ...others].slice(0, KEPT_MAX);
-  localStorage.setItem(KEY, JSON.stringify(kept));
+  try {
+    localStorage.setItem(KEY, JSON.stringify(kept));
+  } catch {
+    // A browser that stores nothing, or is full, still asks the question.
+  }
   fillList();
 }
 

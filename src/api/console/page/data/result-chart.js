@@ -1,7 +1,8 @@
 // A result as a chart: a column of times or names, a column of figures, and perhaps one
 // of few values that splits them. The reader chooses which, and saves what is seen.
-import { el, svg, byId } from '../common/dom.js';
-import { count, shortId } from '../common/format.js';
+import { colour } from '../common/charts.js';
+import { el, svg } from '../common/dom.js';
+import { grouped, shortId } from '../common/format.js';
 import { shapesOf, toCanvas, toSvg } from './figure.js';
 
 const PARTS_MAX = 6;
@@ -163,7 +164,7 @@ function byText(a, b) {
 }
 
 function shown(text) {
-  return text === undefined ? '–' : text.replace(/^-?\d+/, count);
+  return text === undefined ? '–' : grouped(text);
 }
 
 function momentOf(label) {
@@ -202,21 +203,15 @@ function legendItem({ name, tone, texts }) {
   return el('li', sample, ` ${name}: ${texts.at(-1)} at the end`);
 }
 
-/** A file knows no style sheet, so its colours are plain values. */
-function plainColour(tone) {
-  const probe = byId('announce');
-  probe.style.color = `var(--${tone})`;
-  return getComputedStyle(probe).color;
-}
-
+// A file knows no style sheet, so its colours are plain values.
 function saveSvg({ shapes, width, label }) {
-  const made = toSvg(shapes, { width, label, colourOf: plainColour });
+  const made = toSvg(shapes, { width, label, colourOf: colour });
   const text = new XMLSerializer().serializeToString(made);
   save(new Blob([text], { type: 'image/svg+xml' }), 'svg');
 }
 
 function savePng({ shapes, width }) {
-  toCanvas(shapes, { width, colourOf: plainColour }).toBlob(
+  toCanvas(shapes, { width, colourOf: colour }).toBlob(
     (file) => save(file, 'png'),
     'image/png',
   );

@@ -1,6 +1,6 @@
 // A result as a table that stays fast, because rows are only added as the reader scrolls.
 import { el, scrolling, tableHead } from '../common/dom.js';
-import { count, shortId } from '../common/format.js';
+import { grouped, shortId } from '../common/format.js';
 
 const ROWS_AT_ONCE = 100;
 const NUMBER = /^-?\d{1,45}(?:\.\d+)?$/;
@@ -135,8 +135,8 @@ function cell(value, column) {
   const text =
     typeof value === 'object' ? JSON.stringify(value) : String(value);
   const isId = /^[0-9a-f]{64}$/.test(text);
-  const grouped = column.isAmount ? text.replace(/^-?\d+/, count) : text;
-  const shown = isId ? shortId(text) : grouped;
+  const exact = column.isAmount ? grouped(text) : text;
+  const shown = isId ? shortId(text) : exact;
   const title = isId ? text : undefined;
   return el(
     'td',
