@@ -8,13 +8,13 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type MirrorHome, openHome } from '../cli/mirror-home.ts';
 import { type FreshDatabase, openFreshDatabase } from '../support/database.ts';
 import { unloadSegments } from '../support/mirror-arrange.ts';
-import {
-  openMeter,
-  type Traffic,
-  type TrafficMeter,
+import type {
+  Traffic,
+  TrafficMeter,
 } from '../support/measure/traffic-meter.ts';
-import { publishedSegments } from '../support/mirror-state.ts';
-import { type Sandbox, startSandbox } from '../support/sandbox.ts';
+import { startMeteredSandbox } from '../support/measure/metered-sandbox.ts';
+import { trustedKeys } from '../support/mirror-state.ts';
+import type { Sandbox } from '../support/sandbox.ts';
 import {
   awsVariables,
   type RealStore,
@@ -195,15 +195,7 @@ export function describeTroubles(running: () => TroubledServer): void {
 
     beforeAll(async () => {
       stack = new AsyncDisposableStack();
-      sandbox = stack.use(
-        await startSandbox({
-          parties: 12,
-          entriesMean: 400,
-          checkpointIntervalMs: HOUR_MS,
-          rateLimit: 'none',
-        }),
-      );
-      meter = stack.use(await openMeter(sandbox.url));
+      ({ sandbox, meter } = await startMeteredSandbox(stack));
       const server = running();
       proxy = stack.use(await StoreProxy.before(server.endpoint));
       database = stack.use(await openFreshDatabase());
@@ -239,13 +231,6 @@ export function describeTroubles(running: () => TroubledServer): void {
       expect([code, document.verdict, stderr]).toEqual([0, 'complete', '']);
     }
 
-    /** Keys of the segments that count: current, and not quarantined. */
-    async function trusted(): Promise<string[]> {
-      return (await publishedSegments(database.pool))
-        .filter(({ isCurrent, isQuarantined }) => isCurrent && !isQuarantined)
-        .map(({ objectKey }) => objectKey);
-    }
-
     /** Runs a command while the store is in trouble. */
     async function outcomeOf(
       command: Command,
@@ -269,19 +254,23 @@ export function describeTroubles(running: () => TroubledServer): void {
     test.each(TROUBLES)(
       '$name: commands name it, and nothing is distrusted or downloaded again',
       async ({ refuse, failing, message }) => {
-        const before = await trusted();
+        const before = await trustedKeys(database.pool);
         sandbox.advance(HOUR_MS);
         meter.reset();
         const outcomes: Partial<Record<Command, string>> = {};
         for (const command of ALL) {
           outcomes[command] = await outcomeOf(command, refuse, message);
-          expect(await trusted()).toEqual(expect.arrayContaining(before));
+          expect(await trustedKeys(database.pool)).toEqual(
+            expect.arrayContaining(before),
+          );
         }
         // The rebuild may have taken the store over.
         const back = await home.run(['load', '--take-over']);
         expect([back.code, back.stderr]).toEqual([0, '']);
         await night();
-        expect(await trusted()).toEqual(expect.arrayContaining(before));
+        expect(await trustedKeys(database.pool)).toEqual(
+          expect.arrayContaining(before),
+        );
         // Two nights' news, of which each was requested twice at most.
         expect(meter.counted.exportBytes).toBeLessThan(
           4 * ordinary.exportBytes,

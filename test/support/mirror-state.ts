@@ -46,6 +46,14 @@ export interface HeldSegment {
   readonly isQuarantined: boolean;
 }
 
+/** Returns the keys of the segments that count: current, and not quarantined. */
+export async function trustedKeys(pool: Pool): Promise<string[]> {
+  const segments = await publishedSegments(pool);
+  return segments
+    .filter(({ isCurrent, isQuarantined }) => isCurrent && !isQuarantined)
+    .map(({ objectKey }) => objectKey);
+}
+
 /** Returns current and superseded segments, by time. */
 export async function publishedSegments(pool: Pool): Promise<HeldSegment[]> {
   const { rows } = await pool.query<HeldSegment>(

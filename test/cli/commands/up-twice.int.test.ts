@@ -20,6 +20,28 @@ function startSmallSandbox(): Promise<Sandbox> {
   });
 }
 
+/** A network, a database, and a folder in which commands mirror the one into the other. */
+async function openWorld(): Promise<
+  AsyncDisposable & { readonly sandbox: Sandbox; readonly home: MirrorHome }
+> {
+  await using stack = new AsyncDisposableStack();
+  const sandbox = stack.use(await startSmallSandbox());
+  const database = stack.use(await openFreshDatabase());
+  const home = stack.use(
+    await openHome({
+      SOURCE_URL: sandbox.url,
+      DATABASE_URL: database.url,
+      API_PORT: '0',
+    }),
+  );
+  const owned = stack.move();
+  return {
+    sandbox,
+    home,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
 async function waitUntilWorking(children: readonly Child[]): Promise<void> {
   await waitFor(
     () => {
@@ -86,13 +108,8 @@ describe('two up that start at the same moment', () => {
   });
 
   test('share one database and one store, from two data folders', async () => {
-    await using sandbox = await startSmallSandbox();
-    await using database = await openFreshDatabase();
-    await using home = await openHome({
-      SOURCE_URL: sandbox.url,
-      DATABASE_URL: database.url,
-      API_PORT: '0',
-    });
+    await using world = await openWorld();
+    const { sandbox, home } = world;
     const shared = { OBJECT_STORE_URL: `file://${home.dir}/shared` };
     const children = ['one', 'other'].map((name) =>
       home.start(['up'], { ...shared, DATA_DIR: `${home.dir}/${name}` }),
@@ -105,13 +122,8 @@ describe('two up that start at the same moment', () => {
   });
 
   test('on one database but with a store of its own, the second says what is wrong and asks the source for nothing', async () => {
-    await using sandbox = await startSmallSandbox();
-    await using database = await openFreshDatabase();
-    await using home = await openHome({
-      SOURCE_URL: sandbox.url,
-      DATABASE_URL: database.url,
-      API_PORT: '0',
-    });
+    await using world = await openWorld();
+    const { sandbox, home } = world;
     const night = await home.json(['nightly']);
     expect(night.code).toBe(0);
     const asked = sandbox.requests.of('export');
@@ -128,13 +140,8 @@ describe('two up that start at the same moment', () => {
   });
 
   test('on one port, the second says that it is in use, and the first goes on', async () => {
-    await using sandbox = await startSmallSandbox();
-    await using database = await openFreshDatabase();
-    await using home = await openHome({
-      SOURCE_URL: sandbox.url,
-      DATABASE_URL: database.url,
-      API_PORT: '0',
-    });
+    await using world = await openWorld();
+    const { sandbox, home } = world;
     const first = home.start(['up']);
     await waitUntilWorking([first]);
     const [, port = ''] = SERVING.exec(first.stderr) ?? [];

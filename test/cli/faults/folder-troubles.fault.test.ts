@@ -12,13 +12,13 @@ import {
   openFreshDatabase,
 } from '../../support/database.ts';
 import { unloadSegments } from '../../support/mirror-arrange.ts';
-import {
-  openMeter,
-  type Traffic,
-  type TrafficMeter,
+import type {
+  Traffic,
+  TrafficMeter,
 } from '../../support/measure/traffic-meter.ts';
-import { publishedSegments } from '../../support/mirror-state.ts';
-import { type Sandbox, startSandbox } from '../../support/sandbox.ts';
+import { startMeteredSandbox } from '../../support/measure/metered-sandbox.ts';
+import { trustedKeys } from '../../support/mirror-state.ts';
+import type { Sandbox } from '../../support/sandbox.ts';
 import { type Ended, type MirrorHome, openHome } from '../mirror-home.ts';
 
 const BIN = resolve(import.meta.dirname, '../../../bin/ledger-mirror.js');
@@ -123,15 +123,7 @@ describe.each(
 
   beforeAll(async () => {
     stack = new AsyncDisposableStack();
-    sandbox = stack.use(
-      await startSandbox({
-        parties: 12,
-        entriesMean: 400,
-        checkpointIntervalMs: HOUR_MS,
-        rateLimit: 'none',
-      }),
-    );
-    meter = stack.use(await openMeter(sandbox.url));
+    ({ sandbox, meter } = await startMeteredSandbox(stack));
     database = stack.use(await openFreshDatabase());
     home = stack.use(
       await openHome({
@@ -173,17 +165,10 @@ describe.each(
     expect([code, code === 0 ? '' : stdout, stderr]).toEqual([0, '', '']);
   }
 
-  /** Keys of the segments that count: current, and not quarantined. */
-  async function trusted(): Promise<string[]> {
-    return (await publishedSegments(database.pool))
-      .filter(({ isCurrent, isQuarantined }) => isCurrent && !isQuarantined)
-      .map(({ objectKey }) => objectKey);
-  }
-
   test.each(TROUBLES.filter((trouble) => trouble.runsAs === runsAs))(
     '$name: commands name it, and nothing is distrusted or downloaded again',
     async ({ mount, breakFolder, failing, message }) => {
-      const before = await trusted();
+      const before = await trustedKeys(database.pool);
       sandbox.advance(HOUR_MS);
       meter.reset();
       const outcomes: Partial<Record<Command, string>> = {};
@@ -200,13 +185,17 @@ describe.each(
         const printed = `${stdout}${stderr}`;
         const told = message.test(printed) ? 'fails and says why' : printed;
         outcomes[command] = code === 0 ? 'works' : told;
-        expect(await trusted()).toEqual(expect.arrayContaining(before));
+        expect(await trustedKeys(database.pool)).toEqual(
+          expect.arrayContaining(before),
+        );
       }
       // The rebuild may have taken the store over.
       const back = await run('load --take-over');
       expect([back.code, back.stderr]).toEqual([0, '']);
       await night();
-      expect(await trusted()).toEqual(expect.arrayContaining(before));
+      expect(await trustedKeys(database.pool)).toEqual(
+        expect.arrayContaining(before),
+      );
       // Two nights' news, of which each was requested twice at most.
       expect(meter.counted.exportBytes).toBeLessThan(4 * ordinary.exportBytes);
       const verified = await run('verify --deep');

@@ -1,0 +1,24 @@
+/** A small network whose answers are counted, for nights that bring little news. */
+import { type Sandbox, startSandbox } from '../sandbox.ts';
+import { openMeter, type TrafficMeter } from './traffic-meter.ts';
+
+export interface MeteredSandbox {
+  readonly sandbox: Sandbox;
+  /** Stands in front of the sandbox; mirrors request `meter.url`. */
+  readonly meter: TrafficMeter;
+}
+
+/** The sandbox has a checkpoint each hour. Both end with the stack. */
+export async function startMeteredSandbox(
+  stack: AsyncDisposableStack,
+): Promise<MeteredSandbox> {
+  const sandbox = stack.use(
+    await startSandbox({
+      parties: 12,
+      entriesMean: 400,
+      checkpointIntervalMs: 3_600_000,
+      rateLimit: 'none',
+    }),
+  );
+  return { sandbox, meter: stack.use(await openMeter(sandbox.url)) };
+}
