@@ -57,7 +57,7 @@ const ENTRIES = {
 type RowWith<Column extends string> = PlainRow &
   Readonly<Record<Column, string>>;
 
-/** Adds the routes. Later pages are no more expensive than the first. */
+/** Adds the routes. Every page costs the same as the first. */
 export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
   const add = openRoutes(server);
   add(

@@ -43,8 +43,7 @@ type Task = ReturnType<typeof startTask>;
 
 const REDRAW_MS = 120;
 /**
- * How often progress is logged if there is no terminal, which is also the longest that a
- * run goes without a log line.
+ * How often progress is logged if there is no terminal. A run is never silent for longer.
  */
 const LOG_EVERY_MS = 10_000;
 /**

@@ -24,7 +24,7 @@ const THREADS_MAX = 4;
 export const BLOCK_SIZES = {
   /**
    * A response up to this size is read as it arrives, without a thread. Most responses
-   * are no larger.
+   * are within this size.
    */
   beginningBytes: 2 ** 20,
   /**
