@@ -3,22 +3,17 @@
  * of the last statement, updated with those that have changed since. Nothing is
  * published, and the log's tables are left unchanged.
  */
-import { encodeRecord, recordHash } from './ledger-record.ts';
+import {
+  type LedgerChanges,
+  findChanges,
+  mergeChanges,
+} from './night-changes.ts';
 import { type ProofLog, storedFiles } from './log.ts';
 import { RootHasher } from './merkle.ts';
 import { NightFile, nightFileName } from './night-files.ts';
-import {
-  type BuiltPages,
-  compareLedgers,
-  entryOf,
-  ledgerKey,
-  PageBuilder,
-  type PageEntry,
-  placePath,
-} from './pages.ts';
+import { type BuiltPages, PageBuilder, placePath } from './pages.ts';
 import type { ProofFiles } from './proof-files.ts';
 import { statementEntry } from './statement.ts';
-import { nameKey } from './store/proof-store.ts';
 import type { ProofDeps } from './write-night.ts';
 
 export interface DraftNight extends AsyncDisposable {
@@ -41,16 +36,17 @@ export async function draftNight(
   coveredTo: string | null,
   deps: ProofDeps,
 ): Promise<DraftNight> {
-  const { objects, signal } = deps;
+  const { objects, signal, store } = deps;
   await using stack = new AsyncDisposableStack();
   const name = nightFileName(log.entries.length);
-  const records = stack.use(await NightFile.open(name, true, objects));
-  const pages = stack.use(await NightFile.open(name, false, objects));
+  const records = stack.use(new NightFile(name, true, objects));
+  const pages = stack.use(new NightFile(name, false, objects));
   const changes = await writeChanges(log, coveredTo, records, deps);
 
   const root = new RootHasher();
   const builder = new PageBuilder((_, text) => pages.add(text));
-  for await (const entry of mergeChanges(deps, changes)) {
+  const stored = store.storedRecords(signal);
+  for await (const { entry } of mergeChanges(stored, changes)) {
     root.add(Buffer.from(entry[2], 'hex'));
     await builder.add(entry);
   }
@@ -58,7 +54,7 @@ export async function draftNight(
   await records.flush();
   await pages.flush();
 
-  const stored = storedFiles(objects, signal);
+  const published = storedFiles(objects, signal);
   const drafts = new Map([
     [placePath([name, 0, 0], true), records],
     [placePath([name, 0, 0], false), pages],
@@ -67,11 +63,11 @@ export async function draftNight(
   return {
     ledgers: { ...built, count: root.size, root: root.root().toString('hex') },
     files: {
-      where: stored.where,
+      where: published.where,
       read: async (path, range) => {
         const draft = drafts.get(path);
         if (draft === undefined || range === undefined)
-          return stored.read(path, range);
+          return published.read(path, range);
         return draft.read(range);
       },
     },
@@ -79,56 +75,16 @@ export async function draftNight(
   };
 }
 
-/**
- * New entries of the ledgers that may have changed, by ledger; an entry is undefined if
- * the mirror no longer has the ledger.
- */
-type Changes = ReadonlyMap<string, PageEntry | undefined>;
-
 async function writeChanges(
   log: ProofLog,
   coveredTo: string | null,
-  records: NightFile,
-  { store, signal }: ProofDeps,
-): Promise<Changes> {
-  const known = await store.readLog();
+  file: NightFile,
+  deps: ProofDeps,
+): Promise<LedgerChanges> {
+  const { remembered } = await deps.store.readNightStart();
   const last = log.last && statementEntry(log.last.text).toString('hex');
   const isKnown =
-    known !== undefined && known.statementSha256 === (last ?? null);
-  const since = isKnown ? known.settledAt : null;
-  const changed = await store.readChangedLedgers(since, coveredTo);
-  const changes = new Map<string, PageEntry | undefined>(
-    changed.map((ledger) => [nameKey(ledger), undefined]),
-  );
-  for await (const batch of store.readRecords(changed, coveredTo)) {
-    signal.throwIfAborted();
-    for (const record of batch) {
-      const text = encodeRecord(record);
-      const leaf = recordHash(text).toString('hex');
-      const place = await records.add(text);
-      const entry = entryOf(record.party, record.asset, leaf, place);
-      changes.set(ledgerKey(entry), entry);
-    }
-  }
-  return changes;
-}
-
-/** Yields all entries with the changes applied, sorted by party and asset. */
-async function* mergeChanges(
-  { store, signal }: ProofDeps,
-  changes: Changes,
-): AsyncGenerator<PageEntry> {
-  const added = [...changes.values()]
-    .filter((entry) => entry !== undefined)
-    .toSorted(compareLedgers);
-  let next = 0;
-  for await (const known of store.recordEntries(signal)) {
-    for (; next < added.length; next += 1) {
-      const entry = added[next];
-      if (entry === undefined || compareLedgers(entry, known) >= 0) break;
-      yield entry;
-    }
-    if (!changes.has(ledgerKey(known))) yield known;
-  }
-  yield* added.slice(next);
+    remembered !== undefined && remembered.statementSha256 === (last ?? null);
+  const since = isKnown ? remembered.settledAt : null;
+  return findChanges({ since, coveredTo, isStoredInLog: isKnown, file }, deps);
 }

@@ -4,7 +4,7 @@
  * other night uses.
  */
 import { randomBytes } from 'node:crypto';
-import { open, unlink } from 'node:fs/promises';
+import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { ByteCounter, undefinedIfMissing } from '../files/byte-counter.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import { PROOF_PREFIX } from './log.ts';
@@ -21,41 +21,25 @@ export function nightFileName(night: number): string {
   return `${night}-${randomBytes(4).toString('hex')}`;
 }
 
-/** A file that is being written to the spool. */
+/**
+ * A file that is being written to the spool, where it is created with its first bytes:
+ * most nights of an idle mirror add none.
+ */
 export class NightFile implements AsyncDisposable {
   readonly #name: string;
   readonly #isRecords: boolean;
-  readonly #path: string;
-  readonly #handle: Awaited<ReturnType<typeof open>>;
+  readonly #objects: ObjectStore;
   readonly #sums = new ByteCounter();
+  #spooled: SpooledFile | undefined;
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #bytes = 0;
 
-  private constructor(
-    name: string,
-    isRecords: boolean,
-    path: string,
-    handle: Awaited<ReturnType<typeof open>>,
-  ) {
+  /** @param name see `nightFileName` */
+  constructor(name: string, isRecords: boolean, objects: ObjectStore) {
     this.#name = name;
     this.#isRecords = isRecords;
-    this.#path = path;
-    this.#handle = handle;
-  }
-
-  /**
-   * Creates the file in the spool.
-   * @param name see `nightFileName`
-   */
-  static async open(
-    name: string,
-    isRecords: boolean,
-    objects: ObjectStore,
-  ): Promise<NightFile> {
-    const kind = isRecords ? 'ledgers' : 'pages';
-    const path = await objects.spoolPath(`proof.${kind}.${name}`);
-    return new NightFile(name, isRecords, path, await open(path, 'wx+'));
+    this.#objects = objects;
   }
 
   /**
@@ -76,27 +60,46 @@ export class NightFile implements AsyncDisposable {
   /** Reads from the spooled file, which contains only flushed bytes. */
   async read({ start, end }: ByteRange): Promise<Buffer> {
     const content = Buffer.alloc(end - start);
-    await this.#handle.read(content, 0, content.length, start);
+    const { handle } = await this.#spool();
+    await handle.read(content, 0, content.length, start);
     return content;
   }
 
   /** Publishes the file, unless nothing was added to it. */
-  async publish(objects: ObjectStore, signal: AbortSignal): Promise<void> {
+  async publish(signal: AbortSignal): Promise<void> {
     if (this.#bytes === 0) return;
     await this.flush();
     const key = PROOF_PREFIX + placePath([this.#name, 0, 0], this.#isRecords);
-    await objects.publishFile(key, this.#path, this.#sums.facts(), signal);
+    const { path } = await this.#spool();
+    await this.#objects.publishFile(key, path, this.#sums.facts(), signal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#handle.close();
-    await unlink(this.#path).catch(undefinedIfMissing);
+    if (this.#spooled === undefined) return;
+    await this.#spooled.handle.close();
+    await unlink(this.#spooled.path).catch(undefinedIfMissing);
   }
 
   async flush(): Promise<void> {
     const content = Buffer.concat(this.#pending);
     this.#pending = [];
     this.#pendingBytes = 0;
-    if (content.length > 0) await this.#handle.writeFile(content);
+    if (content.length === 0) return;
+    const { handle } = await this.#spool();
+    await handle.writeFile(content);
   }
+
+  async #spool(): Promise<SpooledFile> {
+    if (this.#spooled === undefined) {
+      const kind = this.#isRecords ? 'ledgers' : 'pages';
+      const path = await this.#objects.spoolPath(`proof.${kind}.${this.#name}`);
+      this.#spooled = { path, handle: await open(path, 'wx+') };
+    }
+    return this.#spooled;
+  }
+}
+
+interface SpooledFile {
+  readonly path: string;
+  readonly handle: FileHandle;
 }

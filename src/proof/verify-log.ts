@@ -241,7 +241,7 @@ async function compareBatch(
   const names = entries.map(([partyId, assetId]) => ({ partyId, assetId }));
   const held = new Map<string, LedgerRecord>();
   for await (const records of store.readRecords(names, comparison.coveredTo)) {
-    for (const record of records) {
+    for (const { record } of records) {
       const key = nameKey({ partyId: record.party, assetId: record.asset });
       held.set(key, record);
     }

@@ -6,7 +6,6 @@
  */
 import { createHash } from 'node:crypto';
 import type { ObjectStore } from '../storage/object-store.ts';
-import { encodeRecord, recordHash } from './ledger-record.ts';
 import {
   addStatement,
   openLog,
@@ -15,8 +14,14 @@ import {
   storedFiles,
 } from './log.ts';
 import { RootHasher, rootHash } from './merkle.ts';
+import {
+  type ChangeScope,
+  findChanges,
+  type LedgerChanges,
+  mergeChanges,
+} from './night-changes.ts';
 import { NightFile, nightFileName } from './night-files.ts';
-import { type BuiltPages, PageBuilder, placeOf, type Place } from './pages.ts';
+import { PageBuilder, placeOf, type Place } from './pages.ts';
 import { readRecordEntries } from './proof-files.ts';
 import { encodeVerifierKey, type SignerKey } from './signed-note.ts';
 import {
@@ -26,9 +31,7 @@ import {
   statementPath,
 } from './statement.ts';
 import {
-  type LedgerName,
   type LogRow,
-  nameKey,
   type ProofStore,
   type RecordRow,
 } from './store/proof-store.ts';
@@ -68,6 +71,8 @@ export interface WrittenStatement {
 export interface NightLog extends ProofLog {
   /** What the database remembers about the log; undefined before its first night. */
   readonly remembered: LogRow | undefined;
+  /** The changes of all transactions that began before it belong to this night. */
+  readonly settledAt: string;
 }
 
 /**
@@ -76,9 +81,9 @@ export interface NightLog extends ProofLog {
  */
 export async function openNightLog(deps: ProofDeps): Promise<NightLog> {
   const { store, objects, key, signal } = deps;
-  const remembered = await store.readLog();
+  const { remembered, settledAt } = await store.readNightStart();
   const log = await openLog(storedFiles(objects, signal), key, remembered);
-  return { ...log, remembered };
+  return { ...log, remembered, settledAt };
 }
 
 /**
@@ -94,20 +99,13 @@ export async function writeNight(
   const isWritten = log.last?.statement.report.key === facts.report.key;
   if (isWritten) return signWritten(log, deps);
 
-  const settledAt = await store.readSettledAt();
   const since = await synchronizeRecords(log, log.remembered, deps);
   const coveredTo = readCoveredTo(facts);
-  const changed = await store.readChangedLedgers(since, coveredTo);
-  await store.beginChange();
-
   const night = log.entries.length;
   const name = nightFileName(night);
-  const written = await writeRecords(changed, coveredTo, name, deps);
-  const tree = await writePages(name, deps);
-  const [network, rows] = await Promise.all([
-    store.readNetwork(),
-    store.sumRows(),
-  ]);
+  const changes = await writeRecords(name, { since, coveredTo }, deps);
+  const tree = await writeTree(name, log, changes, deps);
+  const network = await store.readNetwork();
   const statement: Statement = {
     format: STATEMENT_FORMAT,
     mirror: log.key.name,
@@ -115,24 +113,14 @@ export async function writeNight(
     ...facts,
     network,
     lists: await store.sumLists(network.epoch, signal),
-    ledgers: {
-      count: tree.count,
-      rows,
-      coveredTo,
-      rowForm: 'values-v1',
-      root: tree.root,
-      top: tree.top,
-      levels: tree.levels,
-    },
+    ledgers: { ...tree.ledgers, coveredTo, rowForm: 'values-v1' },
   };
   const text = encodeStatement(statement);
   const grown = await addStatement(log, text, objects, signal);
-  // A page that is not recorded here would merely be written again.
-  await Promise.all([
-    store.writePages(tree.pages),
-    store.writeLog(logRow(grown, text, settledAt)),
-  ]);
-  return signLog(grown, written, deps);
+  const row = logRow(grown, text, log.settledAt);
+  if (tree.pages === undefined) await store.writeLog(row);
+  else await store.writeNight(row, { ...changes, pages: tree.pages });
+  return signLog(grown, changes.written, deps);
 }
 
 /**
@@ -212,88 +200,71 @@ async function synchronizeRecords(
   return null;
 }
 
-/**
- * Writes the records that are new or different.
- * @returns how many were written
- */
+/** Publishes the records that are new or different. */
 async function writeRecords(
-  changed: readonly LedgerName[],
-  coveredTo: string | null,
   name: string,
-  { store, objects, signal }: ProofDeps,
-): Promise<number> {
-  await using file = await NightFile.open(name, true, objects);
-  const held = new Set<string>();
-  const rows: RecordRow[][] = [];
-  let written = 0;
-  for await (const records of store.readRecords(changed, coveredTo)) {
-    signal.throwIfAborted();
-    const names = records.map(({ party, asset }) => ({
-      partyId: party,
-      assetId: asset,
-    }));
-    const known = await store.readPlaces(names);
-    const batch: RecordRow[] = [];
-    for (const record of records) {
-      const ledger = { partyId: record.party, assetId: record.asset };
-      const key = nameKey(ledger);
-      held.add(key);
-      const text = encodeRecord(record);
-      const leaf = recordHash(text).toString('hex');
-      const before = known.get(key);
-      const isSame = before?.leaf === leaf;
-      if (!isSame) written += 1;
-      const place = isSame ? before.place : await file.add(text);
-      batch.push({
-        ...ledger,
-        leaf,
-        rows: record.rows,
-        covered: record.covered,
-        place,
-      });
-    }
-    rows.push(batch);
-  }
-  await file.publish(objects, signal);
-  for (const batch of rows) await store.writeRecords(batch);
-  const gone = changed.filter((ledger) => !held.has(nameKey(ledger)));
-  if (gone.length > 0) await store.removeRecords(gone);
-  return written;
+  scope: Pick<ChangeScope, 'since' | 'coveredTo'>,
+  deps: ProofDeps,
+): Promise<LedgerChanges> {
+  const { objects, signal } = deps;
+  await using file = new NightFile(name, true, objects);
+  const whole = { ...scope, isStoredInLog: true, file };
+  const changes = await findChanges(whole, deps);
+  await file.publish(signal);
+  return changes;
 }
 
-interface WrittenTree extends BuiltPages {
-  readonly count: number;
-  /** The hash of all records; 64 hex digits. */
-  readonly root: string;
-  /** The location of each page, by the page's hash. */
-  readonly pages: ReadonlyMap<string, Place>;
+interface WrittenTree {
+  readonly ledgers: Pick<
+    Statement['ledgers'],
+    'count' | 'rows' | 'root' | 'top' | 'levels'
+  >;
+  /**
+   * The location of each page, by the page's hash; undefined if the tree is that of the
+   * last statement.
+   */
+  readonly pages: ReadonlyMap<string, Place> | undefined;
 }
 
-async function writePages(
+/**
+ * Publishes the pages that are new. A night in which no ledger changed has the tree of
+ * the night before, and reads nothing.
+ */
+async function writeTree(
   name: string,
+  { last }: ProofLog,
+  changes: LedgerChanges,
   { store, objects, signal }: ProofDeps,
 ): Promise<WrittenTree> {
+  const isSame = changes.records.length === 0 && changes.removed.length === 0;
+  if (isSame && last !== undefined)
+    return { ledgers: last.statement.ledgers, pages: undefined };
+
   const known = await store.readPages();
   const pages = new Map<string, Place>();
-  await using file = await NightFile.open(name, false, objects);
+  await using file = new NightFile(name, false, objects);
   const builder = new PageBuilder(async (hash, text) => {
     const place = known.get(hash) ?? (await file.add(text));
     pages.set(hash, place);
     return place;
   });
   const root = new RootHasher();
-  for await (const entry of store.recordEntries(signal)) {
-    root.add(Buffer.from(entry[2], 'hex'));
-    await builder.add(entry);
+  let rows = 0n;
+  const stored = store.storedRecords(signal);
+  for await (const record of mergeChanges(stored, changes)) {
+    rows += record.rows;
+    root.add(Buffer.from(record.entry[2], 'hex'));
+    await builder.add(record.entry);
   }
   const built = await builder.finish();
-  await file.publish(objects, signal);
-  return {
+  await file.publish(signal);
+  const ledgers = {
     ...built,
     count: root.size,
+    rows: String(rows),
     root: root.root().toString('hex'),
-    pages,
   };
+  return { ledgers, pages };
 }
 
 function logRow(log: ProofLog, text: string, settledAt: string): LogRow {

@@ -22,6 +22,7 @@ import {
   forgetProofs,
   removeCoverageOf,
 } from '../support/mirror-arrange.ts';
+import { countStatements } from '../support/measure/count-statements.ts';
 import { NEVER_ABORTED } from '../support/samples.ts';
 import { PARTY_A, PARTY_B, temporaryStore } from '../warehouse/published.ts';
 import { filesOf, proofWorld } from './proof-world.ts';
@@ -76,6 +77,33 @@ describe('writeNight', () => {
 
     await world.addDay(PARTY_A, '2023-05-02', 1);
     expect(await world.night('2')).toMatchObject({ night: 2, changed: 1 });
+  });
+
+  test('a night needs as few statements as its changes allow', async () => {
+    await world.addDay(PARTY_A, '2023-05-01', 3);
+    await world.night('0');
+    const ofNight = async (name: string): Promise<readonly string[]> => {
+      using counted = countStatements();
+      await world.night(name);
+      return [...counted.texts.keys()];
+    };
+    // The log, what may have changed, the network, two lists, and the log's new end.
+    const idle = await ofNight('1');
+    expect(idle).toHaveLength(6);
+    expect(idle.join()).not.toContain('proof_ledgers');
+    // And the changed records, the pages, all records, each once.
+    await world.addDay(PARTY_A, '2023-05-02', 1);
+    expect(await ofNight('2')).toHaveLength(9);
+  });
+
+  test('a kill while the records are read anew leaves none of them trusted', async () => {
+    await world.addDay(PARTY_A, '2023-05-01', 3);
+    await world.addDay(PARTY_B, '2023-05-01', 1);
+    await world.night('0');
+    await world.store.forgetRecords();
+    expect(await world.night('1')).toMatchObject({ night: 1, changed: 0 });
+    const last = await readLastStatement(filesOf(world));
+    expect(last?.statement.ledgers).toMatchObject({ count: 2, rows: '4' });
   });
 
   test('proves ledgers without entries, whatever characters their ids have', async () => {

@@ -9,12 +9,7 @@ import { addDigests, hashText, RowDigest } from '../../ledger/digest.ts';
 import { builder } from '../../postgres/builder.ts';
 import { copyLines } from '../../postgres/copy.ts';
 import type { Warehouse } from '../../postgres/database.ts';
-import {
-  execute,
-  findRow,
-  readRow,
-  readRows,
-} from '../../postgres/run-statement.ts';
+import { execute, readRow, readRows } from '../../postgres/run-statement.ts';
 import { statement, typed } from '../../postgres/statement.ts';
 import type { LedgerRecord } from '../ledger-record.ts';
 import type { RememberedLog } from '../log.ts';
@@ -42,6 +37,14 @@ export interface LogRow extends RememberedLog {
   readonly publicKey: string | null;
 }
 
+/** What a night reads before it reads the ledgers. */
+export interface NightStart {
+  /** Undefined if no log has been written from this database. */
+  readonly remembered: LogRow | undefined;
+  /** An instant such that every transaction that began before it has ended. */
+  readonly settledAt: string;
+}
+
 /** A ledger whose record may have changed. */
 export interface LedgerName {
   readonly partyId: string;
@@ -55,6 +58,29 @@ export interface RecordRow extends LedgerName {
   readonly rows: string;
   readonly covered: LedgerRecord['covered'];
   readonly place: Place;
+}
+
+/** A ledger's record as its tables yield it now. */
+export interface CurrentRecord {
+  readonly record: LedgerRecord;
+  /** What is stored of the ledger's last record; undefined if it has none. */
+  readonly stored: Pick<RecordRow, 'leaf' | 'place'> | undefined;
+}
+
+/** A record's entry in its page, and the number of its rows. */
+export interface CountedEntry {
+  readonly entry: PageEntry;
+  readonly rows: bigint;
+}
+
+/** What a night changes in the stored records and pages. */
+export interface StoredChanges {
+  /** The records that are new or different. */
+  readonly records: readonly RecordRow[];
+  /** The ledgers that the mirror no longer holds. */
+  readonly removed: readonly LedgerName[];
+  /** The location of every page of the statement, by the page's hash. */
+  readonly pages: ReadonlyMap<string, Place>;
 }
 
 export class ProofStore {
@@ -102,58 +128,65 @@ export class ProofStore {
    * @returns undefined if no log has been written from this database
    */
   async readLog(): Promise<LogRow | undefined> {
-    const log = statement({
-      keyName: 'text!',
-      size: 'int',
-      root: 'text!',
+    return (await this.readNightStart()).remembered;
+  }
+
+  /** Reads the remembered log, and the instant from which the next night continues. */
+  async readNightStart(): Promise<NightStart> {
+    const start = statement({
+      keyName: 'text?',
+      size: 'int?',
+      root: 'text?',
       statementSha256: 'text?',
       settledAt: 'instant?',
       publicKey: 'text?',
+      nowSettledAt: 'instant',
     })`
-      select key_name as "keyName", size, root, statement_sha256 as "statementSha256",
-        settled_at as "settledAt", public_key as "publicKey"
-      from mirror.proof_log where key_name is not null and root is not null`;
-    return findRow(this.#db, ACTION, log);
+      select l.key_name as "keyName", l.size, l.root,
+        l.statement_sha256 as "statementSha256", l.settled_at as "settledAt",
+        l.public_key as "publicKey",
+        (select least(min(xact_start), clock_timestamp()) from pg_stat_activity
+          where datname = current_database() and backend_type = 'client backend')
+          as "nowSettledAt"
+      from (select) one left join mirror.proof_log l on true`;
+    const { nowSettledAt, keyName, size, root, ...row } = await readRow(
+      this.#db,
+      ACTION,
+      start,
+    );
+    const isWritten = keyName !== null && size !== null && root !== null;
+    return {
+      settledAt: nowSettledAt,
+      remembered: isWritten ? { ...row, keyName, size, root } : undefined,
+    };
   }
 
+  /** Records the log's new end; the stored records and pages stay as they are. */
   async writeLog(row: LogRow): Promise<void> {
-    const { keyName, size, root, statementSha256, settledAt, publicKey } = row;
-    const write = statement()`
-      insert into mirror.proof_log
-        (key_name, size, root, statement_sha256, settled_at, public_key)
-      values (${keyName}, ${size}, ${root}, ${statementSha256}, ${settledAt}::timestamptz,
-        ${publicKey})
-      on conflict (only_row) do update
-      set key_name = excluded.key_name, size = excluded.size,
-        root = excluded.root, statement_sha256 = excluded.statement_sha256,
-        settled_at = excluded.settled_at, public_key = excluded.public_key`;
-    await execute(this.#db, ACTION, write);
+    await execute(this.#db, ACTION, statement()`${insertOfLog(row)}`);
   }
 
   /**
    * Marks the stored records and pages as belonging to no statement, before they are
-   * changed.
+   * changed by more than one statement.
    */
-  async beginChange(): Promise<void> {
+  async #beginChange(): Promise<void> {
     const begin = builder
       .updateTable('mirror.proof_log')
       .set({ statement_sha256: null });
     await execute(this.#db, ACTION, begin);
   }
 
-  /** Deletes all records and pages; they will be read from the log's files again. */
+  /**
+   * Deletes all records and pages; they will be read from the log's files again. Until
+   * that is complete, what is stored belongs to no statement.
+   */
   async forgetRecords(): Promise<void> {
-    await execute(this.#db, ACTION, builder.deleteFrom('mirror.proof_ledgers'));
-    await execute(this.#db, ACTION, builder.deleteFrom('mirror.proof_pages'));
-  }
-
-  /** Returns an instant such that every transaction that began before it has ended. */
-  async readSettledAt(): Promise<string> {
-    const settled = statement({ settledAt: 'instant' })`
-      select least(min(xact_start), clock_timestamp()) as "settledAt"
-      from pg_stat_activity
-      where datname = current_database() and backend_type = 'client backend'`;
-    return (await readRow(this.#db, ACTION, settled)).settledAt;
+    const forget = statement()`
+      with ledgers as (delete from mirror.proof_ledgers),
+        pages as (delete from mirror.proof_pages)
+      update mirror.proof_log set statement_sha256 = null`;
+    await execute(this.#db, ACTION, forget);
   }
 
   /**
@@ -185,13 +218,13 @@ export class ProofStore {
   }
 
   /**
-   * Reads the current records of ledgers, in batches. Ledgers about which the mirror no
-   * longer has any data are left out.
+   * Reads the current records of ledgers, in batches, and what is stored of each. Ledgers
+   * about which the mirror no longer has any data are left out.
    */
   async *readRecords(
     ledgers: readonly LedgerName[],
     coveredTo: string | null,
-  ): AsyncGenerator<readonly LedgerRecord[]> {
+  ): AsyncGenerator<readonly CurrentRecord[]> {
     for (let from = 0; from < ledgers.length; from += LEDGERS_AT_ONCE) {
       const some = ledgers.slice(from, from + LEDGERS_AT_ONCE);
       yield await this.#readRecords(some, coveredTo);
@@ -201,7 +234,7 @@ export class ProofStore {
   async #readRecords(
     ledgers: readonly LedgerName[],
     coveredTo: string | null,
-  ): Promise<readonly LedgerRecord[]> {
+  ): Promise<readonly CurrentRecord[]> {
     const records = statement({
       party: 'text',
       asset: 'text?',
@@ -209,6 +242,10 @@ export class ProofStore {
       rows: 'text',
       notLoaded: 'text',
       months: typed<readonly MonthParts[]>('json'),
+      leaf: 'text?',
+      file: 'text?',
+      at: 'bigint?',
+      bytes: 'bigint?',
     })`
       with asked as (
         select "partyId" as party_id, "assetId" as asset_id
@@ -243,20 +280,28 @@ export class ProofStore {
         where loaded_at is null group by party_id, asset_id)
       select c.party_id as party, c.asset_id as asset, c.covered,
         coalesce(s.rows, 0)::text as rows, coalesce(u.rows, 0)::text as "notLoaded",
-        coalesce(s.months, '[]') as months
+        coalesce(s.months, '[]') as months, p.leaf, p.file, p.at, p.bytes
       from covered_ledgers c
       left join summed s
         on s.party_id = c.party_id and s.asset_id is not distinct from c.asset_id
       left join unloaded u
-        on u.party_id = c.party_id and u.asset_id is not distinct from c.asset_id`;
+        on u.party_id = c.party_id and u.asset_id is not distinct from c.asset_id
+      left join mirror.proof_ledgers p
+        on p.party_id = c.party_id and p.asset_id is not distinct from c.asset_id`;
     const rows = await readRows(this.#db, ACTION, records);
-    return rows.map(({ months, ...record }) => ({
-      ...record,
-      months: months.map(([month, count, digests]) => [
-        month,
-        count,
-        addDigests(digests),
-      ]),
+    return rows.map(({ months, leaf, file, at, bytes, ...record }) => ({
+      record: {
+        ...record,
+        months: months.map(([month, count, digests]) => [
+          month,
+          count,
+          addDigests(digests),
+        ]),
+      },
+      stored:
+        leaf === null || file === null
+          ? undefined
+          : { leaf, place: [file, Number(at), Number(bytes)] },
     }));
   }
 
@@ -280,78 +325,21 @@ export class ProofStore {
     });
   }
 
-  /** Reads the leaf hash and the location of each given ledger that has a record. */
-  async readPlaces(
-    ledgers: readonly LedgerName[],
-  ): Promise<ReadonlyMap<string, Pick<RecordRow, 'leaf' | 'place'>>> {
-    const leaves = statement({
-      partyId: 'text',
-      assetId: 'text?',
-      leaf: 'text',
-      file: 'text',
-      at: 'bigint',
-      bytes: 'bigint',
-    })`
-      select p.party_id as "partyId", p.asset_id as "assetId", leaf, file, at, bytes
-      from jsonb_to_recordset(${JSON.stringify(ledgers)}::jsonb)
-        as given("partyId" text, "assetId" text)
-      join mirror.proof_ledgers p
-        on p.party_id = given."partyId"
-        and p.asset_id is not distinct from given."assetId"`;
-    const rows = await readRows(this.#db, ACTION, leaves);
-    return new Map(
-      rows.map(({ leaf, file, at, bytes, ...ledger }) => [
-        nameKey(ledger),
-        { leaf, place: [file, Number(at), Number(bytes)] },
-      ]),
-    );
-  }
-
+  /**
+   * Writes records. The stored records belong to no statement until `writeNight` has
+   * recorded one.
+   */
   async writeRecords(rows: readonly RecordRow[]): Promise<void> {
     for (let from = 0; from < rows.length; from += LEDGERS_AT_ONCE) {
       const some = rows.slice(from, from + LEDGERS_AT_ONCE);
-      const json = JSON.stringify(
-        some.map(({ place: [file, at, bytes], ...row }) => ({
-          ...row,
-          file,
-          at,
-          bytes,
-        })),
-      );
-      const write = statement()`
-        insert into mirror.proof_ledgers
-          (party_id, asset_id, leaf, rows, covered, file, at, bytes)
-        select "partyId", "assetId", leaf, rows, covered, file, at, bytes
-        from jsonb_to_recordset(${json}::jsonb) as given("partyId" text, "assetId" text,
-          leaf text, rows bigint, covered jsonb, file text, at bigint, bytes bigint)
-        on conflict (party_id, asset_id) do update
-        set leaf = excluded.leaf, rows = excluded.rows, covered = excluded.covered,
-          file = excluded.file, at = excluded.at, bytes = excluded.bytes`;
-      await execute(this.#db, ACTION, write);
+      await execute(this.#db, ACTION, statement()`${insertOfRecords(some)}`);
     }
   }
 
-  async removeRecords(ledgers: readonly LedgerName[]): Promise<void> {
-    const remove = statement()`
-      delete from mirror.proof_ledgers p
-      using jsonb_to_recordset(${JSON.stringify(ledgers)}::jsonb)
-        as given("partyId" text, "assetId" text)
-      where p.party_id = given."partyId"
-        and p.asset_id is not distinct from given."assetId"`;
-    await execute(this.#db, ACTION, remove);
-  }
-
-  /** Computes how many rows the records have in total. */
-  async sumRows(): Promise<string> {
-    const sum = statement({ rows: 'text' })`
-      select coalesce(sum(rows), 0)::text as rows from mirror.proof_ledgers`;
-    return (await readRow(this.#db, ACTION, sum)).rows;
-  }
-
-  /** Yields the entries of all records, sorted by the bytes of party and asset. */
-  async *recordEntries(signal: AbortSignal): AsyncGenerator<PageEntry> {
+  /** Yields the stored records, sorted by the bytes of party and asset. */
+  async *storedRecords(signal: AbortSignal): AsyncGenerator<CountedEntry> {
     const copy = {
-      statement: `copy (select jsonb_build_array(party_id, asset_id, leaf, file, at, bytes)
+      statement: `copy (select jsonb_build_array(party_id, asset_id, leaf, file, at, bytes, rows::text)
         from mirror.proof_ledgers
         order by party_id collate "C", asset_id collate "C" nulls first) to stdout`,
       action: ACTION,
@@ -359,10 +347,11 @@ export class ProofStore {
     };
     for await (const lines of copyLines(this.#warehouse.pool, copy)) {
       for (const line of lines) {
-        const [party, asset, leaf, file, at, bytes] = JSON.parse(
+        const [party, asset, leaf, file, at, bytes, rows] = JSON.parse(
           unescapeCopy(line),
-        ) as PageEntry;
-        yield entryOf(party, asset, leaf, [file, at, bytes]);
+        ) as [...PageEntry, string];
+        const entry = entryOf(party, asset, leaf, [file, at, bytes]);
+        yield { entry, rows: BigInt(rows) };
       }
     }
   }
@@ -384,28 +373,45 @@ export class ProofStore {
     );
   }
 
-  /** Replaces the locations of all pages. */
-  async writePages(pages: ReadonlyMap<string, Place>): Promise<void> {
-    const json = JSON.stringify(
-      [...pages].map(([hash, [file, at, bytes]]) => ({
-        hash,
-        file,
-        at,
-        bytes,
-      })),
-    );
+  /**
+   * Records a night that is in the log: its changes and the log's new end, in one
+   * statement. If there are more records than one statement takes, the first ones are
+   * written before, while the tables belong to no statement.
+   */
+  async writeNight(log: LogRow, changes: StoredChanges): Promise<void> {
+    const { records, removed, pages } = changes;
+    const batches = Math.ceil(records.length / LEDGERS_AT_ONCE);
+    const last = Math.max(0, batches - 1) * LEDGERS_AT_ONCE;
+    if (last > 0) {
+      await this.#beginChange();
+      await this.writeRecords(records.slice(0, last));
+    }
+    const pageRows = [...pages].map(([hash, [file, at, bytes]]) => ({
+      hash,
+      file,
+      at,
+      bytes,
+    }));
     const write = statement()`
-      with given as materialized (
+      with
+      pages as materialized (
         select hash, file, at, bytes
-        from jsonb_to_recordset(${json}::jsonb)
-          as g(hash text, file text, at bigint, bytes bigint)),
-      removed as (
+        from jsonb_to_recordset(${JSON.stringify(pageRows)}::jsonb)
+          as given(hash text, file text, at bigint, bytes bigint)),
+      pages_removed as (
         delete from mirror.proof_pages p
-        where not exists (select from given where given.hash = p.hash))
-      insert into mirror.proof_pages (hash, file, at, bytes)
-      select hash, file, at, bytes from given
-      on conflict (hash) do update
-      set file = excluded.file, at = excluded.at, bytes = excluded.bytes`;
+        where not exists (select from pages where pages.hash = p.hash)),
+      pages_added as (
+        insert into mirror.proof_pages (hash, file, at, bytes)
+        select hash, file, at, bytes from pages on conflict (hash) do nothing),
+      records_removed as (
+        delete from mirror.proof_ledgers p
+        using jsonb_to_recordset(${JSON.stringify(removed)}::jsonb)
+          as given("partyId" text, "assetId" text)
+        where p.party_id = given."partyId"
+          and p.asset_id is not distinct from given."assetId"),
+      records_written as (${insertOfRecords(records.slice(last))})
+      ${insertOfLog(log)}`;
     await execute(this.#db, ACTION, write);
   }
 
@@ -460,6 +466,41 @@ type MonthParts = readonly [
   rows: string,
   digests: readonly string[],
 ];
+
+/** Builds the statement that inserts or replaces records. */
+function insertOfRecords(rows: readonly RecordRow[]) {
+  const json = JSON.stringify(
+    rows.map(({ place: [file, at, bytes], ...row }) => ({
+      ...row,
+      file,
+      at,
+      bytes,
+    })),
+  );
+  return sql`
+    insert into mirror.proof_ledgers
+      (party_id, asset_id, leaf, rows, covered, file, at, bytes)
+    select "partyId", "assetId", leaf, rows, covered, file, at, bytes
+    from jsonb_to_recordset(${json}::jsonb) as given("partyId" text, "assetId" text,
+      leaf text, rows bigint, covered jsonb, file text, at bigint, bytes bigint)
+    on conflict (party_id, asset_id) do update
+    set leaf = excluded.leaf, rows = excluded.rows, covered = excluded.covered,
+      file = excluded.file, at = excluded.at, bytes = excluded.bytes`;
+}
+
+/** Builds the statement that inserts or replaces the log's end. */
+function insertOfLog(row: LogRow) {
+  const { keyName, size, root, statementSha256, settledAt, publicKey } = row;
+  return sql`
+    insert into mirror.proof_log
+      (key_name, size, root, statement_sha256, settled_at, public_key)
+    values (${keyName}, ${size}, ${root}, ${statementSha256}, ${settledAt}::timestamptz,
+      ${publicKey})
+    on conflict (only_row) do update
+    set key_name = excluded.key_name, size = excluded.size,
+      root = excluded.root, statement_sha256 = excluded.statement_sha256,
+      settled_at = excluded.settled_at, public_key = excluded.public_key`;
+}
 
 /** Returns the key of a ledger in maps; equal to `ledgerKey` of its entry. */
 export function nameKey({ partyId, assetId }: LedgerName): string {
