@@ -10,6 +10,7 @@ import { followEvents, goneSignal } from '../kit/events.ts';
 import type { Upkeep } from './ports.ts';
 import type { ConsoleDeps } from './ports.ts';
 import { BY_ID, openRoutes } from '../kit/routes.ts';
+import { unitColumns } from '../../lake/query/chart-units.ts';
 import type { Attention, MirrorStatus } from '../../status/status-summary.ts';
 import { FILE, FILE_TYPES, QUESTION } from './lake-queries.ts';
 import * as work from './store/work-statements.ts';
@@ -71,9 +72,10 @@ export function addConsoleData(
   }));
   add('GET /console/tables', {}, async () => ({ tables: await lake.tables() }));
   add('GET /console/questions', {}, () => ({ questions: lake.questions }));
-  add('POST /console/query', { body: QUESTION }, ({ body }, reply) =>
-    lake.ask(body, goneSignal(reply)),
-  );
+  add('POST /console/query', { body: QUESTION }, async ({ body }, reply) => {
+    const answer = await lake.ask(body, goneSignal(reply));
+    return { ...answer, units: unitsOf(Object.keys(answer.rows[0] ?? {})) };
+  });
   add(
     'POST /console/query/file',
     ASKED_FILE,
@@ -89,6 +91,14 @@ export function addConsoleData(
       return reply.send(file);
     },
   );
+}
+
+/** Returns the columns that name the unit of each figure that has one. */
+function unitsOf(
+  names: readonly string[],
+): Readonly<Record<string, readonly string[]>> {
+  const units = names.map((name) => [name, unitColumns(names, name)] as const);
+  return Object.fromEntries(units.filter(([, columns]) => columns.length > 0));
 }
 
 /**

@@ -1,8 +1,9 @@
 /**
  * Draws a result in the terminal: one bar for each time or name, stacked if a second
- * column of few values splits it.
+ * column of few values splits it. Figures of several units become a chart for each unit.
  */
 import type { DuckDBValue } from '@duckdb/node-api';
+import { unitColumns } from './chart-units.ts';
 import {
   NUMERIC,
   plainText,
@@ -13,6 +14,7 @@ import {
 /** The parts of a stack, in the order of their names; more parts cannot be told apart. */
 const BLOCKS = ['█', '▓', '▒', '░'];
 const BARS_MAX = 60;
+const CHARTS_MAX = 8;
 /** The most rows that are kept to draw them; SQL sums up more of them better. */
 const ROWS_MAX = 100_000;
 const BAR_CHARACTERS_MIN = 10;
@@ -34,6 +36,8 @@ interface Places {
   readonly label: number;
   readonly figure: number;
   readonly texts: readonly number[];
+  /** The columns that name the unit of the figure. */
+  readonly units: readonly number[];
 }
 
 /**
@@ -62,7 +66,7 @@ export function chartForm(
         );
       const places = findPlaces(columns, figure);
       if (typeof places === 'string') return `${places}\n`;
-      return draw(columns, places, rows, widthMax ?? WIDTH_DEFAULT);
+      return drawEach(columns, places, rows, widthMax ?? WIDTH_DEFAULT);
     },
   };
 }
@@ -89,18 +93,51 @@ function findPlaces(
     return figure === undefined
       ? 'No chart: no column of the result holds amounts.'
       : `No chart: the result has no column of amounts that is called ${figure}.`;
-  const texts = indexes.filter((index) => typeOf(index) === 'VARCHAR');
+  const named = unitColumns(indexes.map(nameOf), nameOf(chosen));
+  const units = indexes.filter((index) => named.includes(nameOf(index)));
+  const texts = indexes.filter(
+    (index) => typeOf(index) === 'VARCHAR' && !units.includes(index),
+  );
   const time = indexes.find(
     (index) => TIME_TYPE.test(typeOf(index)) || TIME_PART.test(nameOf(index)),
   );
   const label = time ?? texts[0];
   if (label === undefined)
-    return 'No chart: no column of the result holds times or names.';
+    return units.length === 0
+      ? 'No chart: no column of the result holds times or names.'
+      : `No chart: each asset has its own unit, so ${nameOf(chosen)} of several ` +
+          'assets cannot be compared; add a time or a name.';
   return {
     label,
     figure: chosen,
     texts: texts.filter((index) => index !== label),
+    units,
   };
+}
+
+/** Draws a chart for each unit, with its own scale; one chart if all rows share a unit. */
+function drawEach(
+  columns: readonly ResultColumn[],
+  places: Places,
+  rows: readonly (readonly string[])[],
+  width: number,
+): string {
+  const unitOf = (row: readonly string[]): string =>
+    places.units.map((index) => shorten(row[index] ?? '') || '–').join(' ');
+  // Two ids may be cut to the same text, so rows are told apart by the whole values.
+  const groups = Map.groupBy(rows, (row) =>
+    JSON.stringify(places.units.map((index) => row[index])),
+  );
+  if (groups.size <= 1) return draw(columns, places, rows, width);
+  const names = places.units.map((index) => columns[index]?.name).join(' ');
+  const shown = [...groups.values()].slice(0, CHARTS_MAX);
+  const charts = shown.map(
+    (own) =>
+      `${names} ${unitOf(own[0] ?? [])}: ${draw(columns, places, own, width)}`,
+  );
+  const left = groups.size - shown.length;
+  const more = left > 0 ? [`… and ${left} more of ${names}\n`] : [];
+  return [...charts, ...more].join('\n');
 }
 
 function draw(

@@ -529,6 +529,62 @@ describe('a result by day and kind', () => {
     expect([...view.problems, ...view.foreign]).toEqual([]);
   });
 
+  test('is a chart for each asset if it holds amounts, never their sum, or one asset that is chosen', async () => {
+    const [one, other] = ['aa', 'bb'].map((asset) => asset.repeat(32));
+    let rows: readonly Record<string, string | null>[] = [
+      { month: '2026-01', asset_id: one ?? '', holders: '3', held: '4' },
+      { month: '2026-02', asset_id: one ?? '', holders: '3', held: '5' },
+      { month: '2026-02', asset_id: other ?? '', holders: '2', held: '9000' },
+    ];
+    const lake = {
+      ...NO_LAKE,
+      ask: async () => ({ rows, isCut: false, tookMs: 1 }),
+    };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake });
+    const { page } = view;
+    const runs = page.getByRole('button', { name: 'Run', exact: true });
+    await runs.click();
+    const bars = page.locator('#query-result .figure rect title');
+    const texts = page.locator('#query-result .figure text');
+    await expect
+      .poll(() => bars.allTextContents())
+      .toEqual([
+        '2026-01 · held: 4',
+        '2026-02 · held: 5',
+        '2026-02 · held: 9,000',
+      ]);
+    expect(await texts.allTextContents()).toEqual(
+      expect.arrayContaining(['aaaaaaaa…aaaa', 'bbbbbbbb…bbbb']),
+    );
+    // Each asset has its own scale: its largest bar is as high as any other.
+    const heights = await page.evaluate<readonly number[]>(
+      `[...document.querySelectorAll('#query-result .figure rect')].map((bar) => bar.height.baseVal.value)`,
+    );
+    expect(heights[1]).toBeCloseTo(heights[2] ?? 0);
+    expect(await accessibilityFaults(page)).toEqual([]);
+
+    await page.getByLabel('Figures').selectOption('holders');
+    await expect.poll(() => bars.count()).toBe(3);
+    await page
+      .getByLabel('Asset', { exact: true })
+      .selectOption('bbbbbbbb…bbbb');
+    await expect
+      .poll(() => bars.allTextContents())
+      .toEqual(['2026-02 · holders: 2']);
+
+    rows = rows.map(({ asset_id: asset, held }) => ({
+      asset_id: asset ?? '',
+      held: held ?? '',
+    }));
+    await runs.click();
+    await page
+      .locator('#query-result', {
+        hasText: 'No chart: each asset has its own unit',
+      })
+      .waitFor();
+    expect([...view.problems, ...view.foreign]).toEqual([]);
+  });
+
   test('has bars by month and by name, with the months between, and no split by a column without values', async () => {
     let rows: readonly Record<string, string | number | null>[] = [
       { month: '2026-01', n: 3, note: null },

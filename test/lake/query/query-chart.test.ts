@@ -62,6 +62,59 @@ test('a chart adds amounts beyond every number exactly', async () => {
   ).toContain(`1,${'000,'.repeat(14)}000`);
 });
 
+test('a chart of several assets is one for each, on its own scale, and adds nothing across them', async () => {
+  const sql = `from (values
+    ('2026-01', repeat('aa', 32), 'FEE', 3), ('2026-01', repeat('aa', 32), 'BOND', 1),
+    ('2026-02', repeat('aa', 32), 'FEE', 2), ('2026-01', repeat('bb', 32), 'FEE', 900))
+    as t(month, asset_id, transfer_type, paid)`;
+  expect(await drawn(sql)).toBe(
+    [
+      'asset_id aaaaaaaa…: paid by transfer_type: █ BOND  ▓ FEE',
+      `2026-01  4  ${'█'.repeat(7)}${'▓'.repeat(21)}`,
+      `2026-02  2  ${'▓'.repeat(14)}`,
+      '',
+      'asset_id bbbbbbbb…: paid',
+      `2026-01  900  ${'█'.repeat(26)}`,
+      '',
+    ].join('\n'),
+  );
+});
+
+test('assets whose ids begin alike are still told apart', async () => {
+  const text = await drawn(
+    `select '2026-01' as month, repeat('ab', 31) || end_ as asset_id, 5 as held
+       from (values ('00'), ('11')) as t(end_)`,
+  );
+  expect(text.match(/^2026-01 {2}5 /gm)).toHaveLength(2);
+  expect(text).not.toContain('10');
+});
+
+test('a chart counts the entries of several assets together', async () => {
+  const sql = `from (values ('2026-01', 'a', 3), ('2026-01', 'b', 4)) as t(month, asset_id, entries)`;
+  expect(await drawn(sql)).toMatch(
+    /^entries by asset_id: █ a {2}▓ b\n2026-01 {2}7 /,
+  );
+});
+
+test('amounts of assets that have only their asset for a label are not compared', async () => {
+  const sql = `from (values ('a', 3), ('b', 4)) as t(asset_id, total)`;
+  expect(await drawn(sql)).toBe(
+    'No chart: each asset has its own unit, so total of several assets cannot be ' +
+      'compared; add a time or a name.\n',
+  );
+  expect(
+    await drawn(`from (values ('a', 3), ('b', 4)) as t(asset_id, entries)`),
+  ).toMatch(/^entries\na {2}3 /);
+});
+
+test('a chart of very many assets says how many it leaves out', async () => {
+  const text = await drawn(
+    `select '2026-01' as month, 'asset' || n as asset_id, n as held from range(1, 12) t(n)`,
+  );
+  expect(text.match(/^2026-01/gm)).toHaveLength(8);
+  expect(text).toContain('… and 3 more of asset_id');
+});
+
 test('a chart draws the column that is named', async () => {
   const sql = `select 'x' as name, 1 as entries, 77 as quantity`;
   expect(await drawn(sql)).toMatch(/^entries\nx {2}1 /);

@@ -11,6 +11,7 @@ const BOTTOM = 30;
 const TICKS = 4;
 const MARK_WIDTH = 84;
 const FONT = 12;
+const TITLE_HEIGHT = 24;
 
 /**
  * Returns the shapes of a chart.
@@ -129,14 +130,42 @@ function bars({ labels, series, form, y, step, centre }) {
   });
 }
 
+/**
+ * Places charts below each other, each with its title, so that they are shown and saved as
+ * one picture. A single chart without a title takes no more room than itself.
+ * @param charts `{ title, shapes }`
+ */
+export function stackCharts(charts) {
+  let top = 0;
+  const shapes = charts.flatMap(({ title, shapes: own }) => {
+    const from = top + (title ? TITLE_HEIGHT : 0);
+    const heading = {
+      kind: 'text',
+      x: LEFT,
+      y: from - 6,
+      anchor: 'start',
+      text: title,
+    };
+    top = from + HEIGHT;
+    return [...(title ? [heading] : []), ...own.map((one) => moved(one, from))];
+  });
+  return { shapes, height: top };
+}
+
+function moved(shape, down) {
+  return shape.kind === 'line'
+    ? { ...shape, points: shape.points.map(([x, y]) => [x, y + down]) }
+    : { ...shape, y: shape.y + down };
+}
+
 /** Returns the shapes as an SVG element; `colourOf` turns a tone into a colour. */
-export function toSvg(shapes, { width, label, colourOf }) {
+export function toSvg(shapes, { width, height, label, colourOf }) {
   return svg(
     'svg',
     {
-      viewBox: `0 0 ${width} ${HEIGHT}`,
+      viewBox: `0 0 ${width} ${height}`,
       width,
-      height: HEIGHT,
+      height,
       role: 'img',
       'aria-label': label,
       'font-family': 'system-ui, sans-serif',
@@ -179,20 +208,20 @@ function element(shape, colourOf) {
 }
 
 /** Draws the shapes on a canvas, at twice the size so that a print is sharp. */
-export function toCanvas(shapes, { width, colourOf }) {
+export function toCanvas(shapes, { width, height, colourOf }) {
   const canvas = document.createElement('canvas');
   canvas.width = width * 2;
-  canvas.height = HEIGHT * 2;
+  canvas.height = height * 2;
   const brush = canvas.getContext('2d');
   brush.scale(2, 2);
   brush.fillStyle = colourOf('card');
-  brush.fillRect(0, 0, width, HEIGHT);
+  brush.fillRect(0, 0, width, height);
   brush.font = `${FONT}px system-ui, sans-serif`;
   for (const shape of shapes) paint(brush, shape, colourOf);
   return canvas;
 }
 
-const ALIGNED = { end: 'right', middle: 'center' };
+const ALIGNED = { start: 'left', end: 'right', middle: 'center' };
 
 function paint(brush, shape, colourOf) {
   if (shape.kind === 'text') {

@@ -180,16 +180,17 @@ async function answer(asked, run, result) {
     // The address of the page is a link to the question, and survives a reload.
     history.replaceState(undefined, '', linkOf(question));
     remember(question);
-    const { isCut, tookMs, ...found } = await post('console/query', question, {
+    const answered = await post('console/query', question, {
       timeoutMs: TIMEOUT_MS,
     });
     if (!target.isConnected) return;
-    const { columns, rows } = tabled(found.rows);
+    const { isCut, tookMs, units } = answered;
+    const { columns, rows } = tabled(answered.rows);
     const hint = el('p.hint');
     const shown =
       rows.length === 0
         ? []
-        : [...resultChart(columns, rows), resultTable(columns, rows)];
+        : [...resultChart(columns, rows, units), resultTable(columns, rows)];
     show(target, hint, ...shown);
     const more = isCut ? ', and more: the files hold all of them' : '';
     const below = isLonger(target.querySelector('.result'))

@@ -3,9 +3,11 @@
 import { colour } from '../common/charts.js';
 import { el, svg } from '../common/dom.js';
 import { grouped, shortId } from '../common/format.js';
-import { shapesOf, toCanvas, toSvg } from './figure.js';
+import { shapesOf, stackCharts, toCanvas, toSvg } from './figure.js';
 
 const PARTS_MAX = 6;
+/** More charts than this are longer than anybody scrolls. */
+const CHARTS_MAX = 12;
 const NAMES_MAX = 40;
 const LABELS_MAX = 5_000;
 const BARS_MAX = 150;
@@ -14,22 +16,66 @@ const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
 /** What an analyst wants to see first, before how many entries there are. */
 const MEANT = /quantity|paid|held|amount|balance|change|sent/i;
 
-/** Returns the chart's elements; an empty array if a chart would show nothing useful. */
-export function resultChart(columns, rows) {
-  const ofKind = (kind) => columns.filter((column) => column.kind === kind);
+/**
+ * Returns the chart's elements; an empty array if a chart would show nothing useful.
+ * @param units the columns that name a figure's unit, by the figure's name: rows with
+ *   different units are never drawn on one axis
+ */
+export function resultChart(columns, rows, units) {
   const figures = columns.filter(({ isAmount }) => isAmount);
+  const drawable = figures.flatMap(({ name }) => {
+    const parts = partsOf(columns, rows, units[name] ?? []);
+    return parts === undefined ? [] : [{ name, ...parts }];
+  });
+  const isAlone = figures.length > 0 && drawable.length === 0;
+  if (isAlone && rows.length > 1 && figures.some(({ name }) => units[name]))
+    return [
+      el(
+        'p.hint',
+        'No chart: each asset has its own unit, so amounts of several assets cannot be compared. Add a time or a name.',
+      ),
+    ];
+  return drawable.length === 0 ? [] : [chooser({ columns, rows, drawable })];
+}
+
+/**
+ * Returns what a figure can be drawn by: the axis, the columns that may split it, and the
+ * groups of rows that share a unit. Undefined if there is no axis.
+ */
+function partsOf(columns, rows, unit) {
   const valuesOf = ({ name }) => distinct(columns, rows, name);
+  const others = columns.filter(({ name }) => !unit.includes(name));
+  const ofKind = (kind) => others.filter((column) => column.kind === kind);
   const names = ofKind('text').filter((column) => {
     const { size } = valuesOf(column);
     return size > 1 && size <= NAMES_MAX;
   });
   const [axis] = [...ofKind('time'), ...names];
-  if (axis === undefined || figures.length === 0 || rows.length < 2) return [];
-  if (valuesOf(axis).size < 2 || valuesOf(axis).size > LABELS_MAX) return [];
-  const splits = names.filter(
-    (column) => column !== axis && valuesOf(column).size <= PARTS_MAX,
-  );
-  return [chooser({ columns, rows, axis, figures, splits })];
+  if (axis === undefined || rows.length < 2) return undefined;
+  if (valuesOf(axis).size < 2 || valuesOf(axis).size > LABELS_MAX)
+    return undefined;
+  const splits = names
+    .filter((column) => column !== axis && valuesOf(column).size <= PARTS_MAX)
+    .toSorted((a, b) => valuesOf(a).size - valuesOf(b).size);
+  return { axis, splits, groups: groupsOf(columns, rows, unit) };
+}
+
+/** Returns the rows of each unit, with the unit's name; one group without a name if all share one. */
+function groupsOf(columns, rows, unit) {
+  const at = unit.map((name) => columns.findIndex((one) => one.name === name));
+  const groups = new Map();
+  for (const row of rows) {
+    const values = at.map((index) => row[index]);
+    const key = JSON.stringify(values);
+    if (!groups.has(key)) groups.set(key, { values, rows: [] });
+    groups.get(key).rows.push(row);
+  }
+  if (groups.size < 2) return [{ rows }];
+  return [...groups].map(([key, { values, rows: own }]) => ({
+    key,
+    title: values.map((value) => shortId(String(value ?? '–'))).join(' '),
+    rows: own,
+  }));
 }
 
 function distinct(columns, rows, name) {
@@ -37,54 +83,76 @@ function distinct(columns, rows, name) {
   return new Set(rows.map((row) => row[at]).filter((value) => value !== null));
 }
 
-function chooser({ columns, rows, axis, figures, splits }) {
-  const meant = figures.find(({ name }) => MEANT.test(name)) ?? figures[0];
-  const fewest = splits.toSorted(
-    (a, b) =>
-      distinct(columns, rows, a.name).size -
-      distinct(columns, rows, b.name).size,
-  )[0];
-  const figure = select(
-    'Figures',
-    figures.map(({ name }) => [name, name]),
-    meant.name,
-  );
-  const split = select(
-    'Split by',
-    [['', 'nothing'], ...splits.map(({ name }) => [name, name])],
-    fewest?.name ?? '',
-  );
-  const isFine = distinct(columns, rows, axis.name).size > BARS_MAX;
-  const isTime = axis.kind === 'time';
-  const isPeriod = rows.every(
-    (row) => `${row[columns.indexOf(axis)]}`.length <= 10,
-  );
-  const forms = [
-    ['stacked', 'stacked bars'],
-    ['bars', 'bars'],
-    ...(isTime ? [['line', 'a line']] : []),
-  ];
-  const form = select(
-    'Drawn as',
-    forms,
-    isTime && (isFine || !isPeriod) ? 'line' : 'stacked',
-  );
+function chooser({ columns, rows, drawable }) {
+  const meant = drawable.find(({ name }) => MEANT.test(name)) ?? drawable[0];
+  const figure = select('Figures', namesOf(drawable), meant.name);
+  const unit = select('Asset', [], '');
+  const split = select('Split by', [], '');
+  const form = select('Drawn as', [], '');
   const place = el('div.figure');
   const legend = el('ul.figure-legend');
+  const note = el('p.hint');
+  const fields = {
+    figure: labelled('Figures', figure),
+    unit: labelled('Asset', unit),
+    split: labelled('Split by', split),
+  };
+  const chosen = () => drawable.find(({ name }) => name === figure.value);
   let drawn;
+  const offer = () => {
+    const { axis, groups, splits } = chosen();
+    const units = groups.map(({ key, title }) => [key, title]);
+    setOptions(unit, [['', 'each by itself'], ...units], '');
+    const [fewest] = splits;
+    setOptions(
+      split,
+      [['', 'nothing'], ...namesOf(splits)],
+      fewest?.name ?? '',
+    );
+    fields.unit.remove();
+    fields.split.remove();
+    fields.figure.after(
+      ...(groups.length > 1 ? [fields.unit] : []),
+      ...(splits.length > 0 ? [fields.split] : []),
+    );
+    const kept = form.value;
+    setOptions(form, FORMS[axis.kind], kept || usualForm(columns, rows, axis));
+  };
   const draw = () => {
+    const { axis, groups } = chosen();
     const names = { axis: axis.name, figure: figure.value, split: split.value };
     const width = Math.max(place.clientWidth, WIDTH_MIN);
-    const data = dataOf(columns, rows, names, isTime);
-    const label = `${names.figure}${names.split && ` by ${names.split}`}, by ${names.axis}`;
-    const shapes = shapesOf({ ...data, form: form.value, width });
-    drawn = { shapes, width, label };
+    const wanted = groups.filter(
+      ({ key }) => unit.value === '' || key === unit.value,
+    );
+    const parts = partNames(columns, rows, names);
+    const shared = wanted.slice(0, CHARTS_MAX);
+    const labels = labelsOf(columns, shared, names, axis.kind === 'time');
+    const charts = shared.flatMap(({ title, rows: own }) => {
+      const data = dataOf(columns, own, names, { labels, parts });
+      if (data.series.length === 0) return [];
+      const shapes = shapesOf({ ...data, form: form.value, width });
+      return [{ title, shapes, series: data.series }];
+    });
+    const label = `${names.figure}${names.split && ` by ${names.split}`}, by ${names.axis}${wanted.length > 1 ? ', for each asset' : ''}`;
+    const { shapes, height } = stackCharts(charts);
+    drawn = { shapes, width, height, label };
     const colourOf = (tone) => `var(--${tone})`;
     const said = `${label}; the table below has every value.`;
-    place.replaceChildren(toSvg(shapes, { width, label: said, colourOf }));
-    legend.replaceChildren(...data.series.map(legendItem));
+    place.replaceChildren(
+      toSvg(shapes, { width, height, label: said, colourOf }),
+    );
+    legend.replaceChildren(...legendOf(charts));
+    note.textContent =
+      wanted.length > shared.length
+        ? `The first ${CHARTS_MAX} of ${wanted.length} assets are drawn: choose one to see another.`
+        : '';
   };
-  for (const choice of [figure, split, form])
+  figure.addEventListener('change', () => {
+    offer();
+    draw();
+  });
+  for (const choice of [unit, split, form])
     choice.addEventListener('change', draw);
   // Draw only after the page contains the chart: a chart is as wide as its container.
   let width = 0;
@@ -93,28 +161,59 @@ function chooser({ columns, rows, axis, figures, splits }) {
     width = place.clientWidth;
     draw();
   }).observe(place);
-  return el(
+  const made = el(
     'div.result-chart',
     el(
       'p.choices',
-      labelled('Figures', figure),
-      splits.length > 0 && labelled('Split by', split),
+      fields.figure,
       labelled('Drawn as', form),
       el('button', { type: 'button', click: () => saveSvg(drawn) }, 'SVG'),
       el('button', { type: 'button', click: () => savePng(drawn) }, 'PNG'),
     ),
     place,
     legend,
+    note,
   );
+  offer();
+  return made;
+}
+
+const BARS = [
+  ['stacked', 'stacked bars'],
+  ['bars', 'bars'],
+];
+const FORMS = { time: [...BARS, ['line', 'a line']], text: BARS };
+
+/** Bars suit months and days; moments, and more labels than bars can show, suit a line. */
+function usualForm(columns, rows, axis) {
+  const isFine = distinct(columns, rows, axis.name).size > BARS_MAX;
+  const at = columns.indexOf(axis);
+  const isPeriod = rows.every((row) => `${row[at]}`.length <= 10);
+  return axis.kind === 'time' && (isFine || !isPeriod) ? 'line' : 'stacked';
+}
+
+function namesOf(columns) {
+  return columns.map(({ name }) => [name, name]);
+}
+
+function setOptions(choice, options, value) {
+  choice.replaceChildren(
+    ...options.map(([name, text]) => el('option', { value: name }, text)),
+  );
+  choice.value = value;
+}
+
+/** Returns the parts in one order for all charts, so that each has one colour everywhere. */
+function partNames(columns, rows, { figure, split }) {
+  if (split === '') return [figure];
+  const at = columns.findIndex(({ name }) => name === split);
+  const values = new Set(rows.map((row) => String(row[at] ?? '–')));
+  return [...values].toSorted(byText);
 }
 
 function select(label, options, value) {
-  const made = el(
-    'select',
-    { 'aria-label': label },
-    ...options.map(([name, text]) => el('option', { value: name }, text)),
-  );
-  made.value = value;
+  const made = el('select', { 'aria-label': label });
+  setOptions(made, options, value);
   return made;
 }
 
@@ -122,33 +221,42 @@ function labelled(label, field) {
   return el('label.choice', label, field);
 }
 
+/** Returns the labels of all groups, so that charts below each other have one axis. */
+function labelsOf(columns, groups, names, isTime) {
+  const at = (name) => columns.findIndex((column) => column.name === name);
+  const axis = at(names.axis);
+  const figure = at(names.figure);
+  const drawn = groups
+    .flatMap(({ rows }) => rows)
+    .filter((row) => row[axis] !== null && row[figure] !== null);
+  const known = [...new Set(drawn.map((row) => String(row[axis])))];
+  return isTime ? withGaps(known.toSorted(byText)) : known;
+}
+
 /** Adds up the figures of each label and part, exactly. */
-function dataOf(columns, rows, names, isTime) {
+function dataOf(columns, rows, names, { labels, parts: order }) {
   const at = (name) => columns.findIndex((column) => column.name === name);
   const axis = at(names.axis);
   const figure = at(names.figure);
   const split = at(names.split);
   const parts = new Map();
-  const known = new Set();
   for (const row of rows) {
     if (row[axis] === null || row[figure] === null) continue;
     const label = String(row[axis]);
     const part = split === -1 ? names.figure : String(row[split] ?? '–');
-    known.add(label);
     if (!parts.has(part)) parts.set(part, new Map());
     const sums = parts.get(part);
     sums.set(label, add(sums.get(label), String(row[figure])));
   }
-  const labels = isTime ? withGaps([...known].toSorted(byText)) : [...known];
   const whole = labels.map(momentOf);
   const span = whole.at(-1) - whole[0] || 1;
   const sorted = [...parts].toSorted(([a], [b]) => byText(a, b));
   return {
     labels: labels.map(shortId),
     places: whole.map((moment) => (moment - whole[0]) / span),
-    series: sorted.map(([name, sums], index) => ({
+    series: sorted.map(([name, sums]) => ({
       name: shortId(name),
-      tone: TONES[index],
+      tone: TONES[order.indexOf(name)] ?? 'quiet',
       values: labels.map((label) => asNumber(sums.get(label))),
       texts: labels.map((label) => shown(sums.get(label))),
     })),
@@ -194,24 +302,38 @@ function add(known, value) {
     : String(Number(known) + Number(value));
 }
 
-function legendItem({ name, tone, texts }) {
+/** Returns the parts with their last value; only their names if there are several charts. */
+function legendOf(charts) {
+  if (charts.length === 1)
+    return charts[0].series.map(({ name, tone, texts }) =>
+      legendItem(tone, `${name}: ${texts.at(-1)} at the end`),
+    );
+  const tones = new Map(
+    charts.flatMap(({ series }) =>
+      series.map(({ name, tone }) => [tone, name]),
+    ),
+  );
+  return [...tones].map(([tone, name]) => legendItem(tone, name));
+}
+
+function legendItem(tone, text) {
   const sample = svg(
     'svg',
     { width: 12, height: 12, 'aria-hidden': 'true' },
     svg('rect', { width: 12, height: 12, fill: `var(--${tone})` }),
   );
-  return el('li', sample, ` ${name}: ${texts.at(-1)} at the end`);
+  return el('li', sample, ` ${text}`);
 }
 
 // A file knows no style sheet, so its colours are plain values.
-function saveSvg({ shapes, width, label }) {
-  const made = toSvg(shapes, { width, label, colourOf: colour });
+function saveSvg({ shapes, width, height, label }) {
+  const made = toSvg(shapes, { width, height, label, colourOf: colour });
   const text = new XMLSerializer().serializeToString(made);
   save(new Blob([text], { type: 'image/svg+xml' }), 'svg');
 }
 
-function savePng({ shapes, width }) {
-  toCanvas(shapes, { width, colourOf: colour }).toBlob(
+function savePng({ shapes, width, height }) {
+  toCanvas(shapes, { width, height, colourOf: colour }).toBlob(
     (file) => save(file, 'png'),
     'image/png',
   );
