@@ -90,7 +90,7 @@ test('a process whose S3 keys are refused is red, and ends with the name of thei
     message: expect.stringContaining('AWS_SHARED_CREDENTIALS_FILE ('),
   });
 
-  await world.writeS3Keys(double.credentials);
+  await world.writeS3Credentials(double.credentials);
   await waitFor(async () => (await ready(world.url)).ready, {
     what: 'a ready process again',
   });
@@ -192,14 +192,14 @@ async function openWorld(
     await writeFile(tokenFiles.read, tokens.read);
   }
   const s3Path = join(dir, 's3-credentials');
-  const writeS3Keys = ({ accessKeyId, secretAccessKey }: Credentials) =>
+  const writeS3Credentials = ({ accessKeyId, secretAccessKey }: Credentials) =>
     writeFile(
       s3Path,
       `[default]\naws_access_key_id = ${accessKeyId}\n` +
         `aws_secret_access_key = ${secretAccessKey}\n`,
     );
   if (s3Endpoint !== undefined) {
-    await writeS3Keys(CREDENTIALS);
+    await writeS3Credentials(CREDENTIALS);
     // The SDK looks for its files in the environment of the process.
     vi.stubEnv('AWS_SHARED_CREDENTIALS_FILE', s3Path);
     stack.defer(() => void vi.unstubAllEnvs());
@@ -237,7 +237,7 @@ async function openWorld(
     path,
     stack: owned,
     writeFile: write,
-    writeS3Keys,
+    writeS3Credentials,
     tokens: {
       write: (token: string) => writeFile(tokenFiles.write, token),
       read: (token: string) => writeFile(tokenFiles.read, token),

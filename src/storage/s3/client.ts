@@ -3,7 +3,7 @@ import { S3, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { UsageError } from '../../errors/errors.ts';
 import { openProxiedAgents } from '../../network/proxied-agents.ts';
 import { retryOf } from './errors.ts';
-import { S3Keys } from './keys.ts';
+import { S3Credentials } from './credentials.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 /** How long a connection may be idle in both directions. */
@@ -30,7 +30,7 @@ export interface S3Connection {
    * password.
    */
   readonly proxy: string | undefined;
-  readonly keys: S3Keys;
+  readonly credentials: S3Credentials;
 }
 
 /**
@@ -68,9 +68,9 @@ export function openS3Client(
     hostOf(url.host, endpoint, region, style),
     ambient,
   );
-  const keys = new S3Keys(nameOfKeys(ambient));
+  const credentials = new S3Credentials(nameOfCredentials(ambient));
   const client = new S3({
-    credentialDefaultProvider: (init) => keys.provide(init),
+    credentialDefaultProvider: (init) => credentials.provide(init),
     ...(region === undefined ? {} : { region }),
     ...(endpoint === undefined ? {} : { endpoint }),
     forcePathStyle: style === 'path',
@@ -87,8 +87,8 @@ export function openS3Client(
       ...(agents && { httpAgent: agents.http, httpsAgent: agents.https }),
     },
   });
-  keys.watch(client);
-  return { client, proxy: agents?.proxy, keys };
+  credentials.watch(client);
+  return { client, proxy: agents?.proxy, credentials };
 }
 
 /** Returns the host that requests go to, which determines whether a proxy is used. */
@@ -124,7 +124,7 @@ function credentialsOf(
 }
 
 /** Describes to an operator where the credentials come from. */
-function nameOfKeys(ambient: Ambient): string {
+function nameOfCredentials(ambient: Ambient): string {
   const file = ambient['AWS_SHARED_CREDENTIALS_FILE'];
   if (ambient['AWS_ACCESS_KEY_ID'] !== undefined) return 'AWS_ACCESS_KEY_ID';
   return file === undefined

@@ -92,9 +92,13 @@ class S3Store implements StoreKind {
     const prefix = prefixOf(url);
     this.url = storeUrl(url);
     this.spoolDir = spoolDir;
-    const { client, proxy, keys } = openS3Client(url, ambient, patienceMs);
+    const { client, proxy, credentials } = openS3Client(
+      url,
+      ambient,
+      patienceMs,
+    );
     this.#client = client;
-    this.secret = keys;
+    this.secret = credentials;
     this.#proxy = proxy;
     this.#keeping = readKeeping(url);
     this.#where = {

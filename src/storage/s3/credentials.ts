@@ -12,15 +12,15 @@ import { isCredentialsRefused, isMissing, isTaken } from './errors.ts';
 type Chain = ReturnType<typeof defaultProvider>;
 type ChainOptions = Parameters<typeof defaultProvider>[0];
 
-export class S3Keys implements SecretState {
+export class S3Credentials implements SecretState {
   readonly name: string;
-  /** Opens a chain that rereads every file; undefined if the keys never change. */
+  /** Opens a chain that rereads every file; undefined if the credentials never change. */
   #openChain: (() => Chain) | undefined;
   #chain: Chain | undefined;
   #renewing: Promise<boolean> | undefined;
   #refusedSinceMs: number | undefined;
 
-  /** @param name the name to show to an operator, never a key */
+  /** @param name the name to show to an operator, never a credential */
   constructor(name: string) {
     this.name = name;
   }
@@ -93,9 +93,9 @@ export class S3Keys implements SecretState {
   async #readAgain(refused: Chain | undefined): Promise<boolean> {
     const chain = this.#openChain?.();
     if (chain === undefined || refused === undefined) return false;
-    const found = await readKeys(chain);
+    const found = await readCredentials(chain);
     if (found === undefined) return false;
-    if (isDeepStrictEqual(found, await readKeys(refused))) return false;
+    if (isDeepStrictEqual(found, await readCredentials(refused))) return false;
     this.#chain = chain;
     return true;
   }
@@ -105,7 +105,7 @@ export class S3Keys implements SecretState {
  * Returns undefined if no credentials are found, for example while their file is being
  * replaced.
  */
-async function readKeys(chain: Chain) {
+async function readCredentials(chain: Chain) {
   try {
     const { accessKeyId, secretAccessKey, sessionToken } = await chain();
     return { accessKeyId, secretAccessKey, sessionToken };
