@@ -48,7 +48,8 @@ import {
   readClaimedHeight,
 } from '../lists/store/list-state.ts';
 import { lookAtList } from '../lists/look.ts';
-import { lookUpParty, syncList } from '../lists/sync-list.ts';
+import { lookUpParty } from '../lists/look-up-party.ts';
+import { syncList } from '../lists/sync-list.ts';
 import { ExportArchiveStore } from '../exports/store/export-archive.ts';
 import type { ExportRepository } from '../exports/store/export-repository.ts';
 import { BatchStore } from '../exports/store/batch-store.ts';

@@ -113,11 +113,11 @@ export async function withBuildSession<Result>(
     await removeLeftovers(deps.scratchDir);
     await using engine = await openEngine(deps.scratchDir, BUILD_MEMORY_LIMIT);
     const opening = { ...deps, ...engine, warehouse, signal };
-    return await work(await openSession(opening, decidedBy));
+    return await work(await beginSession(opening, decidedBy));
   }, signal);
 }
 
-async function openSession(
+async function beginSession(
   opening: Opening,
   decidedBy: Committer['decidedBy'],
 ): Promise<BuildSession> {

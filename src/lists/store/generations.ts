@@ -212,7 +212,7 @@ export const KEYS: ByList = {
 };
 
 /** How often the list contains the row. */
-export const COPIES: ByList = {
+const COPIES: ByList = {
   parties: sql`1`,
   checkpoints: sql`copies`,
 };
@@ -222,3 +222,56 @@ export const IS_ASKED: ByList = {
   parties: sql`held.party_id = asked.key`,
   checkpoints: sql`(held.at_block, held.hash, held.block_hash) = (${fieldsOf('asked.key')})`,
 };
+
+/** The stored rows of a page; see `ListSession.locate`. */
+export interface Located {
+  readonly held: readonly string[];
+  readonly highestPos: bigint | null;
+  readonly rowsUpTo: bigint;
+}
+
+const LOCATED = {
+  held: typed<readonly string[]>('text[]'),
+  highestPos: 'bigint?',
+  rowsUpTo: 'bigint',
+} as const;
+
+export function locateStored(
+  { list, epoch }: Generation,
+  keys: readonly string[],
+  countingTo: bigint | undefined,
+): Statement<Located> {
+  return statement(LOCATED)`
+    with found as (
+      select asked.key, one.pos from unnest(${[...keys]}::text[]) as asked (key), lateral (
+        select pos from ${TABLES[list]} held
+        where epoch = ${epoch} and gone_since is null and ${IS_ASKED[list]} limit 1) one),
+    counted as (
+      select ${COPIES[list]} as copies, pos from ${TABLES[list]}
+      where epoch = ${epoch} and gone_since is null)
+    ${describeFound(countingTo)}`;
+}
+
+export function locateAudited(
+  { generationId }: Generation,
+  keys: readonly string[],
+  countingTo: bigint | undefined,
+): Statement<Located> {
+  return statement(LOCATED)`
+    with found as (
+      select asked.key, held.pos from unnest(${[...keys]}::text[]) as asked (key)
+      join mirror.audit_rows held on generation_id = ${generationId} and held.key = asked.key),
+    counted as (
+      select copies, pos from mirror.audit_rows where generation_id = ${generationId})
+    ${describeFound(countingTo)}`;
+}
+
+/** The end of a statement with the rows `found`, and the rows to be `counted`. */
+function describeFound(countingTo: bigint | undefined): RawBuilder<unknown> {
+  return sql`, top as (select max(pos) as pos from found)
+    select array(select key from found) as held, top.pos as "highestPos",
+      (select coalesce(sum(copies), 0)::bigint from counted
+        where ${countingTo !== undefined}
+          and pos <= greatest(top.pos, ${countingTo ?? 0n}::bigint)) as "rowsUpTo"
+    from top`;
+}

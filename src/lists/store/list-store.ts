@@ -3,7 +3,7 @@
  * stored, which doubts are open, and the verdict.
  */
 import { randomUUID } from 'node:crypto';
-import { sql, type RawBuilder } from 'kysely';
+import { sql } from 'kysely';
 import { FencedError } from '../../errors/errors.ts';
 import { keepLease, LEASE_MS } from '../../concurrency/lease.ts';
 import { evidenceJson } from '../../json/json-value.ts';
@@ -32,15 +32,15 @@ import { claimList, type Claim, type Claimed } from './claim.ts';
 import {
   appendRows,
   COLUMNS,
-  COPIES,
-  IS_ASKED,
+  locateAudited,
+  locateStored,
   SELECTED,
   setHead,
-  TABLES,
   type Generation,
+  type Located,
   type SourceHead,
 } from './generations.ts';
-import { readEpoch, readSituation } from './list-state.ts';
+import { readEpoch, readSituation, type ListSituation } from './list-state.ts';
 
 const LEASE_UNTIL = sql`clock_timestamp() + ${LEASE_MS} * interval '1 ms'`;
 
@@ -49,6 +49,7 @@ interface PageCommit extends SourceHead {
   readonly resumePoint: ResumePoint;
 }
 
+/** A lease that this worker has taken, and the run that it works for. */
 interface Held {
   readonly db: Database;
   readonly list: ListName;
@@ -58,85 +59,65 @@ interface Held {
 }
 
 /**
- * One list under its lease.
+ * One list under its lease: reads and writes its rows, its doubts and its verdict.
  * @throws FencedError from every write once another worker has taken over
  */
-export type ListSession = ReturnType<typeof openSession>;
+export class ListSession {
+  readonly list: ListName;
+  readonly #held: Held;
+  readonly #takenAtMs: number;
+  /** What the lease is for, as messages name it. */
+  readonly #what: string;
 
-/**
- * Opens the session of a lease that this worker has taken.
- * @param takenAtMs when the request that took the lease was sent (`performance.now()`)
- */
-function openSession(held: Held, takenAtMs: number) {
-  const { db, list, token } = held;
-  const what = `the sync of ${list}`;
+  /**
+   * @param held the lease that this worker has taken
+   * @param takenAtMs when the request that took the lease was sent (`performance.now()`)
+   */
+  constructor(held: Held, takenAtMs: number) {
+    this.list = held.list;
+    this.#held = held;
+    this.#takenAtMs = takenAtMs;
+    this.#what = `the sync of ${held.list}`;
+  }
 
-  async function renew() {
+  async renew(): Promise<void> {
+    const { db, list, token } = this.#held;
     const renewal = statement()`
       update mirror.list_leases set lease_until = ${LEASE_UNTIL}
       where list = ${list} and token = ${token}`;
-    const renewed = await execute(db, `renew the lease of ${what}`, renewal);
-    if (renewed === 0n) throw new FencedError(what);
+    const action = `renew the lease of ${this.#what}`;
+    const renewed = await execute(db, action, renewal);
+    if (renewed === 0n) throw new FencedError(this.#what);
   }
 
-  async function release() {
+  async release(): Promise<void> {
+    const { db, list, token } = this.#held;
     const end = statement()`
       update mirror.list_leases set token = null, lease_until = null
       where list = ${list} and token = ${token}`;
-    await execute(db, `release the lease of ${what}`, end);
+    await execute(db, `release the lease of ${this.#what}`, end);
   }
 
   /**
    * Renews the lease until it is disposed, and then releases it, so that a successor
    * does not have to wait until it expires.
    */
-  const keep = () => keepLease({ what, takenAtMs, renew, release });
-  const write = openWriter(held);
-  return {
-    list,
-    renew,
-    release,
-    keepLease: keep,
-    ...openPages(held, write),
-    ...openVerdicts(held, write),
-  };
-}
+  keepLease(): ReturnType<typeof keepLease> {
+    return keepLease({
+      what: this.#what,
+      takenAtMs: this.#takenAtMs,
+      renew: () => this.renew(),
+      release: () => this.release(),
+    });
+  }
 
-function openWriter({ db, list, token, signal }: Held) {
-  /**
-   * Runs a transaction that locks the lease's row first, so that only this worker can
-   * commit.
-   * @param wasDone returns the result that an earlier attempt has written, in case its
-   *   response was lost; absent if the work is safe to repeat
-   */
-  return <Result>(
-    action: string,
-    work: (tx: Database) => Promise<Result>,
-    wasDone?: () => Promise<Result | undefined>,
-  ) =>
-    retryWhileUnavailable({ action, signal, wasDone }, () =>
-      inTransaction(db, { action }, async (tx) => {
-        const fence = statement({ list: 'text' })`
-          select list from mirror.list_leases
-          where list = ${list} and token = ${token} for update`;
-        const held = await readRows(tx, action, fence);
-        if (held.length === 0) throw new FencedError(`the sync of ${list}`);
-        return work(tx);
-      }),
-    );
-}
-
-/** Reads and writes the stored rows of the list, page by page. */
-function openPages(
-  { db, list, runId, token, signal }: Held,
-  write: ReturnType<typeof openWriter>,
-) {
   /**
    * Begins a generation, and drops an abandoned audit that it replaces. Safe to repeat,
    * because the new generation has no page yet.
    */
-  const begin = (kind: Generation['kind'], epoch: number) =>
-    write('begin a generation', async (tx) => {
+  begin(kind: Generation['kind'], epoch: number): Promise<Generation> {
+    const { list, runId } = this.#held;
+    return this.#write('begin a generation', async (tx) => {
       if (kind === 'audit') await dropAudit(tx, list);
       const insert = statement(COLUMNS)`
         insert into mirror.generations as held (list, epoch, kind, run_id)
@@ -146,6 +127,7 @@ function openPages(
         returning ${SELECTED}`;
       return readRow(tx, 'begin a generation', insert);
     });
+  }
 
   /**
    * Appends a page.
@@ -154,10 +136,11 @@ function openPages(
    *   written
    * @throws DoubtError `ROW_TWICE` if a party is already stored
    */
-  function append(
+  append(
     { generationId }: Generation,
     { rows: page, resumePoint, ...head }: PageCommit,
-  ) {
+  ): Promise<Generation | undefined> {
+    const { db, list, token } = this.#held;
     const shown = page.filter(({ odd }) => odd === undefined);
     const keys = shown.map(({ key }) => key);
     const added = new Set(keys).size;
@@ -184,7 +167,7 @@ function openPages(
     };
     // The sequence number shows whether the page was committed, because no other worker
     // commits under this lease.
-    return write(action, commit, () => {
+    return this.#write(action, commit, () => {
       const committed = statement(COLUMNS)`
         select ${SELECTED} from mirror.generations
         where generation_id = ${generationId} and sequence = ${sequence}::bigint
@@ -201,188 +184,181 @@ function openPages(
    *   position, or up to the highest position of the given keys if that is higher; if
    *   absent, `rowsUpTo` is 0
    */
-  function locate(
+  locate(
     generation: Generation,
     keys: readonly string[],
     countingTo?: bigint,
-  ) {
+  ): Promise<Located> {
     const found =
       generation.kind === 'current'
         ? locateStored(generation, keys, countingTo)
         : locateAudited(generation, keys, countingTo);
-    const action = 'compare a page';
-    return retryWhileUnavailable({ action, signal }, () =>
-      readRow(db, action, found),
+    return this.#read('compare a page', found);
+  }
+
+  /** Reads the generations, doubts and gaps of the list. */
+  situation(): Promise<ListSituation> {
+    const { db, list, signal } = this.#held;
+    return retryWhileUnavailable(
+      { action: 'read how a list stands', signal },
+      () => readSituation(db, list),
     );
   }
 
-  return { begin, append, locate };
-}
+  /**
+   * Whether one of these parties is stored for the current network. If no party is
+   * stored at all yet, the source address of the last claim decides.
+   */
+  async holdsParty(partyIds: readonly string[]): Promise<boolean> {
+    const { runId } = this.#held;
+    const held = statement({ isHeld: 'boolean' })`
+      with parties as (
+        select party_id from mirror.parties
+        where gone_since is null and epoch = (select max(epoch) from mirror.networks))
+      select exists (select from parties where party_id = any(${[...partyIds]}::text[]))
+        or (not exists (select from parties) and exists (
+          select from mirror.runs r, mirror.identity i
+          where r.run_id = ${runId} and r.source_url is not distinct from i.source_url)) as "isHeld"`;
+    const { isHeld } = await this.#read('compare parties', held);
+    return isHeld;
+  }
 
-/** See `locate` in `openPages`. */
-interface Located {
-  readonly held: readonly string[];
-  readonly highestPos: bigint | null;
-  readonly rowsUpTo: bigint;
-}
+  /**
+   * Whether there is a doubt that the other list belongs to this network, and whether
+   * a worker is reading it.
+   */
+  otherList(): Promise<OtherList> {
+    const { list } = this.#held;
+    const other = statement({ isOtherNetwork: 'boolean', isRead: 'boolean' })`
+      select exists (select from mirror.doubts
+          where subject <> ${list} and code = 'OTHER_NETWORK' and closed_at is null
+            and epoch = (select max(epoch) from mirror.networks)) as "isOtherNetwork",
+        exists (select from mirror.list_leases
+          where list <> ${list} and mirror.is_leased(lease_until, lease_holder)) as "isRead"`;
+    return this.#read('read how the other list stands', other);
+  }
 
-const LOCATED = {
-  held: typed<readonly string[]>('text[]'),
-  highestPos: 'bigint?',
-  rowsUpTo: 'bigint',
-} as const;
+  /** Stores a party without a position, such as `network`. */
+  keepUnplaced(
+    epoch: number,
+    row: ListedRow,
+  ): Promise<{ readonly wasKnown: boolean }> {
+    return this.#write('keep a party without a place', (tx) =>
+      keepUnplaced(tx, epoch, row),
+    );
+  }
 
-function locateStored(
-  { list, epoch }: Generation,
-  keys: readonly string[],
-  countingTo: bigint | undefined,
-): Statement<Located> {
-  return statement(LOCATED)`
-    with found as (
-      select asked.key, one.pos from unnest(${[...keys]}::text[]) as asked (key), lateral (
-        select pos from ${TABLES[list]} held
-        where epoch = ${epoch} and gone_since is null and ${IS_ASKED[list]} limit 1) one),
-    counted as (
-      select ${COPIES[list]} as copies, pos from ${TABLES[list]}
-      where epoch = ${epoch} and gone_since is null)
-    ${describeFound(countingTo)}`;
-}
+  /**
+   * Opens the doubt unless it is already open, and discards the rows that an audit
+   * has read.
+   */
+  openDoubt(epoch: number, { code, message, meta }: DoubtError): Promise<void> {
+    const { list, runId } = this.#held;
+    return this.#write('record a doubt', async (tx) => {
+      await dropAudit(tx, list);
+      const seen = evidenceJson({ message, ...meta });
+      const insert = statement()`
+        insert into mirror.doubts (subject, epoch, code, seen, run_id)
+        values (${list}, ${epoch}, ${code}, ${seen}::jsonb, ${runId})
+        on conflict (subject, epoch, code) where closed_at is null do nothing`;
+      await execute(tx, 'record a doubt', insert);
+    });
+  }
 
-function locateAudited(
-  { generationId }: Generation,
-  keys: readonly string[],
-  countingTo: bigint | undefined,
-): Statement<Located> {
-  return statement(LOCATED)`
-    with found as (
-      select asked.key, held.pos from unnest(${[...keys]}::text[]) as asked (key)
-      join mirror.audit_rows held on generation_id = ${generationId} and held.key = asked.key),
-    counted as (
-      select copies, pos from mirror.audit_rows where generation_id = ${generationId})
-    ${describeFound(countingTo)}`;
-}
+  /**
+   * Opens or updates the doubt about rows that cannot be parsed. The reading that
+   * encountered such rows leaves it open; the next audit closes it.
+   */
+  keepOddRows(
+    { generationId, epoch }: Generation,
+    seen: object,
+  ): Promise<void> {
+    const { list, runId } = this.#held;
+    return this.#write('keep rows that are not understood', async (tx) => {
+      const { code, message } = rowsNotUnderstood(list, {});
+      const found = { message, ...seen, generationId: `${generationId}` };
+      const insert = statement()`
+        insert into mirror.doubts as open (subject, epoch, code, seen, run_id)
+        values (${list}, ${epoch}, ${code}, ${evidenceJson(found)}::jsonb, ${runId})
+        on conflict (subject, epoch, code) where closed_at is null
+        do update set seen = excluded.seen`;
+      await execute(tx, 'keep rows that are not understood', insert);
+    });
+  }
 
-/** The end of a statement with the rows `found`, and the rows to be `counted`. */
-function describeFound(countingTo: bigint | undefined): RawBuilder<unknown> {
-  return sql`, top as (select max(pos) as pos from found)
-    select array(select key from found) as held, top.pos as "highestPos",
-      (select coalesce(sum(copies), 0)::bigint from counted
-        where ${countingTo !== undefined}
-          and pos <= greatest(top.pos, ${countingTo ?? 0n}::bigint)) as "rowsUpTo"
-    from top`;
-}
+  /**
+   * Replaces the current rows with those of an audit, and records `complete` if the
+   * list is. A single statement decides that from the stored rows.
+   */
+  claim(claim: Claim): Promise<Claimed> {
+    const { db, runId } = this.#held;
+    return this.#write<Claimed>(
+      'claim a list complete',
+      (tx) => claimList(tx, runId, claim),
+      async () => {
+        const claimed = statement({ evidence: typed<object>('json!') })`
+          select evidence from mirror.runs
+          where run_id = ${runId} and verdict = 'complete'`;
+        const run = await findRow(db, 'claim a list complete', claimed);
+        return run && { kind: 'complete', evidence: run.evidence };
+      },
+    );
+  }
 
-/** Reads the state of the list and its open doubts, and records verdicts. */
-function openVerdicts(
-  { db, list, runId, signal }: Held,
-  write: ReturnType<typeof openWriter>,
-) {
-  return {
-    situation: () =>
-      retryWhileUnavailable({ action: 'read how a list stands', signal }, () =>
-        readSituation(db, list),
-      ),
+  /** Records any verdict other than `complete`. */
+  settle(
+    verdict: Exclude<Verdict, 'complete'>,
+    evidence: object,
+  ): Promise<void> {
+    const { runId } = this.#held;
+    return this.#write('record a verdict', async (tx) => {
+      const end = statement()`
+        update mirror.runs set state = 'done', verdict = ${verdict},
+          finished_at = clock_timestamp(), evidence = ${evidenceJson(evidence)}::jsonb
+        where run_id = ${runId} and state in ('queued', 'running')`;
+      await execute(tx, 'record a verdict', end);
+    });
+  }
 
-    /**
-     * Whether one of these parties is stored for the current network. If no party is
-     * stored at all yet, the source address of the last claim decides.
-     */
-    holdsParty: async (partyIds: readonly string[]) => {
-      const held = statement({ isHeld: 'boolean' })`
-        with parties as (
-          select party_id from mirror.parties
-          where gone_since is null and epoch = (select max(epoch) from mirror.networks))
-        select exists (select from parties where party_id = any(${[...partyIds]}::text[]))
-          or (not exists (select from parties) and exists (
-            select from mirror.runs r, mirror.identity i
-            where r.run_id = ${runId} and r.source_url is not distinct from i.source_url)) as "isHeld"`;
-      const action = 'compare parties';
-      const { isHeld } = await retryWhileUnavailable({ action, signal }, () =>
-        readRow(db, action, held),
-      );
-      return isHeld;
-    },
+  /** Runs a statement that yields one row, and repeats it while Postgres is away. */
+  #read<Row>(action: string, query: Statement<Row>): Promise<Row> {
+    const { db, signal } = this.#held;
+    return retryWhileUnavailable({ action, signal }, () =>
+      readRow(db, action, query),
+    );
+  }
 
-    /**
-     * Whether there is a doubt that the other list belongs to this network, and whether
-     * a worker is reading it.
-     */
-    otherList: () => {
-      const other = statement({ isOtherNetwork: 'boolean', isRead: 'boolean' })`
-        select exists (select from mirror.doubts
-            where subject <> ${list} and code = 'OTHER_NETWORK' and closed_at is null
-              and epoch = (select max(epoch) from mirror.networks)) as "isOtherNetwork",
-          exists (select from mirror.list_leases
-            where list <> ${list} and mirror.is_leased(lease_until, lease_holder)) as "isRead"`;
-      const action = 'read how the other list stands';
-      return retryWhileUnavailable({ action, signal }, () =>
-        readRow(db, action, other),
-      );
-    },
-
-    keepUnplaced: (epoch: number, row: ListedRow) =>
-      write('keep a party without a place', (tx) =>
-        keepUnplaced(tx, epoch, row),
-      ),
-
-    /**
-     * Opens the doubt unless it is already open, and discards the rows that an audit
-     * has read.
-     */
-    openDoubt: (epoch: number, { code, message, meta }: DoubtError) =>
-      write('record a doubt', async (tx) => {
-        await dropAudit(tx, list);
-        const seen = evidenceJson({ message, ...meta });
-        const insert = statement()`
-          insert into mirror.doubts (subject, epoch, code, seen, run_id)
-          values (${list}, ${epoch}, ${code}, ${seen}::jsonb, ${runId})
-          on conflict (subject, epoch, code) where closed_at is null do nothing`;
-        await execute(tx, 'record a doubt', insert);
+  /**
+   * Runs a transaction that locks the lease's row first, so that only this worker can
+   * commit.
+   * @param wasDone returns the result that an earlier attempt has written, in case its
+   *   response was lost; absent if the work is safe to repeat
+   */
+  #write<Result>(
+    action: string,
+    work: (tx: Database) => Promise<Result>,
+    wasDone?: () => Promise<Result | undefined>,
+  ): Promise<Result> {
+    const { db, list, token, signal } = this.#held;
+    return retryWhileUnavailable({ action, signal, wasDone }, () =>
+      inTransaction(db, { action }, async (tx) => {
+        const fence = statement({ list: 'text' })`
+          select list from mirror.list_leases
+          where list = ${list} and token = ${token} for update`;
+        const held = await readRows(tx, action, fence);
+        if (held.length === 0) throw new FencedError(this.#what);
+        return work(tx);
       }),
+    );
+  }
+}
 
-    /**
-     * Opens or updates the doubt about rows that cannot be parsed. The reading that
-     * encountered such rows leaves it open; the next audit closes it.
-     */
-    keepOddRows: ({ generationId, epoch }: Generation, seen: object) =>
-      write('keep rows that are not understood', async (tx) => {
-        const { code, message } = rowsNotUnderstood(list, {});
-        const found = { message, ...seen, generationId: `${generationId}` };
-        const insert = statement()`
-          insert into mirror.doubts as open (subject, epoch, code, seen, run_id)
-          values (${list}, ${epoch}, ${code}, ${evidenceJson(found)}::jsonb, ${runId})
-          on conflict (subject, epoch, code) where closed_at is null
-          do update set seen = excluded.seen`;
-        await execute(tx, 'keep rows that are not understood', insert);
-      }),
-
-    /**
-     * Replaces the current rows with those of an audit, and records `complete` if the
-     * list is. A single statement decides that from the stored rows.
-     */
-    claim: (claim: Claim) =>
-      write<Claimed>(
-        'claim a list complete',
-        (tx) => claimList(tx, runId, claim),
-        async () => {
-          const claimed = statement({ evidence: typed<object>('json!') })`
-            select evidence from mirror.runs
-            where run_id = ${runId} and verdict = 'complete'`;
-          const run = await findRow(db, 'claim a list complete', claimed);
-          return run && { kind: 'complete', evidence: run.evidence };
-        },
-      ),
-
-    /** Records any verdict other than `complete`. */
-    settle: (verdict: Exclude<Verdict, 'complete'>, evidence: object) =>
-      write('record a verdict', async (tx) => {
-        const end = statement()`
-          update mirror.runs set state = 'done', verdict = ${verdict},
-            finished_at = clock_timestamp(), evidence = ${evidenceJson(evidence)}::jsonb
-          where run_id = ${runId} and state in ('queued', 'running')`;
-        await execute(tx, 'record a verdict', end);
-      }),
-  };
+/** The other list, as far as it matters to the claim of this one. */
+interface OtherList {
+  /** Whether a doubt is open that it belongs to this network. */
+  readonly isOtherNetwork: boolean;
+  /** Whether a worker is reading it. */
+  readonly isRead: boolean;
 }
 
 export class ListStore {
@@ -423,7 +399,7 @@ export class ListStore {
     );
     return leased === 0n
       ? undefined
-      : openSession({ db, list, runId, token, signal }, takenAtMs);
+      : new ListSession({ db, list, runId, token, signal }, takenAtMs);
   }
 
   /** Stores one party that was looked up, without a position in the list. */

@@ -5,7 +5,7 @@
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { FencedError } from '../../../src/errors/errors.ts';
 import type { Failpoint, SyncDeps } from '../../../src/lists/sync-context.ts';
-import { openSession } from '../../../src/lists/sync-list.ts';
+import { waitForSession } from '../../../src/lists/sync-list.ts';
 import type {
   ListName,
   PageRequest,
@@ -223,11 +223,11 @@ describe('processes that sync one list', () => {
       Array.from({ length: 4 }, () => store.open('parties', runId, signal)),
     );
     expect(sessions.filter((session) => session !== undefined)).toHaveLength(1);
-    const waiting = openSession(store, 'parties', runId, signal);
+    const waiting = waitForSession(store, 'parties', runId, signal);
     await sessions.find((session) => session !== undefined)?.release();
     expect((await waiting).list).toBe('parties');
     await expect(
-      openSession(store, 'parties', runId, signal, 50),
+      waitForSession(store, 'parties', runId, signal, 50),
     ).rejects.toMatchObject({
       code: 'LIST_BUSY',
     });
