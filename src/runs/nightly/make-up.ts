@@ -19,7 +19,12 @@ import {
   namePassedOver,
   type ScheduledTimeState,
 } from './scheduled-time.ts';
-import { SCHEDULED, type ScheduledRun, scheduleKeyOf } from './schedules.ts';
+import {
+  FIRST_RUN_KEY,
+  formatScheduleKey,
+  type ScheduleKey,
+} from './schedule-key.ts';
+import { SCHEDULED, type ScheduledRun } from './schedules.ts';
 
 type MakeUpDeps = Pick<JobDeps, 'db' | 'runs' | 'queue' | 'log'>;
 
@@ -86,7 +91,8 @@ async function beginAgain(
 ): Promise<void> {
   const { kind, params = {} } = scheduled;
   const isNightly = kind === 'nightly';
-  const timeKey = scheduleKeyOf(scheduled, dueMs);
+  const time: ScheduleKey = { id: scheduled.id, dueMs };
+  const timeKey = formatScheduleKey(time);
 
   if (failed === 0) {
     const what = isNightly ? 'A nightly run' : 'An audit';
@@ -118,7 +124,10 @@ async function beginAgain(
     failed > 0 && isTried
       ? await deps.runs.create({
           ...given,
-          scheduleKey: `${timeKey} again ${failed}`,
+          scheduleKey: formatScheduleKey({
+            ...time,
+            repeat: { kind: 'again', failed },
+          }),
         })
       : own;
   await enqueueRun(run, deps);
@@ -137,7 +146,7 @@ export async function startFirstRun(
   const run = await deps.runs.create({
     kind: 'nightly',
     subject: 'first',
-    scheduleKey: 'first',
+    scheduleKey: FIRST_RUN_KEY,
   });
   deps.log.info(
     { runId: run.runId },

@@ -23,12 +23,18 @@ import {
   namePassedOver,
   nameTimes,
 } from './scheduled-time.ts';
+import {
+  formatScheduleKey,
+  parseScheduleKey,
+  type ScheduleId,
+  type ScheduleKey,
+} from './schedule-key.ts';
 import { otherSource } from '../work-run.ts';
 
 /** A run that a schedule starts. */
 export interface ScheduledRun {
   /** The id of the run's schedule in the queue. */
-  readonly id: string;
+  readonly id: ScheduleId;
   readonly schedule: keyof Schedules;
   readonly kind: 'nightly' | 'sync';
   readonly subject: string;
@@ -62,11 +68,6 @@ function auditOf(list: 'parties' | 'checkpoints'): ScheduledRun {
 
 /** How long a job that came early waits, at most, before it checks the clock again. */
 const EARLY_WAIT_MAX_MS = 60_000;
-
-/** Returns the key of a scheduled time. At most one run has a given key. */
-export function scheduleKeyOf({ id }: ScheduledRun, dueMs: number): string {
-  return `${id.replace('-', ' ')} ${new Date(dueMs).toISOString()}`;
-}
 
 interface KeepDeps {
   readonly queues: Pick<Queues, 'keepSchedule'>;
@@ -117,7 +118,8 @@ export async function claimScheduled(
     throw otherSource(what, `source ${sourceId}`, deps.source?.url);
   }
 
-  const scheduleKey = scheduleKeyOf(scheduled, dueMs);
+  const time: ScheduleKey = { id: scheduled.id, dueMs };
+  const scheduleKey = formatScheduleKey(time);
   const nowMs = await readNowMs(deps.db);
   const earlyMs = earlyByMs(dueMs, nowMs);
   if (earlyMs > 0)
@@ -131,7 +133,7 @@ export async function claimScheduled(
     );
   if (await isBeforeItsSchedule(scheduled, dueMs, nowMs, deps))
     return undefined;
-  if (kind === 'nightly' && (await isOtherNightGoing(scheduleKey, deps)))
+  if (kind === 'nightly' && (await isOtherNightGoing(time, deps)))
     return undefined;
 
   if (kind === 'nightly') await reportPassedOver(scheduled, dueMs, nowMs, deps);
@@ -140,7 +142,7 @@ export async function claimScheduled(
 
   // A worker whose clock was ahead has already run for this time, with the data that the
   // source had then.
-  const again = `${scheduleKey} at its time`;
+  const again = formatScheduleKey({ ...time, repeat: { kind: 'at its time' } });
   deps.log.warn(
     { scheduleKey, runId: run.runId, finishedAt: run.finishedAt },
     'A clock was ahead: the run of this time ended before it, and begins anew',
@@ -191,7 +193,7 @@ async function reportPassedOver(
   if (replaced.length > 0)
     log.warn(
       {
-        scheduleKey: scheduleKeyOf(scheduled, dueMs),
+        scheduleKey: formatScheduleKey({ id: scheduled.id, dueMs }),
         passedOver: nameTimes(replaced),
       },
       'A nightly run begins late; it takes the place of all that were missed',
@@ -214,7 +216,10 @@ async function isBeforeItsSchedule(
 
   const lateMinutes = Math.round((nowMs - dueMs) / 60_000);
   log.warn(
-    { scheduleKey: scheduleKeyOf(scheduled, dueMs), lateMinutes },
+    {
+      scheduleKey: formatScheduleKey({ id: scheduled.id, dueMs }),
+      lateMinutes,
+    },
     'A scheduled time is older than its schedule, and nothing begins for it; the clock ' +
       'of a worker is behind that of the database',
   );
@@ -245,8 +250,9 @@ export async function reportOverrun(
     );
 }
 
+/** Whether a nightly run is in progress that is not for this scheduled time. */
 async function isOtherNightGoing(
-  scheduleKey: string,
+  time: ScheduleKey,
   { runs, log }: Pick<JobDeps, 'runs' | 'log'>,
 ): Promise<boolean> {
   const going = await runs.list({
@@ -254,11 +260,13 @@ async function isOtherNightGoing(
     states: ['queued', 'running'],
     limit: 10,
   });
-  const other = going.find((run) => !run.scheduleKey?.startsWith(scheduleKey));
+  const other = going.find(
+    (run) => parseScheduleKey(run.scheduleKey ?? '')?.dueMs !== time.dueMs,
+  );
   if (other === undefined) return false;
 
   log.warn(
-    { scheduleKey, runId: other.runId },
+    { scheduleKey: formatScheduleKey(time), runId: other.runId },
     'Nightly run skipped: the last one is still going',
   );
   return true;
