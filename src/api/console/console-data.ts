@@ -62,9 +62,7 @@ export function addConsoleData(
     'GET /console/quarantined',
     { querystring: QUARANTINED_QUESTION },
     async ({ query: { limit } }) => ({
-      exports: await rows('list what was quarantined', work.QUARANTINED, [
-        limit,
-      ]),
+      exports: await rows('list what was quarantined', work.quarantined(limit)),
     }),
   );
   add('GET /console/runs/:id/costs', { params: BY_ID }, async ({ params }) => ({

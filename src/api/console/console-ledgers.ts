@@ -7,7 +7,7 @@ import {
   PARTY_ID_BYTES_MAX,
   splitCutId,
 } from '../../ledger/ids.ts';
-import type { PlainRow, Rows } from '../../postgres/rows.ts';
+import type { Rows } from '../../postgres/rows.ts';
 import { openRoutes } from '../kit/routes.ts';
 import { StatusError } from '../kit/status-error.ts';
 import * as statements from './store/ledger-statements.ts';
@@ -53,9 +53,11 @@ const ENTRIES = {
   }),
 };
 
-/** A row that is passed through unchanged; only the named columns are used here. */
-type RowWith<Column extends string> = PlainRow &
-  Readonly<Record<Column, string>>;
+/** The column by which each view other than `id` orders the parties. */
+const ORDERED_BY = {
+  recent: 'last_entry_at',
+  quarantined: 'quarantined_at',
+} as const;
 
 /** Adds the routes. Every page costs the same as the first. */
 export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
@@ -66,16 +68,16 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
     async ({ query: { view, search, after } }) => {
       if (view !== 'id' && !/^\d{1,18}$/.test(after ?? '0'))
         throw new StatusError('invalidArgument', 'after: no such page');
-      const { prefix, suffix } = splitCutId(toListed(search));
-      const values =
+      const limit = PARTIES_PAGE + 1;
+      const listed =
         view === 'id'
-          ? [prefix, after ?? '', PARTIES_PAGE + 1, suffix]
-          : [after, PARTIES_PAGE + 1];
-      const found = await rows<RowWith<'partyId' | 'key'>>(
-        'list parties',
-        statements.PARTIES[view],
-        values,
-      );
+          ? statements.partiesById(
+              splitCutId(toListed(search)),
+              after ?? '',
+              limit,
+            )
+          : statements.partiesByExport(ORDERED_BY[view], after ?? null, limit);
+      const found = await rows('list parties', listed);
       const shown = found.slice(0, PARTIES_PAGE);
       // A party whose assets are requested one by one has one export per asset, but the
       // party is shown once.
@@ -89,11 +91,14 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
     },
   );
   add('GET /console/parties/:id', { params }, async ({ params: { id } }) => {
-    const values = [readPartyId(id)];
+    const partyId = readPartyId(id);
     const [[party], accounts, types] = await Promise.all([
-      rows('read a party', statements.PARTY, values),
-      rows("list a party's accounts", statements.ACCOUNTS, values),
-      rows("list a party's transfer types", statements.TYPES, values),
+      rows('read a party', statements.partyById(partyId)),
+      rows("list a party's accounts", statements.accountsOf(partyId)),
+      rows(
+        "list a party's transfer types",
+        statements.transferTypesOf(partyId),
+      ),
     ]);
     if (party === undefined) return unknownParty();
     return {
@@ -112,9 +117,9 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
           'invalidArgument',
           `zone: give ${timeZone.accepted}`,
         );
-      const values = [readPartyId(id), asset, zone];
+      const flows = statements.flowsOf(readPartyId(id), asset, zone);
       return {
-        days: await rows("sum up a ledger's flows", statements.FLOWS, values),
+        days: await rows("sum up a ledger's flows", flows),
       };
     },
   );
@@ -122,13 +127,13 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
     'GET /console/parties/:id/balance',
     BALANCE,
     async ({ params: { id }, query }) => {
-      const values = [readPartyId(id), query.asset, query.type, query.market];
+      const balance = statements.balanceOf(readPartyId(id), {
+        assetId: query.asset,
+        type: query.type,
+        marketId: query.market ?? null,
+      });
       return {
-        points: await rows(
-          "read an account's balance",
-          statements.BALANCE,
-          values,
-        ),
+        points: await rows("read an account's balance", balance),
       };
     },
   );
@@ -139,20 +144,15 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
     async ({ params: { id }, query }) => {
       const { asset, type, since, until, after } = query;
       const [from, seenBefore = '0'] = after?.split('~') ?? [];
-      const values = [
-        readPartyId(id),
-        asset,
-        type,
-        since,
-        until,
-        from,
+      const listed = statements.entriesOf(readPartyId(id), {
+        assetId: asset ?? null,
+        type: type ?? null,
+        since: since ?? null,
+        until: until ?? null,
+        from: from ?? null,
         seenBefore,
-      ];
-      const found = await rows<RowWith<'at'>>(
-        "list a party's entries",
-        statements.ENTRIES,
-        values,
-      );
+      });
+      const found = await rows("list a party's entries", listed);
       const entries = found.slice(0, ENTRIES_PAGE);
       const last = entries.at(-1);
       if (found.length <= ENTRIES_PAGE || last === undefined)

@@ -3,15 +3,35 @@
  * offset, and sum sizes only for the rows of one page. A page therefore costs the same
  * with a million parties as with fifty.
  */
+import { type RawBuilder, sql } from 'kysely';
+import {
+  type RowOf,
+  statement,
+  type Statement,
+} from '../../../postgres/statement.ts';
 
 export const ENTRIES_PAGE = 50;
 const BALANCE_POINTS_MAX = 600;
+
+/** The columns of `SUMMARY`. Sums are decimal strings. */
+const SUMMARY_COLUMNS = {
+  partyId: 'text',
+  key: 'text',
+  rows: 'text',
+  bytes: 'text',
+  lastEntryAt: 'instant?',
+  quarantinedAt: 'instant?',
+  knownTo: 'instant?',
+} as const;
+
+/** A party in a page of them, with how much of its ledger is mirrored. */
+type PartySummary = RowOf<typeof SUMMARY_COLUMNS>;
 
 /**
  * For each row of `page`, which must have a `party_id`, selects how much of the party's
  * ledger is mirrored.
  */
-const SUMMARY = `
+const SUMMARY = sql`
   select page.party_id as "partyId", page.key,
     coalesce(s.rows, 0)::text as rows, coalesce(s.bytes, 0)::text as bytes,
     u.last_entry_at as "lastEntryAt", u.quarantined_at as "quarantinedAt",
@@ -28,113 +48,182 @@ const SUMMARY = `
     from mirror.coverage where party_id = page.party_id) c on true`;
 
 /**
- * Parties in the order of their ids. `$1 || 'zz'` is an upper bound for ids that begin
- * with `$1`: what follows the prefix is hex or a word, and sorts below `zz` in every
- * collation.
+ * Selects a page of parties in the order of their ids. `prefix || 'zz'` is an upper bound
+ * for ids that begin with the prefix: what follows it is hex or a word, and sorts below
+ * `zz` in every collation.
+ * @param after the id after which the page begins
  */
-const BY_ID = `
+export function partiesById(
+  { prefix, suffix }: { readonly prefix: string; readonly suffix: string },
+  after: string,
+  limit: number,
+): Statement<PartySummary> {
+  return statement(SUMMARY_COLUMNS)`
   with page as materialized (
     select party_id, party_id as key from mirror.parties
-    where party_id > $2 and party_id >= $1 and ($1 = '' or party_id < $1 || 'zz')
-      and right(party_id, length($4)) = $4 order by party_id limit $3)
+    where party_id > ${after} and party_id >= ${prefix}
+      and (${prefix}::text = '' or party_id < ${prefix}::text || 'zz')
+      and right(party_id, length(${suffix}::text)) = ${suffix}::text
+    order by party_id limit ${limit})
   ${SUMMARY} order by page.key`;
+}
 
-function byExport(column: 'last_entry_at' | 'quarantined_at'): string {
-  return `
+/**
+ * Selects a page of parties by a time of their exports, the latest first.
+ * @param after the id of the export after which the page begins; null for the first page
+ */
+export function partiesByExport(
+  column: 'last_entry_at' | 'quarantined_at',
+  after: string | null,
+  limit: number,
+): Statement<PartySummary> {
+  const time = sql.ref(column);
+  return statement(SUMMARY_COLUMNS)`
   with page as materialized (
-    select party_id, export_id::text as key, ${column} as at, export_id
+    select party_id, export_id::text as key, ${time} as at, export_id
     from mirror.exports
-    where ${column} is not null and ($1::bigint is null or (${column}, export_id) < (
-      select ${column}, export_id from mirror.exports where export_id = $1))
-    order by ${column} desc, export_id desc limit $2)
+    where ${time} is not null and (${after}::bigint is null or (${time}, export_id) < (
+      select ${time}, export_id from mirror.exports where export_id = ${after}::bigint))
+    order by ${time} desc, export_id desc limit ${limit})
   ${SUMMARY} order by page.at desc, page.export_id desc`;
 }
 
-/** The statements for a page of parties, in each order: by id, or by their exports. */
-export const PARTIES = {
-  id: BY_ID,
-  recent: byExport('last_entry_at'),
-  quarantined: byExport('quarantined_at'),
+const PARTY_COLUMNS = {
+  ...SUMMARY_COLUMNS,
+  firstSeenAt: 'instant?',
+  isSentOnly: 'boolean',
+  /** The newest covered ranges, oldest first. */
+  covered: 'json',
 } as const;
 
-export const PARTY = `
-  with page as (select $1::text as party_id, '' as key)
+/** Selects one party; no row if the mirror does not know it. */
+export function partyById(
+  partyId: string,
+): Statement<RowOf<typeof PARTY_COLUMNS>> {
+  return statement(PARTY_COLUMNS)`
+  with page as (select ${partyId}::text as party_id, '' as key)
   select summary.*, pa.first_seen_at as "firstSeenAt",
-    exists (select from mirror.coverage where party_id = $1 and sides = 'from')
+    exists (select from mirror.coverage where party_id = ${partyId} and sides = 'from')
       as "isSentOnly",
     (select coalesce(json_agg(json_build_object('from', from_time, 'to', to_time,
         'open', open, 'rows', rows) order by from_time), '[]')
       from (
         select k.from_time, k.to_time, k.open, s.rows::text as rows
         from mirror.coverage k left join mirror.segments s using (segment_id)
-        where k.party_id = $1 order by k.from_time desc limit 200) known) as covered
+        where k.party_id = ${partyId} order by k.from_time desc limit 200) known) as covered
   from (${SUMMARY}) summary
   left join mirror.parties pa on pa.party_id = summary."partyId"
   where pa.party_id is not null or summary."knownTo" is not null`;
+}
 
 /**
  * Maximum number of a party's newest entries that its accounts and charts cover. A party
  * may have millions; an index finds the newest.
  */
 export const SUMMED_MAX = 20_000;
-const NEWEST = `newest as (
-    select * from mirror.ledger_entries
-    where party_id = $1 order by vega_time desc limit ${SUMMED_MAX})`;
 
-/** The party's own accounts, as named in the party's exports. */
-export const ACCOUNTS = `
-  with ${NEWEST}
+/** The party's newest entries, as a part of a `with` clause. */
+function newest(partyId: string): RawBuilder<unknown> {
+  return sql`newest as (
+    select * from mirror.ledger_entries
+    where party_id = ${partyId} order by vega_time desc limit ${SUMMED_MAX})`;
+}
+
+const ACCOUNT_COLUMNS = {
+  assetId: 'text',
+  accountType: 'text',
+  marketId: 'text?',
+  entries: 'text',
+  lastAt: 'instant',
+} as const;
+
+/** Selects the party's own accounts, as named in the party's exports. */
+export function accountsOf(
+  partyId: string,
+): Statement<RowOf<typeof ACCOUNT_COLUMNS>> {
+  return statement(ACCOUNT_COLUMNS)`
+  with ${newest(partyId)}
   select asset_id as "assetId", account_type as "accountType", market_id as "marketId",
     count(*)::text as entries, max(vega_time) as "lastAt"
   from newest cross join lateral (values
     (account_from_party_id, account_from_account_type, account_from_market_id),
     (account_to_party_id, account_to_account_type, account_to_market_id)
   ) side(party_id, account_type, market_id)
-  where side.party_id = $1 and account_type is not null
+  where side.party_id = ${partyId} and account_type is not null
   group by 1, 2, 3 order by count(*) desc, 1, 2, 3 limit 200`;
+}
 
-export const TYPES = `
-  with ${NEWEST}
+export function transferTypesOf(
+  partyId: string,
+): Statement<{ readonly type: string | null }> {
+  return statement({ type: 'text?' })`
+  with ${newest(partyId)}
   select distinct transfer_type as type from newest order by 1 limit 200`;
+}
+
+/** An account of one asset. */
+interface Account {
+  readonly assetId: string;
+  readonly type: string;
+  /** Null for an account that is not of a market. */
+  readonly marketId: string | null;
+}
+
+const FLOW_COLUMNS = {
+  day: 'text',
+  entries: 'text',
+  received: 'text',
+  sent: 'text',
+} as const;
 
 /**
- * Amounts that a party received and sent, by day. Transfers between its own accounts
- * count as neither. If the ledger has older entries than those read, the first day is
- * omitted, because it may be incomplete.
+ * Sums the amounts that a party received and sent, by day. Transfers between its own
+ * accounts count as neither. If the ledger has older entries than those read, the first
+ * day is omitted, because it may be incomplete.
  */
-export const FLOWS = `
-  with ${NEWEST}
-  select to_char(vega_time at time zone $3, 'YYYY-MM-DD') as day, count(*)::text as entries,
+export function flowsOf(
+  partyId: string,
+  assetId: string,
+  zone: string,
+): Statement<RowOf<typeof FLOW_COLUMNS>> {
+  return statement(FLOW_COLUMNS)`
+  with ${newest(partyId)}
+  select to_char(vega_time at time zone ${zone}, 'YYYY-MM-DD') as day, count(*)::text as entries,
     coalesce(sum(quantity) filter (
-      where account_to_party_id = $1 and account_from_party_id is distinct from $1), 0)::text
+      where account_to_party_id = ${partyId} and account_from_party_id is distinct from ${partyId}), 0)::text
       as received,
     coalesce(sum(quantity) filter (
-      where account_from_party_id = $1 and account_to_party_id is distinct from $1), 0)::text
+      where account_from_party_id = ${partyId} and account_to_party_id is distinct from ${partyId}), 0)::text
       as sent
   from newest
-  where asset_id = $2 and ((select count(*) from newest) < ${SUMMED_MAX}
-    or date_trunc('day', vega_time, $3) > (
-      select date_trunc('day', min(vega_time), $3) from newest))
+  where asset_id = ${assetId} and ((select count(*) from newest) < ${SUMMED_MAX}
+    or date_trunc('day', vega_time, ${zone}) > (
+      select date_trunc('day', min(vega_time), ${zone}) from newest))
   group by 1 order by 1`;
+}
 
 /**
- * The balance of an account over time, as the last balance in each of several equal
- * intervals.
+ * Selects the balance of an account over time, as the last balance in each of several
+ * equal intervals.
  */
-export const BALANCE = `
-  with ${NEWEST},
+export function balanceOf(
+  partyId: string,
+  { assetId, type, marketId }: Account,
+): Statement<{ readonly at: string; readonly balance: string }> {
+  return statement({ at: 'instant', balance: 'text' })`
+  with ${newest(partyId)},
   moved as (
     select vega_time,
       case
-        when account_to_party_id = $1 and account_to_account_type = $3
-          and account_to_market_id is not distinct from $4
+        when account_to_party_id = ${partyId} and account_to_account_type = ${type}
+          and account_to_market_id is not distinct from ${marketId}
         then account_to_balance else account_from_balance end as balance
     from newest
-    where asset_id = $2
-      and ((account_from_party_id = $1 and account_from_account_type = $3
-          and account_from_market_id is not distinct from $4)
-        or (account_to_party_id = $1 and account_to_account_type = $3
-          and account_to_market_id is not distinct from $4))),
+    where asset_id = ${assetId}
+      and ((account_from_party_id = ${partyId} and account_from_account_type = ${type}
+          and account_from_market_id is not distinct from ${marketId})
+        or (account_to_party_id = ${partyId} and account_to_account_type = ${type}
+          and account_to_market_id is not distinct from ${marketId}))),
   bounds as materialized (
     select min(vega_time) as first,
       greatest(
@@ -146,21 +235,55 @@ export const BALANCE = `
       floor(extract(epoch from vega_time - first) / step) as part
     from moved, bounds where balance is not null) parts
   order by part, at desc`;
+}
+
+/** Which of a party's entries to list; null stands for all. */
+interface EntryFilter {
+  readonly assetId: string | null;
+  readonly type: string | null;
+  /** Days in UTC; both are included. */
+  readonly since: string | null;
+  readonly until: string | null;
+  /** The instant from which the page goes back; null for the first page. */
+  readonly from: string | null;
+  /** How many rows of that instant to skip, as a decimal string. */
+  readonly seenBefore: string;
+}
+
+const ENTRY_COLUMNS = {
+  at: 'text',
+  transferType: 'text?',
+  assetId: 'text',
+  quantity: 'text',
+  fromParty: 'text?',
+  fromAccount: 'text?',
+  fromBalance: 'text?',
+  toParty: 'text?',
+  toAccount: 'text?',
+  toBalance: 'text?',
+} as const;
 
 /**
- * Entries of one instant may be identical, so no key distinguishes them. A page therefore
- * resumes by skipping a number of rows of that instant.
+ * Selects a page of entries, the newest first, and one more row if there is one. Entries
+ * of one instant may be identical, so no key distinguishes them. A page therefore resumes
+ * by skipping a number of rows of that instant.
  */
-export const ENTRIES = `
+export function entriesOf(
+  partyId: string,
+  { assetId, type, since, until, from, seenBefore }: EntryFilter,
+): Statement<RowOf<typeof ENTRY_COLUMNS>> {
+  return statement(ENTRY_COLUMNS)`
   select to_char(vega_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at,
     transfer_type as "transferType", asset_id as "assetId", quantity::text as quantity,
     account_from_party_id as "fromParty", account_from_account_type as "fromAccount",
     account_from_balance::text as "fromBalance", account_to_party_id as "toParty",
     account_to_account_type as "toAccount", account_to_balance::text as "toBalance"
   from mirror.ledger_entries
-  where party_id = $1 and ($2::text is null or asset_id = $2)
-    and ($3::text is null or transfer_type = $3)
-    and vega_time >= coalesce($4::date::timestamp at time zone 'UTC', '-infinity')
-    and vega_time < coalesce(($5::date + 1)::timestamp at time zone 'UTC', 'infinity')
-    and vega_time <= coalesce($6::timestamptz, 'infinity')
-  order by vega_time desc, segment_id, tableoid, ctid offset $7::int limit ${ENTRIES_PAGE + 1}`;
+  where party_id = ${partyId} and (${assetId}::text is null or asset_id = ${assetId})
+    and (${type}::text is null or transfer_type = ${type})
+    and vega_time >= coalesce(${since}::date::timestamp at time zone 'UTC', '-infinity')
+    and vega_time < coalesce((${until}::date + 1)::timestamp at time zone 'UTC', 'infinity')
+    and vega_time <= coalesce(${from}::timestamptz, 'infinity')
+  order by vega_time desc, segment_id, tableoid, ctid
+  offset ${seenBefore}::int limit ${ENTRIES_PAGE + 1}`;
+}

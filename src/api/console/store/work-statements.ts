@@ -4,6 +4,12 @@
  */
 import { WORKER_SILENT_MS } from '../../../concurrency/lease.ts';
 import { onlyRow, type PlainRow, type Rows } from '../../../postgres/rows.ts';
+import {
+  type RowOf,
+  statement,
+  type Statement,
+  typed,
+} from '../../../postgres/statement.ts';
 
 const LINES_MAX = 16;
 
@@ -28,7 +34,7 @@ export interface LiveFacts extends PlainRow {
  * A single statement, so that all parts describe the same instant. Each part uses an
  * index.
  */
-const LIVE = `
+const LIVE = statement({ found: typed<LiveFacts>('json') })`
   with open_runs as (
     select * from mirror.runs where state in ('queued', 'running')
     order by queued_at, run_id limit 24),
@@ -86,7 +92,13 @@ const LIVE = `
  * First the ledgers with an export in progress, then the quarantined ones, then the
  * ones published most recently.
  */
-export const LINES = `
+export const LINES = statement({
+  partyId: 'text',
+  assetId: 'text?',
+  state: 'text',
+  firstEntryAt: 'instant?',
+  covered: 'json',
+})`
   with chosen as (
     (select party_id, asset_id, 1 as rank, 'in flight' as state, lease_until as at
       from mirror.exports
@@ -117,7 +129,11 @@ export const LINES = `
  * The rows published over time, in equal intervals, so that the chart is as readable
  * after the first nightly run as after a year.
  */
-export const GROWTH = `
+export const GROWTH = statement({
+  at: 'instant',
+  rows: 'text',
+  bytes: 'text',
+})`
   with bounds as (
     select min(published_at) as first,
       greatest(extract(epoch from max(published_at) - min(published_at)) / 120, 1) as step
@@ -126,32 +142,57 @@ export const GROWTH = `
     sum(rows)::text as rows, sum(bytes)::text as bytes
   from mirror.segments, bounds where status = 'current' group by 1 order by 1`;
 
-export const NIGHTLY_RUNS = `
+export const NIGHTLY_RUNS = statement({
+  runId: 'uuid',
+  at: 'instant',
+  finishedAt: 'instant?',
+  state: 'text',
+  verdict: 'text?',
+})`
   select run_id as "runId", coalesce(started_at, queued_at) as at,
     finished_at as "finishedAt", state, verdict
   from mirror.runs
   where kind = 'nightly' and queued_at > clock_timestamp() - interval '120 days'
   order by queued_at desc limit 1000`;
 
-/** Quarantined exports, the latest first. */
-export const QUARANTINED = `
+const QUARANTINED_COLUMNS = {
+  exportId: 'text',
+  partyId: 'text',
+  assetId: 'text?',
+  since: 'instant!',
+  attempts: 'int',
+  reason: 'json?',
+} as const;
+
+/** Selects the quarantined exports, the latest first. */
+export function quarantined(
+  limit: number,
+): Statement<RowOf<typeof QUARANTINED_COLUMNS>> {
+  return statement(QUARANTINED_COLUMNS)`
   select export_id::text as "exportId", party_id as "partyId", asset_id as "assetId",
     quarantined_at as since, attempts, quarantine_reason as reason
   from mirror.exports
-  where quarantined_at is not null order by quarantined_at desc, export_id desc limit $1`;
+  where quarantined_at is not null order by quarantined_at desc, export_id desc limit ${limit}`;
+}
 
 /**
- * A row of the statement below. The first row has the costs of the run itself, the others
- * those of its child runs. Counts are decimal strings.
+ * The first row has the costs of the run itself, the others those of its child runs.
+ * Counts are decimal strings.
  */
-type CostRow = Readonly<
-  Record<
-    'kind' | 'subject' | 'requests' | 'listRequests' | 'retries' | 'bytes',
-    string
-  >
-> & { readonly startedMs: number | null; readonly endedMs: number };
+const COST_COLUMNS = {
+  kind: 'text',
+  subject: 'text',
+  startedMs: 'float?',
+  endedMs: 'float',
+  requests: 'text',
+  listRequests: 'text',
+  retries: 'text',
+  bytes: 'text',
+} as const;
+type CostRow = RowOf<typeof COST_COLUMNS>;
 
-const COSTS = `
+function costsOf(runId: string): Statement<CostRow> {
+  return statement(COST_COLUMNS)`
   select r.kind, r.subject,
     (extract(epoch from r.started_at) * 1000)::float8 as "startedMs",
     (extract(epoch from coalesce(r.finished_at, clock_timestamp())) * 1000)::float8
@@ -160,13 +201,12 @@ const COSTS = `
     coalesce(sum(c.list_requests), 0)::text as "listRequests",
     coalesce(sum(c.retries), 0)::text as retries, coalesce(sum(c.bytes), 0)::text as bytes
   from mirror.runs r left join mirror.source_costs c using (run_id)
-  where r.run_id = $1 or r.parent_run_id = $1
-  group by r.run_id order by r.run_id <> $1, r.queued_at`;
+  where r.run_id = ${runId}::uuid or r.parent_run_id = ${runId}::uuid
+  group by r.run_id order by r.run_id <> ${runId}::uuid, r.queued_at`;
+}
 
 export async function readLive(rows: Rows): Promise<LiveFacts> {
-  return (
-    await onlyRow(rows<{ found: LiveFacts }>('read what is going on', LIVE))
-  ).found;
+  return (await onlyRow(rows('read what is going on', LIVE))).found;
 }
 
 /**
@@ -177,9 +217,7 @@ export async function readCosts(
   rows: Rows,
   runId: string,
 ): Promise<readonly PlainRow[]> {
-  const [own, ...found] = await rows<CostRow>('read what a run cost', COSTS, [
-    runId,
-  ]);
+  const [own, ...found] = await rows('read what a run cost', costsOf(runId));
   if (own === undefined) return [];
   if (own.kind !== 'nightly') return [costOf(own, own.kind)];
   const syncs = ['parties', 'checkpoints'].flatMap((list) =>
