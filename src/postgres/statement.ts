@@ -106,6 +106,31 @@ export function statement<const Declared extends Columns = Columns>(
   };
 }
 
+/**
+ * Writes the select list that yields the declared columns: each is the table's column of
+ * the same name in snake case, or the SQL expression given for it.
+ */
+export function selectList<Declared extends Columns>(
+  columns: Declared,
+  expressions?: Readonly<Partial<Record<keyof Declared & string, string>>>,
+): RawBuilder<unknown> {
+  return sql.raw(selectText(Object.keys(columns), expressions ?? {}));
+}
+
+/** Returns the text of a select list; see `selectList`. */
+export function selectText(
+  names: readonly string[],
+  expressions: Readonly<Partial<Record<string, string>>>,
+): string {
+  return names
+    .map((name) => `${expressions[name] ?? toSnakeCase(name)} as "${name}"`)
+    .join(', ');
+}
+
+function toSnakeCase(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
 /** @param values parameters, or fragments made with Kysely's `sql` */
 type StatementTag<Row> = (
   text: TemplateStringsArray,

@@ -87,6 +87,8 @@ describe('a statement is refused', () => {
       expect.stringContaining('column "gone" does not exist'),
       '',
       '',
+      'the columns are runId, isOpen, declared are runId',
+      '',
       '',
     ]);
   });

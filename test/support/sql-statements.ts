@@ -7,6 +7,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
 import { parseSync } from 'oxc-parser';
+import { selectText } from '../../src/postgres/statement.ts';
 
 export interface DeclaredStatement {
   /** The location of the statement: `src/catalog/leases.ts:61`. */
@@ -286,6 +287,7 @@ class Reader {
   ): string[] | undefined {
     const callee = unwrap(child(call, 'callee'));
     const given = list(call, 'arguments');
+    if (isCallOf(call, 'selectList')) return [this.#selectList(given, file)];
     if (
       callee.type === 'MemberExpression' &&
       name(child(callee, 'object')) === 'sql'
@@ -299,6 +301,15 @@ class Reader {
     }
     return this.#inlined(callee, given, file, bindings, (...body) =>
       this.#fragment(...body),
+    );
+  }
+
+  /** Returns the text of `selectList(COLUMNS, { name: 'an expression' })`. */
+  #selectList([columns, expressions]: readonly Node[], file: SourceFile) {
+    if (columns === undefined) throw new Error('selectList without columns');
+    return selectText(
+      Object.keys(this.columns(columns, file)),
+      expressions === undefined ? {} : this.columns(expressions, file),
     );
   }
 

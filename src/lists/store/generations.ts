@@ -3,7 +3,12 @@
  * transaction.
  */
 import { sql, type RawBuilder } from 'kysely';
-import { statement, typed, type Statement } from '../../postgres/statement.ts';
+import {
+  selectList,
+  statement,
+  typed,
+  type Statement,
+} from '../../postgres/statement.ts';
 import { formatInstant } from '../../time/time.ts';
 import type { ListedRow, ListName, Page } from '../ports.ts';
 
@@ -35,7 +40,7 @@ export interface Generation {
 /** The source's last block, if it reported one. */
 export type SourceHead = Pick<Page, 'blockHeight' | 'blockTime'>;
 
-/** The columns that `SELECTED` yields. */
+/** The columns of a generation; `SELECTED` selects them. */
 export const COLUMNS = {
   generationId: 'bigint',
   list: typed<ListName>('text'),
@@ -55,11 +60,10 @@ export const COLUMNS = {
 } as const;
 
 /** A generation, as it is selected or returned from its table. */
-export const SELECTED = sql`generation_id as "generationId", list, epoch, kind, sequence,
-  resume_point as "resumePoint", last_pos as "lastPos", rows, claimed_pos as "claimedPos",
-  head_height as "headHeight", largest_rows as "largestRows",
-  is_append_only as "isAppendOnly", claimed_at is not null as "isClaimed",
-  confirmed_at is not null as "isConfirmed", audited_at as "auditedAt"`;
+export const SELECTED = selectList(COLUMNS, {
+  isClaimed: 'claimed_at is not null',
+  isConfirmed: 'confirmed_at is not null',
+});
 
 export function setHead({
   blockHeight,
