@@ -4,8 +4,7 @@
 import { errorCode, FencedError, PermanentError } from '../errors/errors.ts';
 import { worst } from '../errors/verdict.ts';
 import { exportLedger } from './run-export.ts';
-import { demandsAsset } from './planning/profile.ts';
-import type { SourceProfile } from './store/source-profile.ts';
+import { demandsAsset, type SourceProfile } from './planning/profile.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 
 export interface PartyExportDeps extends ExportDeps {

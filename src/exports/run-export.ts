@@ -47,6 +47,8 @@ import {
   BOUNDS_ARE_BROKEN,
   distrustBounds,
   learnFromAnswer,
+  encodeProfile,
+  type SourceProfile,
 } from './planning/profile.ts';
 import { closedRange, type Target } from './planning/remaining.ts';
 import { sumBytes } from './planning/time-histogram.ts';
@@ -67,7 +69,6 @@ import {
   waitedTooLong,
 } from './request.ts';
 import type { ExportRepository, Published } from './store/export-repository.ts';
-import { encodeProfile, type SourceProfile } from './store/source-profile.ts';
 import {
   assessAnswer,
   assessPublished,

@@ -20,7 +20,7 @@ import {
   type KnownColumn,
   type Layout,
 } from './header.ts';
-import { cellText, type RowFields } from './row-fields.ts';
+import { cellText, type RowFields } from './csv-rows.ts';
 
 /**
  * The columns that make up an entry. `effect` is derived from them, but is stored as

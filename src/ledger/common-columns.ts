@@ -4,8 +4,7 @@
  * empty, which is how the source writes NULL.
  */
 import { PermanentError } from '../errors/errors.ts';
-import { RowFields } from './row-fields.ts';
-import { RowSplitter } from './row-splitter.ts';
+import { rewriteRows, RowFields } from './csv-rows.ts';
 
 /**
  * Returns the columns of the last header, which is that of the newest release, followed
@@ -42,27 +41,4 @@ export async function* withColumns(
       .map((source) => (source === -1 ? '' : fields.raw(source)))
       .join(',');
   });
-}
-
-/**
- * Rewrites each row, and keeps its line break. Strings are latin1, which preserves
- * every byte.
- * @returns the bytes after the last line break
- */
-export async function* rewriteRows(
-  chunks: AsyncIterable<Buffer>,
-  rewrite: (buffer: Buffer, start: number, end: number) => string,
-): AsyncGenerator<Buffer, Buffer, undefined> {
-  const rows: string[] = [];
-  const splitter = new RowSplitter((buffer, start, end, next) => {
-    rows.push(
-      rewrite(buffer, start, end),
-      buffer.toString('latin1', end, next),
-    );
-  });
-  for await (const chunk of chunks) {
-    splitter.push(chunk);
-    if (rows.length > 0) yield Buffer.from(rows.splice(0).join(''), 'latin1');
-  }
-  return splitter.rest();
 }

@@ -5,11 +5,11 @@
  */
 import { PermanentError, RetryableError } from '../errors/errors.ts';
 import { effectOf, remember } from './canonical.ts';
-import { rewriteRows } from './common-columns.ts';
+import { rewriteRows } from './csv-rows.ts';
 import { decodeId, decodeInteger } from './encodings.ts';
 import { gluedError } from './answer/error-body.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from './header.ts';
-import { RowFields } from './row-fields.ts';
+import { RowFields } from './csv-rows.ts';
 
 export type TimeFormat = 'rfc3339' | 'utc' | 's' | 'ms' | 'us' | 'ns';
 export type IdFormat = 'hex' | '0x' | 'base64';

@@ -3,7 +3,7 @@
  * orders and may add more, so nothing in this project relies on a column's position.
  */
 import { PermanentError } from '../errors/errors.ts';
-import { RowFields } from './row-fields.ts';
+import { RowFields } from './csv-rows.ts';
 
 /**
  * The columns that this project knows, in the warehouse's order, with the kinds of

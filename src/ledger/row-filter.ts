@@ -22,7 +22,7 @@ import {
   type PlainColumn,
   PlainRows,
 } from './plain-rows.ts';
-import { cellText, RowFields } from './row-fields.ts';
+import { cellText, RowFields } from './csv-rows.ts';
 import { VegaTimeReader } from './vega-time.ts';
 import type { ExportScope } from './export-scope.ts';
 

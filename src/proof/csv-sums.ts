@@ -5,8 +5,7 @@ import { PermanentError } from '../errors/errors.ts';
 import { hashText, RowDigest } from '../ledger/digest.ts';
 import { readHeader } from '../ledger/header.ts';
 import { isArchiveDamage } from '../ledger/object-keys.ts';
-import { RowFields } from '../ledger/row-fields.ts';
-import { RowSplitter, type RowVisitor } from '../ledger/row-splitter.ts';
+import { RowFields, RowSplitter, type RowVisitor } from '../ledger/csv-rows.ts';
 import type { LedgerRecord, MonthSum } from './ledger-record.ts';
 
 /** Sums rows by month over any number of files. */

@@ -13,8 +13,7 @@ import {
 import { addDigests, hashText, RowDigest } from '../ledger/digest.ts';
 import { PermanentError } from '../errors/errors.ts';
 import type { Layout } from '../ledger/header.ts';
-import { RowFields } from '../ledger/row-fields.ts';
-import type { RowVisitor } from '../ledger/row-splitter.ts';
+import { RowFields, type RowVisitor } from '../ledger/csv-rows.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import { readSegment } from './segment-reader.ts';
 import type { MonthLines, RowSink } from './store/copy-sink.ts';

@@ -14,7 +14,7 @@ import {
 import { isStoreFault } from '../errors/faults.ts';
 import { hashRow, RowDigest } from '../ledger/digest.ts';
 import { type Layout, readHeader } from '../ledger/header.ts';
-import { RowSplitter, type RowVisitor } from '../ledger/row-splitter.ts';
+import { RowSplitter, type RowVisitor } from '../ledger/csv-rows.ts';
 import {
   compressionOf,
   isArchiveDamage,

@@ -14,7 +14,7 @@ import {
   decodeTransferType,
 } from '../../src/ledger/encodings.ts';
 import { layoutOf } from '../../src/ledger/header.ts';
-import { RowFields } from '../../src/ledger/row-fields.ts';
+import { RowFields } from '../../src/ledger/csv-rows.ts';
 import { HEADER_12, HEADER_13 } from './csv.ts';
 import { PARTY_A, row12, row13 } from '../warehouse/published.ts';
 

@@ -6,7 +6,7 @@
  */
 import { hashRow, RowSum } from '../../ledger/digest.ts';
 import type { Layout } from '../../ledger/header.ts';
-import { RowSplitter } from '../../ledger/row-splitter.ts';
+import { RowSplitter } from '../../ledger/csv-rows.ts';
 import type { ExportScope } from '../../ledger/export-scope.ts';
 import { RowFilter, type UnreadableRow } from '../../ledger/row-filter.ts';
 

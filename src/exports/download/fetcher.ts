@@ -12,8 +12,8 @@ import {
 import { waitFor } from '../../concurrency/timeouts.ts';
 import { DAY_MICROS, floorSecond, SECOND_MICROS } from '../../time/time.ts';
 import { readHeader } from '../../ledger/header.ts';
-import { RowSplitter } from '../../ledger/row-splitter.ts';
-import { behindClock } from '../planning/answer-head.ts';
+import { RowSplitter } from '../../ledger/csv-rows.ts';
+import { behindClock } from '../planning/source-clock.ts';
 import { type PlannedRequest, planShrunk } from '../planning/next-window.ts';
 import { secondOf } from '../../ledger/ranges.ts';
 import { closedRange, type Target } from '../planning/remaining.ts';
@@ -23,7 +23,7 @@ import { type ExportContext, WAIT_MS, waitedTooLong } from '../request.ts';
 import type { ExportScope } from '../../ledger/export-scope.ts';
 import type { ExportAnswer, WindowRequest } from '../ports.ts';
 import { RowFilter } from '../../ledger/row-filter.ts';
-import type { SourceProfile } from '../store/source-profile.ts';
+import type { SourceProfile } from '../planning/profile.ts';
 import {
   type Outgrown,
   receive,

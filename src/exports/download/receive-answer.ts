@@ -7,7 +7,7 @@ import { hash } from 'node:crypto';
 import { RetryableError } from '../../errors/errors.ts';
 import { gluedError } from '../../ledger/answer/error-body.ts';
 import { readHeader } from '../../ledger/header.ts';
-import { RowSplitter } from '../../ledger/row-splitter.ts';
+import { RowSplitter } from '../../ledger/csv-rows.ts';
 import type { PlannedRequest } from '../planning/next-window.ts';
 import { secondOf } from '../../ledger/ranges.ts';
 import type { RequestPlan } from '../planning/remaining.ts';

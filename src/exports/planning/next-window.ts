@@ -4,7 +4,7 @@
  */
 import { BEGINNING, type Micros, SECOND_MICROS } from '../../time/time.ts';
 import type { StreamSeen, WindowPlan } from './window-plan.ts';
-import type { SourceProfile } from '../store/source-profile.ts';
+import type { SourceProfile } from './profile.ts';
 import type { Range } from '../../ledger/ranges.ts';
 import {
   type RequestPlan,

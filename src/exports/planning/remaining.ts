@@ -13,7 +13,7 @@ import {
 } from '../../time/time.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { TailSum } from '../../ledger/tail-sum.ts';
-import type { SourceProfile } from '../store/source-profile.ts';
+import type { SourceProfile } from './profile.ts';
 import {
   byFrom,
   earlier,

@@ -16,7 +16,7 @@ import type { ReceivedSegment } from '../download/answer-rows.ts';
 import { RangeSpool } from '../download/range-spool.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { Publication } from '../../catalog/publications.ts';
-import type { SourceProfile } from '../store/source-profile.ts';
+import type { SourceProfile } from '../planning/profile.ts';
 import { isHeld, isSame, rowsOf } from '../validation/compare-rows.ts';
 import type { Answered } from '../validation/assess-answer.ts';
 import {

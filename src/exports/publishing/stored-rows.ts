@@ -11,8 +11,7 @@ import {
   isArchiveDamage,
   plainStream,
 } from '../../ledger/object-keys.ts';
-import { RowFields } from '../../ledger/row-fields.ts';
-import { RowSplitter } from '../../ledger/row-splitter.ts';
+import { RowFields, RowSplitter } from '../../ledger/csv-rows.ts';
 import { VegaTimeReader } from '../../ledger/vega-time.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import type { RangeSpool } from '../download/range-spool.ts';

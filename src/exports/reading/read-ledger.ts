@@ -12,7 +12,7 @@ import { RowFilter } from '../../ledger/row-filter.ts';
 import { withColumns } from '../../ledger/common-columns.ts';
 import { layoutOf } from '../../ledger/header.ts';
 import { compressionOf, plainStream } from '../../ledger/object-keys.ts';
-import { RowSplitter } from '../../ledger/row-splitter.ts';
+import { RowSplitter } from '../../ledger/csv-rows.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import type { LedgerQuery } from '../../ledger/ledger-range.ts';
 import {

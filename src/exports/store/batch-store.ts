@@ -37,7 +37,7 @@ import type {
   Published,
 } from './export-repository.ts';
 import { ExportStore } from './export-store.ts';
-import type { SourceProfile } from './source-profile.ts';
+import type { SourceProfile } from '../planning/profile.ts';
 
 /** How long this process relies on the facts about the source before rereading them. */
 const SOURCE_FACTS_MS = 10_000;

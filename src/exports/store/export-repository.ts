@@ -10,7 +10,7 @@ import type { Reason } from '../../catalog/segment-rows.ts';
 import type { KeptLease } from '../../concurrency/lease.ts';
 import type { Micros } from '../../time/time.ts';
 import type { ExportScope } from '../../ledger/export-scope.ts';
-import type { SourceProfile } from './source-profile.ts';
+import type { SourceProfile } from '../planning/profile.ts';
 
 /** Sums over the current segments that a run has published. */
 export interface Published {

@@ -46,7 +46,7 @@ import {
   decodeProfile,
   encodeProfile,
   type SourceProfile,
-} from './source-profile.ts';
+} from '../planning/profile.ts';
 
 /**
  * How long after its last poll a waiting export is considered gone. A waiting export

@@ -15,7 +15,7 @@ import {
   isEmpty,
 } from '../planning/remaining.ts';
 import type { WindowPlan } from '../planning/window-plan.ts';
-import type { SourceProfile } from '../store/source-profile.ts';
+import type { SourceProfile } from '../planning/profile.ts';
 import {
   compareOverlap,
   fewerInOpen,

@@ -6,7 +6,7 @@
  */
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';
-import { ROW_BYTES_MAX } from '../../ledger/row-splitter.ts';
+import { ROW_BYTES_MAX } from '../../ledger/csv-rows.ts';
 import { type AddFile, rowsOfFile } from '../delta/actions.ts';
 import { type LakeAccess, queryRows } from '../local/duckdb.ts';
 import type { SegmentMonth } from '../store/lake-store.ts';

@@ -1,6 +1,6 @@
 /** Which answers come from a node, or a cache, that is behind the run's clock. */
 import { describe, expect, test } from 'vitest';
-import { behindClock } from '../../../src/exports/planning/answer-head.ts';
+import { behindClock } from '../../../src/exports/planning/source-clock.ts';
 import { at, clockAt } from '../ledger-double.ts';
 
 const SEEN = at('2023-05-02T00:00:00Z');

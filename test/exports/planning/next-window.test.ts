@@ -13,7 +13,7 @@ import {
 } from '../../../src/exports/planning/remaining.ts';
 import { WindowPlan } from '../../../src/exports/planning/window-plan.ts';
 import type { Coverage } from '../../../src/catalog/coverage-rows.ts';
-import type { SourceProfile } from '../../../src/exports/store/source-profile.ts';
+import type { SourceProfile } from '../../../src/exports/planning/profile.ts';
 
 const NOW = 20_000n * DAY_MICROS;
 const NOTHING = { bytes: 0, stretches: [], sortedTo: undefined };

@@ -1,7 +1,6 @@
 import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
-import { RowFields } from '../../src/ledger/row-fields.ts';
-import { RowSplitter } from '../../src/ledger/row-splitter.ts';
+import { RowFields, RowSplitter } from '../../src/ledger/csv-rows.ts';
 import { cutAt } from './csv.ts';
 
 interface Split {
