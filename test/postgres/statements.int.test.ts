@@ -5,38 +5,15 @@
  */
 import { globSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { Client, type FieldDef, type Submittable } from 'pg';
+import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { freshDatabase } from '../support/database.ts';
-import {
-  type DeclaredStatement,
-  findStatements,
-} from '../support/sql-statements.ts';
+import { findProblems } from '../support/prepared-statements.ts';
+import { findStatements } from '../support/sql-statements.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const FIXTURES = 'test/postgres/fixtures/*.ts';
 const STATEMENTS = findStatements(ROOT, ['src/**/*.ts', 'jobs/**/*.ts']);
-
-/** The declared type by the id of Postgres' own types. */
-const TYPE_OF_OID: Readonly<Record<number, string>> = {
-  16: 'boolean',
-  17: 'bytes',
-  19: 'text',
-  20: 'bigint',
-  21: 'int',
-  23: 'int',
-  25: 'text',
-  114: 'json',
-  701: 'float',
-  1009: 'text[]',
-  1043: 'text',
-  1184: 'instant',
-  1700: 'numeric',
-  2278: 'void',
-  2950: 'uuid',
-  2951: 'uuid[]',
-  3802: 'json',
-};
 
 const database = await freshDatabase({ isMigrated: true });
 const client = new Client({ connectionString: database.url });
@@ -62,7 +39,7 @@ test('no file outside src/postgres runs a statement that is not declared', () =>
 test.each(STATEMENTS)(
   'the statement at $place yields the columns that it declares',
   async (found) => {
-    expect(await problemsOf(found)).toEqual([]);
+    expect(await findProblems(client, found)).toEqual([]);
   },
 );
 
@@ -77,7 +54,7 @@ describe('a statement is refused', () => {
   test('if anything of it is not as declared', async () => {
     const problems: string[] = [];
     for (const fixture of fixtures.values())
-      problems.push((await problemsOf(fixture)).join('; '));
+      problems.push((await findProblems(client, fixture)).join('; '));
     expect(problems).toEqual([
       '',
       'runId is uuid, declared as text',
@@ -111,78 +88,3 @@ describe('a statement is refused', () => {
     ]);
   });
 });
-
-/**
- * @returns one line for each difference between what is declared and what Postgres says
- */
-async function problemsOf({
-  columns,
-  variants,
-}: DeclaredStatement): Promise<string[]> {
-  const problems = new Set<string>();
-  for (const text of variants) {
-    try {
-      for (const problem of await compare(columns, await describeColumns(text)))
-        problems.add(problem);
-    } catch (error) {
-      problems.add(`${String(error)} in: ${text}`);
-    }
-  }
-  return [...problems];
-}
-
-async function compare(
-  declared: Readonly<Record<string, string>>,
-  fields: readonly FieldDef[],
-): Promise<string[]> {
-  const actual = fields.map(({ name }) => name);
-  const expected = Object.keys(declared);
-  if (actual.toSorted().join() !== expected.toSorted().join()) {
-    return [
-      `the columns are ${actual.join(', ')}, declared are ${expected.join(', ')}`,
-    ];
-  }
-  const problems: string[] = [];
-  for (const field of fields) {
-    const stated = declared[field.name] ?? '';
-    const type = TYPE_OF_OID[field.dataTypeID] ?? `type ${field.dataTypeID}`;
-    if (stated.replace(/[?!]$/, '') !== type) {
-      problems.push(`${field.name} is ${type}, declared as ${stated}`);
-    } else if (!/[?!]$/.test(stated) && (await takesNull(field))) {
-      problems.push(`${field.name} can be null, declared as ${stated}`);
-    }
-  }
-  return problems;
-}
-
-/**
- * Whether the field is a column of a table that takes null; of an expression Postgres
- * does not say.
- */
-async function takesNull({ tableID, columnID }: FieldDef): Promise<boolean> {
-  const { rows } = await client.query<{ isNullable: boolean }>(
-    `select not attnotnull as "isNullable" from pg_attribute where attrelid = $1 and attnum = $2`,
-    [tableID, columnID],
-  );
-  return rows[0]?.isNullable ?? false;
-}
-
-/** Sends Parse and Describe without Bind and Execute. */
-function describeColumns(text: string): Promise<readonly FieldDef[]> {
-  return new Promise((settle, reject) => {
-    let fields: readonly FieldDef[] = [];
-    const submitted: Submittable & Record<string, unknown> = {
-      submit(connection) {
-        connection.parse({ name: '', text, types: [] }, true);
-        connection.describe({ type: 'S', name: '' }, true);
-        connection.sync();
-      },
-      handleRowDescription(message: { readonly fields: readonly FieldDef[] }) {
-        ({ fields } = message);
-      },
-      handleError: reject,
-      handleReadyForQuery: () => settle(fields),
-    };
-    client.query(submitted);
-  });
-}

@@ -26,6 +26,8 @@ import { redisCommand } from '../support/servers/services.ts';
 import { waitFor } from '../support/wait-for.ts';
 
 const PREFIX = 'lm-surroundings';
+const NODES = 3;
+const SLOTS = 16_384;
 const command = await redisCommand();
 if (!command.isReal)
   process.stderr.write(
@@ -214,7 +216,12 @@ describe.skipIf(!command.isReal)('Redis', () => {
   });
 
   test.each<[string, readonly string[], string, string]>([
-    ['a cluster', ['cluster-enabled yes'], '', 'it is part of a cluster'],
+    [
+      'a node that has not joined its cluster yet',
+      ['cluster-enabled yes'],
+      '',
+      'it is part of a cluster',
+    ],
     [
       'a wrong password',
       ['requirepass right'],
@@ -239,9 +246,29 @@ describe.skipIf(!command.isReal)('Redis', () => {
     expect(await orderAt(url)).toEqual(refusedWith(line));
   });
 
-  test('is refused at once in one line: a Sentinel', async () => {
-    await using redis = await RealRedis.start([], true);
-    const url = `redis://127.0.0.1:${redis.port}`;
+  test('each of the three nodes of a cluster is refused at once in one line, and no key is written', async () => {
+    await using nodes = new AsyncDisposableStack();
+    const cluster: RealRedis[] = [];
+    for (let left = NODES; left > 0; left -= 1)
+      cluster.push(nodes.use(await RealRedis.start(['cluster-enabled yes'])));
+    await joinCluster(cluster);
+    for (const node of cluster) {
+      const url = `redis://127.0.0.1:${node.port}`;
+      expect(await orderAt(url)).toEqual(
+        refusedWith('it is part of a cluster'),
+      );
+      await using client = await node.client();
+      expect(await client.redis.dbsize()).toBe(0);
+    }
+  });
+
+  test('is refused at once in one line: a Sentinel that watches a master', async () => {
+    await using master = await RealRedis.start();
+    await using sentinel = await RealRedis.start(
+      [`sentinel monitor mirror 127.0.0.1 ${master.port} 1`],
+      true,
+    );
+    const url = `redis://127.0.0.1:${sentinel.port}`;
     expect(await orderAt(url)).toEqual(refusedWith('it is a Sentinel'));
   });
 
@@ -269,6 +296,40 @@ describe.skipIf(!command.isReal)('Redis', () => {
     }
   });
 });
+
+/** Shares out all slots among the nodes, and waits until each node serves the cluster. */
+async function joinCluster(nodes: readonly RealRedis[]): Promise<void> {
+  const [first] = nodes;
+  if (first === undefined) return;
+  const share = Math.ceil(SLOTS / nodes.length);
+  for (const [index, node] of nodes.entries()) {
+    await using client = await node.client();
+    const from = index * share;
+    const to = Math.min(from + share, SLOTS) - 1;
+    await client.redis.call(
+      'CLUSTER',
+      'ADDSLOTSRANGE',
+      String(from),
+      String(to),
+    );
+    // Two masters that begin with the same epoch would have to settle it first.
+    await client.redis.call('CLUSTER', 'SET-CONFIG-EPOCH', String(index + 1));
+    await client.redis.cluster('MEET', '127.0.0.1', first.port);
+  }
+  for (const node of nodes) {
+    await using client = await node.client();
+    await waitFor(
+      async () => {
+        const info = await client.redis.cluster('INFO');
+        return (
+          info.includes('cluster_state:ok') &&
+          info.includes(`cluster_size:${nodes.length}`)
+        );
+      },
+      { what: `the node at ${node.port} to serve the cluster` },
+    );
+  }
+}
 
 /** How `nightly` ends at this Redis: its code, its last line, and whether it has waited. */
 async function orderAt(url: string) {
