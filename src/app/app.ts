@@ -267,15 +267,9 @@ function openJobDeps(
     id: sourceIdOf(sourceUrl),
     url: shownUrl(sourceUrl),
   };
-  const {
-    notifyUrl,
-    notifyOn: wanted,
-    notifySecret: secret,
-    notifyFormat: format,
-  } = config;
+  const { notifyUrl, notifyOn: wanted, notifyFormat: format } = config;
   const posting = {
     version: version(),
-    secret,
     format,
     onFailure: work.onNotifyFailure,
     ambient: config.ambient,

@@ -1,12 +1,13 @@
 /** The secrets of this process that are read again when a service refuses them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ReadTokens, Tokens } from '../api/access/tokens.ts';
-import type { Config } from '../config/environment.ts';
+import { type Config, isCertificatePair } from '../config/environment.ts';
 import {
   isSecretOfFile,
   nameOfSecret,
   readSecretAgain,
 } from '../config/secret-files.ts';
+import type { SettingKey } from '../config/settings.ts';
 import { PermanentError } from '../errors/errors.ts';
 import type { Log } from '../logging/log.ts';
 import type { PostgresLogin } from '../network/postgres/postgres-client.ts';
@@ -15,8 +16,12 @@ import {
   RotatingSecret,
   type SecretState,
 } from '../network/rotating-secret.ts';
+import type { ClientCertificate } from '../network/way-out.ts';
 import type { NotifyAddress } from '../runs/notices.ts';
-import type { SourceCredentials } from '../source/source-client.ts';
+import {
+  certificateOf,
+  type SourceCredentials,
+} from '../source/source-client.ts';
 
 /**
  * How long a secret may be refused before the process ends: longer than a cluster takes
@@ -32,10 +37,7 @@ const TOKENS_MAX_AGE_MS = 1_000;
  * @param pick returns the part of the setting that is the secret; a change of anything
  *   else, such as a host, takes effect at the next start
  */
-function secretOf<
-  Key extends 'databaseUrl' | 'notifyUrl' | 'redisUrl',
-  Value extends object,
->(
+function secretOf<Key extends 'databaseUrl' | 'redisUrl', Value extends object>(
   config: Config,
   key: Key,
   setting: NonNullable<Config[Key]>,
@@ -66,13 +68,24 @@ export function openDatabaseLogin(
   }));
 }
 
-/** Returns the address of notices; undefined if none are sent. */
+/**
+ * Returns the address of notices and the key that signs them; undefined if none are sent.
+ */
 export function openNotifyAddress(
   config: Config,
 ): RotatingSecret<NotifyAddress> | undefined {
-  const { notifyUrl } = config;
+  const { notifyUrl, notifySecret } = config;
   if (notifyUrl === undefined) return undefined;
-  return secretOf(config, 'notifyUrl', notifyUrl, ({ href }) => ({ href }));
+  let last: NotifyAddress = { href: notifyUrl.href, secret: notifySecret };
+  function read(): NotifyAddress {
+    last = {
+      href: readSecretAgain(config, 'notifyUrl')?.href ?? last.href,
+      secret: readSecretAgain(config, 'notifySecret') ?? last.secret,
+    };
+    return last;
+  }
+
+  return secretsOfFiles(config, ['notifyUrl', 'notifySecret'], last, read);
 }
 
 /** Returns the login of the configured Redis; undefined if there is none. */
@@ -85,31 +98,62 @@ export function openRedisLogin(
 }
 
 /**
- * Returns the Authorization header and the additional headers. Each is read again if it
- * comes from a file.
+ * Returns the Authorization header, the additional headers and the client certificate.
+ * Each is read again if it comes from a file.
  */
 export function openSourceCredentials(
   config: Config,
 ): RotatingSecret<SourceCredentials> {
   const { sourceAuthorization: authorization, sourceHeaders: headers } = config;
-  const keys = (['sourceAuthorization', 'sourceHeaders'] as const).filter(
-    (key) => config[key] !== undefined,
-  );
-  const names = keys.map((key) => nameOfSecret(config, key));
-  let last: SourceCredentials = { authorization, headers };
+  const { sourceClientCert, sourceClientKey } = config;
+  const certificate = certificateOf(sourceClientCert, sourceClientKey);
+  let last: SourceCredentials = { authorization, headers, certificate };
   /** If a file cannot be read now, its last value stays in use. */
   function read(): SourceCredentials {
     last = {
       authorization:
         readSecretAgain(config, 'sourceAuthorization') ?? last.authorization,
       headers: readSecretAgain(config, 'sourceHeaders') ?? last.headers,
+      certificate: readCertificateAgain(config, last.certificate),
     };
     return last;
   }
 
-  return new RotatingSecret<SourceCredentials>(last, {
+  const keys = [
+    'sourceAuthorization',
+    'sourceHeaders',
+    'sourceClientCert',
+    'sourceClientKey',
+  ] as const;
+  return secretsOfFiles(config, keys, last, read);
+}
+
+/**
+ * Returns the pair that the files hold now. They are replaced one after the other, so
+ * they may hold halves of two pairs for a moment; then `last` stays in use.
+ */
+function readCertificateAgain(
+  config: Config,
+  last: ClientCertificate | undefined,
+): ClientCertificate | undefined {
+  const cert = readSecretAgain(config, 'sourceClientCert') ?? last?.cert;
+  const key = readSecretAgain(config, 'sourceClientKey') ?? last?.key;
+  if (cert === undefined || key === undefined) return last;
+  return isCertificatePair(cert, key) ? { cert, key } : last;
+}
+
+/** Makes one secret of several settings, some of which may come from files. */
+function secretsOfFiles<Value extends object>(
+  config: Config,
+  keys: readonly SettingKey[],
+  first: Value,
+  read: () => Value,
+): RotatingSecret<Value> {
+  const given = keys.filter((key) => config[key] !== undefined);
+  const names = given.map((key) => nameOfSecret(config, key));
+  return new RotatingSecret<Value>(first, {
     name: names.join(' and ') || 'the credentials',
-    read: keys.some((key) => isSecretOfFile(config, key)) ? read : undefined,
+    read: given.some((key) => isSecretOfFile(config, key)) ? read : undefined,
   });
 }
 

@@ -272,16 +272,18 @@ function findKeyProblem({
     return 'SOURCE_CLIENT_KEY: given without SOURCE_CLIENT_CERT; give both or neither';
   if (key === undefined)
     return 'SOURCE_CLIENT_CERT: given without SOURCE_CLIENT_KEY; give both or neither';
+  return isCertificatePair(cert, key)
+    ? undefined
+    : 'SOURCE_CLIENT_KEY: is not the key of SOURCE_CLIENT_CERT; give the one that belongs to it';
+}
+
+/** Whether the private key belongs to the certificate; both are valid PEM. */
+export function isCertificatePair(cert: string, key: string): boolean {
   // Load this module lazily, so that `--version`, which needs no certificate, starts
   // fast.
   const { createPrivateKey, X509Certificate } =
     process.getBuiltinModule('node:crypto');
-  const isPair = new X509Certificate(cert).checkPrivateKey(
-    createPrivateKey(key),
-  );
-  return isPair
-    ? undefined
-    : 'SOURCE_CLIENT_KEY: is not the key of SOURCE_CLIENT_CERT; give the one that belongs to it';
+  return new X509Certificate(cert).checkPrivateKey(createPrivateKey(key));
 }
 
 function findUnknownNames(

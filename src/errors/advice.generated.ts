@@ -41,7 +41,7 @@ export const ADVICE: Readonly<
   PROXY_REFUSED: { meaning: "A proxy on the way to the source refuses (403, 407), and names itself in the message.", todo: "Check the user and password in HTTPS_PROXY or HTTP_PROXY, what the proxy lets through, and NO_PROXY." },
   SOURCE_CERTIFICATE: { meaning: "The source's certificate is not trusted.", todo: "Name its authority in NODE_EXTRA_CA_CERTS." },
   SOURCE_REDIRECT: { meaning: "The source sent the request elsewhere, where it is not followed.", todo: "Set SOURCE_URL to the address that it names." },
-  SOURCE_UNAUTHORIZED: { meaning: "The source asks for credentials, or refuses those that it gets. A file of them was read again in vain.", todo: "Set SOURCE_AUTHORIZATION, or renew the file that the line names." },
+  SOURCE_UNAUTHORIZED: { meaning: "The source asks for credentials or a client certificate, or refuses those that it gets. A file of them was read again in vain.", todo: "Set SOURCE_AUTHORIZATION or the client certificate, or renew the file that the line names." },
   SOURCE_FORBIDDEN: { meaning: "The source refuses these credentials, or this address.", todo: "Ask its operator." },
   SOURCE_ABSENT: { meaning: "The source knows no such path or item.", todo: "Check SOURCE_URL and SOURCE_EXPORT_PATH." },
   SOURCE_REFUSED: { meaning: "The source refuses the question itself.", todo: "Look at its message in the evidence; check the SOURCE_EXPORT_… settings." },

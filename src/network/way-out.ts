@@ -3,6 +3,7 @@
  * trusted CAs. Clients that take Node's agents get them from proxied-agents.ts.
  */
 import type { Socket } from 'node:net';
+import { isDeepStrictEqual } from 'node:util';
 import { Agent, buildConnector, type Dispatcher } from 'undici';
 import {
   checkProxies,
@@ -31,7 +32,11 @@ export interface WayOutOptions {
    * Timeout for opening the connection; it applies to the tunnel and to TLS separately.
    */
   readonly connectMs?: number | undefined;
-  readonly clientCertificate?: ClientCertificate | undefined;
+  /**
+   * Returns the certificate to authenticate with. Once it returns a different one, new
+   * connections are opened for it; requests in flight keep theirs.
+   */
+  readonly readCertificate?: (() => ClientCertificate | undefined) | undefined;
 }
 
 export interface OutgoingRequest extends Omit<
@@ -69,7 +74,7 @@ export function openWayOut(
   ambient: Ambient,
   options: WayOutOptions = {},
 ): WayOut {
-  const { connectMs = CONNECT_MS, clientCertificate } = options;
+  const { connectMs = CONNECT_MS, readCertificate } = options;
   checkProxies(ambient);
   const rules = readProxyRules(ambient);
   const ca = readAuthorities(ambient);
@@ -78,14 +83,41 @@ export function openWayOut(
     allowH2: false,
     ...(ca === undefined ? {} : { ca }),
   };
-  const toService = { ...tls, ...clientCertificate };
   const pool = { connections: CONNECTIONS_MAX, allowH2: false };
-  const direct = new Agent({ ...pool, connect: toService });
   // The client's certificate is for the service and is never shown to the proxy.
   const forward = new Agent({ ...pool, connect: tls });
-  const tunnels = new Map<string, Agent>();
+  const retired = new Set<Agent>();
+  let current = openConnections(readCertificate?.());
+
+  /** Opens the connections on which the client shows this certificate. */
+  function openConnections(certificate: ClientCertificate | undefined) {
+    const toService = { ...tls, ...certificate };
+    const direct = new Agent({ ...pool, connect: toService });
+    return {
+      certificate,
+      direct,
+      toService,
+      tunnels: new Map<string, Agent>(),
+    };
+  }
+
+  function connections() {
+    const certificate = readCertificate?.();
+    if (isDeepStrictEqual(certificate, current.certificate)) return current;
+    for (const agent of [current.direct, ...current.tunnels.values()]) {
+      retired.add(agent);
+      // Waits for the requests in flight; an agent that is destroyed rejects.
+      void agent
+        .close()
+        .catch(() => undefined)
+        .finally(() => retired.delete(agent));
+    }
+    current = openConnections(certificate);
+    return current;
+  }
 
   function tunnelThrough(proxy: Proxy): Agent {
+    const { toService, tunnels } = connections();
     const existing = tunnels.get(proxy.href);
     if (existing !== undefined) return existing;
     const connectTls = buildConnector(toService);
@@ -121,7 +153,7 @@ export function openWayOut(
     const path = `${url.pathname}${url.search}`;
     const proxy = rules.proxyOf(url);
     if (proxy === undefined) {
-      const answer = await direct.request({
+      const answer = await connections().direct.request({
         ...given,
         origin: url.origin,
         path,
@@ -154,7 +186,8 @@ export function openWayOut(
   }
 
   async function close(): Promise<void> {
-    const agents = [direct, forward, ...tunnels.values()];
+    const { direct, tunnels } = current;
+    const agents = [direct, forward, ...tunnels.values(), ...retired];
     await Promise.all(agents.map((agent) => agent.destroy()));
   }
 

@@ -209,9 +209,11 @@ function classifyEnd(
     : 'run.recovered';
 }
 
-/** The value of NOTIFY_URL. */
+/** The values of NOTIFY_URL and NOTIFY_SECRET. */
 export interface NotifyAddress {
   readonly href: string;
+  /** The key that signs notices: `whsec_` and base64. */
+  readonly secret: string | undefined;
 }
 
 /**
@@ -219,17 +221,19 @@ export interface NotifyAddress {
  * valid.
  */
 const ADDRESS_REFUSED: ReadonlySet<number> = new Set([401, 403, 404, 410]);
+/** Status codes that a receiver returns if it does not accept the signature. */
+const SIGNATURE_REFUSED: ReadonlySet<number> = new Set([400, 401, 403]);
 
 export interface PostOptions {
   readonly version: string;
-  /** The value of NOTIFY_SECRET: `whsec_` and base64. */
+  /** The value of NOTIFY_SECRET, without an `address` that has one. */
   readonly secret?: string | undefined;
   /** The value of NOTIFY_FORMAT. */
   readonly format?: 'json' | 'slack' | undefined;
   readonly onFailure?: () => void;
   /**
-   * The receiver's address if it can change; it is read again when the receiver rejects
-   * it. Many receivers use part of the address as the secret.
+   * The receiver's address and the key, if they can change; they are read again when the
+   * receiver rejects them. Many receivers use part of the address as the secret.
    */
   readonly address?: RotatingSecret<NotifyAddress> | undefined;
   /** How long the receiver may take to respond. Default: 10 s. */
@@ -247,13 +251,12 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   // Idle connections do not keep the process alive, so nothing has to close this.
   const wayOut = openWayOut(options.ambient ?? {});
   const { address } = options;
-  const post = async (
-    given: Record<string, string>,
-    body: string,
-  ): Promise<void> => {
+  const post = async (id: string, body: string): Promise<void> => {
     const sent = address?.current;
+    const secret = sent === undefined ? options.secret : sent.secret;
     const { target, authorization } = readTarget(sent?.href ?? url.href);
-    const headers = { ...given, ...authorization };
+    const signed = makeHeaders(id, body, { ...options, secret });
+    const headers = { ...signed, ...authorization };
     const { host } = target;
     const signal = AbortSignal.timeout(timeoutMs);
     // Redirects are not followed, because a body signed for one receiver must not reach
@@ -270,9 +273,11 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     await rest.dump();
     if (status >= 200 && status < 300) return;
 
-    const isRefused = ADDRESS_REFUSED.has(status);
+    const isSignatureRefused =
+      secret !== undefined && SIGNATURE_REFUSED.has(status);
+    const isRefused = isSignatureRefused || ADDRESS_REFUSED.has(status);
     if (isRefused && sent !== undefined && address?.renew(sent) === true)
-      return post(given, body);
+      return post(id, body);
     // Only proxies return this status. Retrying with the same password might lock the
     // account.
     if (status === 407 && proxy !== undefined)
@@ -281,7 +286,10 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
     const isRedirect = status >= 300 && status < 400;
     const message =
       `Cannot post the notice to ${host}: status ${status}` +
-      `${isRedirect ? ', and redirects are not followed' : ''}; check NOTIFY_URL`;
+      `${isRedirect ? ', and redirects are not followed' : ''}; ` +
+      (isRefused && address?.isFromFile === true
+        ? address.advice
+        : `check NOTIFY_URL${isSignatureRefused ? ' and NOTIFY_SECRET' : ''}`);
     if (NEVER_ACCEPTED.has(status))
       throw new PermanentError(message, { code: 'NOTIFY_REFUSED', meta });
     throw new RetryableError(message, { code: 'NOTIFY_FAILED', meta });
@@ -293,7 +301,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
         ? { text: formatLine(type, message) }
         : message,
     );
-    const send = () => post(makeHeaders(id, body, options), body);
+    const send = () => post(id, body);
     try {
       await pRetry(send, {
         retries: RETRIES,

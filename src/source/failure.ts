@@ -105,11 +105,14 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
 
 /**
  * Transient TLS alerts, from a TLS front end whose certificate or backend is missing,
- * for example during a reload. The prefix differs between OpenSSL versions. Alerts
- * about the client's certificate are not included, because they need an operator.
+ * for example during a reload. The prefix differs between OpenSSL versions.
  */
 const PASSING_ALERT =
   /^ERR_SSL_.*(?:ALERT_INTERNAL_ERROR|HANDSHAKE_FAILURE|UNRECOGNIZED_NAME|USER_CANCELLED)$/;
+
+/** A TLS server's refusal of the client's certificate, or of a client without one. */
+const CERTIFICATE_ALERT =
+  /^ERR_SSL_.*ALERT_(?:ACCESS_DENIED|BAD_CERTIFICATE|(?:UNSUPPORTED|NO)_CERTIFICATE|CERTIFICATE_(?:EXPIRED|REQUIRED|REVOKED|UNKNOWN)|UNKNOWN_CA)$/;
 
 /** A response with a status other than 200, or with status 200 and an error body. */
 export interface FailedAnswer {
@@ -163,6 +166,7 @@ function codeOfErrno(errno: string): FailureCode {
       ? 'SOURCE_UNREACHABLE'
       : 'SOURCE_CERTIFICATE';
   if (PASSING_ALERT.test(errno)) return 'SOURCE_UNREACHABLE';
+  if (CERTIFICATE_ALERT.test(errno)) return 'SOURCE_UNAUTHORIZED';
   return BY_ERRNO[errno] ?? 'SOURCE_BROKE';
 }
 
@@ -205,6 +209,9 @@ export function transportError(
   return failure(code, `Cannot ${action} ${where}: ${state}`, {
     meta: { where, errno },
     cause: error,
+    advice: CERTIFICATE_ALERT.test(errno)
+      ? 'check SOURCE_CLIENT_CERT and SOURCE_CLIENT_KEY'
+      : undefined,
   });
 }
 
@@ -282,15 +289,16 @@ interface FailureDetails {
   readonly meta: Readonly<Record<string, unknown>>;
   readonly cause?: unknown;
   readonly retryAfterMs?: number | undefined;
+  /** Replaces the advice that belongs to the code. */
+  readonly advice?: string | undefined;
 }
 
 /** Creates the error. Its class, which depends on the code, is the retry decision. */
 function failure(
   code: FailureCode,
   state: string,
-  details: FailureDetails,
+  { advice = ADVICE[code], ...details }: FailureDetails,
 ): Error {
-  const advice = ADVICE[code];
   const message = advice === undefined ? state : `${state}; ${advice}`;
   if (code === 'SOURCE_UNREACHABLE')
     return new UnreachableError(message, { code, ...details });

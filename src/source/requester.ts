@@ -113,13 +113,27 @@ const WHO_REFUSED: ReadonlySet<string> = new Set([
   'SOURCE_FORBIDDEN',
 ]);
 
+/** What the requester needs to know of the credentials. */
+export interface Credentials {
+  readonly certificate?: object | undefined;
+}
+
+/**
+ * Failures that may mean that a client certificate was refused: nginx answers 400, and
+ * some servers close the connection without an alert.
+ */
+const CERTIFICATE_MAYBE_REFUSED: ReadonlySet<string> = new Set([
+  'SOURCE_REFUSED',
+  'SOURCE_BROKE',
+]);
+
 export interface RequesterDeps {
   readonly get: HttpGet;
   /**
    * The credentials, which are reloaded when the source refuses them. `get` always
    * sends the current ones.
    */
-  readonly credentials: RotatingSecret<object>;
+  readonly credentials: RotatingSecret<Credentials>;
   readonly rate: RateLimiter;
   readonly clock: Clock;
   readonly observer: SourceObserver;
@@ -214,8 +228,13 @@ export class SourceRequester {
       try {
         return await this.#send(request, attempt, signal);
       } catch (error) {
-        if (!WHO_REFUSED.has(errorCode(error))) throw error;
-        if (!credentials.renew(sent)) throw withAdvice(error, credentials);
+        const code = errorCode(error);
+        const isRefused = WHO_REFUSED.has(code);
+        const isDoubtful =
+          sent.certificate !== undefined && CERTIFICATE_MAYBE_REFUSED.has(code);
+        if (!isRefused && !isDoubtful) throw error;
+        if (!credentials.renew(sent))
+          throw isRefused ? withAdvice(error, credentials) : error;
         log?.warn(
           { secret: credentials.name, reason: errorLine(error) },
           'The source refused a secret, which has been replaced: asked again with the new one',

@@ -35,11 +35,12 @@ export interface SourceConfig extends ExportConfig {
 }
 
 /**
- * The headers that identify the client. They may change while the process is running.
+ * The headers and the certificate that identify the client. They may change while the process is running.
  */
 export interface SourceCredentials {
   readonly authorization: string | undefined;
   readonly headers: Config['sourceHeaders'];
+  readonly certificate: ClientCertificate | undefined;
 }
 
 export interface SourceDeps {
@@ -89,13 +90,13 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   }
   const { baseUrl, authorization } = splitUrl(config.sourceUrl);
   const { limits, clock = SYSTEM_CLOCK, acceptGzip = true, log } = deps;
+  const credentials = deps.credentials ?? fixedCredentials(config);
   const wayOut = openWayOut(config.ambient, {
     connectMs: limits?.connectMs,
-    clientCertificate: clientCertificate(config),
+    readCertificate: () => credentials.current.certificate,
   });
   const observer = new LatencyObserver(deps.observer);
   const rate = new RateLimiter(config.sourceRate, { ...deps, clock, observer });
-  const credentials = deps.credentials ?? fixedCredentials(config);
   const get = openHttp(wayOut, () => ({
     ...authorizationOf(credentials.current.authorization ?? authorization),
     ...credentials.current.headers,
@@ -124,12 +125,13 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   };
 }
 
-function fixedCredentials({
-  sourceAuthorization: authorization,
-  sourceHeaders: headers,
-}: SourceConfig): RotatingSecret<SourceCredentials> {
+function fixedCredentials(
+  config: SourceConfig,
+): RotatingSecret<SourceCredentials> {
+  const { sourceAuthorization: authorization, sourceHeaders: headers } = config;
+  const { sourceClientCert: cert, sourceClientKey: key } = config;
   return new RotatingSecret<SourceCredentials>(
-    { authorization, headers },
+    { authorization, headers, certificate: certificateOf(cert, key) },
     { name: 'the credentials', read: undefined },
   );
 }
@@ -138,10 +140,11 @@ function authorizationOf(value: string | undefined): Record<string, string> {
   return value === undefined ? {} : { authorization: value };
 }
 
-function clientCertificate({
-  sourceClientCert: cert,
-  sourceClientKey: key,
-}: SourceConfig): ClientCertificate | undefined {
+/** Returns undefined unless both halves of the pair are given. */
+export function certificateOf(
+  cert: string | undefined,
+  key: string | undefined,
+): ClientCertificate | undefined {
   return cert === undefined || key === undefined ? undefined : { cert, key };
 }
 

@@ -1,9 +1,14 @@
 /** What NOTIFY_URL receives, on a real socket. */
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { openNotifyAddress } from '../../src/app/rotating-secrets.ts';
+import { readConfig } from '../../src/config/environment.ts';
 import { errorLine } from '../../src/errors/errors.ts';
 import { RotatingSecret } from '../../src/network/rotating-secret.ts';
 import { rememberSecrets } from '../../src/secrets/secret-masking.ts';
@@ -20,7 +25,7 @@ const REPORT = {
   verdict: 'complete',
   evidence: { rows: '7' },
 };
-const SECRET = `whsec_${Buffer.from('a key of twenty-four by').toString('base64')}`;
+const SECRET = `whsec_${Buffer.from('a key of twenty-four bytes').toString('base64')}`;
 
 interface Received {
   readonly url: string | undefined;
@@ -69,8 +74,11 @@ test.each([401, 403, 404, 410])(
     const present = await receiver(200);
     let held = former.url.href;
     const address = new RotatingSecret(
-      { href: former.url.href },
-      { name: 'NOTIFY_URL_FILE (/run/notify)', read: () => ({ href: held }) },
+      { href: former.url.href, secret: undefined },
+      {
+        name: 'NOTIFY_URL_FILE (/run/notify)',
+        read: () => ({ href: held, secret: undefined }),
+      },
     );
     await expect(deliver(former.url, { address })).rejects.toMatchObject({
       code: 'NOTIFY_FAILED',
@@ -86,6 +94,84 @@ test.each([401, 403, 404, 410])(
     ]);
   },
 );
+
+test.each([400, 401, 403])(
+  'a notice that is refused with %i is signed with the key that its file holds now',
+  async (status) => {
+    const { received, url } = await receiver(status, 200);
+    const present = `whsec_${Buffer.from('another key of 24 bytes!').toString('base64')}`;
+    const address = new RotatingSecret(
+      { href: url.href, secret: SECRET },
+      {
+        name: 'NOTIFY_URL and NOTIFY_SECRET_FILE (/run/key)',
+        read: () => ({ href: url.href, secret: present }),
+      },
+    );
+    await deliver(url, { address });
+    expect(received.map(signatureOf)).toEqual(
+      [SECRET, present].map((secret, index) => signed(received[index], secret)),
+    );
+  },
+);
+
+test.each([
+  [400, 'NOTIFY_REFUSED'],
+  [401, 'NOTIFY_FAILED'],
+])(
+  'a key that is refused with %i and has not changed is named with its file',
+  async (status, code) => {
+    const { received, url } = await receiver(status);
+    const value = { href: url.href, secret: SECRET };
+    const address = new RotatingSecret(value, {
+      name: 'NOTIFY_URL and NOTIFY_SECRET_FILE (/run/key)',
+      read: () => ({ ...value }),
+    });
+    await expect(deliver(url, { address })).rejects.toMatchObject({
+      code,
+      message: expect.stringContaining('NOTIFY_SECRET_FILE (/run/key)'),
+    });
+    expect(received[0]?.headers['webhook-signature']).toBeDefined();
+  },
+);
+
+test('the key and the address of notices are read again from their files', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'lm-notify-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  const urlFile = join(dir, 'url');
+  const keyFile = join(dir, 'key');
+  const present = `whsec_${Buffer.from('another key of 24 bytes!').toString('base64')}`;
+  writeFileSync(urlFile, 'https://one.example/hook');
+  writeFileSync(keyFile, SECRET);
+  const config = readConfig({
+    env: { NOTIFY_URL_FILE: urlFile, NOTIFY_SECRET_FILE: keyFile },
+    cwd: dir,
+  });
+  const address = openNotifyAddress(config);
+  const first = address?.current;
+  expect(first).toEqual({ href: 'https://one.example/hook', secret: SECRET });
+  writeFileSync(keyFile, present);
+  expect(address?.renew(first ?? { href: '', secret: undefined })).toBe(true);
+  writeFileSync(urlFile, '');
+  expect(address?.current).toEqual({
+    href: 'https://one.example/hook',
+    secret: present,
+  });
+  expect(address?.name).toBe(
+    `NOTIFY_URL_FILE (${urlFile}) and NOTIFY_SECRET_FILE (${keyFile})`,
+  );
+});
+
+function signatureOf({ headers }: Received): unknown {
+  return headers['webhook-signature'];
+}
+
+/** The signature of Standard Webhooks, worked out anew. */
+function signed(received: Received | undefined, secret: string): string {
+  const { headers = {}, body = '' } = received ?? {};
+  const text = `${String(headers['webhook-id'])}.${String(headers['webhook-timestamp'])}.${body}`;
+  const key = Buffer.from(secret.slice('whsec_'.length), 'base64');
+  return `v1,${createHmac('sha256', key).update(text).digest('base64')}`;
+}
 
 async function deliver(
   url: URL,
@@ -103,11 +189,7 @@ describe('a notice', () => {
       received;
     expect(path).toBe('/hook/T00?x=1');
     expect(JSON.parse(body)).toEqual({ type: 'run.finished', ...REPORT });
-    const signed = `${String(headers['webhook-id'])}.${String(headers['webhook-timestamp'])}.${body}`;
-    const key = Buffer.from(SECRET.slice('whsec_'.length), 'base64');
-    expect(headers['webhook-signature']).toBe(
-      `v1,${createHmac('sha256', key).update(signed).digest('base64')}`,
-    );
+    expect(headers['webhook-signature']).toBe(signed(received[0], SECRET));
   });
 
   test('has the same id on every try, and the type of what happened', async () => {
