@@ -1,12 +1,14 @@
 /**
  * Writes the parts of the docs that come from the source: the table of settings, and the
  * JSON Schema of a run. Also writes the part of the source that comes from the docs: the
- * advice for each error code.
+ * advice for each error code. Last, writes the links to the next and the previous page at
+ * the foot of each page.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { adviceModule } from './advice.ts';
+import { readBook, withFoot } from './book.ts';
 import { RUN_OUTPUT_SCHEMA } from './run-schema.ts';
 import { SETTINGS, type Setting } from '../src/config/settings.ts';
 
@@ -40,6 +42,11 @@ writeFileSync(
 );
 writeFileSync(SCHEMA, `${JSON.stringify(RUN_OUTPUT_SCHEMA, undefined, 2)}\n`);
 writeFileSync(ADVICE, adviceModule(readFileSync(ERRORS, 'utf8')));
+const book = readBook();
+for (const { path } of book) {
+  const file = resolve(import.meta.dirname, '..', path);
+  writeFileSync(file, withFoot(readFileSync(file, 'utf8'), path, book));
+}
 // Formats the files as `npm run check` expects them.
 execFileSync(
   resolve(import.meta.dirname, '../node_modules/.bin/oxfmt'),

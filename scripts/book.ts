@@ -1,0 +1,99 @@
+/**
+ * The order of the docs. `docs/README.md` is its only source: its headings are the parts,
+ * and the pages are read in the order in which it links to them. A page that is a list of
+ * pages itself, as that of the decisions, is followed by the pages that it links to.
+ */
+import { readFileSync } from 'node:fs';
+import { join, posix } from 'node:path';
+import { ROOT } from './steps.ts';
+
+export interface Chapter {
+  /** The page's path from the root of the repository. */
+  readonly path: string;
+  readonly title: string;
+  /** The heading of `docs/README.md` below which the page stands. */
+  readonly part: string;
+}
+
+/** The first page, which is also the table of contents. */
+export const CONTENTS = 'docs/README.md';
+/** The order of these pages is part of the order of the book. */
+const LISTS = ['docs/decisions/README.md'];
+/** Begins the last line of each page; nothing else in the docs looks like it. */
+const FOOT = /\n+---\n\n\[All pages\]\([^)]*\)[^\n]*\n*$/;
+
+/** @returns every page that has a place in the book, in the order of reading */
+export function readBook(): Chapter[] {
+  const contents: Chapter = {
+    path: CONTENTS,
+    title: titleOf(readFromRoot(CONTENTS)),
+    part: '',
+  };
+  const parts = readFromRoot(CONTENTS).split(/^## /m).slice(1);
+  return [
+    contents,
+    ...parts.flatMap((text) => {
+      const [part = ''] = text.split('\n', 1);
+      return pagesLinkedFrom(CONTENTS, text).map((path) => ({
+        path,
+        title: titleOf(readFromRoot(path)),
+        part,
+      }));
+    }),
+  ];
+}
+
+/** @returns the page with the links to its neighbours at its foot */
+export function withFoot(
+  text: string,
+  path: string,
+  book: readonly Chapter[],
+): string {
+  const place = book.findIndex((chapter) => chapter.path === path);
+  const links = [
+    linkFrom(path, 'All pages', CONTENTS),
+    ...neighbour(path, 'Previous', place > 0 ? book[place - 1] : undefined),
+    ...neighbour(path, 'Next', book[place + 1]),
+  ];
+  return `${withoutFoot(text)}\n\n---\n\n${links.join(' · ')}\n`;
+}
+
+/** @returns the page without the links at its foot, and without a line end */
+export function withoutFoot(text: string): string {
+  return text.replace(FOOT, '').trimEnd();
+}
+
+/** @returns the heading of the first level */
+export function titleOf(text: string): string {
+  const [, title = ''] = /^# (.*)$/m.exec(text) ?? [];
+  return title.replaceAll('`', '');
+}
+
+function pagesLinkedFrom(page: string, text: string): string[] {
+  return [...withoutFoot(text).matchAll(/\]\(([^):#]+\.md)\)/g)].flatMap(
+    ([, link = '']) => {
+      const path = posix.join(posix.dirname(page), link);
+      return LISTS.includes(path)
+        ? [path, ...pagesLinkedFrom(path, readFromRoot(path))]
+        : [path];
+    },
+  );
+}
+
+function neighbour(
+  from: string,
+  word: string,
+  chapter: Chapter | undefined,
+): string[] {
+  return chapter === undefined
+    ? []
+    : [`${word}: ${linkFrom(from, chapter.title, chapter.path)}`];
+}
+
+function linkFrom(from: string, title: string, to: string): string {
+  return `[${title}](${posix.relative(posix.dirname(from), to)})`;
+}
+
+function readFromRoot(path: string): string {
+  return readFileSync(join(ROOT, path), 'utf8');
+}
