@@ -6,6 +6,7 @@ import type {
   LakeQuestion,
 } from '../../../src/api/console/lake-queries.ts';
 import { NO_LAKE } from '../mirror.ts';
+import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
 import {
   type FixedConsole,
@@ -19,6 +20,18 @@ const DAYS = Array.from({ length: 3_000 }, (_, n) => ({
   n,
   day: `2026-01-${(n % 28) + 1}`,
 }));
+const TABLES = [
+  {
+    name: 'ledger_entries',
+    comment: 'Each row of each export.',
+    rows: '3',
+    bytes: '4',
+    version: '1',
+    committedAt: '2026-03-01T02:00:00Z',
+    access: [{ engine: 'DuckDB', line: 'from delta_scan()' }],
+    columns: [{ name: 'quantity', type: 'BIGNUM', comment: 'How much moved.' }],
+  },
+];
 let opened:
   | { readonly console: FixedConsole; readonly view: ConsolePage }
   | undefined;
@@ -35,6 +48,7 @@ async function openAsk(
 ): Promise<Page> {
   const lake: LakeQueries = {
     ...NO_LAKE,
+    tables: async () => TABLES,
     questions: [
       {
         name: 'daily-flows',
@@ -216,4 +230,93 @@ test('offers what was asked before, the newest first and each once, and fills th
   ]);
   await before.selectOption({ label: 'select 2 as n' });
   await expect.poll(() => sql.inputValue()).toBe('select 2 as n');
+});
+
+test('filters a result by a text in any column, as stored or as shown, and says how many rows are left', async () => {
+  const page = await openAsk(async () =>
+    DAYS.map(({ n, day }) => ({ party_id: ASSET, day, held: `${n}` })),
+  );
+  await run(page);
+  const filter = page.getByLabel('Rows with');
+  await filter.fill('2,99');
+  const told = page.locator('#query-result .filter [role=status]');
+  await expect.poll(() => told.innerText()).toBe('10 of 3,000 shown');
+  const rows = page.locator('#query-result tbody tr');
+  expect(await rows.count()).toBe(10);
+  await page.getByRole('button', { name: 'held', exact: true }).click();
+  expect(await rows.first().locator('td').last().innerText()).toBe('2,999');
+  expect(await told.innerText()).toBe('10 of 3,000 shown');
+  expect(await accessibilityFaults(page)).toEqual([]);
+  await filter.fill('nowhere');
+  await expect.poll(() => told.innerText()).toBe('0 of 3,000 shown');
+  await filter.fill('');
+  await expect.poll(() => rows.count()).toBe(100);
+  expect(await told.innerText()).toBe('');
+});
+
+test('copies a whole id from its shortened form, over https and over plain http', async () => {
+  const page = await openAsk(assets);
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await run(page);
+  const id = page.getByRole('button', { name: /copy the whole id/ });
+  for (const prepare of [
+    '0',
+    'Object.defineProperty(navigator, "clipboard", { value: undefined })',
+  ]) {
+    await page.evaluate('navigator.clipboard.writeText("nothing")');
+    await page.evaluate(
+      'window.read = navigator.clipboard.readText.bind(navigator.clipboard)',
+    );
+    await page.evaluate(prepare);
+    await id.click();
+    await page.getByText('Copied', { exact: true }).first().waitFor();
+    expect(await page.evaluate('window.read()')).toBe(ASSET);
+    await page.locator('.copy-id:not([aria-disabled])').waitFor();
+  }
+});
+
+test('names tables and columns beside the editor, with the comment of each table, and the keyboard inserts them', async () => {
+  const page = await openAsk(assets);
+  const sql = page.getByLabel('SQL', { exact: true });
+  await sql.fill('select  from');
+  await sql.press('Home');
+  for (let n = 0; n < 7; n += 1) await sql.press('ArrowRight');
+  const table = page.locator('.names summary', { hasText: 'ledger_entries' });
+  await table.focus();
+  await page.keyboard.press('Enter');
+  await page
+    .locator('.names', { hasText: 'Each row of each export.' })
+    .waitFor();
+  expect(await accessibilityFaults(page)).toEqual([]);
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Enter');
+  expect(await sql.inputValue()).toBe('select quantity from');
+  // The cursor is behind the name, so the next one goes there.
+  await sql.press('End');
+  await page.getByRole('button', { name: /^ledger_entries table/ }).click();
+  expect(await sql.inputValue()).toBe('select quantity from ledger_entries');
+  await page.getByLabel('Question').selectOption('cadence');
+  expect(await page.locator('.names-panel').isVisible()).toBe(false);
+});
+
+test('folds the names on a phone, where nothing goes beside the screen', async () => {
+  const page = await openAsk(assets);
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.reload();
+  const summary = page.locator('.names-panel > summary');
+  await summary.waitFor();
+  expect(await page.locator('.names').isVisible()).toBe(false);
+  await summary.click();
+  await page.locator('.names summary').click();
+  await run(page);
+  await page.locator('#query-result table').waitFor();
+  for (const colorScheme of ['dark', 'light'] as const) {
+    await page.emulateMedia({ colorScheme });
+    expect(await accessibilityFaults(page)).toEqual([]);
+  }
+  const sideways = await page.evaluate(
+    'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+  );
+  expect(sideways).toBe(0);
 });

@@ -39,7 +39,7 @@ test.each([
     await using browser = await openPage();
     const { page, problems } = browser;
 
-    await page.goto(`${proxy.url}${BASE}/runs${RUN}`);
+    await page.goto(`${proxy.url}${BASE}/runs?kind=sync${RUN}`);
     expect(new URL(page.url()).pathname).toBe(`${BASE}/login`);
     await page.getByLabel('Token').fill('guess-number-one');
     await page.getByRole('button', { name: 'Log in' }).click();
@@ -48,8 +48,12 @@ test.each([
     await page.getByRole('button', { name: 'Log in' }).click();
 
     await page.getByText('Live', { exact: true }).waitFor();
-    const { pathname, hash } = new URL(page.url());
-    expect([pathname, hash]).toEqual([`${BASE}/runs`, RUN]);
+    const { pathname, search, hash } = new URL(page.url());
+    expect([pathname, search, hash]).toEqual([
+      `${BASE}/runs`,
+      '?kind=sync',
+      RUN,
+    ]);
     await page.getByRole('button', { name: 'Close' }).click();
     await page.getByRole('link', { name: 'Settings' }).click();
     await page.getByText('Live', { exact: true }).waitFor();

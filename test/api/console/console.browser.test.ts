@@ -215,6 +215,7 @@ describe('an operator', () => {
     await dialog.getByRole('button', { name: 'Start' }).click();
     for (const list of ['parties', 'checkpoints']) {
       await page.getByRole('button', { name: `Cancel: sync ${list}` }).click();
+      await page.getByRole('button', { name: 'Yes, cancel it' }).click();
     }
     await page.getByText('Nothing is running').waitFor();
     release();

@@ -613,3 +613,79 @@ describe('a result by day and kind', () => {
     expect([...view.problems, ...view.foreign]).toEqual([]);
   });
 });
+
+describe('a run that is cancelled', () => {
+  test('is cancelled only after a second press, and the keyboard can keep it', async () => {
+    const { view } = await open({
+      live: {
+        ...quiet(),
+        openRuns: [run({ state: 'running', verdict: null, finishedAt: null })],
+      },
+    });
+    const { page } = view;
+    const cancelled: string[] = [];
+    await page.route('**/mirror/runs/*', (route) => {
+      cancelled.push(route.request().method());
+      return route.fulfill({ status: 202, json: {} });
+    });
+    const first = page.getByRole('button', { name: /^Cancel: sync/ });
+    await first.focus();
+    await page.keyboard.press('Enter');
+    await page.getByText('It stops at its next safe point').waitFor();
+    expect(await accessibilityFaults(page)).toEqual([]);
+    // The focus is on what changes nothing.
+    await page.keyboard.press('Enter');
+    await first.waitFor();
+    expect(cancelled).toEqual([]);
+    await first.click();
+    await page.getByRole('button', { name: 'Yes, cancel it' }).click();
+    await page.locator('.cancel', { hasText: 'Cancelling' }).waitFor();
+    expect(cancelled).toEqual(['DELETE']);
+  });
+});
+
+describe('the address of the page', () => {
+  test('keeps the kind of runs, and Back leads out of a run’s dialog', async () => {
+    const { runId } = run({});
+    const { view } = await open({ runs: [run({})] }, '/runs?kind=sync');
+    const { page } = view;
+    const kind = page.locator('#runs-kind');
+    expect(await kind.inputValue()).toBe('sync');
+    await kind.selectOption('export');
+    expect(new URL(page.url()).search).toBe('?kind=export');
+    await kind.selectOption('');
+    expect(new URL(page.url()).search).toBe('');
+    await kind.selectOption('sync');
+    await page.locator('#runs summary').first().click();
+    await page.locator(`#runs a[href="#run/${runId}"]`).click();
+    const dialog = page.locator('#dialog');
+    await dialog.waitFor();
+    await page.goBack();
+    await dialog.waitFor({ state: 'hidden' });
+    expect(new URL(page.url()).search).toBe('?kind=sync');
+    expect(new URL(page.url()).hash).toBe('');
+    await page.goForward();
+    await dialog.waitFor();
+    await page.getByRole('button', { name: 'Close' }).click();
+    await dialog.waitFor({ state: 'hidden' });
+    expect(new URL(page.url()).search).toBe('?kind=sync');
+    // What is no kind is ignored.
+    await page.goto(new URL('/runs?kind=%3Cb%3E', page.url()).href);
+    expect(await kind.inputValue()).toBe('');
+  });
+
+  test('keeps which parties are shown, and the beginning of an id that is sought', async () => {
+    const { view } = await open({}, '/data?show=quarantined');
+    const { page } = view;
+    const shown = page.locator('#parties-view');
+    await page.getByText('Nothing is in quarantine').waitFor();
+    await page.getByRole('searchbox').first().fill('ab');
+    await expect
+      .poll(() => new URL(page.url()).search)
+      .toBe('?show=id&search=ab');
+    await page.reload();
+    await page.getByText('No party’s id begins with “ab”').waitFor();
+    await shown.selectOption('recent');
+    expect(new URL(page.url()).search).toBe('');
+  });
+});

@@ -2,7 +2,7 @@
 // data is requested when something has changed.
 import { loadQuarantine, startQuarantine } from './runs/quarantine.js';
 import { redrawCharts } from './common/charts.js';
-import { startDialog } from './common/dialog.js';
+import { closeDialog, startDialog } from './common/dialog.js';
 import { announce, byId } from './common/dom.js';
 import { loadLines } from './runs/exports.js';
 import { follow } from './common/feed.js';
@@ -125,17 +125,27 @@ function startTheme() {
   );
 }
 
+const LINK = /^#(party|run)\/(.+)$/;
 const LINKED = { party: openParty, run: openRun };
 
 /** Opens the party or the run that a link names; closing it returns to the page. */
 function startLinks() {
-  const go = () => {
-    const [, kind, id] =
-      /^#(party|run)\/(.+)$/.exec(decoded(location.hash)) ?? [];
-    if (kind === undefined) return;
-    void LINKED[kind](id, () =>
-      history.replaceState(undefined, '', location.pathname),
+  const leave = () => {
+    if (!LINK.test(decoded(location.hash))) return;
+    history.replaceState(
+      undefined,
+      '',
+      `${location.pathname}${location.search}`,
     );
+  };
+  const go = () => {
+    const [, kind, id] = LINK.exec(decoded(location.hash)) ?? [];
+    if (kind === undefined) {
+      // Back leads out of the dialog as it led into it.
+      closeDialog();
+      return;
+    }
+    void LINKED[kind](id, leave);
   };
   addEventListener('hashchange', go);
   go();

@@ -139,12 +139,40 @@ function form(choices) {
   return node;
 }
 
-/** Returns a button that ends a run of any kind at its next safe point. */
+/**
+ * Returns a button that ends a run of any kind at its next safe point. It asks once, in
+ * its own place, because a press by mistake would end a run of hours.
+ */
 export function cancelButton(runId, name) {
-  const button = action('Cancel', async () => {
+  const place = el('span.cancel');
+  const first = el(
+    'button',
+    { type: 'button', 'aria-label': `Cancel: ${name}` },
+    'Cancel',
+  );
+  const cancel = action('Yes, cancel it', async () => {
     await ask(`mirror/runs/${runId}`, { method: 'DELETE' });
-    return 'Cancelling';
+    // The run ends by itself now, so there is nothing left to press.
+    const told = el('span.quiet', { tabindex: -1 }, 'Cancelling');
+    place.replaceChildren(told);
+    told.focus();
+    announce('Cancelling');
   });
-  button.setAttribute('aria-label', `Cancel: ${name}`);
-  return button;
+  const keep = el('button', { type: 'button' }, 'Keep it running');
+  first.addEventListener('click', () => {
+    place.replaceChildren(
+      el('span', 'It stops at its next safe point. '),
+      cancel,
+      ' ',
+      keep,
+    );
+    announce(`Cancel ${name}?`);
+    keep.focus();
+  });
+  keep.addEventListener('click', () => {
+    place.replaceChildren(first);
+    first.focus();
+  });
+  place.append(first);
+  return place;
 }

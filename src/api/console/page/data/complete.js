@@ -1,7 +1,7 @@
 // Completes names of tables and columns in a text area, on Ctrl+Space or while a word is
 // being typed.
-import { ask } from '../common/ask.js';
 import { el } from '../common/dom.js';
+import { readTables } from './lake-tables.js';
 
 const CHARACTERS_MIN = 2;
 const SHOWN_MAX = 8;
@@ -31,7 +31,7 @@ export function completeNames(area) {
   let chosen = 0;
   const load = async () => {
     try {
-      const { tables } = await ask('console/tables');
+      const { tables } = await readTables();
       const columns = tables.flatMap((table) =>
         table.columns.map(({ name }) => name),
       );

@@ -1,5 +1,6 @@
 // Lists parties page by page, and finds them by the beginning of their id.
 import { ask } from '../common/ask.js';
+import { keepInAddress, writeAddress } from '../common/address.js';
 import { byId, el, setText } from '../common/dom.js';
 import { askFirst } from '../common/download.js';
 import { bytes, count, plural } from '../common/format.js';
@@ -15,6 +16,8 @@ export function startParties() {
   const form = byId('parties-form');
   const search = byId('parties-search');
   const view = byId('parties-view');
+  keepInAddress('show', view, 'recent');
+  keepInAddress('search', search);
   load = pager({
     body: byId('parties'),
     more: byId('parties-more'),
@@ -40,7 +43,10 @@ export function startParties() {
   let typing;
   search.addEventListener('input', () => {
     clearTimeout(typing);
-    if (search.value !== '') view.value = 'id';
+    if (search.value !== '' && view.value !== 'id') {
+      view.value = 'id';
+      writeAddress('show', 'id');
+    }
     typing = setTimeout(() => void load(), TYPING_MS);
   });
   form.addEventListener('submit', (event) => {
@@ -49,7 +55,10 @@ export function startParties() {
     void load();
   });
   view.addEventListener('change', () => {
-    if (view.value !== 'id') search.value = '';
+    if (view.value !== 'id') {
+      search.value = '';
+      writeAddress('search', '');
+    }
     void load();
   });
 }

@@ -2,6 +2,7 @@
 // balance of an account over time.
 import { ask } from '../common/ask.js';
 import { amounts, chart } from '../common/charts.js';
+import { copyButton } from '../common/copy.js';
 import { openDialog } from '../common/dialog.js';
 import { el, fill, show } from '../common/dom.js';
 import { bytes, count, plural, shortId, words } from '../common/format.js';
@@ -30,7 +31,11 @@ function content(party) {
     ['First seen', time(party.firstSeenAt)],
   ];
   const parts = [
-    el('p.id.whole', party.partyId),
+    el(
+      'p.deal',
+      el('span.id.whole', party.partyId),
+      copyButton(party.partyId, 'the id'),
+    ),
     el(
       'dl.numbers',
       facts.map(([name, value]) => el('div', el('dt', name), el('dd', value))),

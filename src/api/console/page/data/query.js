@@ -5,6 +5,7 @@ import { completeNames } from './complete.js';
 import { action, announce, byId, el, show } from '../common/dom.js';
 import { duration, plural } from '../common/format.js';
 import { resultChart } from './result-chart.js';
+import { namesPanel } from './names.js';
 import { historyField, remember } from './query-history.js';
 import { linkOf, linkedQuestion } from './query-link.js';
 import { isLonger, resultTable, tabled } from './result.js';
@@ -48,6 +49,7 @@ export function startQuery() {
     el('option', { value: '' }, 'your own SQL'),
   );
   const options = el('span.choices');
+  const names = namesPanel(sql);
   const keys = el('p.hint', { id: 'query-keys' }, KEYS);
   const result = el('div', { id: 'query-result', 'aria-live': 'polite' });
   const run = el('button.primary', { type: 'button' }, 'Run');
@@ -63,7 +65,7 @@ export function startQuery() {
       options,
       historyField(),
     ),
-    sql,
+    el('div.editor', el('div', sql), names),
     keys,
     el(
       'p.deal',
@@ -74,10 +76,10 @@ export function startQuery() {
     result,
   );
   completeNames(sql);
-  void loadQuestions(question, { options, sql, keys, result });
+  void loadQuestions(question, { options, sql, names, keys, result });
 }
 
-async function loadQuestions(question, { options, sql, keys, result }) {
+async function loadQuestions(question, { options, sql, names, keys, result }) {
   try {
     const { questions } = await ask('console/questions');
     question.append(
@@ -86,6 +88,7 @@ async function loadQuestions(question, { options, sql, keys, result }) {
     question.addEventListener('change', () => {
       const chosen = questions.find(({ name }) => name === question.value);
       sql.hidden = chosen !== undefined;
+      names.hidden = sql.hidden;
       keys.textContent =
         chosen === undefined
           ? KEYS
@@ -190,13 +193,14 @@ async function answer(asked, run, result) {
     const shown =
       rows.length === 0
         ? []
-        : [...resultChart(columns, rows, units), resultTable(columns, rows)];
+        : [...resultChart(columns, rows, units), ...resultTable(columns, rows)];
     show(target, hint, ...shown);
-    const more = isCut ? ', and more: the files hold all of them' : '';
-    const below = isLonger(target.querySelector('.result'))
-      ? ', scroll for all of them'
-      : '';
-    const told = `${plural(rows.length, 'row')}${more}${below}, ${duration(tookMs)}`;
+    const isScrolled = isLonger(target.querySelector('.result'));
+    const below = isScrolled && !isCut ? ', scroll for all' : '';
+    const amount = isCut
+      ? `First ${plural(rows.length, 'row')}; CSV and Parquet have them all`
+      : plural(rows.length, 'row');
+    const told = `${amount}${below}, ${duration(tookMs)}`;
     hint.textContent = told;
     announce(told);
   } catch (error) {

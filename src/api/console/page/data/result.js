@@ -1,6 +1,7 @@
 // A result as a table that stays fast, because rows are only added as the reader scrolls.
+import { copyableId } from '../common/copy.js';
 import { el, scrolling, tableHead } from '../common/dom.js';
-import { grouped, shortId } from '../common/format.js';
+import { count, grouped, shortId } from '../common/format.js';
 
 const ROWS_AT_ONCE = 100;
 const NUMBER = /^-?\d{1,45}(?:\.\d+)?$/;
@@ -38,7 +39,7 @@ function kindOf(values) {
 }
 
 /**
- * Returns the table.
+ * Returns the table, below a field that filters its rows.
  * @param rows arrays of JSON values; amounts are text, so that no digit is lost
  */
 export function resultTable(columns, rows) {
@@ -47,28 +48,14 @@ export function resultTable(columns, rows) {
     names,
     (_name, index) => columns[index].kind === 'number',
   );
-  let sorted = rows;
-  const sortBy = (index, isDescending) => {
-    const compare = columns[index].kind === 'number' ? byNumber : byText;
-    sorted = rows.toSorted((a, b) => {
-      // Rows without a value stay last in both directions.
-      if (a[index] === null || b[index] === null)
-        return Number(a[index] === null) - Number(b[index] === null);
-      const order = compare(String(a[index]), String(b[index]));
-      return isDescending ? -order : order;
-    });
-    next = 0;
-    body.replaceChildren();
-    add();
-    region.scrollTop = 0;
-  };
-  makeSortable(head, columns, sortBy);
   const body = el('tbody');
   const region = scrolling('Result', el('table.cards', head, body));
   region.classList.add('result');
+  let sorted = rows;
+  let shown = rows;
   let next = 0;
   const add = () => {
-    const part = sorted.slice(next, next + ROWS_AT_ONCE);
+    const part = shown.slice(next, next + ROWS_AT_ONCE);
     body.append(
       ...part.map((row) =>
         el('tr', ...row.map((value, index) => cell(value, columns[index]))),
@@ -76,15 +63,80 @@ export function resultTable(columns, rows) {
     );
     next += part.length;
   };
+  const filter = filterField(rows.length, (matches) => {
+    shown = sorted.filter(matches);
+    next = 0;
+    body.replaceChildren();
+    add();
+    region.scrollTop = 0;
+    return shown.length;
+  });
+  makeSortable(head, columns, (index, isDescending) => {
+    sorted = sortedBy(columns, rows, { index, isDescending });
+    filter.apply();
+  });
   region.addEventListener('scroll', () => {
     if (
       region.scrollTop + region.clientHeight * 2 > region.scrollHeight &&
-      next < rows.length
+      next < shown.length
     )
       add();
   });
   add();
-  return region;
+  return [filter.node, region];
+}
+
+function sortedBy(columns, rows, { index, isDescending }) {
+  const compare = columns[index].kind === 'number' ? byNumber : byText;
+  return rows.toSorted((a, b) => {
+    // Rows without a value stay last in both directions.
+    if (a[index] === null || b[index] === null)
+      return Number(a[index] === null) - Number(b[index] === null);
+    const order = compare(String(a[index]), String(b[index]));
+    return isDescending ? -order : order;
+  });
+}
+
+/**
+ * Returns the field, and `apply`, which filters again.
+ * @param show receives the function that decides which rows are shown, and returns their
+ *   number
+ */
+function filterField(total, show) {
+  const told = el('span.quiet', { role: 'status' });
+  const field = el('input', {
+    type: 'search',
+    autocomplete: 'off',
+    spellcheck: 'false',
+  });
+  const apply = () => {
+    const wanted = field.value.trim().toLowerCase();
+    const found = show((row) => hasText(row, wanted));
+    told.textContent =
+      wanted === '' ? '' : `${count(found)} of ${count(total)} shown`;
+  };
+  field.addEventListener('input', apply);
+  const node = el(
+    'p.choices.filter',
+    el('label.choice', 'Rows with', field),
+    told,
+  );
+  node.hidden = total < 2;
+  return { node, apply };
+}
+
+/** Whether a value of the row contains the text, as it is stored or as it is shown. */
+function hasText(row, wanted) {
+  if (wanted === '') return true;
+  return row.some((value) => {
+    if (value === null) return false;
+    const text = textOf(value).toLowerCase();
+    return text.includes(wanted) || grouped(text).includes(wanted);
+  });
+}
+
+function textOf(value) {
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
 /** Turns each heading into a button that sorts by it, and again the other way round. */
@@ -132,15 +184,12 @@ export function isLonger(region) {
 function cell(value, column) {
   const label = { 'data-label': column.name };
   if (value === null) return el('td.quiet', { ...label }, '–');
-  const text =
-    typeof value === 'object' ? JSON.stringify(value) : String(value);
+  const text = textOf(value);
   const isId = /^[0-9a-f]{64}$/.test(text);
   const exact = column.isAmount ? grouped(text) : text;
-  const shown = isId ? shortId(text) : exact;
-  const title = isId ? text : undefined;
   return el(
     'td',
-    { class: column.kind === 'number' ? 'number' : 'any', title, ...label },
-    shown,
+    { class: column.kind === 'number' ? 'number' : 'any', ...label },
+    isId ? copyableId(text, shortId(text)) : exact,
   );
 }

@@ -1,8 +1,8 @@
 // Lists the tables of the lake: their columns with their meaning, rows, size and age,
 // and how to read each table with other tools.
 import { ask } from '../common/ask.js';
+import { copyButton } from '../common/copy.js';
 import {
-  action,
   el,
   keyed,
   loader,
@@ -81,10 +81,7 @@ function lines({ access }) {
       'div.copy',
       el('span.quiet', engine),
       el('code.any', line),
-      action('Copy', async () => {
-        await navigator.clipboard.writeText(line);
-        return 'Copied';
-      }),
+      copyButton(line, `the line for ${engine}`),
     ),
   );
 }

@@ -1,5 +1,7 @@
 // Lists the runs, newest first, each with its evidence.
 import { ask } from '../common/ask.js';
+import { keepInAddress } from '../common/address.js';
+import { copyButton } from '../common/copy.js';
 import { openDialog } from '../common/dialog.js';
 import { byId, el, keyed, loader, redraw, show } from '../common/dom.js';
 import { evidence } from './evidence.js';
@@ -11,6 +13,7 @@ const PAGE = 15;
 let shown = PAGE;
 
 export function startRuns() {
+  keepInAddress('kind', byId('runs-kind'));
   byId('runs-kind').addEventListener('change', () => {
     shown = PAGE;
     void loadRuns();
@@ -83,7 +86,11 @@ function bodyOf(run) {
   const name = `${kindName(run.kind)} ${shortId(run.subject)}`;
   const link = el('a.id.whole', { href: `#run/${run.runId}` }, run.runId);
   return [
-    el('p.hint', 'Run ', link),
+    el(
+      'p.deal',
+      el('span.hint', 'Run ', link),
+      copyButton(run.runId, 'the id of the run'),
+    ),
     isOpen && el('p.deal', cancelButton(run.runId, name)),
     evidence(run),
   ].filter(Boolean);

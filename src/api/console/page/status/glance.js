@@ -1,5 +1,6 @@
 // The first part of the page: whether the mirror is complete, up to when, and whether
 // anything needs the operator.
+import { copyButton } from '../common/copy.js';
 import { action, byId, el, keyed, redraw, setText } from '../common/dom.js';
 import { bytes, count, duration } from '../common/format.js';
 import { formatTime, time } from '../common/time.js';
@@ -113,7 +114,11 @@ function attentionItem() {
       redraw(todo, item.todo, () =>
         item.todo
           .split('`')
-          .map((part, index) => (index % 2 === 0 ? part : el('code', part))),
+          .flatMap((part, index) =>
+            index % 2 === 0
+              ? [part]
+              : [el('code', part), ' ', copyButton(part)],
+          ),
       );
       redraw(deal, JSON.stringify(item.action), () => buttons(item.action));
       if (item.action?.does === 'ask again') showQuarantined(list);

@@ -1,0 +1,29 @@
+// Keeps what the reader has chosen in the page's address, so that a link leads to it.
+
+/**
+ * Fills a field from the address, and writes what is chosen there. A value that is not
+ * one of a list's options is ignored.
+ * @param usual the value that the address leaves out
+ */
+export function keepInAddress(name, field, usual = '') {
+  const given = new URLSearchParams(location.search).get(name);
+  const isOffered =
+    field.options === undefined ||
+    [...field.options].some(({ value }) => value === given);
+  if (given !== null && isOffered) field.value = given;
+  field.addEventListener(field.options === undefined ? 'input' : 'change', () =>
+    writeAddress(name, field.value === usual ? '' : field.value),
+  );
+}
+
+export function writeAddress(name, value) {
+  const query = new URLSearchParams(location.search);
+  if (value === '') query.delete(name);
+  else query.set(name, value);
+  const text = query.size === 0 ? '' : `?${query}`;
+  history.replaceState(
+    undefined,
+    '',
+    `${location.pathname}${text}${location.hash}`,
+  );
+}

@@ -1,0 +1,13 @@
+// The tables of the lake, read once for all parts of the page that only need their names.
+import { ask } from '../common/ask.js';
+
+let reading;
+
+/** Returns the tables with their columns and comments. A failed request is repeated. */
+export function readTables() {
+  reading ??= ask('console/tables').catch((error) => {
+    reading = undefined;
+    throw error;
+  });
+  return reading;
+}

@@ -1,0 +1,81 @@
+// The names of tables and columns beside the editor. A name that is chosen is inserted.
+import { el, show } from '../common/dom.js';
+import { readTables } from './lake-tables.js';
+
+/** Below this width the names would leave the editor no room, so they are folded. */
+const BESIDE = '(min-width: 60rem)';
+
+/** Returns the panel; `area` is the editor that takes the names. */
+export function namesPanel(area) {
+  const list = el(
+    'div.names',
+    {
+      tabindex: 0,
+      role: 'region',
+      'aria-label': 'Names of tables and columns',
+    },
+    el('p.quiet', 'Loading…'),
+  );
+  const panel = el(
+    'details.names-panel',
+    { open: matchMedia(BESIDE).matches },
+    el('summary', 'Tables and columns'),
+    list,
+  );
+  void fillNames(list, area);
+  return panel;
+}
+
+async function fillNames(list, area) {
+  try {
+    const { tables } = await readTables();
+    if (tables.length === 0)
+      show(list, el('p.none', 'The lake has no tables yet.'));
+    else show(list, ...tables.map((table) => tableNames(table, area)));
+  } catch (error) {
+    show(
+      list,
+      el('p.none', `The names could not be loaded: ${error.message}.`),
+    );
+  }
+}
+
+function tableNames({ name, comment, columns }, area) {
+  return el(
+    'details',
+    el('summary', el('code', name)),
+    el('p.hint', comment),
+    inserter(area, name, 'table'),
+    ...columns.map((column) =>
+      inserter(area, column.name, column.type, column.comment),
+    ),
+  );
+}
+
+function inserter(area, name, type, comment) {
+  return el(
+    'button.insert',
+    {
+      type: 'button',
+      title: comment,
+      click: () => insert(area, name),
+    },
+    el('code', name),
+    ' ',
+    el('span.quiet', type),
+    el('span.hidden', ', insert'),
+  );
+}
+
+/** Puts a name where the cursor is, and parts it from the word before it. */
+function insert(area, name) {
+  const before = area.value.slice(0, area.selectionStart);
+  const space = /[\w)"']$/.test(before) ? ' ' : '';
+  area.setRangeText(
+    `${space}${name}`,
+    area.selectionStart,
+    area.selectionEnd,
+    'end',
+  );
+  area.focus();
+}
