@@ -249,7 +249,7 @@ function sizeOf(dir: string, file: string): number {
 }
 
 /**
- * Measures one hour of the largest ledger. The segment that contains it is read whole.
+ * Measures one hour of the largest ledger, which is read from the frames that hold it.
  */
 async function benchHour(): Promise<void> {
   await using sandbox = await startScript('serve-sandbox.ts', [

@@ -25,6 +25,11 @@ export interface SegmentRecord extends Pick<
   /** The digest of the values that were loaded; null if the segment was never loaded. */
   readonly valuesDigest: string | null;
   readonly isLoaded: boolean;
+  /**
+   * The SHA-256 of the object's frames; null if it has only one, or if its manifest is
+   * of an earlier version.
+   */
+  readonly framesSha256: string | null;
 }
 
 /** Reads segments. @param which the SQL after `where`: a condition, and an order */
@@ -49,11 +54,13 @@ export function readSegments(
     columns: 'text[]',
     valuesDigest: 'text?',
     isLoaded: 'boolean',
+    framesSha256: 'text?',
   })`
     select segment_id as "segmentId", party_id as "partyId", asset_id as "assetId",
       from_time as "from", to_time as "to", object_key as "objectKey", rows, bytes, sha256, digest,
       object_bytes as "objectBytes", object_sha256 as "objectSha256", columns,
-      values_digest as "valuesDigest", loaded_at is not null as "isLoaded"
+      values_digest as "valuesDigest", loaded_at is not null as "isLoaded",
+      evidence->>'framesSha256' as "framesSha256"
     from mirror.segments where ${which}`;
   return readRows(db, action, segments);
 }

@@ -4,7 +4,11 @@
  */
 import type { RawBuilder } from 'kysely';
 import { evidenceJson } from '../json/json-value.ts';
-import { type Manifest, manifestJson } from '../ledger/manifest.ts';
+import {
+  framesSha256,
+  type Manifest,
+  manifestJson,
+} from '../ledger/manifest.ts';
 import type { Database } from '../postgres/database.ts';
 import { execute, readRows } from '../postgres/run-statement.ts';
 import { statement } from '../postgres/statement.ts';
@@ -23,7 +27,14 @@ export function segmentRow(
   evidence: object,
   status: Status = 'current',
 ): object {
-  return { ...manifestJson(manifest), evidence, status };
+  const { frames } = manifest;
+  return {
+    ...manifestJson(manifest),
+    evidence: frames
+      ? { ...evidence, framesSha256: framesSha256(frames) }
+      : evidence,
+    status,
+  };
 }
 
 /**
@@ -58,7 +69,8 @@ export async function insertSegments(
       superseded_at = excluded.superseded_at, removed_at = null, quarantine_reason = null,
       open = excluded.open, run_id = excluded.run_id, object_bytes = excluded.object_bytes,
       object_sha256 = excluded.object_sha256, evidence = existing.evidence
-        || jsonb_build_object('replacedRows', excluded.evidence->'replacedRows')
+        || jsonb_build_object('replacedRows', excluded.evidence->'replacedRows',
+          'framesSha256', excluded.evidence->'framesSha256')
     where excluded.status = 'current'
     returning segment_id as "segmentId", object_key as "objectKey"`;
   const inserted = await readRows(tx, 'record segments', insert);

@@ -3,6 +3,7 @@
  * that a lost database can be rebuilt from the objects alone. It is human-readable:
  * indented JSON, with instants as RFC 3339 and counts as decimal strings.
  */
+import { hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
 import { PermanentError } from '../errors/errors.ts';
@@ -44,6 +45,34 @@ const releaseShown = z.object({
 });
 export type ReleaseShown = Readonly<z.output<typeof releaseShown>>;
 
+/**
+ * A part of an object that can be decompressed without the rest: a zstd frame, a gzip
+ * member, or bytes of plain CSV. It holds whole rows; the first frame begins with the
+ * header line.
+ */
+const frame = z.object({
+  /** Where the frame begins in the stored object, in bytes. */
+  offset: decimal,
+  /** The size of the frame as stored, in bytes. */
+  bytes: decimal,
+  /** The second of the frame's earliest entry. */
+  earliest: instant,
+  /** The second of the frame's latest entry. */
+  latest: instant,
+});
+export type Frame = Readonly<z.output<typeof frame>>;
+
+/**
+ * Returns the SHA-256 of an object's frames. The database records it, so that `verify`
+ * notices if a manifest was changed to hide a part of its object from readers.
+ */
+export function framesSha256(frames: readonly Frame[]): string {
+  const parts = frames.map(({ offset, bytes, earliest, latest }) =>
+    [offset, bytes, earliest, latest].join(),
+  );
+  return hash('sha256', parts.join('\n'), 'hex');
+}
+
 export const manifestSchema = z.object({
   version: z.literal(1),
   objectKey: z.string(),
@@ -84,6 +113,11 @@ export const manifestSchema = z.object({
   objectBytes: decimal,
   /** SHA-256 of the stored object. */
   objectSha256: hex64,
+  /**
+   * The object's frames in their order, for readers of a part of its range. Absent if
+   * the object has only one, and in manifests of earlier versions.
+   */
+  frames: z.array(frame).readonly().optional(),
   /** The additive digest of all rows (docs/export.md). */
   digest: hex64,
   /**

@@ -9,6 +9,7 @@ import { errorCode, PermanentError } from '../errors/errors.ts';
 import { isHexId } from './ids.ts';
 import { formatCompact } from '../time/time.ts';
 import type { Manifest } from './manifest.ts';
+import { splitZstdFrames } from './zstd-frames.ts';
 
 export type Compression = Manifest['compression'];
 
@@ -131,13 +132,17 @@ export function plainStream(
   compression: Compression,
 ): Readable {
   if (compression === 'none') return stored;
-  const plain =
-    compression === 'zstd'
-      ? createZstdDecompress({ chunkSize: PIECE_BYTES })
-      : createGunzip({ chunkSize: PIECE_BYTES });
-  // The callback is empty because `pipeline` destroys `plain` with the error, so the
-  // consumer of `plain` gets it.
-  return pipeline(stored, plain, () => undefined);
+  // The callback is empty because `pipeline` destroys the last stream with the error,
+  // so its consumer gets it.
+  const noop = (): undefined => undefined;
+  return compression === 'zstd'
+    ? pipeline(
+        stored,
+        splitZstdFrames(),
+        createZstdDecompress({ chunkSize: PIECE_BYTES }),
+        noop,
+      )
+    : pipeline(stored, createGunzip({ chunkSize: PIECE_BYTES }), noop);
 }
 
 /** Whether zstd or zlib reported that an archive is damaged. */

@@ -5,7 +5,11 @@
 import { errorCode, errorLine, PermanentError } from '../errors/errors.ts';
 import { isStoreFault } from '../errors/faults.ts';
 import { formatInstant } from '../time/time.ts';
-import { type Manifest, readManifest } from '../ledger/manifest.ts';
+import {
+  framesSha256,
+  type Manifest,
+  readManifest,
+} from '../ledger/manifest.ts';
 import { manifestKey } from '../ledger/object-keys.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import type { LakeCheck, LakeCheckOptions, Problem, Reason } from './ports.ts';
@@ -389,6 +393,16 @@ const SAME_IN_MANIFEST = [
   'digest',
 ] as const satisfies readonly (keyof SegmentRecord & keyof Manifest)[];
 
+/** Whether a manifest's frames are not those that were published. */
+function hasOtherFrames(
+  { frames }: Manifest,
+  { framesSha256: published }: SegmentRecord,
+): boolean {
+  // Without frames, readers read the whole object.
+  if (frames === undefined || published === null) return false;
+  return framesSha256(frames) !== published;
+}
+
 /**
  * Compares a manifest with its segment's row.
  * @throws PermanentError `MANIFEST_DIFFERS`
@@ -400,9 +414,10 @@ function refuseOtherManifest(manifest: Manifest, segment: SegmentRecord): void {
     from: formatInstant(manifest.from),
     to: formatInstant(manifest.to),
   };
-  const differing = SAME_IN_MANIFEST.filter(
+  const differing: string[] = SAME_IN_MANIFEST.filter(
     (name) => String(segment[name]) !== String(described[name]),
   );
+  if (hasOtherFrames(manifest, segment)) differing.push('frames');
   if (differing.length === 0) return;
   const message = `The manifest ${key} and mirror.segments differ in ${differing.join(', ')}`;
   const meta = { key, differing };

@@ -34,6 +34,7 @@ function segment(
     columns: [],
     isLoaded: false,
     valuesDigest: null,
+    framesSha256: null,
   };
 }
 

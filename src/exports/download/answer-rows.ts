@@ -10,6 +10,7 @@ import { TimeHistogram } from '../planning/time-histogram.ts';
 import type { StreamSeen } from '../planning/window-plan.ts';
 import type { BlockFindings, SpanFindings } from './block-reader.ts';
 import type { TailSum } from '../../ledger/tail-sum.ts';
+import type { SecondsHeld } from './object-file.ts';
 import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
 
 /**
@@ -140,10 +141,18 @@ export class AnswerRows implements AsyncDisposable {
     block: Buffer,
     { spans, runs }: BlockFindings,
   ): Promise<unknown> {
-    const parts = spans.map((span) => this.#partOf(span));
+    const targets = spans.map((span) => ({
+      spool: this.#partOf(span)?.spool,
+      ...secondsOf(span),
+    }));
     for (let at = 0; at < runs.length; at += 3) {
       const [span = 0, start, end] = runs.subarray(at, at + 3);
-      parts[span]?.spool.add(block.subarray(start, end));
+      const target = targets[span];
+      target?.spool?.add(
+        block.subarray(start, end),
+        target.earliest,
+        target.latest,
+      );
     }
     return Promise.all(this.#parts.map(({ spool }) => spool.flush(header)));
   }
@@ -202,6 +211,18 @@ export class AnswerRows implements AsyncDisposable {
   #partOf({ from }: SpanFindings): Part | undefined {
     return this.#parts.find(({ spool }) => spool.holds(from));
   }
+}
+
+/** Returns the seconds of the earliest and of the latest row of a span. */
+function secondsOf({ bytesBySecond }: SpanFindings): SecondsHeld {
+  let earliest = Infinity;
+  let latest = -Infinity;
+  for (let at = 0; at < bytesBySecond.length; at += 2) {
+    const second = bytesBySecond[at] ?? NaN;
+    if (second < earliest) earliest = second;
+    if (second > latest) latest = second;
+  }
+  return { earliest, latest };
 }
 
 const TAIL_SECONDS = 3600;

@@ -3,19 +3,13 @@
  * row. Header and rows are compressed but otherwise unchanged, and the content is
  * summed on the way.
  */
-import { once } from 'node:events';
-import { createWriteStream } from 'node:fs';
-import type { Transform } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
-import { constants, createGzip, createZstdCompress } from 'node:zlib';
-import { ByteCounter, type FileFacts } from '../../files/byte-counter.ts';
-import { errorCode, RetryableError } from '../../errors/errors.ts';
-import type { Compression } from '../../ledger/object-keys.ts';
 import { RowSum } from '../../ledger/digest.ts';
-
-const PIECE_BYTES = 256 * 2 ** 10;
-const ZSTD_LEVEL = 3;
-const GZIP_LEVEL = 6;
+import type { Compression } from '../../ledger/object-keys.ts';
+import {
+  ObjectFile,
+  type SecondsHeld,
+  type WrittenObject,
+} from './object-file.ts';
 
 /** The file in which an object is spooled. */
 export interface SpoolFile {
@@ -29,17 +23,14 @@ export interface SpoolOptions {
   readonly spoolFile: () => Promise<SpoolFile>;
 }
 
-/**
- * A finished spool file and its content. `bytes` and `sha256` describe the plain CSV,
- * including the header.
- */
-export interface Spooled extends SpoolFile, FileFacts {
+/** A finished spool file and its content. */
+export interface Spooled extends SpoolFile, WrittenObject {
   readonly rows: number;
-  readonly objectBytes: bigint;
-  readonly objectSha256: string;
   readonly digest: string;
   readonly rowForm: string;
 }
+
+const NO_SECONDS: SecondsHeld = { earliest: Infinity, latest: -Infinity };
 
 export class RangeSpool implements AsyncDisposable {
   /** The range in seconds; `to` is exclusive. Either may be infinite. */
@@ -48,8 +39,10 @@ export class RangeSpool implements AsyncDisposable {
   /** The sum of the rows. A caller that adds rows must also add them to this sum. */
   readonly sum = new RowSum();
   readonly #options: SpoolOptions;
+  /** The rows that `flush` will write, and their seconds. */
   #added: Buffer[] = [];
-  #object: ReturnType<typeof openObject> | undefined;
+  #seconds: SecondsHeld = NO_SECONDS;
+  #spooling: Promise<Spooling> | undefined;
 
   constructor(from: number, to: number, options: SpoolOptions) {
     this.from = from;
@@ -63,9 +56,15 @@ export class RangeSpool implements AsyncDisposable {
 
   /**
    * Adds rows for the next `flush`. The caller must not modify the buffer afterwards.
+   * @param earliest a second that is not after any of the rows
+   * @param latest a second that is not before any of the rows
    */
-  add(rows: Buffer): void {
+  add(rows: Buffer, earliest: number, latest: number): void {
     this.#added.push(rows);
+    this.#seconds = {
+      earliest: Math.min(this.#seconds.earliest, earliest),
+      latest: Math.max(this.#seconds.latest, latest),
+    };
   }
 
   /**
@@ -77,13 +76,12 @@ export class RangeSpool implements AsyncDisposable {
   async flush(header: Buffer): Promise<void> {
     if (this.#added.length === 0) return;
     const rows = Buffer.concat(this.#added);
+    const seconds = this.#seconds;
     this.#added = [];
-    this.#object ??= openObject(header, this.#options);
-    const { input, written } = await this.#object;
-    if (input.write(rows)) return;
-    // If the write failed, throw its error and not the one it caused in the input.
-    const drained = once(input, 'drain').catch(() => written);
-    await Promise.race([drained, written]);
+    this.#seconds = NO_SECONDS;
+    this.#spooling ??= openSpool(header, this.#options);
+    const { object } = await this.#spooling;
+    await object.write(rows, seconds);
   }
 
   /**
@@ -92,64 +90,31 @@ export class RangeSpool implements AsyncDisposable {
    * @throws RetryableError `SPOOL_…`
    */
   async finish(): Promise<Spooled | undefined> {
-    if (this.#object === undefined) return undefined;
-    const { header, file, plain, stored, input, written } = await this.#object;
-    input.end();
-    await written;
-    const { bytes: objectBytes, sha256: objectSha256 } = stored.facts();
+    if (this.#spooling === undefined) return undefined;
+    const { file, object } = await this.#spooling;
+    const facts = await object.finish();
     const { rows, digest } = this.sum;
-    const sums = { rows, digest: digest.hex(), rowForm: this.sum.form(header) };
-    return { ...file, ...plain.facts(), objectBytes, objectSha256, ...sums };
+    const rowForm = this.sum.form(object.header);
+    return { ...file, ...facts, rows, digest: digest.hex(), rowForm };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const object = await this.#object?.catch(() => undefined);
-    object?.input.destroy();
-    await object?.written.catch(() => undefined);
+    const spooling = await this.#spooling?.catch(() => undefined);
+    await spooling?.object[Symbol.asyncDispose]();
   }
 }
 
-async function openObject(
+/** A spool file that is being written. */
+interface Spooling {
+  readonly file: SpoolFile;
+  readonly object: ObjectFile;
+}
+
+async function openSpool(
   header: Buffer,
   { compression, spoolFile }: SpoolOptions,
-) {
+): Promise<Spooling> {
   const file = await spoolFile();
-  const plain = new ByteCounter();
-  const stored = new ByteCounter();
-  const input = plain.through();
-  const output = createWriteStream(file.path, { flush: true });
-  const written = pipeline([
-    input,
-    ...compressors(compression),
-    stored.through(),
-    output,
-  ]).catch(spoolError);
-  // The next write, or `finish`, throws this error.
-  written.catch(() => undefined);
-  input.write(header);
-  return { header, file, plain, stored, input, written };
-}
-
-function compressors(compression: Compression): Transform[] {
-  if (compression === 'none') return [];
-  if (compression === 'gzip')
-    return [createGzip({ level: GZIP_LEVEL, chunkSize: PIECE_BYTES })];
-  const { ZSTD_c_compressionLevel: level, ZSTD_c_checksumFlag: checksum } =
-    constants;
-  return [
-    createZstdCompress({
-      params: { [level]: ZSTD_LEVEL, [checksum]: 1 },
-      chunkSize: PIECE_BYTES,
-    }),
-  ];
-}
-
-/**
- * Throws a retryable error, because the whole request can be repeated once the disk has
- * room again or a lost mount is back.
- */
-function spoolError(cause: unknown): never {
-  const code = errorCode(cause);
-  const message = `Cannot write the spool file: ${code}; check the disk of the object store`;
-  throw new RetryableError(message, { code: `SPOOL_${code}`, cause });
+  const object = await ObjectFile.create(file.path, header, compression);
+  return { file, object };
 }

@@ -151,7 +151,13 @@ async function existingObject(
     return manifest;
   const sums = await readSums(manifest, head, context);
   if (sums.plainSha256 === manifest.sha256)
-    return { ...manifest, objectBytes: sums.bytes, objectSha256: sums.sha256 };
+    return {
+      ...manifest,
+      objectBytes: sums.bytes,
+      objectSha256: sums.sha256,
+      // The planned frames are those of other bytes.
+      frames: sums.frames,
+    };
   // The object's content does not match its key, so nothing can use it.
   await objects.remove(manifestKey(objectKey), signal);
   await objects.remove(objectKey, signal);
@@ -165,6 +171,8 @@ interface StoredSums {
   readonly sha256: string;
   /** SHA-256 of the plain CSV. */
   readonly plainSha256: string;
+  /** The object's frames, if its own manifest tells them. */
+  readonly frames?: Manifest['frames'];
 }
 
 /** What the store reports about an object without reading it. */
@@ -236,6 +244,7 @@ async function vouchedSums(
       bytes: found.objectBytes,
       sha256: found.objectSha256,
       plainSha256: found.sha256,
+      frames: found.frames,
     };
   } catch (error) {
     if (error instanceof PermanentError) return undefined;

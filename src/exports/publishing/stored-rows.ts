@@ -104,7 +104,7 @@ async function copyRows(
     const spool = spools.find((candidate) => candidate.holds(time.second));
     if (spool === undefined) return;
     spool.sum.add(hash, time.zoneSeconds);
-    spool.add(buffer.subarray(start, next));
+    spool.add(buffer.subarray(start, next), time.second, time.second);
   });
 
   const stored = await objects.read(objectKey, signal);

@@ -2,7 +2,8 @@
  * Reads a party's mirrored ledger back from the published objects, as one CSV. A
  * segment that lies entirely inside the query is passed on unchanged. Its rows are
  * parsed only if the query's range or asset covers only part of it, or if its columns
- * differ from those of the response. Segments outside the range are never opened.
+ * differ from those of the response. Of a segment that lies partly inside the range, only
+ * the frames that can hold the range are read. Segments outside it are never opened.
  */
 import { createHash } from 'node:crypto';
 import { PermanentError } from '../../errors/errors.ts';
@@ -13,7 +14,8 @@ import { withColumns } from '../../ledger/common-columns.ts';
 import { layoutOf } from '../../ledger/header.ts';
 import { compressionOf, plainStream } from '../../ledger/object-keys.ts';
 import { RowSplitter } from '../../ledger/csv-rows.ts';
-import type { ObjectStore } from '../../storage/object-store.ts';
+import type { ObjectStore, StoredRange } from '../../storage/object-store.ts';
+import { findStoredParts } from './stored-parts.ts';
 import type { LedgerQuery } from '../../ledger/ledger-range.ts';
 import {
   planReading,
@@ -109,6 +111,10 @@ class SegmentReader {
   readonly #header: Buffer;
   /** Sizes in bytes of the rows of each segment measured so far. */
   readonly #sizes = new Map<ReadSegment, bigint>();
+  readonly #parts = new Map<
+    ReadSegment,
+    Promise<readonly StoredRange[] | undefined>
+  >();
   /** Sizes of the stored header lines in bytes, by the row form of the segment. */
   readonly #headerSizes = new Map<string, number>();
 
@@ -175,10 +181,16 @@ class SegmentReader {
     return this.#isWhole(segment) && this.#hasColumns(segment);
   }
 
-  #isWhole({ assetId, from, to }: ReadSegment): boolean {
-    const isInTime = this.#plan.from <= from && to <= this.#plan.to;
-    const { assetId: asked } = this.#scope;
-    return isInTime && (asked === undefined || assetId === asked);
+  #isWhole(segment: ReadSegment): boolean {
+    const { assetId } = this.#scope;
+    return (
+      this.#isInTime(segment) &&
+      (assetId === undefined || segment.assetId === assetId)
+    );
+  }
+
+  #isInTime({ from, to }: ReadSegment): boolean {
+    return this.#plan.from <= from && to <= this.#plan.to;
   }
 
   #hasColumns({ content }: ReadSegment): boolean {
@@ -205,15 +217,54 @@ class SegmentReader {
   }
 
   async *#rowsOf(segment: ReadSegment): AsyncGenerator<Buffer> {
-    const chunks = this.#withoutHeader(segment);
+    const parts = await this.#partsOf(segment);
+    const chunks = parts
+      ? this.#rowsOfParts(segment, parts)
+      : this.#withoutHeader(segment);
     const kept = this.#isWhole(segment) ? chunks : this.#kept(chunks, segment);
     yield* this.#hasColumns(segment)
       ? kept
       : withColumns(kept, segment.content.columns, this.#plan.columns);
   }
 
-  async *#plain({ objectKey }: ReadSegment): AsyncGenerator<Buffer> {
-    const stored = await this.#objects.read(objectKey, this.#signal);
+  /**
+   * Returns the parts of a segment's object that hold the query's range; undefined if
+   * the object is read whole.
+   */
+  async #partsOf(
+    segment: ReadSegment,
+  ): Promise<readonly StoredRange[] | undefined> {
+    if (this.#isInTime(segment)) return undefined;
+    const { objectKey, content } = segment;
+    const found =
+      this.#parts.get(segment) ??
+      findStoredParts(
+        { objectKey, plainBytes: content.bytes },
+        this.#plan,
+        this.#objects,
+        this.#signal,
+      );
+    this.#parts.set(segment, found);
+    return await found;
+  }
+
+  /** Yields the rows of some parts of a segment's object, without the header line. */
+  async *#rowsOfParts(
+    segment: ReadSegment,
+    parts: readonly StoredRange[],
+  ): AsyncGenerator<Buffer> {
+    for (const part of parts) {
+      // The header is at the beginning of the object.
+      if (part.start === 0n) yield* this.#withoutHeader(segment, part);
+      else yield* this.#plain(segment, part);
+    }
+  }
+
+  async *#plain(
+    { objectKey }: ReadSegment,
+    part?: StoredRange,
+  ): AsyncGenerator<Buffer> {
+    const stored = await this.#objects.read(objectKey, this.#signal, part);
     const plain = plainStream(stored, compressionOf(objectKey));
     try {
       yield* plain as AsyncIterable<Buffer>;
@@ -228,14 +279,17 @@ class SegmentReader {
    * @throws PermanentError `LEDGER_SIZE` if the header line does not have the measured
    *   length
    */
-  async *#withoutHeader(segment: ReadSegment): AsyncGenerator<Buffer> {
+  async *#withoutHeader(
+    segment: ReadSegment,
+    part?: StoredRange,
+  ): AsyncGenerator<Buffer> {
     const isMeasured = this.#sizes.has(segment) && this.#isPassedOn(segment);
     const measured = isMeasured
       ? this.#headerSizes.get(segment.content.rowForm)
       : undefined;
     let headerSize = 0;
     let isHeader = true;
-    for await (const chunk of this.#plain(segment)) {
+    for await (const chunk of this.#plain(segment, part)) {
       // Column names contain no line breaks, so the first line break ends the header.
       const start = isHeader ? chunk.indexOf(LINE_FEED) + 1 : 0;
       if (isHeader) headerSize += start === 0 ? chunk.length : start;
@@ -266,13 +320,18 @@ class SegmentReader {
       filter.check(buffer, start, end) === 'ok' &&
       filter.time.second >= fromSecond &&
       filter.time.second < toSecond;
-    const rows: Buffer[] = [];
+    // Neighbouring rows of a buffer share one slice.
+    const kept: { buffer: Buffer; start: number; end: number }[] = [];
     const splitter = new RowSplitter((buffer, start, end, next) => {
-      if (isKept(buffer, start, end)) rows.push(buffer.subarray(start, next));
+      if (!isKept(buffer, start, end)) return;
+      const last = kept.at(-1);
+      if (last?.buffer === buffer && last.end === start) last.end = next;
+      else kept.push({ buffer, start, end: next });
     });
     for await (const chunk of chunks) {
       splitter.push(chunk);
-      if (rows.length > 0) yield Buffer.concat(rows.splice(0));
+      for (const { buffer, start, end } of kept.splice(0))
+        yield buffer.subarray(start, end);
     }
   }
 }
