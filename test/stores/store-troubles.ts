@@ -181,7 +181,23 @@ const TROUBLES: readonly Trouble[] = [
   },
 ];
 
-export function describeTroubles(running: () => TroubledServer): void {
+/** A store that is busy for longer than a call waits: each command waits a minute or more. */
+const BUSY_FOR_LONG: Trouble = {
+  name: 'the store is busy for longer than a call waits',
+  refuse: always(BUSY),
+  failing: ALL,
+  message: /503 SlowDown/,
+};
+
+export interface TroublesOptions {
+  /** Whether the trouble that lasts for minutes is tried, too. */
+  readonly includesLong?: boolean;
+}
+
+export function describeTroubles(
+  running: () => TroubledServer,
+  { includesLong = false }: TroublesOptions = {},
+): void {
   describe('a store that refuses a part', () => {
     let stack: AsyncDisposableStack;
     let sandbox: Sandbox;
@@ -231,63 +247,87 @@ export function describeTroubles(running: () => TroubledServer): void {
       expect([code, document.verdict, stderr]).toEqual([0, 'complete', '']);
     }
 
-    /** Runs a command while the store is in trouble. */
+    /** Runs a command. @returns 'works', 'fails and says why', or what it printed */
     async function outcomeOf(
       command: Command,
-      refuse: Refuse,
       message: RegExp,
     ): Promise<string> {
       await using empty = await openFreshDatabase();
-      if (command === 'load') await unloadSegments(database.pool);
       const args = COMMANDS[command];
-      proxy.judge = refuse();
       const { code, stdout, stderr } = await home.run(
         command === 'export' ? [...args, '--party', party] : args,
         command === 'rebuild' ? { DATABASE_URL: empty.url } : {},
       );
-      proxy.judge = () => undefined;
       if (code === 0) return 'works';
       const printed = `${stdout}${stderr}`;
       return message.test(printed) ? 'fails and says why' : printed;
     }
 
+    const expectedOf = ({ failing }: Trouble): Record<string, string> =>
+      Object.fromEntries(
+        ALL.map((command) => [
+          command,
+          failing.includes(command) ? 'fails and says why' : 'works',
+        ]),
+      );
+
+    /** Works a night after the trouble, and checks that nothing was lost by it. */
+    async function expectNothingLost(before: string[]): Promise<void> {
+      // The rebuild may have taken the store over.
+      const back = await home.run(['load', '--take-over']);
+      expect([back.code, back.stderr]).toEqual([0, '']);
+      await night();
+      expect(await trustedKeys(database.pool)).toEqual(
+        expect.arrayContaining(before),
+      );
+      // Two nights' news, of which each was requested twice at most.
+      expect(meter.counted.exportBytes).toBeLessThan(4 * ordinary.exportBytes);
+      const verified = await home.json(['verify', '--deep']);
+      expect([verified.code, verified.document.verdict]).toEqual([
+        0,
+        'complete',
+      ]);
+    }
+
     test.each(TROUBLES)(
       '$name: commands name it, and nothing is distrusted or downloaded again',
-      async ({ refuse, failing, message }) => {
+      async (trouble) => {
         const before = await trustedKeys(database.pool);
         sandbox.advance(HOUR_MS);
         meter.reset();
         const outcomes: Partial<Record<Command, string>> = {};
         for (const command of ALL) {
-          outcomes[command] = await outcomeOf(command, refuse, message);
+          if (command === 'load') await unloadSegments(database.pool);
+          proxy.judge = trouble.refuse();
+          outcomes[command] = await outcomeOf(command, trouble.message);
+          proxy.judge = () => undefined;
           expect(await trustedKeys(database.pool)).toEqual(
             expect.arrayContaining(before),
           );
         }
-        // The rebuild may have taken the store over.
-        const back = await home.run(['load', '--take-over']);
-        expect([back.code, back.stderr]).toEqual([0, '']);
-        await night();
-        expect(await trustedKeys(database.pool)).toEqual(
-          expect.arrayContaining(before),
+        await expectNothingLost(before);
+        expect(outcomes).toEqual(expectedOf(trouble));
+      },
+    );
+
+    // Side by side, because each waits for minutes.
+    test.runIf(includesLong)(
+      `${BUSY_FOR_LONG.name}: commands name it, and nothing is lost`,
+      async () => {
+        const before = await trustedKeys(database.pool);
+        sandbox.advance(HOUR_MS);
+        meter.reset();
+        await unloadSegments(database.pool);
+        proxy.judge = BUSY_FOR_LONG.refuse();
+        const outcomes = await Promise.all(
+          ALL.map(async (command) => [
+            command,
+            await outcomeOf(command, BUSY_FOR_LONG.message),
+          ]),
         );
-        // Two nights' news, of which each was requested twice at most.
-        expect(meter.counted.exportBytes).toBeLessThan(
-          4 * ordinary.exportBytes,
-        );
-        const verified = await home.json(['verify', '--deep']);
-        expect([verified.code, verified.document.verdict]).toEqual([
-          0,
-          'complete',
-        ]);
-        expect(outcomes).toEqual(
-          Object.fromEntries(
-            ALL.map((command) => [
-              command,
-              failing.includes(command) ? 'fails and says why' : 'works',
-            ]),
-          ),
-        );
+        proxy.judge = () => undefined;
+        await expectNothingLost(before);
+        expect(Object.fromEntries(outcomes)).toEqual(expectedOf(BUSY_FOR_LONG));
       },
     );
   });

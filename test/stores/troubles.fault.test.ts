@@ -9,8 +9,11 @@ beforeAll(async () => {
 });
 afterAll(() => store[Symbol.asyncDispose]());
 
-describeTroubles(() => ({
-  endpoint: store.endpoint,
-  bucket: 'bucket',
-  keys: CREDENTIALS,
-}));
+describeTroubles(
+  () => ({
+    endpoint: store.endpoint,
+    bucket: 'bucket',
+    keys: CREDENTIALS,
+  }),
+  { includesLong: true },
+);
