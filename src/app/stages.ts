@@ -373,8 +373,8 @@ function stagesOfLoads(parts: StageParts, nights: NightListing) {
       rows += party.rows;
       onProgress([loadLine(parties, segments, rows)]);
     });
-    // An earlier delivery of this run may have been killed after it had loaded a part, so
-    // report the totals of the run instead of the counts of this call.
+    // An earlier attempt at this run may have been killed after loading some of the data,
+    // so report the run's totals rather than this call's counts.
     const { verdict, ...loaded } = {
       ...now,
       ...(await loading.repository.loadedSince(runId)),

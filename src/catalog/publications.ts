@@ -176,9 +176,9 @@ export interface Success {
 }
 
 /**
- * Records that exports succeeded: writes their publications without rows, clears their
- * failures, and deletes the plan of each export that is done. The caller must have locked
- * the exports' rows and checked their leases in the same transaction.
+ * Records that exports succeeded: writes the publications that move no rows, clears
+ * failures, and deletes the window plan of each finished export. The caller must have
+ * locked the exports' rows and checked their leases in the same transaction.
  */
 export async function finishExports(
   tx: Database,

@@ -32,7 +32,7 @@ export async function openMirrorReader(
 }
 
 /**
- * Requires that a part of the mirror exists.
+ * Requires that part of the mirror exists.
  * @param folder the folder in DATA_DIR that contains this part unless `url` is set
  * @throws UsageError if `url` is not set and `folder` does not exist
  */

@@ -55,11 +55,11 @@ export interface RunFindings {
   readonly contradictionsBefore: number;
   /** `contradictionsBefore` plus this run; 0 if this run found no contradiction. */
   readonly contradictions: number;
-  /** Ids of the coverage that is kept although the source contradicts it. */
+  /** Ids of the coverage rows that are kept although the source contradicts them. */
   readonly kept: ReadonlySet<bigint>;
   /**
-   * Ids of the coverage to request again. A range is left unchanged if the source
-   * returns the same rows.
+   * Ids of the coverage rows to request again. A row stays unchanged if the source
+   * returns the same entries.
    */
   readonly audited: ReadonlySet<bigint>;
   readonly verdicts: readonly Verdict[];
@@ -197,7 +197,7 @@ const COMPLETE: VerdictWithEvidence = { verdict: 'complete', evidence: {} };
 
 /**
  * Returns the state before the first plan.
- * @param audited ids of the coverage to request again
+ * @param audited ids of the coverage rows to request again
  * @param contradictionsBefore number of consecutive earlier runs that contradicted
  *   known rows
  */

@@ -93,7 +93,7 @@ export interface ExportDeps extends PublishDeps {
    * consecutive requests that published nothing.
    */
   readonly pauseMs?: (fruitless: number) => number;
-  /** How long to wait for a lease that another worker has; one hour by default. */
+  /** How long to wait for a lease held by another worker; one hour by default. */
   readonly waitMs?: number;
 }
 

@@ -669,7 +669,7 @@ class ExportRun {
 }
 
 /**
- * Returns evidence of the findings about the source from the last published response.
+ * Returns what the last published response showed about the source, as evidence.
  */
 function describeAnswer(last: Answered | undefined): Record<string, unknown> {
   if (last === undefined) return {};

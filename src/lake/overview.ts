@@ -102,7 +102,7 @@ async function describeTable(
 
 /**
  * Removes objects that no version refers to any more.
- * @returns the number of removed objects
+ * @returns the number of objects removed
  */
 export async function vacuumLake(
   deps: LakeDeps,

@@ -19,10 +19,10 @@ import { rootOf } from './tables/tables.ts';
 const MICROS_PER_MS = 1000n;
 
 /**
- * Removes unreferenced objects that are older than the retention. Newer ones stay,
+ * Removes unreferenced objects that are past the retention period. Newer ones stay,
  * because a reader of an older version, or another writer, may still need them.
- * @param states the tables' states at the session's listing or later
- * @returns the number of removed objects
+ * @param states the tables' states, read no earlier than the session's listing
+ * @returns the number of objects removed
  */
 export async function removeUnnamed(
   session: BuildSession,
@@ -69,7 +69,7 @@ function findUnnamedFiles(
 
 /**
  * Finds the commits and checkpoints that are superseded by the newest checkpoint older
- * than the retention. Returns nothing if that checkpoint cannot be read.
+ * than the retention period. Returns nothing if that checkpoint cannot be read.
  */
 async function findExpiredLog(
   session: BuildSession,

@@ -159,7 +159,8 @@ export class RowSum {
   }
 
   /**
-   * Returns the row form of the rows.
+   * Returns the row form (header line and time zones) that the summed rows were encoded
+   * in.
    * @param header the header line, with or without its line break
    */
   form(header: Buffer): string {

@@ -1,6 +1,6 @@
 import type { Micros } from '../time/time.ts';
 
-/** One party's ledger, or a part of it. */
+/** One party's ledger, or part of it. */
 export interface LedgerRange {
   readonly partyId: string;
   /** The asset; absent if the range covers all assets. */

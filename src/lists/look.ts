@@ -22,7 +22,7 @@ export interface ListLook {
     | { readonly low: number; readonly high: number }
     | undefined;
   /**
-   * Average size of a row in a response, in bytes; undefined if the source sent no row.
+   * Average size of a row in a response, in bytes; undefined if the source sent no rows.
    */
   readonly bytesPerRow: number | undefined;
   /** The rows of a full page, which may be fewer than were requested. */

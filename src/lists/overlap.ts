@@ -36,7 +36,7 @@ export type Overlap =
     }
   /** The page ends before it has shown all stored rows. A larger page may show them. */
   | { readonly kind: 'cut' }
-  /** The page shows different rows instead. */
+  /** The page does not repeat the stored rows. */
   | { readonly kind: 'missing' };
 
 /**

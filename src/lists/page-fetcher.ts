@@ -363,8 +363,8 @@ export class ListReader {
   }
 
   /**
-   * Requests the page that follows the stored rows and also shows the last groups
-   * again.
+   * Requests the next page, which must repeat the last stored groups before any new
+   * rows.
    */
   async #askOverlapping(): Promise<Overlapping> {
     const held = this.point.groups;

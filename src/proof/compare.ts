@@ -126,7 +126,7 @@ export async function differingRecords(
   }));
 }
 
-/** The entries of one level of pages, keyed by the first ledger of each. */
+/** The entries on one level of pages, keyed by the first ledger that each entry covers. */
 interface Level {
   /** The number of levels below this one. At 0, the entries are of records. */
   readonly height: number;

@@ -37,7 +37,7 @@ export class CsvSums {
     throw incomplete(where, state);
   }
 
-  /** Returns the sums in the order of months. */
+  /** Returns the sums, sorted by month. */
   months(): MonthSum[] {
     return [...this.#months]
       .toSorted(([a], [b]) => (a < b ? -1 : 1))
@@ -80,7 +80,7 @@ function incomplete(
 /** A month in which two sides differ. */
 export interface MonthDifference {
   readonly month: string;
-  /** The number of rows on each side; null if the side has no row of this month. */
+  /** The number of rows on each side; null if the side has no rows of this month. */
   readonly left: string | null;
   readonly right: string | null;
 }

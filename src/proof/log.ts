@@ -1,5 +1,5 @@
 /**
- * Reads the log of nights from the object store, compares it with the database's record
+ * Reads the proof log from the object store, compares it with the database's record
  * of it, and continues it. A log must never fork: if two histories had the same name,
  * some readers would trust the wrong one.
  */

@@ -33,7 +33,7 @@ function nodeHash(left: Buffer, right: Buffer): Buffer {
  */
 export class RootHasher {
   size = 0;
-  /** Complete subtrees from left to right, in decreasing size. */
+  /** Complete subtrees from left to right, largest first. */
   readonly #subtrees: { readonly hash: Buffer; readonly size: number }[] = [];
 
   add(leaf: Buffer): void {

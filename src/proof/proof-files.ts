@@ -41,7 +41,7 @@ export interface ProofFiles {
   readonly where: string;
 
   /**
-   * Reads a file, or a part of it.
+   * Reads a file, or part of it.
    * @returns undefined if there is no such file
    * @throws PermanentError or RetryableError if it cannot be read
    */

@@ -1,5 +1,5 @@
 /**
- * The key that signs the log of nights. It is configured, or generated on first use. A
+ * The key that signs the proof log. It is configured, or generated on first use. A
  * generated key is stored both in the database and in the data folder, so that losing one
  * of them does not end the log: no other key can continue its history.
  */

@@ -32,7 +32,7 @@ export interface DifferingLedger {
 }
 
 export interface LedgerComparison {
-  /** The differing ledgers, in the order of parties. */
+  /** The differing ledgers, sorted by party. */
   readonly differing: readonly DifferingLedger[];
   /**
    * How many parties one side has not fully covered; that side's own records show which

@@ -1,5 +1,5 @@
 /**
- * Checks that the log of nights is the log that this mirror wrote, and that the last
+ * Checks that the proof log is the one that this mirror wrote, and that the last
  * statement agrees with the database. Any later change, deliberate or not, differs from
  * a hash that the key has signed.
  */

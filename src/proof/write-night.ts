@@ -163,8 +163,8 @@ async function signLog(
 /**
  * Makes the database's records match the log's last statement. They may differ from it
  * if the database was restored or a run was killed.
- * @returns the instant since which records may have changed; null if any record may
- *   have changed
+ * @returns the instant after which records may have changed; null if every record must
+ *   be checked again
  */
 async function synchronizeRecords(
   log: ProofLog,

@@ -116,8 +116,8 @@ export class QueueWorker {
   }
 
   /**
-   * Records that the store accepted a canary, and replaces the worker if it has not
-   * taken a canary for too long.
+   * Called once a canary job has been queued. Replaces the worker if canary jobs have
+   * been waiting for too long.
    */
   async onCanary(): Promise<void> {
     const { queue, log, silentMaxMs = SILENT_MAX_MS } = this.#options;

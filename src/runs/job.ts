@@ -117,7 +117,7 @@ export interface Stages {
   /** Leases those parties that no other worker has leased. */
   leaseLedgers(partyIds: readonly string[]): Promise<LeasedLedgers>;
   /**
-   * Reads a file of the log of nights, or a part of it.
+   * Reads a file of the proof log, or part of it.
    * @returns undefined if there is no such file
    */
   readProofFile(

@@ -56,8 +56,8 @@ export function syncLine({
 }
 
 /**
- * Returns the single line for an export. It looks the same for every party, because a
- * night exports many.
+ * Returns the progress line of an export. Its label is the same for every party, because
+ * a nightly run exports many; the note names the party.
  */
 export function exportLine({
   partyId,

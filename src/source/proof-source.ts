@@ -1,5 +1,5 @@
 /**
- * Reads the log of nights from a source that is itself a mirror and serves its log
+ * Reads the proof log from a source that is itself a mirror and serves its log
  * below `/mirror/proof/`.
  */
 import { errorCode } from '../errors/errors.ts';
@@ -37,7 +37,7 @@ export interface ProofSource {
    */
   latest(from: number, signal: AbortSignal): Promise<string>;
   /**
-   * Reads a file, or a part of it.
+   * Reads a file, or part of it.
    * @returns undefined if the file does not exist
    */
   read(

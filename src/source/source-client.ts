@@ -65,7 +65,7 @@ export interface SourceDeps {
 export interface Source extends AsyncDisposable {
   readonly lists: ListSource;
   readonly ledger: LedgerSource;
-  /** The log of nights of a source that is itself a mirror. */
+  /** The proof log of a source that is itself a mirror. */
   readonly proof: ProofSource;
   /**
    * Returns the latency of list responses.

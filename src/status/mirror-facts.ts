@@ -87,9 +87,9 @@ export interface LastVerify {
 export interface WorkFacts {
   /** The number of long-running worker processes; commands do not count. */
   readonly workers: number;
-  /** The older name of `nights.nextAt`. */
+  /** Former name of `nights.nextAt`, kept for compatibility. */
   readonly nextSlot: string | null;
-  /** The older name of `nights.missedAt`. */
+  /** Former name of `nights.missedAt`, kept for compatibility. */
   readonly missedSlot: string | null;
   /** The schedules in force, as readable text; null if no worker is running. */
   readonly schedule: string | null;

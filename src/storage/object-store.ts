@@ -79,7 +79,7 @@ export interface ObjectStore extends AsyncDisposable {
 
   /**
    * Removes the spool files that a dead worker left and whose names begin with `prefix`.
-   * @returns the number of removed files
+   * @returns the number of files removed
    */
   clearSpool(prefix: string): Promise<number>;
 

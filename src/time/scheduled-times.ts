@@ -131,8 +131,8 @@ function localMidnight(zone: Zone, ms: number): number {
 }
 
 /**
- * Returns the instants of a local day's times, ascending.
- * @param midnight the midnight that begins the local day, as if the zone were UTC
+ * Converts the scheduled times of one local day to instants, in ascending order.
+ * @param midnight the start of that local day, expressed as if the zone were UTC
  */
 function timesOn(
   cron: CronPattern,

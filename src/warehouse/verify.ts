@@ -66,8 +66,8 @@ export interface VerifyReport {
   readonly deep: boolean;
   readonly scope: 'nightly' | 'whole';
   /**
-   * Every current segment has been proven at or after this time, RFC 3339; null if any
-   * has never been proven.
+   * Every current segment has been proven at or after this time, RFC 3339; null if at
+   * least one has never been proven.
    */
   readonly provenSince: string | null;
   /**

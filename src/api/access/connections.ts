@@ -53,8 +53,8 @@ export function addBounds(server: FastifyInstance): void {
 
 /**
  * Closes unauthenticated connections beyond the limits.
- * @returns connections that have not passed the access checks, the oldest first, each
- *   with its address
+ * @returns connections that have not passed the access checks, oldest first, each with
+ *   its address
  */
 function watchStrangers(
   server: FastifyInstance,

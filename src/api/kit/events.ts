@@ -52,7 +52,7 @@ export function limitOpen(max: number): TakePlace {
   };
 }
 
-/** Options for following a value. */
+/** Options for polling a value and streaming its changes. */
 export interface FollowOptions<Value> {
   /** Time between two reads, in milliseconds. */
   readonly everyMs: number;

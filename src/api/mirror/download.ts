@@ -26,7 +26,7 @@ export type SendDownload = (
 ) => Promise<FastifyReply>;
 
 /**
- * Returns a function that responds to a request with a ledger, or a part of it.
+ * Returns a function that responds to a request with a ledger, or part of it.
  * @param bytesPerHour maximum number of bytes that all downloads of this process may send
  *   per hour
  */

@@ -220,7 +220,7 @@ export class Fetcher {
   }
 
   /**
-   * Records that the source sent no row for the plan's range.
+   * Records that the source sent no rows for the plan's range.
    * @throws the given error, or a permanent error if a smaller range cannot help either
    */
   async #silent({ plan }: PlannedRequest, error: unknown): Promise<never> {

@@ -1,7 +1,7 @@
 /**
  * Reads a response to its end: every row is checked, summed and written to the spool
  * file of its range. The response is returned only if it is proven complete; after any
- * failure nothing of it is kept.
+ * failure none of it is kept.
  */
 import { hash } from 'node:crypto';
 import { RetryableError } from '../../errors/errors.ts';

@@ -78,11 +78,11 @@ export interface Target {
    */
   readonly again?: Range | undefined;
   /**
-   * Ids of the coverage to request again. A range is left unchanged if the source
-   * returns the same rows.
+   * Ids of the coverage rows to request again. A row stays unchanged if the source
+   * returns the same entries.
    */
   readonly audited?: ReadonlySet<bigint> | undefined;
-  /** Ids of the coverage that is kept although the source contradicts it. */
+  /** Ids of the coverage rows that are kept although the source contradicts them. */
   readonly kept?: ReadonlySet<bigint> | undefined;
 }
 

@@ -72,7 +72,8 @@ export interface ClockAnswer {
  * Computes the source's clock for an export.
  * @param answer the response to a list request that was sent before the export's
  *   request
- * @param now this machine's time: it may delay closing, but never make it earlier
+ * @param now this machine's time. If it is behind, the ledger is closed up to an earlier
+ *   instant; it can never move `closedTo` later.
  */
 export function sourceClock(
   { blockTime, answeredAt, height, isProven }: ClockAnswer,

@@ -227,7 +227,7 @@ export class WindowPlan {
   }
 
   /**
-   * Records that the source sent no row for a range.
+   * Records that the source sent no rows for a range.
    * @returns false if another request cannot help
    */
   recordSilence(range: Range): boolean {

@@ -34,7 +34,7 @@ export interface ReaderDeps {
   readonly objects: Pick<ObjectStore, 'read'>;
 }
 
-/** A ledger, or a part of it, that can be read. */
+/** A ledger, or part of it, that can be read. */
 export interface LedgerReading extends Pick<
   ReadingPlan,
   'knownFrom' | 'knownTo' | 'provenTo' | 'missing'

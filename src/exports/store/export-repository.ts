@@ -56,8 +56,10 @@ export interface ExportRepository extends CoverageReader {
   release(lease: ExportLease): Promise<void>;
 
   /**
-   * Sums the current segments of this scope that the run has published, by any worker.
-   * @param adopted keys of objects that another run had intended and this run published
+   * Sums the current segments of this scope that the run has published, whichever worker
+   * did it.
+   * @param adopted keys of objects that another run intended to publish and this run
+   *   published
    */
   published(
     scope: ExportScope,

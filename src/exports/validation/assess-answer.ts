@@ -55,7 +55,7 @@ export type Doubt =
    */
   | { readonly state: 'nothing left' }
   /**
-   * The source sent no row after the start, and no known row was expected. The source
+   * The source sent no rows after the start, and no known row was expected. The source
    * may have interpreted the start as a different time.
    */
   | { readonly state: 'start unproven' }
@@ -106,7 +106,7 @@ export interface AnswerFacts {
   readonly replacesClosed: boolean;
   /** Whether the expected rows are so old that some sources no longer keep them. */
   readonly isRested: boolean;
-  /** Ids of the coverage that the overlap check compared the response with. */
+  /** Ids of the coverage rows that the overlap check compared the response with. */
   readonly compared: readonly bigint[];
   /** Whether the plan is one window of a larger range, so more is left to request. */
   readonly isWindow: boolean;
@@ -223,8 +223,8 @@ function isNothingLeft(
 }
 
 /**
- * Returns the ids of the coverage of the scope's own asset within the range of the
- * overlap check.
+ * Returns the ids of the coverage rows for the scope's own asset within the range of
+ * the overlap check.
  */
 function comparedCoverage({ plan, target }: Answered): readonly bigint[] {
   const { overlap } = plan;

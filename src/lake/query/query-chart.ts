@@ -11,7 +11,7 @@ import {
   type TextForm,
 } from './query-output.ts';
 
-/** The parts of a stack, in the order of their names; more parts cannot be told apart. */
+/** The parts of a stack, sorted by name; more parts cannot be told apart. */
 const BLOCKS = ['█', '▓', '▒', '░'];
 const BARS_MAX = 60;
 const CHARTS_MAX = 8;

@@ -50,8 +50,8 @@ export async function openTransport(
 }
 
 /**
- * Whether the connection may do without TLS. With `allow`, too, TLS is used if the server
- * offers it, which is just as good for a user who accepts both.
+ * Whether the connection may be unencrypted. `allow` is treated like `prefer`: TLS is
+ * used if the server offers it.
  */
 function isOptional({ sslMode }: PostgresTarget): boolean {
   return sslMode === 'prefer' || sslMode === 'allow';

@@ -28,7 +28,7 @@ export interface LogRow extends RememberedLog {
   readonly statementSha256: string | null;
   /**
    * The records include the changes of all transactions that began before this instant,
-   * and may lack later ones; null if any record may have changed.
+   * and may lack later ones; null if every record must be checked again.
    */
   readonly settledAt: string | null;
   /**

@@ -1,5 +1,5 @@
 /**
- * What this mirror remembers about its source's log of nights, and its doubts about
+ * What this mirror remembers about its source's proof log, and its doubts about
  * differences from the source's statement.
  */
 import type { Database } from '../../postgres/database.ts';

@@ -253,7 +253,7 @@ const PART_TRIES_MAX = 3;
 const PART_PAUSE_MS = 2_000;
 
 /**
- * Repeats a part of a nightly run for as long as the source is unavailable.
+ * Repeats part of a nightly run for as long as the source is unavailable.
  * @throws what `work` threw if the source is there, or the run no longer waits
  */
 export async function whileSourceAway<Result>(

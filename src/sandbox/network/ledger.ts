@@ -216,7 +216,7 @@ function cycleMovements(
     }
   }
 
-  /** Adds settlements of zero, which the service records like any others. */
+  /** Adds zero-amount settlements, which the service records like any others. */
   function settleNothing() {
     for (let time = 0; time < 2; time += 1)
       move('MTM_LOSS', payerMargin, settlement, 0n);

@@ -195,7 +195,7 @@ export function mayHaveHappened(error: unknown): boolean {
 export function statusOf(error: unknown): number | undefined {
   if (error instanceof S3ServiceException)
     return error.$metadata.httpStatusCode;
-  // The response is not XML, but a proxy's page or empty.
+  // The response is not XML: it is empty, or a proxy's page.
   const response: unknown =
     error instanceof Error && '$response' in error
       ? error.$response

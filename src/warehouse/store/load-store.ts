@@ -93,7 +93,7 @@ export class LoadStore {
   /**
    * Carries out a replacement in one transaction: removes the stale rows, writes the new
    * ones, and records their sums and `loaded_at`. `write` is called once per segment.
-   * @returns the number of removed rows; undefined if the manifest table has changed
+   * @returns the number of rows removed; undefined if the manifest table has changed
    *   since the plan was made, in which case nothing is stored
    */
   async replace(

@@ -178,7 +178,7 @@ interface ReadManifest {
 }
 
 /**
- * Reads several manifests at a time, and yields them in the order of their keys.
+ * Reads several manifests at a time, and yields them sorted by key.
  * @throws the store's error if it refuses a read, because a rebuild that skipped the
  *   object would look complete
  */

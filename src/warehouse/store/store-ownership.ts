@@ -194,10 +194,10 @@ async function hasLineage(
 }
 
 /**
- * Returns a new claim of this database.
- * @param lineage the lineage of the store's objects, which a rebuild continues. If the
- *   rebuild fails, the database that published them, or a backup of it, still belongs to
- *   the store's mirror and can take the store over again.
+ * Builds a new ownership claim on the store for this database.
+ * @param lineage the lineage of the store's objects, which a rebuild keeps. That way, if
+ *   the rebuild fails, the database that published them (or a backup of it) still counts
+ *   as the owner's and can take the store back.
  */
 function describe(own: OwnIdentity, lineage?: string): StoreOwner {
   const { mirrorId, systemIdentifier, oid } = own;

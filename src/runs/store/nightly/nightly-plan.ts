@@ -294,7 +294,7 @@ export function estimateNightly(
   return readRow(db, 'estimate the nightly run', estimate);
 }
 
-/** One list, as it is stored now. */
+/** The stored size of one list, and whether it has been confirmed. */
 export interface ListSize {
   readonly list: 'parties' | 'checkpoints';
   readonly rows: bigint;
