@@ -18,12 +18,15 @@ import { readRow } from '../postgres/run-statement.ts';
 import { POSTGRES_MAJOR_MIN } from '../postgres/requirements.ts';
 import { findLostSettings } from '../postgres/session-settings.ts';
 import { statement } from '../postgres/statement.ts';
+import { requireSigner, storedFiles } from '../proof/log.ts';
+import { readCheckpointNote } from '../proof/proof-files.ts';
+import { examineKeyFile } from '../proof/proof-key.ts';
 import { encodeVerifierKey } from '../proof/signed-note.ts';
 import { ProofStore } from '../proof/store/proof-store.ts';
 import type { SourceClock } from '../exports/planning/source-clock.ts';
 import { LIST_RETRIES } from '../source/requester.ts';
 import { openApp, type App, type AppOptions } from './app.ts';
-import { openProofKey } from './night-proof.ts';
+import { openProofKey, proofKeyFile } from './night-proof.ts';
 import { passwordFileOf, requireWritable } from './data-dir.ts';
 import { waysOutOf } from './ways-out.ts';
 import { readScheduled } from './nights.ts';
@@ -204,19 +207,7 @@ function checksOf(
       const isWhole = isWrittenOnce(found) && found.weaknesses === undefined;
       return (isWhole ? pass : warn)(describeStore(store.url, found));
     },
-    proof: async () => {
-      const log = await new ProofStore(app.warehouse).readLog();
-      if (log === undefined && config.proofKey === undefined) {
-        const detail =
-          'the first nightly run makes the key that signs its nights';
-        return pass(detail);
-      }
-      const key = await openProofKey(config, app.warehouse);
-      const nights = log === undefined ? 'no night' : `${log.size} nights`;
-      return pass(
-        `${nights} signed; the public key is ${encodeVerifierKey(key)}`,
-      );
-    },
+    proof: () => examineProof(app, limit),
     source: async () => {
       const told = await clock;
       if (told === undefined)
@@ -233,6 +224,42 @@ function checksOf(
     schedule: () => examineSchedule(app),
     clock: () => examineClocks(app, { asked, clock, limit }),
   };
+}
+
+/**
+ * Examines the key that signs the nights: whether the log in the store was signed with
+ * it, and who may read its file. A group may read it: Kubernetes mounts a secret for a
+ * group, and backups often read as one.
+ */
+async function examineProof(
+  { config, store, warehouse }: App,
+  limit: AbortSignal,
+): Promise<Result> {
+  const log = await new ProofStore(warehouse).readLog();
+  const path = proofKeyFile(config);
+  const file = path === undefined ? undefined : await examineKeyFile(path);
+  const isKeyMade = config.proofKey !== undefined || file !== undefined;
+  if (log === undefined && !isKeyMade)
+    return pass('the first nightly run makes the key that signs its nights');
+  const key = await openProofKey(config, warehouse);
+  const note = await readCheckpointNote(storedFiles(store, limit));
+  if (note !== undefined) requireSigner(note, key, store.url);
+
+  const publicKey = encodeVerifierKey(key);
+  const nights = log === undefined ? 'no night' : `${log.size} nights`;
+  const detail = `${nights} signed; the public key is ${publicKey}`;
+  if (file === undefined) return pass(detail);
+  if (file.key === undefined || encodeVerifierKey(file.key) !== publicKey)
+    return warn(
+      `${detail}; ${path} has another key or none, the database has this one: move that ` +
+        'file away, and the next nightly run writes it anew',
+    );
+  if (file.exposure !== undefined)
+    return warn(
+      `${detail}; every user of this machine may ${file.exposure} ${path} (mode ` +
+        `${file.mode}): run chmod 600 on it; in Kubernetes, set defaultMode: 0440`,
+    );
+  return pass(detail);
 }
 
 interface ClockQuestions {

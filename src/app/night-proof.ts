@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import type { Config } from '../config/environment.ts';
+import { pathOfSecret } from '../config/secret-files.ts';
 import { errorLine, PermanentError } from '../errors/errors.ts';
 import { type VerdictWithEvidence, worst } from '../errors/verdict.ts';
 import { toStorableJson } from '../json/json-value.ts';
@@ -44,10 +45,21 @@ export function openProofKey(
 ): Promise<SignerKey> {
   const places = {
     given: proofKey,
-    ownFile: join(dataDir, 'proof.key'),
+    ownFile: ownKeyFile({ dataDir }),
     name: proofName,
   };
   return openKey(places, new ProofStore(warehouse));
+}
+
+/** Returns the path of the key's file; undefined if PROOF_KEY is not from a file. */
+export function proofKeyFile(config: Config): string | undefined {
+  return config.proofKey === undefined
+    ? ownKeyFile(config)
+    : pathOfSecret(config, 'proofKey');
+}
+
+function ownKeyFile({ dataDir }: Pick<Config, 'dataDir'>): string {
+  return join(dataDir, 'proof.key');
 }
 
 export interface NightProofDeps {

@@ -138,19 +138,21 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   };
   const parse = (
     { name, secret, parse: read, accepted, explain }: Setting,
-    text: string,
+    { text, origin }: { readonly text: string; readonly origin: Origin },
   ): unknown => {
     const value = read(text);
-    const shown =
-      secret === true
-        ? 'the value given (a secret, not shown)'
-        : quote(hideSecrets(text));
-    const why = value === undefined ? explain?.(text) : undefined;
-    const reason = why === undefined ? '' : `: it ${why}`;
-    if (value === undefined)
+    if (value === undefined) {
+      const place = origin.startsWith('file ') ? `of the ${origin}` : 'given';
+      const shown =
+        secret === true
+          ? `the value ${place} (a secret, not shown)`
+          : quote(hideSecrets(text));
+      const why = text === '' ? 'is empty' : explain?.(text);
+      const reason = why === undefined ? '' : `: it ${why}`;
       problems.push(
         `${name}: ${shown} is not accepted${reason}; give ${accepted}`,
       );
+    }
     return value;
   };
   problems.push(...findUnknownNames(env, dotEnv));
@@ -161,8 +163,8 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   const texts = collect(({ setting, text }) =>
     setting.secret === true ? undefined : text,
   );
-  const settings = collect(({ setting, text }) =>
-    text === undefined ? undefined : parse(setting, text),
+  const settings = collect(({ setting, text, origin }) =>
+    text === undefined ? undefined : parse(setting, { text, origin }),
   ) as {
     -readonly [Key in SettingKey]: Settings[Key];
   };

@@ -17,7 +17,7 @@ export function readSecretAgain<Key extends SettingKey>(
   config: Config,
   key: Key,
 ): Config[Key] | undefined {
-  const path = pathOf(config, key);
+  const path = pathOfSecret(config, key);
   const setting = SETTINGS.find((one) => one.key === key);
   if (path === undefined || setting === undefined) return undefined;
   let text: string | undefined;
@@ -37,7 +37,7 @@ export function readSecretAgain<Key extends SettingKey>(
 
 /** Whether the setting comes from a file, so its value may change. */
 export function isSecretOfFile(config: Config, key: SettingKey): boolean {
-  return pathOf(config, key) !== undefined;
+  return pathOfSecret(config, key) !== undefined;
 }
 
 /**
@@ -46,11 +46,15 @@ export function isSecretOfFile(config: Config, key: SettingKey): boolean {
  */
 export function nameOfSecret(config: Config, key: SettingKey): string {
   const name = SETTINGS.find((one) => one.key === key)?.name ?? key;
-  const path = pathOf(config, key);
+  const path = pathOfSecret(config, key);
   return path === undefined ? name : `${name}_FILE (${path})`;
 }
 
-function pathOf(config: Config, key: SettingKey): string | undefined {
+/** Returns the path of a setting's file; undefined if the setting has none. */
+export function pathOfSecret(
+  config: Config,
+  key: SettingKey,
+): string | undefined {
   const origin = config.origins[key];
   return origin.startsWith(OF_FILE) ? origin.slice(OF_FILE.length) : undefined;
 }

@@ -221,10 +221,7 @@ const TABLE = {
     'how long replaced files of the lake are kept',
   ),
   PROOF_KEY: secret(
-    form.text(
-      'PRIVATE+KEY+<name>+<hash>+<key>, as a signed note has it',
-      /^PRIVATE\+KEY\+[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/]+={0,2}$/,
-    ),
+    form.signerKey,
     'signs the log of nights; unset: a key is made at first use',
   ),
   PROOF_NAME: optional(

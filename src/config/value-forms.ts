@@ -7,6 +7,12 @@ import {
 } from '../network/postgres/postgres-url.ts';
 import { KNOWN_COLUMNS, type KnownColumn } from '../ledger/header.ts';
 
+const SIGNER_KEY =
+  /^PRIVATE\+KEY\+[^\s+]+\+[0-9a-f]{8}\+([A-Za-z0-9+/]+={0,2})$/;
+const VERIFIER_KEY = /^[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/]+={0,2}$/;
+/** The first byte of an Ed25519 key in a signed note. */
+const ED25519 = 1;
+
 export interface Form<Value> {
   /** Describes the accepted values, worded to fit into an error message. */
   readonly accepted: string;
@@ -187,6 +193,24 @@ const ARCHIVE_CLASSES: ReadonlySet<string> = new Set([
   'ARCHIVE',
   'COLD_ARCHIVE',
 ]);
+
+/** Accepts an Ed25519 key; whether its hash is right is checked when it is opened. */
+export const signerKey: Form<string> = {
+  accepted: 'PRIVATE+KEY+<name>+<hash>+<key>, as a signed note has it',
+  parse: (given) => {
+    const bytes = Buffer.from(SIGNER_KEY.exec(given)?.[1] ?? '', 'base64');
+    const isEd25519 = bytes.length === 33 && bytes[0] === ED25519;
+    return isEd25519 ? given : undefined;
+  },
+  explain: (given) => {
+    if (given.startsWith('-----BEGIN '))
+      return 'is a key of OpenSSL or OpenSSH';
+    if (SIGNER_KEY.test(given)) return 'is not an Ed25519 key';
+    return VERIFIER_KEY.test(given)
+      ? 'is a public key, which cannot sign'
+      : undefined;
+  },
+};
 
 export const objectStoreUrl: Form<URL> = {
   accepted:

@@ -17,7 +17,12 @@ import {
   readLog,
   readStatement,
 } from './proof-files.ts';
-import type { SignerKey } from './signed-note.ts';
+import {
+  shortKey,
+  type SignerKey,
+  signersOf,
+  type VerifierKey,
+} from './signed-note.ts';
 import { type Statement, statementEntry, statementPath } from './statement.ts';
 import { grownTiles } from './tiles.ts';
 
@@ -85,6 +90,7 @@ export async function openLog(
   remembered: RememberedLog | undefined,
 ): Promise<ProofLog> {
   const note = await readCheckpointNote(files);
+  if (note !== undefined) requireSigner(note, key, files.where);
   const checkpoint = note === undefined ? undefined : openCheckpoint(note, key);
   const signed =
     checkpoint === undefined
@@ -99,6 +105,27 @@ export async function openLog(
   if (remembered?.keyName === key.name)
     requireContinued(remembered, log, files.where);
   return log;
+}
+
+/**
+ * Checks that a log's checkpoint claims to be signed by this key. If it was signed by
+ * another one, the mirror most likely was given the wrong key.
+ * @throws PermanentError `PROOF_SIGNATURE_INVALID`
+ */
+export function requireSigner(
+  note: string,
+  key: VerifierKey,
+  where: string,
+): void {
+  const signers = signersOf(note);
+  const own = shortKey(key);
+  if (signers.length === 0 || signers.includes(own)) return;
+  throw new PermanentError(
+    `Cannot continue the log of nights in ${where}: ${signers.join(', ')} signed it, and ` +
+      `the key of this mirror is ${own}; give it the former key again (PROOF_KEY, or ` +
+      'proof.key in DATA_DIR), or begin another log (docs/proof.md)',
+    { code: 'PROOF_SIGNATURE_INVALID' },
+  );
 }
 
 /**

@@ -3,7 +3,7 @@
  * generated key is stored both in the database and in the data folder, so that losing one
  * of them does not end the log: no other key can continue its history.
  */
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, stat, writeFile } from 'node:fs/promises';
 import { errorCode, PermanentError } from '../errors/errors.ts';
 import {
   decodeSignerKey,
@@ -11,6 +11,9 @@ import {
   generateKey,
   type SignerKey,
 } from './signed-note.ts';
+
+const OTHERS_MAY_READ = 0o004;
+const OTHERS_MAY_WRITE = 0o002;
 
 /** Stores a generated key in a second location besides the file. */
 export interface KeyKeeper {
@@ -45,6 +48,8 @@ export async function openKey(
   if (given !== undefined) return decodeSignerKey(given);
   const filed = await readKeyFile(ownFile);
   const { mirrorId, signingKey } = await keeper.readKey();
+  // A file that is no key must not get into the database, where it could not be mended.
+  if (signingKey === null && filed !== undefined) requireKey(filed, ownFile);
   const kept = signingKey ?? (await keeper.keepKey(filed ?? makeKey()));
   if (filed === undefined) await writeKeyFile(ownFile, kept);
   return decodeSignerKey(kept);
@@ -52,6 +57,51 @@ export async function openKey(
   function makeKey(): string {
     return encodeSignerKey(generateKey(name ?? `ledger-mirror/${mirrorId}`));
   }
+}
+
+/** What `doctor` reports about a key file. */
+export interface KeyFileFacts {
+  /** The key in the file; undefined if the file has no valid one. */
+  readonly key: SignerKey | undefined;
+  /** The permissions, as four octal digits: `0600`. */
+  readonly mode: string;
+  /** What every user of the machine may do with the file; undefined if nothing. */
+  readonly exposure: 'read' | 'replace' | undefined;
+}
+
+/**
+ * Examines a key file.
+ * @returns undefined if there is no such file
+ * @throws PermanentError `PROOF_KEY_UNREADABLE`
+ */
+export async function examineKeyFile(
+  path: string,
+): Promise<KeyFileFacts | undefined> {
+  const text = await readKeyFile(path);
+  if (text === undefined) return undefined;
+  const { mode } = await stat(path);
+  let exposure: KeyFileFacts['exposure'];
+  if ((mode & OTHERS_MAY_READ) !== 0) exposure = 'read';
+  if ((mode & OTHERS_MAY_WRITE) !== 0) exposure = 'replace';
+  const digits = (mode & 0o7777).toString(8).padStart(4, '0');
+  return { key: keyIn(text), mode: digits, exposure };
+}
+
+function keyIn(text: string): SignerKey | undefined {
+  try {
+    return decodeSignerKey(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function requireKey(text: string, path: string): void {
+  if (keyIn(text) !== undefined) return;
+  throw new PermanentError(
+    `Cannot use the key of proofs in ${path}: the file ${text === '' ? 'is empty' : 'has no key of a signed note'}; ` +
+      'restore it from a copy, or remove it if no night was signed with it',
+    { code: 'PROOF_KEY_INVALID', meta: { path } },
+  );
 }
 
 async function readKeyFile(path: string): Promise<string | undefined> {

@@ -136,6 +136,27 @@ export function openNote(note: string, key: VerifierKey): string {
 }
 
 /**
+ * Returns the keys that a note claims to be signed by, each as `<name>+<hash>`; nothing
+ * is checked. Empty if the note has a line that is not a signature.
+ */
+export function signersOf(note: string): readonly string[] {
+  const lines = note.slice(note.lastIndexOf('\n\n') + 2, -1).split('\n');
+  const signers = lines.map((line) => {
+    const { name, signature = '' } = SIGNATURE_LINE.exec(line)?.groups ?? {};
+    const hash = Buffer.from(signature, 'base64').subarray(0, KEY_HASH_BYTES);
+    return name === undefined ? undefined : `${name}+${hash.toString('hex')}`;
+  });
+  return signers.includes(undefined)
+    ? []
+    : signers.filter((signer) => signer !== undefined);
+}
+
+/** Returns a key as `<name>+<hash>`. */
+export function shortKey(key: VerifierKey): string {
+  return `${key.name}+${keyHash(key).toString('hex')}`;
+}
+
+/**
  * Parses a signature line. As in Go's package, every line must be valid, even for unknown
  * keys, and base64 must be in canonical form, so that no byte can change unnoticed.
  * @throws PermanentError `PROOF_SIGNATURE_INVALID`

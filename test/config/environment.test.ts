@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fc } from '../support/properties.ts';
@@ -322,6 +322,44 @@ describe('secret settings', () => {
       name === 'API_READ_TOKEN' ? { API_TOKEN: '0123456789abcdef' } : {};
     expect(problemsOf({ ...others, [`${name}_FILE`]: 'secret' })).toEqual([
       expect.stringMatching(new RegExp(`^${name}: .* is not accepted`)),
+    ]);
+  });
+});
+
+describe('PROOF_KEY_FILE', () => {
+  const KEY =
+    'PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz';
+  const path = () => join(cwd, 'proof key');
+  const given = { PROOF_KEY_FILE: 'proof key' };
+
+  test.each([0o600, 0o440, 0o644])('may have the mode %o', (mode) => {
+    writeFileSync(path(), `${KEY}\n`, { mode });
+    expect(read(given).proofKey).toBe(KEY);
+  });
+
+  test.each([
+    ['', 'it is empty'],
+    [
+      '-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n',
+      'a key of OpenSSL or OpenSSH',
+    ],
+    [KEY.replace('PRIVATE+KEY+', ''), 'a public key, which cannot sign'],
+    [KEY.replace('+AYEK', '+AoEK'), 'is not an Ed25519 key'],
+    [KEY.slice(0, -4), 'is not an Ed25519 key'],
+    ['b'.repeat(64), 'PRIVATE+KEY+<name>+<hash>+<key>'],
+  ])('is refused with its path and the reason: %j', (text, reason) => {
+    writeFileSync(path(), text);
+    const [problem, ...others] = problemsOf(given);
+    expect(others).toEqual([]);
+    expect(problem).toContain(`PROOF_KEY: the value of the file ${path()}`);
+    expect(problem).toContain(reason);
+    expect(problem).not.toContain('AYEK');
+  });
+
+  test('is refused if it is a folder', () => {
+    mkdirSync(path());
+    expect(problemsOf(given)).toEqual([
+      `PROOF_KEY_FILE: cannot read "${path()}" (EISDIR); give a readable file`,
     ]);
   });
 });

@@ -5,6 +5,8 @@
 import { execFile } from 'node:child_process';
 import {
   appendFile,
+  chmod,
+  copyFile,
   cp,
   readdir,
   readFile,
@@ -304,6 +306,65 @@ describe('a night whose log cannot be continued', () => {
       proof: { code: 'PROOF_SIGNATURE_INVALID' },
       report: expect.stringMatching(/^runs\//) as string,
     });
+  });
+});
+
+describe('the key', () => {
+  const doctor = async (
+    mirror: MirrorHome,
+    settings: Readonly<Record<string, string>> = {},
+  ): Promise<string> => {
+    const { stdout } = await mirror.run(['doctor'], settings);
+    return /^.*\bproof\b.*$/m.exec(stdout)?.[0] ?? stdout;
+  };
+
+  test('doctor warns of a key file that every user may read, and of no other', async () => {
+    await using copy = await copyOf(home);
+    const own = join(copy.dataDir, 'proof.key');
+    const given = join(copy.dir, 'given.key');
+    await copyFile(own, given);
+    const places = [
+      [own, {}],
+      [given, { PROOF_KEY_FILE: given }],
+    ] as const;
+    for (const [path, settings] of places) {
+      await chmod(path, 0o644);
+      const line = await doctor(copy, settings);
+      expect(line).toContain(`every user of this machine may read ${path}`);
+      expect(line).toContain('chmod 600');
+      await chmod(path, 0o440);
+      expect(await doctor(copy, settings)).not.toContain('every user');
+    }
+  });
+
+  test('doctor names a key file that has another key than the database', async () => {
+    await using copy = await copyOf(home);
+    const own = join(copy.dataDir, 'proof.key');
+    await writeFile(own, encodeSignerKey(generateKey('another')));
+    expect(await doctor(copy)).toContain(`${own} has another key or none`);
+  });
+
+  test('another key than the log was signed with is refused, with what to do', async () => {
+    await using copy = await copyOf(home);
+    const another = generateKey('another');
+    const settings = { PROOF_KEY: encodeSignerKey(another) };
+    const wanted = [
+      `${/^[^+]+\+[0-9a-f]+/.exec(key)?.[0]} signed it`,
+      'the key of this mirror is another+',
+      'give it the former key again',
+      'begin another log (docs/proof.md)',
+    ];
+    const before = await readFile(join(copy.objectsDir, 'proof/checkpoint'));
+    const { code, document } = await copy.json(['nightly'], settings);
+    expect([code, document.verdict]).toEqual([2, 'suspicious']);
+    const problem = JSON.stringify(document.evidence?.['proof']);
+    const line = await doctor(copy, settings);
+    for (const part of wanted) {
+      expect(problem).toContain(part);
+      expect(line).toContain(part);
+    }
+    const after = await readFile(join(copy.objectsDir, 'proof/checkpoint'));
+    expect(after).toEqual(before);
   });
 });
 
