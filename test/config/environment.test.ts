@@ -344,7 +344,7 @@ describe('PROOF_KEY_FILE', () => {
       'a key of OpenSSL or OpenSSH',
     ],
     [KEY.replace('PRIVATE+KEY+', ''), 'a public key, which cannot sign'],
-    [KEY.replace('+AYEK', '+AoEK'), 'is not an Ed25519 key'],
+    [KEY.replace('+c74f20a3+A', '+c74f20a3+B'), 'is not an Ed25519 key'],
     [KEY.slice(0, -4), 'is not an Ed25519 key'],
     ['b'.repeat(64), 'PRIVATE+KEY+<name>+<hash>+<key>'],
   ])('is refused with its path and the reason: %j', (text, reason) => {
@@ -353,7 +353,7 @@ describe('PROOF_KEY_FILE', () => {
     expect(others).toEqual([]);
     expect(problem).toContain(`PROOF_KEY: the value of the file ${path()}`);
     expect(problem).toContain(reason);
-    expect(problem).not.toContain('AYEK');
+    expect(problem).not.toContain(KEY.slice(-40, -4));
   });
 
   test('is refused if it is a folder', () => {
