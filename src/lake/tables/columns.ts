@@ -94,7 +94,7 @@ export const amount = (
   computed(
     text(
       `${name}_text`,
-      `${name} if it has more than 38 digits; ${name} is NULL then`,
+      `The value if it has more than 38 digits, in which case ${name} is NULL`,
     ),
     `case when ${decimal(digits)} is null then ${digits} end`,
   ),
@@ -102,12 +102,12 @@ export const amount = (
 
 const MEANINGS: Readonly<Record<(typeof KNOWN_COLUMNS)[number], string>> = {
   vega_time:
-    'Time of the block, UTC, exact to the microsecond; entries of one block have ' +
+    'Time of the block, UTC, exact to the microsecond; entries in one block have ' +
     'no order',
-  quantity: "What moved, in the asset's smallest unit; never negative",
+  quantity: "Amount moved, in the asset's smallest unit; never negative",
   effect:
-    'What it did to party_id: quantity with the sign of its direction; NULL from ' +
-    'releases that send one side',
+    'Effect on party_id: +quantity, -quantity, or 0 if the party is on both sides; ' +
+    'NULL for releases that send one side',
   transfer_type: 'Why it moved: DEPOSIT, MTM_LOSS, …',
   asset_id: 'Lower-case hex',
   account_from_market_id:
@@ -137,10 +137,10 @@ const SIDE = `case when account_from_party_id = party_id and account_to_party_id
   when account_from_party_id = party_id then 'from' when account_to_party_id = party_id then 'to' else 'none' end`;
 
 export const ENTRIES: readonly LakeColumn[] = [
-  text('party_id', 'The party whose export holds the row'),
+  text('party_id', 'The party whose export contains the row'),
   ...known,
   text('extra', 'Columns that this version does not know, as JSON'),
-  cast('segment_id', 'BIGINT', 'The exported segment that the row came with'),
+  cast('segment_id', 'BIGINT', 'The exported segment that contains it'),
   computed(
     text(
       'side',
@@ -153,29 +153,29 @@ export const ENTRIES: readonly LakeColumn[] = [
 export const PARTIES: readonly LakeColumn[] = [
   text(
     'party_id',
-    'As the source lists it; hex in lower case, or a word such as network',
+    'As listed by the source: lower-case hex, or a word such as network',
   ),
   time('first_seen_at', 'When the mirror first saw it'),
-  text('extra', 'Fields of the list that this version does not know, as JSON'),
+  text('extra', 'List fields that this version does not know, as JSON'),
 ];
 
 export const CHECKPOINTS: readonly LakeColumn[] = [
-  cast('epoch', 'INTEGER', "Counts up when the source's chain starts again"),
+  cast('epoch', 'INTEGER', "Incremented whenever the source's chain restarts"),
   cast('at_block', 'DECIMAL(20,0)', 'Height'),
   text('hash', 'State hash, lower-case hex'),
   text('block_hash', 'Lower-case hex'),
   time('first_seen_at', 'When the mirror first saw it'),
-  text('extra', 'Fields of the list that this version does not know, as JSON'),
+  text('extra', 'List fields that this version does not know, as JSON'),
 ];
 
 export const COVERAGE: readonly LakeColumn[] = [
   text('party_id', 'The party whose ledger is loaded in this range'),
-  text('asset_id', 'Of one asset; NULL: of every asset'),
+  text('asset_id', 'The asset; NULL means every asset'),
   time('from_time', 'Inclusive'),
   time('to_time', 'Exclusive'),
   cast(
     'both_sides',
     'BOOLEAN',
-    'Whether the release sent what the party receives as well',
+    'Whether the release also sent what the party receives',
   ),
 ];

@@ -130,7 +130,8 @@ const WITHIN =
 
 export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
   daily_flows: {
-    description: 'What moved each day, each entry once: parts, to be added up',
+    description:
+      'Amounts moved on each day, each entry counted once: partial results to add up',
     isOfCounted: true,
     ...addedUp(
       [
@@ -142,40 +143,40 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
         ),
         key(text('asset_id', 'Asset')),
         key(text('transfer_type', 'Why it moved')),
-        counted('entries', 'How many entries'),
-        summed('quantity', 'What they moved'),
+        counted('entries', 'Number of entries'),
+        summed('quantity', 'Total amount moved'),
       ],
       'is_counted',
     ),
   },
   monthly_fees: {
     description:
-      'Fees that parties paid, each entry once: parts, to be added up',
+      'Fees paid by parties, each entry counted once: partial results to add up',
     isOfCounted: true,
     ...addedUp(
       [
-        key(text('party_id', 'Who paid'), 'account_from_party_id'),
+        key(text('party_id', 'The payer'), 'account_from_party_id'),
         key(text('asset_id', 'Asset')),
-        key(text('transfer_type', 'Which fee')),
-        counted('payments', 'How many payments'),
-        summed('paid', 'What was paid'),
+        key(text('transfer_type', 'Kind of fee')),
+        counted('payments', 'Number of payments'),
+        summed('paid', 'Total paid'),
       ],
       String.raw`is_counted and transfer_type like '%\_FEE\_PAY' escape '\'`,
     ),
   },
   monthly_balances: {
     description:
-      'Balances after the last entries of each account: parts, of which the latest count',
+      'Balances after the last entries of each account: partial results; use the latest',
     columns: [
-      text('party_id', 'Owner'),
+      text('party_id', 'Owner of the account'),
       text('asset_id', 'Asset'),
       text('account_type', 'Account type'),
       text('market_id', 'Market; NULL if the account belongs to none'),
       plain('as_of', TIME, 'Time of the last entry'),
-      plain('balance', AMOUNT, 'Balance after it'),
+      plain('balance', AMOUNT, 'Balance after the last entry'),
       text(
         'balance_text',
-        'balance if it has more than 38 digits; balance is NULL then',
+        'The value if it has more than 38 digits, in which case balance is NULL',
       ),
     ],
     isOfCounted: false,
@@ -187,25 +188,25 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
       ),
   },
   monthly_activity: {
-    description: 'Entries of each exported ledger: parts, to be added up',
+    description: 'Entries of each exported ledger: partial results to add up',
     isOfCounted: false,
     ...addedUp([
-      key(text('party_id', 'Whose export')),
+      key(text('party_id', 'The exported party')),
       key(text('asset_id', 'Asset')),
-      counted('entries', 'How many entries'),
+      counted('entries', 'Number of entries'),
       summed(
         'sent',
-        'What others got from it',
+        'Total sent to others',
         `account_from_party_id = party_id and not ${WITHIN}`,
       ),
       summed(
         'received',
-        'What it got from others; a lower bound if its export shows one side',
+        'Total received from others; a lower bound if its export contains one side',
         `account_to_party_id = party_id and not ${WITHIN}`,
       ),
       summed(
         'moved_within',
-        'What it moved between its own accounts',
+        'Total moved between its own accounts',
         `account_from_party_id = party_id and ${WITHIN}`,
       ),
       last('last_at', 'Time of the last entry'),

@@ -24,7 +24,7 @@ import { SUMMARIES } from './summaries.ts';
 export const LAKE_PREFIX = 'lake/';
 const MONTH = text(
   'month',
-  'Month of vega_time in UTC, as 2023-05: the partition',
+  'Month of vega_time in UTC, e.g. 2023-05; the partition column',
 );
 
 interface TableShape {
@@ -43,18 +43,19 @@ export const SHAPES: Readonly<Record<LakeTable, TableShape>> = {
     columns: ENTRIES,
   },
   parties: {
-    description: 'Every party that was seen',
+    description: 'Every party ever seen',
     columns: PARTIES,
     isWhole: true,
   },
   checkpoints: {
-    description: 'Every distinct checkpoint',
+    description: 'Every distinct checkpoint ever seen',
     columns: CHECKPOINTS,
     isWhole: true,
   },
   coverage: {
     description:
-      'Which ledgers are loaded, and when: decides which rows of ledger_entries count',
+      'Which ledgers are loaded, and for which ranges: determines which rows of ' +
+      'ledger_entries count',
     columns: COVERAGE,
     isWhole: true,
   },
@@ -79,7 +80,7 @@ const COMPUTED_COLUMNS: readonly LakeColumn[] = [
   plain(
     'both_sides',
     'BOOLEAN',
-    'Whether the release sent what the party receives as well. Not in the stored ' +
+    'Whether the release also sent what the party receives. Not in the stored ' +
       'table; added by this page and by `query`',
   ),
 ];

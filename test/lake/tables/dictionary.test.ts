@@ -26,7 +26,7 @@ describe('the data dictionary', () => {
           ({ name, type, comment }) => `${name} | ${type} | ${comment}`,
         );
         const month =
-          'month | VARCHAR | Month of vega_time in UTC, as 2023-05: the partition';
+          'month | VARCHAR | Month of vega_time in UTC, e.g. 2023-05; the partition column';
         return { table, columns: isWhole ? own : [...own, month] };
       }),
     );
