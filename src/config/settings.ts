@@ -33,19 +33,19 @@ function preset<Value>(
 const TABLE = {
   SOURCE_URL: optional(
     form.serviceUrl,
-    'the query service to mirror; needed by what asks the source',
+    'the query service to mirror; required by every command that queries the source',
   ),
   SOURCE_AUTHORIZATION: secret(
     form.text('an Authorization header value', /^[\x20-\x7e]+$/),
-    'sent as the Authorization header of every request to the source',
+    'sent as the Authorization header with every request to the source',
   ),
   SOURCE_HEADERS: secret(
     form.httpHeaders,
-    'further headers of every request to the source, as a gateway before it may want them',
+    'further headers sent with every request to the source, for example for a gateway',
   ),
   SOURCE_CLIENT_CERT: secret(
     form.certificate,
-    'the certificate by which this client shows the source who it is',
+    'the client certificate presented to the source',
   ),
   SOURCE_CLIENT_KEY: secret(
     form.privateKey,
@@ -54,42 +54,42 @@ const TABLE = {
   SOURCE_PAGE_SIZE: preset(
     '1000',
     form.integer(2, 50_000),
-    'rows asked for in one page; 2 and 3 count as 4',
+    'rows requested per page; 2 and 3 count as 4',
   ),
   SOURCE_RATE: preset(
     '10',
     form.integer(1, 100_000),
-    'requests a second to the source, over all workers',
+    'requests per second to the source, from all workers together',
   ),
   SOURCE_EXPORT_CONCURRENCY: preset(
     '1',
     form.integer(1, 64),
-    'exports at once, over all workers',
+    'concurrent exports, in all workers together',
   ),
   SOURCE_EXPORT_PATH: preset(
     '/api/v2/ledgerentry/export',
     form.text('a path that begins with /', /^\/[\w\-./~%]*$/),
-    'path of the export',
+    'path of the export endpoint',
   ),
   SOURCE_EXPORT_PARAM_PARTY: preset(
     'partyId',
     form.parameter,
-    'its parameter for the party',
+    'query parameter for the party',
   ),
   SOURCE_EXPORT_PARAM_ASSET: preset(
     'assetId',
     form.parameter,
-    'its parameter for the asset',
+    'query parameter for the asset',
   ),
   SOURCE_EXPORT_PARAM_FROM: preset(
     'dateRange.startTimestamp',
     form.parameter,
-    'its parameter for the start',
+    'query parameter for the start',
   ),
   SOURCE_EXPORT_PARAM_TO: preset(
     'dateRange.endTimestamp',
     form.parameter,
-    'its parameter for the end (exclusive)',
+    'query parameter for the end (exclusive)',
   ),
   SOURCE_EXPORT_TIME: preset(
     'ns',
@@ -98,7 +98,7 @@ const TABLE = {
   ),
   SOURCE_ASSETS: optional(
     form.idList,
-    'the assets to request, if the source requires one',
+    'the assets to request, if the source requires an asset',
   ),
   DATABASE_URL: secret(
     form.postgresUrl,
@@ -107,7 +107,7 @@ const TABLE = {
   DATABASE_CONNECTIONS: preset(
     '17',
     form.integer(12, 1_000),
-    'connections to the database that one process opens at most; an idle `up` has at most 10',
+    'maximum number of database connections per process; an idle `up` has at most 10',
   ),
   REDIS_URL: secret(
     form.url('a redis:// or rediss:// URL', 'redis:', 'rediss:'),
@@ -115,12 +115,12 @@ const TABLE = {
   ),
   OBJECT_STORE_URL: optional(
     form.objectStoreUrl,
-    'where exports and the lake go; unset: DATA_DIR/objects',
+    'where exports and the lake are stored; unset: DATA_DIR/objects',
   ),
   OBJECT_STORE_UMASK: optional(
     form.umask,
-    'who may read the files of a folder in OBJECT_STORE_URL beside this user: 027 its group, ' +
-      '022 everybody; unset: nobody',
+    'who besides this user may read the files if OBJECT_STORE_URL is a folder: ' +
+      '027 its group, 022 everybody; unset: nobody',
   ),
   DATA_DIR: preset(
     './data',
@@ -137,7 +137,7 @@ const TABLE = {
   AUDIT_SCHEDULE: preset(
     '0 4 * * 0',
     form.cron,
-    'when both lists are audited, however long they are: every page again',
+    'when both lists are audited, whatever their length: every page is read again',
   ),
   NIGHTLY_PARTIES: preset(
     'all',
@@ -146,37 +146,37 @@ const TABLE = {
   ),
   NIGHTLY_EXPORTS_MAX: optional(
     form.integer(0, 2 ** 31, 'a whole number from 0'),
-    'exports a night at most; unset: no limit',
+    'maximum number of exports per night; unset: no limit',
   ),
   SOURCE_RETENTION: preset(
     '90d',
     form.duration('1d', '36500d'),
-    'how long the source is sure to keep ledger entries; older ones are not ' +
+    'how long the source is certain to keep ledger entries; older entries are not ' +
       'audited, and prove nothing',
   ),
   NIGHTLY_AUDIT_WITHIN: preset(
     '30d',
     form.duration('1d', '36500d'),
-    'how long a closed segment of a ledger goes without being asked for once more ' +
-      'and compared; each nightly run asks for its share, the oldest check first',
+    'how long a closed segment may go without being requested again and compared; ' +
+      'each nightly run requests its share, those checked longest ago first',
   ),
   NIGHTLY_AUDIT_SHARE: optional(
     form.percentage,
-    'share of the closed segments that each nightly run fetches again and ' +
-      'compares, instead of the one that follows from NIGHTLY_AUDIT_WITHIN',
+    'share of the closed segments that each nightly run requests again and ' +
+      'compares, in place of the share that follows from NIGHTLY_AUDIT_WITHIN',
   ),
   NIGHTLY_LIST_ROWS: preset(
     '1000000',
     form.integer(0, 2 ** 31, 'a whole number from 0'),
-    'a list of at most so many rows is read whole each night; a longer one at ' +
-      'AUDIT_SCHEDULE, and each night from where it ended',
+    'a list of up to this many rows is read in full each night; for a longer list, ' +
+      'only new rows are read each night, and all rows at AUDIT_SCHEDULE',
   ),
   NIGHTLY_WINDOW: optional(
     {
       ...form.duration('1m', '7d'),
       accepted: 'a duration from 1m to 7d, such as 6h',
     },
-    'how long a nightly run asks for ledgers; unset: until an hour before the ' +
+    'how long a nightly run requests ledgers; unset: until an hour before the ' +
       'next scheduled time',
   ),
   // The retention must be at least two weeks: the leftovers of a killed export are
@@ -184,7 +184,7 @@ const TABLE = {
   HISTORY_RETENTION: preset(
     '90d',
     form.duration('14d', '3650d'),
-    'how long finished runs, and what each nightly run asked, are kept',
+    'how long finished runs, and the requests of each nightly run, are kept',
   ),
   EXPORT_COMPRESSION: preset(
     'zstd',
@@ -194,11 +194,11 @@ const TABLE = {
   EXPORT_SEGMENT_MAX: preset(
     '1GiB',
     form.byteSize('64KiB', '64GiB'),
-    'largest CSV (uncompressed) of one object; a larger export is split by time',
+    'largest uncompressed CSV in one object; a larger export is split by time',
   ),
   EXPORT_COLUMNS: optional(
     form.columnNames,
-    "what the source's CSV calls our columns; unset: as the public service calls them",
+    "names of our columns in the source's CSV; unset: the public service's names",
   ),
   EXPORT_DELIMITER: preset(
     'comma',
@@ -208,91 +208,94 @@ const TABLE = {
   EXPORT_TIME_FORMAT: preset(
     'rfc3339',
     form.oneOf('rfc3339', 'utc', 's', 'ms', 'us', 'ns'),
-    'how its CSV writes times: with a zone, in UTC without one, or counted since 1970',
+    "time format of the source's CSV: with a zone, in UTC without a zone, or counted since 1970",
   ),
   EXPORT_ID_FORMAT: preset(
     'hex',
     form.oneOf('hex', '0x', 'base64'),
-    'how its CSV writes ids: as hex, with 0x in front, or in base64',
+    "id format of the source's CSV: hex, hex with 0x in front, or base64",
   ),
   LAKE_RETENTION: preset(
     '7d',
     form.duration('1s', '3650d'),
-    'how long replaced files of the lake are kept',
+    'how long replaced lake files are kept',
   ),
   PROOF_KEY: secret(
     form.signerKey,
-    'signs the log of nights; unset: a key is made at first use',
+    'signs the proof log; unset: a key is created at first use',
   ),
   PROOF_NAME: optional(
     form.text('a name without spaces and without +', /^[^\s+]{1,200}$/),
-    'names the log of nights when its key is made; unset: ledger-mirror/ and an id',
+    'name of the proof log, set when its key is created; unset: ledger-mirror/ and an id',
   ),
   SOURCE_PROOF_KEY: optional(
     form.text(
-      '<name>+<hash>+<key>, as `status` of the source prints it',
+      '<name>+<hash>+<key>, as printed by `status` on the source',
       /^[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/]+={0,2}$/,
     ),
-    'the key that signs the statements of a source that is a mirror; unset: the one that it showed first',
+    'the key that signs the statements of a source that is itself a mirror; unset: the first key that it presented',
   ),
   NOTIFY_URL: secret(
     form.httpUrl,
-    'where the start and end of runs is posted as JSON',
+    'where the start and end of runs are posted as JSON',
   ),
   NOTIFY_ON: preset(
     'nightly,failed,recovered',
     form.notices,
-    '`nightly`, `sync`, …: every event of that kind of run; `failed`, ' +
-      '`recovered`, …: that event of every run',
+    '`nightly`, `sync`, …: every event of this kind of run; `failed`, ' +
+      '`recovered`, …: this event of any run',
   ),
   NOTIFY_SECRET: secret(
     form.text(
       'whsec_ and 24 to 64 bytes in base64',
       /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/,
     ),
-    'signs what is posted, as Standard Webhooks say',
+    'signs what is posted, according to Standard Webhooks',
   ),
   NOTIFY_FORMAT: preset(
     'json',
     form.oneOf('json', 'slack'),
-    'what is posted: the whole report of a run, or a line for a chat',
+    'what is posted: the full report of a run, or one line for a chat',
   ),
   API_HOST: preset(
     '127.0.0.1',
     form.text('a host name or address', /^[\w.:-]+$/),
     'where the API listens',
   ),
-  API_PORT: preset('8080', form.port, 'its port; 0: a free one'),
+  API_PORT: preset('8080', form.port, 'the port of the API; 0: any free port'),
   API_TOKEN: secret(
     form.token,
-    'what the read API and the console ask for; needed beyond loopback',
+    'the token for the read API and the console; required beyond loopback',
   ),
   API_READ_TOKEN: secret(
     {
       ...form.token,
-      accepted: `${form.token.accepted}; another than API_TOKEN`,
+      accepted: `${form.token.accepted}; not the same as API_TOKEN`,
     },
-    'a second token, which may read everything, and start or cancel nothing',
+    'a second token, which can read everything but not start or cancel runs',
   ),
   API_HOSTS: optional(
     form.hostNames,
-    'further host names under which the API may be addressed',
+    'further host names at which the API can be reached',
   ),
   API_ORIGINS: optional(
     form.origins,
-    "origins whose pages may read the source's own interface in a browser; unset: none",
+    "origins whose pages may read this API's copy of the source's interface in a browser; unset: none",
   ),
   API_BASE_PATH: optional(
     form.basePath,
-    'the path of a proxy below which the console and the API are reached',
+    'the proxy path under which the console and the API are reached',
   ),
   API_DOWNLOADS_PER_HOUR: preset(
     '100GiB',
     form.byteSize('1MiB', '1048576GiB'),
-    'plain CSV that the downloads of a process may send in an hour',
+    'uncompressed CSV that downloads from one process may send per hour',
   ),
-  WORKER_HEALTH_PORT: optional(form.port, "a worker's health; unset: none"),
-  LOG_LEVEL: preset('info', form.logLevel, 'what is logged'),
+  WORKER_HEALTH_PORT: optional(
+    form.port,
+    "port of a worker's health endpoint; unset: none",
+  ),
+  LOG_LEVEL: preset('info', form.logLevel, 'the lowest level that is logged'),
 } satisfies Readonly<Record<string, Declared<unknown>>>;
 
 /** The key of a setting in the configuration: `SOURCE_URL` becomes `sourceUrl`. */

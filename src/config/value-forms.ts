@@ -61,7 +61,7 @@ export const parameter = text('a query parameter name', /^[\w.\-[\]]+$/);
  * @param what names the kind of URL in messages
  */
 export function url(what: string, ...protocols: readonly string[]): Form<URL> {
-  return form(`${what} (a % in its password is written %25)`, (given) => {
+  return form(`${what} (write a % in its password as %25)`, (given) => {
     const parsed = URL.parse(given);
     const isEscaped = !/%(?![0-9a-f]{2})/i.test(
       `${parsed?.username}:${parsed?.password}`,
@@ -79,7 +79,7 @@ const LACKS_SCHEME =
 /** Accepts connection URLs as psql and cloud providers write them. */
 export const postgresUrl: Form<PostgresUrl> = {
   accepted:
-    'a postgres:// or postgresql:// URL (a % in its password is written %25)',
+    'a postgres:// or postgresql:// URL (write a % in its password as %25)',
   parse: (given) => {
     const target = readPostgresUrl(given);
     return typeof target === 'string'
@@ -115,7 +115,7 @@ const RESERVED_HEADERS =
 
 /** Accepts header lines. The result maps lower-case header names to values. */
 export const httpHeaders = form(
-  'one "Name: value" a line; the Authorization header goes into SOURCE_AUTHORIZATION',
+  'one "Name: value" per line; the Authorization header goes into SOURCE_AUTHORIZATION',
   (given): Readonly<Record<string, string>> | undefined => {
     const headers: Record<string, string> = {};
     for (const line of given.split(/\r?\n/)) {
@@ -196,7 +196,7 @@ const ARCHIVE_CLASSES: ReadonlySet<string> = new Set([
 
 /** Accepts an Ed25519 key; whether its hash is right is checked when it is opened. */
 export const signerKey: Form<string> = {
-  accepted: 'PRIVATE+KEY+<name>+<hash>+<key>, as a signed note has it',
+  accepted: 'PRIVATE+KEY+<name>+<hash>+<key>, the private key of a signed note',
   parse: (given) => {
     const bytes = Buffer.from(SIGNER_KEY.exec(given)?.[1] ?? '', 'base64');
     const isEd25519 = bytes.length === 33 && bytes[0] === ED25519;
@@ -364,14 +364,14 @@ const NOTICES =
  * Selects the notices that NOTIFY_URL receives: all of them, those about one kind of run,
  * or those about one event.
  */
-export const notices = listOf(`all, or of: ${NOTICES}`, (word) =>
+export const notices = listOf(`all, or any of: ${NOTICES}`, (word) =>
   ['all', ...NOTICES.split(', ')].find((known) => known === word),
 );
 
 /** Maps our column names to the source's; null means that the CSV has no such column. */
 export const columnNames = form(
-  'our name=its name, separated by commas; =none for a column (but quantity) that ' +
-    'it does not have',
+  'our name=its name, separated by commas; =none for a column that it lacks (any ' +
+    'but quantity)',
   (given) => {
     const names = new Map<KnownColumn, string | null>();
     for (const pair of given.split(',')) {
@@ -411,8 +411,8 @@ export const partySelection = form(
 );
 
 export const cron = textThat(
-  'a cron expression of five fields, such as 0 2 * * * (daily at 02:00), or of six ' +
-    'with the second in front',
+  'a cron expression with five fields, such as 0 2 * * * (daily at 02:00), or six ' +
+    'with seconds first',
   (given) => parseCron(given) !== undefined,
 );
 
@@ -449,8 +449,8 @@ const EXAMPLE_TOKEN =
  */
 export const token = textThat(
   `at least ${TOKEN_CHARACTERS_MIN} printable characters, ` +
-    `${TOKEN_CHARACTERS_DIFFERENT_MIN} of them different, and no example; for ` +
-    `instance what 'openssl rand -hex 32' prints`,
+    `${TOKEN_CHARACTERS_DIFFERENT_MIN} of them different, and not an example; for ` +
+    `instance the output of 'openssl rand -hex 32'`,
   (given) =>
     /^[\x21-\x7e]+$/.test(given) &&
     given.length >= TOKEN_CHARACTERS_MIN &&
@@ -470,7 +470,7 @@ export const basePath = form('a path such as /ledger', (given) =>
 
 /** The host names for which the API accepts requests. */
 export const hostNames = listOf(
-  'host names or addresses, separated by commas; *.name for every name below one',
+  'host names or addresses, separated by commas; *.name for every name under it',
   (given) => {
     const name = given.toLowerCase().replace(/^\[(.*)\]$/, '$1');
     return HOST_NAME.test(name) ? name : undefined;
