@@ -99,13 +99,13 @@ export const READY_QUESTIONS: readonly ReadyQuestion[] = [
   {
     name: 'top-parties',
     title:
-      'the twenty parties with the most entries, a row for each asset: what went ' +
-      'to others, came from others, moved within',
+      'the twenty parties with the most entries, one row per asset: amounts sent to ' +
+      'others, received from others, and moved within',
     parameters: ['since', 'until', 'month', 'asset'],
     reads: 'monthly_activity',
     oneSided:
-      'both_sides false: the ledger is not exported with both sides, so what the ' +
-      'party received is not known, and is empty here.',
+      'both_sides false: the ledger is not exported with both sides, so the amount ' +
+      'received by the party is unknown, and empty here.',
     select: (
       rows,
     ) => `with activity as (select * from ${rows} where ${OF_ASSET}),
@@ -146,13 +146,13 @@ select party_id, asset_id, cast(sum(entries) as bigint) as entries, exact_sum(se
   {
     name: 'balances',
     title:
-      "each account's balance after its last entry; more than one if its last block " +
+      "each account's balance after its last entry; several balances if its last block " +
       'does not show which came last',
     parameters: ['until', 'party', 'asset'],
     reads: 'monthly_balances',
     oneSided:
       'both_sides false: the ledger is not exported with both sides, so later ' +
-      'entries into the account may be missing.',
+      'entries to the account may be missing.',
     select: (rows) => `with known as (
   select * from ${rows} where party_id <> 'network' and ${OF_ASSET} and ${OF_PARTY}),
 latest as (
@@ -185,8 +185,8 @@ select epoch, sum(at_height) as checkpoints, count(*) as heights, min(at_block) 
     parameters: ['until', 'asset'],
     reads: 'monthly_balances',
     oneSided:
-      'Ledgers that are not exported with both sides miss what the party received: ' +
-      'its balance may be older than the month.',
+      'Ledgers that are not exported with both sides lack what the party received, ' +
+      'so its balance may be older than the month.',
     select: (rows) => `with known as (
   select *, cast(coalesce(cast(balance as varchar), balance_text) as bignum) as exact,
          max(as_of) over (partition by party_id, asset_id, account_type, market_id, month) as last_at
@@ -209,7 +209,7 @@ select months.month, asset_id, count(distinct party_id) filter (where highest > 
   },
   {
     name: 'who-pays',
-    title: 'who moved how much to whom, the busiest pairs first',
+    title: 'who moved how much to whom, busiest pairs first',
     parameters: ['since', 'until', 'month', 'party', 'asset'],
     reads: 'ledger_entries',
     select: (
@@ -237,8 +237,8 @@ select months.month, asset_id, count(distinct party_id) filter (where highest > 
   {
     name: 'dormant',
     title:
-      'parties without an entry since a time (90 days before the newest entry), ' +
-      'the longest idle first',
+      'parties without entries since a given time (default: 90 days before the newest ' +
+      'entry), longest idle first',
     parameters: ['since'],
     reads: 'monthly_activity',
     isOfAllTime: true,
@@ -253,7 +253,8 @@ select id as party_id, coalesce(entries, 0) as entries, last_at
   {
     name: 'statement',
     title:
-      'a statement of one party: each change of its accounts, in order of time',
+      'an account statement for one party: each change to its accounts, in ' +
+      'chronological order',
     parameters: ['party', 'since', 'until', 'month', 'asset'],
     required: { party: 'PARTY' },
     reads: 'ledger_entries',
@@ -274,7 +275,7 @@ select * from sides order by all`,
   {
     name: 'around',
     title:
-      'every entry within ten minutes of an instant, as around an incident',
+      'every entry within ten minutes of an instant, for example around an incident',
     parameters: ['at', 'party', 'asset'],
     required: { at: '2026-01-01T00:00:00Z' },
     reads: 'ledger_entries',
