@@ -362,7 +362,7 @@ export function fileError(what: string, error: unknown): Error {
     const message = `Cannot ${what}: ${code}; it is tried again, check the disk`;
     return new RetryableError(message, details);
   }
-  const message = `Cannot ${what}: ${code}; check the folder and its rights`;
+  const message = `Cannot ${what}: ${code}; check the folder of OBJECT_STORE_URL and its rights`;
   return new PermanentError(message, details);
 }
 

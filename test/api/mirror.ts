@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
 import { openRows, type Rows } from '../../src/postgres/rows.ts';
+import type { Statement } from '../../src/postgres/statement.ts';
 import {
   type ApiOptions,
   buildServer,
@@ -62,8 +63,14 @@ export type Answers = Readonly<
 
 /** A database that answers these statements so, and every other with no rows. */
 export function answering(answers: Answers): Rows {
-  return async (action, _text, values = []) => {
-    const found = (await answers[action]?.(values as never)) ?? [];
+  return async (
+    action: string,
+    query: string | Statement<object>,
+    values: readonly unknown[] = [],
+  ) => {
+    const given =
+      typeof query === 'string' ? values : query.compile().parameters;
+    const found = (await answers[action]?.(given as never)) ?? [];
     return [...found] as never;
   };
 }

@@ -50,7 +50,8 @@ export function addLogin(
     add('POST /login', { body: LOGIN }, async (request, reply) => {
       const { token, next } = request.body;
       if (locks !== undefined) {
-        const role = await locks.checkToken(request, token);
+        // Tokens are often pasted with a blank or a line break.
+        const role = await locks.checkToken(request, token.trim());
         if (role === undefined) return refuseLogin(request, reply, next);
         const pair = await locks.sessions.open(role);
         reply.header(

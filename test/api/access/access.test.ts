@@ -391,6 +391,18 @@ describe('the API with a token', () => {
     expect([statusCode, headers.location]).toEqual([303, '/login']);
   });
 
+  test.each([` ${TOKEN}`, `${TOKEN} `, `${TOKEN}\n`])(
+    'accepts a token that was pasted with blanks: %j',
+    async (token) => {
+      const { statusCode } = await guarded.inject({
+        method: 'POST',
+        url: '/login',
+        payload: { token },
+      });
+      expect(statusCode).toBe(204);
+    },
+  );
+
   test('opens a session that scripts cannot read and other sites cannot use', async () => {
     const login = await guarded.inject({
       method: 'POST',

@@ -126,8 +126,8 @@ test('shows the flows of the asset that is chosen, also where those of another c
   ];
   const { page } = await open(`/data#party/${PARTY}`, {
     ...ledgerOf(...ASSETS),
-    "sum up a ledger's flows": ([, assetId]: [string, string]) =>
-      assetId === ASSETS[0] ? slow.promise : dayOf('222'),
+    "sum up a ledger's flows": (values: readonly unknown[]) =>
+      values.includes(ASSETS[0]) ? slow.promise : dayOf('222'),
   });
   const dialog = page.getByRole('dialog');
   const asset = dialog.locator('select').first();
@@ -180,3 +180,23 @@ test.each(['#party/%', '#run/%ff', '#elsewhere'])(
     expect(problems).toEqual([]);
   },
 );
+
+describe('a tab that is hidden', () => {
+  test('still tells in its title how the mirror is', async () => {
+    const console = await openFixedConsole(
+      calmFacts(),
+      50,
+      worldParts(calmFacts()),
+    );
+    const view = await openPage();
+    opened = { console, view };
+    // A headless browser hides no tab: this is what the page sees of one that is hidden.
+    await view.page.addInitScript({
+      content: `
+        Object.defineProperty(document, 'hidden', { get: () => true });
+        window.requestAnimationFrame = () => 0;`,
+    });
+    await view.page.goto(new URL('/', console.url).href);
+    await expect.poll(() => view.page.title()).toMatch(/^[✓!] /);
+  });
+});

@@ -50,7 +50,8 @@ interface Trouble {
   readonly message: RegExp;
 }
 
-const EACCES = /OBJECT_STORE_EACCES|EACCES; check the folder and its rights/;
+const EACCES =
+  /OBJECT_STORE_EACCES|EACCES; check the folder of OBJECT_STORE_URL and its rights/;
 
 const TROUBLES: readonly Trouble[] = [
   {
@@ -83,7 +84,7 @@ const TROUBLES: readonly Trouble[] = [
     mount:
       'mount --bind "$OBJECTS" "$OBJECTS"; mount -o remount,bind,ro "$OBJECTS"',
     failing: ['load', 'nightly', 'rebuild'],
-    message: /EROFS; check the folder and its rights/,
+    message: /EROFS; check the folder of OBJECT_STORE_URL and its rights/,
   },
   {
     name: 'the disk is full',

@@ -12,7 +12,10 @@ const SILENT_MS_MAX = 12_000;
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 8_000;
 
-/** Calls `take` with the latest snapshot, at most once per frame. */
+/**
+ * Calls `take` with the latest snapshot, at most once per frame. A hidden tab has no
+ * frames, but its title has to tell how the mirror is: it is drawn at once.
+ */
 export function follow(take) {
   let source;
   let heardAtMs = performance.now();
@@ -51,9 +54,14 @@ export function follow(take) {
       tell('live', 'Live');
       if (isDrawing) return;
       isDrawing = true;
-      requestAnimationFrame(draw);
+      if (document.hidden) draw();
+      else requestAnimationFrame(draw);
     });
   };
+  // A frame that was requested before the tab was hidden does not come until it is shown.
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden && isDrawing) draw();
+  });
   setInterval(() => {
     if (
       source?.readyState !== EventSource.CLOSED &&
