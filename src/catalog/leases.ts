@@ -9,7 +9,7 @@ import { execute, readRows } from '../postgres/run-statement.ts';
 import { statement } from '../postgres/statement.ts';
 import type { ExportScope } from '../ledger/export-scope.ts';
 import { type Coverage, readCoverages } from './coverage-rows.ts';
-import { listedAs } from './listed-id.ts';
+import { isUnlisted, listedAs } from './listed-id.ts';
 
 /**
  * The right to work on a scope for as long as the lease is renewed, with the state that
@@ -84,6 +84,7 @@ export async function takeLeases(
     contradictions: 'int',
     hasOwnIds: 'boolean',
     listedAs: 'text?',
+    isUnlisted: 'boolean',
     hasIntents: 'boolean',
   })`
     update mirror.exports u
@@ -98,20 +99,26 @@ export async function takeLeases(
     returning party_id as "partyId", export_id as "exportId", lease_token as token,
       window_plan as plan, contradictions, ${HAS_OWN_IDS} as "hasOwnIds",
       ${listedAs(sql`u.party_id`)} as "listedAs",
+      ${isUnlisted(sql`u.party_id`)} as "isUnlisted",
       exists (
         select from mirror.publications p where p.export_id = u.export_id and p.state = 'intent')
         as "hasIntents"`;
   const taken = await readRows(tx, 'lease exports', take);
   const leasedIds = taken.map(({ partyId }) => partyId);
   const known = await readCoverages(tx, leasedIds, assetId);
-  return taken.map(({ partyId, hasOwnIds, listedAs: spelling, ...row }) => ({
-    ...row,
+  return taken.map(({ partyId, ...row }) => ({
+    exportId: row.exportId,
+    token: row.token,
+    plan: row.plan,
+    contradictions: row.contradictions,
+    hasIntents: row.hasIntents,
     coverage: known.get(partyId) ?? [],
     scope: {
       partyId,
       assetId,
-      hasOwnIds: hasOwnIds || undefined,
-      listedAs: spelling ?? undefined,
+      hasOwnIds: row.hasOwnIds || undefined,
+      listedAs: row.listedAs ?? undefined,
+      isUnlisted: row.isUnlisted || undefined,
     },
     takenAtMs,
   }));

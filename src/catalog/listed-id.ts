@@ -17,3 +17,23 @@ export function listedAs(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
       select 2, held.extra from mirror.parties held where held.party_id = ${partyId}
       order by turn limit 1) shown)`;
 }
+
+/**
+ * SQL for whether the last reading of the list of parties ended without a claim and did
+ * not show this party. Its id may be spelled differently by now, so a response without
+ * entries proves nothing. While the list is being read, this is false: the party may
+ * still come.
+ * @param partyId the stored id
+ */
+export function isUnlisted(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
+  return sql`(exists (
+      select from mirror.generations unclaimed
+      where unclaimed.list = 'parties' and unclaimed.kind = 'audit'
+        and not exists (
+          select from mirror.audit_rows audited
+          where audited.generation_id = unclaimed.generation_id and audited.key = ${partyId}))
+    and not exists (
+      select from mirror.list_leases reading
+      where reading.list = 'parties'
+        and mirror.is_leased(reading.lease_until, reading.lease_holder)))`;
+}

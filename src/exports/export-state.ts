@@ -193,6 +193,11 @@ const NEW_PLAN: PlanFindings = {
   lastSums: undefined,
   isEmptyBelieved: false,
 };
+const UNLISTED = {
+  reason:
+    "the source's list did not show this party when it was last read, and the response " +
+    'has no entries: the party may have another id by now; the next run asks again',
+};
 const COMPLETE: VerdictWithEvidence = { verdict: 'complete', evidence: {} };
 
 /**
@@ -302,6 +307,9 @@ function answered(state: Findings, facts: AnswerFacts): Transition {
   const { plan } = state;
   if (facts.isOutdated && plan.requests < REQUESTS_PER_PLAN_MAX)
     return planAgain(state, { discards: true });
+
+  if (facts.mayBeUnknown)
+    return finish(state, { verdict: 'incomplete', evidence: UNLISTED });
 
   const isProven = facts.isFramed || plan.lastSums === facts.sums;
   const compared: Findings = {

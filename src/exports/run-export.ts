@@ -423,6 +423,7 @@ class ExportRun {
     const facts = assessAnswer(this.#answered, {
       windows: this.#windows,
       hasTimes: this.#context.source.hasTimes,
+      isUnlisted: this.#context.lease.scope.isUnlisted === true,
       now: this.#context.request.clock.seen,
     });
     return { kind: 'answered', facts };

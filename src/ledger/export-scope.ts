@@ -12,4 +12,9 @@ export interface ExportScope {
   readonly hasOwnIds?: boolean | undefined;
   /** The party's id as spelled in the source's list, if that differs from `partyId`. */
   readonly listedAs?: string | undefined;
+  /**
+   * Whether the last reading of the list of parties ended without a claim and did not
+   * show this party, so that the source may know it by another spelling.
+   */
+  readonly isUnlisted?: boolean | undefined;
 }

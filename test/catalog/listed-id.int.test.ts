@@ -1,5 +1,5 @@
 /** The spelling by which a party is requested. */
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ExportStore } from '../../src/exports/store/export-store.ts';
 import { findWitnesses } from '../../src/lists/store/list-state.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
@@ -52,4 +52,50 @@ test.each([
   expect(await findWitnesses(warehouse.db, 'http://new.example/')).toEqual([
     expected,
   ]);
+});
+
+describe('a party that an unclaimed reading of the list did not show', () => {
+  const OTHER = 'cd'.repeat(32);
+  async function isUnlisted(
+    shown: string | undefined,
+    isBeingRead = false,
+  ): Promise<boolean | undefined> {
+    const { pool } = database;
+    await pool.query(
+      'delete from mirror.exports; delete from mirror.generations; delete from mirror.list_leases',
+    );
+    if (shown !== undefined)
+      await pool.query(
+        `with audit as (
+           insert into mirror.generations (list, epoch, kind) values ('parties', 1, 'audit')
+           returning generation_id)
+         insert into mirror.audit_rows (generation_id, pos, key)
+         select generation_id, 1, $1 from audit`,
+        [shown],
+      );
+    if (isBeingRead)
+      await pool.query(
+        `insert into mirror.list_leases (list, token, lease_until)
+         values ('parties', gen_random_uuid(), clock_timestamp() + interval '1 minute')`,
+      );
+    await using warehouse = openWarehouse({
+      url: database.url,
+      onIdleError: () => undefined,
+    });
+    const lease = await new ExportStore(warehouse.db).acquire({
+      partyId: PARTY,
+      assetId: undefined,
+    });
+    return lease?.scope.isUnlisted;
+  }
+
+  test('is unlisted', async () => {
+    expect(await isUnlisted(OTHER)).toBe(true);
+  });
+
+  test('is not unlisted if the reading showed it, or while the list is read', async () => {
+    expect(await isUnlisted(undefined)).toBeUndefined();
+    expect(await isUnlisted(PARTY)).toBeUndefined();
+    expect(await isUnlisted(OTHER, true)).toBeUndefined();
+  });
 });

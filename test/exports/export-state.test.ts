@@ -66,6 +66,7 @@ const GOOD: AnswerFacts = {
   isWindow: false,
   isFirstShown: false,
   hasTimes: true,
+  mayBeUnknown: false,
 };
 const NOTHING_AUDITED = { audited: [], hasForeignRows: false };
 const DONE = { do: 'finish', outcome: { verdict: 'complete', evidence: {} } };
@@ -198,6 +199,22 @@ describe('next() after an answer without doubts', () => {
     const [, decision] = answer(requesting(2), { isOutdated: true });
     expect(decision).toMatchObject({ do: 'publish', as: 'closed' });
   });
+
+  test.each(['nothing', ...DOUBT_NAMES] as const)(
+    'publishes nothing of an unlisted party without entries, whatever it doubts: %s',
+    (name) => {
+      const doubt = name === 'nothing' ? undefined : DOUBTS[name];
+      const [after, decision] = next(requesting(), {
+        kind: 'answered',
+        facts: { ...GOOD, doubt, mayBeUnknown: true },
+      });
+      expect(after.kind).toBe('done');
+      expect(decision).toMatchObject({
+        do: 'finish',
+        outcome: { verdict: 'incomplete' },
+      });
+    },
+  );
 
   test('keeps closed segments that the answer would replace by fewer rows', () => {
     const row = coverage(3n);

@@ -117,12 +117,20 @@ export interface AnswerFacts {
   readonly isFirstShown: boolean;
   /** Whether the source's rows have times. */
   readonly hasTimes: boolean;
+  /**
+   * Whether the response has no rows, and the source's list did not show the party under
+   * the id that was requested. Some sources respond to an unknown id as if its ledger
+   * were empty.
+   */
+  readonly mayBeUnknown: boolean;
 }
 
 /** The context that the facts of a response depend on. */
 export interface AssessContext {
   readonly windows: WindowPlan;
   readonly hasTimes: boolean;
+  /** Whether the source's list did not show the party; see `ExportScope`. */
+  readonly isUnlisted: boolean;
   /** The source's time. */
   readonly now: Micros;
 }
@@ -134,7 +142,7 @@ export function assessAnswer(
 ): AnswerFacts {
   const { plan, request, received, target, learned } = answered;
   const { profile } = target;
-  const { hasTimes, now } = context;
+  const { hasTimes, isUnlisted, now } = context;
   const finding = plan.overlap && compareOverlap(plan.overlap, received);
   const gone = finding?.state === 'fewer' ? plan.overlap?.mayBeGone : undefined;
 
@@ -176,6 +184,7 @@ export function assessAnswer(
       profile.shownTo === undefined &&
       learned.shownTo !== undefined,
     hasTimes,
+    mayBeUnknown: isUnlisted && received.rows === 0,
   };
 }
 
