@@ -28,7 +28,7 @@ export interface Served {
   readonly parties: Set<string>;
   readonly checkpoints: Set<string>;
   /** Numbers of entries by party. */
-  entries: Map<string, Set<string>>;
+  readonly entries: Map<string, Set<string>>;
   /** The highest head of an answer for each list; undefined before the first. */
   readonly heads: Map<ListName, bigint>;
 }
@@ -42,9 +42,16 @@ export function nothingServed(): Served {
   };
 }
 
-/** A copy of what was served of ledgers. */
-export function copyEntries({ entries }: Served): Served['entries'] {
-  return new Map([...entries].map(([id, numbers]) => [id, new Set(numbers)]));
+/** Copies what was served, so that later answers do not change it. */
+export function copyServed(served: Served): Served {
+  return {
+    parties: new Set(served.parties),
+    checkpoints: new Set(served.checkpoints),
+    entries: new Map(
+      [...served.entries].map(([id, numbers]) => [id, new Set(numbers)]),
+    ),
+    heads: new Map(served.heads),
+  };
 }
 
 interface Answer {

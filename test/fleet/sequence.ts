@@ -5,7 +5,7 @@ import type { NewRun, Run } from '../../src/runs/store/run-store.ts';
 import { Random } from '../lists/plain-source/random.ts';
 import { ageMirror } from '../support/measure/simulated-nights.ts';
 import { BLOCKS_A_DAY, Chain } from './chain.ts';
-import { copyEntries, type Fleet, nothingServed } from './fleet.ts';
+import { copyServed, type Fleet, nothingServed } from './fleet.ts';
 import { readHeld } from './held.ts';
 import type { MirrorProcess } from './mirror-process.ts';
 import { headOf, type FleetNode } from './node.ts';
@@ -157,7 +157,7 @@ export class Sequence {
     const growAt = events.includes('growth within the night')
       ? fleet.requests + random.between(2, 12)
       : Infinity;
-    const entriesBefore = copyEntries(fleet.ever);
+    const servedBefore = copyServed(fleet.ever);
     const killAt = events.includes('kill')
       ? fleet.requests + random.between(1, 20)
       : Infinity;
@@ -167,7 +167,8 @@ export class Sequence {
       // Nobody lives who has seen what was not committed, nor what was answered until the
       // process was gone.
       this.#mirror.kill(() => {
-        fleet.ever.entries = entriesBefore;
+        fleet.ever = servedBefore;
+        fleet.lately = nothingServed();
       });
     };
   }
