@@ -203,10 +203,10 @@ describe('next() after an answer without doubts', () => {
   test.each(['nothing', ...DOUBT_NAMES] as const)(
     'publishes nothing of an unlisted party without entries, whatever it doubts: %s',
     (name) => {
-      const doubt = name === 'nothing' ? undefined : DOUBTS[name];
+      const found = name === 'nothing' ? undefined : DOUBTS[name];
       const [after, decision] = next(requesting(), {
         kind: 'answered',
-        facts: { ...GOOD, doubt, mayBeUnknown: true },
+        facts: { ...GOOD, doubt: found, mayBeUnknown: true },
       });
       expect(after.kind).toBe('done');
       expect(decision).toMatchObject({

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { constants, zstdCompressSync } from 'node:zlib';
-import * as fc from 'fast-check';
+import { fc } from '../support/properties.ts';
 import { describe, expect, test } from 'vitest';
 import { plainStream } from '../../src/ledger/object-keys.ts';
 import { splitZstdFrames } from '../../src/ledger/zstd-frames.ts';

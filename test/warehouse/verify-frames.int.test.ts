@@ -6,8 +6,8 @@ import { filesBelow, openHome } from '../cli/mirror-home.ts';
 import { freshDatabase } from '../support/database.ts';
 import { startSandbox } from '../support/sandbox.ts';
 
-/** Some 11 MB of CSV, which is three frames. */
-const WHALE_ENTRIES = 45_000;
+/** Some 32 MB of CSV, which is several frames. */
+const WHALE_ENTRIES = 130_000;
 
 const database = await freshDatabase();
 

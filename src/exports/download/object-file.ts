@@ -13,11 +13,22 @@ import type { Frame } from '../../ledger/manifest.ts';
 import type { Compression } from '../../ledger/object-keys.ts';
 import { instantOf } from '../../ledger/ranges.ts';
 
+/** How long the frames of an object are, in bytes of plain CSV. */
+export interface FrameSizes {
+  readonly first: number;
+  readonly next: number;
+}
+
 /**
- * A frame ends with the first rows that make it this long, in bytes of plain CSV.
- * Smaller frames compress worse; larger ones make the smallest reading longer.
+ * A frame ends with the first rows that make it this long. The first one is longer,
+ * because some libraries (Node's `zstdDecompressSync`, for one) read only the first frame
+ * of a file, without an error: an object of ordinary size has no other. Smaller frames
+ * compress worse; larger ones make the smallest reading longer.
  */
-export const FRAME_BYTES = 4 * 2 ** 20;
+export const FRAME_SIZES: FrameSizes = {
+  first: 24 * 2 ** 20,
+  next: 4 * 2 ** 20,
+};
 const PIECE_BYTES = 256 * 2 ** 10;
 const ZSTD_LEVEL = 3;
 const GZIP_LEVEL = 6;
@@ -53,6 +64,7 @@ interface OpenFrame {
 export class ObjectFile implements AsyncDisposable {
   readonly header: Buffer;
   readonly #compression: Compression;
+  readonly #sizes: FrameSizes;
   readonly #plain = new ByteCounter();
   readonly #stored = new ByteCounter();
   readonly #file: FileHandle;
@@ -65,10 +77,12 @@ export class ObjectFile implements AsyncDisposable {
     file: FileHandle,
     header: Buffer,
     compression: Compression,
+    sizes: FrameSizes,
   ) {
     this.#file = file;
     this.header = header;
     this.#compression = compression;
+    this.#sizes = sizes;
   }
 
   /**
@@ -80,9 +94,10 @@ export class ObjectFile implements AsyncDisposable {
     path: string,
     header: Buffer,
     compression: Compression,
+    sizes: FrameSizes = FRAME_SIZES,
   ): Promise<ObjectFile> {
     const file = await open(path, 'w').catch(fail);
-    return new ObjectFile(file, header, compression);
+    return new ObjectFile(file, header, compression, sizes);
   }
 
   /**
@@ -118,7 +133,9 @@ export class ObjectFile implements AsyncDisposable {
   }
 
   async #write(rows: Buffer, seconds: SecondsHeld): Promise<void> {
-    if (this.#frame !== undefined && this.#frame.plainBytes >= FRAME_BYTES)
+    const { first, next } = this.#sizes;
+    const frameBytes = this.#frames.length === 0 ? first : next;
+    if (this.#frame !== undefined && this.#frame.plainBytes >= frameBytes)
       await this.#endFrame(this.#frame);
     this.#frame ??= this.#openFrame(seconds);
     const { input, written } = this.#frame;

@@ -6,6 +6,7 @@
 import { RowSum } from '../../ledger/digest.ts';
 import type { Compression } from '../../ledger/object-keys.ts';
 import {
+  type FrameSizes,
   ObjectFile,
   type SecondsHeld,
   type WrittenObject,
@@ -19,6 +20,8 @@ export interface SpoolFile {
 
 export interface SpoolOptions {
   readonly compression: Compression;
+  /** The sizes of the object's frames; by default those of `object-file.ts`. */
+  readonly frameSizes?: FrameSizes | undefined;
   /** Chooses the location of a new spool file. */
   readonly spoolFile: () => Promise<SpoolFile>;
 }
@@ -112,9 +115,14 @@ interface Spooling {
 
 async function openSpool(
   header: Buffer,
-  { compression, spoolFile }: SpoolOptions,
+  { compression, frameSizes, spoolFile }: SpoolOptions,
 ): Promise<Spooling> {
   const file = await spoolFile();
-  const object = await ObjectFile.create(file.path, header, compression);
+  const object = await ObjectFile.create(
+    file.path,
+    header,
+    compression,
+    frameSizes,
+  );
   return { file, object };
 }

@@ -11,13 +11,11 @@ import {
 import { manifestKey } from '../../ledger/object-keys.ts';
 import type { Range } from '../../ledger/ranges.ts';
 import { SECOND_MICROS } from '../../time/time.ts';
+import { FRAME_SIZES } from '../download/object-file.ts';
 import type { ObjectStore, StoredRange } from '../../storage/object-store.ts';
 
-/**
- * An object with less plain CSV than this, in bytes, is read whole: it has one frame or
- * two, and its manifest would be one more request.
- */
-const READ_WHOLE_BYTES = 2n ** 23n;
+/** An object with at most this much plain CSV, in bytes, has one frame. */
+const READ_WHOLE_BYTES = BigInt(FRAME_SIZES.first);
 /**
  * Parts with at most this many bytes between them are read as one, because a request
  * costs more than these bytes.
@@ -35,7 +33,7 @@ export async function findStoredParts(
   objects: Pick<ObjectStore, 'read'>,
   signal: AbortSignal,
 ): Promise<readonly StoredRange[] | undefined> {
-  if (plainBytes < READ_WHOLE_BYTES) return undefined;
+  if (plainBytes <= READ_WHOLE_BYTES) return undefined;
   const manifest = await readIfGood(objectKey, objects, signal);
   if (manifest?.frames === undefined || !isWhole(manifest)) return undefined;
   return partsHolding(manifest.frames, range);

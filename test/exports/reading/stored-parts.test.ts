@@ -6,7 +6,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
-import * as fc from 'fast-check';
+import { fc } from '../../support/properties.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { RangeSpool } from '../../../src/exports/download/range-spool.ts';
 import { partsHolding } from '../../../src/exports/reading/stored-parts.ts';
@@ -65,6 +65,7 @@ async function publishDay(
   const path = join(folder, name);
   await using spool = new RangeSpool(-Infinity, Infinity, {
     compression,
+    frameSizes: { first: 2 ** 21, next: 2 ** 20 },
     spoolFile: async () => ({ name, path }),
   });
   for (const hour of hours) {
@@ -124,7 +125,9 @@ async function readDay(
       return store.read(key, aborted, range);
     },
   };
-  const { bytes, columns, digest, rowForm } = manifest;
+  const { columns, digest, rowForm } = manifest;
+  // As large as an object that has several frames outside of tests.
+  const bytes = 2n ** 30n;
   const segment = {
     assetId: undefined,
     from: FROM,
