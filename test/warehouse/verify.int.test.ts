@@ -1,6 +1,8 @@
-import { rename, unlink, writeFile } from 'node:fs/promises';
+import { readFile, rename, unlink, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { segmentRow } from '../../src/catalog/segment-rows.ts';
+import { decodeManifest, encodeManifest } from '../../src/ledger/manifest.ts';
 import { loadAll } from '../../src/warehouse/load-all.ts';
 import type { LoadDeps } from '../../src/warehouse/load-all.ts';
 import {
@@ -358,6 +360,32 @@ describe('verify', () => {
 
     expect(report.verdict).toBe('failed');
     expect(report.problems).toMatchObject([{ code, subject: key }]);
+  });
+
+  test('catches frames of a manifest that are not those that were published', async () => {
+    const { key, segmentId } = await publishBoth();
+    await loadAll(deps, signal);
+    const path = pathOf(`${key}.manifest.json`);
+    const manifest = decodeManifest(await readFile(path), key);
+    const { from, to, objectBytes: bytes } = manifest;
+    const frames = [{ offset: 0n, bytes, earliest: from, latest: to }];
+    const { evidence } = segmentRow({ ...manifest, frames }, {}) as {
+      readonly evidence: object;
+    };
+    await database.pool.query(
+      'update mirror.segments set evidence = $2 where segment_id = $1',
+      [segmentId, evidence],
+    );
+    await writeFile(path, encodeManifest({ ...manifest, frames }));
+    expect((await check()).verdict).toBe('complete');
+
+    const hidden = [{ offset: 0n, bytes, earliest: from, latest: from }];
+    await writeFile(path, encodeManifest({ ...manifest, frames: hidden }));
+    const report = await check();
+    expect(report.verdict).toBe('failed');
+    expect(report.problems).toMatchObject([
+      { code: 'MANIFEST_DIFFERS', subject: key },
+    ]);
   });
 
   test.each([
