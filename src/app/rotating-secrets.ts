@@ -16,12 +16,12 @@ import {
   RotatingSecret,
   type SecretState,
 } from '../network/rotating-secret.ts';
-import type { ClientCertificate } from '../network/way-out.ts';
-import type { NotifyAddress } from '../runs/notices.ts';
 import {
   certificateOf,
-  type SourceCredentials,
-} from '../source/source-client.ts';
+  type ClientCertificate,
+} from '../network/client-certificate.ts';
+import type { NotifyAddress } from '../runs/notices.ts';
+import type { SourceCredentials } from '../source/source-client.ts';
 
 /**
  * How long a secret may be refused before the process ends: longer than a cluster takes

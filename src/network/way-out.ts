@@ -13,6 +13,7 @@ import {
 } from './proxy-rules.ts';
 import { readAuthorities } from './trust.ts';
 import { openTunnel } from './tunnel.ts';
+import type { ClientCertificate } from './client-certificate.ts';
 
 /**
  * Maximum number of connections per origin. Far fewer are used: one page of each list,
@@ -20,12 +21,6 @@ import { openTunnel } from './tunnel.ts';
  */
 const CONNECTIONS_MAX = 128;
 const CONNECT_MS = 10_000;
-
-/** The certificate that a client authenticates with, in PEM. */
-export interface ClientCertificate {
-  readonly cert: string;
-  readonly key: string;
-}
 
 export interface WayOutOptions {
   /**

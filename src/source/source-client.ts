@@ -6,7 +6,11 @@ import { UsageError } from '../errors/errors.ts';
 import type { LedgerSource } from '../exports/ports.ts';
 import type { ListSource } from '../lists/ports.ts';
 import type { Log } from '../logging/log.ts';
-import { openWayOut, type ClientCertificate } from '../network/way-out.ts';
+import {
+  certificateOf,
+  type ClientCertificate,
+} from '../network/client-certificate.ts';
+import { openWayOut } from '../network/way-out.ts';
 import { RotatingSecret } from '../network/rotating-secret.ts';
 import { version } from '../version.ts';
 import { openLedgerSource, type ExportConfig } from './ledger-source.ts';
@@ -138,14 +142,6 @@ function fixedCredentials(
 
 function authorizationOf(value: string | undefined): Record<string, string> {
   return value === undefined ? {} : { authorization: value };
-}
-
-/** Returns undefined unless both halves of the pair are given. */
-export function certificateOf(
-  cert: string | undefined,
-  key: string | undefined,
-): ClientCertificate | undefined {
-  return cert === undefined || key === undefined ? undefined : { cert, key };
 }
 
 /** Splits the URL. Its credentials are sent only as a header and appear nowhere else. */
