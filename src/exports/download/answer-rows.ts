@@ -10,7 +10,6 @@ import { TimeHistogram } from '../planning/time-histogram.ts';
 import type { StreamSeen } from '../planning/window-plan.ts';
 import type { BlockFindings, SpanFindings } from './block-reader.ts';
 import type { TailSum } from '../../ledger/tail-sum.ts';
-import type { SecondsHeld } from './object-file.ts';
 import { RangeSpool, type Spooled, type SpoolOptions } from './range-spool.ts';
 
 /**
@@ -141,18 +140,12 @@ export class AnswerRows implements AsyncDisposable {
     block: Buffer,
     { spans, runs }: BlockFindings,
   ): Promise<unknown> {
-    const targets = spans.map((span) => ({
-      spool: this.#partOf(span)?.spool,
-      ...secondsOf(span),
-    }));
+    const parts = spans.map((span) => this.#partOf(span));
     for (let at = 0; at < runs.length; at += 3) {
-      const [span = 0, start, end] = runs.subarray(at, at + 3);
-      const target = targets[span];
-      target?.spool?.add(
-        block.subarray(start, end),
-        target.earliest,
-        target.latest,
-      );
+      const [index = 0, start, end] = runs.subarray(at, at + 3);
+      const span = spans[index];
+      if (span !== undefined)
+        parts[index]?.spool.add(block.subarray(start, end), span);
     }
     return Promise.all(this.#parts.map(({ spool }) => spool.flush(header)));
   }
@@ -171,24 +164,20 @@ export class AnswerRows implements AsyncDisposable {
   }
 
   #addSpan(span: SpanFindings): void {
-    const { from, sum, bytesBySecond } = span;
+    const { from, sum, earliest, latest, bytesBySecond } = span;
     const part = this.#partOf(span);
     if (part === undefined) {
       this.#addOther(span);
       return;
     }
     part.spool.sum.merge(sum);
+    const { totals } = this;
+    totals.newestSecond = Math.max(latest, totals.newestSecond ?? latest);
+    totals.oldestSecond = Math.min(earliest, totals.oldestSecond ?? earliest);
+    if (part.range.open) return;
     for (let at = 0; at < bytesBySecond.length; at += 2) {
       const [second = from, bytes = 0] = bytesBySecond.subarray(at, at + 2);
-      this.totals.newestSecond = Math.max(
-        second,
-        this.totals.newestSecond ?? second,
-      );
-      this.totals.oldestSecond = Math.min(
-        second,
-        this.totals.oldestSecond ?? second,
-      );
-      if (!part.range.open) this.#histogram.add(second, bytes);
+      this.#histogram.add(second, bytes);
     }
   }
 
@@ -211,18 +200,6 @@ export class AnswerRows implements AsyncDisposable {
   #partOf({ from }: SpanFindings): Part | undefined {
     return this.#parts.find(({ spool }) => spool.holds(from));
   }
-}
-
-/** Returns the seconds of the earliest and of the latest row of a span. */
-function secondsOf({ bytesBySecond }: SpanFindings): SecondsHeld {
-  let earliest = Infinity;
-  let latest = -Infinity;
-  for (let at = 0; at < bytesBySecond.length; at += 2) {
-    const second = bytesBySecond[at] ?? NaN;
-    if (second < earliest) earliest = second;
-    if (second > latest) latest = second;
-  }
-  return { earliest, latest };
 }
 
 const TAIL_SECONDS = 3600;

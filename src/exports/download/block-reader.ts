@@ -74,6 +74,9 @@ function newSpan(
     index,
     sum: new RowSum(),
     bytes: 0,
+    /** The seconds of the earliest and of the latest row. */
+    earliest: Number.POSITIVE_INFINITY,
+    latest: Number.NEGATIVE_INFINITY,
     /** The number of rows that leave one of the party's accounts. */
     fromRows: 0,
     /**
@@ -162,10 +165,12 @@ class BlockReader {
     return {
       ...this.#found,
       spans: this.#spans.map(
-        ({ from, sum, bytes, fromRows, bytesBySecond }) => ({
+        ({ from, sum, bytes, earliest, latest, fromRows, bytesBySecond }) => ({
           from,
           sum: sum.plain(),
           bytes,
+          earliest,
+          latest,
           fromRows,
           bytesBySecond: new Float64Array(bytesBySecond),
         }),
@@ -198,6 +203,8 @@ class BlockReader {
     const hash = hashRow(buffer, start, end);
     span.sum.add(hash, zoneSeconds);
     span.bytes += next - start;
+    if (second < span.earliest) span.earliest = second;
+    if (second > span.latest) span.latest = second;
     if (this.#filter.isFrom) span.fromRows += 1;
     addBytes(span.bytesBySecond, second, next - start);
     const runs = this.#runs;

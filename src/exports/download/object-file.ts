@@ -139,7 +139,7 @@ export class ObjectFile implements AsyncDisposable {
       await this.#endFrame(this.#frame);
     this.#frame ??= this.#openFrame(seconds);
     const { input, written } = this.#frame;
-    this.#frame.seconds = union(this.#frame.seconds, seconds);
+    this.#frame.seconds = unionOf(this.#frame.seconds, seconds);
     this.#frame.plainBytes += rows.length;
     this.#plain.add(rows);
     if (input.write(rows)) return;
@@ -200,7 +200,8 @@ function fail(cause: unknown): never {
   );
 }
 
-function union(one: SecondsHeld, other: SecondsHeld): SecondsHeld {
+/** Returns the earlier of the earliest and the later of the latest seconds. */
+export function unionOf(one: SecondsHeld, other: SecondsHeld): SecondsHeld {
   return {
     earliest: Math.min(one.earliest, other.earliest),
     latest: Math.max(one.latest, other.latest),

@@ -9,6 +9,7 @@ import {
   type FrameSizes,
   ObjectFile,
   type SecondsHeld,
+  unionOf,
   type WrittenObject,
 } from './object-file.ts';
 
@@ -59,15 +60,11 @@ export class RangeSpool implements AsyncDisposable {
 
   /**
    * Adds rows for the next `flush`. The caller must not modify the buffer afterwards.
-   * @param earliest a second that is not after any of the rows
-   * @param latest a second that is not before any of the rows
+   * @param seconds none of the rows is earlier or later than these
    */
-  add(rows: Buffer, earliest: number, latest: number): void {
+  add(rows: Buffer, seconds: SecondsHeld): void {
     this.#added.push(rows);
-    this.#seconds = {
-      earliest: Math.min(this.#seconds.earliest, earliest),
-      latest: Math.max(this.#seconds.latest, latest),
-    };
+    this.#seconds = unionOf(this.#seconds, seconds);
   }
 
   /**

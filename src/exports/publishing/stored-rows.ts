@@ -104,7 +104,11 @@ async function copyRows(
     const spool = spools.find((candidate) => candidate.holds(time.second));
     if (spool === undefined) return;
     spool.sum.add(hash, time.zoneSeconds);
-    spool.add(buffer.subarray(start, next), time.second, time.second);
+    const { second } = time;
+    spool.add(buffer.subarray(start, next), {
+      earliest: second,
+      latest: second,
+    });
   });
 
   const stored = await objects.read(objectKey, signal);

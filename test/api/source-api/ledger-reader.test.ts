@@ -10,15 +10,12 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openLedger } from '../../../src/exports/reading/read-ledger.ts';
 import type { ReadingFacts } from '../../../src/exports/reading/plan-reading.ts';
 import type { LedgerQuery } from '../../../src/ledger/ledger-range.ts';
-import {
-  BEGINNING,
-  parseInstant,
-  type Micros,
-} from '../../../src/time/time.ts';
+import { BEGINNING } from '../../../src/time/time.ts';
 import type { Coverage } from '../../../src/catalog/coverage-rows.ts';
 import { openFileStore } from '../../../src/storage/file-store.ts';
 import type { ObjectStore } from '../../../src/storage/object-store.ts';
 import { HEADER_12, HEADER_13 } from '../../ledger/csv.ts';
+import { instant } from '../../support/samples.ts';
 
 const PARTY = 'ab'.repeat(32);
 const GOLD = 'c0'.repeat(32);
@@ -32,10 +29,6 @@ beforeAll(async () => {
   objects = openFileStore(folder);
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
-
-function at(text: string): Micros {
-  return parseInstant(text)!;
-}
 
 function row(time: string, asset = GOLD): string {
   return `${time},1000,TRANSFER_TYPE_DEPOSIT,\\x${asset},\\x,\\x${PARTY},4,\\x,\\x03,10,5,6`;
@@ -64,8 +57,8 @@ async function readerOf(
   for (const part of parts) {
     const range = {
       assetId: part.asset,
-      from: at(part.from),
-      to: at(part.to),
+      from: instant(part.from),
+      to: instant(part.to),
       open: false,
       coverageId: 1n,
       sides: 'from' as const,
@@ -104,7 +97,7 @@ async function readerOf(
   const facts = {
     demandedAssets: [],
     newestColumns: undefined,
-    now: at('2023-07-01T00:00:00Z'),
+    now: instant('2023-07-01T00:00:00Z'),
     ...known,
   };
   return {
@@ -172,8 +165,8 @@ describe('a ledger read from its segments', () => {
     'holds only the rows in between where it is read from %s to %s',
     async (from, to, rows) => {
       const range = {
-        from: at(`${from.padEnd(19, ' 00:00:00')}Z`),
-        to: at(`${to.padEnd(19, ' 00:00:00')}Z`),
+        from: instant(`${from.padEnd(19, ' 00:00:00')}Z`),
+        to: instant(`${to.padEnd(19, ' 00:00:00')}Z`),
       };
       expect(await textOf(await readerOf(LEDGER), range)).toBe(
         csv(...(rows as string[])),
@@ -197,7 +190,9 @@ describe('a ledger read from its segments', () => {
     const reader = await readerOf([
       { from: '1970-01-01', to: '2023-06-01', rows },
     ]);
-    const text = await textOf(reader, { from: at('2023-05-01T12:00:00Z') });
+    const text = await textOf(reader, {
+      from: instant('2023-05-01T12:00:00Z'),
+    });
     expect(text).toBe(
       csv(...rows.filter((line) => line.slice(11, 13) >= '12')),
     );
@@ -209,11 +204,14 @@ describe('a range that is not covered', () => {
     ['never exported', [], {}],
     ['a beginning', LEDGER.slice(1), {}],
     ['a hole', [LEDGER[0]!, LEDGER[2]!], {}],
-    ['everything asked for', LEDGER, { from: at('2023-06-02T00:00:00Z') }],
+    ['everything asked for', LEDGER, { from: instant('2023-06-02T00:00:00Z') }],
     [
       'everything asked for, with an end',
       LEDGER,
-      { from: at('2023-07-01T00:00:00Z'), to: at('2023-08-01T00:00:00Z') },
+      {
+        from: instant('2023-07-01T00:00:00Z'),
+        to: instant('2023-08-01T00:00:00Z'),
+      },
     ],
     [
       'one of the assets',
@@ -235,10 +233,17 @@ describe('a range that is not covered', () => {
   );
 
   test.each([
-    ['a part at the end', { to: at('2023-07-01T00:00:00Z') }, '2023-06-02'],
+    [
+      'a part at the end',
+      { to: instant('2023-07-01T00:00:00Z') },
+      '2023-06-02',
+    ],
     [
       'the end, from a start',
-      { from: at('2023-05-01T00:00:00Z'), to: at('2023-06-02T00:00:01Z') },
+      {
+        from: instant('2023-05-01T00:00:00Z'),
+        to: instant('2023-06-02T00:00:01Z'),
+      },
       '2023-06-02',
     ],
   ] as const)(
@@ -247,7 +252,7 @@ describe('a range that is not covered', () => {
       const reading = textOf(await readerOf(LEDGER), question);
       await expect(reading).rejects.toMatchObject({
         code: 'LEDGER_NOT_MIRRORED',
-        meta: { knownTo: at(knownTo) },
+        meta: { knownTo: instant(knownTo) },
       });
     },
   );
@@ -257,9 +262,13 @@ describe('a range that is not covered', () => {
     const whole = { partyId: PARTY, isPartial: true };
     const reading = await openLedger(parts, whole, signal);
     expect(reading.missing).toEqual([
-      { assetId: undefined, from: at('2023-05-03'), to: at('2023-06-01') },
+      {
+        assetId: undefined,
+        from: instant('2023-05-03'),
+        to: instant('2023-06-01'),
+      },
     ]);
-    expect(reading.knownTo).toBe(at('2023-05-03'));
+    expect(reading.knownTo).toBe(instant('2023-05-03'));
     expect(await textOf(parts, { isPartial: true })).toBe(
       csv(...FIRST, ...SECOND),
     );
@@ -268,20 +277,20 @@ describe('a range that is not covered', () => {
   test('names where knowledge begins again if the beginning is not known', async () => {
     await expect(textOf(await readerOf(LEDGER.slice(1)))).rejects.toMatchObject(
       {
-        meta: { knownFrom: at('2023-05-03'), knownTo: undefined },
+        meta: { knownFrom: instant('2023-05-03'), knownTo: undefined },
       },
     );
   });
 
   test('is no range of the future, of which nobody can know anything', async () => {
-    const from = at('2023-07-03T00:00:00Z');
+    const from = instant('2023-07-03T00:00:00Z');
     expect(await textOf(await readerOf(LEDGER), { from })).toBe(csv());
   });
 
   test('is no range before 1970, when no ledger had begun', async () => {
     const reader = await readerOf(LEDGER);
-    const from = at('1960-01-01T00:00:00Z');
-    const to = at('2023-05-03T00:00:00Z');
+    const from = instant('1960-01-01T00:00:00Z');
+    const to = instant('2023-05-03T00:00:00Z');
     expect(await textOf(reader, { from, to })).toBe(csv(...FIRST));
     expect(await textOf(reader, { to: BEGINNING })).toBe(csv());
   });
@@ -306,16 +315,19 @@ describe('a range that is not covered', () => {
       demandedAssets: [GOLD, SILVER],
     });
     const reading = await openLedger(reader, { partyId: PARTY }, signal);
-    expect([reading.knownTo, reading.missing]).toEqual([at('2023-05-02'), []]);
+    expect([reading.knownTo, reading.missing]).toEqual([
+      instant('2023-05-02'),
+      [],
+    ]);
     expect(await textOf(reader)).toBe(csv(...FIRST.slice(0, 2)));
   });
 
   test('does not matter outside of the range that is asked for', async () => {
-    const from = at('2023-06-01T00:00:00Z');
+    const from = instant('2023-06-01T00:00:00Z');
     expect(
       await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), { from }),
     ).toBe(csv(...SECOND));
-    const to = at('2023-05-03T00:00:00Z');
+    const to = instant('2023-05-03T00:00:00Z');
     expect(
       await textOf(await readerOf([LEDGER[0]!, LEDGER[2]!]), {
         from: BEGINNING,
@@ -362,9 +374,11 @@ describe('columns that change from release to release', () => {
 
   test("are the release's own where what is asked for is of one", async () => {
     expect(
-      await textOf(await readerOf(parts), { to: at('2023-06-01T00:00:00Z') }),
+      await textOf(await readerOf(parts), {
+        to: instant('2023-06-01T00:00:00Z'),
+      }),
     ).toBe(csv(...OLDER));
-    const from = at('2023-06-01T00:00:00Z');
+    const from = instant('2023-06-01T00:00:00Z');
     expect(await textOf(await readerOf(parts), { from })).toBe(
       `${HEADER_13}\n${newer}\n`,
     );
@@ -388,7 +402,7 @@ describe('columns that change from release to release', () => {
     );
     const reader = await readerOf([{ ...older, rows }, parts[1]!]);
     const text = await textOf(reader, {
-      from: at('2023-05-01T12:00:00Z'),
+      from: instant('2023-05-01T12:00:00Z'),
       assetId: GOLD,
     });
     const kept = rows
@@ -406,8 +420,8 @@ describe('columns that change from release to release', () => {
 });
 
 describe('an answer without entries', () => {
-  const from = at('2023-05-03T00:00:00Z');
-  const to = at('2023-06-01T00:00:00Z');
+  const from = instant('2023-05-03T00:00:00Z');
+  const to = instant('2023-06-01T00:00:00Z');
 
   test("has the header of the ledger's other segments, or of the mirror's newest one", async () => {
     const parts = [
@@ -423,13 +437,13 @@ describe('an answer without entries', () => {
 });
 
 describe('the size of a ledger', () => {
-  const cut = { from: at('2023-05-02T00:00:00Z') };
+  const cut = { from: instant('2023-05-02T00:00:00Z') };
 
   test.each([
     ['whole segments', LEDGER, {}],
     ['a segment that a border cuts', LEDGER, cut],
     ['one asset', LEDGER, { assetId: GOLD }],
-    ['nothing', [LEDGER[1]!], { from: at('2023-05-03T00:00:00Z') }],
+    ['nothing', [LEDGER[1]!], { from: instant('2023-05-03T00:00:00Z') }],
     [
       'other columns',
       [

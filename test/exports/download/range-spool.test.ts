@@ -33,7 +33,7 @@ function spoolTo(file: SpoolFile, compression: Compression): RangeSpool {
 }
 
 async function write(spool: RangeSpool, rows: Buffer): Promise<void> {
-  spool.add(rows, 0, 0);
+  spool.add(rows, { earliest: 0, latest: 0 });
   await spool.flush(HEADER);
 }
 
@@ -79,7 +79,7 @@ describe('an object of more than one frame', () => {
     await using spool = spoolTo({ name, path }, compression);
     // As an export does, which takes the next block while the last one is written.
     const flushed = PIECES.map(({ second, rows }) => {
-      spool.add(rows, second, second);
+      spool.add(rows, { earliest: second, latest: second });
       return spool.flush(HEADER);
     });
     await Promise.all(flushed);

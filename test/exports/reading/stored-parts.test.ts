@@ -23,15 +23,15 @@ import type {
   ObjectStore,
   StoredRange,
 } from '../../../src/storage/object-store.ts';
-import { parseInstant, type Micros } from '../../../src/time/time.ts';
+import type { Micros } from '../../../src/time/time.ts';
 import { HEADER_12 } from '../../ledger/csv.ts';
+import { hexId, instant, NEVER_ABORTED } from '../../support/samples.ts';
 
-const PARTY = 'ab'.repeat(32);
-const GOLD = 'c0'.repeat(32);
-const FROM = at('2023-05-01T00:00:00Z');
-const TO = at('2023-05-02T00:00:00Z');
+const PARTY = hexId('ab');
+const GOLD = hexId('c0');
+const FROM = instant('2023-05-01T00:00:00Z');
+const TO = instant('2023-05-02T00:00:00Z');
 const HOUR_SECONDS = 3600;
-const signal = new AbortController().signal;
 let folder = '';
 let store: ObjectStore;
 
@@ -40,10 +40,6 @@ beforeAll(async () => {
   store = openFileStore(folder);
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
-
-function at(text: string): Micros {
-  return parseInstant(text)!;
-}
 
 /** The rows of a day: 2,000 for each of its hours, some 9 MB. */
 const HOURS = Array.from({ length: 24 }, (_, hour) =>
@@ -71,11 +67,11 @@ async function publishDay(
   for (const hour of hours) {
     const from = Number(FROM / 1_000_000n) + hour * HOUR_SECONDS;
     const rows = Buffer.from(HOURS[hour]?.join('') ?? '');
-    spool.add(rows, from, from + HOUR_SECONDS - 1);
+    spool.add(rows, { earliest: from, latest: from + HOUR_SECONDS - 1 });
     await spool.flush(Buffer.from(`${HEADER_12}\n`));
   }
   const spooled = (await spool.finish())!;
-  await store.publishBytes(objectKey, await readFile(path), signal);
+  await store.publishBytes(objectKey, await readFile(path), NEVER_ABORTED);
   const columns = HEADER_12.split(',');
   const { rows, bytes, sha256, objectBytes, objectSha256, frames } = spooled;
   const manifest: Manifest = {
@@ -107,7 +103,7 @@ async function publishDay(
   await store.publishBytes(
     manifestKey(objectKey),
     encodeManifest(manifest),
-    signal,
+    NEVER_ABORTED,
   );
   return { objectKey, manifest };
 }
@@ -146,12 +142,12 @@ async function readDay(
       readFacts: async () => ({
         demandedAssets: [],
         newestColumns: undefined,
-        now: at('2023-07-01T00:00:00Z'),
+        now: instant('2023-07-01T00:00:00Z'),
       }),
       objects,
     },
     { partyId: PARTY, assetId: undefined, from, to },
-    signal,
+    NEVER_ABORTED,
   );
   const chunks: Buffer[] = [];
   for await (const chunk of reading.rows()) chunks.push(chunk);
@@ -188,8 +184,8 @@ describe('an hour of a segment of several frames', () => {
 
   test('costs one request for the manifest and one for its frames', async () => {
     const day = await publishDay('one', ASCENDING, 'zstd');
-    const from = at('2023-05-01T12:00:00Z');
-    const { reads } = await readDay(day, from, at('2023-05-01T12:30:00Z'));
+    const from = instant('2023-05-01T12:00:00Z');
+    const { reads } = await readDay(day, from, instant('2023-05-01T12:30:00Z'));
     expect(reads).toEqual(['manifest', expect.any(Object)]);
     const { start, end } = reads[1] as StoredRange;
     expect(end - start).toBeLessThan(day.manifest.objectBytes);
@@ -198,8 +194,8 @@ describe('an hour of a segment of several frames', () => {
   test('is read from the whole object if its manifest is lost or damaged', async () => {
     const day = await publishDay('bare', ASCENDING, 'zstd');
     const path = join(folder, manifestKey(day.objectKey));
-    const from = at('2023-05-01T12:00:00Z');
-    const to = at('2023-05-01T13:00:00Z');
+    const from = instant('2023-05-01T12:00:00Z');
+    const to = instant('2023-05-01T13:00:00Z');
     const good = await readDay(day, from, to);
     await writeFile(path, '{}');
     const damaged = await readDay(day, from, to);
@@ -217,8 +213,8 @@ describe('an hour of a segment of several frames', () => {
       join(folder, manifestKey(day.objectKey)),
       encodeManifest({ ...day.manifest, frames }),
     );
-    const from = at('2023-05-01T12:00:00Z');
-    const { reads } = await readDay(day, from, at('2023-05-01T13:00:00Z'));
+    const from = instant('2023-05-01T12:00:00Z');
+    const { reads } = await readDay(day, from, instant('2023-05-01T13:00:00Z'));
     expect(reads).toEqual(['manifest', 'whole']);
   });
 
