@@ -119,7 +119,7 @@ export const ADVICE: Readonly<
   OBJECT_STORE_DAMAGED: { meaning: "The bytes that arrived differed from those sent, several times.", todo: "Check the network and the proxies between the mirror and the store." },
   OBJECT_STORE_ARCHIVED: { meaning: "A lifecycle rule moved the object to an archive, such as Glacier (InvalidObjectState). Its segment stays trusted.", todo: "Restore the object, and exclude the prefix from the rule." },
   OBJECT_STORE_REFUSED: { meaning: "The object store refuses the request; the message contains S3's own code.", todo: "Check the bucket, its region, the clock, and the rights (objects.md)." },
-  OBJECT_STORE_CREDENTIALS: { meaning: "There are no credentials for the object store, or it does not accept them.", todo: "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or another method that AWS supports." },
+  OBJECT_STORE_CREDENTIALS: { meaning: "Credentials for the object store are missing, or the store rejected them.", todo: "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or another method that AWS supports." },
   OBJECT_STORE_CERTIFICATE: { meaning: "The object store's certificate is not trusted.", todo: "Add its certificate authority with NODE_EXTRA_CA_CERTS, or use an endpoint with the right name." },
   OBJECT_STORE_CONFIGURATION: { meaning: "The values of OBJECT_STORE_URL or the AWS variables cannot work: no region, another protocol, a store that does not return what was written.", todo: "Correct it; the message says which." },
   OBJECT_MISSING: { meaning: "A recorded object is not in the store.", todo: "Restore it from a backup, or export the range again." },

@@ -236,8 +236,8 @@ function isQuoted(raw: string): boolean {
 }
 
 /**
- * Returns the position after the quote that closes the quote at `opening`, or the row's
- * end if there is no closing quote.
+ * Returns the position after the quote that closes the one at `opening`, or the end of
+ * the row if the quote is never closed.
  */
 function closingQuote(row: string, opening: number): number {
   let quote = row.indexOf(QUOTE, opening + 1);

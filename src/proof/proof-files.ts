@@ -42,7 +42,7 @@ export interface ProofFiles {
 
   /**
    * Reads a file, or part of it.
-   * @returns undefined if there is no such file
+   * @returns undefined if the file does not exist
    * @throws PermanentError or RetryableError if it cannot be read
    */
   read(path: string, range?: ByteRange): Promise<Buffer | undefined>;

@@ -48,7 +48,7 @@ export async function openKey(
   if (given !== undefined) return decodeSignerKey(given);
   const filed = await readKeyFile(ownFile);
   const { mirrorId, signingKey } = await keeper.readKey();
-  // A file that is no key must not get into the database, where it could not be mended.
+  // An invalid key must not be stored in the database, where nobody could correct it.
   if (signingKey === null && filed !== undefined) requireKey(filed, ownFile);
   const kept = signingKey ?? (await keeper.keepKey(filed ?? makeKey()));
   if (filed === undefined) await writeKeyFile(ownFile, kept);
@@ -71,7 +71,7 @@ export interface KeyFileFacts {
 
 /**
  * Examines a key file.
- * @returns undefined if there is no such file
+ * @returns undefined if the file does not exist
  * @throws PermanentError `PROOF_KEY_UNREADABLE`
  */
 export async function examineKeyFile(

@@ -8,6 +8,18 @@ import { freshDatabase } from '../support/database.ts';
 const database = await freshDatabase({ isMigrated: true });
 const PARTY = 'ab'.repeat(32);
 
+/** Begins a reading of the list, which shows one party so far. */
+async function beginReading(key: string, extra: object | null): Promise<void> {
+  await database.pool.query(
+    `with audit as (
+       insert into mirror.generations (list, epoch, kind) values ('parties', 1, 'audit')
+       returning generation_id)
+     insert into mirror.audit_rows (generation_id, pos, key, extra)
+     select generation_id, 1, $1, $2::jsonb from audit`,
+    [key, extra && JSON.stringify(extra)],
+  );
+}
+
 test.each([
   ['the stored one while no reading is under way', undefined, `old-${PARTY}`],
   [
@@ -27,14 +39,7 @@ test.each([
     [PARTY],
   );
   if (audited !== undefined)
-    await pool.query(
-      `with audit as (
-         insert into mirror.generations (list, epoch, kind) values ('parties', 1, 'audit')
-         returning generation_id)
-       insert into mirror.audit_rows (generation_id, pos, key, extra)
-       select generation_id, 1, $1, $2::jsonb from audit`,
-      [PARTY, audited === null ? null : JSON.stringify({ id: audited })],
-    );
+    await beginReading(PARTY, audited === null ? null : { id: audited });
   await using warehouse = openWarehouse({
     url: database.url,
     onIdleError: () => undefined,
@@ -64,15 +69,7 @@ describe('a party that an unclaimed reading of the list did not show', () => {
     await pool.query(
       'delete from mirror.exports; delete from mirror.generations; delete from mirror.list_leases',
     );
-    if (shown !== undefined)
-      await pool.query(
-        `with audit as (
-           insert into mirror.generations (list, epoch, kind) values ('parties', 1, 'audit')
-           returning generation_id)
-         insert into mirror.audit_rows (generation_id, pos, key)
-         select generation_id, 1, $1 from audit`,
-        [shown],
-      );
+    if (shown !== undefined) await beginReading(shown, null);
     if (isBeingRead)
       await pool.query(
         `insert into mirror.list_leases (list, token, lease_until)

@@ -43,7 +43,7 @@ type Task = ReturnType<typeof startTask>;
 
 const REDRAW_MS = 120;
 /**
- * How often progress is logged if there is no terminal. A run is never silent for longer.
+ * How often progress is logged without a terminal: the longest silence of a run.
  */
 const LOG_EVERY_MS = 10_000;
 /**

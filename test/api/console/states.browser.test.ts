@@ -669,7 +669,7 @@ describe('the address of the page', () => {
     await page.getByRole('button', { name: 'Close' }).click();
     await dialog.waitFor({ state: 'hidden' });
     expect(new URL(page.url()).search).toBe('?kind=sync');
-    // What is no kind is ignored.
+    // An unknown kind is ignored.
     await page.goto(new URL('/runs?kind=%3Cb%3E', page.url()).href);
     expect(await kind.inputValue()).toBe('');
   });

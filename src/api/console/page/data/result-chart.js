@@ -39,8 +39,8 @@ export function resultChart(columns, rows, units) {
 }
 
 /**
- * Returns what a figure can be drawn by: the axis, the columns that may split it, and the
- * groups of rows that share a unit. Undefined if there is no axis.
+ * Returns the parts of a figure: its axis, the columns that may split it, and the rows
+ * grouped by unit. Returns undefined if no column can be the axis.
  */
 function partsOf(columns, rows, unit) {
   const valuesOf = ({ name }) => distinct(columns, rows, name);
