@@ -7,6 +7,7 @@ import { version } from '../version.ts';
 import { RowPool } from '../exports/download/row-pool.ts';
 import { LakeStore } from '../lake/store/lake-store.ts';
 import { shownUrl, sourceIdOf } from '../postgres/identity.ts';
+import type { RotatingSecret } from '../network/rotating-secret.ts';
 import { LivenessLock } from '../postgres/liveness-lock.ts';
 import { Queues } from '../queue/queues.ts';
 import { openPostgresBackend } from '../queue/postgres-backend.ts';
@@ -21,7 +22,12 @@ import { readRunFacts } from '../runs/store/run-facts.ts';
 import { appendLines, RunLogs } from '../runs/store/run-logs.ts';
 import { RunStore } from '../runs/store/run-store.ts';
 import { CostMeter } from '../source/observers.ts';
-import { openSource, type SourceDeps } from '../source/source-client.ts';
+import {
+  openSource,
+  type Source,
+  type SourceCredentials,
+  type SourceDeps,
+} from '../source/source-client.ts';
 import { openBanStore } from '../source/store/source-state.ts';
 import { JobWorker, SHUTDOWN_GRACE_MS } from '../worker/job-worker.ts';
 import {
@@ -43,12 +49,14 @@ import { openStore, scratchDirOf } from './data-dir.ts';
 import { readNights } from './nights.ts';
 import { openOwnership } from './ownership.ts';
 import {
+  hasSourceCredentials,
   type NeededSecret,
   openApiTokens,
   openNotifyAddress,
   openSourceCredentials,
   requireAccepted,
 } from './rotating-secrets.ts';
+import { openSourceProof } from './source-proof.ts';
 import { composeStages } from './stages.ts';
 
 /** How long a check of the object store's credentials may take. */
@@ -80,8 +88,9 @@ export async function openApp(options: AppOptions): Promise<App> {
 async function build(options: AppOptions, stack: AsyncDisposableStack) {
   const services = await openServices(options, stack);
   const { config, log, warehouse, queues, store, work } = services;
-  const jobs = openJobDeps(services, options, stack);
-  const neededSecrets = listNeededSecrets(services);
+  const asked = openAskedSource(services, options, stack);
+  const jobs = openJobDeps(services, asked, options, stack);
+  const neededSecrets = listNeededSecrets(services, asked);
   const workers = new WorkerRegistry(warehouse.db);
   const { historyRetention } = config;
   const schedules = {
@@ -113,6 +122,11 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
       },
     },
   ];
+  // Only the secrets are checked here: a source that is away for a night is normal.
+  const sourceProbe: Probe = {
+    name: 'source',
+    check: async () => requireAccepted(neededSecrets, 'source'),
+  };
   // The metrics cover the whole process. A short command does not need them, so the
   // expensive part is added on first use.
   const measured = {
@@ -151,7 +165,7 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
      * Returns the API tokens that are currently valid; undefined if no token is required.
      */
     readTokens: openApiTokens(config, log),
-    probes,
+    probes: [...probes, sourceProbe],
     /**
      * Returns the metrics for a caller that serves them. A process whose metrics are
      * served does not push them at shutdown.
@@ -211,7 +225,40 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
   return { ...base, config, log, store, ownership, lake, queues, work };
 }
 
-function listNeededSecrets(services: Services): readonly NeededSecret[] {
+/** The source that this process requests from, and what it was opened with. */
+interface AskedSource {
+  /** Undefined if no source is configured. */
+  readonly source: Source | undefined;
+  readonly credentials: RotatingSecret<SourceCredentials>;
+  /** Adds up what the requests cost. */
+  readonly meter: CostMeter;
+}
+
+function openAskedSource(
+  { config, log, warehouse, state, work }: Services,
+  { sourceLimits: limits }: AppOptions,
+  stack: AsyncDisposableStack,
+): AskedSource {
+  const { sourceUrl } = config;
+  const meter = new CostMeter(work);
+  const credentials = openSourceCredentials(config);
+  const deps = {
+    rate: state,
+    bans: openBanStore(warehouse.db),
+    observer: meter,
+    log,
+    limits,
+    credentials,
+  };
+  const source =
+    sourceUrl && stack.use(openSource({ ...config, sourceUrl }, deps));
+  return { source, credentials, meter };
+}
+
+function listNeededSecrets(
+  services: Services,
+  { source, credentials }: AskedSource,
+): readonly NeededSecret[] {
   const { config, login, redisLogin, queues, store, warehouse } = services;
   const needed: NeededSecret[] = [];
   if (login !== undefined) {
@@ -231,12 +278,18 @@ function listNeededSecrets(services: Services): readonly NeededSecret[] {
     const what = `the object store ${store.url}`;
     needed.push({ secret: store.secret, part: 'objects', what, prove });
   }
+  if (source !== undefined && hasSourceCredentials(config)) {
+    const what = `the source at ${config.sourceUrl?.host ?? ''}`;
+    const prove = openSourceProof(source.lists, credentials);
+    needed.push({ secret: credentials, part: 'source', what, prove });
+  }
   return needed;
 }
 
 function openJobDeps(
   services: Services,
-  { sourceLimits: limits, askAgainMs }: AppOptions,
+  { source, meter }: AskedSource,
+  { askAgainMs }: AppOptions,
   stack: AsyncDisposableStack,
 ): JobDeps {
   const { config, log, warehouse, state, queues, work } = services;
@@ -250,17 +303,6 @@ function openJobDeps(
     nightlyWindow,
     nightlyListRows,
   } = config;
-  const meter = new CostMeter(work);
-  const sourceDeps = {
-    rate: state,
-    bans: openBanStore(db),
-    observer: meter,
-    log,
-    limits,
-    credentials: openSourceCredentials(config),
-  };
-  const source =
-    sourceUrl && stack.use(openSource({ ...config, sourceUrl }, sourceDeps));
   const rowPool = stack.use(new RowPool());
   const { holder } = stack.use(new LivenessLock(warehouse.pool));
   const asked = sourceUrl && {

@@ -128,6 +128,17 @@ export function openSourceCredentials(
   return secretsOfFiles(config, keys, last, read);
 }
 
+/** Whether the source is sent any credentials that it could refuse. */
+export function hasSourceCredentials(config: Config): boolean {
+  const { sourceUrl, sourceAuthorization, sourceHeaders } = config;
+  return (
+    sourceAuthorization !== undefined ||
+    sourceHeaders !== undefined ||
+    config.sourceClientCert !== undefined ||
+    (sourceUrl !== undefined && sourceUrl.username + sourceUrl.password !== '')
+  );
+}
+
 /**
  * Returns the pair that the files hold now. They are replaced one after the other, so
  * they may hold halves of two pairs for a moment; then `last` stays in use.
@@ -152,7 +163,7 @@ function secretsOfFiles<Value extends object>(
   const given = keys.filter((key) => config[key] !== undefined);
   const names = given.map((key) => nameOfSecret(config, key));
   return new RotatingSecret<Value>(first, {
-    name: names.join(' and ') || 'the credentials',
+    name: names.join(' and ') || 'the login in SOURCE_URL',
     read: given.some((key) => isSecretOfFile(config, key)) ? read : undefined,
   });
 }
@@ -201,11 +212,23 @@ export function openApiTokens(
 export interface NeededSecret {
   readonly secret: SecretState;
   /** The part of the readiness check that fails while the secret is refused. */
-  readonly part: 'database' | 'queues' | 'objects';
+  readonly part: 'database' | 'queues' | 'objects' | 'source';
   /** The service that the secret gives access to, such as `the database at db:5432`. */
   readonly what: string;
   /** Tries the secret once more, because nothing else may be using it at the moment. */
   readonly prove: () => Promise<void>;
+}
+
+/** How the secrets of a process are watched. */
+export interface WatchOptions {
+  /** How long a secret may be refused before the process ends. */
+  readonly refusedMaxMs?: number;
+  readonly checkMs?: number;
+  /**
+   * The parts that the process can do without. While one of their secrets is refused, the
+   * process is not ready, but goes on.
+   */
+  readonly canDoWithout?: readonly NeededSecret['part'][];
 }
 
 /**
@@ -231,7 +254,11 @@ export function requireAccepted(
 export async function untilStoppedOrRefused(
   needed: readonly NeededSecret[],
   { log, signal }: { readonly log: Log; readonly signal: AbortSignal },
-  { refusedMaxMs = REFUSED_MAX_MS, checkMs = CHECK_MS } = {},
+  {
+    refusedMaxMs = REFUSED_MAX_MS,
+    checkMs = CHECK_MS,
+    canDoWithout = [],
+  }: WatchOptions = {},
 ): Promise<void> {
   while (!signal.aborted) {
     await sleep(checkMs, undefined, { signal }).catch(() => undefined);
@@ -245,8 +272,8 @@ export async function untilStoppedOrRefused(
           log.error({ err: error }, 'A secret is refused'),
         );
       const refusedMs = one.secret.refusedForMs();
-      if (refusedMs !== undefined && refusedMs >= refusedMaxMs)
-        throw refusedError(one, refusedMs);
+      if (refusedMs === undefined || canDoWithout.includes(one.part)) continue;
+      if (refusedMs >= refusedMaxMs) throw refusedError(one, refusedMs);
     }
   }
 }

@@ -170,7 +170,7 @@ export const ADVICE: Readonly<
   DATABASE_STANDBY: { meaning: "The server does not accept writes.", todo: "Point DATABASE_URL at the primary." },
   DATABASE_STALLED: { meaning: "Postgres took no rows for too long.", todo: "Look for locks and a full disk." },
   LOCK_BUSY: { meaning: "Another process has loaded the same party, or built the lake, for a quarter of an hour.", todo: "See what it is doing; it holds the lock until it ends." },
-  SECRET_REFUSED: { meaning: "The database, Redis or the object store has refused a secret for five minutes, and its file (DATABASE_URL_FILE, REDIS_URL_FILE, AWS_SHARED_CREDENTIALS_FILE) was read again without success. The process ends.", todo: "Put the right secret into the file or the setting that the message names." },
+  SECRET_REFUSED: { meaning: "The database, Redis, the object store or the source has refused a secret for five minutes, and its file (DATABASE_URL_FILE, REDIS_URL_FILE, AWS_SHARED_CREDENTIALS_FILE, SOURCE_…_FILE) was read again without success. The process ends.", todo: "Put the right secret into the file or the setting that the message names." },
   DATABASE_RIGHTS: { meaning: "The user may not create what the schema needs.", todo: "Let the owner run the grant that the message shows." },
   DATABASE_NEWER: { meaning: "A newer version has migrated this database.", todo: "Run that version, or a newer one." },
   DATABASE_OLDER: { meaning: "An earlier version made this database, before the first release.", todo: "Point DATABASE_URL to an empty database, or move the embedded one (DATA_DIR/postgres) away, and run 'ledger-mirror load --all': it rebuilds the mirror from the objects." },

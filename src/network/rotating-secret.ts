@@ -75,6 +75,14 @@ export class RotatingSecret<Value extends object> implements SecretState {
    */
   renew(refused: Value): boolean {
     this.#refusedSinceMs ??= performance.now();
+    return this.readAgain(refused);
+  }
+
+  /**
+   * Like `renew`, for a failure that may have another cause than the secret. It does not
+   * count as a refusal.
+   */
+  readAgain(refused: Value): boolean {
     // Another attempt has read the file in the meantime.
     if (this.#current !== refused) return true;
     const read = this.#origin.read?.();
@@ -85,6 +93,14 @@ export class RotatingSecret<Value extends object> implements SecretState {
 
   /** Call this when a service has accepted the secret. */
   accept(): void {
+    this.#refusedSinceMs = undefined;
+  }
+
+  /**
+   * Call this when it is no longer known whether the service refuses the secret, for
+   * example because the service cannot be reached any more.
+   */
+  forgetRefusal(): void {
     this.#refusedSinceMs = undefined;
   }
 

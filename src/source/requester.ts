@@ -118,14 +118,27 @@ export interface Credentials {
   readonly certificate?: object | undefined;
 }
 
+/** nginx answers 400 if it refuses the client certificate. */
+const MAYBE_CERTIFICATE = 'SOURCE_REFUSED';
 /**
- * Failures that may mean that a client certificate was refused: nginx answers 400, and
- * some servers close the connection without an alert.
+ * Some servers close the connection without an alert if they refuse the client
+ * certificate. A server that crashes does so too.
  */
-const CERTIFICATE_MAYBE_REFUSED: ReadonlySet<string> = new Set([
-  'SOURCE_REFUSED',
-  'SOURCE_BROKE',
-]);
+const RARELY_CERTIFICATE = 'SOURCE_BROKE';
+
+/**
+ * Whether the failure of a request that every source answers, such as one for a page of a
+ * list, shows that the source refuses the credentials.
+ */
+export function isRefusalOf(
+  { certificate }: Credentials,
+  error: unknown,
+): boolean {
+  const code = errorCode(error);
+  const isOfCertificate =
+    certificate !== undefined && code === MAYBE_CERTIFICATE;
+  return WHO_REFUSED.has(code) || isOfCertificate;
+}
 
 export interface RequesterDeps {
   readonly get: HttpGet;
@@ -226,15 +239,19 @@ export class SourceRequester {
     for (;;) {
       const sent = credentials.current;
       try {
-        return await this.#send(request, attempt, signal);
+        const answer = await this.#send(request, attempt, signal);
+        credentials.accept();
+        return answer;
       } catch (error) {
         const code = errorCode(error);
-        const isRefused = WHO_REFUSED.has(code);
         const isDoubtful =
-          sent.certificate !== undefined && CERTIFICATE_MAYBE_REFUSED.has(code);
-        if (!isRefused && !isDoubtful) throw error;
-        if (!credentials.renew(sent))
-          throw isRefused ? withAdvice(error, credentials) : error;
+          sent.certificate !== undefined && code === RARELY_CERTIFICATE;
+        let isRenewed: boolean;
+        if (isRefusalOf(sent, error)) isRenewed = credentials.renew(sent);
+        else if (isDoubtful) isRenewed = credentials.readAgain(sent);
+        else throw error;
+        if (!isRenewed)
+          throw WHO_REFUSED.has(code) ? withAdvice(error, credentials) : error;
         log?.warn(
           { secret: credentials.name, reason: errorLine(error) },
           'The source refused a secret, which has been replaced: asked again with the new one',

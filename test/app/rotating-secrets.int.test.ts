@@ -1,5 +1,9 @@
-/** A database whose password changes while a process works with it. */
+/** Services that refuse the secrets which a process works with. */
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import type { TLSSocket } from 'node:tls';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,6 +14,11 @@ import { serveWorkerHealth } from '../../src/app/serving/serve-worker-health.ts'
 import { startApi } from '../../src/app/serving/serve.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/logging/log.ts';
+import {
+  makeCertificates,
+  type TestCertificates,
+} from '../source/certificate.ts';
+import { pageJson } from '../source/wire/wire-server.ts';
 import { openFreshDatabase } from '../support/database.ts';
 import { farSchedule } from '../support/far-schedule.ts';
 import { CREDENTIALS, S3Double } from '../support/stores/s3-double.ts';
@@ -67,7 +76,7 @@ test('a process whose database password is refused is red, and ends with the nam
 
 test('a process whose S3 keys are refused is red, and ends with the name of their file', async () => {
   await using double = await S3Double.start();
-  await using world = await openWorld(undefined, double.endpoint);
+  await using world = await openWorld({ s3Endpoint: double.endpoint });
   const { app } = world;
   const port = world.stack.use(await serveWorkerHealth(app, 0)).port;
   await waitFor(async () => (await ready(world.url)).ready, {
@@ -97,6 +106,54 @@ test('a process whose S3 keys are refused is red, and ends with the name of thei
   expect(await statusOf(port)).toBe(200);
 });
 
+test.each([400, 403])(
+  'a worker whose client certificate the source refuses with %i is red, and ends with the names of the files',
+  async (status) => {
+    await using source = await openStrictSource(status);
+    await using world = await openWorld({ source });
+    const { app } = world;
+    const { signal } = new AbortController();
+    const port = world.stack.use(await serveWorkerHealth(app, 0)).port;
+    await app.jobs.stages.clock({ signal });
+    expect(await statusOf(port)).toBe(200);
+
+    source.accept(source.next);
+    await app.jobs.stages.clock({ signal }).catch(() => undefined);
+    expect(await statusOf(port)).toBe(503);
+    await waitFor(async () => !(await ready(world.url)).ready, {
+      what: 'a process that is not ready',
+    });
+    await expect(ready(world.url)).resolves.toMatchObject({
+      parts: { source: 'failed', database: 'ok' },
+    });
+    const context = { log: app.log, signal };
+    await expect(
+      untilStoppedOrRefused(app.neededSecrets, context, SHORT),
+    ).rejects.toMatchObject({
+      code: 'SECRET_REFUSED',
+      message: expect.stringContaining(
+        `SOURCE_CLIENT_CERT_FILE (${source.certPath}) and SOURCE_CLIENT_KEY_FILE`,
+      ),
+    });
+
+    // A process that also serves goes on, and is told to stop as usual.
+    const stop = new AbortController();
+    const goesOn = untilStoppedOrRefused(
+      app.neededSecrets,
+      { log: app.log, signal: stop.signal },
+      { ...SHORT, canDoWithout: ['source'] },
+    );
+    await source.write(source.next);
+    await app.jobs.stages.clock({ signal });
+    await waitFor(async () => (await ready(world.url)).ready, {
+      what: 'a ready process again',
+    });
+    expect(await statusOf(port)).toBe(200);
+    stop.abort();
+    await expect(goesOn).resolves.toBeUndefined();
+  },
+);
+
 test('a process is told to stop while no secret is refused, and ends without an error', async () => {
   await using world = await openWorld();
   const { app } = world;
@@ -109,8 +166,7 @@ test('a process is told to stop while no secret is refused, and ends without an 
 
 test('the API goes by the tokens in their files, and ends the sessions of those before', async () => {
   await using world = await openWorld({
-    write: 'first-write-token-1',
-    read: 'first-read-token-01',
+    tokens: { write: 'first-write-token-1', read: 'first-read-token-01' },
   });
   const { url, tokens } = world;
   const ask = (headers: Record<string, string>) =>
@@ -160,11 +216,75 @@ async function statusOf(port: number): Promise<number> {
   return status;
 }
 
+/** A source that answers requests with `status` unless it accepts their certificate. */
+async function openStrictSource(status: number) {
+  const server = makeCertificates();
+  const first = makeCertificates();
+  const next = makeCertificates();
+  const dir = await mkdtemp(join(tmpdir(), 'lm-strict-source-'));
+  const [caPath, certPath, keyPath] = ['ca.crt', 'tls.crt', 'tls.key'].map(
+    (name) => join(dir, name),
+  ) as [string, string, string];
+  await writeFile(caPath, server.authority);
+  const write = async ({ cert, key }: TestCertificates): Promise<void> => {
+    await writeFile(certPath, cert);
+    await writeFile(keyPath, key);
+  };
+  await write(first);
+  const page = pageJson('parties', [{ id: 'ab'.repeat(32) }]);
+  const tls = { key: server.key, cert: server.cert };
+  const listening = createServer(
+    {
+      ...tls,
+      ca: first.authority,
+      requestCert: true,
+      rejectUnauthorized: false,
+    },
+    (request, response) => {
+      const { authorized } = request.socket as TLSSocket;
+      if (!authorized)
+        response.writeHead(status, { connection: 'close' }).end();
+      else
+        response
+          .writeHead(200, { 'content-type': 'application/json' })
+          .end(page);
+    },
+  );
+  listening.listen(0, '127.0.0.1');
+  await once(listening, 'listening');
+  const { port } = listening.address() as AddressInfo;
+  return {
+    certPath,
+    next,
+    write,
+    accept: ({ authority }: TestCertificates): void => {
+      listening.setSecureContext({ ...tls, ca: authority });
+      listening.closeAllConnections();
+    },
+    settings: {
+      SOURCE_URL: `https://127.0.0.1:${port}`,
+      SOURCE_CLIENT_CERT_FILE: certPath,
+      SOURCE_CLIENT_KEY_FILE: keyPath,
+      NODE_EXTRA_CA_CERTS: caPath,
+    },
+    [Symbol.asyncDispose]: async (): Promise<void> => {
+      listening.close();
+      listening.closeAllConnections();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
 /** An app that works and serves, as a role of its own. */
-async function openWorld(
-  tokens?: { write: string; read: string },
-  s3Endpoint?: string,
-) {
+async function openWorld({
+  tokens,
+  s3Endpoint,
+  source,
+}: {
+  tokens?: { write: string; read: string };
+  s3Endpoint?: string;
+  source?: { readonly settings: Readonly<Record<string, string>> };
+} = {}) {
   await using stack = new AsyncDisposableStack();
   const database = stack.use(await openFreshDatabase());
   const role = `rotating_${randomBytes(6).toString('hex')}`;
@@ -212,6 +332,7 @@ async function openWorld(
             OBJECT_STORE_URL: `s3://bucket/mirror?region=eu-test-1&endpoint=${s3Endpoint}`,
             AWS_SHARED_CREDENTIALS_FILE: s3Path,
           }),
+      ...source?.settings,
       DATABASE_URL_FILE: path,
       DATA_DIR: dir,
       API_PORT: '0',

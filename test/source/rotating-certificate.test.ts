@@ -66,6 +66,26 @@ test.each(['of another pair', 'empty', 'gone', 'not a key'])(
   },
 );
 
+test.each<[Refusal, string]>([
+  ['answers 400', 'counts as a refusal'],
+  ['answers 403', 'counts as a refusal'],
+  // A node that crashes looks the same.
+  ['closes the connection', 'does not count as a refusal'],
+])(
+  'a source that %s, whatever the files hold, %s until it answers again',
+  async (refusal, expected) => {
+    await using world = await openWorld(refusal);
+    await world.ask();
+    world.accept(NEW);
+    await failureOf(world.ask());
+    const isRefused = world.credentials.refusedForMs() !== undefined;
+    expect(isRefused).toBe(expected === 'counts as a refusal');
+    world.write(NEW);
+    await world.ask();
+    expect(world.credentials.refusedForMs()).toBeUndefined();
+  },
+);
+
 test.each([
   'ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED',
   'ERR_SSL_SSL/TLS_ALERT_CERTIFICATE_EXPIRED',
@@ -125,12 +145,14 @@ async function openWorld(refusal: Refusal) {
     cwd: dir,
   });
   const { port } = server.address() as AddressInfo;
+  const credentials = openSourceCredentials(config);
   const source = testSource(
     new URL(`https://127.0.0.1:${port}`),
     { ambient: { NODE_EXTRA_CA_CERTS: caPath } },
-    { credentials: openSourceCredentials(config) },
+    { credentials },
   );
   return {
+    credentials,
     accepted,
     certPath,
     keyPath,

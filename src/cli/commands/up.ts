@@ -58,7 +58,10 @@ async function runUntilStopped(
   const needed = app.neededSecrets.filter(
     ({ part }) => isWorking || part !== 'objects',
   );
-  await untilStoppedOrRefused(needed, context);
+  // While the source refuses its credentials, a process that serves still has everything
+  // that it has mirrored.
+  const canDoWithout = isServing ? (['source'] as const) : [];
+  await untilStoppedOrRefused(needed, context, { canDoWithout });
   log.info({}, 'Stopping');
 }
 
