@@ -1,6 +1,8 @@
 /** Runs the statements of the read API, each on its own and with a timeout. */
+import { CompiledQuery } from 'kysely';
 import type { Pool } from 'pg';
-import { mapDatabaseError } from './database-error.ts';
+import { readRows } from './run-statement.ts';
+import { poolRunner } from './session.ts';
 import type { Statement } from './statement.ts';
 
 const QUERY_TIMEOUT_MS = 10_000;
@@ -25,30 +27,32 @@ export interface Rows {
 }
 
 export function openRows(pool: Pool): Rows {
+  const runner = poolRunner(pool, { timeoutMs: QUERY_TIMEOUT_MS });
   return async <Row extends object>(
     action: string,
     query: string | Statement<Row>,
-    values: unknown[] = [],
+    values: readonly unknown[] = [],
     name?: string,
   ): Promise<Row[]> => {
-    if (typeof query !== 'string') {
-      const { sql, parameters, preparedAs } = query.compile();
-      return run(pool, action, sql, [...parameters], preparedAs);
-    }
-    return run(pool, action, query, values, name);
+    const asked =
+      typeof query === 'string' ? textOf<Row>(query, values, name) : query;
+    return [...(await readRows(runner, action, asked))];
   };
 }
 
-async function run<Row extends object>(
-  pool: Pool,
-  action: string,
+/** A statement that declares no columns. */
+function textOf<Row>(
   text: string,
-  values: unknown[],
-  name: string | undefined,
-): Promise<Row[]> {
-  const kept = name === undefined ? {} : { name };
-  const query = { text, values, ...kept, query_timeout: QUERY_TIMEOUT_MS };
-  return (await mapDatabaseError(action, () => pool.query<Row>(query))).rows;
+  values: readonly unknown[],
+  preparedAs: string | undefined,
+): Statement<Row> {
+  return {
+    columns: {},
+    compile: () => ({
+      ...CompiledQuery.raw(text, [...values]),
+      preparedAs,
+    }),
+  };
 }
 
 /**

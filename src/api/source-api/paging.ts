@@ -4,8 +4,8 @@
  *
  * The mirror differs from the source only where that is safer. A page has at most
  * `PAGE_ROWS_MAX` rows, and a request for more gets a 400, as in the source's releases
- * since 0.73. A client that received fewer rows than it requested would take the page for the
- * last one. A cursor that the mirror did not issue also gets a 400.
+ * since 0.73. A client that received fewer rows than it requested would assume that this
+ * is the last page. A cursor that the mirror did not issue also gets a 400.
  */
 import { z } from 'zod';
 import type { QueryValues } from '../kit/query-text.ts';

@@ -210,20 +210,19 @@ export function balanceOf(
   partyId: string,
   { assetId, type, marketId }: Account,
 ): Statement<{ readonly at: string; readonly balance: string }> {
+  const isFrom = sql`account_from_party_id = ${partyId}
+    and account_from_account_type = ${type}
+    and account_from_market_id is not distinct from ${marketId}`;
+  const isTo = sql`account_to_party_id = ${partyId}
+    and account_to_account_type = ${type}
+    and account_to_market_id is not distinct from ${marketId}`;
   return statement({ at: 'instant', balance: 'text' })`
   with ${newest(partyId)},
   moved as (
     select vega_time,
-      case
-        when account_to_party_id = ${partyId} and account_to_account_type = ${type}
-          and account_to_market_id is not distinct from ${marketId}
-        then account_to_balance else account_from_balance end as balance
+      case when ${isTo} then account_to_balance else account_from_balance end as balance
     from newest
-    where asset_id = ${assetId}
-      and ((account_from_party_id = ${partyId} and account_from_account_type = ${type}
-          and account_from_market_id is not distinct from ${marketId})
-        or (account_to_party_id = ${partyId} and account_to_account_type = ${type}
-          and account_to_market_id is not distinct from ${marketId}))),
+    where asset_id = ${assetId} and ((${isFrom}) or (${isTo}))),
   bounds as materialized (
     select min(vega_time) as first,
       greatest(
