@@ -122,8 +122,6 @@ function drawEach(
   rows: readonly (readonly string[])[],
   width: number,
 ): string {
-  const unitOf = (row: readonly string[]): string =>
-    places.units.map((index) => shorten(row[index] ?? '') || '–').join(' ');
   // Two ids may be cut to the same text, so rows are told apart by the whole values.
   const groups = Map.groupBy(rows, (row) =>
     JSON.stringify(places.units.map((index) => row[index])),
@@ -131,10 +129,12 @@ function drawEach(
   if (groups.size <= 1) return draw(columns, places, rows, width);
   const names = places.units.map((index) => columns[index]?.name).join(' ');
   const shown = [...groups.values()].slice(0, CHARTS_MAX);
-  const charts = shown.map(
-    (own) =>
-      `${names} ${unitOf(own[0] ?? [])}: ${draw(columns, places, own, width)}`,
-  );
+  const charts = shown.map((own) => {
+    const unit = places.units
+      .map((index) => shorten(own[0]?.[index] ?? '') || '–')
+      .join(' ');
+    return `${names} ${unit}: ${draw(columns, places, own, width)}`;
+  });
   const left = groups.size - shown.length;
   const more = left > 0 ? [`… and ${left} more of ${names}\n`] : [];
   return [...charts, ...more].join('\n');

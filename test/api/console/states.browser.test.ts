@@ -585,6 +585,47 @@ describe('a result by day and kind', () => {
     expect([...view.problems, ...view.foreign]).toEqual([]);
   });
 
+  test('names every part in the legend of several charts, and draws nothing of an asset without figures', async () => {
+    const [one, other, bare] = ['aa', 'bb', 'cc'].map((asset) =>
+      asset.repeat(32),
+    );
+    const kinds = ['A', 'B', 'C', 'D', 'E', 'F', null];
+    const rows = [one, other].flatMap((asset) =>
+      kinds.map((kind, index) => ({
+        month: `2026-0${(index % 2) + 1}`,
+        asset_id: asset ?? '',
+        kind,
+        held: `${index + 1}`,
+      })),
+    );
+    const unknown = { month: '2026-01', asset_id: bare ?? '', kind: 'A' };
+    const lake = {
+      ...NO_LAKE,
+      ask: async () => ({
+        rows: [...rows, { ...unknown, held: null }],
+        isCut: false,
+        tookMs: 1,
+      }),
+    };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake });
+    const { page } = view;
+    await page.getByRole('button', { name: 'Run', exact: true }).click();
+    const legend = page.locator('#query-result .figure-legend li');
+    await expect
+      .poll(async () =>
+        (await legend.allTextContents()).map((text) => text.trim()).toSorted(),
+      )
+      .toEqual(['A', 'B', 'C', 'D', 'E', 'F', '–']);
+
+    await page
+      .getByLabel('Asset', { exact: true })
+      .selectOption('cccccccc…cccc');
+    await expect
+      .poll(() => page.locator('#query-result .figure rect').count())
+      .toBe(0);
+    expect([...view.problems, ...view.foreign]).toEqual([]);
+  });
+
   test('has bars by month and by name, with the months between, and no split by a column without values', async () => {
     let rows: readonly Record<string, string | number | null>[] = [
       { month: '2026-01', n: 3, note: null },

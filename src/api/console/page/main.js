@@ -140,12 +140,9 @@ function startLinks() {
   };
   const go = () => {
     const [, kind, id] = LINK.exec(decoded(location.hash)) ?? [];
-    if (kind === undefined) {
-      // Back leads out of the dialog as it led into it.
-      closeDialog();
-      return;
-    }
-    void LINKED[kind](id, leave);
+    // Back leads out of the dialog as it led into it.
+    if (kind === undefined) closeDialog();
+    else void LINKED[kind](id, leave);
   };
   addEventListener('hashchange', go);
   go();

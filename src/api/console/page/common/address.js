@@ -1,8 +1,8 @@
 // Keeps what the reader has chosen in the page's address, so that a link leads to it.
 
 /**
- * Fills a field from the address, and writes what is chosen there. A value that is not
- * one of a list's options is ignored.
+ * Fills a field from the address, and writes the reader's choices into the address. A
+ * value that is not one of a list's options is ignored.
  * @param usual the value that the address leaves out
  */
 export function keepInAddress(name, field, usual = '') {

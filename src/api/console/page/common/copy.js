@@ -17,7 +17,7 @@ export function copyableId(id, shown) {
 }
 
 async function copy(text, button) {
-  // Browsers offer the clipboard only over https and on the own machine.
+  // Browsers offer the clipboard only over https and on localhost.
   if (navigator.clipboard !== undefined)
     await navigator.clipboard.writeText(text);
   else copySelected(text, button);

@@ -13,8 +13,9 @@ const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 8_000;
 
 /**
- * Calls `take` with the latest snapshot, at most once per frame. A hidden tab has no
- * frames, but its title has to tell how the mirror is: it is drawn at once.
+ * Calls `take` with the latest snapshot, at most once per frame. A hidden tab gets no
+ * frames, so its snapshots are drawn at once: the title shows whether the mirror is
+ * complete.
  */
 export function follow(take) {
   let source;
@@ -58,7 +59,7 @@ export function follow(take) {
       else requestAnimationFrame(draw);
     });
   };
-  // A frame that was requested before the tab was hidden does not come until it is shown.
+  // A frame requested before the tab was hidden comes only when the tab is shown again.
   document.addEventListener('visibilitychange', () => {
     if (document.hidden && isDrawing) draw();
   });

@@ -140,8 +140,8 @@ function form(choices) {
 }
 
 /**
- * Returns a button that ends a run of any kind at its next safe point. It asks once, in
- * its own place, because a press by mistake would end a run of hours.
+ * Returns a button that ends a run of any kind at its next safe point. It asks for
+ * confirmation in its own place, because a press by mistake could end a run of hours.
  */
 export function cancelButton(runId, name) {
   const place = el('span.cancel');

@@ -3,7 +3,7 @@ import { ask } from '../common/ask.js';
 
 let reading;
 
-/** Returns the tables with their columns and comments. A failed request is repeated. */
+/** Returns the tables with their columns and comments. After a failure, the next call asks again. */
 export function readTables() {
   reading ??= ask('console/tables').catch((error) => {
     reading = undefined;

@@ -1,5 +1,5 @@
 // The names of tables and columns beside the editor. A name that is chosen is inserted.
-import { el, show } from '../common/dom.js';
+import { el, fill, show } from '../common/dom.js';
 import { readTables } from './lake-tables.js';
 
 /** Below this width the names would leave the editor no room, so they are folded. */
@@ -26,18 +26,15 @@ export function namesPanel(area) {
   return panel;
 }
 
-async function fillNames(list, area) {
-  try {
-    const { tables } = await readTables();
-    if (tables.length === 0)
-      show(list, el('p.none', 'The lake has no tables yet.'));
-    else show(list, ...tables.map((table) => tableNames(table, area)));
-  } catch (error) {
+function fillNames(list, area) {
+  return fill(list, readTables, ({ tables }) =>
     show(
       list,
-      el('p.none', `The names could not be loaded: ${error.message}.`),
-    );
-  }
+      ...(tables.length === 0
+        ? [el('p.none', 'The lake has no tables yet.')]
+        : tables.map((table) => tableNames(table, area))),
+    ),
+  );
 }
 
 function tableNames({ name, comment, columns }, area) {
@@ -67,7 +64,7 @@ function inserter(area, name, type, comment) {
   );
 }
 
-/** Puts a name where the cursor is, and parts it from the word before it. */
+/** Inserts a name at the cursor, after a blank if a word stands before it. */
 function insert(area, name) {
   const before = area.value.slice(0, area.selectionStart);
   const space = /[\w)"']$/.test(before) ? ' ' : '';

@@ -49,7 +49,7 @@ export function startQuery() {
     el('option', { value: '' }, 'your own SQL'),
   );
   const options = el('span.choices');
-  const names = namesPanel(sql);
+  const editor = el('div.editor', el('div', sql), namesPanel(sql));
   const keys = el('p.hint', { id: 'query-keys' }, KEYS);
   const result = el('div', { id: 'query-result', 'aria-live': 'polite' });
   const run = el('button.primary', { type: 'button' }, 'Run');
@@ -65,7 +65,7 @@ export function startQuery() {
       options,
       historyField(),
     ),
-    el('div.editor', el('div', sql), names),
+    editor,
     keys,
     el(
       'p.deal',
@@ -76,10 +76,10 @@ export function startQuery() {
     result,
   );
   completeNames(sql);
-  void loadQuestions(question, { options, sql, names, keys, result });
+  void loadQuestions(question, { options, sql, editor, keys, result });
 }
 
-async function loadQuestions(question, { options, sql, names, keys, result }) {
+async function loadQuestions(question, { options, sql, editor, keys, result }) {
   try {
     const { questions } = await ask('console/questions');
     question.append(
@@ -87,8 +87,7 @@ async function loadQuestions(question, { options, sql, names, keys, result }) {
     );
     question.addEventListener('change', () => {
       const chosen = questions.find(({ name }) => name === question.value);
-      sql.hidden = chosen !== undefined;
-      names.hidden = sql.hidden;
+      editor.hidden = chosen !== undefined;
       keys.textContent =
         chosen === undefined
           ? KEYS

@@ -16,6 +16,10 @@ const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
 /** What an analyst wants to see first, before how many entries there are. */
 const MEANT = /quantity|paid|held|amount|balance|change|sent/i;
 
+const UNITS_APART =
+  'No chart: each asset has its own unit, so amounts of several assets cannot be ' +
+  'compared. Add a time or a name.';
+
 /**
  * Returns the chart's elements; an empty array if a chart would show nothing useful.
  * @param units the columns that name a figure's unit, by the figure's name: rows with
@@ -23,57 +27,50 @@ const MEANT = /quantity|paid|held|amount|balance|change|sent/i;
  */
 export function resultChart(columns, rows, units) {
   const figures = columns.filter(({ isAmount }) => isAmount);
+  const sizes = new Map(
+    columns.map(({ name }) => [name, distinct(columns, rows, name).size]),
+  );
   const drawable = figures.flatMap(({ name }) => {
-    const parts = partsOf(columns, rows, units[name] ?? []);
+    const parts = partsOf(columns, rows, { sizes, unit: units[name] ?? [] });
     return parts === undefined ? [] : [{ name, ...parts }];
   });
-  const isAlone = figures.length > 0 && drawable.length === 0;
-  if (isAlone && rows.length > 1 && figures.some(({ name }) => units[name]))
-    return [
-      el(
-        'p.hint',
-        'No chart: each asset has its own unit, so amounts of several assets cannot be compared. Add a time or a name.',
-      ),
-    ];
-  return drawable.length === 0 ? [] : [chooser({ columns, rows, drawable })];
+  if (drawable.length > 0) return [chooser({ columns, rows, drawable })];
+  const hasUnits = rows.length > 1 && figures.some(({ name }) => units[name]);
+  return hasUnits ? [el('p.hint', UNITS_APART)] : [];
 }
 
 /**
  * Returns the parts of a figure: its axis, the columns that may split it, and the rows
  * grouped by unit. Returns undefined if no column can be the axis.
+ * @param sizes how many different values each column has, by its name
  */
-function partsOf(columns, rows, unit) {
-  const valuesOf = ({ name }) => distinct(columns, rows, name);
+function partsOf(columns, rows, { sizes, unit }) {
+  const sizeOf = ({ name }) => sizes.get(name);
   const others = columns.filter(({ name }) => !unit.includes(name));
   const ofKind = (kind) => others.filter((column) => column.kind === kind);
-  const names = ofKind('text').filter((column) => {
-    const { size } = valuesOf(column);
-    return size > 1 && size <= NAMES_MAX;
-  });
+  const names = ofKind('text').filter(
+    (column) => sizeOf(column) > 1 && sizeOf(column) <= NAMES_MAX,
+  );
   const [axis] = [...ofKind('time'), ...names];
   if (axis === undefined || rows.length < 2) return undefined;
-  if (valuesOf(axis).size < 2 || valuesOf(axis).size > LABELS_MAX)
-    return undefined;
+  if (sizeOf(axis) < 2 || sizeOf(axis) > LABELS_MAX) return undefined;
   const splits = names
-    .filter((column) => column !== axis && valuesOf(column).size <= PARTS_MAX)
-    .toSorted((a, b) => valuesOf(a).size - valuesOf(b).size);
+    .filter((column) => column !== axis && sizeOf(column) <= PARTS_MAX)
+    .toSorted((a, b) => sizeOf(a) - sizeOf(b));
   return { axis, splits, groups: groupsOf(columns, rows, unit) };
 }
 
-/** Returns the rows of each unit, with the unit's name; one group without a name if all share one. */
+/** Returns the rows of each unit with its name; one group without a name if all share it. */
 function groupsOf(columns, rows, unit) {
   const at = unit.map((name) => columns.findIndex((one) => one.name === name));
-  const groups = new Map();
-  for (const row of rows) {
-    const values = at.map((index) => row[index]);
-    const key = JSON.stringify(values);
-    if (!groups.has(key)) groups.set(key, { values, rows: [] });
-    groups.get(key).rows.push(row);
-  }
+  const unitOf = (row) => at.map((index) => row[index]);
+  const groups = Map.groupBy(rows, (row) => JSON.stringify(unitOf(row)));
   if (groups.size < 2) return [{ rows }];
-  return [...groups].map(([key, { values, rows: own }]) => ({
+  return [...groups].map(([key, own]) => ({
     key,
-    title: values.map((value) => shortId(String(value ?? '–'))).join(' '),
+    title: unitOf(own[0])
+      .map((value) => shortId(String(value ?? '–')))
+      .join(' '),
     rows: own,
   }));
 }
@@ -250,16 +247,21 @@ function dataOf(columns, rows, names, { labels, parts: order }) {
   }
   const whole = labels.map(momentOf);
   const span = whole.at(-1) - whole[0] || 1;
-  const sorted = [...parts].toSorted(([a], [b]) => byText(a, b));
   return {
     labels: labels.map(shortId),
     places: whole.map((moment) => (moment - whole[0]) / span),
-    series: sorted.map(([name, sums]) => ({
-      name: shortId(name),
-      tone: TONES[order.indexOf(name)] ?? 'quiet',
-      values: labels.map((label) => asNumber(sums.get(label))),
-      texts: labels.map((label) => shown(sums.get(label))),
-    })),
+    series: order.flatMap((name, index) => {
+      const sums = parts.get(name);
+      if (sums === undefined) return [];
+      return [
+        {
+          name: shortId(name),
+          tone: TONES[index] ?? 'quiet',
+          values: labels.map((label) => asNumber(sums.get(label))),
+          texts: labels.map((label) => shown(sums.get(label))),
+        },
+      ];
+    }),
   };
 }
 
@@ -281,7 +283,8 @@ function momentOf(label) {
 
 /** Adds months without a row, so that equal distances mean equal times. */
 function withGaps(labels) {
-  if (!labels.every((label) => /^\d{4}-\d\d$/.test(label))) return labels;
+  const areMonths = labels.every((label) => /^\d{4}-\d\d$/.test(label));
+  if (labels.length === 0 || !areMonths) return labels;
   const numberOf = (label) =>
     Number(label.slice(0, 4)) * 12 + Number(label.slice(5)) - 1;
   const first = numberOf(labels[0]);
@@ -310,10 +313,10 @@ function legendOf(charts) {
     );
   const tones = new Map(
     charts.flatMap(({ series }) =>
-      series.map(({ name, tone }) => [tone, name]),
+      series.map(({ name, tone }) => [name, tone]),
     ),
   );
-  return [...tones].map(([tone, name]) => legendItem(tone, name));
+  return [...tones].map(([name, tone]) => legendItem(tone, name));
 }
 
 function legendItem(tone, text) {
