@@ -1,7 +1,7 @@
 /**
- * The order of the docs. `docs/README.md` is its only source: its headings are the parts,
- * and the pages are read in the order in which it links to them. A page that is a list of
- * pages itself, as that of the decisions, is followed by the pages that it links to.
+ * The order of the docs. `docs/README.md` is its only source: the pages are read in the
+ * order in which it links to them. A page that is a list of pages itself, like that of
+ * the decisions, is followed by the pages that it links to.
  */
 import { readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
@@ -11,36 +11,22 @@ export interface Chapter {
   /** The page's path from the root of the repository. */
   readonly path: string;
   readonly title: string;
-  /** The heading of `docs/README.md` below which the page stands. */
-  readonly part: string;
 }
 
 /** The first page, which is also the table of contents. */
-export const CONTENTS = 'docs/README.md';
-/** The order of these pages is part of the order of the book. */
+const CONTENTS = 'docs/README.md';
+/** Lists of pages: the book has the listed pages right after them. */
 const LISTS = ['docs/decisions/README.md'];
-/** Begins the last line of each page; nothing else in the docs looks like it. */
+/** The rule and the line of links at the foot of a page. */
 const FOOT = /\n+---\n\n\[All pages\]\([^)]*\)[^\n]*\n*$/;
 
 /** @returns every page that has a place in the book, in the order of reading */
 export function readBook(): Chapter[] {
-  const contents: Chapter = {
-    path: CONTENTS,
-    title: titleOf(readFromRoot(CONTENTS)),
-    part: '',
-  };
-  const parts = readFromRoot(CONTENTS).split(/^## /m).slice(1);
-  return [
-    contents,
-    ...parts.flatMap((text) => {
-      const [part = ''] = text.split('\n', 1);
-      return pagesLinkedFrom(CONTENTS, text).map((path) => ({
-        path,
-        title: titleOf(readFromRoot(path)),
-        part,
-      }));
-    }),
-  ];
+  const pages = pagesLinkedFrom(CONTENTS, readFromRoot(CONTENTS));
+  return [CONTENTS, ...pages].map((path) => ({
+    path,
+    title: titleOf(readFromRoot(path)),
+  }));
 }
 
 /** @returns the page with the links to its neighbours at its foot */
@@ -52,19 +38,19 @@ export function withFoot(
   const place = book.findIndex((chapter) => chapter.path === path);
   const links = [
     linkFrom(path, 'All pages', CONTENTS),
-    ...neighbour(path, 'Previous', place > 0 ? book[place - 1] : undefined),
+    ...neighbour(path, 'Previous', book[place - 1]),
     ...neighbour(path, 'Next', book[place + 1]),
   ];
   return `${withoutFoot(text)}\n\n---\n\n${links.join(' · ')}\n`;
 }
 
 /** @returns the page without the links at its foot, and without a line end */
-export function withoutFoot(text: string): string {
+function withoutFoot(text: string): string {
   return text.replace(FOOT, '').trimEnd();
 }
 
 /** @returns the heading of the first level */
-export function titleOf(text: string): string {
+function titleOf(text: string): string {
   const [, title = ''] = /^# (.*)$/m.exec(text) ?? [];
   return title.replaceAll('`', '');
 }
