@@ -30,6 +30,7 @@ const UNREACHABLE_SQLSTATE = /^(?:57P0[1-5]|08...|53300)$/;
 /** SQLSTATEs of failures that may not recur in a new transaction. */
 const RETRYABLE_SQLSTATE =
   /^(?:40001|40P01|55P03|57014|53...|25P02|25P03|25006)$/;
+const CONFLICT_SQLSTATE = /^(?:40001|40P01)$/;
 /**
  * Codes of a lost connection. ENOENT means that the server's Unix socket is missing,
  * because the server is stopped.
@@ -44,6 +45,14 @@ export function classifyDatabaseCode(code: string): DatabaseFault {
     classifyErrno(code) === 'unreachable';
   if (isUnreachable) return 'unreachable';
   return RETRYABLE_SQLSTATE.test(code) ? 'retryable' : 'permanent';
+}
+
+/**
+ * Whether the server rolled a transaction back in favour of a concurrent one, as the
+ * victim of a deadlock. The same transaction succeeds when it is repeated.
+ */
+export function isConflict(code: string): boolean {
+  return CONFLICT_SQLSTATE.test(code);
 }
 
 /**

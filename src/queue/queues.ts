@@ -3,7 +3,8 @@
  * wait.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { UnreachableError } from '../errors/errors.ts';
+import { errorCode, UnreachableError } from '../errors/errors.ts';
+import { isConflict } from '../errors/faults.ts';
 import { withTimeout } from '../concurrency/timeouts.ts';
 import type { Schedule } from '../time/scheduled-times.ts';
 import { isScheduleKept } from './kept-schedule.ts';
@@ -48,11 +49,11 @@ const LOOKED_AT_MAX = 50;
 /** How often to log an outage, rather than once per connection and attempt. */
 const WARN_EVERY_MS = 10_000;
 /**
- * Maximum number of attempts to set a schedule, because workers that start together may
- * try to set the same one.
+ * Maximum number of attempts at what another worker may be doing at the same moment, such
+ * as setting the same schedule.
  */
-const SCHEDULE_ATTEMPTS_MAX = 8;
-const SCHEDULE_PAUSE_MS = 25;
+const CONFLICT_ATTEMPTS_MAX = 8;
+const CONFLICT_PAUSE_MS = 25;
 /**
  * BullMQ's error codes for a schedule whose next job, or the job after it, already
  * exists.
@@ -172,16 +173,9 @@ export class Queues {
     when: Schedule,
     job: { name: string; data: JobData },
   ): Promise<boolean> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await this.#keepSchedule(queue, id, when, job);
-      } catch (error) {
-        const mayPass =
-          isMadeElsewhere(error) && attempt < SCHEDULE_ATTEMPTS_MAX;
-        if (!mayPass) throw error;
-        await sleep(SCHEDULE_PAUSE_MS * attempt);
-      }
-    }
+    return repeatWhile(isMadeElsewhere, () =>
+      this.#keepSchedule(queue, id, when, job),
+    );
   }
 
   async #keepSchedule(
@@ -385,7 +379,30 @@ function isMadeElsewhere(error: unknown): boolean {
   );
 }
 
-/** Limits the wait for the store, because BullMQ itself waits indefinitely. */
+/** Whether Postgres has rolled the statement back in favour of another worker's. */
+function isRolledBack(error: unknown): boolean {
+  return isConflict(errorCode(error));
+}
+
+/** Repeats `work`, a limited number of times, while it fails with such an error. */
+async function repeatWhile<Result>(
+  mayPass: (error: unknown) => boolean,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!mayPass(error) || attempt === CONFLICT_ATTEMPTS_MAX) throw error;
+      await sleep(CONFLICT_PAUSE_MS * attempt);
+    }
+  }
+}
+
+/**
+ * Limits the wait for the store, because BullMQ itself waits indefinitely. BullMQ does
+ * not repeat a statement that was the victim of a deadlock, so this does.
+ */
 function bounded<Result>(
   action: string,
   work: () => Promise<Result>,
@@ -393,7 +410,7 @@ function bounded<Result>(
   const late = `Cannot ${action}: the queue's store did not answer within ${ADD_TIMEOUT_MS} ms`;
   return withTimeout(
     ADD_TIMEOUT_MS,
-    work,
+    () => repeatWhile(isRolledBack, work),
     () => new UnreachableError(late, { code: 'QUEUE_UNAVAILABLE' }),
   );
 }

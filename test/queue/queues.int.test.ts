@@ -335,3 +335,42 @@ describe.each(BACKENDS)('queues on %s', (kind, openBackend) => {
     expect(depth.oldestMs).toBeLessThanOrEqual(Date.now() - startedMs);
   });
 });
+
+describe('queues on postgres', () => {
+  test('set a schedule although the statement was the victim of a deadlock', async () => {
+    const prefix = 'deadlock';
+    const backend = await openPostgresBackend({ url: database.url });
+    const queues = new Queues({ backend, prefix, log });
+    const tick = { name: 'tick', data: {} };
+    const keep = (pattern: string) =>
+      queues.keepSchedule('nightly', 'tick', { pattern, tz: 'UTC' }, tick);
+    await keep('0 2 * * *');
+
+    const other = await database.pool.connect();
+    const lock = (table: string) =>
+      other.query(
+        `select from ledger_mirror_queue.${table} where queue = $1 for update`,
+        [`${prefix}-nightly`],
+      );
+    const isWaiting = async () => {
+      const waiting = await database.pool.query(
+        `select from pg_stat_activity where wait_event_type = 'Lock'
+          and datname = current_database() and query ilike '%scheduler%'`,
+      );
+      return waiting.rowCount === 1;
+    };
+    try {
+      // The server cancels the statement that notices the deadlock first.
+      await other.query(`begin; set local deadlock_timeout = '1min'`);
+      await lock('scheduler');
+      const kept = keep('0 3 * * *');
+      await waitFor(isWaiting, { what: 'the lock on the schedule' });
+      await lock('job');
+      await other.query('rollback');
+      expect(await kept).toBe(true);
+    } finally {
+      other.release(true);
+      await queues.close(2_000);
+    }
+  });
+});
