@@ -19,16 +19,20 @@ export function listedAs(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
 }
 
 /**
- * SQL for whether the last reading of the list of parties ended without a claim and did
- * not show this party. Its id may be spelled differently by now, so a response without
- * entries proves nothing. While the list is being read, this is false: the party may
- * still come.
+ * SQL for whether the last reading of the list of parties ended without a claim and
+ * showed others, but not this party. Its id may be spelled differently by now, so a
+ * response without entries proves nothing. This is false while the list is being read,
+ * because the party may still come, and if nothing was shown: a source that does not
+ * serve the list says nothing about ids, and the spelling shown last still holds.
  * @param partyId the stored id
  */
 export function isUnlisted(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
   return sql`(exists (
       select from mirror.generations unclaimed
       where unclaimed.list = 'parties' and unclaimed.kind = 'audit'
+        and exists (
+          select from mirror.audit_rows shown
+          where shown.generation_id = unclaimed.generation_id)
         and not exists (
           select from mirror.audit_rows audited
           where audited.generation_id = unclaimed.generation_id and audited.key = ${partyId}))

@@ -75,6 +75,10 @@ describe('a party that an unclaimed reading of the list did not show', () => {
         `insert into mirror.list_leases (list, token, lease_until)
          values ('parties', gen_random_uuid(), clock_timestamp() + interval '1 minute')`,
       );
+    return leasedAsUnlisted();
+  }
+
+  async function leasedAsUnlisted(): Promise<boolean | undefined> {
     await using warehouse = openWarehouse({
       url: database.url,
       onIdleError: () => undefined,
@@ -88,6 +92,15 @@ describe('a party that an unclaimed reading of the list did not show', () => {
 
   test('is unlisted', async () => {
     expect(await isUnlisted(OTHER)).toBe(true);
+  });
+
+  test('is not unlisted if the source does not serve the list', async () => {
+    await database.pool.query(
+      'delete from mirror.exports; delete from mirror.generations',
+    );
+    await beginReading(OTHER, null);
+    await database.pool.query('delete from mirror.audit_rows');
+    expect(await leasedAsUnlisted()).toBeUndefined();
   });
 
   test('is not unlisted if the reading showed it, or while the list is read', async () => {
