@@ -2,6 +2,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import {
   afterAll,
   beforeAll,
@@ -209,6 +210,25 @@ describe('S3Store', () => {
       3,
       true,
     ]);
+  });
+
+  test('continues a read of which the connection breaks at each of many pauses', async () => {
+    await using store = openDouble();
+    const whole = content.subarray(0, 4 * 2 ** 20);
+    await store.publishBytes('a/b', whole, signal);
+    let cuts = 0;
+    double.fault = (call, stage) => {
+      if (call.method !== 'GET' || stage !== 'after') return undefined;
+      cuts += 1;
+      return `cut ${2 ** 17}`;
+    };
+    const parts: Buffer[] = [];
+    for await (const part of await store.read('a/b', signal)) {
+      parts.push(part as Buffer);
+      await setImmediate();
+    }
+    expect(Buffer.concat(parts).equals(whole)).toBe(true);
+    expect(cuts).toBeGreaterThan(20);
   });
 
   test('asks again where the answer to a look-up breaks off, and fails where it always does', async () => {

@@ -3,11 +3,15 @@
  * in front of the API. A program that cannot be had here is named on stderr, and its tests are
  * skipped.
  */
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { get, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { listen, type Listening } from '../../src/api/server/server.ts';
 import { readingOf } from '../support/ledger-reading.ts';
@@ -30,6 +34,10 @@ const PARTY = 'ab'.repeat(32);
 const LINE = Buffer.from(`${'x'.repeat(1_023)}\n`);
 const LINES = 2_000;
 const CSV = Buffer.concat(Array.from({ length: LINES }, () => LINE));
+/** A ledger that no buffer on the way can hold, and that does not shrink with gzip. */
+const LARGE = 'cd'.repeat(32);
+const LARGE_CHUNKS = 1_024;
+const LARGE_CHUNK = randomBytes(64 * 1_024);
 const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 
 /** What the tests need of a proxy. */
@@ -46,6 +54,12 @@ interface Front {
   /** The path that it serves the mirror below. */
   readonly basePath: string;
   readonly configure: (example: string, at: FrontPlace) => string;
+  /**
+   * Whether the program ends slow readers by itself. Then `configure` sets that limit to a
+   * second, which the example has to override, and serves the mirror at `controlPort`
+   * without the example.
+   */
+  readonly hasReaderLimit: boolean;
   /** `front.conf`, unless the program demands an extension. */
   readonly file?: string;
   readonly args: (file: string, at: FrontPlace) => readonly string[];
@@ -53,25 +67,41 @@ interface Front {
 
 interface FrontPlace {
   readonly port: number;
+  readonly controlPort: number;
+  /** The host and port of the mirror. */
+  readonly upstream: string;
   readonly dir: string;
   /** What its package was unpacked into. */
   readonly root: string;
 }
 
-const nginxConfig = (example: string, { port, dir }: FrontPlace) => `
+const nginxConfig = (
+  example: string,
+  { port, controlPort, upstream, dir }: FrontPlace,
+) => `
   daemon off; pid ${dir}/pid; error_log stderr; worker_processes 1;
   events {}
   http {
     access_log off;
     client_body_temp_path ${dir}/body; proxy_temp_path ${dir}/proxy;
     fastcgi_temp_path ${dir}/f; uwsgi_temp_path ${dir}/u; scgi_temp_path ${dir}/s;
+    send_timeout 1s; proxy_read_timeout 1s; proxy_send_timeout 1s;
     server { listen 127.0.0.1:${port}; ${example} }
+    server {
+      listen 127.0.0.1:${controlPort};
+      location / {
+        proxy_pass http://${upstream};
+        proxy_set_header Host $http_host;
+        proxy_buffering off;
+      }
+    }
   }`;
 const nginx = {
   package: 'nginx',
   binary: 'usr/sbin/nginx',
   language: 'nginx',
   configure: nginxConfig,
+  hasReaderLimit: true,
   args: (file: string) => ['-e', 'stderr', '-c', file],
 };
 
@@ -85,7 +115,7 @@ const FRONTS: readonly Front[] = [
     language: 'apache',
     example: 0,
     basePath: '',
-    configure: (example, { port, dir, root }) =>
+    configure: (example, { port, controlPort, upstream, dir, root }) =>
       [
         ...['mpm_event', 'proxy', 'proxy_http', 'headers', 'authz_core'].map(
           (module) =>
@@ -97,8 +127,16 @@ const FRONTS: readonly Front[] = [
         `ErrorLog ${dir}/error.log`,
         'ServerName localhost',
         ...(process.getuid?.() === 0 ? ['User nobody', 'Group nogroup'] : []),
+        'TimeOut 1',
         example,
+        `Listen 127.0.0.1:${controlPort}`,
+        `<VirtualHost 127.0.0.1:${controlPort}>`,
+        'TimeOut 1',
+        'ProxyPreserveHost On',
+        `ProxyPass "/" "http://${upstream}/"`,
+        '</VirtualHost>',
       ].join('\n'),
+    hasReaderLimit: true,
     args: (file) => ['-D', 'FOREGROUND', '-f', file],
   },
   {
@@ -110,6 +148,7 @@ const FRONTS: readonly Front[] = [
     basePath: '',
     configure: (example, { port }) =>
       `{\n  admin off\n  auto_https off\n}\n${example.replace('mirror.example.com', `http://127.0.0.1:${port}`)}`,
+    hasReaderLimit: false,
     args: (file) => ['run', '--adapter', 'caddyfile', '--config', file],
   },
   {
@@ -119,10 +158,20 @@ const FRONTS: readonly Front[] = [
     language: 'haproxy',
     example: 0,
     basePath: '',
-    configure: (example, { port }) =>
-      example
-        .replace(/bind .*/, `bind 127.0.0.1:${port}`)
-        .replace(/.*X-Forwarded-Proto.*\n/, ''),
+    configure: (example, { port, controlPort, upstream }) => `
+defaults
+  timeout connect 5s
+  timeout client 1s
+  timeout server 1s
+${example
+  .replace(/bind .*/, `bind 127.0.0.1:${port}`)
+  .replace(/.*X-Forwarded-Proto.*\n/, '')}
+listen control
+  mode http
+  bind 127.0.0.1:${controlPort}
+  server mirror ${upstream}
+`,
+    hasReaderLimit: true,
     args: (file) => ['-db', '-f', file],
   },
   {
@@ -135,6 +184,7 @@ const FRONTS: readonly Front[] = [
     basePath: '',
     configure: (example) => example.replace('mirror.example.com', '127.0.0.1'),
     file: 'front.yaml',
+    hasReaderLimit: false,
     args: (file, { port }) => [
       `--entryPoints.mirror.address=127.0.0.1:${port}`,
       `--providers.file.filename=${file}`,
@@ -209,6 +259,24 @@ for (const front of FRONTS) {
         { headers },
       );
       expect(Buffer.from(await mirrored.arrayBuffer()).equals(CSV)).toBe(true);
+    });
+
+    test('a reader that pauses longer than a usual limit gets every byte', async () => {
+      await using world = await startFront(front, root ?? '/');
+      const path = `/api/v2/ledgerentry/export?partyId=${LARGE}`;
+      const reader = await openPausedReader(world.url + path);
+      await waitFor(() => world.mirror.standsStill(0), {
+        what: 'the reading to stand still',
+      });
+      if (front.hasReaderLimit) {
+        const control = `http://127.0.0.1:${world.controlPort}${path}`;
+        await openPausedReader(control);
+        await waitFor(() => world.mirror.readings[1]?.isOver === true, {
+          what: 'a reader to be cut off where the example does not hold',
+        });
+      }
+      expect(world.mirror.readings[0]?.isOver).toBe(false);
+      expect(await reader.readOn()).toBe(LARGE_CHUNKS * LARGE_CHUNK.length);
     });
 
     test('events arrive while their stream is open', async () => {
@@ -291,8 +359,33 @@ async function exampleOf({ language, example }: Front): Promise<string> {
   return found[2];
 }
 
-/** An API with one order that is over, and one ledger. */
-async function startMirror(basePath: string): Promise<Listening> {
+/** One reading of the large ledger. */
+interface Reading {
+  /** How many chunks it has handed out. */
+  chunks: number;
+  isOver: boolean;
+}
+
+interface Mirror extends Listening {
+  readonly readings: readonly Reading[];
+  /** Whether a reading of the large ledger hands out nothing more. */
+  standsStill(index: number): Promise<boolean>;
+}
+
+/** An API with one order that is over, a ledger, and a large one. */
+async function startMirror(basePath: string): Promise<Mirror> {
+  const readings: Reading[] = [];
+  async function* largeRows(): AsyncGenerator<Buffer> {
+    const reading: Reading = { chunks: 0, isOver: false };
+    readings.push(reading);
+    try {
+      for (; reading.chunks < LARGE_CHUNKS; reading.chunks += 1)
+        yield LARGE_CHUNK;
+    } finally {
+      reading.isOver = true;
+    }
+  }
+
   const now = new Date().toISOString();
   const run = {
     runId: ID,
@@ -314,19 +407,58 @@ async function startMirror(basePath: string): Promise<Listening> {
         list: async () => [],
       },
       stages: {
-        openLedger: async () =>
-          readingOf(
-            async function* () {
-              yield CSV.subarray(0, 700_001);
-              yield CSV.subarray(700_001);
-            },
-            { measure: async () => BigInt(CSV.length) },
-          ),
+        openLedger: async ({ partyId }) =>
+          partyId === LARGE
+            ? readingOf(largeRows)
+            : readingOf(
+                async function* () {
+                  yield CSV.subarray(0, 700_001);
+                  yield CSV.subarray(700_001);
+                },
+                { measure: async () => BigInt(CSV.length) },
+              ),
       },
     }),
     status: { ...EMPTY_STATUS, run: async () => running as never },
   });
-  return listen(server, { host: '127.0.0.1', port: 0, token: TOKEN });
+  const address = { host: '127.0.0.1', port: 0, token: TOKEN };
+  const listening = await listen(server, address);
+  return {
+    url: listening.url,
+    readings,
+    standsStill: async (index) => {
+      const before = readings[index]?.chunks ?? 0;
+      await sleep(200);
+      return before > 0 && readings[index]?.chunks === before;
+    },
+    [Symbol.asyncDispose]: () => listening[Symbol.asyncDispose](),
+  };
+}
+
+/** Reads the first bytes of an answer, and then nothing until it is told to read on. */
+async function openPausedReader(url: string) {
+  const headers = { authorization: `Bearer ${TOKEN}` };
+  const response = await new Promise<IncomingMessage>((settle, reject) => {
+    get(url, { headers }, settle).on('error', reject);
+  });
+  expect(response.statusCode).toBe(200);
+  let bytes = 0;
+  response.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+  });
+  // It may be cut off when nobody waits for it any more.
+  response.on('error', () => undefined);
+  await once(response, 'data');
+  response.pause();
+  return {
+    /** Returns the number of all its bytes. */
+    readOn: async (): Promise<number> => {
+      const ended = once(response, 'end');
+      response.resume();
+      await ended;
+      return bytes;
+    },
+  };
 }
 
 async function startFront(front: Front, root: string) {
@@ -340,7 +472,14 @@ async function startFront(front: Front, root: string) {
     UPSTREAM,
     new URL(mirror.url).host,
   );
-  const at = { port, dir, root: root === '/' ? '' : root };
+  const controlPort = await freePort();
+  const at = {
+    port,
+    controlPort,
+    upstream: new URL(mirror.url).host,
+    dir,
+    root: root === '/' ? '' : root,
+  };
   await writeFile(file, front.configure(example, at));
   const env = { ...(root === '/' ? {} : await unpackedEnv(root)), HOME: dir };
   const child = new Child(join(root, front.binary), front.args(file, at), {
@@ -377,6 +516,9 @@ async function startFront(front: Front, root: string) {
   const owned = stack.move();
   return {
     host,
+    url: url + front.basePath,
+    controlPort,
+    mirror,
     ask,
     logIn,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

@@ -56,6 +56,11 @@ export interface HttpTimeouts {
   readonly requestTimeout: number;
   /** How often Node looks for connections that exceed one of these limits. */
   readonly connectionsCheckingInterval: number;
+  /**
+   * How long a connection may be idle, in both directions, while a response is being
+   * sent. It ends readers that never come back; each of them keeps an object open.
+   */
+  readonly idleTimeout: number;
 }
 
 /**
@@ -74,12 +79,9 @@ const TIMEOUTS: HttpTimeouts = {
   headersTimeout: 10_000,
   requestTimeout: 15_000,
   connectionsCheckingInterval: 1_000,
+  // A client may pause for minutes; event streams send a heartbeat much more often.
+  idleTimeout: 15 * 60_000,
 };
-/**
- * How long a connection may be idle, in both directions, while a response is being sent.
- * A client may pause for minutes; event streams send a heartbeat much more often.
- */
-const IDLE_TIMEOUT_MS = 15 * 60_000;
 /**
  * How long an idle connection stays open. It is longer than the idle timeout of load
  * balancers (60 s to 10 min): if this server closed the connection first, the balancer's
@@ -201,13 +203,16 @@ export async function buildServer(
   return server;
 }
 
-function openServer(timeouts: HttpTimeouts, basePath: string): FastifyInstance {
+function openServer(
+  { idleTimeout, ...timeouts }: HttpTimeouts,
+  basePath: string,
+): FastifyInstance {
   return Fastify({
     logger: false,
     bodyLimit: BODY_BYTES_MAX,
     requestTimeout: timeouts.requestTimeout,
     http: { ...timeouts },
-    connectionTimeout: IDLE_TIMEOUT_MS,
+    connectionTimeout: idleTimeout,
     keepAliveTimeout: KEEP_ALIVE_MS,
     // The source does not support HEAD; the mirror's own routes must opt in to it.
     exposeHeadRoutes: false,

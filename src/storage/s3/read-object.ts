@@ -14,10 +14,16 @@ import { isMissing, retryOf, statusOf } from './errors.ts';
 import type { Target, Where } from './upload.ts';
 
 /**
- * Maximum number of times that reading an object resumes after a broken connection. Bytes
- * that have arrived are not read again.
+ * Maximum number of times that reading an object resumes after a broken connection without
+ * reading `PROGRESS_BYTES` in between. Bytes that have arrived are not read again.
  */
 const BREAKS_MAX = 10;
+/**
+ * How many bytes show that the store works. The connection also breaks whenever a client
+ * of the mirror's own API pauses for longer than the store or our socket timeout allows,
+ * and a client may pause any number of times.
+ */
+const PROGRESS_BYTES = 64n * 1_024n;
 
 /** Headers of the response to a GET. */
 interface ObjectHeaders {
@@ -50,7 +56,9 @@ export async function readObject(
   async function* bytes(): AsyncGenerator<Buffer> {
     let body = first.body;
     let position = start;
-    for (let breaks = 0; ; breaks += 1) {
+    let breaks = 0;
+    for (;;) {
+      const openedAt = position;
       try {
         for await (const chunk of body) {
           position += BigInt(chunk.length);
@@ -59,9 +67,11 @@ export async function readObject(
         return;
       } catch (error) {
         signal.throwIfAborted();
+        if (position - openedAt >= PROGRESS_BYTES) breaks = 0;
         const isOver = position >= end || breaks >= BREAKS_MAX;
         if (isOver || retryOf(error) === 'never') throw error;
       }
+      breaks += 1;
       const rest = { start: position, end };
       body = (await getObject(client, target, signal, rest)).body;
     }

@@ -69,7 +69,7 @@ interface Call {
  * Decides what goes wrong before or after a call is carried out. An S3 error code is
  * returned instead of the answer; with a leading 200 its status is 200, as may happen in
  * the last call for a large file. `lose` breaks the connection, `cut` breaks it in the
- * middle of an answer, and `hang` stops answering.
+ * middle of an answer, `cut 1024` behind 1,024 bytes of it, and `hang` stops answering.
  */
 export type S3Fault = (
   call: Call,
@@ -182,7 +182,8 @@ export class S3Double implements AsyncDisposable {
       fail(this.fault?.(call, 'before'), request);
       const answer = this.#dispatch(call);
       const code = this.fault?.(call, 'after');
-      const isCut = code === 'cut';
+      const [word, cutAt] = (code ?? '').split(' ');
+      const isCut = word === 'cut';
       if (!isCut) fail(code, request);
       response.writeHead(answer.status ?? 200, {
         'x-amz-request-id': '1',
@@ -190,7 +191,7 @@ export class S3Double implements AsyncDisposable {
       });
       if (isCut) {
         response.write(
-          answer.body?.slice(0, answer.body.length / 2) ?? '',
+          answer.body?.slice(0, Number(cutAt ?? answer.body.length / 2)) ?? '',
           () => request.socket.destroy(),
         );
         return;
