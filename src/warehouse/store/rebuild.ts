@@ -9,6 +9,7 @@ import { sql } from 'kysely';
 import { errorCode, errorLine, PermanentError } from '../../errors/errors.ts';
 import { isStoreFault } from '../../errors/faults.ts';
 import {
+  type Coverage,
   coverageRow,
   insertCoverage,
   readCoverages,
@@ -43,6 +44,11 @@ const LISTED_MAX = 100;
 
 /** How many manifests are read concurrently. */
 const READ_AT_ONCE = 16;
+/**
+ * How many manifests are collected before their parties are recorded in one transaction.
+ * A transaction for each party would wait for the flush of Postgres' log each time.
+ */
+const MANIFESTS_PER_WRITE = 100;
 /**
  * Maximum number of other mirrors' manifests that are read before the comparison stops.
  */
@@ -126,8 +132,8 @@ export async function adoptUnknownManifests(
 }
 
 /**
- * Takes over manifests party by party. An interrupted rebuild starts again from the
- * beginning and skips the manifests that it has already recorded.
+ * Takes over manifests, a batch of whole parties at a time. An interrupted rebuild starts
+ * again from the beginning and skips the manifests that it has already recorded.
  */
 async function adoptManifests(
   catalog: StoreAndCatalog,
@@ -138,9 +144,38 @@ async function adoptManifests(
   const adoption = new Adoption(db);
   const { partyId } = limits;
   const prefix = partyId === undefined ? undefined : partyPrefix(partyId);
-  let foreign = 0;
   const found = listUnknownObjects(catalog, signal, prefix);
-  for await (const { key, read } of readManifests(found, objects, signal)) {
+  const manifests = readManifests(found, objects, signal);
+  try {
+    await collect(manifests, limits, adoption);
+  } catch (error) {
+    await adoption.writeWholeParties();
+    throw error;
+  }
+  await adoption.writeAll();
+  const ranges = await adoptRanges(catalog, signal, limits).catch(
+    (error: unknown) => {
+      const isDamaged = errorCode(error) === 'RANGES_INVALID';
+      if (!isDamaged || !(error instanceof PermanentError)) throw error;
+      adoption.addProblem(RANGES_KEY, error);
+      return 0;
+    },
+  );
+
+  // One party's manifests do not reveal the highest publication number across all
+  // parties.
+  if (partyId === undefined) await finishRebuild(db, adoption.newest);
+  return { ...adoption.result(), ranges };
+}
+
+/** Adds the manifests within the limits to the adoption, and the rest to its problems. */
+async function collect(
+  manifests: AsyncIterable<ReadManifest>,
+  limits: AdoptionLimits,
+  adoption: Adoption,
+): Promise<void> {
+  let foreign = 0;
+  for await (const { key, read } of manifests) {
     if (read instanceof PermanentError) {
       adoption.addProblem(key, read);
       continue;
@@ -155,20 +190,6 @@ async function adoptManifests(
     adoption.addProblem(key, tooManyForeign(read));
     break;
   }
-  await adoption.writeParty();
-  const ranges = await adoptRanges(catalog, signal, limits).catch(
-    (error: unknown) => {
-      const isDamaged = errorCode(error) === 'RANGES_INVALID';
-      if (!isDamaged || !(error instanceof PermanentError)) throw error;
-      adoption.addProblem(RANGES_KEY, error);
-      return 0;
-    },
-  );
-
-  // One party's manifests do not reveal the highest publication number across all
-  // parties.
-  if (partyId === undefined) await finishRebuild(db, adoption.newest);
-  return { ...adoption.result(), ranges };
 }
 
 /** A manifest that was read, or the error that explains why it cannot be used. */
@@ -224,12 +245,14 @@ function tooManyForeign({ warehouseId }: Manifest): PermanentError {
 }
 
 /**
- * Collects manifests, which arrive party by party, and records each party in one
+ * Collects manifests, which arrive party by party, and records several parties in one
  * transaction.
  */
 class Adoption {
   readonly #db: Database;
-  #party: Manifest[] = [];
+  /** The manifests that are not recorded yet, by party; the last party may lack some. */
+  readonly #parties = new Map<string, Manifest[]>();
+  #collected = 0;
   #newest: Manifest | undefined;
   #current = 0;
   #superseded = 0;
@@ -246,9 +269,15 @@ class Adoption {
   }
 
   async add(manifest: Manifest): Promise<void> {
-    if (this.#party[0]?.partyId !== manifest.partyId) await this.writeParty();
-    this.#party.push(manifest);
-    if (this.#newest === undefined || manifest.seq > this.#newest.seq) {
+    const { partyId, seq } = manifest;
+    const ofParty = this.#parties.get(partyId);
+    if (ofParty !== undefined) ofParty.push(manifest);
+    else {
+      if (this.#collected >= MANIFESTS_PER_WRITE) await this.writeAll();
+      this.#parties.set(partyId, [manifest]);
+    }
+    this.#collected += 1;
+    if (this.#newest === undefined || seq > this.#newest.seq) {
       this.#newest = manifest;
     }
   }
@@ -259,17 +288,20 @@ class Adoption {
     this.#problems.push({ key, message: errorLine(error) });
   }
 
-  /** Records the party whose manifests were added last. */
-  async writeParty(): Promise<void> {
-    const manifests = this.#party;
-    this.#party = [];
-    const [first] = manifests;
-    if (first === undefined) return;
-    const { current, superseded } = await adoptParty(
-      this.#db,
-      first.partyId,
-      manifests,
-    );
+  /** Records the parties whose manifests have all been added. */
+  async writeWholeParties(): Promise<void> {
+    const last = [...this.#parties.keys()].at(-1);
+    if (last !== undefined) this.#parties.delete(last);
+    await this.writeAll();
+  }
+
+  /** Records all parties that were added. */
+  async writeAll(): Promise<void> {
+    const parties = [...this.#parties];
+    this.#parties.clear();
+    this.#collected = 0;
+    if (parties.length === 0) return;
+    const { current, superseded } = await adoptParties(this.#db, parties);
     this.#current += current;
     this.#superseded += superseded;
   }
@@ -284,42 +316,40 @@ class Adoption {
   }
 }
 
-/** Number of segments recorded for a party. */
+/** Number of segments recorded for parties. */
 interface AdoptedCounts {
   readonly current: number;
   readonly superseded: number;
 }
 
-/**
- * Records the manifests of one party in one transaction. If ranges overlap each other
- * or known ranges, the newest range is kept.
- */
-function adoptParty(
+/** Records the manifests of several parties in one transaction. */
+function adoptParties(
   db: Database,
-  partyId: string,
-  manifests: readonly Manifest[],
+  parties: readonly (readonly [partyId: string, readonly Manifest[]])[],
 ): Promise<AdoptedCounts> {
-  const action = `record what is published of party ${partyId}`;
+  const partyIds = parties.map(([partyId]) => partyId);
+  const [first = ''] = partyIds;
+  const action = `record what is published of ${partyIds.length} parties from ${first} on`;
   return inTransaction(db, { action }, async (tx) => {
-    // The lock blocks an export of the party, or a second rebuild, until the transaction
-    // commits.
-    await lockEach(tx, 'export', [partyId]);
-    const keys = manifests.map(({ objectKey }) => objectKey);
-    const known = await readKnownObjects(tx, keys);
-    const unknown = manifests.filter(({ objectKey }) => !known.has(objectKey));
-    const covered = (await readCoverages(tx, [partyId])).get(partyId) ?? [];
-    const { kept, dropped } = chooseNewest([
-      ...covered.map((row) => ({ ...row, at: row.checkedAt ?? 0n })),
-      ...unknown.map((manifest) => ({ ...manifest, at: manifest.publishedAt })),
-    ]);
-
-    const replaced = dropped.flatMap((one) =>
-      'coverageId' in one ? [one.coverageId] : [],
+    // The lock blocks an export of the parties, or a second rebuild, until the
+    // transaction commits.
+    await lockEach(tx, 'export', partyIds);
+    const keys = parties.flatMap(([, manifests]) =>
+      manifests.map(({ objectKey }) => objectKey),
     );
-    await supersede(tx, replaced);
+    const known = await readKnownObjects(tx, keys);
+    const covered = await readCoverages(tx, partyIds);
+    const changes = parties.map(([partyId, manifests]) => {
+      const unknown = manifests.filter((one) => !known.has(one.objectKey));
+      return chooseSegments(covered.get(partyId) ?? [], unknown);
+    });
 
-    const superseded = dropped.filter((one) => 'seq' in one);
-    const current = kept.filter((one) => 'seq' in one);
+    await supersede(
+      tx,
+      changes.flatMap(({ replaced }) => replaced),
+    );
+    const superseded = changes.flatMap((change) => change.superseded);
+    const current = changes.flatMap((change) => change.current);
     const evidence = { rebuilt: true };
     const segmentIds = await insertSegments(tx, [
       ...superseded.map((manifest) =>
@@ -328,7 +358,7 @@ function adoptParty(
       ...current.map((manifest) => segmentRow(manifest, evidence)),
     ]);
     const coverage = current.map((manifest) => {
-      const { checkedAt = manifest.publishedAt } = manifest;
+      const { partyId, checkedAt = manifest.publishedAt } = manifest;
       const range = { ...manifest, checkedAt };
       const segmentId = segmentIds.get(manifest.objectKey);
       return coverageRow(partyId, manifest, range, segmentId);
@@ -336,6 +366,35 @@ function adoptParty(
     await insertCoverage(tx, coverage);
     return { current: current.length, superseded: superseded.length };
   });
+}
+
+/** What changes for a party whose published segments become known. */
+interface SegmentChoice {
+  readonly current: readonly Manifest[];
+  readonly superseded: readonly Manifest[];
+  /** The known ranges that a newer segment replaces. */
+  readonly replaced: readonly bigint[];
+}
+
+/**
+ * Decides which of a party's segments are current. If ranges overlap each other or known
+ * ranges, the newest range is kept.
+ */
+function chooseSegments(
+  covered: readonly Coverage[],
+  unknown: readonly Manifest[],
+): SegmentChoice {
+  const { kept, dropped } = chooseNewest([
+    ...covered.map((row) => ({ ...row, at: row.checkedAt ?? 0n })),
+    ...unknown.map((manifest) => ({ ...manifest, at: manifest.publishedAt })),
+  ]);
+  return {
+    current: kept.filter((one) => 'seq' in one),
+    superseded: dropped.filter((one) => 'seq' in one),
+    replaced: dropped.flatMap((one) =>
+      'coverageId' in one ? [one.coverageId] : [],
+    ),
+  };
 }
 
 /**

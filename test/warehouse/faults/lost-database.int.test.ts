@@ -14,6 +14,8 @@ import {
 } from '../../../src/warehouse/store/rebuild.ts';
 import { publishRanges } from '../../../src/warehouse/store/range-records.ts';
 import { ExportArchiveStore } from '../../../src/exports/store/export-archive.ts';
+import { RetryableError } from '../../../src/errors/errors.ts';
+import { manifestKey } from '../../../src/ledger/object-keys.ts';
 import { RANGES_KEY } from '../../../src/ledger/range-record.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import type { ReleaseName } from '../../../src/sandbox/options.ts';
@@ -335,4 +337,48 @@ test('a damaged record of ranges is a problem of the rebuild, which takes over e
     problems: [{ key: RANGES_KEY }],
   });
   expect(await keysOf(lost.world)).toEqual(await keysOf(scene.world));
+});
+
+test('a store that refuses one manifest ends the rebuild after the parties before it, and the next one goes on', async () => {
+  const scene = await openScene('0.73');
+  await scene.night();
+  const keys = await keysOf(scene.world);
+  const partyOf = (key = ''): string => key.split('/')[1] ?? '';
+  const refused =
+    keys.findLast((key) => partyOf(key) === partyOf(keys.at(-1))) ?? '';
+  const empty = await openFreshDatabase({ isMigrated: true });
+  onTestFinished(() => empty[Symbol.asyncDispose]());
+  await using warehouse = openWarehouse({
+    url: empty.url,
+    onIdleError: () => undefined,
+  });
+  const { objects } = scene.world;
+  const away = new Proxy(objects, {
+    get(store, name: keyof typeof objects) {
+      const member = store[name];
+      if (typeof member !== 'function') return member;
+      return (...args: readonly unknown[]) => {
+        if (args[0] === manifestKey(refused)) {
+          throw new RetryableError('Cannot read: the store is busy', {
+            code: 'S3_BUSY',
+          });
+        }
+        return Reflect.apply(member, store, args);
+      };
+    },
+  });
+  const rebuilding = rebuildIfEmpty(
+    { db: warehouse.db, objects: away },
+    signal,
+  );
+  await expect(rebuilding).rejects.toMatchObject({ code: 'S3_BUSY' });
+  const known = (await currentSegments(empty.pool)).map(
+    ({ objectKey }) => objectKey,
+  );
+  expect(known.map(partyOf)).toContain(partyOf(keys[0]));
+  expect(known.map(partyOf)).not.toContain(partyOf(refused));
+
+  await rebuildIfEmpty({ db: warehouse.db, objects }, signal);
+  const whole = await currentSegments(empty.pool);
+  expect(whole.map(({ objectKey }) => objectKey).toSorted()).toEqual(keys);
 });
