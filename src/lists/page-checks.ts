@@ -40,8 +40,8 @@ export function readingsDiffer(
   { readings }: { readonly readings: number },
 ): EndNotShown {
   return new EndNotShown(
-    `Cannot call ${list} complete: ${readings} readings in a row each found rows ` +
-      'between those of the one before; the next sync reads the list again',
+    `Cannot call ${list} complete: of ${readings} readings in a row, each differs from ` +
+      'the one before; the next sync reads the list again',
     { code: 'READINGS_DIFFER', meta: { list, readings } },
   );
 }
@@ -71,6 +71,23 @@ export class OverlapMissing extends DoubtError {
       meta: { list },
     });
     this.state = state;
+  }
+}
+
+/**
+ * The oldest confirmed rows are missing from an audit. They have expired if no node of
+ * the source shows an older row than the audit, but this is not proven yet.
+ */
+export class ExpiryUnproven extends DoubtError {
+  /** The oldest row of the audit. */
+  readonly oldestKey: string;
+
+  constructor(list: ListName, oldestKey: string) {
+    super(describeDoubt(list, 'the oldest rows that are held are not shown'), {
+      code: 'OLDEST_ROWS_MISSING',
+      meta: { list, oldestKey },
+    });
+    this.oldestKey = oldestKey;
   }
 }
 

@@ -1,10 +1,10 @@
 /**
- * Finds out whether the source serves the network of the stored rows, if a claim or a
- * refusal depends on it.
+ * Finds out what a claim or a refusal depends on: whether the source serves the network
+ * of the stored rows, and whether the oldest of them have expired.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { withoutOddKeys } from '../ledger/ids.ts';
-import { NetworkUnproven } from './page-checks.ts';
+import { heightOf, withoutOddKeys } from '../ledger/ids.ts';
+import { ExpiryUnproven, NetworkUnproven } from './page-checks.ts';
 import type { ListName } from './ports.ts';
 import type { SyncContext } from './sync-context.ts';
 import type { Claim, Claimed } from './store/claim.ts';
@@ -13,6 +13,16 @@ import type { Generation } from './store/generations.ts';
 /** The longest wait for the other list, whose reading may settle a doubt about the network. */
 const OTHER_LIST_MAX_MS = 10 * 60_000;
 const OTHER_LIST_POLL_MS = 250;
+/**
+ * How often the source is asked for its oldest rows before stored rows count as expired.
+ * In a fleet, a node that keeps fewer rows may have answered the reading.
+ */
+const OLDEST_ASKED = 5;
+/** One row is enough, unless it is not understood. */
+const OLDEST_ROWS = 5;
+const OLDEST_PAUSE_MS = 500;
+const NODES_DIFFER =
+  'OLDEST_ROWS_MISSING: another node of the source shows older rows, so the list was read again';
 
 /**
  * Whether the source shows none of the stored rows. A source whose blocks are below an
@@ -37,6 +47,23 @@ async function showsHeldParty(context: SyncContext): Promise<boolean> {
   return context.session.holdsParty(await askOldestKeys(context, 'parties'));
 }
 
+/** Whether any node of the source shows a row from before `oldestKey`. */
+async function showsOlder(
+  context: SyncContext,
+  oldestKey: string,
+): Promise<boolean> {
+  const { list, pauseMs = OLDEST_PAUSE_MS, signal } = context;
+  for (let asked = 0; asked < OLDEST_ASKED; asked += 1) {
+    if (asked > 0) await sleep(pauseMs, undefined, { signal });
+    const keys = await askOldestKeys(
+      { ...context, pageSize: OLDEST_ROWS },
+      list,
+    );
+    if (keys.some((key) => heightOf(key) < heightOf(oldestKey))) return true;
+  }
+  return false;
+}
+
 /**
  * Requests the oldest page of a list, to see which network the source serves. It is not
  * part of the reading: a node of any height may answer it.
@@ -56,7 +83,9 @@ async function askOldestKeys(
 
 /**
  * Claims a reading, and claims it again once what the claim lacked is known: that the
- * source is of the same network, or that the other list is.
+ * source is of the same network, that the oldest rows have expired, or that the other
+ * list is of the same network.
+ * @returns `unconfirmed` if another node of the source shows older rows than the reading
  */
 export async function claimPatiently(
   context: SyncContext,
@@ -69,6 +98,14 @@ export async function claimPatiently(
     claimed.kind === 'doubt' && claimed.doubt instanceof NetworkUnproven;
   if (isUnproven && (await showsHeldParty(context))) {
     proven = { ...claim, isSameNetwork: true };
+    claimed = await session.claim(proven);
+  }
+  if (claimed.kind === 'doubt' && claimed.doubt instanceof ExpiryUnproven) {
+    if (await showsOlder(context, claimed.doubt.oldestKey)) {
+      context.tally.warn(NODES_DIFFER);
+      return { kind: 'unconfirmed', audit: undefined };
+    }
+    proven = { ...proven, isExpiryProven: true };
     claimed = await session.claim(proven);
   }
   const awaitsOther = claimed.kind === 'refused' && claimed.awaitsOtherList;

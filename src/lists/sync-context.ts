@@ -59,6 +59,9 @@ export interface SyncContext
   readonly tally: Tally;
 }
 
+/** Confirmed rows that the source does not show any more: elsewhere, and at the oldest end. */
+type LostRows = Pick<AuditReport, 'gone' | 'pruned'>;
+
 /** Counts the requests and observations of one sync. */
 export class Tally {
   /** `because` is the reason for rereading the whole list. */
@@ -75,6 +78,8 @@ export class Tally {
   newRows = 0;
   /** How many new rows the earlier readings of this sync have found. */
   #newRowsBefore = 0n;
+  /** How many rows the earlier readings of this sync did not show any more. */
+  #lostBefore: LostRows = { gone: 0n, pruned: 0n };
   /** How often this sync has read the list, including the current reading. */
   readings = 1;
   head: SourceHead = { blockHeight: undefined, blockTime: undefined };
@@ -95,6 +100,7 @@ export class Tally {
    */
   beginNextReading(audit: AuditReport | undefined): void {
     this.#newRowsBefore = this.countNew(audit);
+    if (audit !== undefined) this.#lostBefore = this.countLost(audit);
     this.newRows = 0;
     this.readings += 1;
     this.phase = 'reading';
@@ -105,6 +111,19 @@ export class Tally {
     const inThisReading =
       audit === undefined ? BigInt(this.newRows) : audit.served - audit.common;
     return this.#newRowsBefore + inThisReading;
+  }
+
+  /**
+   * Returns how many of the rows that were stored when the sync began are not shown any
+   * more. A row that an earlier reading did not show, and this one does, is `missed`.
+   */
+  countLost({ gone, pruned, missed }: AuditReport): LostRows {
+    const before = this.#lostBefore;
+    const isBack = missed < before.gone ? missed : before.gone;
+    return {
+      gone: gone + before.gone - isBack,
+      pruned: pruned + before.pruned,
+    };
   }
 
   warn(text: string): void {
@@ -278,7 +297,7 @@ export function describeSync(
     missing,
     warnings: tally.warnings,
     network: tally.network,
-    audit: audit && describeAudit(audit),
+    audit: audit && describeAudit({ ...audit, ...tally.countLost(audit) }),
     lastAuditAt: current?.auditedAt ?? undefined,
   });
 }

@@ -167,6 +167,94 @@ describe.each(LISTS)('%s of a fleet', (list: ListName) => {
   });
 });
 
+describe('a node that keeps fewer checkpoints than its fleet', () => {
+  const list = 'checkpoints';
+
+  /**
+   * Answers so many requests of the readings by the pruned node, and the others by the
+   * whole one; requests for a few rows are answered by each in turn.
+   */
+  function withPruned(whole: ListDouble, prunedAnswers: number): ListSource {
+    const pruned = node(41, 410n);
+    pruned.lists.checkpoints.splice(0, 9);
+    const inTurn = balancer([pruned, pruned, whole]);
+    let answered = 0;
+    return {
+      page: (question, signal) => {
+        answered += 1;
+        const ofReading = answered <= prunedAnswers ? pruned : whole;
+        const answering = question.size > 5 ? ofReading : inTurn;
+        return answering.page(question, signal);
+      },
+      party: (id) => whole.party(id),
+    };
+  }
+
+  test('makes no row expire, even if it answers every reading', async () => {
+    await world.sync(node(40, 400n), { list });
+    const held = await world.held(list);
+    const fleet = withPruned(node(41, 410n), Infinity);
+    const night = await world.sync(fleet, { list, isAudit: true });
+    expect([night.verdict, missingOf(night.evidence)]).toEqual([
+      'incomplete',
+      'READINGS_DIFFER',
+    ]);
+    expect(await world.held(list)).toEqual(held);
+  });
+
+  test('is no obstacle once a whole node answers a reading', async () => {
+    await world.sync(node(40, 400n), { list });
+    const fleet = withPruned(node(41, 410n), 3);
+    const night = await world.sync(fleet, { list, isAudit: true });
+    expect(night.verdict).toBe('complete');
+    expect(JSON.stringify(night.evidence['warnings'])).toContain(
+      'OLDEST_ROWS_MISSING',
+    );
+    expect(await world.held(list)).toHaveLength(sizeOf(list, 41));
+  });
+
+  test('records no gap where another node shows the rows between', async () => {
+    await world.sync(node(40, 400n), { list });
+    const held = await world.held(list);
+    const whole = node(80, 800n);
+    const young = node(80, 800n);
+    young.lists.checkpoints.splice(0, sizeOf(list, 60));
+    const inTurn = balancer([young, whole]);
+    const fleet: ListSource = {
+      page: (question, signal) =>
+        (question.size > 5 && question.list === list ? young : inTurn).page(
+          question,
+          signal,
+        ),
+      party: (id) => whole.party(id),
+    };
+    const night = await world.sync(fleet, { list, isAudit: true });
+    expect(night.verdict).toBe('incomplete');
+    expect(await world.held(list)).toEqual(held);
+  });
+});
+
+describe.each(LISTS)('rows of %s that one reading did not show', (list) => {
+  test('are gone only if the next reading does not show them either', async () => {
+    await world.sync(node(40, 400n), { list });
+    const whole = node(41, 410n);
+    const lacking = node(41, 410n);
+    lacking.lists[list] = lacking.lists[list].toSpliced(20, 2);
+    let readings = 0;
+    const fleet: ListSource = {
+      page: (question, signal) => {
+        const isStart = question.after === undefined && !question.newestFirst;
+        if (isStart) readings += 1;
+        return (readings === 1 ? lacking : whole).page(question, signal);
+      },
+      party: (id) => whole.party(id),
+    };
+    const night = await world.sync(fleet, { list, isAudit: true });
+    expect(night.verdict).toBe('complete');
+    expect(await world.held(list)).toHaveLength(sizeOf(list, 41));
+  });
+});
+
 describe('the oldest row that the source serves no longer', () => {
   test.each([
     ['parties', '0'],

@@ -8,6 +8,7 @@ import { evidenceJson } from '../../json/json-value.ts';
 import {
   DoubtError,
   decideAudit,
+  ExpiryUnproven,
   type Accepted,
   type AuditFinding,
   type AuditTotals,
@@ -38,7 +39,7 @@ export async function replaceCurrent(
   tx: Database,
   runId: string,
   found: ListSituation,
-  { accepted, isSameNetwork = false }: JudgedBy,
+  { accepted, isSameNetwork = false, isExpiryProven = false }: JudgedBy,
 ): Promise<
   DoubtError | { readonly epoch: number; readonly audit: AuditReport }
 > {
@@ -58,6 +59,10 @@ export async function replaceCurrent(
   });
   if (finding instanceof DoubtError) return finding;
   if (finding === 'gap' && !isSameNetwork) return new NetworkUnproven(list);
+  const hasExpired =
+    list === 'checkpoints' && (finding === 'gap' || totals.pruned > 0n);
+  if (hasExpired && firstServed !== null && !isExpiryProven)
+    return new ExpiryUnproven(list, firstServed);
   let removed: readonly string[] = [];
   const isNewNetwork = finding === 'new network';
   if (isNewNetwork) {
@@ -145,6 +150,7 @@ async function moveDoubts(tx: Database, audit: Generation): Promise<void> {
 interface JudgedBy {
   readonly accepted: Accepted;
   readonly isSameNetwork?: boolean;
+  readonly isExpiryProven?: boolean;
 }
 
 /**

@@ -14,6 +14,7 @@ import { builder } from '../../postgres/builder.ts';
 import type { Database } from '../../postgres/database.ts';
 import { execute, findRow } from '../../postgres/run-statement.ts';
 import { statement, type Statement } from '../../postgres/statement.ts';
+import type { ListName } from '../ports.ts';
 import { replaceCurrent, type AuditReport } from './audit.ts';
 import {
   IS_ASKED,
@@ -40,6 +41,11 @@ export interface Claim extends SourceHead {
    * in common still belongs to the same network.
    */
   readonly isSameNetwork?: boolean;
+  /**
+   * Whether the source showed no row older than those of this reading when it was asked
+   * several times. Checkpoints that are missing at the oldest end have then expired.
+   */
+  readonly isExpiryProven?: boolean;
   readonly evidence: (
     standing: Omit<ListSituation, 'audit'>,
     audit: AuditReport | undefined,
@@ -100,7 +106,7 @@ export async function claimList(
     evidence,
     epoch,
     of: generation,
-    isSecond: audit !== undefined && isAgreeing(audit),
+    isSecond: audit !== undefined && isAgreeing(list, audit),
   });
   const claimed = await findRow(tx, ACTION, decide);
   if (claimed?.isEnded === true) {
@@ -224,10 +230,15 @@ function decideClaim({
 
 /**
  * Whether a complete reading has all rows of the reading before, and no new row between
- * them.
+ * them. Rows that have expired at the oldest end are proven in another way.
  */
-function isAgreeing({ finding, missed, common, served }: AuditReport): boolean {
-  return finding === 'same' && missed === 0n && (common > 0n || served === 0n);
+function isAgreeing(
+  list: ListName,
+  { finding, missed, gone, pruned, common, served }: AuditReport,
+): boolean {
+  const lost = list === 'parties' ? gone + pruned : gone;
+  const isSame = missed === 0n && lost === 0n && (common > 0n || served === 0n);
+  return finding === 'same' && isSame;
 }
 
 /**
