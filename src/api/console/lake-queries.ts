@@ -9,6 +9,7 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
 import { z } from 'zod';
+import { readAhead } from '../../files/read-ahead.ts';
 import type { ReadyQuestion } from '../../lake/query/questions.ts';
 import type { PlainRow } from '../../postgres/rows.ts';
 import { StatusError } from '../kit/status-error.ts';
@@ -76,6 +77,13 @@ export interface LakeQueries {
 }
 
 const AT_ONCE_MAX = 2;
+/** How many files may be read by clients, most of which their statements have finished. */
+const FILES_MAX = 16;
+/**
+ * How much of a file is kept on the disk for a client that reads slowly or pauses. The
+ * statement of a longer one has to wait for the client, within its own timeout.
+ */
+const AHEAD_BYTES_MAX = 64 * 2 ** 20;
 const TIMEOUT_SECONDS = 60;
 const ROWS_MAX = 5_000;
 const ANSWER_CHARACTERS_MAX = 8_000_000;
@@ -87,14 +95,17 @@ const SAID_CHARACTERS_MAX = 4_000;
  * @param command the program and its leading arguments, which together start
  *   `ledger-mirror`
  * @param env the complete environment: only the object store's settings
+ * @param scratchDir the folder for files that clients are reading
  */
 export function openQueryRunner(
   [program, ...first]: readonly [string, ...string[]],
   env: Readonly<Record<string, string>>,
+  scratchDir: string,
 ): Pick<LakeQueries, 'ask' | 'file'> & {
   document(command: string): Promise<unknown>;
 } {
   let running = 0;
+  let files = 0;
   const run = (args: readonly string[], signal: AbortSignal | undefined) => {
     const child = spawn(program, [...first, ...args], {
       env: { ...env },
@@ -166,13 +177,45 @@ export function openQueryRunner(
       return { rows, isCut, tookMs: Math.round(performance.now() - startedMs) };
     },
     file: async (question, format, signal) => {
-      const { stdout, ended } = query(question, format, signal);
-      // Until the first bytes are sent, the HTTP status can still report a failure.
-      await Promise.race([once(stdout, 'readable'), ended]);
-      ended.catch((error: Error) => stdout.destroy(error));
-      return stdout;
+      if (files >= FILES_MAX)
+        throw new StatusError(
+          'unavailable',
+          'too many results are being downloaded; try again in a moment',
+        );
+      files += 1;
+      try {
+        const { child, stdout, ended } = query(question, format, signal);
+        // Until the first bytes are sent, the HTTP status can still report a failure.
+        await Promise.race([once(stdout, 'readable'), ended]);
+        // Without a byte, the output has ended, and the process is about to.
+        if (stdout.readableLength === 0) await ended;
+        const limits = { dir: scratchDir, bytesMax: AHEAD_BYTES_MAX };
+        const output = wholeOutput(stdout, ended);
+        const file = await readAhead(output, limits).catch((error: unknown) => {
+          child.kill();
+          throw error;
+        });
+        return file.once('close', () => {
+          files -= 1;
+        });
+      } catch (error) {
+        files -= 1;
+        throw error;
+      }
     },
   };
+}
+
+/**
+ * Yields the output of a process. It fails if the process does, even if the output ended
+ * before the process: a part of a file must not look like the whole.
+ */
+async function* wholeOutput(
+  stdout: Readable,
+  ended: Promise<void>,
+): AsyncGenerator<Buffer> {
+  yield* stdout as AsyncIterable<Buffer>;
+  await ended;
 }
 
 /**

@@ -11,7 +11,7 @@ import {
 } from '../../api/console/lake-queries.ts';
 import type { Config } from '../../config/environment.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
-import { objectsAt } from '../data-dir.ts';
+import { objectsAt, scratchDirOf } from '../data-dir.ts';
 import { READY_QUESTIONS } from '../../lake/query/questions.ts';
 import { queryColumns, SHAPES } from '../../lake/tables/tables.ts';
 
@@ -37,17 +37,21 @@ interface Overview {
 
 export function openConsoleLake(config: Config): LakeQueries {
   const compiled = getCompileCacheDir();
-  const runner = openQueryRunner([process.execPath, MAIN], {
-    ...config.ambient,
-    // Let the child processes reuse the code that this process has compiled, which halves
-    // the CPU time of a short question.
-    ...(compiled !== undefined && { NODE_COMPILE_CACHE: dirname(compiled) }),
-    OBJECT_STORE_URL: objectsAt(config).href,
-    DATA_DIR: config.dataDir,
-    HOME: config.dataDir,
-    LOG_LEVEL: 'error',
-    NO_COLOR: '1',
-  });
+  const runner = openQueryRunner(
+    [process.execPath, MAIN],
+    {
+      ...config.ambient,
+      // Let the child processes reuse the code that this process has compiled, which halves
+      // the CPU time of a short question.
+      ...(compiled !== undefined && { NODE_COMPILE_CACHE: dirname(compiled) }),
+      OBJECT_STORE_URL: objectsAt(config).href,
+      DATA_DIR: config.dataDir,
+      HOME: config.dataDir,
+      LOG_LEVEL: 'error',
+      NO_COLOR: '1',
+    },
+    scratchDirOf(config),
+  );
   return {
     tables: sharedLoad(async () => {
       const found = (await runner.document('lake')) as {

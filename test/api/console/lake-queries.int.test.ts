@@ -8,6 +8,7 @@ import { openConsoleLake } from '../../../src/app/serving/console-lake.ts';
 import { readConfig } from '../../../src/config/environment.ts';
 import { type Sandbox, startSandbox } from '../../support/sandbox.ts';
 import { text } from 'node:stream/consumers';
+import { waitFor } from '../../support/wait-for.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { openHome, type MirrorHome } from '../../cli/mirror-home.ts';
 
@@ -161,6 +162,7 @@ describe('the Data view', () => {
       const runner = openQueryRunner(
         [process.execPath, '-e', script, '--'],
         {},
+        home.dir,
       );
       await expect(
         runner.ask({ sql: 'select 1' }, signal),
@@ -171,8 +173,77 @@ describe('the Data view', () => {
     }
   });
 
+  test('a file whose statement fails after its first bytes does not end as if it were whole', async () => {
+    const script = `process.stdout.write('a\\n1\\n', () => process.exit(1))`;
+    const runner = openQueryRunner(
+      [process.execPath, '-e', script, '--'],
+      {},
+      home.dir,
+    );
+    const file = await runner.file({ sql: 'select 1' }, 'csv', signal);
+    await expect(text(file)).rejects.toMatchObject({ statusCode: 400 });
+  });
+
+  test('a file whose statement fails is refused with the reason', async () => {
+    const file = desk().file({ sql: 'select from where' }, 'csv', signal);
+    await expect(file).rejects.toMatchObject({
+      statusCode: 400,
+      message: expect.stringContaining('SQL: '),
+    });
+  });
+
+  test('a client that leaves ends its file, and makes room for others', async () => {
+    const script = `const x = 'x'.repeat(65_536); const go = () => process.stdout.write(x, go); go()`;
+    const runner = openQueryRunner(
+      [process.execPath, '-e', script, '--'],
+      {},
+      home.dir,
+    );
+    let clients = 0;
+    for (; clients < 20; clients += 1) {
+      const gone = new AbortController();
+      const file = await waitFor(
+        () =>
+          runner
+            .file({ sql: 'select 1' }, 'csv', gone.signal)
+            .catch(() => undefined),
+        { what: `file ${clients}, which has no end` },
+      );
+      file.on('error', () => undefined);
+      gone.abort();
+      file.destroy();
+    }
+    // More than there is room for at a time.
+    expect(clients).toBe(20);
+  });
+
+  test('files whose readers pause do not keep others from asking, and arrive whole', async () => {
+    const bytes = 4_000_000;
+    const script = `process.stdout.write('x'.repeat(${bytes}))`;
+    const runner = openQueryRunner(
+      [process.execPath, '-e', script, '--'],
+      {},
+      home.dir,
+    );
+    const question = { sql: 'select 1' };
+    const files = [
+      await runner.file(question, 'csv', signal),
+      await runner.file(question, 'csv', signal),
+    ];
+    const third = await waitFor(
+      () => runner.file(question, 'csv', signal).catch(() => undefined),
+      { what: 'a third file' },
+    );
+    for (const file of [...files, third])
+      expect(await text(file)).toHaveLength(bytes);
+  });
+
   test('asks two statements at once, and tells a third to come again', async () => {
-    const runner = openQueryRunner(['sleep', '30'], { PATH: '/usr/bin:/bin' });
+    const runner = openQueryRunner(
+      ['sleep', '30'],
+      { PATH: '/usr/bin:/bin' },
+      home.dir,
+    );
     const stop = new AbortController();
     const open = [1, 2].map(() => runner.ask({ sql: 'select 1' }, stop.signal));
     await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject(
