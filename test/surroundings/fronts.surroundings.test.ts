@@ -7,7 +7,6 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { Child } from '../support/process.ts';
 import { freePort } from '../support/servers/redis-process.ts';
@@ -309,19 +308,6 @@ test.skipIf(nginxRoot === undefined)(
     expect(message).toContain('proxy_set_header Host $http_host;');
   },
 );
-
-test('idle connections are kept longer than balancers keep them', async () => {
-  await using mirror = await startMirror('');
-  const { port, hostname } = new URL(mirror.url);
-  const socket = connect(Number(port), hostname);
-  socket.write('GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n');
-  const [answer] = (await new Promise((settle) =>
-    socket.once('data', (data) => settle([data])),
-  )) as [Buffer];
-  socket.destroy();
-  const seconds = /keep-alive: timeout=(\d+)/i.exec(answer.toString())?.[1];
-  expect(Number(seconds)).toBeGreaterThan(600);
-});
 
 /** @returns where the front's program lies below; undefined if it cannot be had here */
 async function findRoot(front: Front): Promise<string | undefined> {
