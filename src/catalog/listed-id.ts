@@ -1,5 +1,8 @@
 /** The id by which a party is requested from the source. */
 import { sql, type RawBuilder } from 'kysely';
+import type { Database } from '../postgres/database.ts';
+import { execute } from '../postgres/run-statement.ts';
+import { statement } from '../postgres/statement.ts';
 
 /**
  * SQL for the spelling in which the source last listed a party's id; null if that matches
@@ -19,25 +22,47 @@ export function listedAs(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
 }
 
 /**
- * SQL for whether the last reading of the list of parties ended without a claim and
- * showed others, but not this party. Its id may be spelled differently by now, so a
- * response without entries proves nothing. This is false while the list is being read,
- * because the party may still come, and if nothing was shown: a source that does not
- * serve the list says nothing about ids, and the spelling shown last still holds.
+ * SQL for whether the last reading of the list of parties ended without a claim and did
+ * not show this party. Its id may be spelled differently by now, so a response without
+ * entries proves nothing. This is false while the list is being read, because the party
+ * may still come. It is also false if the reading failed, for example because the source
+ * does not serve the list: the id that was shown last is then used as before, and if a
+ * later reading shows a different spelling, `distrustRespelled` applies.
  * @param partyId the stored id
  */
 export function isUnlisted(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
   return sql`(exists (
       select from mirror.generations unclaimed
       where unclaimed.list = 'parties' and unclaimed.kind = 'audit'
-        and exists (
-          select from mirror.audit_rows shown
-          where shown.generation_id = unclaimed.generation_id)
         and not exists (
           select from mirror.audit_rows audited
           where audited.generation_id = unclaimed.generation_id and audited.key = ${partyId}))
+    and coalesce((
+      select verdict <> 'failed' from mirror.runs
+      where kind = 'sync' and subject = 'parties' and state = 'done'
+      order by finished_at desc limit 1), true)
     and not exists (
       select from mirror.list_leases reading
       where reading.list = 'parties'
         and mirror.is_leased(reading.lease_until, reading.lease_holder)))`;
+}
+
+/**
+ * Makes the next exports request again every range without entries of the parties whose
+ * id is spelled differently in an audit than in the stored list. A source that does not
+ * know the earlier spelling any more may have responded as if the ledgers were empty.
+ */
+export async function distrustRespelled(
+  tx: Database,
+  generationId: bigint,
+): Promise<void> {
+  const distrust = statement()`
+    update mirror.coverage
+    set checked_at = to_timestamp(0)
+    from mirror.audit_rows shown join mirror.parties held on held.party_id = shown.key
+    where shown.generation_id = ${generationId}
+      and coalesce(shown.extra->>'id', shown.key)
+        <> coalesce(held.extra->>'id', held.party_id)
+      and coverage.party_id = held.party_id and segment_id is null`;
+  await execute(tx, 'distrust the empty ranges of respelled parties', distrust);
 }

@@ -1,5 +1,6 @@
 /** The spelling by which a party is requested. */
 import { describe, expect, test } from 'vitest';
+import { distrustRespelled } from '../../src/catalog/listed-id.ts';
 import { ExportStore } from '../../src/exports/store/export-store.ts';
 import { findWitnesses } from '../../src/lists/store/list-state.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
@@ -75,10 +76,6 @@ describe('a party that an unclaimed reading of the list did not show', () => {
         `insert into mirror.list_leases (list, token, lease_until)
          values ('parties', gen_random_uuid(), clock_timestamp() + interval '1 minute')`,
       );
-    return leasedAsUnlisted();
-  }
-
-  async function leasedAsUnlisted(): Promise<boolean | undefined> {
     await using warehouse = openWarehouse({
       url: database.url,
       onIdleError: () => undefined,
@@ -94,13 +91,17 @@ describe('a party that an unclaimed reading of the list did not show', () => {
     expect(await isUnlisted(OTHER)).toBe(true);
   });
 
-  test('is not unlisted if the source does not serve the list', async () => {
+  test('is not unlisted if that reading failed', async () => {
     await database.pool.query(
-      'delete from mirror.exports; delete from mirror.generations',
+      `insert into mirror.runs (run_id, kind, subject, state, verdict, finished_at)
+       values (gen_random_uuid(), 'sync', 'parties', 'done', 'failed', clock_timestamp())`,
     );
-    await beginReading(OTHER, null);
-    await database.pool.query('delete from mirror.audit_rows');
-    expect(await leasedAsUnlisted()).toBeUndefined();
+    expect(await isUnlisted(OTHER)).toBeUndefined();
+    await database.pool.query(
+      `insert into mirror.runs (run_id, kind, subject, state, verdict, finished_at)
+       values (gen_random_uuid(), 'sync', 'parties', 'done', 'suspicious', clock_timestamp())`,
+    );
+    expect(await isUnlisted(OTHER)).toBe(true);
   });
 
   test('is not unlisted if the reading showed it, or while the list is read', async () => {
@@ -109,3 +110,43 @@ describe('a party that an unclaimed reading of the list did not show', () => {
     expect(await isUnlisted(OTHER, true)).toBeUndefined();
   });
 });
+
+test.each([
+  ['upper case', 'lower case', true],
+  [null, 'upper case', true],
+  ['upper case', null, true],
+  ['upper case', 'upper case', false],
+  [null, null, false],
+])(
+  'a spelling that goes from %s to %s makes ranges without entries be asked for again: %s',
+  async (before, after, expected) => {
+    const { pool } = database;
+    await pool.query(
+      `delete from mirror.generations; delete from mirror.parties;
+       delete from mirror.coverage`,
+    );
+    await pool.query(
+      `insert into mirror.parties (party_id, first_epoch, epoch, pos, extra)
+       values ($1, 1, 1, 1, $2)`,
+      [PARTY, before && JSON.stringify({ id: before })],
+    );
+    await pool.query(
+      `insert into mirror.coverage (party_id, from_time, to_time, sides)
+       values ($1, '2026-01-01', '2026-01-02', 'both'), ('other', '2026-01-01', '2026-01-02', 'both')`,
+      [PARTY],
+    );
+    await beginReading(PARTY, after === null ? null : { id: after });
+    await using warehouse = openWarehouse({
+      url: database.url,
+      onIdleError: () => undefined,
+    });
+    const { rows } = await pool.query<{ id: string }>(
+      'select generation_id::text as id from mirror.generations',
+    );
+    await distrustRespelled(warehouse.db, BigInt(rows[0]?.id ?? 0));
+    const { rows: distrusted } = await pool.query(
+      `select party_id from mirror.coverage where checked_at = to_timestamp(0)`,
+    );
+    expect(distrusted).toEqual(expected ? [{ party_id: PARTY }] : []);
+  },
+);

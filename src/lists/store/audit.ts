@@ -3,6 +3,7 @@
  * the stored rows with those of the audit.
  */
 import { sql, type RawBuilder } from 'kysely';
+import { distrustRespelled } from '../../catalog/listed-id.ts';
 import { heightOf } from '../../ledger/ids.ts';
 import { evidenceJson } from '../../json/json-value.ts';
 import {
@@ -250,6 +251,8 @@ async function replaceWithAudit(
   const { shift, older } = await findPlace(tx, current, audit);
   const removed = await removeUnconfirmed(tx, current, audit);
   await markGone(tx, audit, { shift, older });
+  if (audit.list === 'parties')
+    await distrustRespelled(tx, audit.generationId);
   const drop = builder
     .deleteFrom('mirror.generations')
     .where('generation_id', '=', current.generationId);
