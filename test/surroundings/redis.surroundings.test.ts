@@ -49,7 +49,15 @@ describe.skipIf(!command.isReal)('Redis', () => {
       async (former) => {
         // No user can write there, root neither.
         await former.config('SET', 'dir', '/proc');
-        await former.bgsave();
+        // The save for a replica may still be in progress.
+        await waitFor(
+          () =>
+            former.bgsave().then(
+              () => true,
+              () => false,
+            ),
+          { what: 'a save to begin' },
+        );
         await waitFor(
           async () =>
             (await former.info('persistence')).includes(
