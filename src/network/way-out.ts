@@ -87,7 +87,7 @@ export function openWayOut(
   /** Opens the connections on which the client shows this certificate. */
   function openConnections(certificate: ClientCertificate | undefined) {
     const toService = { ...tls, ...certificate };
-    const direct = new Agent({ ...pool, connect: toService });
+    const direct = new Agent({ ...pool, connect: openConnector(toService) });
     return {
       certificate,
       direct,
@@ -115,7 +115,7 @@ export function openWayOut(
     const { toService, tunnels } = connections();
     const existing = tunnels.get(proxy.href);
     if (existing !== undefined) return existing;
-    const connectTls = buildConnector(toService);
+    const connectTls = openConnector(toService);
 
     async function dial(
       target: buildConnector.Options,
@@ -187,4 +187,26 @@ export function openWayOut(
   }
 
   return { request, close, [Symbol.asyncDispose]: close };
+}
+
+/**
+ * Returns undici's connector, with sockets that close at their first error. With TLS 1.3 a
+ * server refuses the client's certificate after the handshake, by an alert and the end of
+ * the connection. Node reports the alert and leaves the socket open, and the end that
+ * follows would replace it: the request would fail with `other side closed`.
+ */
+function openConnector(
+  options: buildConnector.BuildOptions,
+): buildConnector.connector {
+  const connect = buildConnector(options);
+  return (target, callback) => {
+    connect(target, (...[error, socket]) => {
+      if (error !== null) {
+        callback(error, null);
+        return;
+      }
+      socket.once('error', (first) => socket.destroy(first));
+      callback(null, socket);
+    });
+  };
 }

@@ -110,9 +110,12 @@ const BY_ERRNO: Readonly<Partial<Record<string, FailureCode>>> = {
 const PASSING_ALERT =
   /^ERR_SSL_.*(?:ALERT_INTERNAL_ERROR|HANDSHAKE_FAILURE|UNRECOGNIZED_NAME|USER_CANCELLED)$/;
 
-/** A TLS server's refusal of the client's certificate, or of a client without one. */
+/**
+ * A TLS server's refusal of the client's certificate, or of a client without one. A
+ * certificate of an authority that was renewed under the same name is a DECRYPT_ERROR.
+ */
 const CERTIFICATE_ALERT =
-  /^ERR_SSL_.*ALERT_(?:ACCESS_DENIED|BAD_CERTIFICATE|(?:UNSUPPORTED|NO)_CERTIFICATE|CERTIFICATE_(?:EXPIRED|REQUIRED|REVOKED|UNKNOWN)|UNKNOWN_CA)$/;
+  /^ERR_SSL_.*ALERT_(?:ACCESS_DENIED|DECRYPT_ERROR|BAD_CERTIFICATE|(?:UNSUPPORTED|NO)_CERTIFICATE|CERTIFICATE_(?:EXPIRED|REQUIRED|REVOKED|UNKNOWN)|UNKNOWN_CA)$/;
 
 /** A response with a status other than 200, or with status 200 and an error body. */
 export interface FailedAnswer {

@@ -19,7 +19,17 @@ export interface TestCertificates {
   readonly key: string;
 }
 
-export function makeCertificates(): TestCertificates {
+export interface CertificateOptions {
+  /** The common name of the authority; its key is a new one in any case. */
+  readonly authorityName?: string;
+  /** How long the certificates are still valid; negative for expired ones. */
+  readonly validMs?: number;
+}
+
+export function makeCertificates({
+  authorityName = 'test authority',
+  validMs = DAY_MS,
+}: CertificateOptions = {}): TestCertificates {
   const ca = keyPair();
   const server = keyPair();
   const isAuthority = extension(
@@ -31,20 +41,24 @@ export function makeCertificates(): TestCertificates {
     sequence(der(0x87, Buffer.from([127, 0, 0, 1]))),
   );
   return {
-    authority: certificate(
-      'test authority',
-      ca.publicKey,
-      isAuthority,
-      ca.privateKey,
-      1,
-    ),
-    cert: certificate(
-      '127.0.0.1',
-      server.publicKey,
-      isLocalhost,
-      ca.privateKey,
-      2,
-    ),
+    authority: certificate({
+      subject: authorityName,
+      issuer: authorityName,
+      key: ca.publicKey,
+      extended: isAuthority,
+      signer: ca.privateKey,
+      serial: 1,
+      validMs: DAY_MS,
+    }),
+    cert: certificate({
+      subject: '127.0.0.1',
+      issuer: authorityName,
+      key: server.publicKey,
+      extended: isLocalhost,
+      signer: ca.privateKey,
+      serial: 2,
+      validMs,
+    }),
     key: server.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
   };
 }
@@ -53,24 +67,36 @@ function keyPair(): { publicKey: KeyObject; privateKey: KeyObject } {
   return generateKeyPairSync('ec', { namedCurve: 'P-256' });
 }
 
-/** X.509 version 3, signed by the test authority. */
-function certificate(
-  subject: string,
-  key: KeyObject,
-  extended: Buffer,
-  signer: KeyObject,
-  serial: number,
-): string {
+interface CertificateParts {
+  readonly subject: string;
+  readonly issuer: string;
+  readonly key: KeyObject;
+  readonly extended: Buffer;
+  readonly signer: KeyObject;
+  readonly serial: number;
+  readonly validMs: number;
+}
+
+/** X.509 version 3. */
+function certificate({
+  subject,
+  issuer,
+  key,
+  extended,
+  signer,
+  serial,
+  validMs,
+}: CertificateParts): string {
   const algorithm = sequence(oid(OID.ecdsaSha256));
   const validity = sequence(
-    utcTime(Date.now() - DAY_MS),
-    utcTime(Date.now() + DAY_MS),
+    utcTime(Date.now() - 2 * DAY_MS),
+    utcTime(Date.now() + validMs),
   );
   const signed = sequence(
     der(0xa0, der(0x02, Buffer.from([2]))),
     der(0x02, Buffer.from([serial])),
     algorithm,
-    name('test authority'),
+    name(issuer),
     validity,
     name(subject),
     key.export({ type: 'spki', format: 'der' }),

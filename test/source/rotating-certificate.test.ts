@@ -94,6 +94,7 @@ test.each([
   'ERR_SSL_SSLV3_ALERT_CERTIFICATE_UNKNOWN',
   'ERR_SSL_TLSV1_ALERT_UNKNOWN_CA',
   'ERR_SSL_TLSV1_ALERT_ACCESS_DENIED',
+  'ERR_SSL_TLSV1_ALERT_DECRYPT_ERROR',
 ])('the TLS alert %s ends the request and names the settings', (code) => {
   const alert = Object.assign(new Error('ssl alert'), { code });
   expect(transportError('list', 'https://source', alert)).toMatchObject({

@@ -55,18 +55,24 @@ export class Daemon implements AsyncDisposable {
     this.#child = child;
   }
 
-  /** @param configure returns the text of the file that `args` names, by folder and port */
+  /**
+   * @param configure returns the text of the file that `args` names, by folder and port
+   * @param files further files of the folder, by name
+   */
   static async start(
     { root, env }: Program,
     binary: string,
     configure: (dir: string, port: number) => string,
     args: (file: string) => readonly string[],
+    files: Readonly<Record<string, string>> = {},
   ): Promise<Daemon> {
     const dir = await mkdtemp(join(tmpdir(), 'lm-surroundings-'));
     await chmod(dir, 0o777);
     const port = await freePort();
     const file = join(dir, 'daemon.conf');
     await writeFile(file, configure(dir, port));
+    for (const [name, text] of Object.entries(files))
+      await writeFile(join(dir, name), text);
     const child = new Child(join(root, binary), args(file), { env, cwd: dir });
     const daemon = new Daemon(port, dir, child);
     try {
