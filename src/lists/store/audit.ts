@@ -251,8 +251,7 @@ async function replaceWithAudit(
   const { shift, older } = await findPlace(tx, current, audit);
   const removed = await removeUnconfirmed(tx, current, audit);
   await markGone(tx, audit, { shift, older });
-  if (audit.list === 'parties')
-    await distrustRespelled(tx, audit.generationId);
+  if (audit.list === 'parties') await distrustRespelled(tx, audit.generationId);
   const drop = builder
     .deleteFrom('mirror.generations')
     .where('generation_id', '=', current.generationId);
