@@ -136,50 +136,20 @@ export interface Overlap {
 
 /** Returns the plan of the next request; undefined if nothing is left to request. */
 export function planRequest(target: Target): RequestPlan | undefined {
-  // The response shows these rows too, so audit them without a further request.
-  const audited = alsoAudit(target, segmentsBefore);
-  return planPass(alsoAudit(audited, emptyRangesBetween));
-}
-
-/** Returns the target, in which the rows that `choose` finds are audited as well. */
-function alsoAudit(
-  target: Target,
-  choose: (plan: RequestPlan, target: Target) => readonly Coverage[],
-): Target {
   const plan = planPass(target);
-  const rows = plan === undefined ? [] : choose(plan, target);
-  if (rows.length === 0) return target;
-  const ids = rows.map(({ coverageId }) => coverageId);
-  return { ...target, audited: new Set([...(target.audited ?? []), ...ids]) };
+  const between = plan === undefined ? [] : emptyRangesBetween(plan, target);
+  if (between.length === 0) return plan;
+  // The response covers the empty ranges in between too, so audit them without a
+  // further request.
+  const audited = new Set([...(target.audited ?? []), ...between]);
+  return planPass({ ...target, audited });
 }
 
-/**
- * Returns the closed segments before the requested ranges if the request has no start,
- * so that the response contains them. A node that keeps fewer entries may have sent
- * them: if their rows were left out unseen, those that it lacked would stay missing.
- */
-function segmentsBefore(
-  plan: RequestPlan,
-  { coverage, assetId, runId, kept }: Target,
-): readonly Coverage[] {
-  const first = plan.closed[0]?.from;
-  if (plan.overlap?.isStartless !== true || first === undefined) return [];
-  return coverage.filter(
-    (row) =>
-      !row.open &&
-      row.content !== undefined &&
-      row.assetId === assetId &&
-      row.to <= first &&
-      kept?.has(row.coverageId) !== true &&
-      (runId === undefined || row.runId !== runId),
-  );
-}
-
-/** Returns the known empty ranges between the requested ranges. */
+/** Returns the ids of the known empty ranges between the requested ranges. */
 function emptyRangesBetween(
   plan: RequestPlan,
   { coverage, assetId, runId }: Target,
-): readonly Coverage[] {
+): bigint[] {
   const first = plan.closed[0]?.from ?? plan.open?.from ?? NO_END;
   const last =
     plan.open === undefined
@@ -197,7 +167,8 @@ function emptyRangesBetween(
       (row) =>
         !plan.supersedes.includes(row) &&
         (runId === undefined || row.runId !== runId),
-    );
+    )
+    .map(({ coverageId }) => coverageId);
 }
 
 function planPass(target: Target): RequestPlan | undefined {

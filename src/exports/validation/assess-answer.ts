@@ -232,13 +232,17 @@ function isNothingLeft(
 }
 
 /**
- * Returns the ids of the coverage rows for the scope's own asset within the range of
- * the overlap check.
+ * Returns the ids of the coverage rows for the scope's own asset that are requested again
+ * if the overlap check fails twice: those within its range. A response to a request
+ * without a start contains every row of the ledger. If it has rows where none are known,
+ * the node that had sent none may have sent the earlier segments too, so all of them are
+ * compared.
  */
 function comparedCoverage({ plan, target }: Answered): readonly bigint[] {
   const { overlap } = plan;
   if (overlap === undefined) return [];
-  const range = { from: overlap.tail.from, to: overlap.to };
+  const from = overlap.isStartless ? BEGINNING : overlap.tail.from;
+  const range = { from, to: overlap.to };
   return target.coverage
     .filter((row) => row.assetId === target.assetId && overlaps(row, range))
     .map(({ coverageId }) => coverageId);

@@ -136,7 +136,7 @@ describe('an operator', () => {
       .locator('.badge', { hasText: 'complete' })
       .waitFor();
     await page.locator('.day[data-is=complete]').waitFor();
-    await page.getByText('Show what is known of the latest over time').click();
+    await page.getByText('Freshness over time').click();
     await page.locator('#lines li svg').first().waitFor();
   });
 

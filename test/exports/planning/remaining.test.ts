@@ -267,48 +267,6 @@ describe('planAsk', () => {
     );
   });
 
-  test('audits the segments that a request without a start shows again', () => {
-    const digest = '0'.repeat(64);
-    const known = {
-      assetId: undefined,
-      open: false,
-      sides: 'from',
-    } as const;
-    const segment: Coverage = {
-      ...known,
-      coverageId: 1n,
-      from: 0n,
-      to: 10n * SECOND,
-      objectKey: 'k',
-      rows: 4n,
-      tail: undefined,
-      content: { bytes: 1n, digest, rowForm: 'f', columns: [] },
-    };
-    const empty: Coverage = {
-      ...known,
-      coverageId: 2n,
-      from: segment.to,
-      to: 15n * SECOND,
-      objectKey: undefined,
-      rows: 0n,
-      tail: { from: segment.to, rows: 0, digest, rowForm: 'f' },
-    };
-    const plan = planRequest({
-      from: 0n,
-      closedTo: 20n * SECOND,
-      now: 21n * SECOND,
-      coverage: [segment, empty],
-      profile: {},
-    });
-    expect(plan?.question).toEqual({});
-    expect(plan?.revalidated).toEqual([segment, empty]);
-    expect(plan?.closed.map(({ from, to }) => ({ from, to }))).toEqual([
-      { from: segment.from, to: segment.to },
-      { from: empty.from, to: empty.to },
-      { from: empty.to, to: 20n * SECOND },
-    ]);
-  });
-
   test('continues from the known tail', () => {
     const tail = {
       from: 5n * SECOND,

@@ -103,7 +103,7 @@ function row(party) {
     ),
     el('td.number', { 'data-label': 'Size' }, known ? bytes(party.bytes) : '–'),
     el('td', { 'data-label': 'Last entry' }, time(party.lastEntryAt)),
-    el('td', { 'data-label': 'Known to' }, time(party.knownTo)),
+    el('td', { 'data-label': 'Mirrored up to' }, time(party.knownTo)),
     el(
       'td',
       el(

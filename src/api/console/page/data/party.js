@@ -27,7 +27,7 @@ function content(party) {
     ['As CSV', bytes(party.bytes)],
     ['Segments', count(segments)],
     ['Last entry', time(party.lastEntryAt)],
-    ['Known to', time(party.knownTo)],
+    ['Mirrored up to', time(party.knownTo)],
     ['First seen', time(party.firstSeenAt)],
   ];
   const parts = [

@@ -33,7 +33,7 @@ function told(lines) {
     return [legend(), ...draw(lines)];
   const drawn = el(
     'details',
-    el('summary', 'Show what is known of the latest over time'),
+    el('summary', 'Freshness over time'),
   );
   drawn.addEventListener(
     'toggle',
