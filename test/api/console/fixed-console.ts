@@ -7,6 +7,7 @@ import { listen } from '../../../src/api/server/server.ts';
 import type { ConsoleParts } from '../../../src/api/console/ports.ts';
 import type { PlainRow } from '../../../src/postgres/rows.ts';
 import type { MirrorFacts } from '../../../src/status/mirror-facts.ts';
+import type { NightlyPreview } from '../../../src/runs/nightly/nightly-preview.ts';
 import type { RunDocument } from '../../../src/runs/run-schema.ts';
 import {
   type Answers,
@@ -35,6 +36,17 @@ export interface FixedParts extends Partial<ConsoleParts> {
   readonly answers?: Answers;
   readonly progress?: (key: string) => Promise<readonly ProgressLine[]>;
 }
+
+/** What a mirror that knows nothing can say of its first night. */
+const FIRST_NIGHT: NightlyPreview = {
+  isFirst: true,
+  requests: 0,
+  seconds: 0,
+  ratePerSecond: 10,
+  lists: { requests: 0, requestsForNew: 0, each: [] },
+  audits: { segments: '0', bytes: '0' },
+  exports: { due: 0, asked: 0, deferred: 0, notDue: 0, quarantined: 0 },
+};
 
 export interface FixedConsole extends AsyncDisposable {
   readonly url: string;
@@ -83,9 +95,7 @@ export async function openFixedConsole(
     get settings() {
       return facts.settings;
     },
-    preview: async () => {
-      throw new Error('this console previews nothing');
-    },
+    preview: async () => FIRST_NIGHT,
     ...parts,
   };
   const start = async (port: number): ReturnType<typeof listen> => {

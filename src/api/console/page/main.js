@@ -8,6 +8,7 @@ import { loadLines } from './runs/exports.js';
 import { follow } from './common/feed.js';
 import { showGlance, takeQuarantined } from './status/glance.js';
 import { drawHistory, loadHistory } from './runs/history.js';
+import { showFirstNight } from './status/first-night.js';
 import { showNow } from './status/now.js';
 import { takeLive } from './common/orders.js';
 import { loadParties, refreshParties, startParties } from './data/parties.js';
@@ -34,6 +35,7 @@ const VIEWS = {
   '': {
     name: 'status',
     take: (snapshot) => {
+      showFirstNight(snapshot);
       showNow(snapshot);
       showStreams(snapshot);
     },

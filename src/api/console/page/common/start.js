@@ -86,7 +86,8 @@ function asks(requests, ms, how = 'about') {
   return `Sends ${how} ${plural(requests, 'request')} to the source${time}.`;
 }
 
-function nightAsks(preview) {
+/** Returns what a nightly run would ask the source, in sentences. */
+export function nightAsks(preview) {
   const { isFirst, exports, audits, requests, seconds, ratePerSecond } =
     preview;
   if (isFirst)

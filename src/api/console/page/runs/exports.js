@@ -31,10 +31,7 @@ export const loadLines = loader(
 function told(lines) {
   if (lines.some(({ state }) => state !== 'published'))
     return [legend(), ...draw(lines)];
-  const drawn = el(
-    'details',
-    el('summary', 'Freshness over time'),
-  );
+  const drawn = el('details', el('summary', 'Freshness over time'));
   drawn.addEventListener(
     'toggle',
     () => drawn.append(legend(), ...draw(lines)),

@@ -15,7 +15,7 @@ const NUMBERS = [
       `${count(coverage.covered)} of ${count(coverage.wanted)}`,
   ],
   ['As CSV', ({ status }) => bytes(status.ledger.bytes)],
-  ['Segments not loaded yet', ({ status }) => count(status.ledger.notLoaded)],
+  ['Segments to load', ({ status }) => count(status.ledger.notLoaded)],
   ['Jobs waiting', ({ upkeep }) => waiting(upkeep)],
   [
     'Disk free',
