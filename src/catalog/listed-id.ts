@@ -50,19 +50,23 @@ export function isUnlisted(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
 /**
  * Makes the next exports request again every range without entries of the parties whose
  * id is spelled differently in an audit than in the stored list. A source that does not
- * know the earlier spelling any more may have responded as if the ledgers were empty.
+ * know the earlier spelling any more may have responded as if the ledgers were empty. The
+ * ranges after a ledger's newest entry need no mark: every overlap check includes them.
  */
 export async function distrustRespelled(
   tx: Database,
   generationId: bigint,
 ): Promise<void> {
   const distrust = statement()`
-    update mirror.coverage
+    update mirror.coverage c
     set checked_at = to_timestamp(0)
     from mirror.audit_rows shown join mirror.parties held on held.party_id = shown.key
     where shown.generation_id = ${generationId}
       and coalesce(shown.extra->>'id', shown.key)
         <> coalesce(held.extra->>'id', held.party_id)
-      and coverage.party_id = held.party_id and segment_id is null`;
+      and c.party_id = held.party_id and c.segment_id is null
+      and c.to_time <= (
+        select max(from_time) from mirror.segments s
+        where s.party_id = c.party_id and s.status = 'current' and s.rows > 0)`;
   await execute(tx, 'distrust the empty ranges of respelled parties', distrust);
 }

@@ -118,12 +118,12 @@ test.each([
   ['upper case', 'upper case', false],
   [null, null, false],
 ])(
-  'a spelling that goes from %s to %s makes ranges without entries be asked for again: %s',
+  'a spelling that goes from %s to %s makes ranges without entries before others be asked for again: %s',
   async (before, after, expected) => {
     const { pool } = database;
     await pool.query(
       `delete from mirror.generations; delete from mirror.parties;
-       delete from mirror.coverage`,
+       delete from mirror.coverage; delete from mirror.segments`,
     );
     await pool.query(
       `insert into mirror.parties (party_id, first_epoch, epoch, pos, extra)
@@ -132,7 +132,15 @@ test.each([
     );
     await pool.query(
       `insert into mirror.coverage (party_id, from_time, to_time, sides)
-       values ($1, '2026-01-01', '2026-01-02', 'both'), ('other', '2026-01-01', '2026-01-02', 'both')`,
+       select party, day, day + '1 day'::interval, 'both'
+       from unnest(array[$1, 'other']) party,
+         unnest(array['2026-01-01', '2026-01-03']::timestamptz[]) day`,
+      [PARTY],
+    );
+    await pool.query(
+      `insert into mirror.segments (party_id, from_time, to_time, object_key, rows, bytes,
+         sha256, object_bytes, object_sha256, digest, row_form, columns)
+       values ($1, '2026-01-02', '2026-01-03', 'key', 1, 1, '', 1, '', '', 'f', '{}')`,
       [PARTY],
     );
     await beginReading(PARTY, after === null ? null : { id: after });
@@ -145,8 +153,11 @@ test.each([
     );
     await distrustRespelled(warehouse.db, BigInt(rows[0]?.id ?? 0));
     const { rows: distrusted } = await pool.query(
-      `select party_id from mirror.coverage where checked_at = to_timestamp(0)`,
+      `select party_id, from_time < '2026-01-02' as is_older
+       from mirror.coverage where checked_at = to_timestamp(0)`,
     );
-    expect(distrusted).toEqual(expected ? [{ party_id: PARTY }] : []);
+    expect(distrusted).toEqual(
+      expected ? [{ party_id: PARTY, is_older: true }] : [],
+    );
   },
 );
