@@ -149,26 +149,31 @@ describe('a source that no longer has the known rows', () => {
     expect(await world.rows()).toHaveLength(20);
   });
 
-  test('has all its segments compared once it shows rows again', async () => {
-    await using world = await World.open(database);
-    const all = entries('2023-05-01T10:00:00Z', 20);
-    // A node that keeps fewer entries sends the first segment, and one that does not
-    // know the party the ranges after it.
-    world.source.entries = all.slice(12);
-    await world.export('2023-05-02T00:00:00Z');
-    world.source.entries = [];
-    for (const day of ['03', '04', '05', '06'])
-      await world.export(`2023-05-${day}T00:00:00Z`);
-    const later = entries('2023-05-04T10:00:00Z', 5);
-    world.source.entries = [...all, ...later];
-    expect(await world.export('2023-05-07T00:00:00Z')).toMatchObject({
-      verdict: 'suspicious',
-    });
-    expect(await world.rows()).toEqual(written(world.source.entries));
-    expect(await world.export('2023-05-08T00:00:00Z')).toMatchObject({
-      verdict: 'complete',
-    });
-  });
+  test.each([
+    ['in a range that was empty', entries('2023-05-04T10:00:00Z', 5)],
+    ['before it alone', []],
+  ])(
+    'has all its segments compared once it shows rows again, %s',
+    async (_, later) => {
+      await using world = await World.open(database);
+      const all = entries('2023-05-01T10:00:00Z', 20);
+      // A node that keeps fewer entries sends the first segment, and one that does not
+      // know the party the ranges after it.
+      world.source.entries = all.slice(12);
+      await world.export('2023-05-02T00:00:00Z');
+      world.source.entries = [];
+      for (const day of ['03', '04', '05', '06'])
+        await world.export(`2023-05-${day}T00:00:00Z`);
+      world.source.entries = [...all, ...later];
+      expect(await world.export('2023-05-07T00:00:00Z')).toMatchObject({
+        verdict: 'suspicious',
+      });
+      expect(await world.rows()).toEqual(written(world.source.entries));
+      expect(await world.export('2023-05-08T00:00:00Z')).toMatchObject({
+        verdict: 'complete',
+      });
+    },
+  );
 });
 
 describe('a ledger of which no row is known', () => {

@@ -18,8 +18,10 @@ import type { WindowPlan } from '../planning/window-plan.ts';
 import type { SourceProfile } from '../planning/profile.ts';
 import {
   compareOverlap,
+  compareShownToo,
   fewerInOpen,
   type OverlapFinding,
+  rangeShownToo,
   shrinking,
   sumsOf,
 } from './compare-rows.ts';
@@ -143,7 +145,10 @@ export function assessAnswer(
   const { plan, request, received, target, learned } = answered;
   const { profile } = target;
   const { hasTimes, isUnlisted, now } = context;
-  const finding = plan.overlap && compareOverlap(plan.overlap, received);
+  const overlap = plan.overlap && compareOverlap(plan.overlap, received);
+  const isBack = overlap === undefined || overlap.state === 'verified';
+  const finding =
+    (isBack ? compareShownToo(answered, received) : undefined) ?? overlap;
   const gone = finding?.state === 'fewer' ? plan.overlap?.mayBeGone : undefined;
 
   const isOtherRelease =
@@ -233,16 +238,15 @@ function isNothingLeft(
 
 /**
  * Returns the ids of the coverage rows for the scope's own asset that are requested again
- * if the overlap check fails twice: those within its range. A response to a request
- * without a start contains every row of the ledger. If it has rows where none are known,
- * the node that had sent none may have sent the earlier segments too, so all of them are
- * compared.
+ * if known rows came back differently twice: those within the range of the overlap check,
+ * or all before the requested ranges if the response contains those too.
  */
-function comparedCoverage({ plan, target }: Answered): readonly bigint[] {
+function comparedCoverage(answered: Answered): readonly bigint[] {
+  const { plan, target } = answered;
   const { overlap } = plan;
-  if (overlap === undefined) return [];
-  const from = overlap.isStartless ? BEGINNING : overlap.tail.from;
-  const range = { from, to: overlap.to };
+  const known = overlap && { from: overlap.tail.from, to: overlap.to };
+  const range = rangeShownToo(answered) ?? known;
+  if (range === undefined) return [];
   return target.coverage
     .filter((row) => row.assetId === target.assetId && overlaps(row, range))
     .map(({ coverageId }) => coverageId);

@@ -1,9 +1,15 @@
 /** Compares a response with the known coverage. Pure. */
 import type { Received } from '../download/receive-answer.ts';
+import type { PlannedRequest } from '../planning/next-window.ts';
 import type { RequestPlan, Overlap } from '../planning/remaining.ts';
+import type { Range } from '../../ledger/ranges.ts';
+import { BEGINNING } from '../../time/time.ts';
 import type { TailSum } from '../../ledger/tail-sum.ts';
 import type { ReceivedSegment } from '../download/answer-rows.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
+
+/** The digest of no rows. */
+const NO_DIGEST = '0'.repeat(64);
 
 /** The result of an overlap check. */
 export type OverlapFinding =
@@ -66,6 +72,54 @@ export function compareOverlap(
     state: differenceOf(tail, rows, digest),
     expected: { rows: String(tail.rows), digest: tail.digest },
     received: { rows: String(rows), digest },
+  };
+}
+
+/**
+ * Returns the range before the requested ones whose rows the response contains too,
+ * because the request has no start; undefined if there is none.
+ */
+export function rangeShownToo({
+  plan,
+  request,
+}: Pick<PlannedRequest, 'plan' | 'request'>): Range | undefined {
+  if ((request.from ?? BEGINNING) > BEGINNING) return undefined;
+  const { overlap, closed, open } = plan;
+  const to = overlap?.to ?? closed[0]?.from ?? open?.from ?? BEGINNING;
+  return to > BEGINNING ? { from: BEGINNING, to } : undefined;
+}
+
+/**
+ * Compares the number of rows in that range with the number that is known. More rows mean
+ * that the node that had sent the earlier segments keeps fewer entries than this one.
+ * Fewer rows prove nothing here: what the source has lost is found by audits.
+ * @returns undefined if there are not more rows, or the numbers cannot be compared
+ */
+export function compareShownToo(
+  planned: Pick<PlannedRequest, 'plan' | 'request' | 'target'>,
+  { before, leftOut, layout }: Received,
+): Extract<OverlapFinding, { expected: unknown }> | undefined {
+  const range = rangeShownToo(planned);
+  const { overlap, open } = planned.plan;
+  // Rows after the end of a request are left out, too.
+  if (range === undefined || open === undefined || open.to !== undefined)
+    return undefined;
+  const known = planned.target.coverage.filter(({ to }) => to <= range.to);
+  const isComparable = known.every(
+    ({ assetId, sides, rows }) =>
+      assetId === planned.target.assetId &&
+      (rows === 0n || sides === layout.sides),
+  );
+  const knownRows = known.reduce((sum, { rows }) => sum + rows, 0n);
+  const shownRows = leftOut.range + BigInt(before.rows);
+  if (!isComparable || shownRows <= knownRows) return undefined;
+  return {
+    state: 'other',
+    expected: {
+      rows: String(knownRows),
+      digest: overlap?.tail.digest ?? NO_DIGEST,
+    },
+    received: { rows: String(shownRows), digest: before.digest.hex() },
   };
 }
 
