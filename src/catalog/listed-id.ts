@@ -24,19 +24,24 @@ export function listedAs(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
 /**
  * SQL for whether the last reading of the list of parties ended without a claim and did
  * not show this party. Its id may be spelled differently by now, so a response without
- * entries proves nothing. This is false while the list is being read, because the party
- * may still come. It is also false if the reading failed, for example because the source
+ * entries proves nothing. The rows of a reading that opened a doubt are dropped, so that
+ * it counts as if it had shown no party. This is false while the list is being read,
+ * because the party may still come. It is also false if the reading failed, for example because the source
  * does not serve the list: the id that was shown last is then used as before, and if a
  * later reading shows a different spelling, `distrustRespelled` applies.
  * @param partyId the stored id
  */
 export function isUnlisted(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
-  return sql`(exists (
-      select from mirror.generations unclaimed
-      where unclaimed.list = 'parties' and unclaimed.kind = 'audit'
-        and not exists (
-          select from mirror.audit_rows audited
-          where audited.generation_id = unclaimed.generation_id and audited.key = ${partyId}))
+  return sql`((
+      exists (
+        select from mirror.generations where list = 'parties' and kind = 'audit')
+      or exists (
+        select from mirror.doubts
+        where subject = 'parties' and closed_at is null and code <> 'ROW_NOT_UNDERSTOOD'
+          and epoch = (select max(epoch) from mirror.networks)))
+    and not exists (
+      select from mirror.audit_rows shown join mirror.generations using (generation_id)
+      where list = 'parties' and shown.key = ${partyId})
     and coalesce((
       select verdict <> 'failed' from mirror.runs
       where kind = 'sync' and subject = 'parties' and state = 'done'

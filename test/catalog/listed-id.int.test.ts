@@ -91,6 +91,20 @@ describe('a party that an unclaimed reading of the list did not show', () => {
     expect(await isUnlisted(OTHER)).toBe(true);
   });
 
+  test('is unlisted while a reading that was dropped is doubted', async () => {
+    const { pool } = database;
+    await pool.query(
+      `insert into mirror.networks (epoch) values (1) on conflict do nothing`,
+    );
+    const doubt = `insert into mirror.doubts (subject, epoch, code) values ('parties', 1, $1)`;
+    await pool.query(doubt, ['ROW_NOT_UNDERSTOOD']);
+    expect(await isUnlisted(undefined)).toBeUndefined();
+    await pool.query(doubt, ['NEWEST_ROWS_MISSING']);
+    expect(await isUnlisted(undefined)).toBe(true);
+    expect(await isUnlisted(PARTY)).toBeUndefined();
+    await pool.query('delete from mirror.doubts');
+  });
+
   test('is not unlisted if that reading failed', async () => {
     await database.pool.query(
       `insert into mirror.runs (run_id, kind, subject, state, verdict, finished_at)
