@@ -1,4 +1,4 @@
-/** The job for a load of published segments into the warehouse and the lake. */
+/** The job that loads published segments into the warehouse and the lake. */
 import { z } from 'zod';
 import { JOBS, type JobDefinition } from '../src/runs/job.ts';
 import { workRun } from '../src/runs/work-run.ts';

@@ -194,7 +194,7 @@ const ARCHIVE_CLASSES: ReadonlySet<string> = new Set([
   'COLD_ARCHIVE',
 ]);
 
-/** Accepts an Ed25519 key; whether its hash is right is checked when it is opened. */
+/** Accepts an Ed25519 key. Its hash is verified later, when the key is opened. */
 export const signerKey: Form<string> = {
   accepted: 'PRIVATE+KEY+<name>+<hash>+<key>, the private key of a signed note',
   parse: (given) => {

@@ -71,8 +71,8 @@ const planSchema = z.object({
   /** Bytes received before the last stream broke. */
   brokenBytes: count.optional(),
   /**
-   * The bytes, by time, that unfinished streams have shown for rows that are not
-   * published yet.
+   * How many bytes unfinished streams have delivered for each stretch of time, counting
+   * only rows that are not published yet.
    */
   seen: z
     .array(z.object({ from: z.int(), to: z.int(), bytes: count }).readonly())

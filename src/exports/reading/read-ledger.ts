@@ -1,9 +1,9 @@
 /**
  * Reads a party's mirrored ledger back from the published objects, as one CSV. A
- * segment that lies entirely inside the query is passed on unchanged. Its rows are
- * parsed only if the query's range or asset covers only part of it, or if its columns
- * differ from those of the response. Of a segment that lies partly inside the range, only
- * the frames that can hold the range are read. Segments outside it are never opened.
+ * segment that lies entirely inside the query is passed on unchanged, unless its columns
+ * differ from those of the response. If the query covers only part of a segment, by range
+ * or by asset, its rows are parsed and filtered, and only the frames that can hold the
+ * range are read. Segments outside the range are never opened.
  */
 import { createHash } from 'node:crypto';
 import { PermanentError } from '../../errors/errors.ts';

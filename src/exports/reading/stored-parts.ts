@@ -49,7 +49,7 @@ export function partsHolding(
 ): StoredRange[] {
   const parts: { start: bigint; end: bigint }[] = [];
   for (const { offset, bytes, earliest, latest } of frames) {
-    // `latest` is a second, in which an entry may lie anywhere.
+    // `latest` is a whole second; the entry may lie anywhere within it.
     if (earliest >= to || latest + SECOND_MICROS <= from) continue;
     const last = parts.at(-1);
     if (last !== undefined && offset - last.end <= GAP_BYTES_MAX)

@@ -223,7 +223,7 @@ export interface SegmentMonth {
   readonly rows: bigint;
   /** Additive digest of the rows' canonical values, as 64 hex digits. */
   readonly valuesDigest: string;
-  /** Whether the segment is open, so that it will soon be replaced. */
+  /** Whether the segment is open and will therefore soon be replaced. */
   readonly isOpen: boolean;
 }
 

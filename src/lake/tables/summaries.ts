@@ -201,7 +201,7 @@ export const SUMMARIES: Readonly<Record<SummaryTable, SummaryShape>> = {
       ),
       summed(
         'received',
-        'Total received from others; a lower bound if its export contains one side',
+        'Total received from others; only a lower bound if the export contains just one side of each transfer',
         `account_to_party_id = party_id and not ${WITHIN}`,
       ),
       summed(

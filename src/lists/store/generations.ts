@@ -84,7 +84,7 @@ type Shown =
   | {
       readonly kind: 'audit';
       readonly generationId: bigint;
-      /** How far the audit's positions move, if older rows are stored before them. */
+      /** How far the audit's positions shift to make room for older rows ahead of them. */
       readonly shift: bigint;
     };
 

@@ -98,7 +98,7 @@ export async function forgetUnlisted(
   await execute(tx, 'mark parties that the source removed', forget);
 }
 
-/** Whether the restored row `r` of the list `g` was not shown. */
+/** True if the source did not show the restored row `r` of the list `g`. */
 const IS_MISSING = {
   parties: sql`r.pos is null and r.gone_since is null
     and r.last_seen_at = ${NOT_SEEN}::timestamptz and r.party_id <> ${NETWORK_PARTY}`,

@@ -41,7 +41,8 @@ export async function fixNightWindow(
   const stored = storedEnd.safeParse(run.params['windowEndsAt']);
   if (stored.success) return { startedMs, untilMs: stored.data };
 
-  // The workers' schedule may differ from that of the process that works the run.
+  // The workers' schedule, which is the one in force, may differ from that of the process
+  // that is working on this run.
   const schedule = (await readScheduleInForce(db, 'nightly')) ?? own;
   const nextMs = nextScheduledMs(schedule, startedMs);
   // If scheduled times are less than two hours apart, half of the interval is used for

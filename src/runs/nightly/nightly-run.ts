@@ -140,7 +140,7 @@ async function mirrorSource(
   const listVerdicts = synced.map((list) => list.verdict);
   const reasons = findReasons(covers, [...listVerdicts, verdict]);
   const evidence = {
-    // The same rule as the status applies after the run.
+    // Decided by the same rule that the status will use after the run.
     mirror: { complete: reasons.length === 0, reasons },
     covers,
     lists,

@@ -56,7 +56,7 @@ export interface HttpAnswer extends AsyncDisposable {
 }
 
 export interface HttpRequest {
-  /** The name of the request for messages: "list" or "export". */
+  /** What messages call this request: "list" or "export". */
   readonly action: string;
   readonly url: URL;
   readonly limits: HttpLimits;

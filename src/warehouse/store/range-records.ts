@@ -102,16 +102,14 @@ function rangeLine(line: string): string {
   return `${json.slice(0, -1)},"assetId":${JSON.stringify(assetId)}}`;
 }
 
-/** Limits which lines of the record are taken over. */
+/** Limits which lines of the record are adopted. */
 interface RangeLimits {
   /**
-   * If set, only a record of this lineage is taken over; if absent, a record of any
-   * lineage.
+   * If set, only a record of this lineage is adopted; otherwise, a record of any lineage.
    */
   readonly warehouseId?: string | undefined;
   /**
-   * If set, only the ranges of this party are taken over; if absent, those of all
-   * parties.
+   * If set, only the ranges of this party are adopted; otherwise, those of all parties.
    */
   readonly partyId?: string | undefined;
 }
