@@ -651,6 +651,9 @@ describe('a result by day and kind', () => {
     await expect
       .poll(() => texts.allTextContents())
       .toEqual(expect.arrayContaining(['DEPOSIT', 'BOND']));
+    // Names have no end that a last value could stand at.
+    const legend = view.page.locator('#query-result .figure-legend');
+    expect((await legend.innerText()).trim()).toBe('n');
     expect([...view.problems, ...view.foreign]).toEqual([]);
   });
 });

@@ -139,7 +139,7 @@ function chooser({ columns, rows, drawable }) {
     place.replaceChildren(
       toSvg(shapes, { width, height, label: said, colourOf }),
     );
-    legend.replaceChildren(...legendOf(charts));
+    legend.replaceChildren(...legendOf(charts, axis.kind === 'time'));
     note.textContent =
       wanted.length > shared.length
         ? `The first ${CHARTS_MAX} of ${wanted.length} assets are drawn: choose one to see another.`
@@ -305,9 +305,11 @@ function add(known, value) {
     : String(Number(known) + Number(value));
 }
 
-/** Returns the parts with their last value; only their names if there are several charts. */
-function legendOf(charts) {
-  if (charts.length === 1)
+/**
+ * Returns the parts by name, with their last value if there is one chart, along a time.
+ */
+function legendOf(charts, isTime) {
+  if (isTime && charts.length === 1)
     return charts[0].series.map(({ name, tone, texts }) =>
       legendItem(tone, `${name}: ${texts.at(-1)} at the end`),
     );
