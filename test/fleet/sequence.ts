@@ -243,7 +243,7 @@ function explain({ evidence }: Run): string {
     failures: first(exports?.['failures']),
     doubted: first(exports?.['doubted']),
     load: load?.['verdict'],
-    verify: verify?.['verdict'],
+    verify: verify?.['verdict'] === 'complete' ? 'complete' : verify,
     reasons: mirror?.['reasons'],
     error: evidence['error'],
   };
