@@ -12,7 +12,7 @@ export const HIDDEN = '[secret]';
  */
 const CHARACTERS_MIN = 4;
 
-/** Matches `scheme://user:password@` anywhere in a text. */
+/** Matches `scheme://user:password@` anywhere in a string. */
 const URL_USER = /\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'<>]*@/gi;
 const URL_PARAMETER =
   /([?&](?:[\w.-]*(?:password|secret|token|key|signature))=)[^&\s"']+/gi;

@@ -57,7 +57,7 @@ export interface UntoldRun {
 
 /**
  * Limits "waiting" notices to one per hour, even if the source flaps every minute.
- * `toldWait` is when the outage began that triggered the last notice.
+ * `toldWait` is the start of the outage that triggered the last notice.
  */
 const IS_WAIT_UNTOLD = sql`(${AWAITS_SOURCE}
   and coalesce((params->'sourceAbsence'->>'since')::timestamptz
