@@ -226,7 +226,7 @@ export interface WatchOptions {
   readonly checkMs?: number;
   /**
    * The parts that the process can do without. While one of their secrets is refused, the
-   * process is not ready, but goes on.
+   * process reports that it is not ready, but keeps running.
    */
   readonly canDoWithout?: readonly NeededSecret['part'][];
 }

@@ -24,11 +24,13 @@ export function listedAs(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
 /**
  * SQL for whether the last reading of the list of parties ended without a claim and did
  * not show this party. Its id may be spelled differently by now, so a response without
- * entries proves nothing. The rows of a reading that opened a doubt are dropped, so that
- * it counts as if it had shown no party. This is false while the list is being read,
- * because the party may still come. It is also false if the reading failed, for example because the source
- * does not serve the list: the id that was shown last is then used as before, and if a
- * later reading shows a different spelling, `distrustRespelled` applies.
+ * entries proves nothing. The rows of a reading that opened a doubt are dropped, so such
+ * a reading counts as if it had shown no party.
+ *
+ * This is false while the list is being read, because the party may still come. It is
+ * also false if the reading failed, for example because the source does not serve the
+ * list: the id that was shown last is then used as before, and if a later reading shows
+ * a different spelling, `distrustRespelled` applies.
  * @param partyId the stored id
  */
 export function isUnlisted(partyId: RawBuilder<unknown>): RawBuilder<unknown> {

@@ -15,6 +15,8 @@ const LIMBS = 8;
  */
 const CARRY_EVERY = 2 ** 20;
 const HEX = /^[0-9a-f]{64}$/;
+/** The digest of no rows, as hex. */
+export const NO_ROWS_DIGEST = '0'.repeat(64);
 
 /** Node accepts every encoding here, but its types list only some of them. */
 const PAIRS = 'utf16le' as 'binary';

@@ -238,6 +238,17 @@ export interface AuditTotals {
   readonly isAllNewer: boolean;
 }
 
+/**
+ * Returns how many confirmed rows the source has removed. Old checkpoints expire from the
+ * source; parties do not.
+ */
+export function countRemoved(
+  list: ListName,
+  { gone, pruned }: Pick<AuditTotals, 'gone' | 'pruned'>,
+): bigint {
+  return list === 'parties' ? gone + pruned : gone;
+}
+
 /** Maximum number of rows that may disappear from even a short list without a doubt. */
 const SHRUNK_ROWS_MAX = 2n;
 const SHRUNK_SHARE = 10n;
@@ -323,8 +334,7 @@ export function decideAudit(
       { rows: `${found.goneNewest}`, height },
     );
   }
-  // Old checkpoints expire from the source; parties do not.
-  const goneNow = list === 'parties' ? found.gone + found.pruned : found.gone;
+  const goneNow = countRemoved(list, found);
   // Losing a tenth at each audit would eventually remove everything, so losses are
   // measured against the largest list.
   const eroded = list === 'parties' ? largestClaimed - served : 0n;

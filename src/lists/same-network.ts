@@ -22,7 +22,8 @@ const OLDEST_ASKED = 5;
 const OLDEST_ROWS = 5;
 const OLDEST_PAUSE_MS = 500;
 const NODES_DIFFER =
-  'OLDEST_ROWS_MISSING: another node of the source shows older rows, so the list was read again';
+  'OLDEST_ROWS_MISSING: another node of the source shows older rows, so the list was ' +
+  'read again';
 
 /**
  * Whether the source shows none of the stored rows. A source whose blocks are below an

@@ -59,7 +59,10 @@ export interface SyncContext
   readonly tally: Tally;
 }
 
-/** Confirmed rows that the source does not show any more: elsewhere, and at the oldest end. */
+/**
+ * How many confirmed rows the source does not show any more: those at the oldest end of
+ * the list are `pruned`, all others `gone`.
+ */
 type LostRows = Pick<AuditReport, 'gone' | 'pruned'>;
 
 /** Counts the requests and observations of one sync. */

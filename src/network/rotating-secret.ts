@@ -93,12 +93,12 @@ export class RotatingSecret<Value extends object> implements SecretState {
 
   /** Call this when a service has accepted the secret. */
   accept(): void {
-    this.#refusedSinceMs = undefined;
+    this.forgetRefusal();
   }
 
   /**
-   * Call this when it is no longer known whether the service refuses the secret, for
-   * example because the service cannot be reached any more.
+   * Call this when nobody knows any more whether the service refuses the secret, for
+   * example because the service is unreachable by now.
    */
   forgetRefusal(): void {
     this.#refusedSinceMs = undefined;

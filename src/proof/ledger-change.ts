@@ -4,7 +4,7 @@
  * changed the objects, the tables or the log.
  */
 import type { HashedRow } from '../catalog/row-hashes.ts';
-import { RowDigest } from '../ledger/digest.ts';
+import { NO_ROWS_DIGEST, RowDigest } from '../ledger/digest.ts';
 import type { LedgerRecord, MonthSum } from './ledger-record.ts';
 import type { LedgerName } from './store/proof-store.ts';
 
@@ -76,7 +76,7 @@ export async function findChange(
 }
 
 function noRows(month: string): MonthSum {
-  return [month, '0', '0'.repeat(64)];
+  return [month, '0', NO_ROWS_DIGEST];
 }
 
 /**

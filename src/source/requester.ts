@@ -243,21 +243,25 @@ export class SourceRequester {
         credentials.accept();
         return answer;
       } catch (error) {
-        const code = errorCode(error);
-        const isDoubtful =
-          sent.certificate !== undefined && code === RARELY_CERTIFICATE;
-        let isRenewed: boolean;
-        if (isRefusalOf(sent, error)) isRenewed = credentials.renew(sent);
-        else if (isDoubtful) isRenewed = credentials.readAgain(sent);
-        else throw error;
-        if (!isRenewed)
-          throw WHO_REFUSED.has(code) ? withAdvice(error, credentials) : error;
+        if (!this.#renew(sent, error)) {
+          const isRefused = WHO_REFUSED.has(errorCode(error));
+          throw isRefused ? withAdvice(error, credentials) : error;
+        }
         log?.warn(
           { secret: credentials.name, reason: errorLine(error) },
           'The source refused a secret, which has been replaced: asked again with the new one',
         );
       }
     }
+  }
+
+  /** Whether there are other credentials by now, if the failure may be due to those sent. */
+  #renew(sent: Credentials, error: unknown): boolean {
+    const { credentials } = this.#deps;
+    if (isRefusalOf(sent, error)) return credentials.renew(sent);
+    const isDoubtful =
+      sent.certificate !== undefined && errorCode(error) === RARELY_CERTIFICATE;
+    return isDoubtful && credentials.readAgain(sent);
   }
 
   /** Makes one attempt. Every attempt that passed the rate limit is reported once. */

@@ -2,14 +2,12 @@
 import type { Received } from '../download/receive-answer.ts';
 import type { PlannedRequest } from '../planning/next-window.ts';
 import type { RequestPlan, Overlap } from '../planning/remaining.ts';
+import { NO_ROWS_DIGEST } from '../../ledger/digest.ts';
 import type { Range } from '../../ledger/ranges.ts';
 import { BEGINNING } from '../../time/time.ts';
 import type { TailSum } from '../../ledger/tail-sum.ts';
 import type { ReceivedSegment } from '../download/answer-rows.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';
-
-/** The digest of no rows. */
-const NO_DIGEST = '0'.repeat(64);
 
 /** The result of an overlap check. */
 export type OverlapFinding =
@@ -117,7 +115,7 @@ export function compareShownToo(
     state: 'other',
     expected: {
       rows: String(knownRows),
-      digest: overlap?.tail.digest ?? NO_DIGEST,
+      digest: overlap?.tail.digest ?? NO_ROWS_DIGEST,
     },
     received: { rows: String(shownRows), digest: before.digest.hex() },
   };

@@ -5,6 +5,7 @@
 import { sql } from 'kysely';
 import { evidenceJson } from '../../json/json-value.ts';
 import {
+  countRemoved,
   DoubtError,
   ROW_NOT_UNDERSTOOD,
   rowsNotUnderstood,
@@ -232,13 +233,10 @@ function decideClaim({
  * Whether a complete reading has all rows of the reading before, and no new row between
  * them. Rows that have expired at the oldest end are proven in another way.
  */
-function isAgreeing(
-  list: ListName,
-  { finding, missed, gone, pruned, common, served }: AuditReport,
-): boolean {
-  const lost = list === 'parties' ? gone + pruned : gone;
-  const isSame = missed === 0n && lost === 0n && (common > 0n || served === 0n);
-  return finding === 'same' && isSame;
+function isAgreeing(list: ListName, audit: AuditReport): boolean {
+  const { finding, missed, common, served } = audit;
+  const isSame = missed === 0n && countRemoved(list, audit) === 0n;
+  return finding === 'same' && isSame && (common > 0n || served === 0n);
 }
 
 /**

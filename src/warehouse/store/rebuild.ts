@@ -328,8 +328,7 @@ function adoptParties(
   parties: readonly (readonly [partyId: string, readonly Manifest[]])[],
 ): Promise<AdoptedCounts> {
   const partyIds = parties.map(([partyId]) => partyId);
-  const [first = ''] = partyIds;
-  const action = `record what is published of ${partyIds.length} parties from ${first} on`;
+  const action = `record what is published of ${describeParties(partyIds)}`;
   return inTransaction(db, { action }, async (tx) => {
     // The lock blocks an export of the parties, or a second rebuild, until the
     // transaction commits.
@@ -366,6 +365,10 @@ function adoptParties(
     await insertCoverage(tx, coverage);
     return { current: current.length, superseded: superseded.length };
   });
+}
+
+function describeParties([first, ...others]: readonly string[]): string {
+  return `party ${first}${others.length > 0 ? ` and ${others.length} more` : ''}`;
 }
 
 /** What changes for a party whose published segments become known. */

@@ -23,15 +23,20 @@ export function startRun(order) {
   return post('mirror/runs', order);
 }
 
+/** Returns what a nightly run would ask the source, and the settings' values by name. */
+export async function readPlan() {
+  const [preview, { settings }] = await Promise.all([
+    ask('console/preview'),
+    ask('console/settings'),
+  ]);
+  const values = new Map(settings.map(({ name, value }) => [name, value]));
+  return { preview, values };
+}
+
 function openStart() {
   return openDialog('Run now', async () => {
-    const [preview, { settings }] = await Promise.all([
-      ask('console/preview'),
-      ask('console/settings'),
-    ]);
-    const pageSize = BigInt(
-      settings.find(({ name }) => name === 'SOURCE_PAGE_SIZE')?.value ?? 1_000,
-    );
+    const { preview, values } = await readPlan();
+    const pageSize = BigInt(values.get('SOURCE_PAGE_SIZE') ?? 1_000);
     return { parts: [form(choicesOf(preview, pageSize))] };
   });
 }

@@ -3,7 +3,10 @@ import { ask } from '../common/ask.js';
 
 let reading;
 
-/** Returns the tables with their columns and comments. After a failure, the next call asks again. */
+/**
+ * Returns the tables with their columns and comments. After a failure, the next call asks
+ * again.
+ */
 export function readTables() {
   reading ??= ask('console/tables').catch((error) => {
     reading = undefined;

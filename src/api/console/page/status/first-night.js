@@ -1,8 +1,7 @@
 // What the first nightly run of an empty mirror will do, before anybody starts it.
-import { ask } from '../common/ask.js';
 import { copyButton } from '../common/copy.js';
 import { action, announce, byId, el, fill, show } from '../common/dom.js';
-import { nightAsks, startRun } from '../common/start.js';
+import { nightAsks, readPlan, startRun } from '../common/start.js';
 import { time } from '../common/time.js';
 
 const LOOK = 'ledger-mirror nightly --dry-run --look';
@@ -19,15 +18,6 @@ export function showFirstNight({ status, live, nextNightlyRun }) {
   void fill(plan, readPlan, (read) =>
     show(plan, ...planParts(read, nextNightlyRun)),
   );
-}
-
-async function readPlan() {
-  const [preview, { settings }] = await Promise.all([
-    ask('console/preview'),
-    ask('console/settings'),
-  ]);
-  const values = new Map(settings.map(({ name, value }) => [name, value]));
-  return { preview, values };
 }
 
 function planParts({ preview, values }, nextNightlyRun) {
