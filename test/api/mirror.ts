@@ -75,6 +75,22 @@ export function answering(answers: Answers): Rows {
   };
 }
 
+/** An export of a party that a client has ordered and that is done. */
+export function doneExport(runId: string, partyId: string): object {
+  const now = new Date().toISOString();
+  return {
+    runId,
+    kind: 'export',
+    subject: partyId,
+    params: {},
+    state: 'done',
+    verdict: 'complete',
+    evidence: {},
+    queuedAt: now,
+    finishedAt: now,
+  };
+}
+
 /** What the read API does with jobs, as far as a test says. */
 export function jobsOf(
   parts: {

@@ -3,21 +3,17 @@
  * different ways: they close the connection, answer 400 as nginx does, or answer 403.
  */
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { TLSSocket } from 'node:tls';
-import { expect, onTestFinished, test } from 'vitest';
-import { openSourceCredentials } from '../../src/app/rotating-secrets.ts';
-import { readConfig } from '../../src/config/environment.ts';
+import { expect, test } from 'vitest';
 import { transportError } from '../../src/source/failure.ts';
 import { makeCertificates, type TestCertificates } from './certificate.ts';
-import { failureOf, NEVER, PARTY, testSource } from './test-source.ts';
+import { openCertificateClient } from './certificate-client.ts';
+import { failureOf, PARTY } from './test-source.ts';
 import { pageJson } from './wire/wire-server.ts';
 
-const PAGE = { list: 'parties', newestFirst: true, size: 10 } as const;
 const GOOD = pageJson('parties', [{ id: PARTY }]);
 const SERVER = makeCertificates();
 const OLD = makeCertificates();
@@ -104,18 +100,6 @@ test.each([
 });
 
 async function openWorld(refusal: Refusal) {
-  const dir = mkdtempSync(join(tmpdir(), 'lm-client-certificate-'));
-  onTestFinished(() => rmSync(dir, { recursive: true }));
-  const caPath = join(dir, 'ca.crt');
-  const certPath = join(dir, 'tls.crt');
-  const keyPath = join(dir, 'tls.key');
-  writeFileSync(caPath, SERVER.authority);
-  const write = ({ cert, key }: TestCertificates): void => {
-    writeFileSync(certPath, cert);
-    writeFileSync(keyPath, key);
-  };
-  write(OLD);
-
   const accepted: string[] = [];
   const tls = { key: SERVER.key, cert: SERVER.cert };
   const server = createServer(
@@ -138,27 +122,10 @@ async function openWorld(refusal: Refusal) {
   );
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const config = readConfig({
-    env: {
-      SOURCE_CLIENT_CERT_FILE: certPath,
-      SOURCE_CLIENT_KEY_FILE: keyPath,
-    },
-    cwd: dir,
-  });
   const { port } = server.address() as AddressInfo;
-  const credentials = openSourceCredentials(config);
-  const source = testSource(
-    new URL(`https://127.0.0.1:${port}`),
-    { ambient: { NODE_EXTRA_CA_CERTS: caPath } },
-    { credentials },
-  );
   return {
-    credentials,
+    ...openCertificateClient(port, SERVER.authority, OLD),
     accepted,
-    certPath,
-    keyPath,
-    write,
-    ask: () => source.lists.page(PAGE, NEVER),
     accept: ({ authority }: TestCertificates): void => {
       server.setSecureContext({ ...tls, ca: authority });
       server.closeAllConnections();

@@ -1,26 +1,22 @@
 /**
  * A source behind the real nginx and HAProxy, which demand a client certificate and refuse
- * it each in its own way: with a 400, and with a TLS alert. A program that cannot be had here is named on stderr, and
- * its tests are skipped.
+ * it each in its own way: with a 400, and with a TLS alert. A program that cannot be had
+ * here is named on stderr, and its tests are skipped.
  */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
-import { openSourceCredentials } from '../../src/app/rotating-secrets.ts';
-import { readConfig } from '../../src/config/environment.ts';
+import { describe, expect, test } from 'vitest';
 import {
   makeCertificates,
   type TestCertificates,
 } from '../source/certificate.ts';
-import { failureOf, NEVER, PARTY, testSource } from '../source/test-source.ts';
+import { openCertificateClient } from '../source/certificate-client.ts';
+import { failureOf, PARTY } from '../source/test-source.ts';
 import { pageJson, send, serve } from '../source/wire/wire-server.ts';
 import { Daemon, findProgram } from './programs.ts';
 
-const PAGE = { list: 'parties', newestFirst: true, size: 10 } as const;
 const HOUR_MS = 3_600_000;
 const SERVER = makeCertificates();
 const GOOD = makeCertificates({ authorityName: 'the authority' });
+const OF_NOBODY = makeCertificates({ authorityName: 'of nobody' });
 const WRONG: readonly (readonly [string, TestCertificates])[] = [
   ['of another authority', makeCertificates({ authorityName: 'another' })],
   // As after a renewal of the authority, which keeps its name.
@@ -118,50 +114,21 @@ for (const front of FRONTS) {
             'clients.crt': GOOD.authority,
           },
         );
-        const client = await openClient(daemon.port);
+        const client = openCertificateClient(
+          daemon.port,
+          SERVER.authority,
+          OF_NOBODY,
+        );
 
-        await client.write(wrong);
+        client.write(wrong);
         const error = await failureOf(client.ask());
         expect(client.credentials.refusedForMs()).toBeDefined();
         expect(error).toMatchObject(front.refusal);
 
-        await client.write(GOOD);
+        client.write(GOOD);
         expect((await client.ask()).rows).toHaveLength(1);
         expect(client.credentials.refusedForMs()).toBeUndefined();
       },
     );
   });
-}
-
-/** A client of the source that begins with a certificate which nobody knows. */
-async function openClient(port: number) {
-  const dir = await mkdtemp(join(tmpdir(), 'lm-client-certificate-'));
-  onTestFinished(() => rm(dir, { recursive: true }));
-  const certPath = join(dir, 'tls.crt');
-  const keyPath = join(dir, 'tls.key');
-  const caPath = join(dir, 'ca.crt');
-  const write = async ({ cert, key }: TestCertificates): Promise<void> => {
-    await writeFile(certPath, cert);
-    await writeFile(keyPath, key);
-  };
-  await writeFile(caPath, SERVER.authority);
-  await write(makeCertificates({ authorityName: 'of nobody' }));
-  const config = readConfig({
-    env: {
-      SOURCE_CLIENT_CERT_FILE: certPath,
-      SOURCE_CLIENT_KEY_FILE: keyPath,
-    },
-    cwd: dir,
-  });
-  const credentials = openSourceCredentials(config);
-  const source = testSource(
-    new URL(`https://127.0.0.1:${port}`),
-    { ambient: { NODE_EXTRA_CA_CERTS: caPath } },
-    { credentials },
-  );
-  return {
-    credentials,
-    write,
-    ask: () => source.lists.page(PAGE, NEVER),
-  };
 }

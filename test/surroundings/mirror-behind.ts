@@ -7,13 +7,23 @@ import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { get, type IncomingMessage } from 'node:http';
 import { resolve } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { listen, type Listening } from '../../src/api/server/server.ts';
 import { readingOf } from '../support/ledger-reading.ts';
-import { apiWithoutDatabase, EMPTY_STATUS, jobsOf } from '../api/mirror.ts';
+import {
+  type WatchedReadings,
+  watchReadings,
+} from '../support/watched-readings.ts';
+import {
+  apiWithoutDatabase,
+  doneExport,
+  EMPTY_STATUS,
+  jobsOf,
+} from '../api/mirror.ts';
 
 export const TOKEN = 'correct-horse-battery';
+/** The headers of a form that a browser sends. */
+export const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 const DOCS = resolve(import.meta.dirname, '../../docs/deployment.md');
 export const UPSTREAM = '127.0.0.1:8080';
 export const ID = '018f4e5e-0000-7000-8000-000000000000';
@@ -27,7 +37,7 @@ const LARGE_CHUNKS = 1_024;
 const LARGE_CHUNK = randomBytes(64 * 1_024);
 export const LARGE_BYTES = LARGE_CHUNKS * LARGE_CHUNK.length;
 
-/** Returns the text of an example of docs/deployment.md, by its language and its index. */
+/** Returns an example of docs/deployment.md, by its language and its index. */
 export async function exampleOf(
   language: string,
   index: number,
@@ -41,57 +51,31 @@ export async function exampleOf(
   return found[2];
 }
 
-/** One reading of the large ledger. */
-interface Reading {
-  /** How many chunks it has handed out. */
-  chunks: number;
-  isOver: boolean;
-}
-
 export interface Mirror extends Listening {
-  readonly readings: readonly Reading[];
-  /** Whether a reading of the large ledger hands out nothing more. */
-  standsStill(index: number): Promise<boolean>;
+  /** The readings of the large ledger. */
+  readonly readings: WatchedReadings['readings'];
+  readonly standsStill: WatchedReadings['standsStill'];
 }
 
 /** Starts an API with one order that is over, a ledger, and a large one. */
 export async function startMirror(basePath: string): Promise<Mirror> {
-  const readings: Reading[] = [];
-  async function* largeRows(): AsyncGenerator<Buffer> {
-    const reading: Reading = { chunks: 0, isOver: false };
-    readings.push(reading);
-    try {
-      for (; reading.chunks < LARGE_CHUNKS; reading.chunks += 1)
-        yield LARGE_CHUNK;
-    } finally {
-      reading.isOver = true;
-    }
-  }
-
-  const now = new Date().toISOString();
-  const run = {
-    runId: ID,
-    kind: 'export',
-    subject: PARTY,
-    params: {},
-    verdict: 'complete',
-    evidence: {},
-    queuedAt: now,
-    finishedAt: now,
-  };
-  const running = { ...run, state: 'running', verdict: null };
+  const large = watchReadings(() =>
+    Array.from({ length: LARGE_CHUNKS }, () => LARGE_CHUNK),
+  );
+  const done = doneExport(ID, PARTY);
+  const running = { ...done, state: 'running', verdict: null };
   const server = await apiWithoutDatabase({
     token: TOKEN,
     basePath,
     jobs: jobsOf({
       runs: {
-        get: async () => ({ ...run, state: 'done' }) as never,
+        get: async () => done as never,
         list: async () => [],
       },
       stages: {
         openLedger: async ({ partyId }) =>
           partyId === LARGE
-            ? readingOf(largeRows)
+            ? readingOf(large.rows)
             : readingOf(
                 async function* () {
                   yield CSV.subarray(0, 700_001);
@@ -107,12 +91,8 @@ export async function startMirror(basePath: string): Promise<Mirror> {
   const listening = await listen(server, address);
   return {
     url: listening.url,
-    readings,
-    standsStill: async (index) => {
-      const before = readings[index]?.chunks ?? 0;
-      await sleep(200);
-      return before > 0 && readings[index]?.chunks === before;
-    },
+    readings: large.readings,
+    standsStill: large.standsStill,
     [Symbol.asyncDispose]: () => listening[Symbol.asyncDispose](),
   };
 }
@@ -123,7 +103,7 @@ interface PausedReader {
   readOn(): Promise<number>;
 }
 
-/** Reads the first bytes of an answer, and then nothing until it is told to read on. */
+/** Reads the first bytes of an answer, and the rest only when `readOn` is called. */
 export async function openPausedReader(
   url: string,
   headers: Readonly<Record<string, string>> = {
@@ -150,4 +130,76 @@ export async function openPausedReader(
       return bytes;
     },
   };
+}
+
+/** Sends a request as a client that is logged in. */
+type Ask = (path: string, init?: RequestInit) => Promise<Response>;
+
+export const FOREIGN_ORIGIN = 'https://evil.example';
+
+/** Logs in from a page of a foreign origin, and returns the answer. */
+export async function logInFromElsewhere(
+  ask: Ask,
+): Promise<{ readonly status: number; readonly message: string }> {
+  const answer = await ask('/login', {
+    method: 'POST',
+    headers: { ...FORM, origin: FOREIGN_ORIGIN },
+    body: `token=${TOKEN}`,
+  });
+  const { message } = (await answer.json()) as { message: string };
+  return { status: answer.status, message };
+}
+
+/** What came of a download, of the rest of it, and of the mirrored export. */
+interface Downloads {
+  readonly contentLength: string | null;
+  readonly isWhole: boolean;
+  readonly restStatus: number;
+  readonly isRest: boolean;
+  readonly isMirrored: boolean;
+}
+
+/** The downloads of a front that changes nothing. */
+export const AS_STORED = {
+  isWhole: true,
+  restStatus: 206,
+  isRest: true,
+  isMirrored: true,
+} as const satisfies Partial<Downloads>;
+
+/** Downloads the ledger of the order, the rest of it from the middle, and the export. */
+export async function downloadAll(ask: Ask): Promise<Downloads> {
+  const path = `/mirror/exports/${ID}/download`;
+  const start = 1_500_000;
+  const whole = await ask(path);
+  const isWhole = await hasBytes(whole, CSV);
+  const rest = await ask(path, { headers: { range: `bytes=${start}-` } });
+  const mirrored = await ask(`/api/v2/ledgerentry/export?partyId=${PARTY}`);
+  return {
+    contentLength: whole.headers.get('content-length'),
+    isWhole,
+    restStatus: rest.status,
+    isRest: await hasBytes(rest, CSV.subarray(start)),
+    isMirrored: await hasBytes(mirrored, CSV),
+  };
+}
+
+async function hasBytes(answer: Response, wanted: Buffer): Promise<boolean> {
+  return Buffer.from(await answer.arrayBuffer()).equals(wanted);
+}
+
+/** Returns what an open stream of events has sent once the first event is there. */
+export async function readFirstEvent(ask: Ask): Promise<string> {
+  const gone = new AbortController();
+  const events = await ask(`/mirror/exports/${ID}/events`, {
+    signal: gone.signal,
+  });
+  const reader = events.body?.pipeThrough(new TextDecoderStream());
+  let text = '';
+  for await (const chunk of reader ?? []) {
+    text += chunk;
+    if (text.includes('data:')) break;
+  }
+  gone.abort();
+  return text;
 }

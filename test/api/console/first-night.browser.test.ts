@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { EMPTY_FACTS } from '../mirror.ts';
 import { accessibilityFaults } from './accessibility.ts';
 import { openPage } from './browser.ts';
-import { openFixedConsole, quiet } from './fixed-console.ts';
+import { openFixedConsole, quiet, run, UNDER_WAY } from './fixed-console.ts';
 
 test('an empty mirror shows what the first night will do, and starts it', async () => {
   await using fixed = await openFixedConsole(
@@ -37,24 +37,14 @@ test('an empty mirror shows what the first night will do, and starts it', async 
   ]);
   expect(request.postDataJSON()).toMatchObject({ kind: 'nightly' });
 
-  fixed.facts.live = { ...quiet(), openRuns: [NIGHT], revision: '1' };
+  fixed.facts.live = {
+    ...quiet(),
+    openRuns: [run({ kind: 'nightly', subject: 'now', ...UNDER_WAY })],
+    revision: '1',
+  };
   await page.locator('#first-night').waitFor({ state: 'hidden' });
 });
 
 function setting(name: string, value: string) {
   return { name, value, isSecret: false, origin: '.env', help: '' };
 }
-
-const NIGHT = {
-  runId: '01a1fc0b-e1b9-71c1-ace8-91e8d46a6831',
-  parentRunId: null,
-  kind: 'nightly',
-  subject: 'now',
-  state: 'running',
-  verdict: null,
-  evidence: {},
-  queuedAt: '2026-03-01T02:00:00Z',
-  startedAt: '2026-03-01T02:00:00Z',
-  finishedAt: null,
-  attempts: 1,
-};

@@ -69,6 +69,33 @@ export function quiet(): Facts['live'] {
   };
 }
 
+/** What is different of a run that is under way. */
+export const UNDER_WAY = {
+  state: 'running',
+  verdict: null,
+  finishedAt: null,
+} as const;
+
+/** A run that is over, apart from the changes. */
+export function run(
+  changes: Partial<Facts['runs'][number]>,
+): Facts['runs'][number] {
+  return {
+    runId: '01a1fc0b-e1b9-71c1-ace8-91e8d46a6831',
+    parentRunId: null,
+    kind: 'sync',
+    subject: 'parties',
+    state: 'done',
+    verdict: 'complete',
+    evidence: {},
+    queuedAt: '2026-03-01T02:00:00Z',
+    startedAt: '2026-03-01T02:00:00Z',
+    finishedAt: '2026-03-01T02:01:00Z',
+    attempts: 1,
+    ...changes,
+  };
+}
+
 export function wholeFacts(): MirrorFacts {
   return {
     ...EMPTY_FACTS,
@@ -114,7 +141,7 @@ export async function openFixedConsole(
         facts: async () => facts.status,
         runs: async () => facts.runs,
         logs: async () => ({ lines: [], next: undefined }),
-        run: async (id) => facts.runs.find((run) => run.runId === id),
+        run: async (id) => facts.runs.find((one) => one.runId === id),
       },
     });
     return listen(server, { host: '127.0.0.1', port, token: undefined });

@@ -5,7 +5,14 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { freshWarehouse, startApi, type TestApi } from '../mirror.ts';
 import { type ConsolePage, openPage } from './browser.ts';
-import { openFixedConsole, PARTY, quiet, wholeFacts } from './fixed-console.ts';
+import {
+  openFixedConsole,
+  PARTY,
+  quiet,
+  run,
+  UNDER_WAY,
+  wholeFacts,
+} from './fixed-console.ts';
 import { EMPTY_FACTS } from '../mirror.ts';
 
 const PARTIES = 1_000_000;
@@ -121,19 +128,14 @@ test('the console stays responsive under ten updates a second', async () => {
     mirror.facts.live = {
       ...quiet(),
       revision: `${updates}`,
-      openRuns: Array.from({ length: 20 }, (_, index) => ({
-        runId: `01a1fc0b-e1b9-71c1-ace8-91e8d46a68${String(index).padStart(2, '0')}`,
-        parentRunId: null,
-        kind: 'export',
-        subject: PARTY,
-        state: 'running',
-        verdict: null,
-        evidence: {},
-        queuedAt: '2026-03-01T02:00:00Z',
-        startedAt: '2026-03-01T02:00:00Z',
-        finishedAt: null,
-        attempts: 1,
-      })),
+      openRuns: Array.from({ length: 20 }, (_, index) =>
+        run({
+          runId: `01a1fc0b-e1b9-71c1-ace8-91e8d46a68${String(index).padStart(2, '0')}`,
+          kind: 'export',
+          subject: PARTY,
+          ...UNDER_WAY,
+        }),
+      ),
     };
   }, UPDATES_EVERY_MS);
   try {

@@ -13,6 +13,8 @@ import {
   type FixedConsole,
   openFixedConsole,
   quiet,
+  run,
+  UNDER_WAY,
   wholeFacts,
 } from './fixed-console.ts';
 import type { Upkeep } from '../../../src/api/console/ports.ts';
@@ -200,23 +202,6 @@ describe('the glance at the status', () => {
       .toContain('1 run waits and no worker is running');
   });
 });
-
-function run(changes: Partial<Facts['runs'][number]>): Facts['runs'][number] {
-  return {
-    runId: '01a1fc0b-e1b9-71c1-ace8-91e8d46a6831',
-    parentRunId: null,
-    kind: 'sync',
-    subject: 'parties',
-    state: 'done',
-    verdict: 'complete',
-    evidence: {},
-    queuedAt: '2026-03-01T02:00:00Z',
-    startedAt: '2026-03-01T02:00:00Z',
-    finishedAt: '2026-03-01T02:01:00Z',
-    attempts: 1,
-    ...changes,
-  };
-}
 
 describe('evidence', () => {
   test.each([
@@ -663,7 +648,7 @@ describe('a run that is cancelled', () => {
     const { view } = await open({
       live: {
         ...quiet(),
-        openRuns: [run({ state: 'running', verdict: null, finishedAt: null })],
+        openRuns: [run(UNDER_WAY)],
       },
     });
     const { page } = view;

@@ -2,12 +2,17 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { type HttpTimeouts, listen } from '../../../src/api/server/server.ts';
 import { readingOf } from '../../support/ledger-reading.ts';
 import { waitFor } from '../../support/wait-for.ts';
-import { apiWithoutDatabase, EMPTY_STATUS, jobsOf } from '../mirror.ts';
+import { watchReadings } from '../../support/watched-readings.ts';
+import {
+  apiWithoutDatabase,
+  doneExport,
+  EMPTY_STATUS,
+  jobsOf,
+} from '../mirror.ts';
 
 const ID = '018f4e5e-0000-7000-8000-000000000000';
 const PARTY = 'ab'.repeat(32);
@@ -77,48 +82,16 @@ async function hashOf(
   return hash.digest('hex');
 }
 
-/** One reading of the ledger. */
-interface Reading {
-  /** How many bytes it has handed out. */
-  bytes: number;
-  isOver: boolean;
-}
-
 /** An API with one ledger of 64 MiB, and one order that is done. */
 async function startWorld(timeouts: Partial<HttpTimeouts> = {}) {
-  const readings: Reading[] = [];
-  async function* rows(): AsyncGenerator<Buffer> {
-    const reading: Reading = { bytes: 0, isOver: false };
-    readings.push(reading);
-    try {
-      for (const chunk of chunks()) {
-        reading.bytes += chunk.length;
-        yield chunk;
-      }
-    } finally {
-      reading.isOver = true;
-    }
-  }
-
-  const now = new Date().toISOString();
-  const run = {
-    runId: ID,
-    kind: 'export',
-    subject: PARTY,
-    params: {},
-    verdict: 'complete',
-    evidence: {},
-    state: 'done',
-    queuedAt: now,
-    finishedAt: now,
-  };
-  const ledger = readingOf(rows, {
+  const watched = watchReadings(chunks);
+  const ledger = readingOf(watched.rows, {
     measure: async () => BigInt(CHUNKS * CHUNK_BYTES),
   });
   const server = await apiWithoutDatabase({
     timeouts,
     jobs: jobsOf({
-      runs: { get: async () => run as never },
+      runs: { get: async () => doneExport(ID, PARTY) as never },
       stages: { openLedger: async () => ledger },
     }),
     status: EMPTY_STATUS,
@@ -127,17 +100,12 @@ async function startWorld(timeouts: Partial<HttpTimeouts> = {}) {
   const listening = await listen(server, address);
   return {
     url: listening.url,
-    readings,
+    readings: watched.readings,
+    standsStill: watched.standsStill,
     ask: (path: string) =>
       new Promise<IncomingMessage>((resolve, reject) => {
         get(listening.url + path, resolve).on('error', reject);
       }),
-    /** Whether a reading hands out nothing more. */
-    standsStill: async (index: number): Promise<boolean> => {
-      const before = readings[index]?.bytes ?? 0;
-      await sleep(200);
-      return before > 0 && readings[index]?.bytes === before;
-    },
     [Symbol.asyncDispose]: () => listening[Symbol.asyncDispose](),
   };
 }
