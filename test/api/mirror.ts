@@ -275,5 +275,6 @@ export const NO_CONSOLE: ConsoleParts = {
   lake: NO_LAKE,
   settings: [],
   preview: unused,
+  look: unused,
   upkeep: async () => CALM,
 };

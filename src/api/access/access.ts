@@ -21,6 +21,13 @@ import {
   roleOfToken,
 } from './tokens.ts';
 
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** What the request may do; null on the paths that need no token. */
+    role: Role | null;
+  }
+}
+
 const READING = new Set(['GET', 'HEAD']);
 /**
  * Minimum time between two log lines about refused requests; logging each of them would
@@ -80,6 +87,7 @@ export async function addAccess(
   const rules = { names, hasToken: readTokens !== undefined, isNamedOrigin };
   const logRefusal = openRefusalLog(log);
 
+  server.decorateRequest('role', null);
   server.addHook('onRequest', async (request, reply) => {
     if (isHealthPath(request)) return undefined;
     try {
@@ -88,10 +96,14 @@ export async function addAccess(
       logRefusal(request);
       throw error;
     }
-    if (readTokens === undefined || locks === undefined || isOpenPath(request))
+    if (readTokens === undefined || locks === undefined) {
+      request.role = 'write';
       return undefined;
+    }
+    if (isOpenPath(request)) return undefined;
 
     const role = await roleOf(request, readTokens, locks);
+    request.role = role ?? null;
     if (role === 'write' || (role === 'read' && READING.has(request.method)))
       return undefined;
     if (role === 'read')

@@ -22,6 +22,7 @@ const LOGIN_PATHS: ReadonlySet<string> = new Set([
  */
 const PAGE_PATHS: ReadonlySet<string> = new Set([
   '/',
+  '/first-night',
   '/data',
   '/runs',
   '/settings',

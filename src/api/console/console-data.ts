@@ -7,10 +7,11 @@ import { z } from 'zod';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { exportKey } from '../../runs/progress.ts';
 import { followEvents, goneSignal } from '../kit/events.ts';
-import type { Upkeep } from './ports.ts';
-import type { ConsoleDeps } from './ports.ts';
+import type { ConsoleDeps, ConsoleParts, Upkeep } from './ports.ts';
 import { BY_ID, openRoutes } from '../kit/routes.ts';
+import { StatusError } from '../kit/status-error.ts';
 import { unitColumns } from '../../lake/query/chart-units.ts';
+import type { FirstRunPreview } from '../../runs/nightly/nightly-preview.ts';
 import type { Attention, MirrorStatus } from '../../status/status-summary.ts';
 import { FILE, FILE_TYPES, QUESTION } from './lake-queries.ts';
 import * as work from './store/work-statements.ts';
@@ -29,6 +30,7 @@ const EVERY_MS = 500;
 const SILENT_MS_MAX = 5_000;
 const DISK_PARTS_MIN = 20n;
 const ASKED_FILE = { body: QUESTION, querystring: FILE };
+const NOTHING = z.strictObject({});
 const QUARANTINED_QUESTION = z.strictObject({
   limit: z.int().min(1).max(1_000),
 });
@@ -39,7 +41,7 @@ const QUARANTINED_QUESTION = z.strictObject({
  */
 export function addConsoleData(
   server: FastifyInstance,
-  { rows, console: parts }: ConsoleDeps,
+  { rows, jobs, console: parts }: ConsoleDeps,
 ): void {
   const { lake } = parts;
   const add = openRoutes(server);
@@ -57,7 +59,12 @@ export function addConsoleData(
   add('GET /console/history', {}, () => history());
   add('GET /console/lines', {}, async () => ({ lines: await lines() }));
   add('GET /console/settings', {}, () => ({ settings: parts.settings }));
+  add('GET /console/access', {}, ({ role }) => ({ role }));
   add('GET /console/preview', {}, () => parts.preview());
+  // This is a POST because it sends requests to the source, which a reader may not cause.
+  add('POST /console/look', { body: NOTHING }, () =>
+    lookAtSource(parts, jobs.source !== undefined),
+  );
   add(
     'GET /console/quarantined',
     { querystring: QUARANTINED_QUESTION },
@@ -89,6 +96,36 @@ export function addConsoleData(
       return reply.send(file);
     },
   );
+}
+
+/**
+ * Estimates the first nightly run from the source's own lists.
+ * @throws StatusError if the lists were read before, because the mirror's own preview is
+ *   exact then, or if the source does not answer
+ */
+async function lookAtSource(
+  parts: ConsoleParts,
+  hasSource: boolean,
+): Promise<FirstRunPreview> {
+  if (!hasSource)
+    throw new StatusError('unavailable', 'this process has no SOURCE_URL');
+  const { isFirst } = await parts.preview();
+  if (!isFirst)
+    throw new StatusError(
+      'failedPrecondition',
+      'the lists were read before, so the mirror estimates without a look',
+    );
+  try {
+    return await parts.look();
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new StatusError(
+      'unavailable',
+      `the look at the source failed: ${reason}`,
+      [],
+      error,
+    );
+  }
 }
 
 /** Returns the columns that name the unit of each figure that has one. */

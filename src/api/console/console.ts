@@ -13,7 +13,7 @@ const FOLDER = new URL('page/', import.meta.url);
 
 /** The paths of the HTML files; a page has one path per view. */
 const PAGES: Readonly<Record<string, readonly string[]>> = {
-  'index.html': ['/', '/data', '/runs', '/settings'],
+  'index.html': ['/', '/first-night', '/data', '/runs', '/settings'],
   'login.html': ['/login'],
 };
 

@@ -5,7 +5,10 @@
 import type { ShownSetting } from '../../config/secrets.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import type { JobDeps } from '../../runs/job.ts';
-import type { NightlyPreview } from '../../runs/nightly/nightly-preview.ts';
+import type {
+  FirstRunPreview,
+  NightlyPreview,
+} from '../../runs/nightly/nightly-preview.ts';
 import type { LakeQueries } from './lake-queries.ts';
 
 export interface ConsoleDeps {
@@ -22,6 +25,11 @@ export interface ConsoleParts {
    * Estimates how many requests a nightly run would send to the source if it started now.
    */
   preview(): Promise<NightlyPreview>;
+  /**
+   * Estimates the first nightly run from two requests for each list, which it sends to the
+   * source. Nothing is stored.
+   */
+  look(): Promise<FirstRunPreview>;
   upkeep(): Promise<Upkeep>;
   /**
    * Interval in milliseconds at which the live state is read while a page follows it. The

@@ -11,12 +11,23 @@ import { shownSettings } from '../../config/secrets.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { openRows } from '../../postgres/rows.ts';
 import { QUEUE_NAMES } from '../../queue/backend.ts';
-import { describeNightly } from '../../runs/nightly/nightly-preview.ts';
+import {
+  describeNightly,
+  type FirstRunPreview,
+  previewFirstRun,
+} from '../../runs/nightly/nightly-preview.ts';
 import type { App } from '../app.ts';
 import { openConsoleLake } from './console-lake.ts';
 
 /** How long the measurements are cached, regardless of how many clients read them. */
 const UPKEEP_MAX_AGE_MS = 5_000;
+/**
+ * How long a look at the source's lists is reused, so that several people who press the
+ * button cost the source four requests and not four each.
+ */
+const LOOK_MAX_AGE_MS = 60_000;
+/** A source that needs longer for four pages has to be examined with `doctor`. */
+const LOOK_TIMEOUT_MS = 45_000;
 
 /**
  * Starts listening.
@@ -60,8 +71,16 @@ function openConsole(app: App): ConsoleParts {
     lake: openConsoleLake(config),
     settings: shownSettings(config),
     preview: () => describeNightly(jobs, config),
+    look: sharedLoad(() => lookFirst(app), LOOK_MAX_AGE_MS),
     upkeep: sharedLoad(() => measureUpkeep(app), UPKEEP_MAX_AGE_MS),
   };
+}
+
+/** Requests both ends of each list from the source, and estimates the first run. */
+async function lookFirst({ config, jobs }: App): Promise<FirstRunPreview> {
+  const signal = AbortSignal.timeout(LOOK_TIMEOUT_MS);
+  const looks = await jobs.stages.lookAtLists(signal);
+  return previewFirstRun(looks, jobs, config);
 }
 
 /** Measures queues and disk. Unreachable parts are omitted. */

@@ -34,11 +34,14 @@ export interface Facts {
  */
 export interface FixedParts extends Partial<ConsoleParts> {
   readonly answers?: Answers;
+  /** The tokens of the mirror; without them, everybody may start runs. */
+  readonly token?: string;
+  readonly readToken?: string;
   readonly progress?: (key: string) => Promise<readonly ProgressLine[]>;
 }
 
 /** What a mirror that knows nothing can say of its first night. */
-const FIRST_NIGHT: NightlyPreview = {
+export const FIRST_NIGHT: NightlyPreview = {
   isFirst: true,
   requests: 0,
   seconds: 0,
@@ -114,7 +117,13 @@ export function wholeFacts(): MirrorFacts {
 export async function openFixedConsole(
   facts: Facts,
   everyMs: number,
-  { answers, progress = async () => [], ...parts }: FixedParts = {},
+  {
+    answers,
+    token,
+    readToken,
+    progress = async () => [],
+    ...parts
+  }: FixedParts = {},
 ): Promise<FixedConsole> {
   const moving: ConsoleParts = {
     ...NO_CONSOLE,
@@ -128,8 +137,11 @@ export async function openFixedConsole(
   const start = async (port: number): ReturnType<typeof listen> => {
     const server = await apiWithoutDatabase({
       console: moving,
+      token,
+      readToken,
       jobs: jobsOf({
         progress: { read: progress },
+        source: { id: 'source', url: 'https://ledger.example.com/' },
       }),
       answers: {
         'read what is going on': () => [{ found: facts.live }],
@@ -144,7 +156,7 @@ export async function openFixedConsole(
         run: async (id) => facts.runs.find((one) => one.runId === id),
       },
     });
-    return listen(server, { host: '127.0.0.1', port, token: undefined });
+    return listen(server, { host: '127.0.0.1', port, token });
   };
   let server = await start(0);
   const { url } = server;

@@ -71,6 +71,10 @@ const EMPTY_VIEWS: Readonly<Record<string, Readonly<Record<string, string>>>> =
       lines: 'No ledger was exported yet',
       quarantine: 'Nothing is in quarantine',
     },
+    '/first-night': {
+      'night-state': 'Nothing has been mirrored yet',
+      'night-asks': 'every page of both lists',
+    },
     '/settings': { 'settings-title': 'Settings' },
   };
 

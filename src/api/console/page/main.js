@@ -8,7 +8,12 @@ import { loadLines } from './runs/exports.js';
 import { follow } from './common/feed.js';
 import { showGlance, takeQuarantined } from './status/glance.js';
 import { drawHistory, loadHistory } from './runs/history.js';
-import { showFirstNight } from './status/first-night.js';
+import {
+  loadFirstNight,
+  showFirstNight,
+  showFirstNightLink,
+} from './status/first-night.js';
+import { loadRole } from './common/access.js';
 import { showNow } from './status/now.js';
 import { takeLive } from './common/orders.js';
 import { loadParties, refreshParties, startParties } from './data/parties.js';
@@ -35,10 +40,16 @@ const VIEWS = {
   '': {
     name: 'status',
     take: (snapshot) => {
-      showFirstNight(snapshot);
+      showFirstNightLink(snapshot);
       showNow(snapshot);
       showStreams(snapshot);
     },
+  },
+  'first-night': {
+    name: 'first-night',
+    title: 'First night',
+    take: showFirstNight,
+    load: loadFirstNight,
   },
   data: {
     name: 'data',
@@ -68,7 +79,7 @@ const VIEWS = {
   settings: { name: 'settings', start: startSettings, load: loadSettings },
 };
 const view = viewOf(location);
-const TITLE = `${view.name[0].toUpperCase()}${view.name.slice(1)} · ledger-mirror`;
+const TITLE = `${view.title ?? `${view.name[0].toUpperCase()}${view.name.slice(1)}`} · ledger-mirror`;
 
 let revision;
 let isReloading = false;
@@ -161,6 +172,7 @@ function decoded(hash) {
 
 function start() {
   showView();
+  void loadRole();
   startTheme();
   startClock();
   startDialog();

@@ -23,19 +23,18 @@ export function startRun(order) {
   return post('mirror/runs', order);
 }
 
-/** Returns what a nightly run would ask the source, and the settings' values by name. */
-export async function readPlan() {
-  const [preview, { settings }] = await Promise.all([
-    ask('console/preview'),
-    ask('console/settings'),
-  ]);
-  const values = new Map(settings.map(({ name, value }) => [name, value]));
-  return { preview, values };
+/** Returns the settings' values by name; a setting without a value has null. */
+export async function readSettings() {
+  const { settings } = await ask('console/settings');
+  return new Map(settings.map(({ name, value }) => [name, value]));
 }
 
 function openStart() {
   return openDialog('Run now', async () => {
-    const { preview, values } = await readPlan();
+    const [preview, values] = await Promise.all([
+      ask('console/preview'),
+      readSettings(),
+    ]);
     const pageSize = BigInt(values.get('SOURCE_PAGE_SIZE') ?? 1_000);
     return { parts: [form(choicesOf(preview, pageSize))] };
   });

@@ -12,7 +12,11 @@ import { mirrorNowMs, time } from '../common/time.js';
 import { partyName } from '../common/orders.js';
 import { cancelButton } from '../common/start.js';
 
-export function showNow({ live, nightly, inFlight, nextNightlyRun, workers }) {
+/** @param target the element to show it in */
+export function showNow(
+  { live, nightly, inFlight, nextNightlyRun, workers },
+  target = byId('now'),
+) {
   const items = [
     ...live.map((run) => ({
       key: run.runId,
@@ -25,12 +29,7 @@ export function showNow({ live, nightly, inFlight, nextNightlyRun, workers }) {
     ...flights(live, nightly, inFlight),
   ];
   const idle = { key: 'idle', nextNightlyRun, workers };
-  keyed(
-    byId('now'),
-    items.length > 0 ? items : [idle],
-    ({ key }) => key,
-    makeItem,
-  );
+  keyed(target, items.length > 0 ? items : [idle], ({ key }) => key, makeItem);
 }
 
 function makeItem({ key, run }) {
