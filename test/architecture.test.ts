@@ -29,6 +29,7 @@ const FOUNDATION = [
   'src/secrets',
   'src/logging',
   'src/files',
+  'src/format',
   'src/version.ts',
 ];
 const PURE = [...FOUNDATION, 'src/ledger'];
@@ -386,9 +387,11 @@ const graph = readImportGraph(ROOT, FOLDERS);
 
 describe('imports', () => {
   test('form a graph over every file of the tree', () => {
-    const files = FOLDERS.flatMap((folder) =>
-      globSync(`${folder}/**/*.ts`, { cwd: ROOT }),
-    );
+    const files = [
+      ...FOLDERS.map((folder) => `${folder}/**/*.ts`),
+      // The scripts that the console loads too.
+      'src/format/*.js',
+    ].flatMap((pattern) => globSync(pattern, { cwd: ROOT }));
     expect(graph.map((module) => module.path).toSorted()).toEqual(
       files.toSorted(),
     );

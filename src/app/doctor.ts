@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { version } from '../version.ts';
 import { errorLine } from '../errors/errors.ts';
 import { makeFolders } from '../files/folders.ts';
+import { formatBytes } from '../format/format.js';
 import { formatInstant, type Micros } from '../time/time.ts';
 import { describeNextTimes } from '../time/scheduled-times.ts';
 import type { Config } from '../config/environment.ts';
@@ -386,15 +387,11 @@ async function examineSpace(
   await makeFolders(dir);
   const { bavail, bsize } = await statfs(dir, { bigint: true });
   const freeBytes = bavail * bsize;
-  const detail = `${dir}, ${gib(freeBytes)} GiB free`;
+  const detail = `${dir}, ${formatBytes(freeBytes)} free`;
   if (freeBytes >= bytesMin) return pass(detail);
   return warn(
-    `${detail}: less than the ${gib(bytesMin)} GiB that may be needed; ${advice}`,
+    `${detail}: less than the ${formatBytes(bytesMin)} that may be needed; ${advice}`,
   );
-}
-
-function gib(bytes: bigint): string {
-  return (Number(bytes) / 2 ** 30).toFixed(1);
 }
 
 function databasePlace({ config, databaseUrl }: App): string {

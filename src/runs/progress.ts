@@ -4,6 +4,7 @@
  * processes read them. They are written a few times per second, and work never waits for
  * that.
  */
+import { formatCount, formatPlural } from '../format/format.js';
 import type { ExportProgress } from '../exports/request.ts';
 import type { LakeProgress } from '../lake/build/build.ts';
 import type { SyncProgress } from '../lists/sync-context.ts';
@@ -31,18 +32,6 @@ export interface ProgressLine {
 }
 type Lines = readonly ProgressLine[];
 
-/**
- * Shared by all lines, because creating a formatter takes 70 µs and a large response
- * reports each of its thousands of chunks.
- */
-const COUNT = new Intl.NumberFormat('en');
-
-/** Formats a count: `1 segment`, `20,224 rows`. */
-function quantity(count: number | bigint, noun: string): string {
-  const shown = COUNT.format(count);
-  return `${shown} ${noun}${BigInt(count) === 1n ? '' : 's'}`;
-}
-
 export function syncLine({
   list,
   rows,
@@ -51,7 +40,7 @@ export function syncLine({
   phase,
 }: SyncProgress): ProgressLine {
   const ending = phase === 'reading' ? '' : ', proving the end';
-  const note = `${rowsPerSecond} rows/s, ${quantity(pages, 'page')}${ending}`;
+  const note = `${formatCount(rowsPerSecond)} rows/s, ${formatPlural(pages, 'page')}${ending}`;
   return { label: list, done: String(rows), unit: 'rows', note };
 }
 
@@ -67,7 +56,7 @@ export function exportLine({
 }: ExportProgress): ProgressLine {
   const cut = partyId.slice(0, PARTY_SHOWN_CHARACTERS);
   const party = cut === partyId ? partyId : `${cut}…`;
-  const note = `${quantity(rows, 'row')}, ${quantity(segments, 'segment')}, party ${party}`;
+  const note = `${formatPlural(rows, 'row')}, ${formatPlural(segments, 'segment')}, party ${party}`;
   return { label: 'exporting', done: String(bytes), unit: 'bytes', note };
 }
 
@@ -77,8 +66,8 @@ export function loadLine(
   rows: bigint,
 ): ProgressLine {
   const note =
-    `${quantity(segments, 'segment')} of ${parties} ` +
-    (parties === 1 ? 'party' : 'parties');
+    `${formatPlural(segments, 'segment')} of ` +
+    formatPlural(parties, 'party', 'parties');
   return { label: 'load', done: String(rows), unit: 'rows', note };
 }
 
@@ -93,7 +82,7 @@ export function verifyLine({
   lakeRows,
 }: VerifyCounts): ProgressLine {
   const rows = warehouseRows + lakeRows;
-  const note = `${quantity(segments, 'segment')}${rows === 0n ? '' : `, ${quantity(rows, 'row')}`}`;
+  const note = `${formatPlural(segments, 'segment')}${rows === 0n ? '' : `, ${formatPlural(rows, 'row')}`}`;
   return { label: 'verify', done: String(objectBytes), unit: 'bytes', note };
 }
 

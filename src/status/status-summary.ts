@@ -2,6 +2,12 @@
  * Sums up the mirror's state in one sentence, and lists what needs an operator's
  * attention. Pure: the console and the `status` command show the result.
  */
+import {
+  formatCount,
+  formatPlural,
+  formatTime,
+  formatTimeUtc,
+} from '../format/format.js';
 import { findReasons, type Reason } from './reasons.ts';
 import type { Completeness } from './store/completeness.ts';
 import type {
@@ -81,13 +87,13 @@ export function summarizeStatus(facts: MirrorFacts): MirrorStatus {
   const scope =
     configured === null
       ? ''
-      : ` for ${count(configured)} configured ${parties}`;
+      : ` for ${formatCount(configured)} configured ${parties}`;
   const times = streams.flatMap(({ asOfTime }) => asOfTime ?? []).toSorted();
   // The instant up to which all three streams are proven; omitted if a stream has none.
   const asOf =
     times[0] === undefined || times.length < streams.length
       ? ''
-      : ` as of ${minute(times[0])}`;
+      : ` as of ${formatTimeUtc(times[0], 'minute')}`;
   const incomplete = isBegun
     ? `The mirror is not complete: ${describeShortfall(coverage, streams)}.`
     : 'Nothing has been mirrored yet: no run has ended.';
@@ -115,7 +121,7 @@ function listAwaited({ awaitedSource }: MirrorFacts): readonly Attention[] {
   const { since, reason } = awaitedSource;
   return [
     {
-      what: `the nightly run waits for the source since ${minute(new Date(since).toISOString())}`,
+      what: `the nightly run waits for the source since ${formatTimeUtc(new Date(since).toISOString(), 'minute')}`,
       why: reason,
       todo:
         'Nothing, if the source comes back: the run goes on where it was. It waits ' +
@@ -157,7 +163,7 @@ function describeShortfall(
     unprovenStreams.length === 1 && unprovenStreams[0] !== STREAMS.ledger
       ? 'is'
       : 'are';
-  const ledgers = `${count(covered)} of ${count(wanted)} ledgers`;
+  const ledgers = `${formatCount(covered)} of ${formatCount(wanted)} ledgers`;
   const is = covered === 1 ? 'is' : 'are';
   const found = [
     ...(covered < wanted ? [`${ledgers} ${is} covered`] : []),
@@ -178,7 +184,7 @@ function listAttention(facts: MirrorFacts, isBegun: boolean): Attention[] {
       : null,
     failed && {
       what: 'the last verification failed',
-      why: `on ${minute(failed.at)} something recorded did not agree with what is there`,
+      why: `on ${formatTimeUtc(failed.at, 'minute')} something recorded did not agree with what is there`,
       todo:
         `\`ledger-mirror runs ${failed.runId}\` names it; when it is mended, ` +
         `\`ledger-mirror verify\` says so.`,
@@ -194,25 +200,6 @@ function listAttention(facts: MirrorFacts, isBegun: boolean): Attention[] {
   return found.filter((one) => one !== null);
 }
 
-function count(value: number): string {
-  return value.toLocaleString('en');
-}
-
-/**
- * Joins a count and its noun, using the plural unless the count is 1.
- * @param value a number, or a decimal string
- */
-function plural(value: number | string, noun: string): string {
-  return (
-    `${typeof value === 'number' ? count(value) : value} ` +
-    `${noun}${String(value) === '1' ? '' : 's'}`
-  );
-}
-
-function minute(time: string): string {
-  return `${time.slice(0, 16).replace('T', ' ')} UTC`;
-}
-
 /**
  * Maximum number of configured parties named in a sentence, to keep it short; `coverage`
  * names more of them.
@@ -226,7 +213,7 @@ function unlisted(coverage: Completeness): Attention {
     what: countUnlisted(coverage),
     why:
       `the source does not list ${named.join(', ')}` +
-      (more > 0 ? ` and ${count(more)} more` : ''),
+      (more > 0 ? ` and ${formatCount(more)} more` : ''),
     todo: 'Correct NIGHTLY_PARTIES, or remove from it what the source no longer lists.',
   };
 }
@@ -234,7 +221,7 @@ function unlisted(coverage: Completeness): Attention {
 function countUnlisted({ unlisted: parties }: Completeness): string {
   return parties === 1
     ? '1 configured party is not listed'
-    : `${count(parties)} configured parties are not listed`;
+    : `${formatCount(parties)} configured parties are not listed`;
 }
 
 function uncovered({
@@ -243,12 +230,12 @@ function uncovered({
 }: MirrorFacts): Attention {
   const missing = wanted - covered - missingParties;
   const asked =
-    `; ${count(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never ` +
+    `; ${formatCount(neverAsked)} of them ${neverAsked === 1 ? 'was' : 'were'} never ` +
     'asked for';
   const found = {
-    what: `${plural(missing, 'ledger')} not covered`,
+    what: `${formatPlural(missing, 'ledger')} not covered`,
     why:
-      `${count(covered)} of ${count(wanted)} are covered from the beginning ` +
+      `${formatCount(covered)} of ${formatCount(wanted)} are covered from the beginning ` +
       `on${neverAsked === 0 ? '' : asked}`,
   };
   if (openNightlyRun !== null)
@@ -268,7 +255,7 @@ function uncovered({
 
 function doubts({ list, doubts: open }: ListFacts): readonly Attention[] {
   return open.map(({ code, message, since }) => ({
-    what: `${STREAMS[list].label} is in doubt since ${since.slice(0, 10)}: ${code}`,
+    what: `${STREAMS[list].label} is in doubt since ${formatTime(since, 'day')}: ${code}`,
     why: message,
     todo:
       'The next sync reads the whole list again by itself; now: `ledger-mirror sync ' +
@@ -279,7 +266,7 @@ function doubts({ list, doubts: open }: ListFacts): readonly Attention[] {
 
 function ledgerDoubt({ code, message, since }: OpenDoubt): Attention {
   return {
-    what: `ledgers are in doubt since ${since.slice(0, 10)}: ${code}`,
+    what: `ledgers are in doubt since ${formatTime(since, 'day')}: ${code}`,
     why: message,
     todo:
       'Each nightly run asks for them again and compares; `ledger-mirror compare` ' +
@@ -318,7 +305,7 @@ function unproven({ name, verdict }: StreamStatus): Attention | null {
 
 function notLoaded(segments: number): Attention {
   return {
-    what: `${plural(segments, 'segment')} not loaded`,
+    what: `${formatPlural(segments, 'segment')} not loaded`,
     why: 'the warehouse and the lake do not have what was published',
     todo: 'Run `ledger-mirror load`, or wait for the next nightly run.',
   };
@@ -326,7 +313,7 @@ function notLoaded(segments: number): Attention {
 
 function quarantined(ledgers: number): Attention {
   return {
-    what: `${plural(ledgers, 'ledger')} quarantined`,
+    what: `${formatPlural(ledgers, 'ledger')} quarantined`,
     why: 'the export failed again and again',
     todo: 'See the export runs for the reason; every nightly run asks again.',
     action: { does: 'ask again' },
@@ -345,7 +332,7 @@ function missed(scheduledAt: string, workers: number): Attention {
           'A worker starts it within a minute; where it does not, look at its log.',
         ];
   return {
-    what: `the nightly run of ${minute(scheduledAt)} was missed`,
+    what: `the nightly run of ${formatTimeUtc(scheduledAt, 'minute')} was missed`,
     why,
     todo,
   };
@@ -356,7 +343,7 @@ function gaps({ list, gaps: known }: ListFacts): readonly Attention[] {
     what:
       `${STREAMS[list].label} lacks rows between ${short(belowKey)} and ` +
       short(aboveKey),
-    why: `on ${foundAt.slice(0, 10)} the source no longer served them`,
+    why: `on ${formatTime(foundAt, 'day')} the source no longer served them`,
     todo: isConfirmed
       ? 'An audit confirmed it: this source does not have them. Each sync looks ' +
         'whether it serves older rows again.'

@@ -26,17 +26,25 @@ export interface Module {
 }
 
 /**
- * Reads every `.ts` file below the folders.
+ * Lists the modules below the folders: every `.ts` file, and the `.js` files that the
+ * command line and the console share.
+ * @returns paths from the root, sorted
+ */
+function listModules(root: string, folders: readonly string[]): string[] {
+  return [...folders.map((folder) => `${folder}/**/*.ts`), 'src/format/*.js']
+    .flatMap((pattern) => globSync(pattern, { cwd: root }))
+    .toSorted();
+}
+
+/**
+ * Reads every module below the folders.
  * @throws Error if a file does not parse
  */
 export function readImportGraph(
   root: string,
   folders: readonly string[],
 ): Module[] {
-  const paths = folders
-    .flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: root }))
-    .toSorted();
-  return paths.map((path) => readModule(root, path));
+  return listModules(root, folders).map((path) => readModule(root, path));
 }
 
 function readModule(root: string, path: string): Module {

@@ -10,6 +10,11 @@ import type { FastifyInstance } from 'fastify';
 import { openRoutes } from '../kit/routes.ts';
 
 const FOLDER = new URL('page/', import.meta.url);
+/**
+ * Rules that the command line and the console share. The page imports them as if they lay
+ * in its folder `shared/`.
+ */
+const SHARED = new URL('../../format/', import.meta.url);
 
 /** The paths of the HTML files; a page has one path per view. */
 const PAGES: Readonly<Record<string, readonly string[]>> = {
@@ -50,6 +55,14 @@ export async function addConsole(server: FastifyInstance): Promise<void> {
     if (!/\.(?:html|js|svg)$/.test(file)) continue;
     const paths = PAGES[file] ?? [`/assets/${file}`];
     await addFile(server, paths, [new URL(file, FOLDER)]);
+  }
+  for (const file of await readdir(SHARED)) {
+    if (file.endsWith('.js'))
+      await addFile(
+        server,
+        [`/assets/shared/${file}`],
+        [new URL(file, SHARED)],
+      );
   }
 }
 

@@ -22,7 +22,7 @@ import { describeRun } from '../../runs/run-document.ts';
 import { startSandbox, type Sandbox } from '../../sandbox/http/server.ts';
 import { exitCodeOf, type CommandContext, type Handler } from '../context.ts';
 import { followRun, startNight, verifyHere } from '../follow.ts';
-import { formatDuration } from '../output/format.ts';
+import { formatDuration } from '../../format/format.js';
 import { runSummary } from '../output/run-text.ts';
 import { COMMAND, commandOn, near } from '../typed.ts';
 import { keptGenesis } from './sandbox.ts';

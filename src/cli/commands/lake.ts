@@ -3,7 +3,8 @@ import { openStore, scratchDirOf } from '../../app/data-dir.ts';
 import { describeLake, restoreLake, vacuumLake } from '../../lake/overview.ts';
 import type { Handler } from '../context.ts';
 import { openMirror, requireMirror } from '../mirror.ts';
-import { formatBytes, formatCount, formatTable } from '../output/format.ts';
+import { formatBytes, formatCount, formatTime } from '../../format/format.js';
+import { formatTable } from '../output/format.ts';
 
 /** Lists the lake's tables. It reads only the object store. */
 export const lake: Handler = async (_, context) => {
@@ -29,7 +30,7 @@ export const lake: Handler = async (_, context) => {
         files,
         count,
         formatBytes(bytes),
-        committedAt ?? '',
+        committedAt === undefined ? '' : formatTime(committedAt),
       ];
     },
   );
@@ -52,7 +53,7 @@ export const lake: Handler = async (_, context) => {
     'files',
     'rows',
     'bytes',
-    'committed',
+    'committed (UTC)',
   ];
   const table = tables.length === 0 ? '' : formatTable(header, rows);
   return { document: { ...found }, text: `${table}${lines.join('\n')}\n` };

@@ -23,7 +23,11 @@ import {
 } from '../context.ts';
 import { followRun, joinOrCreate, startNight, verifyHere } from '../follow.ts';
 import { findRun, isRunId, openMirror } from '../mirror.ts';
-import { formatBytes, formatCount, formatDuration } from '../output/format.ts';
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+} from '../../format/format.js';
 
 /** `--dry-run` only reports what the run would request from the source. */
 export const nightly: Handler<{ dryRun: boolean; look: boolean }> = async (

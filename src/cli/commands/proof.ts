@@ -27,7 +27,8 @@ import {
 import { EXIT, type Handler } from '../context.ts';
 import { requireMirror } from '../mirror.ts';
 import { outputProblems, writeOutput } from '../output/destination.ts';
-import { formatCount, printable } from '../output/format.ts';
+import { formatCount } from '../../format/format.js';
+import { printable } from '../output/format.ts';
 
 /** Maximum size of an input file: far larger than a statement with many gaps. */
 const GIVEN_BYTES_MAX = 64 * 2 ** 20;

@@ -10,7 +10,8 @@ import type { ReadOnlyBase } from '../../app/base.ts';
 import type { Run } from '../../runs/store/run-store.ts';
 import type { Handler } from '../context.ts';
 import { findRun, listGone, openMirrorReader } from '../mirror.ts';
-import { formatAge, formatDuration, formatTable } from '../output/format.ts';
+import { formatAge, formatDuration } from '../../format/format.js';
+import { formatTable } from '../output/format.ts';
 import { readableLog } from '../output/progress.ts';
 import { runReport, type RunNow } from '../output/run-report.ts';
 

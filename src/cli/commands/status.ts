@@ -17,9 +17,9 @@ import {
   formatBytes,
   formatCount,
   formatQuantity,
-  formatTable,
-  printable,
-} from '../output/format.ts';
+  formatTime,
+} from '../../format/format.js';
+import { formatTable, printable } from '../output/format.ts';
 import { progressText } from '../output/progress-text.ts';
 import { watchText } from '../output/watch-text.ts';
 
@@ -85,7 +85,7 @@ function describe(found: MirrorStatus, open: readonly string[]): string {
       verdict ?? 'not yet',
       age(checkedAt),
       asOfBlock ?? '',
-      asOfTime?.slice(0, 19).replace('T', ' ') ?? '',
+      asOfTime === null ? '' : formatTime(asOfTime),
       name === 'parties' && hasNetwork
         ? `${formatCount(coverage.listed)} parties, plus the network account`
         : formatQuantity(held, HELD[name]),

@@ -10,7 +10,8 @@ import type { Writable } from 'node:stream';
 import { finished, pipeline } from 'node:stream/promises';
 import { errorCode } from '../../errors/errors.ts';
 import type { CommandContext } from '../context.ts';
-import { formatQuantity, printable } from './format.ts';
+import { formatQuantity } from '../../format/format.js';
+import { printable } from './format.ts';
 
 export const STDOUT = '-';
 const LINE_FEED = 0x0a;

@@ -7,9 +7,9 @@ import {
   formatBytes,
   formatCount,
   formatDuration,
-  printable,
-  truncate,
-} from './format.ts';
+  formatTimeUtc,
+} from '../../format/format.js';
+import { printable, truncate } from './format.ts';
 
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -38,6 +38,7 @@ export const FAULTS: ReadonlySet<string> = new Set([
   'warnings',
 ]);
 const FAULT_DEPTH_MAX = 3;
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z$/;
 /**
  * Fields whose numbers identify something. Their digits are not grouped, so that a text
  * search finds them.
@@ -99,7 +100,8 @@ function faultText(fault: unknown, list: string): string {
 }
 
 function gapText({ belowKey, aboveKey, foundAt }: Fields): string {
-  const since = word(foundAt) === '' ? '' : `, found ${word(foundAt)}`;
+  const since =
+    word(foundAt) === '' ? '' : `, found ${formatTimeUtc(word(foundAt))}`;
   return `rows are missing between ${itemText(belowKey)} and ${itemText(aboveKey)}${since}`;
 }
 
@@ -134,6 +136,7 @@ export function valueText(name: string, value: unknown): string {
   if (typeof value === 'number' && !Number.isInteger(value))
     return value.toPrecision(3);
   const text = String(value);
+  if (TIME.test(text)) return formatTimeUtc(text);
   if (!/^-?\d{1,30}$/.test(text)) return shorten(text);
   if (/bytes$/i.test(name)) return formatBytes(text);
   if (name.endsWith('Ms')) return formatDuration(Number(text));

@@ -3,7 +3,8 @@
  * pages)`.
  */
 import type { ProgressLine } from '../../runs/progress.ts';
-import { formatQuantity, formatShare, printable } from './format.ts';
+import { formatQuantity, formatShare } from '../../format/format.js';
+import { printable } from './format.ts';
 
 export function progressText({
   label,

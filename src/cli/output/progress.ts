@@ -12,9 +12,8 @@ import {
   formatDuration,
   formatQuantity,
   formatShare,
-  printable,
-  truncate,
-} from './format.ts';
+} from '../../format/format.js';
+import { printable, truncate } from './format.ts';
 
 export interface Progress extends Disposable {
   /**

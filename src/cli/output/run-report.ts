@@ -21,7 +21,8 @@ import {
   listFaults,
   word,
 } from './evidence.ts';
-import { formatAge, formatCount, formatTable, truncate } from './format.ts';
+import { formatAge, formatCount } from '../../format/format.js';
+import { formatTable, truncate } from './format.ts';
 import { progressText } from './progress-text.ts';
 import { runHead } from './run-text.ts';
 import { runSentences } from './run-sentences.ts';

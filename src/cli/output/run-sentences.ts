@@ -3,7 +3,12 @@
  * order. If there is a known reason why two figures differ, the sentence gives it.
  */
 import { type Fields, fields, valueText, word } from './evidence.ts';
-import { formatBytes, formatCount } from './format.ts';
+import {
+  formatBytes,
+  formatCount,
+  formatPlural,
+  formatTimeUtc,
+} from '../../format/format.js';
 
 /** A label, and the text next to it. */
 type Sentence = readonly [label: string, text: string];
@@ -95,8 +100,9 @@ function newOf(newRows: unknown, rows: bigint): string {
 }
 
 function exportText(part: Fields): string {
-  const closedTo = word(part['closedTo']).slice(0, 19);
-  const closed = closedTo === '' ? '' : `; closed up to ${closedTo}Z`;
+  const closedTo = word(part['closedTo']);
+  const closed =
+    closedTo === '' ? '' : `; closed up to ${formatTimeUtc(closedTo)}`;
   return (
     `${publishedText(part['rows'], part['replacedRows'])}, ` +
     `${formatBytes(whole(part['bytes']))} as CSV, in ` +
@@ -210,7 +216,6 @@ function amount(value: unknown): string {
   return formatCount(whole(value));
 }
 
-function plural(value: unknown, one: string, many = `${one}s`): string {
-  const count = whole(value);
-  return `${formatCount(count)} ${count === 1n ? one : many}`;
+function plural(value: unknown, one: string, many?: string): string {
+  return formatPlural(whole(value), one, many);
 }

@@ -11,7 +11,7 @@ import {
   valueText,
   word,
 } from './evidence.ts';
-import { formatCount, formatDuration } from './format.ts';
+import { formatCount, formatDuration } from '../../format/format.js';
 
 const FAULTS_SHOWN_MAX = 5;
 

@@ -3,6 +3,7 @@
  * column of few values splits it. Figures of several units become a chart for each unit.
  */
 import type { DuckDBValue } from '@duckdb/node-api';
+import { formatCount, groupDigits } from '../../format/format.js';
 import { unitColumns } from './chart-units.ts';
 import {
   NUMERIC,
@@ -61,8 +62,8 @@ export function chartForm(
     end: () => {
       if (count > ROWS_MAX)
         return (
-          `No chart: the result has ${group(String(count))} rows, and a chart takes ` +
-          `${group(String(ROWS_MAX))}; sum them up with GROUP BY.\n`
+          `No chart: the result has ${formatCount(count)} rows, and a chart takes ` +
+          `${formatCount(ROWS_MAX)}; sum them up with GROUP BY.\n`
         );
       const places = findPlaces(columns, figure);
       if (typeof places === 'string') return `${places}\n`;
@@ -158,7 +159,7 @@ function draw(
   const shown = [...bars].slice(0, BARS_MAX);
   const labels = shown.map(([name]) => shorten(name));
   const labelWidth = Math.max(0, ...labels.map((name) => name.length));
-  const figures = totals.slice(0, BARS_MAX).map(group);
+  const figures = totals.slice(0, BARS_MAX).map(groupDigits);
   const figureWidth = Math.max(0, ...figures.map((text) => text.length));
   const barWidth = Math.max(
     BAR_CHARACTERS_MIN,
@@ -260,10 +261,6 @@ function add(one: string, other: string): string {
   return WHOLE.test(one) && WHOLE.test(other)
     ? String(BigInt(one) + BigInt(other))
     : String(Number(one) + Number(other));
-}
-
-function group(value: string): string {
-  return WHOLE.test(value) ? BigInt(value).toLocaleString('en-US') : value;
 }
 
 /** Leaves out the time of day of a midnight, and cuts an id to its beginning. */

@@ -62,14 +62,18 @@ describe.each(['/', '/login'])('the page %s', (page) => {
   });
 });
 
-/** Every script of the page, in the folder they are served from. */
-const SCRIPTS = readdirSync(
-  new URL('../../../src/api/console/page/', import.meta.url),
-  {
-    recursive: true,
-    encoding: 'utf8',
-  },
-).filter((file) => file.endsWith('.js'));
+function scriptsIn(folder: string): readonly string[] {
+  const url = new URL(`../../../src/${folder}/`, import.meta.url);
+  return readdirSync(url, { recursive: true, encoding: 'utf8' }).filter(
+    (file) => file.endsWith('.js'),
+  );
+}
+
+/** Every script of the page, by the path that it is served at. */
+const SCRIPTS = [
+  ...scriptsIn('api/console/page'),
+  ...scriptsIn('format').map((file) => `shared/${file}`),
+];
 
 describe.each(SCRIPTS)('the script %s', (file) => {
   test('puts nothing into the page as markup, and names no other host', async () => {

@@ -121,7 +121,7 @@ test('the report of a run begins with doubts, gaps and failures, and what to do 
     'Needs attention',
     '  ! party ab comes twice (ROW_TWICE)',
     '    Nothing: the next sync reads the whole list again. If it lasts, the source is at fault: its operator can see the rows in seen.',
-    '  ! rows are missing between 7 and 9, found 2026-11-20T00:00:00Z',
+    '  ! rows are missing between 7 and 9, found 2026-11-20 00:00:00 UTC',
     '    They are lost unless the source serves them again; status shows the rows around the gap.',
     '  ! party cd: cut short',
     "    'ledger-mirror export --party cd' tries it again.",

@@ -1,34 +1,14 @@
-// Formats numbers and names for readers. Counts are decimal text of any length.
+// Formats names for readers, and gives counts, sizes and durations the form that the
+// command line uses: the server sends src/format/ as `shared/`.
+export {
+  formatBytes as bytes,
+  formatCount as count,
+  formatDuration as duration,
+  formatPlural as plural,
+  groupDigits as grouped,
+} from '../shared/format.js';
 
 const THIN = '\u202F';
-const GROUP = ',';
-const SECOND_MS = 1_000;
-const MINUTE_MS = 60 * SECOND_MS;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
-const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
-
-export function count(digits) {
-  return String(digits).replaceAll(/\B(?=(\d{3})+$)/g, GROUP);
-}
-
-/** Groups the whole part of an amount, which may have decimals or be no number at all. */
-export function grouped(text) {
-  return text.replace(/^-?\d+/, count);
-}
-
-/** Formats a size as the command line does: `8.3 MiB`, truncated and never rounded up. */
-export function bytes(digits) {
-  const whole = BigInt(digits);
-  let unit = 0;
-  let size = 1n;
-  while (unit < UNITS.length - 1 && whole >= size * 1_024n) {
-    size *= 1_024n;
-    unit += 1;
-  }
-  const tenths = (whole * 10n) / size;
-  return `${count(tenths / 10n)}${unit === 0 ? '' : `.${tenths % 10n}`} ${UNITS[unit]}`;
-}
 
 /**
  * Shortens an id to its beginning and end, which are enough to distinguish ids. Callers
@@ -36,29 +16,6 @@ export function bytes(digits) {
  */
 export function shortId(id) {
   return id.length > 20 ? `${id.slice(0, 8)}…${id.slice(-4)}` : id;
-}
-
-export function plural(amount, one, many = `${one}s`) {
-  return `${count(amount)} ${String(amount) === '1' ? one : many}`;
-}
-
-/**
- * Formats a duration as the command line does: the two largest units, or tenths of a
- * second below ten seconds; truncated and never rounded up.
- */
-export function duration(ms) {
-  if (ms < SECOND_MS) return `${Math.max(0, Math.round(ms))} ms`;
-  if (ms < 10 * SECOND_MS) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
-  if (ms < MINUTE_MS) return `${Math.floor(ms / SECOND_MS)} s`;
-  if (ms < HOUR_MS) return two(ms, [MINUTE_MS, 'min'], [SECOND_MS, 's']);
-  if (ms < DAY_MS) return two(ms, [HOUR_MS, 'h'], [MINUTE_MS, 'min']);
-  return two(ms, [DAY_MS, 'd'], [HOUR_MS, 'h']);
-}
-
-function two(ms, [largeMs, large], [smallMs, small]) {
-  const rest = Math.floor((ms % largeMs) / smallMs);
-  const first = `${Math.floor(ms / largeMs)} ${large}`;
-  return rest === 0 ? first : `${first} ${rest} ${small}`;
 }
 
 /** Rounds a number for the axis of a chart; the legend shows exact numbers. */
