@@ -120,14 +120,14 @@ async function tell(what: string, table: string, view: string): Promise<void> {
 
 await client.query('vacuum analyze mirror.ledger_entries');
 await tell(
-  'as it is: ids as text',
+  'the current form: ids as text',
   'mirror.ledger_entries',
   'mirror.ledger_entries',
 );
 
 const HEX = `'^([0-9a-f]{2})+$'`;
 await buildForm('as_text', (column) => column);
-await tell('the same, written at once', 'scratch.as_text', 'scratch.as_text');
+await tell('the same, written in one go', 'scratch.as_text', 'scratch.as_text');
 
 await buildForm('as_bytes', (column) =>
   isType(column)

@@ -49,8 +49,8 @@ async function countObjects(): Promise<ReadonlyMap<string, number>> {
   for (const prefix of ['ledger/', 'coverage/', 'lake/', 'runs/'])
     for await (const _ of app.store.list(prefix, signal))
       counts.set(
-        `objects below \`${prefix}\``,
-        (counts.get(`objects below \`${prefix}\``) ?? 0) + 1,
+        `objects under \`${prefix}\``,
+        (counts.get(`objects under \`${prefix}\``) ?? 0) + 1,
       );
   return counts;
 }
