@@ -54,17 +54,17 @@ const TABLE = {
   SOURCE_PAGE_SIZE: preset(
     '1000',
     form.integer(2, 50_000),
-    'rows requested per page; 2 and 3 count as 4',
+    'rows requested per page; 2 and 3 are treated as 4',
   ),
   SOURCE_RATE: preset(
     '10',
     form.integer(1, 100_000),
-    'requests per second to the source, from all workers together',
+    'requests per second to the source, across all workers',
   ),
   SOURCE_EXPORT_CONCURRENCY: preset(
     '1',
     form.integer(1, 64),
-    'concurrent exports, in all workers together',
+    'concurrent exports, across all workers',
   ),
   SOURCE_EXPORT_PATH: preset(
     '/api/v2/ledgerentry/export',
@@ -158,12 +158,12 @@ const TABLE = {
     '30d',
     form.duration('1d', '36500d'),
     'how long a closed segment may go without being requested again and compared; ' +
-      'each nightly run requests its share, those checked longest ago first',
+      'each nightly run requests its share, starting with those checked longest ago',
   ),
   NIGHTLY_AUDIT_SHARE: optional(
     form.percentage,
     'share of the closed segments that each nightly run requests again and ' +
-      'compares, in place of the share that follows from NIGHTLY_AUDIT_WITHIN',
+      'compares, instead of the share that follows from NIGHTLY_AUDIT_WITHIN',
   ),
   NIGHTLY_LIST_ROWS: preset(
     '1000000',
@@ -194,7 +194,7 @@ const TABLE = {
   EXPORT_SEGMENT_MAX: preset(
     '1GiB',
     form.byteSize('64KiB', '64GiB'),
-    'largest uncompressed CSV in one object; a larger export is split by time',
+    'size limit of the uncompressed CSV in one object; a larger export is split by time',
   ),
   EXPORT_COLUMNS: optional(
     form.columnNames,
@@ -289,7 +289,7 @@ const TABLE = {
   API_DOWNLOADS_PER_HOUR: preset(
     '100GiB',
     form.byteSize('1MiB', '1048576GiB'),
-    'uncompressed CSV that downloads from one process may send per hour',
+    'how much uncompressed CSV the downloads from one process may send per hour',
   ),
   WORKER_HEALTH_PORT: optional(
     form.port,
