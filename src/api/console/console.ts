@@ -32,11 +32,18 @@ const TYPES: Readonly<Record<string, string>> = {
 /** The parts of the style sheet, in order: later rules override earlier ones. */
 const STYLES = ['base', 'frame', 'status', 'runs', 'tables', 'dialog', 'phone'];
 
-/** Bundles by path; each is sent as one file. The chart library comes bundled. */
+/**
+ * Bundles by path; each is sent as one file. The chart library comes bundled, and Prism as
+ * one file for each language.
+ */
 const BUNDLES = {
   '/assets/console.css': STYLES.map(
     (name) => new URL(`style/${name}.css`, FOLDER),
   ),
+  '/assets/prism.js': [
+    new URL(import.meta.resolve('prismjs/components/prism-core.min.js')),
+    new URL(import.meta.resolve('prismjs/components/prism-sql.min.js')),
+  ],
   '/assets/uplot.js': [
     new URL(import.meta.resolve('uplot/dist/uPlot.iife.min.js')),
   ],

@@ -2,6 +2,7 @@
 // being typed.
 import { el } from '../common/dom.js';
 import { readTables } from './lake-tables.js';
+import { textSet } from './sql-colours.js';
 
 const CHARACTERS_MIN = 2;
 const SHOWN_MAX = 8;
@@ -55,6 +56,7 @@ export function completeNames(area) {
   const take = (name) => {
     const at = area.selectionStart;
     area.setRangeText(name, at - word().length, at, 'end');
+    textSet(area);
     close();
     area.focus();
   };

@@ -1,6 +1,7 @@
 // The names of tables and columns beside the editor. A name that is chosen is inserted.
 import { el, fill, show } from '../common/dom.js';
 import { readTables } from './lake-tables.js';
+import { textSet } from './sql-colours.js';
 
 /** Below this width the names would leave the editor no room, so they are folded. */
 const BESIDE = '(min-width: 60rem)';
@@ -74,5 +75,6 @@ function insert(area, name) {
     area.selectionEnd,
     'end',
   );
+  textSet(area);
   area.focus();
 }

@@ -9,6 +9,7 @@ import { namesPanel } from './names.js';
 import { historyField, remember } from './query-history.js';
 import { linkOf, linkedQuestion } from './query-link.js';
 import { isLonger, resultTable, tabled } from './result.js';
+import { textSet, withColours } from './sql-colours.js';
 
 /**
  * Must be longer than any statement may take, so that the mirror's own answer arrives
@@ -49,7 +50,7 @@ export function startQuery() {
     el('option', { value: '' }, 'your own SQL'),
   );
   const options = el('span.choices');
-  const editor = el('div.editor', el('div', sql), namesPanel(sql));
+  const editor = el('div.editor', withColours(sql), namesPanel(sql));
   const keys = el('p.hint', { id: 'query-keys' }, KEYS);
   const result = el('div', { id: 'query-result', 'aria-live': 'polite' });
   const run = el('button.primary', { type: 'button' }, 'Run');
@@ -116,7 +117,10 @@ function followLink(question, { questions, options, sql }) {
   if (linked.sql === undefined && !isKnown) return;
   question.value = linked.question ?? '';
   question.dispatchEvent(new Event('change'));
-  if (linked.sql !== undefined) sql.value = linked.sql;
+  if (linked.sql !== undefined) {
+    sql.value = linked.sql;
+    textSet(sql);
+  }
   for (const field of options.querySelectorAll('input'))
     field.value = linked.options[field.name] ?? '';
 }
