@@ -15,12 +15,23 @@ import {
   startServing,
   whaleOf,
 } from './world/api-world.ts';
-import { median, openScratch, say, sayGate } from './world/scratch-world.ts';
+import {
+  atLeast,
+  atMost,
+  below,
+  between,
+  say,
+  sayNumber,
+  type Target,
+} from './world/report.ts';
+import { median, openScratch } from './world/scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
 /** The longest time for one hour of a large segment, to the last byte. */
 const HOUR_MS_MAX = 60;
+/** The least pages a second, compared with one bare query and its JSON. */
+const PAGE_RATIO_MIN = 0.3;
 const ROUNDS = isQuick ? 3 : 5;
 const PARTIES = 1_000_000;
 const PAGE_ROWS = 1_000;
@@ -143,38 +154,44 @@ async function benchPages(): Promise<void> {
     over: readonly Times[],
     under: readonly Times[],
     of: keyof Times = 'p50',
-  ): string =>
+  ): number =>
     median(
       over.map((time, round) => time[of] / (under[round]?.[of] ?? Number.NaN)),
-    ).toFixed(2);
+    );
+  const sayRatio = (what: string, value: number, target: Target): void =>
+    sayNumber(what, value, value.toFixed(2), target);
   say(
     'pages of 1,000 of a million, one after the other, p50, from the first on',
     p50(found.first),
   );
   say('the same from the nine-hundredth on', p50(found.deep));
-  say('nine-hundredth / first', ratio(found.deep, found.first), '0.80 to 1.20');
+  sayRatio(
+    'nine-hundredth / first',
+    ratio(found.deep, found.first),
+    between(0.8, 1.2),
+  );
   say(
     'one pg query and JSON.stringify, p50, from the first on',
     p50(found.bareFirst),
   );
   say('the same from the nine-hundredth on', p50(found.bareDeep));
-  say(
+  sayRatio(
     'pages/s: mirror / bare, from the first on',
     ratio(found.bareFirst, found.first),
-    'at least 0.3',
+    atLeast(PAGE_RATIO_MIN),
   );
-  say(
+  sayRatio(
     'pages/s: mirror / bare, from the nine-hundredth on',
     ratio(found.bareDeep, found.deep),
-    'at least 0.3',
+    atLeast(PAGE_RATIO_MIN),
   );
   say(
     'the same by the fastest tenth, from the first on',
-    ratio(found.bareFirst, found.first, 'p10'),
+    ratio(found.bareFirst, found.first, 'p10').toFixed(2),
   );
   say(
     'the same by the fastest tenth, from the nine-hundredth on',
-    ratio(found.bareDeep, found.deep, 'p10'),
+    ratio(found.bareDeep, found.deep, 'p10').toFixed(2),
   );
 }
 
@@ -243,7 +260,12 @@ async function benchExport(): Promise<void> {
   const ratio = median(
     rates.mirror.map((rate, round) => rate / (rates.file[round] ?? Number.NaN)),
   );
-  say('export / static file route', ratio.toFixed(2), 'at least 0.5');
+  sayNumber(
+    'export / static file route',
+    ratio,
+    ratio.toFixed(2),
+    atLeast(0.5),
+  );
 }
 
 function sizeOf(dir: string, file: string): number {
@@ -281,11 +303,11 @@ async function benchHour(): Promise<void> {
   const bytes = await ask();
   const scanned = await timesOf(ROUNDS, ask);
   await client.end();
-  sayGate(
+  sayNumber(
     `one hour (${bytes} bytes) of a segment of ${(Number(rows[0]?.bytes) / 1e6).toFixed(0)} MB, p50`,
+    scanned.p50,
     `${scanned.p50.toFixed(0)} ms`,
-    `at most ${HOUR_MS_MAX} ms`,
-    scanned.p50 <= HOUR_MS_MAX,
+    atMost(HOUR_MS_MAX, ' ms'),
   );
 }
 
@@ -335,10 +357,11 @@ async function benchNight(): Promise<void> {
     `the same while ${READERS} connections read (${pages} pages in all)`,
     `${median(took.read).toFixed(1)} s`,
   );
-  say(
+  sayNumber(
     `with readers / without (${pairs.map((one) => one.toFixed(2)).join(', ')})`,
+    median(pairs),
     median(pairs).toFixed(2),
-    'below 1.20',
+    below(1.2),
   );
 }
 

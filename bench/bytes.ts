@@ -11,7 +11,8 @@ import {
   startScript,
   whaleOf,
 } from './world/api-world.ts';
-import { median, openScratch, say } from './world/scratch-world.ts';
+import { say } from './world/report.ts';
+import { median, openScratch } from './world/scratch-world.ts';
 
 const ENTRIES = process.argv.includes('--quick') ? 50_000 : 400_000;
 const ROUNDS = 5;

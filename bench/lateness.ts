@@ -13,7 +13,8 @@ import {
   readLateness,
 } from '../src/runs/store/nightly/nightly-plan.ts';
 import { fraction, noise } from '../src/sandbox/network/seeded.ts';
-import { givenNumbers, openFolder, say } from './world/scratch-world.ts';
+import { say } from './world/report.ts';
+import { givenNumbers, openFolder } from './world/scratch-world.ts';
 
 const [PARTIES = 2_000, NIGHTS = 365] = givenNumbers();
 const SEED = 7;

@@ -16,7 +16,8 @@ import {
   startSource,
   syncParties,
 } from './world/lists-bench.ts';
-import { median, openScratchWarehouse, say } from './world/scratch-world.ts';
+import { atLeast, atMost, between, say, sayNumber } from './world/report.ts';
+import { median, openScratchWarehouse } from './world/scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const PARTIES = isQuick ? 50_000 : 200_000;
@@ -38,7 +39,7 @@ async function rate(work: () => Promise<number>): Promise<number> {
   return (rows * 1000) / (performance.now() - startMs);
 }
 
-async function compare(latencyMs: number, wanted: string): Promise<void> {
+async function compare(latencyMs: number, ratioMin: number): Promise<void> {
   await using sandbox = await startSource(PARTIES, latencyMs);
   await using source = openLists(sandbox.url);
   const fetched: number[] = [];
@@ -60,18 +61,20 @@ async function compare(latencyMs: number, wanted: string): Promise<void> {
   const ratios = synced.map(
     (value, round) => value / (fetched[round] ?? Number.NaN),
   );
-  say(`${name}: sync / loop`, median(ratios).toFixed(2), wanted);
+  sayNumber(
+    `${name}: sync / loop`,
+    median(ratios),
+    median(ratios).toFixed(2),
+    atLeast(ratioMin),
+  );
   if (latencyMs > 0) return;
   await emptyMirror(warehouse);
   const single = await rate(() =>
     fetchAndInsert(source, warehouse, ROW_BY_ROW_ROWS),
   );
   say(`${name}: loop that inserts row by row`, `${Math.round(single)} rows/s`);
-  say(
-    `${name}: sync / row by row`,
-    (median(synced) / single).toFixed(1),
-    'at least 10',
-  );
+  const gain = median(synced) / single;
+  sayNumber(`${name}: sync / row by row`, gain, gain.toFixed(1), atLeast(10));
 }
 
 async function many(): Promise<void> {
@@ -100,15 +103,17 @@ async function many(): Promise<void> {
     `${MANY_PARTIES} parties: sync`,
     `${Math.round(worker.rowsPerSecond)} rows/s`,
   );
-  say(
+  sayNumber(
     `${MANY_PARTIES} parties: peak memory of the worker`,
+    worker.peakMb,
     `${worker.peakMb.toFixed(0)} MB`,
-    'at most 150',
+    atMost(150, ' MB'),
   );
-  say(
+  sayNumber(
     `${MANY_PARTIES} parties: last tenth / first tenth`,
+    worker.lastToFirst,
     worker.lastToFirst.toFixed(2),
-    '0.8 to 1.2',
+    between(0.8, 1.2),
   );
   await using source = openLists(sandbox.url);
   await warehouse.pool.query('vacuum analyze mirror.parties');
@@ -119,10 +124,11 @@ async function many(): Promise<void> {
   const startMs = performance.now();
   const increment = await syncParties(source, warehouse);
   const took = `${increment.requests} requests, ${Math.round(performance.now() - startMs)} ms`;
-  say(
+  sayNumber(
     `increment of ${increment.newRows} in ${MANY_PARTIES}`,
+    increment.requests,
     `${took}, ${increment.verdict}`,
-    'at most 2 requests',
+    atMost(2, ' requests'),
   );
 }
 
@@ -141,8 +147,8 @@ async function politely(): Promise<void> {
 }
 
 const SECTIONS = {
-  latency: () => compare(20, 'at least 0.95'),
-  speed: () => compare(0, 'at least 0.5'),
+  latency: () => compare(20, 0.95),
+  speed: () => compare(0, 0.5),
   million: many,
   polite: politely,
 };

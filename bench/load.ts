@@ -22,13 +22,23 @@ import {
   makeLake,
 } from './load/lake-questions.ts';
 import { publishLedger } from './load/load-ledger.ts';
-import { median, openScratchWarehouse, say } from './world/scratch-world.ts';
+import {
+  atLeast,
+  atMost,
+  below,
+  say,
+  sayNumber,
+  type Target,
+} from './world/report.ts';
+import { median, openScratchWarehouse } from './world/scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
 const ROWS = isQuick ? 200_000 : 1_000_000;
 const LAKE_ROWS = isQuick ? 1_000_000 : 10_000_000;
 const SEGMENTS = 4;
+/** The longest a night may take that appends to a large month. */
+const NIGHT_SECONDS_MAX = 0.5;
 const ROUNDS = isQuick ? 3 : 5;
 const COLUMNS = `party_id, segment_id, extra, effect, vega_time, quantity, transfer_type, asset_id,
   account_from_market_id, account_from_party_id, account_from_account_type, account_from_balance,
@@ -153,16 +163,8 @@ async function loading(): Promise<void> {
     'raw COPY of canonical rows into the same table',
     `${Math.round(ROWS / median(raw))} rows/s`,
   );
-  say(
-    'load / raw COPY',
-    `${median(ratios).toFixed(2)} (${ratios.map((r) => r.toFixed(2)).join(', ')})`,
-    'at least 0.7, aim 0.9',
-  );
-  say(
-    'peak memory of the loader',
-    `${Math.max(...peaks).toFixed(0)} MB`,
-    'at most 200 MB',
-  );
+  sayRatios('load / raw COPY', ratios, atLeast(0.7, ', aim 0.9'));
+  sayPeak('peak memory of the loader', peaks, 200);
 }
 
 /**
@@ -203,8 +205,6 @@ async function parquet(keys: readonly string[]): Promise<void> {
   const together = both.map(
     (value, round) => value / (at(raw, round) + at(alone, round)),
   );
-  const shown = (values: readonly number[]): string =>
-    `${median(values).toFixed(2)} (${values.map((value) => value.toFixed(2)).join(', ')})`;
   say(
     `${ROWS} entries, load and lake`,
     `${Math.round(ROWS / median(both))} rows/s`,
@@ -213,21 +213,17 @@ async function parquet(keys: readonly string[]): Promise<void> {
     'the same objects to Parquet by DuckDB alone',
     `${Math.round(ROWS / median(alone))} rows/s`,
   );
-  say(
+  sayRatios(
     'lake / DuckDB alone (what the lake adds to the load)',
-    shown(lakeRatios),
-    'at least 0.6',
+    lakeRatios,
+    atLeast(0.6),
   );
   say(
     'the same by processor seconds, which a busy machine tells as well',
-    shown(cpuRatios),
+    showRatios(cpuRatios),
   );
-  say('load and lake / COPY and DuckDB alone', shown(together), 'at most 1.15');
-  say(
-    'peak memory of load and lake in one process',
-    `${Math.max(...peaks).toFixed(0)} MB`,
-    'at most 450 MB',
-  );
+  sayRatios('load and lake / COPY and DuckDB alone', together, atMost(1.15));
+  sayPeak('peak memory of load and lake in one process', peaks, 450);
 }
 
 async function questions(): Promise<void> {
@@ -246,28 +242,52 @@ async function questions(): Promise<void> {
     `${LAKE_ROWS} entries into the lake, from rows that the warehouse sent`,
     `${Math.round(LAKE_ROWS / buildSeconds)} rows/s`,
   );
-  say(
+  sayRatios(
     'the same / DuckDB alone, unlimited, from the same rows',
-    `${median(ratios).toFixed(2)} (${ratios.map((value) => value.toFixed(2)).join(', ')})`,
-    'at least 0.6',
+    ratios,
+    atLeast(0.6),
   );
   const taken = await askQuestions(objects, scratchDir, ROUNDS);
   for (const [name, values] of taken) {
-    say(
+    sayNumber(
       `${LAKE_ROWS} entries in the lake: ${name}`,
+      median(values),
       `${median(values).toFixed(2)} s`,
-      'under 1 s',
+      below(1, ' s'),
     );
   }
   await fillMonth(bench, objects, scratchDir, LAKE_ROWS - LAKE_ROWS / 5);
   const nights: number[] = [];
   for (let night = 0; night < ROUNDS; night += 1)
     nights.push(await addToMonth(bench, objects, scratchDir, 1_000));
-  say(
+  sayNumber(
     `1000 entries into a month of ${LAKE_ROWS}`,
+    median(nights),
     `${median(nights).toFixed(2)} s`,
-    'the month stays',
+    atMost(NIGHT_SECONDS_MAX, ' s'),
   );
+}
+
+function showRatios(ratios: readonly number[]): string {
+  const rounds = ratios.map((ratio) => ratio.toFixed(2)).join(', ');
+  return `${median(ratios).toFixed(2)} (${rounds})`;
+}
+
+function sayRatios(
+  what: string,
+  ratios: readonly number[],
+  target: Target,
+): void {
+  sayNumber(what, median(ratios), showRatios(ratios), target);
+}
+
+function sayPeak(
+  what: string,
+  peaksMb: readonly number[],
+  mbMax: number,
+): void {
+  const peak = Math.max(...peaksMb);
+  sayNumber(what, peak, `${peak.toFixed(0)} MB`, atMost(mbMax, ' MB'));
 }
 
 const isChosen = (part: string): boolean =>

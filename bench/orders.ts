@@ -11,12 +11,8 @@ import { readConfig } from '../src/config/environment.ts';
 import { createLog } from '../src/logging/log.ts';
 import { addIdleLedgers } from '../test/support/mirror-arrange.ts';
 import { startSource } from './world/lists-bench.ts';
-import {
-  givenNumbers,
-  openFolder,
-  say,
-  sayLoad,
-} from './world/scratch-world.ts';
+import { atMost, sayLoad, sayNumber } from './world/report.ts';
+import { givenNumbers, openFolder } from './world/scratch-world.ts';
 
 const [PARTIES = 100_000, RATE = 10] = givenNumbers();
 const ORDERS = 1_000;
@@ -84,9 +80,10 @@ for (let at = 0; at < ORDERS; at += 1)
   await order(idle(at * Math.floor(PARTIES / ORDERS)));
 while ((await complete()) < ORDERS) await sleep(RETRY_MS);
 const seconds = (performance.now() - startedMs) / 1_000;
-say(
+sayNumber(
   `${ORDERS} orders of idle parties among ${PARTIES}, ${RATE} requests a second`,
+  seconds,
   `${seconds.toFixed(1)} s, ${(ORDERS / seconds).toFixed(1)} orders/s`,
-  `at most ${SECONDS_MAX} s`,
+  atMost(SECONDS_MAX, ' s'),
 );
 sayLoad('after');

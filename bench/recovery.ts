@@ -8,7 +8,8 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Traffic } from '../test/support/measure/traffic-meter.ts';
-import { median, say, sayGate, sayLoad } from './world/scratch-world.ts';
+import { say, sayGate, sayLoad } from './world/report.ts';
+import { median } from './world/scratch-world.ts';
 import { Measured, type World } from './world/recovery-world.ts';
 
 const isQuick = process.argv.includes('--quick');

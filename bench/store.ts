@@ -15,12 +15,8 @@ import type { Run } from '../src/runs/store/run-store.ts';
 import { farSchedule } from '../test/support/far-schedule.ts';
 import { type Sandbox, startSandbox } from '../test/support/sandbox.ts';
 import { CREDENTIALS, S3Double } from '../test/support/stores/s3-double.ts';
-import {
-  givenNumbers,
-  openFolder,
-  sayGate,
-  sayLoad,
-} from './world/scratch-world.ts';
+import { sayGate, sayLoad } from './world/report.ts';
+import { givenNumbers, openFolder } from './world/scratch-world.ts';
 
 const given = givenNumbers();
 const COUNTS = given.length === 0 ? [1_000, 10_000] : given;

@@ -14,12 +14,8 @@ import {
   passNight,
   startBusyNetwork,
 } from '../test/support/measure/simulated-nights.ts';
-import {
-  givenNumbers,
-  openFolder,
-  say,
-  sayLoad,
-} from './world/scratch-world.ts';
+import { atMost, say, sayGate, sayLoad, sayNumber } from './world/report.ts';
+import { givenNumbers, openFolder } from './world/scratch-world.ts';
 
 const [PARTIES = 50, NIGHTS = 365, DAYS = 1] = givenNumbers();
 const SEGMENTS_A_YEAR_MAX = 12;
@@ -91,21 +87,28 @@ const verify = await app.jobs.stages.verify(
   { signal, onProgress: () => undefined },
 );
 const kept = await closedSegments(app);
-say(
+sayGate(
   `${NIGHTS} nights of ${PARTIES} parties, days between them: ${DAYS}`,
   `${seconds.toFixed(0)} s, verdicts ${JSON.stringify(Object.fromEntries(verdicts))}`,
   'all complete',
+  verdicts.get('complete') === NIGHTS,
 );
 say('segments merged', String(merged));
-say(
+const segmentsMost = Math.max(...kept.map(({ segments }) => segments));
+sayNumber(
   'closed segments of a party and year, at most',
-  String(Math.max(...kept.map(({ segments }) => segments))),
-  `at most ${SEGMENTS_A_YEAR_MAX}, and the days of the month that goes on`,
+  segmentsMost,
+  String(segmentsMost),
+  atMost(
+    SEGMENTS_A_YEAR_MAX + MONTH_DAYS,
+    `: ${SEGMENTS_A_YEAR_MAX}, and the days of the month that goes on`,
+  ),
 );
-say(
+sayGate(
   'objects, table and lake compared by their sums',
   verify.verdict,
   'complete',
+  verify.verdict === 'complete',
 );
 sayLoad('after');
 

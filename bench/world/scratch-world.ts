@@ -1,14 +1,18 @@
 /**
- * Shared by every benchmark: a temporary folder and server, numbers from the command
- * line, and the rows of its table.
+ * Shared by every benchmark: a temporary folder and server, and numbers from the command
+ * line.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
-import { loadavg, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createLog } from '../../src/logging/log.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+/** The exit code of a benchmark that a signal ended. */
+const ENDED_CODE = 143;
 
 export interface Scratch {
   readonly folder: string;
@@ -16,8 +20,18 @@ export interface Scratch {
   readonly connectionString: string;
 }
 
-/** Creates a folder that is removed with the stack. */
+/**
+ * Creates a folder that is removed with the stack. A benchmark that is ended by a signal
+ * still disposes of its stack: its Postgres would run on, and its data stay.
+ */
 export async function openFolder(stack: AsyncDisposableStack): Promise<string> {
+  const end = (): void => {
+    void stack.disposeAsync().finally(() => process.exit(ENDED_CODE));
+  };
+  for (const signal of SIGNALS) {
+    process.once(signal, end);
+    stack.defer(() => void process.off(signal, end));
+  }
   const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-bench-'));
   stack.defer(() => rm(folder, { recursive: true, force: true }));
   return folder;
@@ -62,24 +76,4 @@ export function givenNumbers(): number[] {
 
 export function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
-}
-
-export function say(what: string, value: string, wanted = ''): void {
-  process.stdout.write(`| ${what} | ${value} | ${wanted} |\n`);
-}
-
-/** Prints a row that has a target: the benchmark fails if it is missed. */
-export function sayGate(
-  what: string,
-  value: string,
-  wanted: string,
-  isMet: boolean,
-): void {
-  say(what, isMet ? value : `**${value}**`, wanted);
-  if (!isMet) process.exitCode = 1;
-}
-
-export function sayLoad(when: 'before' | 'after'): void {
-  const loads = loadavg().map((load) => load.toFixed(1));
-  say(`load of the machine ${when}`, loads.join(' '));
 }
