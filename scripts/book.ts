@@ -11,6 +11,11 @@ export interface Chapter {
   /** The page's path from the root of the repository. */
   readonly path: string;
   readonly title: string;
+  /**
+   * The heading of the contents that the page stands under, like "Run it". The contents
+   * themselves stand under none, which is ''.
+   */
+  readonly part: string;
 }
 
 /** The first page, which is also the table of contents. */
@@ -22,11 +27,16 @@ const FOOT = /\n+---\n\n\[All pages\]\([^)]*\)[^\n]*\n*$/;
 
 /** @returns every page that has a place in the book, in the order of reading */
 export function readBook(): Chapter[] {
-  const pages = pagesLinkedFrom(CONTENTS, readFromRoot(CONTENTS));
-  return [CONTENTS, ...pages].map((path) => ({
-    path,
-    title: titleOf(readFromRoot(path)),
-  }));
+  return [
+    { path: CONTENTS, title: titleOf(readFromRoot(CONTENTS)), part: '' },
+    ...partsOf(readFromRoot(CONTENTS)).flatMap(({ part, text }) =>
+      pagesLinkedFrom(CONTENTS, text).map((path) => ({
+        path,
+        title: titleOf(readFromRoot(path)),
+        part,
+      })),
+    ),
+  ];
 }
 
 /** @returns the page with the links to its neighbours at its foot */
@@ -45,7 +55,7 @@ export function withFoot(
 }
 
 /** @returns the page without the links at its foot, and without a line end */
-function withoutFoot(text: string): string {
+export function withoutFoot(text: string): string {
   return text.replace(FOOT, '').trimEnd();
 }
 
@@ -53,6 +63,16 @@ function withoutFoot(text: string): string {
 function titleOf(text: string): string {
   const [, title = ''] = /^# (.*)$/m.exec(text) ?? [];
   return title.replaceAll('`', '');
+}
+
+/** @returns the text under each heading of the second level, and that before the first */
+function partsOf(text: string): { part: string; text: string }[] {
+  return withoutFoot(text)
+    .split(/^(?=## )/m)
+    .map((section) => {
+      const [, part = ''] = /^## (.*)$/m.exec(section) ?? [];
+      return { part, text: section };
+    });
 }
 
 function pagesLinkedFrom(page: string, text: string): string[] {

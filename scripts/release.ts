@@ -1,11 +1,14 @@
 /**
- * `npm run release`: writes everything of a version below `release/`: the package, its
- * checksums and its notes. It publishes nothing; the last line shows how to.
+ * `npm run release`: writes everything of a version below `release/`: the package, the
+ * docs as a site, the checksums of both, and the notes. It publishes nothing; the last
+ * line shows how to.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pack } from './package.ts';
+import { buildSite } from './site/build.ts';
 import { expect, ROOT, runSteps, succeed } from './steps.ts';
 
 const OUT = join(ROOT, 'release');
@@ -15,6 +18,9 @@ const { version } = JSON.parse(
   version: string;
 };
 const TARBALL = `ledger-mirror-${version}.tgz`;
+/** The folder in the archive of the docs. */
+const DOCS = `ledger-mirror-docs-${version}`;
+const DOCS_ARCHIVE = `${DOCS}.tar.gz`;
 
 /** @returns the section of the changelog for the version */
 export function notesOf(changelog: string, wanted: string): string {
@@ -25,6 +31,33 @@ export function notesOf(changelog: string, wanted: string): string {
       `CHANGELOG.md has no section [${wanted}]; rename [Unreleased] and add the date`,
     );
   return section.slice(section.indexOf('\n')).trim();
+}
+
+/** Packs the site, with its folder, for those who read or serve the docs themselves. */
+export async function packDocs(folder: string): Promise<void> {
+  const scratch = await mkdtemp(join(tmpdir(), 'ledger-mirror-docs-'));
+  try {
+    await buildSite(join(scratch, DOCS));
+    await succeed('tar', [
+      '-czf',
+      join(folder, DOCS_ARCHIVE),
+      '-C',
+      scratch,
+      DOCS,
+    ]);
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+/** @returns the lines of a file for `sha256sum --check` */
+async function sumsOf(names: readonly string[]): Promise<string> {
+  const lines = names.map(async (name) => {
+    const content = await readFile(join(OUT, name));
+    const sum = createHash('sha256').update(content).digest('hex');
+    return `${sum}  ${name}\n`;
+  });
+  return (await Promise.all(lines)).join('');
 }
 
 if (import.meta.main) {
@@ -55,15 +88,16 @@ if (import.meta.main) {
       },
     },
     {
-      name: `${TARBALL} and its sum`,
+      name: DOCS_ARCHIVE,
+      run: () => packDocs(OUT),
+    },
+    {
+      name: `${TARBALL}, and the sums of both`,
       run: async () => {
         await pack(OUT);
-        const sum = createHash('sha256').update(
-          await readFile(join(OUT, TARBALL)),
-        );
         await writeFile(
           join(OUT, 'SHA256SUMS'),
-          `${sum.digest('hex')}  ${TARBALL}\n`,
+          await sumsOf([TARBALL, DOCS_ARCHIVE]),
         );
       },
     },

@@ -245,6 +245,7 @@ try {
         await need('actionlint');
         await succeed('actionlint', [
           '.github/workflows/ci.yml',
+          '.github/workflows/docs.yml',
           '.github/workflows/macos.yml',
         ]);
       },

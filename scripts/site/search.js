@@ -1,0 +1,121 @@
+/**
+ * The search of the site. It loads the index and the library when a reader first enters
+ * the field, so that reading costs neither. Both are scripts and not fetched data, because
+ * a browser fetches nothing from a folder.
+ */
+const { root } = document.currentScript.dataset;
+const search = document.querySelector('search');
+const form = search.querySelector('form');
+const field = search.querySelector('input');
+const status = search.querySelector('[role=status]');
+const list = search.querySelector('ol');
+const SHOWN_MAX = 12;
+const NOT_LOADED =
+  'The search could not be loaded. Check the connection and type again.';
+const NOTHING_FOUND = 'No page has all of these words.';
+
+/** The index, from the first need of it on; nothing is kept of a failure. */
+let opening;
+/** Grows with each change of what is to be shown, so that a late answer knows it is late. */
+let changes = 0;
+
+function openIndex() {
+  opening ??= loadIndex().catch((error) => {
+    opening = undefined;
+    throw error;
+  });
+  return opening;
+}
+
+async function loadIndex() {
+  await Promise.all([load('minisearch.js'), load('search-index.js')]);
+  const { options, index } = globalThis.SEARCH_INDEX;
+  return globalThis.MiniSearch.loadJS(index, options);
+}
+
+function load(name) {
+  return new Promise((resolve, reject) => {
+    const script = document.createElement('script');
+    script.src = `${root}assets/${name}`;
+    script.addEventListener('load', resolve);
+    script.addEventListener('error', () => reject(new Error(script.src)));
+    document.head.append(script);
+  });
+}
+
+/** Shows what the words in the field find, unless something else is shown meanwhile. */
+async function show() {
+  changes += 1;
+  const change = changes;
+  const words = field.value.trim();
+  if (words === '') {
+    close();
+    return;
+  }
+  const index = await openIndex().catch(() => undefined);
+  if (change !== changes) return;
+  if (index === undefined) {
+    write(NOT_LOADED, []);
+    return;
+  }
+  const found = index.search(words);
+  write(summaryOf(found.length), found.slice(0, SHOWN_MAX).map(resultOf));
+}
+
+function summaryOf(count) {
+  if (count === 0) return NOTHING_FOUND;
+  if (count > SHOWN_MAX) return `The best ${SHOWN_MAX} of ${count} sections`;
+  return count === 1 ? '1 section' : `${count} sections`;
+}
+
+function resultOf({ id, page, heading }) {
+  const link = document.createElement('a');
+  link.href = `${root}${id}`;
+  link.textContent = heading;
+  const item = document.createElement('li');
+  item.append(link);
+  if (heading !== page) {
+    const place = document.createElement('span');
+    place.textContent = page;
+    item.append(' ', place);
+  }
+  return item;
+}
+
+/**
+ * The box of results is never hidden: a screen reader speaks only changes of a status that
+ * was there before. The style gives an empty box no size.
+ */
+function write(summary, items) {
+  status.textContent = summary;
+  list.replaceChildren(...items);
+}
+
+function close() {
+  changes += 1;
+  write('', []);
+}
+
+field.addEventListener('input', () => void show());
+field.addEventListener('focus', () => {
+  // The first search reports a failure, and tries again.
+  openIndex().catch(() => undefined);
+  void show();
+});
+form.addEventListener('submit', (event) => {
+  event.preventDefault();
+  void show().then(() => list.querySelector('a')?.click());
+});
+// A result on this page leads to a heading below the box.
+list.addEventListener('click', ({ target }) => {
+  if (target.closest('a') !== null) close();
+});
+search.addEventListener('focusout', ({ relatedTarget }) => {
+  if (!search.contains(relatedTarget)) close();
+});
+search.addEventListener('keydown', ({ key }) => {
+  if (key !== 'Escape') return;
+  // In this order: the field shows its results when it gets the focus.
+  field.focus();
+  close();
+});
