@@ -1,7 +1,7 @@
 /**
  * Writes the parts of the docs that come from the source: the table of settings, and the
- * JSON Schema of a run. Also writes the part of the source that comes from the docs: the
- * advice for each error code. Last, writes the links to the next and the previous page at
+ * JSON Schema of a run. Also writes the parts of the source that come from the docs: the
+ * advice for each error code, and the words that the console explains. Last, writes the links to the next and the previous page at
  * the foot of each page.
  */
 import { execFileSync } from 'node:child_process';
@@ -9,6 +9,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { adviceModule } from './advice.ts';
 import { readBook, withFoot } from './book.ts';
+import { glossaryModule } from './glossary.ts';
 import { RUN_OUTPUT_SCHEMA } from './run-schema.ts';
 import { SETTINGS, type Setting } from '../src/config/settings.ts';
 
@@ -18,6 +19,11 @@ const ERRORS = resolve(import.meta.dirname, '../docs/errors.md');
 const ADVICE = resolve(
   import.meta.dirname,
   '../src/errors/advice.generated.ts',
+);
+const GLOSSARY = resolve(import.meta.dirname, '../docs/glossary.md');
+const GLOSSARY_MODULE = resolve(
+  import.meta.dirname,
+  '../src/api/console/page/common/glossary.generated.js',
 );
 const HEADER = [
   '| Setting | Default | Accepted | Meaning |',
@@ -42,6 +48,7 @@ writeFileSync(
 );
 writeFileSync(SCHEMA, `${JSON.stringify(RUN_OUTPUT_SCHEMA, undefined, 2)}\n`);
 writeFileSync(ADVICE, adviceModule(readFileSync(ERRORS, 'utf8')));
+writeFileSync(GLOSSARY_MODULE, glossaryModule(readFileSync(GLOSSARY, 'utf8')));
 const book = readBook();
 for (const { path } of book) {
   const file = resolve(import.meta.dirname, '..', path);

@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { EXIT_CODES } from '../../src/cli/program.ts';
 import { ADVICE } from '../../src/errors/advice.generated.ts';
 import { readAdvice } from '../../scripts/advice.ts';
+import { glossaryModule } from '../../scripts/glossary.ts';
 import { RUN_OUTPUT_SCHEMA } from '../../scripts/run-schema.ts';
 import { helpOf } from '../support/printed.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
@@ -97,6 +98,19 @@ describe('--help', () => {
 
   test.each(EXIT_CODES)('tells exit code %i', (code, meaning) => {
     expect(help).toMatch(new RegExp(String.raw`^  ${code} +${meaning}$`, 'm'));
+  });
+});
+
+describe('what the console explains', () => {
+  test('is the words of docs/glossary.md', () => {
+    const file = 'src/api/console/page/common/glossary.generated.js';
+    const module = readFileSync(resolve(ROOT, file), 'utf8');
+    expect(module, 'run `npm run docs`').toBe(
+      glossaryModule(readPage('glossary.md')),
+    );
+    for (const word of ['complete', 'export limit', 'open segment'])
+      expect(module).toContain(`["${word}", "`);
+    expect(module).not.toMatch(/\]\(|"slot"/);
   });
 });
 

@@ -42,7 +42,7 @@ export interface ConsolePage extends AsyncDisposable {
 
 export type PageOptions = Pick<
   BrowserContextOptions,
-  'viewport' | 'colorScheme' | 'timezoneId' | 'reducedMotion'
+  'viewport' | 'colorScheme' | 'timezoneId' | 'reducedMotion' | 'hasTouch'
 >;
 
 /** @throws Error if no Chromium is installed */

@@ -23,6 +23,7 @@ import { loadRuns, openRun, startRuns } from './runs/runs.js';
 import { loadSettings, startSettings } from './settings.js';
 import { startButton, takeLists } from './common/start.js';
 import { showStreams } from './status/streams.js';
+import { startTerms } from './common/terms.js';
 import { loadTables } from './data/tables.js';
 import { onZone, setMirrorTime, startClock } from './common/time.js';
 
@@ -176,6 +177,7 @@ function start() {
   startTheme();
   startClock();
   startDialog();
+  startTerms();
   for (const button of document.querySelectorAll('.run-now'))
     button.replaceWith(startButton('Run now'));
   view.start?.();

@@ -10,6 +10,7 @@ import {
   shortId,
   words,
 } from '../common/format.js';
+import { explain } from '../common/terms.js';
 import { time } from '../common/time.js';
 
 const SHOWN_MAX = 12;
@@ -36,7 +37,7 @@ export function evidence({ runId, kind, state, evidence: found }) {
       ),
     sentence !== undefined &&
       found.error === undefined &&
-      el('p.said', sentence),
+      el('p.said', explain(sentence)),
     tree(found, 0),
     folded('Cost by stage', el('div', 'Loading…'), () => costTable(runId)),
     folded('Log lines', el('pre', { tabindex: 0 }, 'Loading…'), () =>
@@ -185,7 +186,7 @@ function tree(value, depth) {
 }
 
 function fact(key, content) {
-  return el('div', el('dt', words(key)), el('dd', content));
+  return el('div', el('dt', explain(words(key))), el('dd', content));
 }
 
 function branch(key, value, depth) {
@@ -252,7 +253,8 @@ function leaf(key, value, depth) {
   }
   if (isBranch(value)) return tree(value, depth + 1);
   const text = String(value);
-  if (key === 'verdict') return el('span.badge', { 'data-is': text }, text);
+  if (key === 'verdict')
+    return el('span.badge', { 'data-is': text }, explain(text));
   if (/^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)$/.test(text))
     return time(text, 'full');
   if (/^\d+$/.test(text)) return numeral(key, text);

@@ -7,6 +7,7 @@ import { byId, el, keyed, loader, redraw, show } from '../common/dom.js';
 import { evidence } from './evidence.js';
 import { duration, kindName, shortId } from '../common/format.js';
 import { cancelButton } from '../common/start.js';
+import { explain } from '../common/terms.js';
 import { time } from '../common/time.js';
 
 const PAGE = 15;
@@ -91,6 +92,8 @@ function bodyOf(run) {
       el('span.hint', 'Run ', link),
       copyButton(run.runId, 'the id of the run'),
     ),
+    run.verdict !== null &&
+      el('p.hint', 'It ended ', ...explain(run.verdict), '.'),
     isOpen && el('p.deal', cancelButton(run.runId, name)),
     evidence(run),
   ].filter(Boolean);

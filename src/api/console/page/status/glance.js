@@ -5,6 +5,7 @@ import { action, byId, el, keyed, redraw, setText } from '../common/dom.js';
 import { bytes, count, duration } from '../common/format.js';
 import { formatTime, time } from '../common/time.js';
 import { orderButton, partyName } from '../common/orders.js';
+import { explain } from '../common/terms.js';
 import { showLastRun } from '../runs/runs.js';
 import { startButton, startRun } from '../common/start.js';
 
@@ -59,7 +60,7 @@ export function showGlance(snapshot) {
     ({ name }) => {
       const value = el('dd');
       return {
-        node: el('div', el('dt', name), value),
+        node: el('div', el('dt', explain(name)), value),
         update: ({ text }) => setText(value, text),
       };
     },
@@ -73,8 +74,8 @@ export function showGlance(snapshot) {
 function showSentence(text) {
   const parts = text.split(/(\d{4}-\d\d-\d\d)/);
   redraw(byId('sentence'), text, () =>
-    parts.map((part, index) =>
-      index % 2 === 0 ? part : el('span.unbroken', part),
+    parts.flatMap((part, index) =>
+      index % 2 === 0 ? explain(part) : [el('span.unbroken', part)],
     ),
   );
 }

@@ -1,6 +1,7 @@
 // Shows what is mirrored: each list and the ledgers, with verdict and freshness.
 import { byId, el, keyed, redraw, setText } from '../common/dom.js';
 import { count } from '../common/format.js';
+import { explain } from '../common/terms.js';
 import { time } from '../common/time.js';
 
 const NAMES = {
@@ -44,19 +45,20 @@ function makeStream({ name }) {
   const audited = el('dd');
   const node = el(
     'article',
-    el('div.head', el('h3', NAMES[name], ' ', figures), badge),
+    el('div.head', el('h3', explain(NAMES[name]), ' ', figures), badge),
     el(
       'dl.facts',
-      el('div', el('dt', 'Complete up to'), asOf),
+      el('div', el('dt', explain('Complete up to')), asOf),
       el('div.extra', el('dt', 'Last checked'), checked),
-      name !== 'ledger' && el('div.extra', el('dt', 'Last audit'), audited),
+      name !== 'ledger' &&
+        el('div.extra', el('dt', explain('Last audit')), audited),
     ),
   );
   return {
     node,
     update: ({ verdict, asOfTime, asOfBlock, checkedAt, auditedAt, held }) => {
       redraw(audited, auditedAt, () => [time(auditedAt, 'full')]);
-      setText(badge, verdict ?? 'not yet');
+      redraw(badge, verdict, () => explain(verdict ?? 'not yet'));
       badge.dataset.is = verdict ?? 'waiting';
       setText(rows, held);
       redraw(asOf, `${asOfTime} ${asOfBlock}`, () => [
