@@ -6,6 +6,7 @@ import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { didYouMean, findNear } from '../errors/did-you-mean.ts';
 import { errorCode, UsageError } from '../errors/errors.ts';
+import { type Asset, parseAssets } from '../ledger/assets.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
 import { hideSecrets } from '../secrets/secret-masking.ts';
 import { decodeText, findCutValues, isServiceLink } from './dot-env.ts';
@@ -171,17 +172,12 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
   const dataDir = resolve(cwd, settings.dataDir ?? '');
   settings.dataDir = dataDir;
   texts['dataDir'] = dataDir;
-  if (settings.nightlyParties?.kind === 'file') {
-    const path = resolve(cwd, settings.nightlyParties.path);
-    const text = readGiven(
-      'NIGHTLY_PARTIES',
-      path,
-      'a file of party ids, one a line',
-    );
-    settings.nightlyParties = {
-      kind: 'list',
-      ids: parsePartyFile(path, text, problems),
-    };
+  const files = { cwd, readGiven, problems };
+  settings.nightlyParties = readParties(settings.nightlyParties, files);
+  if (settings.assetsFile?.kind === 'file') {
+    // Other processes of this mirror may run in other folders.
+    texts['assetsFile'] = resolve(cwd, settings.assetsFile.path);
+    settings.assetsFile = readAssets(settings.assetsFile.path, files);
   }
   problems.push(...findContradictions(settings, origins));
   if (problems.length > 0) throw new UsageError(problems);
@@ -215,6 +211,13 @@ export function changeSettings(
     texts: { ...config.texts, ...texts },
     origins: { ...config.origins, ...Object.fromEntries(origins) },
   };
+}
+
+/** Returns the assets whose decimals and symbols are known; none if no file is set. */
+export function knownAssets({
+  assetsFile,
+}: Pick<Config, 'assetsFile'>): readonly Asset[] {
+  return assetsFile?.kind === 'list' ? assetsFile.assets : [];
 }
 
 /**
@@ -318,6 +321,42 @@ function findUnknownNames(
           `those there are${didYouMean(findNear(name, known))}`,
       ),
   );
+}
+
+/** Reads files that settings name, and collects what is wrong with them. */
+interface GivenFiles {
+  readonly cwd: string;
+  readonly readGiven: (
+    name: string,
+    path: string,
+    wanted: string,
+  ) => string | undefined;
+  readonly problems: string[];
+}
+
+function readParties(
+  selection: Settings['nightlyParties'],
+  { cwd, readGiven, problems }: GivenFiles,
+): Settings['nightlyParties'] {
+  if (selection?.kind !== 'file') return selection;
+  const path = resolve(cwd, selection.path);
+  const wanted = 'a file of party ids, one a line';
+  const text = readGiven('NIGHTLY_PARTIES', path, wanted);
+  return { kind: 'list', ids: parsePartyFile(path, text, problems) };
+}
+
+function readAssets(
+  given: string,
+  { cwd, readGiven, problems }: GivenFiles,
+): Settings['assetsFile'] {
+  const path = resolve(cwd, given);
+  const wanted = 'a readable JSON file of assets, or none';
+  const text = readGiven('ASSETS_FILE', path, wanted);
+  if (text === undefined) return undefined;
+  const read = parseAssets(text);
+  if ('assets' in read) return { kind: 'list', assets: read.assets };
+  problems.push(`ASSETS_FILE: cannot use ${quote(path)}: ${read.problem}`);
+  return undefined;
 }
 
 function parsePartyFile(

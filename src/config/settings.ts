@@ -257,6 +257,11 @@ const TABLE = {
     form.oneOf('json', 'slack'),
     'what is posted: the full report of a run, or one line for a chat',
   ),
+  ASSETS_FILE: optional(
+    form.assetsFile,
+    'decimals and symbols of assets, with which the console, `query` and views show ' +
+      'amounts; unset: amounts in the smallest unit',
+  ),
   API_HOST: preset(
     '127.0.0.1',
     form.text('a host name or address', /^[\w.:-]+$/),

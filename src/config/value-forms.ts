@@ -1,5 +1,6 @@
 /** The formats of setting values: which strings are accepted, and how they are parsed. */
 import { parseCron } from '../time/cron.ts';
+import type { Asset } from '../ledger/assets.ts';
 import { canonicalId, canonicalPartyId } from '../ledger/ids.ts';
 import {
   PostgresUrl,
@@ -32,6 +33,11 @@ export interface Form<Value> {
 export type PartySelection =
   | { kind: 'all' }
   | { kind: 'list'; ids: readonly string[] }
+  | { kind: 'file'; path: string };
+
+/** The assets whose decimals are known; the file is read when the configuration is. */
+export type AssetsFile =
+  | { kind: 'list'; assets: readonly Asset[] }
   | { kind: 'file'; path: string };
 
 function form<Value>(
@@ -408,6 +414,12 @@ export const partySelection = form(
     const ids = partyIds.parse(given);
     return ids && { kind: 'list', ids };
   },
+);
+
+export const assetsFile = form(
+  'the path of a JSON file',
+  (given): AssetsFile | undefined =>
+    given.includes('\0') ? undefined : { kind: 'file', path: given },
 );
 
 export const cron = textThat(

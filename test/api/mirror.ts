@@ -274,6 +274,7 @@ export const CALM: Upkeep = {
 export const NO_CONSOLE: ConsoleParts = {
   lake: NO_LAKE,
   settings: [],
+  assets: [],
   preview: unused,
   look: unused,
   upkeep: async () => CALM,

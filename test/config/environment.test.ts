@@ -3,7 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fc } from '../support/properties.ts';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { readConfig, type Config } from '../../src/config/environment.ts';
+import {
+  knownAssets,
+  readConfig,
+  type Config,
+} from '../../src/config/environment.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
 import { UsageError } from '../../src/errors/errors.ts';
 
@@ -405,6 +409,33 @@ describe('NIGHTLY_PARTIES', () => {
     writeFileSync(join(cwd, 'parties.txt'), content);
     expect(problemsOf({ NIGHTLY_PARTIES: '@parties.txt' })).toEqual([
       expect.stringContaining(shown),
+    ]);
+  });
+});
+
+describe('ASSETS_FILE', () => {
+  const asset = { id: PARTY, symbol: 'USDT', decimals: 6 };
+
+  test('is read with the configuration, and no file means no assets', () => {
+    writeFileSync(join(cwd, 'assets.json'), JSON.stringify([asset]));
+    const config = read({ ASSETS_FILE: 'assets.json' });
+    expect(knownAssets(config)).toEqual([asset]);
+    expect(config.texts.assetsFile).toBe(join(cwd, 'assets.json'));
+    expect(knownAssets(read({}))).toEqual([]);
+  });
+
+  test('is refused if it cannot be read or used, with what to do', () => {
+    expect(problemsOf({ ASSETS_FILE: 'none.json' })).toEqual([
+      `ASSETS_FILE: cannot read ${JSON.stringify(join(cwd, 'none.json'))} (ENOENT); give a readable JSON file of assets, or none`,
+    ]);
+    writeFileSync(
+      join(cwd, 'assets.json'),
+      JSON.stringify([{ ...asset, decimals: 39 }]),
+    );
+    expect(problemsOf({ ASSETS_FILE: 'assets.json' })).toEqual([
+      expect.stringMatching(
+        /^ASSETS_FILE: cannot use ".*assets\.json": entry 1 has no decimals from 0 to 38; give /,
+      ),
     ]);
   });
 });

@@ -3,6 +3,7 @@
  * Times are RFC 3339.
  */
 import type { ShownSetting } from '../../config/secrets.ts';
+import type { Asset } from '../../ledger/assets.ts';
 import type { Rows } from '../../postgres/rows.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import type {
@@ -21,6 +22,8 @@ export interface ConsoleDeps {
 export interface ConsoleParts {
   readonly lake: LakeQueries;
   readonly settings: readonly ShownSetting[];
+  /** The assets whose amounts the page shows in whole units. */
+  readonly assets: readonly Asset[];
   /**
    * Estimates how many requests a nightly run would send to the source if it started now.
    */

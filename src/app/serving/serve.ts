@@ -7,6 +7,7 @@ import {
   listen,
   type Listening,
 } from '../../api/server/server.ts';
+import { knownAssets } from '../../config/environment.ts';
 import { shownSettings } from '../../config/secrets.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { openRows } from '../../postgres/rows.ts';
@@ -70,6 +71,7 @@ function openConsole(app: App): ConsoleParts {
   return {
     lake: openConsoleLake(config),
     settings: shownSettings(config),
+    assets: knownAssets(config),
     preview: () => describeNightly(jobs, config),
     look: sharedLoad(() => lookFirst(app), LOOK_MAX_AGE_MS),
     upkeep: sharedLoad(() => measureUpkeep(app), UPKEEP_MAX_AGE_MS),

@@ -6,6 +6,7 @@ import { extname, join, resolve } from 'node:path';
 import type { Writable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
 import { openStore, scratchDirOf } from '../../app/data-dir.ts';
+import { knownAssets } from '../../config/environment.ts';
 import { didYouMean, findMeant } from '../../errors/did-you-mean.ts';
 import { UsageError } from '../../errors/errors.ts';
 import { scratchFolder } from '../../lake/local/scratch.ts';
@@ -30,6 +31,7 @@ import {
   readyQuestion,
   refuseCutIds,
 } from '../../lake/query/questions.ts';
+import { unitsById } from '../../ledger/assets.ts';
 import type { CommandContext, CommandResult, Handler } from '../context.ts';
 import { requireMirror } from '../mirror.ts';
 import {
@@ -214,6 +216,7 @@ async function answer(
     timeoutMs,
     widthMax: context.stdout.columns,
     folder: folder.path,
+    units: unitsById(knownAssets(context.config)),
     parameters,
   };
   const written = await runQuery(lake, sql, options, output, context.signal);

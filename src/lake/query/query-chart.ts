@@ -3,9 +3,11 @@
  * column of few values splits it. Figures of several units become a chart for each unit.
  */
 import type { DuckDBValue } from '@duckdb/node-api';
+import { type AssetUnits, findAmounts } from '../../format/amounts.js';
 import { formatCount, groupDigits } from '../../format/format.js';
 import { unitColumns } from './chart-units.ts';
 import {
+  EXACT,
   NUMERIC,
   plainText,
   type ResultColumn,
@@ -33,6 +35,11 @@ type Row = readonly DuckDBValue[];
 /** The figure of each part of a bar; a bar that is not split has one part, ''. */
 type Bar = ReadonlyMap<string, string>;
 
+interface ChartedResult {
+  readonly columns: readonly ResultColumn[];
+  readonly units: AssetUnits;
+}
+
 interface Places {
   readonly label: number;
   readonly figure: number;
@@ -42,11 +49,13 @@ interface Places {
 }
 
 /**
+ * @param units how the amounts of each asset are written
  * @param figure the name of the column to draw; undefined for the first column of
  *   amounts
  */
 export function chartForm(
   columns: readonly ResultColumn[],
+  units: AssetUnits,
   widthMax: number | undefined,
   figure: string | undefined,
 ): TextForm {
@@ -67,7 +76,8 @@ export function chartForm(
         );
       const places = findPlaces(columns, figure);
       if (typeof places === 'string') return `${places}\n`;
-      return drawEach(columns, places, rows, widthMax ?? WIDTH_DEFAULT);
+      const amounts = { columns, units };
+      return drawEach(amounts, places, rows, widthMax ?? WIDTH_DEFAULT);
     },
   };
 }
@@ -118,23 +128,24 @@ function findPlaces(
 
 /** Draws a chart for each unit, with its own scale; one chart if all rows share a unit. */
 function drawEach(
-  columns: readonly ResultColumn[],
+  result: ChartedResult,
   places: Places,
   rows: readonly (readonly string[])[],
   width: number,
 ): string {
+  const { columns } = result;
   // Two ids may be cut to the same text, so rows are told apart by the whole values.
   const groups = Map.groupBy(rows, (row) =>
     JSON.stringify(places.units.map((index) => row[index])),
   );
-  if (groups.size <= 1) return draw(columns, places, rows, width);
+  if (groups.size <= 1) return draw(result, places, rows, width);
   const names = places.units.map((index) => columns[index]?.name).join(' ');
   const shown = [...groups.values()].slice(0, CHARTS_MAX);
   const charts = shown.map((own) => {
     const unit = places.units
       .map((index) => shorten(own[0]?.[index] ?? '') || '–')
       .join(' ');
-    return `${names} ${unit}: ${draw(columns, places, own, width)}`;
+    return `${names} ${unit}: ${draw(result, places, own, width)}`;
   });
   const left = groups.size - shown.length;
   const more = left > 0 ? [`… and ${left} more of ${names}\n`] : [];
@@ -142,7 +153,7 @@ function drawEach(
 }
 
 function draw(
-  columns: readonly ResultColumn[],
+  { columns, units }: ChartedResult,
   { label, figure, texts }: Places,
   rows: readonly (readonly string[])[],
   width: number,
@@ -159,7 +170,18 @@ function draw(
   const shown = [...bars].slice(0, BARS_MAX);
   const labels = shown.map(([name]) => shorten(name));
   const labelWidth = Math.max(0, ...labels.map((name) => name.length));
-  const figures = totals.slice(0, BARS_MAX).map(groupDigits);
+  // All rows of a chart are of one asset, so the first row stands for all of them.
+  const names = columns.map(({ name }) => name);
+  const amount = findAmounts(names, rows.slice(0, 1), units, (index) =>
+    EXACT.test(String(columns[index]?.type)),
+  ).get(figure);
+  const figures = totals
+    .slice(0, BARS_MAX)
+    .map(
+      (total) =>
+        amount?.format((rows[0] ?? []).with(figure, total)) ??
+        groupDigits(total),
+    );
   const figureWidth = Math.max(0, ...figures.map((text) => text.length));
   const barWidth = Math.max(
     BAR_CHARACTERS_MIN,
@@ -183,7 +205,8 @@ function draw(
           .join('  ');
   const left = bars.size - shown.length;
   const more = left > 0 ? [`… and ${left} more`] : [];
-  return `${[`${nameOf(figure)}${legend}`, ...lines, ...more].join('\n')}\n`;
+  const heading = amount?.heading ?? nameOf(figure);
+  return `${[`${heading}${legend}`, ...lines, ...more].join('\n')}\n`;
 }
 
 function lengthOf(bar: Bar): number {

@@ -11,6 +11,7 @@ import {
   type Json,
   JsonDuckDBValueConverter,
 } from '@duckdb/node-api';
+import { type AssetUnits, findAmounts } from '../../format/amounts.js';
 
 export interface ResultColumn {
   readonly name: string;
@@ -29,7 +30,7 @@ export interface TextForm {
 
 /**
  * The text formats. Each function returns the writer for the columns of one result; the
- * one for tables also takes the terminal width in characters.
+ * one for tables also takes how to show amounts, and the terminal width in characters.
  */
 export const TEXT_FORMS = {
   csv: (columns: readonly ResultColumn[]): TextForm => {
@@ -64,8 +65,14 @@ export const TEXT_FORMS = {
     };
   },
 
-  table: (columns: readonly ResultColumn[], widthMax?: number): TextForm =>
-    columns[0]?.name === 'explain_key' ? PLAN : tableForm(columns, widthMax),
+  table: (
+    columns: readonly ResultColumn[],
+    units: AssetUnits,
+    widthMax?: number,
+  ): TextForm =>
+    columns[0]?.name === 'explain_key'
+      ? PLAN
+      : tableForm(columns, units, widthMax),
 };
 
 /** Returns a value as one line of text; NULL is empty. */
@@ -94,6 +101,14 @@ const COLUMN_GAP = '  ';
 export const NUMERIC =
   /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
 
+/**
+ * The types of amounts: whole numbers of any length, and text for those that are longer
+ * than a DECIMAL. A quotient is none of them, so an amount that a query has already
+ * divided is not divided again.
+ */
+export const EXACT = /^(?:HUGEINT|BIGNUM|DECIMAL\(\d+,0\)|VARCHAR)$/;
+type AmountColumns = ReturnType<typeof findAmounts>;
+
 /** The result of EXPLAIN: a multi-line drawing in the second column. */
 const PLAN: TextForm = {
   begin: () => '',
@@ -109,16 +124,22 @@ const PLAN: TextForm = {
  */
 function tableForm(
   columns: readonly ResultColumn[],
+  units: AssetUnits,
   widthMax = Infinity,
 ): TextForm {
   let widths: readonly number[] = [];
   let show = oneLine;
-  const names = columns.map(({ name }) => oneLine(name));
+  let amounts: AmountColumns = new Map();
+  const names = columns.map(({ name }) => name);
   const isNumeric = columns.map(({ type }) => NUMERIC.test(String(type)));
+  const headings = (): readonly string[] =>
+    names.map((name, index) => oneLine(amounts.get(index)?.heading ?? name));
   const texts = (row: Row): readonly string[] =>
-    row.map((value) => show(valueText(value)));
+    row.map((value, index) =>
+      show(amounts.get(index)?.format(row) ?? valueText(value)),
+    );
   const pad = (text: string, index: number): string =>
-    isNumeric[index]
+    isNumeric[index] || amounts.has(index)
       ? text.padStart(widths[index] ?? 0)
       : text.padEnd(widths[index] ?? 0);
   const line = (fields: readonly string[]): string =>
@@ -126,19 +147,22 @@ function tableForm(
   const rule = (): string =>
     widths.map((width) => '─'.repeat(width)).join(COLUMN_GAP);
   const fit = (rows: readonly Row[]): void => {
-    const shown = [names, ...rows.map(texts)];
+    const shown = [headings(), ...rows.map(texts)];
     widths = names.map((_, index) =>
       Math.max(...shown.map((fields) => fields[index]?.length ?? 0)),
     );
   };
   return {
     begin: (rows) => {
+      amounts = findAmounts(names, rows, units, (index) =>
+        EXACT.test(String(columns[index]?.type)),
+      );
       fit(rows);
       if (rule().length > widthMax) {
         show = (text) => oneLine(text).replace(ID, '$<shown>…');
         fit(rows);
       }
-      return `${line(names)}${rule()}\n`;
+      return `${line(headings())}${rule()}\n`;
     },
     row: (row) => line(texts(row)),
     end: (rowCount) => `(${rowCount} ${rowCount === 1 ? 'row' : 'rows'})\n`,

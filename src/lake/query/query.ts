@@ -12,6 +12,7 @@ import {
   StatementType,
 } from '@duckdb/node-api';
 import { errorCode, PermanentError, UsageError } from '../../errors/errors.ts';
+import type { AssetUnits } from '../../format/amounts.js';
 import {
   interruptible,
   literal,
@@ -20,10 +21,15 @@ import {
 } from '../local/duckdb.ts';
 import type { Lake } from './lake.ts';
 import { chartForm } from './query-chart.ts';
-import { TEXT_FORMS, type TextForm } from './query-output.ts';
+import {
+  type ResultColumn,
+  TEXT_FORMS,
+  type TextForm,
+} from './query-output.ts';
 import { adviseOnFailure, describeWrongSql } from './wrong-sql.ts';
 
 export const QUERY_TIMEOUT_MS = 60_000;
+const NO_UNITS: AssetUnits = new Map();
 
 export const QUERY_FORMATS = [
   'table',
@@ -46,6 +52,11 @@ export interface QueryOptions {
   readonly widthMax?: number | undefined;
   /** Timeout for running the query and writing its result; default QUERY_TIMEOUT_MS. */
   readonly timeoutMs?: number | undefined;
+  /**
+   * How amounts are written in tables and charts; by default in the smallest unit. Files
+   * and JSON always have the smallest unit.
+   */
+  readonly units?: AssetUnits;
   /** The column that a chart plots; if absent, the first column of amounts. */
   readonly figure?: string | undefined;
   /** Values of `$name` in the SQL; null stands for NULL. */
@@ -71,6 +82,7 @@ export async function runQuery(
     folder,
     widthMax,
     figure,
+    units = NO_UNITS,
     timeoutMs = QUERY_TIMEOUT_MS,
     parameters = {},
   } = options;
@@ -98,10 +110,7 @@ export async function runQuery(
         const columns = result
           .columnNames()
           .map((name, index) => ({ name, type: result.columnType(index) }));
-        const form =
-          format === 'chart'
-            ? chartForm(columns, widthMax, figure)
-            : TEXT_FORMS[format](columns, widthMax);
+        const form = textForm(columns, { format, figure, units, widthMax });
         return sendText(result, form, output, limit);
       },
     );
@@ -114,6 +123,24 @@ export async function runQuery(
       { code: 'QUERY_TIMEOUT', cause: error },
     );
   }
+}
+
+function textForm(
+  columns: readonly ResultColumn[],
+  {
+    format,
+    figure,
+    units,
+    widthMax,
+  }: Pick<QueryOptions, 'figure' | 'widthMax'> & {
+    readonly format: Exclude<QueryFormat, 'parquet'>;
+    readonly units: AssetUnits;
+  },
+): TextForm {
+  if (format === 'chart') return chartForm(columns, units, widthMax, figure);
+  return format === 'table'
+    ? TEXT_FORMS.table(columns, units, widthMax)
+    : TEXT_FORMS[format](columns);
 }
 
 /** Returns the error, with advice added if there is any. */

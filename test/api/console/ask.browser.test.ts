@@ -5,6 +5,7 @@ import type {
   LakeQueries,
   LakeQuestion,
 } from '../../../src/api/console/lake-queries.ts';
+import type { ConsoleParts } from '../../../src/api/console/ports.ts';
 import { NO_LAKE } from '../mirror.ts';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
@@ -16,6 +17,7 @@ import {
 } from './fixed-console.ts';
 
 const ASSET = 'ab'.repeat(32);
+const OTHER = 'cd'.repeat(32);
 const DAYS = Array.from({ length: 3_000 }, (_, n) => ({
   n,
   day: `2026-01-${(n % 28) + 1}`,
@@ -45,6 +47,7 @@ type Page = ConsolePage['page'];
 
 async function openAsk(
   rowsOf: (question: LakeQuestion) => Promise<LakeAnswer['rows']>,
+  assets: ConsoleParts['assets'] = [],
 ): Promise<Page> {
   const lake: LakeQueries = {
     ...NO_LAKE,
@@ -64,7 +67,7 @@ async function openAsk(
     }),
   };
   const facts = { live: quiet(), status: wholeFacts(), runs: [], settings: [] };
-  const console = await openFixedConsole(facts, 500, { lake });
+  const console = await openFixedConsole(facts, 500, { lake, assets });
   const view = await openPage();
   opened = { console, view };
   await view.page.goto(new URL('/data', console.url).href);
@@ -200,14 +203,53 @@ test('sorts a result by each column, exactly and both ways, with what is empty l
     page.locator(`#query-result tbody td:nth-child(${index})`).allInnerTexts();
   const heading = (name: string) =>
     page.getByRole('button', { name, exact: true });
-  await heading('held').click();
+  await heading('held (smallest unit)').click();
   expect(await column(1)).toEqual(['a', '–', 'b', 'c']);
-  await heading('held').click();
+  await heading('held (smallest unit)').click();
   expect(await column(1)).toEqual(['c', 'b', '–', 'a']);
   await heading('name').click();
   expect(await column(1)).toEqual(['a', 'b', 'c', '–']);
   const sorted = page.locator('#query-result th[aria-sort]');
   expect(await sorted.getAttribute('aria-sort')).toBe('ascending');
+});
+
+test('shows amounts in the units of known assets, in the table, the filter and the chart', async () => {
+  const digits = '1234567890123456789012345000001';
+  const page = await openAsk(
+    async () => [
+      { day: '2026-01-01', asset_id: ASSET, quantity: digits, entries: 3 },
+      { day: '2026-01-02', asset_id: ASSET, quantity: '1500000', entries: 1 },
+      { day: '2026-01-02', asset_id: OTHER, quantity: '7000', entries: 1 },
+      { day: '2026-01-03', asset_id: OTHER, quantity: '9000', entries: 1 },
+    ],
+    [{ id: ASSET, symbol: 'USDT', decimals: 6 }],
+  );
+  await run(page);
+  const table = page.locator('#query-result table');
+  await table.waitFor();
+  expect(await table.locator('th').allInnerTexts()).toEqual([
+    'day',
+    'asset_id',
+    'quantity (smallest unit if no symbol)',
+    'entries',
+  ]);
+  const amounts = table.locator('tbody td:nth-child(3)');
+  const whole = '1,234,567,890,123,456,789,012,345.000001 USDT';
+  expect(await amounts.allInnerTexts()).toEqual([
+    whole,
+    '1.5 USDT',
+    '7,000',
+    '9,000',
+  ]);
+  await page
+    .getByLabel('Asset', { exact: true })
+    .selectOption({ label: 'USDT' });
+  await expect
+    .poll(() => page.locator('.figure svg title').allTextContents())
+    .toContain('2026-01-02 · quantity: 1.5 USDT');
+  await page.getByLabel('Rows with').fill('1.5 us');
+  await expect.poll(() => amounts.allInnerTexts()).toEqual(['1.5 USDT']);
+  expect(await accessibilityFaults(page)).toEqual([]);
 });
 
 test('offers what was asked before, the newest first and each once, and fills the form with it', async () => {
@@ -243,7 +285,9 @@ test('filters a result by a text in any column, as stored or as shown, and says 
   await expect.poll(() => told.innerText()).toBe('10 of 3,000 shown');
   const rows = page.locator('#query-result tbody tr');
   expect(await rows.count()).toBe(10);
-  await page.getByRole('button', { name: 'held', exact: true }).click();
+  await page
+    .getByRole('button', { name: 'held (smallest unit)', exact: true })
+    .click();
   expect(await rows.first().locator('td').last().innerText()).toBe('2,999');
   expect(await told.innerText()).toBe('10 of 3,000 shown');
   expect(await accessibilityFaults(page)).toEqual([]);

@@ -20,7 +20,7 @@ export function writeAddress(name, value) {
   const query = new URLSearchParams(location.search);
   if (value === '') query.delete(name);
   else query.set(name, value);
-  const text = query.size === 0 ? '' : `?${query}`;
+  const text = query.size === 0 ? '' : `?${query.toString()}`;
   history.replaceState(
     undefined,
     '',

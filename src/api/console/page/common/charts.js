@@ -33,17 +33,19 @@ export function redrawCharts() {
 /**
  * Returns a series of amounts, drawn as a line or as bars. Numbers determine the
  * positions of the points; the texts shown are exact.
+ * @param text formats an amount
+ * @param decimal returns an amount as decimal text
  */
 export function amounts(
   label,
   tone,
   exact,
-  { bars = false, isBelow = false } = {},
+  { bars = false, isBelow = false, text = count, decimal = String } = {},
 ) {
   const values = exact.map((amount) =>
-    isBelow ? -Number(amount) : Number(amount),
+    isBelow ? -Number(decimal(amount)) : Number(decimal(amount)),
   );
-  return { label, tone, bars, values, texts: exact.map(count) };
+  return { label, tone, bars, values, texts: exact.map((one) => text(one)) };
 }
 
 /**

@@ -1,7 +1,8 @@
 // Lists a party's entries page by page, newest first, filtered by day, type and asset.
 import { ask } from '../common/ask.js';
+import { assetAmount, assetName, headingFor } from '../common/assets.js';
 import { announce, el, scrolling, setText, tableHead } from '../common/dom.js';
-import { count, plural, shortId, words } from '../common/format.js';
+import { plural, words } from '../common/format.js';
 import { partyName } from '../common/orders.js';
 import { pager } from '../common/pager.js';
 import { time } from '../common/time.js';
@@ -9,24 +10,25 @@ import { time } from '../common/time.js';
 const NOTHING = 'No entry is like this.';
 
 /** Returns the parts of the dialog that list the entries. */
-export function entryList(party) {
+export function entryList(party, units) {
   const assets = [...new Set(party.accounts.map(({ assetId }) => assetId))];
   const form = el(
     'form.choices',
     day('Since', 'since'),
     day('Until (included)', 'until'),
     choice('Type', 'type', party.transferTypes, words),
-    choice('Asset', 'asset', assets, shortId),
+    choice('Asset', 'asset', assets, (id) => assetName(units, id)),
   );
-  const columns = ['Time', 'Type', 'Amount', 'From', 'To', 'Asset'];
-  const head = tableHead(columns, (name) => name === 'Amount');
+  const amount = headingFor('Amount', units, assets);
+  const columns = ['Time', 'Type', amount, 'From', 'To', 'Asset'];
+  const head = tableHead(columns, (name) => name === amount);
   const body = el('tbody');
   const told = el('p.hint', { role: 'status' });
   const more = el('button', { type: 'button', hidden: true }, 'More entries');
   const load = pager({
     body,
     more,
-    read: (after) => readEntries(party.partyId, form, after),
+    read: (after) => readEntries(party.partyId, { form, units, amount }, after),
     told: (shown) => {
       setText(
         told,
@@ -67,18 +69,23 @@ function choice(label, name, values, said) {
   );
 }
 
-async function readEntries(partyId, form, after) {
+async function readEntries(partyId, { form, units, amount }, after) {
   const query = new URLSearchParams(
     [...new FormData(form)].filter(([, value]) => value !== ''),
   );
   if (after !== undefined) query.set('after', after);
   const { entries, next } = await ask(
-    `console/parties/${encodeURIComponent(partyId)}/entries?${query}`,
+    `console/parties/${encodeURIComponent(partyId)}/entries?${query.toString()}`,
   );
-  return { rows: entries.map((entry) => row(entry, partyId)), next };
+  const rows = entries.map((entry) => row(entry, partyId, { units, amount }));
+  return { rows, next };
 }
 
-function row({ at, transferType, quantity, assetId, ...entry }, partyId) {
+function row(
+  { at, transferType, quantity, assetId, ...entry },
+  partyId,
+  { units, amount },
+) {
   const side = (party, account) =>
     el(
       'span',
@@ -91,7 +98,11 @@ function row({ at, transferType, quantity, assetId, ...entry }, partyId) {
     'tr',
     el('th', { scope: 'row' }, time(at, 'full')),
     el('td', { 'data-label': 'Type' }, words(transferType)),
-    el('td.number', { 'data-label': 'Amount' }, count(quantity)),
+    el(
+      'td.number',
+      { 'data-label': amount },
+      assetAmount(units, assetId, quantity),
+    ),
     el(
       'td',
       { 'data-label': 'From' },
@@ -101,7 +112,7 @@ function row({ at, transferType, quantity, assetId, ...entry }, partyId) {
     el(
       'td',
       { 'data-label': 'Asset' },
-      el('span.id', { title: assetId }, shortId(assetId)),
+      el('span.id', { title: assetId }, assetName(units, assetId)),
     ),
   );
 }

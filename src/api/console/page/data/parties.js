@@ -27,7 +27,9 @@ export function startParties() {
         ...(view.value === 'id' ? { search: search.value } : {}),
         ...(after === undefined ? {} : { after }),
       });
-      const { parties, next } = await ask(`console/parties?${query}`);
+      const { parties, next } = await ask(
+        `console/parties?${query.toString()}`,
+      );
       return { rows: parties.map(row), next };
     },
     told: (shown) =>

@@ -1,6 +1,13 @@
 // Shows a party's ledger: how much of it is mirrored, the flows of each day, and the
 // balance of an account over time.
 import { ask } from '../common/ask.js';
+import {
+  assetAmount,
+  assetDecimal,
+  assetName,
+  assetUnits,
+  headingFor,
+} from '../common/assets.js';
 import { amounts, chart } from '../common/charts.js';
 import { copyButton } from '../common/copy.js';
 import { openDialog } from '../common/dialog.js';
@@ -12,7 +19,13 @@ import { entryList } from './entries.js';
 import { download, exportable } from './parties.js';
 
 export function openParty(partyId, closed) {
-  const read = async () => ({ parts: content(await ask(pathOf(partyId))) });
+  const read = async () => {
+    const [party, units] = await Promise.all([
+      ask(pathOf(partyId)),
+      assetUnits(),
+    ]);
+    return { parts: content(party, units) };
+  };
   return openDialog('A party’s ledger', read, closed);
 }
 
@@ -20,7 +33,7 @@ function pathOf(partyId) {
   return `console/parties/${encodeURIComponent(partyId)}`;
 }
 
-function content(party) {
+function content(party, units) {
   const segments = party.covered.filter(({ rows }) => rows !== null).length;
   const facts = [
     ['Entries', count(party.rows)],
@@ -54,16 +67,18 @@ function content(party) {
         : 'Its entries are not in the warehouse yet: the next load brings them.';
     return [...parts, el('p.none', why)];
   }
-  return [...parts, ...charts(party), ...entryList(party)];
+  return [...parts, ...charts(party, units), ...entryList(party, units)];
 }
 
-function charts(party) {
+function charts(party, units) {
   const assets = [...new Set(party.accounts.map(({ assetId }) => assetId))];
   const flows = el('div.chart');
   const balance = el('div.chart');
   const asset = el(
     'select',
-    assets.map((id) => el('option', { value: id, title: id }, shortId(id))),
+    assets.map((id) =>
+      el('option', { value: id, title: id }, assetName(units, id)),
+    ),
   );
   const account = el('select');
   const accountsOf = (id) =>
@@ -79,8 +94,8 @@ function charts(party) {
     });
     void fill(
       balance,
-      () => ask(`${pathOf(party.partyId)}/balance?${query}`),
-      drawBalance,
+      () => ask(`${pathOf(party.partyId)}/balance?${query.toString()}`),
+      (found, target) => drawBalance(found, target, amountsOf(units, asset)),
     );
   };
   const choose = () => {
@@ -92,8 +107,12 @@ function charts(party) {
     const query = new URLSearchParams({ asset: asset.value, zone: timeZone() });
     void fill(
       flows,
-      () => ask(`${pathOf(party.partyId)}/flows?${query}`),
-      (found, target) => drawFlows(found, target, party.isSentOnly),
+      () => ask(`${pathOf(party.partyId)}/flows?${query.toString()}`),
+      (found, target) =>
+        drawFlows(found, target, {
+          isSentOnly: party.isSentOnly,
+          ...amountsOf(units, asset),
+        }),
     );
     showBalance();
   };
@@ -115,7 +134,7 @@ function charts(party) {
     balance,
     el(
       'p.hint',
-      'Amounts are as the network writes them, in the asset’s smallest unit. Entries of one block have no order among themselves.',
+      `${units.size === 0 ? 'Amounts are as the network writes them, in the asset’s smallest unit. ' : ''}Entries of one block have no order among themselves.`,
     ),
     BigInt(party.rows) > BigInt(party.summedMax) &&
       el(
@@ -133,12 +152,23 @@ function accountName({ accountType, marketId, entries }) {
   return `${words(accountType)}${market} (${plural(entries, 'entry', 'entries')})`;
 }
 
-function drawFlows({ days }, target, isSentOnly) {
+/** Returns how to show amounts of the chosen asset, and headings above them. */
+function amountsOf(units, { value: assetId }) {
+  return {
+    shown: {
+      text: (digits) => assetAmount(units, assetId, digits),
+      decimal: (digits) => assetDecimal(units, assetId, digits),
+    },
+    heading: (name) => headingFor(name, units, [assetId]),
+  };
+}
+
+function drawFlows({ days }, target, { isSentOnly, shown, heading }) {
   const tail = days.at(-1);
   const told =
     tail === undefined
       ? ''
-      : `, the last of them ${tail.day}: ${count(tail.received)} received, ${count(tail.sent)} sent`;
+      : `, the last of them ${tail.day}: ${shown.text(tail.received)} received, ${shown.text(tail.sent)} sent`;
   const received = days.map((day) => day.received);
   const sent = days.map((day) => day.sent);
   chart(target, {
@@ -149,8 +179,17 @@ function drawFlows({ days }, target, isSentOnly) {
     series: [
       ...(isSentOnly
         ? []
-        : [amounts('Received', 'good', received, { bars: true })]),
-      amounts('Sent', 'warn', sent, { bars: true, isBelow: true }),
+        : [
+            amounts(heading('Received'), 'good', received, {
+              bars: true,
+              ...shown,
+            }),
+          ]),
+      amounts(heading('Sent'), 'warn', sent, {
+        bars: true,
+        isBelow: true,
+        ...shown,
+      }),
     ],
   });
 }
@@ -168,7 +207,7 @@ function dayStart(day) {
   return noon / 1_000;
 }
 
-function drawBalance({ points }, target) {
+function drawBalance({ points }, target, { shown, heading }) {
   if (points.length === 0) {
     show(
       target,
@@ -181,9 +220,9 @@ function drawBalance({ points }, target) {
   const balances = points.map(({ balance }) => balance);
   chart(target, {
     label: 'Balance',
-    said: `${count(head.balance)} at ${formatTime(head.at)}, ${count(tail.balance)} at ${formatTime(tail.at)}.`,
+    said: `${shown.text(head.balance)} at ${formatTime(head.at)}, ${shown.text(tail.balance)} at ${formatTime(tail.at)}.`,
     times: points.map(({ at }) => Date.parse(at) / 1_000),
     form: 'full',
-    series: [amounts('Balance', 'live', balances)],
+    series: [amounts(heading('Balance'), 'live', balances, shown)],
   });
 }

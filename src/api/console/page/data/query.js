@@ -1,5 +1,6 @@
 // Answers SQL or ready questions about the lake: with a table, with a chart if the result
 // suits one, or with a file.
+import { assetUnits } from '../common/assets.js';
 import { asJson, ask, post, send } from '../common/ask.js';
 import { completeNames } from './complete.js';
 import { action, announce, byId, el, show } from '../common/dom.js';
@@ -186,17 +187,21 @@ async function answer(asked, run, result) {
     // The address of the page is a link to the question, and survives a reload.
     history.replaceState(undefined, '', linkOf(question));
     remember(question);
-    const answered = await post('console/query', question, {
-      timeoutMs: TIMEOUT_MS,
-    });
+    const [answered, assets] = await Promise.all([
+      post('console/query', question, { timeoutMs: TIMEOUT_MS }),
+      assetUnits(),
+    ]);
     if (!target.isConnected) return;
     const { isCut, tookMs, units } = answered;
-    const { columns, rows } = tabled(answered.rows);
+    const { columns, rows } = tabled(answered.rows, assets);
     const hint = el('p.hint');
     const shown =
       rows.length === 0
         ? []
-        : [...resultChart(columns, rows, units), ...resultTable(columns, rows)];
+        : [
+            ...resultChart(columns, rows, { units, assets }),
+            ...resultTable(columns, rows),
+          ];
     show(target, hint, ...shown);
     const isScrolled = isLonger(target.querySelector('.result'));
     const below = isScrolled && !isCut ? ', scroll for all' : '';

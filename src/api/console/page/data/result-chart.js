@@ -2,6 +2,7 @@
 // of few values that splits them. The reader chooses which, and saves what is seen.
 import { colour } from '../common/charts.js';
 import { el, svg } from '../common/dom.js';
+import { assetName } from '../common/assets.js';
 import { grouped, shortId } from '../common/format.js';
 import { shapesOf, stackCharts, toCanvas, toSvg } from './figure.js';
 
@@ -24,15 +25,17 @@ const UNITS_APART =
  * Returns the chart's elements; an empty array if a chart would show nothing useful.
  * @param units the columns that name a figure's unit, by the figure's name: rows with
  *   different units are never drawn on one axis
+ * @param assets the known assets by id
  */
-export function resultChart(columns, rows, units) {
+export function resultChart(columns, rows, { units, assets }) {
   const figures = columns.filter(({ isAmount }) => isAmount);
   const sizes = new Map(
     columns.map(({ name }) => [name, distinct(columns, rows, name).size]),
   );
-  const drawable = figures.flatMap(({ name }) => {
-    const parts = partsOf(columns, rows, { sizes, unit: units[name] ?? [] });
-    return parts === undefined ? [] : [{ name, ...parts }];
+  const drawable = figures.flatMap(({ name, heading }) => {
+    const unit = units[name] ?? [];
+    const parts = partsOf(columns, rows, { sizes, unit, assets });
+    return parts === undefined ? [] : [{ name, heading, ...parts }];
   });
   if (drawable.length > 0) return [chooser({ columns, rows, drawable })];
   const hasUnits = rows.length > 1 && figures.some(({ name }) => units[name]);
@@ -44,7 +47,7 @@ export function resultChart(columns, rows, units) {
  * grouped by unit. Returns undefined if no column can be the axis.
  * @param sizes how many different values each column has, by its name
  */
-function partsOf(columns, rows, { sizes, unit }) {
+function partsOf(columns, rows, { sizes, unit, assets }) {
   const sizeOf = ({ name }) => sizes.get(name);
   const others = columns.filter(({ name }) => !unit.includes(name));
   const ofKind = (kind) => others.filter((column) => column.kind === kind);
@@ -57,11 +60,11 @@ function partsOf(columns, rows, { sizes, unit }) {
   const splits = names
     .filter((column) => column !== axis && sizeOf(column) <= PARTS_MAX)
     .toSorted((a, b) => sizeOf(a) - sizeOf(b));
-  return { axis, splits, groups: groupsOf(columns, rows, unit) };
+  return { axis, splits, groups: groupsOf(columns, rows, unit, assets) };
 }
 
 /** Returns the rows of each unit with its name; one group without a name if all share it. */
-function groupsOf(columns, rows, unit) {
+function groupsOf(columns, rows, unit, assets) {
   const at = unit.map((name) => columns.findIndex((one) => one.name === name));
   const unitOf = (row) => at.map((index) => row[index]);
   const groups = Map.groupBy(rows, (row) => JSON.stringify(unitOf(row)));
@@ -69,7 +72,7 @@ function groupsOf(columns, rows, unit) {
   return [...groups].map(([key, own]) => ({
     key,
     title: unitOf(own[0])
-      .map((value) => shortId(String(value ?? '–')))
+      .map((value) => assetName(assets, String(value ?? '–')))
       .join(' '),
     rows: own,
   }));
@@ -116,7 +119,7 @@ function chooser({ columns, rows, drawable }) {
     setOptions(form, FORMS[axis.kind], kept || usualForm(columns, rows, axis));
   };
   const draw = () => {
-    const { axis, groups } = chosen();
+    const { axis, groups, heading } = chosen();
     const names = { axis: axis.name, figure: figure.value, split: split.value };
     const width = Math.max(place.clientWidth, WIDTH_MIN);
     const wanted = groups.filter(
@@ -131,7 +134,7 @@ function chooser({ columns, rows, drawable }) {
       const shapes = shapesOf({ ...data, form: form.value, width });
       return [{ title, shapes, series: data.series }];
     });
-    const label = `${names.figure}${names.split && ` by ${names.split}`}, by ${names.axis}${wanted.length > 1 ? ', for each asset' : ''}`;
+    const label = `${heading}${names.split && ` by ${names.split}`}, by ${names.axis}${wanted.length > 1 ? ', for each asset' : ''}`;
     const { shapes, height } = stackCharts(charts);
     drawn = { shapes, width, height, label };
     const colourOf = (tone) => `var(--${tone})`;
@@ -190,7 +193,7 @@ function usualForm(columns, rows, axis) {
 }
 
 function namesOf(columns) {
-  return columns.map(({ name }) => [name, name]);
+  return columns.map(({ name, heading }) => [name, heading]);
 }
 
 function setOptions(choice, options, value) {
@@ -245,6 +248,15 @@ function dataOf(columns, rows, names, { labels, parts: order }) {
     const sums = parts.get(part);
     sums.set(label, add(sums.get(label), String(row[figure])));
   }
+  // All rows are of one asset, so the first row stands for all of them.
+  const { amount } = columns[figure];
+  const inRow = (text) => rows[0].with(figure, text);
+  const positionOf = (text) =>
+    text === undefined
+      ? undefined
+      : Number(amount?.decimal(inRow(text)) ?? text);
+  const textOf = (text) =>
+    text === undefined ? '–' : (amount?.format(inRow(text)) ?? grouped(text));
   const whole = labels.map(momentOf);
   const span = whole.at(-1) - whole[0] || 1;
   return {
@@ -257,24 +269,16 @@ function dataOf(columns, rows, names, { labels, parts: order }) {
         {
           name: shortId(name),
           tone: TONES[index] ?? 'quiet',
-          values: labels.map((label) => asNumber(sums.get(label))),
-          texts: labels.map((label) => shown(sums.get(label))),
+          values: labels.map((label) => positionOf(sums.get(label))),
+          texts: labels.map((label) => textOf(sums.get(label))),
         },
       ];
     }),
   };
 }
 
-function asNumber(text) {
-  return text === undefined ? undefined : Number(text);
-}
-
 function byText(a, b) {
   return a < b ? -1 : 1;
-}
-
-function shown(text) {
-  return text === undefined ? '–' : grouped(text);
 }
 
 function momentOf(label) {

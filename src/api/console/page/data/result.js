@@ -2,6 +2,7 @@
 import { copyableId } from '../common/copy.js';
 import { el, scrolling, tableHead } from '../common/dom.js';
 import { count, grouped, shortId } from '../common/format.js';
+import { findAmounts } from '../shared/amounts.js';
 
 const ROWS_AT_ONCE = 100;
 const NUMBER = /^-?\d{1,45}(?:\.\d+)?$/;
@@ -12,22 +13,31 @@ const CODED = /^-?0\d/;
 const TIME = /^\d{4}-\d\d(?:-\d\d(?:[ T]|$)|$)/;
 
 /**
- * Converts rows that are objects to columns, `{ name, kind, isAmount }`, and rows that
- * are arrays of values. A column has a kind only if all of its values are of that kind;
- * otherwise it is text.
+ * Converts rows that are objects to columns, `{ name, heading, kind, isAmount, amount }`,
+ * and rows that are arrays of values. A column has a kind only if all of its values are of
+ * that kind; otherwise it is text. `amount` shows the value of a row, and is only there if
+ * the column has amounts of assets.
+ * @param assets the known assets by id
  */
-export function tabled(found) {
+export function tabled(found, assets) {
   const names = Object.keys(found[0] ?? {});
-  const columns = names.map((name) => {
-    const values = found.map((row) => row[name]);
+  const rows = found.map((row) => names.map((name) => row[name]));
+  // Only exact amounts are sent as text; a number may have been divided already.
+  const amounts = findAmounts(names, rows, assets, (index) =>
+    rows.every((row) => row[index] === null || typeof row[index] === 'string'),
+  );
+  const columns = names.map((name, index) => {
+    const values = rows.map((row) => row[index]);
     const kind = kindOf(values);
     const isAmount =
       kind === 'number' &&
       !NAMED.test(name) &&
       !values.some((value) => CODED.test(value));
-    return { name, kind, isAmount };
+    const amount = amounts.get(index);
+    const heading = amount?.heading ?? name;
+    return { name, heading, kind, isAmount, amount };
   });
-  return { columns, rows: found.map((row) => names.map((name) => row[name])) };
+  return { columns, rows };
 }
 
 function kindOf(values) {
@@ -43,10 +53,10 @@ function kindOf(values) {
  * @param rows arrays of JSON values; amounts are text, so that no digit is lost
  */
 export function resultTable(columns, rows) {
-  const names = columns.map(({ name }) => name);
   const head = tableHead(
-    names,
-    (_name, index) => columns[index].kind === 'number',
+    columns.map(({ heading }) => heading),
+    (_name, index) =>
+      columns[index].kind === 'number' || columns[index].amount !== undefined,
   );
   const body = el('tbody');
   const region = scrolling('Result', el('table.cards', head, body));
@@ -58,12 +68,12 @@ export function resultTable(columns, rows) {
     const part = shown.slice(next, next + ROWS_AT_ONCE);
     body.append(
       ...part.map((row) =>
-        el('tr', ...row.map((value, index) => cell(value, columns[index]))),
+        el('tr', ...columns.map((column, index) => cell(row, index, column))),
       ),
     );
     next += part.length;
   };
-  const filter = filterField(rows.length, (matches) => {
+  const filter = filterField(columns, rows.length, (matches) => {
     shown = sorted.filter(matches);
     next = 0;
     body.replaceChildren();
@@ -102,7 +112,7 @@ function sortedBy(columns, rows, { index, isDescending }) {
  * @param show receives the function that decides which rows are shown, and returns their
  *   number
  */
-function filterField(total, show) {
+function filterField(columns, total, show) {
   const told = el('span.quiet', { role: 'status' });
   const field = el('input', {
     type: 'search',
@@ -111,7 +121,7 @@ function filterField(total, show) {
   });
   const apply = () => {
     const wanted = field.value.trim().toLowerCase();
-    const found = show((row) => hasText(row, wanted));
+    const found = show((row) => hasText(row, columns, wanted));
     told.textContent =
       wanted === '' ? '' : `${count(found)} of ${count(total)} shown`;
   };
@@ -126,12 +136,14 @@ function filterField(total, show) {
 }
 
 /** Whether a value of the row contains the text, as it is stored or as it is shown. */
-function hasText(row, wanted) {
+function hasText(row, columns, wanted) {
   if (wanted === '') return true;
-  return row.some((value) => {
+  return row.some((value, index) => {
     if (value === null) return false;
     const text = textOf(value).toLowerCase();
-    return text.includes(wanted) || grouped(text).includes(wanted);
+    const shown =
+      columns[index].amount?.format(row).toLowerCase() ?? grouped(text);
+    return text.includes(wanted) || shown.includes(wanted);
   });
 }
 
@@ -181,15 +193,19 @@ export function isLonger(region) {
   return region !== null && region.scrollHeight > region.clientHeight;
 }
 
-function cell(value, column) {
-  const label = { 'data-label': column.name };
+function cell(row, index, column) {
+  const value = row[index];
+  const label = { 'data-label': column.heading };
   if (value === null) return el('td.quiet', { ...label }, '–');
   const text = textOf(value);
   const isId = /^[0-9a-f]{64}$/.test(text);
   const exact = column.isAmount ? grouped(text) : text;
+  const isNumber = column.kind === 'number' || column.amount !== undefined;
   return el(
     'td',
-    { class: column.kind === 'number' ? 'number' : 'any', ...label },
-    isId ? copyableId(text, shortId(text)) : exact,
+    { class: isNumber ? 'number' : 'any', ...label },
+    isId
+      ? copyableId(text, shortId(text))
+      : (column.amount?.format(row) ?? exact),
   );
 }

@@ -1,0 +1,49 @@
+// The symbols and decimals of assets, if the mirror knows any (ASSETS_FILE). Amounts of
+// other assets are shown in their smallest unit.
+import {
+  amountDecimal,
+  amountHeading,
+  formatAmount,
+} from '../shared/amounts.js';
+import { ask } from './ask.js';
+import { shortId } from './format.js';
+
+let loading;
+
+/** Returns the assets by id. They are read once: the mirror reads its file when it starts. */
+export function assetUnits() {
+  loading ??= load();
+  return loading;
+}
+
+async function load() {
+  try {
+    const { assets } = await ask('console/assets');
+    return new Map(assets.map((asset) => [asset.id, asset]));
+  } catch {
+    // Without them amounts are in the smallest unit, and headings say so. The next view
+    // tries again.
+    loading = undefined;
+    return new Map();
+  }
+}
+
+/** Returns the symbol, or the beginning and end of the id. */
+export function assetName(units, assetId) {
+  return units.get(assetId)?.symbol ?? shortId(assetId);
+}
+
+export function assetAmount(units, assetId, digits) {
+  return formatAmount(String(digits), units.get(assetId));
+}
+
+/** Returns the amount as decimal text, to place it on an axis. */
+export function assetDecimal(units, assetId, digits) {
+  return amountDecimal(String(digits), units.get(assetId));
+}
+
+/** Returns a heading that says whether the amounts of these assets are in smallest units. */
+export function headingFor(name, units, assetIds) {
+  const known = assetIds.filter((id) => units.has(id)).length;
+  return amountHeading(name, { known, unknown: assetIds.length - known });
+}
