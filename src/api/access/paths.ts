@@ -24,6 +24,7 @@ const PAGE_PATHS: ReadonlySet<string> = new Set([
   '/',
   '/first-night',
   '/data',
+  '/statement',
   '/runs',
   '/settings',
   '/login',

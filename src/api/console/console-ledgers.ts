@@ -7,9 +7,10 @@ import {
   PARTY_ID_BYTES_MAX,
   splitCutId,
 } from '../../ledger/ids.ts';
-import type { Rows } from '../../postgres/rows.ts';
 import { openRoutes } from '../kit/routes.ts';
 import { StatusError } from '../kit/status-error.ts';
+import { readAccountStatement } from './account-statement.ts';
+import type { ConsoleDeps } from './ports.ts';
 import * as statements from './store/ledger-statements.ts';
 
 const PARTIES_PAGE = 25;
@@ -53,6 +54,14 @@ const ENTRIES = {
   }),
 };
 
+const STATEMENT = {
+  params,
+  querystring: z.strictObject({
+    /** A month in UTC, such as `2026-03`. */
+    month: z.string().regex(/^20\d\d-(?:0[1-9]|1[0-2])$/),
+  }),
+};
+
 /** The column by which each view other than `id` orders the parties. */
 const ORDERED_BY = {
   recent: 'last_entry_at',
@@ -60,7 +69,10 @@ const ORDERED_BY = {
 } as const;
 
 /** Adds the routes. Every page costs the same as the first. */
-export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
+export function addConsoleLedgers(
+  server: FastifyInstance,
+  { rows, jobs }: Pick<ConsoleDeps, 'rows' | 'jobs'>,
+): void {
   const add = openRoutes(server);
   add(
     'GET /console/parties',
@@ -136,6 +148,17 @@ export function addConsoleLedgers(server: FastifyInstance, rows: Rows): void {
         points: await rows("read an account's balance", balance),
       };
     },
+  );
+  add(
+    'GET /console/parties/:id/statement',
+    STATEMENT,
+    ({ params: { id }, query: { month } }) =>
+      readAccountStatement(
+        rows,
+        readPartyId(id),
+        month,
+        jobs.sourceAssets ?? [],
+      ),
   );
   // Entries are sent newest first.
   add(

@@ -18,7 +18,14 @@ const SHARED = new URL('../../format/', import.meta.url);
 
 /** The paths of the HTML files; a page has one path per view. */
 const PAGES: Readonly<Record<string, readonly string[]>> = {
-  'index.html': ['/', '/first-night', '/data', '/runs', '/settings'],
+  'index.html': [
+    '/',
+    '/first-night',
+    '/data',
+    '/statement',
+    '/runs',
+    '/settings',
+  ],
   'login.html': ['/login'],
 };
 
@@ -30,7 +37,16 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /** The parts of the style sheet, in order: later rules override earlier ones. */
-const STYLES = ['base', 'frame', 'status', 'runs', 'tables', 'dialog', 'phone'];
+const STYLES = [
+  'base',
+  'frame',
+  'status',
+  'runs',
+  'tables',
+  'dialog',
+  'statement',
+  'phone',
+];
 
 /**
  * Bundles by path; each is sent as one file. The chart library comes bundled, and Prism as

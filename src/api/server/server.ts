@@ -198,7 +198,7 @@ export async function buildServer(
   addHealth(server, deps, status);
   await addConsole(server);
   addConsoleData(server, deps);
-  addConsoleLedgers(server, rows);
+  addConsoleLedgers(server, deps);
   addConsoleFeed(server, deps, status);
   return server;
 }

@@ -18,6 +18,7 @@ import { showNow } from './status/now.js';
 import { takeLive } from './common/orders.js';
 import { loadParties, refreshParties, startParties } from './data/parties.js';
 import { openParty } from './data/party.js';
+import { startStatement } from './data/statement.js';
 import { startQuery } from './data/query.js';
 import { loadRuns, openRun, startRuns } from './runs/runs.js';
 import { loadSettings, startSettings } from './settings.js';
@@ -64,6 +65,7 @@ const VIEWS = {
       return loadTables();
     },
   },
+  statement: { name: 'statement', start: startStatement },
   runs: {
     name: 'runs',
     start: () => {

@@ -58,6 +58,7 @@ function content(party, units) {
       exportable(party.partyId) &&
         orderButton({ partyId: party.partyId }, 'Export now'),
       party.knownTo !== null && download(party),
+      party.lastEntryAt !== null && statementLink(party),
     ),
   ];
   if (party.accounts.length === 0) {
@@ -68,6 +69,19 @@ function content(party, units) {
     return [...parts, el('p.none', why)];
   }
   return [...parts, ...charts(party, units), ...entryList(party, units)];
+}
+
+/** Returns a link to the statement of the month of the last entry. */
+function statementLink({ partyId, lastEntryAt }) {
+  const query = new URLSearchParams({
+    party: partyId,
+    month: lastEntryAt.slice(0, 7),
+  });
+  return el(
+    'a.button',
+    { href: `statement?${query.toString()}` },
+    'Monthly statement',
+  );
 }
 
 function charts(party, units) {

@@ -1,0 +1,166 @@
+/** The account statement of a month: on a screen, by its address, and on paper. */
+import { afterEach, describe, expect, test } from 'vitest';
+import { type Answers } from '../mirror.ts';
+import { accessibilityFaults } from './accessibility.ts';
+import { type ConsolePage, openPage } from './browser.ts';
+import { openFixedConsole } from './fixed-console.ts';
+import { layoutFaults } from './layout.ts';
+import { calmFacts, idOf, ledgerOf, worldParts } from './world.ts';
+
+const PARTY = idOf('party 0');
+const OTHER = idOf('party 1');
+const ASSET = idOf('asset');
+const BIG = '170141183460469231731687303715884105727';
+const PHONE = { width: 390, height: 844 };
+const ACCOUNT = {
+  assetId: ASSET,
+  accountType: 'GENERAL',
+  marketId: null,
+  entries: '2',
+  received: BIG,
+  sent: '0',
+  before: ['0'],
+  first: ['0'],
+  closing: [BIG],
+};
+const LINE = {
+  at: '2026-02-03T10:00:00.000001Z',
+  assetId: ASSET,
+  accountType: 'GENERAL',
+  marketId: null,
+  transferType: 'TRANSFER_FUNDS_DISTRIBUTE',
+  counterpartyId: OTHER,
+  change: BIG,
+  balance: BIG,
+};
+const KNOWN = {
+  missing: [],
+  knownTo: '2026-03-01T02:00:00Z',
+  isSentOnly: false,
+  notLoaded: '0',
+  faulty: '0',
+  isQuarantined: false,
+};
+
+const disposables: AsyncDisposable[] = [];
+afterEach(async () => {
+  for (const one of disposables.splice(0).toReversed())
+    await one[Symbol.asyncDispose]();
+});
+
+async function open(
+  path: string,
+  answers: Answers = {},
+): Promise<ConsolePage['page']> {
+  const facts = calmFacts();
+  const world = worldParts(facts);
+  const fixed = await openFixedConsole(facts, 500, {
+    ...world,
+    answers: {
+      ...world.answers,
+      ...ledgerOf(ASSET),
+      'read the accounts of a month': () => [ACCOUNT],
+      'read the lines of a month': () => [LINE],
+      'read how a month is known': () => [KNOWN],
+      ...answers,
+    },
+  });
+  disposables.push(fixed);
+  const view = await openPage({ reducedMotion: 'reduce', timezoneId: 'UTC' });
+  disposables.push(view);
+  await view.page.goto(new URL(path, fixed.url).href);
+  return view.page;
+}
+
+const LINK = `/statement?party=${PARTY}&month=2026-02`;
+
+describe('the account statement', () => {
+  test('is found from a party, has an address of its own, and shows balances, entries and the verdict', async () => {
+    const page = await open(`/data#party/${PARTY}`);
+    await page.getByRole('link', { name: 'Monthly statement' }).click();
+    await page.waitForURL(`**/statement?party=${PARTY}&month=2026-03`);
+    await page.getByLabel('Month').fill('2026-02');
+    await page.getByRole('button', { name: 'Show' }).click();
+    await page.waitForURL(`**${LINK}`);
+    await page
+      .getByRole('heading', { name: 'Statement for 2026-02' })
+      .waitFor();
+
+    const accounts = page.getByRole('table', { name: 'Accounts' });
+    expect(await accounts.locator('tbody tr').innerText()).toMatch(
+      /general\s+0\s+170,141,183,460,469,231,731,687,303,715,884,105,727\s+0\s+170,141,183,460,469,231,731,687,303,715,884,105,727\s+agree/,
+    );
+    await page.getByText('The whole month is mirrored').waitFor();
+    const entries = page.getByRole('table', { name: 'Entries' });
+    expect(await entries.locator('tbody tr').innerText()).toContain(
+      '+170,141,183',
+    );
+    expect(await page.locator('#statement').innerText()).not.toMatch(
+      /\b(?:false|null|undefined)\b/,
+    );
+    expect(await accessibilityFaults(page)).toEqual([]);
+    await page.setViewportSize(PHONE);
+    expect(await layoutFaults(page)).toEqual([]);
+    expect(await accessibilityFaults(page)).toEqual([]);
+  });
+
+  test('says which part of the month is not proven, and which balance is not certain', async () => {
+    const page = await open(LINK, {
+      'read the accounts of a month': () => [
+        { ...ACCOUNT, before: null, first: null, closing: ['5', '7'] },
+      ],
+      'read how a month is known': () => [
+        {
+          ...KNOWN,
+          missing: [
+            {
+              assetId: null,
+              from: '2026-02-10T00:00:00+00:00',
+              to: '2026-03-01T00:00:00+00:00',
+              isNow: false,
+            },
+          ],
+        },
+      ],
+    });
+    await page
+      .getByText('Nothing is known from 2026-02-10 00:00:00 UTC to 2026-03-01')
+      .waitFor();
+    const row = page
+      .getByRole('table', { name: 'Accounts' })
+      .locator('tbody tr');
+    expect(await row.innerText()).toMatch(/not known[^]*5 or 7\s+not certain/);
+    expect(await page.locator('.judged .badge').innerText()).toBe('incomplete');
+  });
+
+  test('takes the beginning of an id, and says so if that is of several parties', async () => {
+    const page = await open('/statement');
+    await page.getByRole('textbox', { name: 'Party' }).fill(PARTY.slice(0, 8));
+    await page.getByLabel('Month').fill('2026-02');
+    await page.getByRole('button', { name: 'Show' }).click();
+    await page.getByText('more than one party’s id begins like this').waitFor();
+    expect(await accessibilityFaults(page)).toEqual([]);
+  });
+
+  test('is printed without the controls of the page, black on white, in both themes', async () => {
+    const page = await open(LINK);
+    await page.getByRole('table', { name: 'Entries' }).waitFor();
+    await page.emulateMedia({ media: 'print', colorScheme: 'dark' });
+    expect(await page.getByRole('button', { name: 'Print' }).isVisible()).toBe(
+      false,
+    );
+    expect(await page.locator('.top').isVisible()).toBe(false);
+    expect(await page.locator('#statement-form').isVisible()).toBe(false);
+    expect(await page.getByText(PARTY).first().isVisible()).toBe(true);
+    const colours = await page.evaluate<readonly string[]>(
+      `[getComputedStyle(document.body).color, getComputedStyle(document.querySelector('.panel')).backgroundColor]`,
+    );
+    await page.setViewportSize({ width: 718, height: 1000 });
+    expect(
+      await page.evaluate('document.documentElement.scrollWidth'),
+    ).toBeLessThanOrEqual(718);
+    expect(colours).toEqual(['rgb(0, 0, 0)', 'rgb(255, 255, 255)']);
+    const pdf = await page.pdf({ format: 'A4' });
+    expect(pdf.subarray(0, 5).toString('latin1')).toBe('%PDF-');
+  });
+});
