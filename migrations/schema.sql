@@ -10,6 +10,14 @@ mirror.text_range as range (subtype = text)
 
 -- Functions
 
+CREATE OR REPLACE FUNCTION mirror.in_units(amount numeric, asset text)
+ RETURNS numeric
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+AS $function$
+    select trim_scale(amount * ('1e-' || a.decimals)::numeric) from mirror.assets a where a.asset_id = asset
+  $function$
+
 CREATE OR REPLACE FUNCTION mirror.is_leased(lease_until timestamp with time zone, holder integer)
  RETURNS boolean
  LANGUAGE sql
@@ -53,8 +61,9 @@ table mirror.configured_assets
   asset_id text not null
   symbol text not null
   decimals smallint not null
+  from_file boolean not null default false
   constraint configured_assets_asset_id_check CHECK ((asset_id ~ '^[0-9a-f]{64}$'::text))
-  constraint configured_assets_decimals_check CHECK (((decimals >= 0) AND (decimals <= 37)))
+  constraint configured_assets_decimals_check CHECK (((decimals >= 0) AND (decimals <= 38)))
   constraint configured_assets_pkey PRIMARY KEY (asset_id)
 
 table mirror.coverage
@@ -597,7 +606,7 @@ mirror.bi_entries as
             ELSE NULL::numeric
         END::numeric(38,0) AS quantity,
     e.quantity::text AS quantity_text,
-    e.quantity / power(10::numeric, a.decimals::numeric) AS amount,
+    e.quantity * (('1e-'::text || a.decimals)::numeric) AS amount,
     e.account_from_market_id,
     e.account_from_party_id,
     e.account_from_account_type,
@@ -963,7 +972,7 @@ mirror.latest_balances as
             ELSE NULL::numeric
         END::numeric(38,0) AS balance,
     r.exact::text AS balance_text,
-    r.exact / power(10::numeric, a.decimals::numeric) AS amount,
+    r.exact * (('1e-'::text || a.decimals)::numeric) AS amount,
         CASE
             WHEN abs(r.lowest) < '100000000000000000000000000000000000000'::numeric THEN r.lowest
             ELSE NULL::numeric

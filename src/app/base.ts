@@ -5,7 +5,7 @@
  */
 import { join } from 'node:path';
 import pRetry from 'p-retry';
-import type { Config } from '../config/environment.ts';
+import { type Config, knownAssets } from '../config/environment.ts';
 import { secretsOfUrl } from '../config/secrets.ts';
 import {
   errorCode,
@@ -33,6 +33,7 @@ import type { PostgresLogin } from '../network/postgres/postgres-client.ts';
 import type { RedisLogin } from '../network/redis-login.ts';
 import type { RotatingSecret } from '../network/rotating-secret.ts';
 import { migrate } from '../postgres/migrate.ts';
+import { keepAssets } from '../warehouse/store/asset-units.ts';
 import { requireSessions } from '../postgres/pooler.ts';
 import { QUEUE_CONNECTIONS } from '../queue/backend.ts';
 import type { Schedules } from '../time/scheduled-times.ts';
@@ -157,12 +158,16 @@ async function startDatabase(
  */
 async function openSchema(
   { db, pool }: Warehouse,
-  { databaseUrl, dataDir }: Config,
+  { databaseUrl, dataDir, assetsFile }: Config,
 ) {
   try {
     // The embedded server has no pooler in front of it.
     if (databaseUrl !== undefined) await requireSessions(pool);
-    return await migrate(db);
+    const migrated = await migrate(db);
+    // A process without the file leaves the assets of the others as they are.
+    if (assetsFile !== undefined)
+      await keepAssets(db, knownAssets({ assetsFile }));
+    return migrated;
   } catch (error) {
     if (databaseUrl === undefined && errorCode(error) === 'DATABASE_OLDER') {
       const home = join(dataDir, 'postgres');

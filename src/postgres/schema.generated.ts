@@ -34,6 +34,7 @@ export interface ConfiguredAssetsTable {
   asset_id: string;
   symbol: string;
   decimals: number;
+  from_file: Optional<boolean>;
 }
 
 export interface CoverageTable {

@@ -47,6 +47,9 @@ export function openConsoleLake(config: Config): LakeQueries {
       OBJECT_STORE_URL: objectsAt(config).href,
       DATA_DIR: config.dataDir,
       HOME: config.dataDir,
+      ...(config.texts.assetsFile !== undefined && {
+        ASSETS_FILE: config.texts.assetsFile,
+      }),
       LOG_LEVEL: 'error',
       NO_COLOR: '1',
     },

@@ -182,7 +182,15 @@ async function openOnly(
   const objects = stack.use(await openStore(context));
   const scratchDir = scratchDirOf(context.config);
   return stack.use(
-    await openLake({ objects, scratchDir, ...wanted }, context.signal),
+    await openLake(
+      {
+        objects,
+        scratchDir,
+        assets: knownAssets(context.config),
+        ...wanted,
+      },
+      context.signal,
+    ),
   );
 }
 

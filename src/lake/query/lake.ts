@@ -9,6 +9,8 @@ import {
   type LakeTable,
   SUMMARY_TABLES,
 } from '../tables/columns.ts';
+import type { Asset } from '../../ledger/assets.ts';
+import { addAssets } from './asset-units.ts';
 import type { AddFile } from '../delta/actions.ts';
 import { listObjects, logPrefix } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
@@ -38,6 +40,8 @@ export interface LakeOptions {
    * question reads the entries of the whole range.
    */
   readonly range?: QuestionRange | undefined;
+  /** The assets whose decimals are known; none by default. */
+  readonly assets?: readonly Asset[];
 }
 
 export interface Lake extends AsyncDisposable {
@@ -58,7 +62,7 @@ export async function openLake(
 ): Promise<Lake> {
   await using stack = new AsyncDisposableStack();
   const engine = stack.use(await openEngine(options.scratchDir));
-  const { objects, scratchDir, sql, range } = options;
+  const { objects, scratchDir, sql, range, assets = [] } = options;
   const access = { ...engine, objects, scratchDir, signal };
   const snapshot = await readSnapshot(access);
   if (snapshot === undefined) {
@@ -78,6 +82,7 @@ export async function openLake(
     paths.set(table, await fetchFiles(table, needed, access));
   }
   await createViews(engine.connection, paths);
+  await addAssets(engine.connection, assets);
   await confine(engine.connection, [...paths.values()].flat());
   const owned = stack.move();
   return {
