@@ -8,13 +8,20 @@ import MarkdownIt, { type Token } from 'markdown-it';
 import { ROOT } from '../steps.ts';
 import { type Site, targetOf } from './places.ts';
 
-/** A heading with the text below it, up to the next heading. */
+/**
+ * A part of a page that a link can lead to: a heading with the text below it, up to the
+ * next heading; or a row of a table that begins with a name in code, like a setting or an
+ * error code.
+ */
 export interface Section {
-  /** The id of the heading on its page. */
+  /** The id of the heading or the row on its page. */
   readonly id: string;
-  /** 1 for the title of the page. */
-  readonly level: number;
+  /** The level of the heading: 1 for the title of the page. */
+  readonly level: number | 'row';
+  /** The heading, or the first cell of the row. */
   readonly heading: string;
+  /** The heading that a row stands below; '' for a heading. */
+  readonly below: string;
   /** The words without marks, for the search. */
   readonly text: string;
 }
@@ -60,24 +67,50 @@ export function renderPage(
   };
 }
 
-/** Cuts the page at its headings, and gives each heading its id. */
+type Growing = { -readonly [Key in keyof Section]: Section[Key] };
+
+/** Cuts the page into its sections, and gives each heading and named row its id. */
 function readSections(tokens: readonly Token[]): Section[] {
-  const sections: { -readonly [Key in keyof Section]: Section[Key] }[] = [];
+  const sections: Growing[] = [];
   const taken = new Map<string, number>();
+  let current: Growing | undefined;
+  let row: Growing | undefined;
   for (const [index, token] of tokens.entries()) {
-    const words = wordsOf(token);
     if (token.type === 'heading_open') {
       const heading = wordsOf(tokens[index + 1]);
       const id = uniqueId(anchorOf(heading), taken);
-      token.attrSet('id', id);
       const level = Number(token.tag.slice(1));
-      sections.push({ id, level, heading, text: '' });
-    } else if (tokens[index - 1]?.type !== 'heading_open' && words !== '') {
-      const section = sections.at(-1);
-      if (section !== undefined) section.text += `${words}\n`;
+      current = { id, level, heading, below: '', text: '' };
+      sections.push(current);
+      token.attrSet('id', id);
+    } else if (token.type === 'tr_open' && isNamed(tokens, index)) {
+      const heading = wordsOf(tokens[index + 2]);
+      const id = uniqueId(`row-${anchorOf(heading)}`, taken);
+      const below = current?.heading ?? '';
+      row = { id, level: 'row', heading, below, text: '' };
+      sections.push(row);
+      token.attrSet('id', id);
+    } else if (token.type === 'tr_close') {
+      row = undefined;
     }
+    const words = wordsOf(token);
+    const holder = row ?? current;
+    if (holder !== undefined && words !== '' && !isHeading(tokens, index))
+      holder.text += `${words}\n`;
   }
   return sections;
+}
+
+function isHeading(tokens: readonly Token[], index: number): boolean {
+  return tokens[index - 1]?.type === 'heading_open';
+}
+
+/** @returns whether the first cell of the row at the index begins with code */
+function isNamed(tokens: readonly Token[], index: number): boolean {
+  return (
+    tokens[index + 1]?.type === 'td_open' &&
+    tokens[index + 2]?.children?.[0]?.type === 'code_inline'
+  );
 }
 
 function wordsOf(token: Token | undefined): string {

@@ -1,28 +1,32 @@
 /**
  * The index that the search of the site reads. Each section of a page is a document of
- * its own, so that a result leads to the heading and not to the top of a long page.
+ * its own, so that a result leads to the heading or the row of a table, and not to the top
+ * of a long page.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import MiniSearch, { type Options } from 'minisearch';
 import { ROOT } from '../steps.ts';
 import type { FramedPage } from './layout.ts';
+import type { Section } from './markdown.ts';
 import { placeOf } from './places.ts';
 
 /** What a search finds. */
 export interface SearchDocument {
-  /** The address below the site's folder, with the heading. */
+  /** The address below the site's folder, with the id of the section. */
   readonly id: string;
   /** The title of the page. */
   readonly page: string;
   readonly heading: string;
+  /** Where the section stands, for readers: the page, and the heading of a row. */
+  readonly place: string;
   readonly text: string;
 }
 
 /** What the index and the page need in common; it is written beside the index. */
 export const SEARCH_OPTIONS: Options<SearchDocument> = {
   fields: ['heading', 'page', 'text'],
-  storeFields: ['page', 'heading'],
+  storeFields: ['heading', 'place'],
   searchOptions: {
     boost: { heading: 4, page: 2 },
     combineWith: 'AND',
@@ -35,13 +39,19 @@ export function searchDocuments(
   pages: readonly FramedPage[],
 ): SearchDocument[] {
   return pages.flatMap(({ chapter, sections }) =>
-    sections.map(({ id, level, heading, text }) => ({
-      id: `${placeOf(chapter.path)}${level === 1 ? '' : `#${id}`}`,
+    sections.map((section) => ({
+      id: `${placeOf(chapter.path)}${section.level === 1 ? '' : `#${section.id}`}`,
       page: chapter.title,
-      heading,
-      text,
+      heading: section.heading,
+      place: whereItStands(section, chapter.title),
+      text: section.text,
     })),
   );
+}
+
+function whereItStands({ level, below }: Section, page: string): string {
+  if (level === 1) return '';
+  return below === '' || below === page ? page : `${page}: ${below}`;
 }
 
 /** @returns a script that sets SEARCH_INDEX: from a folder, a browser fetches no data */

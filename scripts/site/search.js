@@ -10,6 +10,8 @@ const field = search.querySelector('input');
 const status = search.querySelector('[role=status]');
 const list = search.querySelector('ol');
 const SHOWN_MAX = 12;
+const FILLERS =
+  /(?<![\w-])(?:an?|the|how|what|when|where|why|can|do|does|is|are|i|my|to|of|in)(?![\w-])/gi;
 const NOT_LOADED =
   'The search could not be loaded. Check the connection and type again.';
 const NOTHING_FOUND = 'No page has all of these words.';
@@ -58,8 +60,13 @@ async function show() {
     write(NOT_LOADED, []);
     return;
   }
-  const found = index.search(words);
+  const found = index.search(withoutFillers(words));
   write(summaryOf(found.length), found.slice(0, SHOWN_MAX).map(resultOf));
+}
+
+/** Nobody means the words that make a question of it, and few sections have them. */
+function withoutFillers(words) {
+  return words.replaceAll(FILLERS, ' ').trim() || words;
 }
 
 function summaryOf(count) {
@@ -68,17 +75,14 @@ function summaryOf(count) {
   return count === 1 ? '1 section' : `${count} sections`;
 }
 
-function resultOf({ id, page, heading }) {
+function resultOf({ id, heading, place }) {
   const link = document.createElement('a');
   link.href = `${root}${id}`;
   link.textContent = heading;
+  const where = document.createElement('span');
+  where.textContent = place;
   const item = document.createElement('li');
-  item.append(link);
-  if (heading !== page) {
-    const place = document.createElement('span');
-    place.textContent = page;
-    item.append(' ', place);
-  }
+  item.append(link, ' ', where);
   return item;
 }
 

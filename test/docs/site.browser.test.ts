@@ -70,6 +70,11 @@ test('the search says what it found, and Escape closes it', async () => {
 
   await searchField(page).fill('zyzzyva');
   await status.getByText('No page has all of these words.').waitFor();
+  await searchField(page).fill('How do I restore the mirror?');
+  await page
+    .getByRole('search')
+    .getByRole('link', { name: 'Restore', exact: true })
+    .waitFor();
   await searchField(page).fill('mirror');
   await status.getByText(/^The best 12 of \d+ sections$/).waitFor();
   expect(await results(page).count()).toBe(12);

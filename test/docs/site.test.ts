@@ -80,6 +80,11 @@ test('every link of the site leads to a file and an id that exist', () => {
   expect(broken).toEqual([]);
 });
 
+test('no two files of the site differ only in case, which some file systems ignore', () => {
+  const names = [...files.keys()].map((name) => name.toLowerCase());
+  expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([]);
+});
+
 test('an id stands once on a page', () => {
   const repeated = [...files].flatMap(([page, html]) =>
     idsOf(html)
@@ -104,9 +109,8 @@ test('the search finds a section by a word of its text, and by the beginning of 
   const { index } = await openIndex();
   const [best] = index.search('rotate a token');
   expect(best?.id).toBe('guides/rotate-a-token.html');
-  // A name of which only a row of a table speaks.
-  const setting = index.search('SOURCE_CLIENT_CERT');
-  expect(setting.map(({ id }) => id)).toContain('configuration.html');
+  const [setting] = index.search('SOURCE_EXPORT_CONCURRENCY');
+  expect(setting?.id).toBe('configuration.html#row-source_export_concurrency');
   const terms = index.search('fresh').flatMap((result) => result.terms);
   expect(terms).toContain('freshness');
   expect(index.search('quarantine zyzzyva')).toEqual([]);
@@ -174,17 +178,50 @@ test('headings with the same words get ids of their own, as GitHub numbers them'
   const text =
     '# A page\n\n## The `same`, twice\n\nOne.\n\n## The same, twice\n';
   const { sections, html } = renderPage(text, 'docs/api.md', NOWHERE);
+  const below = '';
   expect(sections).toEqual([
-    { id: 'a-page', level: 1, heading: 'A page', text: '' },
+    { id: 'a-page', level: 1, heading: 'A page', below, text: '' },
     {
       id: 'the-same-twice',
       level: 2,
       heading: 'The same, twice',
+      below,
       text: 'One.\n',
     },
-    { id: 'the-same-twice-1', level: 2, heading: 'The same, twice', text: '' },
+    {
+      id: 'the-same-twice-1',
+      level: 2,
+      heading: 'The same, twice',
+      below,
+      text: '',
+    },
   ]);
   expect(idsOf(html)).toEqual(sections.map(({ id }) => id));
+});
+
+test('a row that begins with a name in code is a section of its own', () => {
+  const { sections, html } = renderPage(
+    '# Codes\n\n| code | means |\n|---|---|\n| `GONE` (rare) | lost |\n| other | more |\n\nThe end.\n',
+    'docs/api.md',
+    NOWHERE,
+  );
+  expect(sections).toEqual([
+    {
+      id: 'codes',
+      level: 1,
+      heading: 'Codes',
+      below: '',
+      text: 'code\nmeans\nother\nmore\nThe end.\n',
+    },
+    {
+      id: 'row-gone-rare',
+      level: 'row',
+      heading: 'GONE (rare)',
+      below: 'Codes',
+      text: 'GONE (rare)\nlost\n',
+    },
+  ]);
+  expect(html).toContain('<tr id="row-gone-rare">\n<td><code>GONE</code>');
 });
 
 test('the text of a page is not read as HTML', () => {
