@@ -1,5 +1,6 @@
 /** The account statement of a month: on a screen, by its address, and on paper. */
 import { afterEach, describe, expect, test } from 'vitest';
+import type { ConsoleParts } from '../../../src/api/console/ports.ts';
 import { type Answers } from '../mirror.ts';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
@@ -51,11 +52,13 @@ afterEach(async () => {
 async function open(
   path: string,
   answers: Answers = {},
+  assets: ConsoleParts['assets'] = [],
 ): Promise<ConsolePage['page']> {
   const facts = calmFacts();
   const world = worldParts(facts);
   const fixed = await openFixedConsole(facts, 500, {
     ...world,
+    assets,
     answers: {
       ...world.answers,
       ...ledgerOf(ASSET),
@@ -102,6 +105,78 @@ describe('the account statement', () => {
     await page.setViewportSize(PHONE);
     expect(await layoutFaults(page)).toEqual([]);
     expect(await accessibilityFaults(page)).toEqual([]);
+  });
+
+  test('shows amounts in whole units if their decimals are known, and else says that they are not', async () => {
+    const headings = async (
+      page: ConsolePage['page'],
+    ): Promise<readonly string[]> => {
+      await page.getByRole('table', { name: 'Entries' }).waitFor();
+      return page.locator('#statement th[scope=col]').allInnerTexts();
+    };
+    expect(await headings(await open(LINK))).toEqual([
+      'Account',
+      'Opening (smallest unit)',
+      'Received (smallest unit)',
+      'Sent (smallest unit)',
+      'Closing (smallest unit)',
+      'Sums',
+      'Time (UTC)',
+      'Account',
+      'Type',
+      'With',
+      'Change (smallest unit)',
+      'Balance (smallest unit)',
+    ]);
+    const page = await open(LINK, {}, [
+      { id: ASSET, symbol: 'TST', decimals: 18 },
+    ]);
+    expect(await headings(page)).toEqual([
+      ...['Account', 'Opening', 'Received', 'Sent', 'Closing', 'Sums'],
+      ...['Time (UTC)', 'Account', 'Type', 'With', 'Change', 'Balance'],
+    ]);
+    const whole = '170,141,183,460,469,231,731.687303715884105727 TST';
+    const accounts = page.getByRole('table', { name: 'Accounts' });
+    expect(await accounts.locator('td.number').allInnerTexts()).toEqual([
+      '0 TST',
+      whole,
+      '0 TST',
+      whole,
+    ]);
+    const entries = page.getByRole('table', { name: 'Entries' });
+    expect(await entries.locator('td.number').allInnerTexts()).toEqual([
+      `+${whole}`,
+      whole,
+    ]);
+    await page.getByRole('heading', { name: `Asset TST ${ASSET}` }).waitFor();
+    await page.setViewportSize(PHONE);
+    expect(await layoutFaults(page)).toEqual([]);
+  });
+
+  test('shows the ledger of a party in whole units: its entries, its choices and its charts', async () => {
+    const page = await open(`/data#party/${PARTY}`, {}, [
+      { id: ASSET, symbol: 'TST', decimals: 3 },
+    ]);
+    const entries = page.locator('table.entries');
+    await entries.locator('tbody tr').first().waitFor();
+    expect(await entries.locator('thead th').allInnerTexts()).toContain(
+      'Amount',
+    );
+    for (const text of await entries.locator('td.number').allInnerTexts())
+      expect(text).toMatch(/^[\d,]+(?:\.\d{1,3})? TST$/);
+    const dialog = page.getByRole('dialog');
+    expect(
+      await dialog
+        .getByLabel('Asset')
+        .first()
+        .locator('option')
+        .allInnerTexts(),
+    ).toEqual(['TST']);
+    await dialog
+      .getByText(/^Received:?$/)
+      .first()
+      .waitFor();
+    expect(await dialog.getByText('smallest unit').count()).toBe(0);
   });
 
   test('says which part of the month is not proven, and which balance is not certain', async () => {

@@ -37,9 +37,16 @@ export function assetAmount(units, assetId, digits) {
   return formatAmount(String(digits), units.get(assetId));
 }
 
-/** Returns the amount as decimal text, to place it on an axis. */
-export function assetDecimal(units, assetId, digits) {
-  return amountDecimal(String(digits), units.get(assetId));
+/**
+ * Returns how to show amounts of one asset: `text` as the reader sees them, `decimal` to
+ * place them on an axis, and `heading` above them.
+ */
+export function amountsOf(units, assetId) {
+  return {
+    text: (digits) => assetAmount(units, assetId, digits),
+    decimal: (digits) => amountDecimal(String(digits), units.get(assetId)),
+    heading: (name) => headingFor(name, units, [assetId]),
+  };
 }
 
 /** Returns a heading that says whether the amounts of these assets are in smallest units. */

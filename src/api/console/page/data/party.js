@@ -1,13 +1,7 @@
 // Shows a party's ledger: how much of it is mirrored, the flows of each day, and the
 // balance of an account over time.
 import { ask } from '../common/ask.js';
-import {
-  assetAmount,
-  assetDecimal,
-  assetName,
-  assetUnits,
-  headingFor,
-} from '../common/assets.js';
+import { amountsOf, assetName, assetUnits } from '../common/assets.js';
 import { amounts, chart } from '../common/charts.js';
 import { copyButton } from '../common/copy.js';
 import { openDialog } from '../common/dialog.js';
@@ -109,7 +103,8 @@ function charts(party, units) {
     void fill(
       balance,
       () => ask(`${pathOf(party.partyId)}/balance?${query.toString()}`),
-      (found, target) => drawBalance(found, target, amountsOf(units, asset)),
+      (found, target) =>
+        drawBalance(found, target, amountsOf(units, asset.value)),
     );
   };
   const choose = () => {
@@ -125,7 +120,7 @@ function charts(party, units) {
       (found, target) =>
         drawFlows(found, target, {
           isSentOnly: party.isSentOnly,
-          ...amountsOf(units, asset),
+          ...amountsOf(units, asset.value),
         }),
     );
     showBalance();
@@ -166,23 +161,12 @@ function accountName({ accountType, marketId, entries }) {
   return `${words(accountType)}${market} (${plural(entries, 'entry', 'entries')})`;
 }
 
-/** Returns how to show amounts of the chosen asset, and headings above them. */
-function amountsOf(units, { value: assetId }) {
-  return {
-    shown: {
-      text: (digits) => assetAmount(units, assetId, digits),
-      decimal: (digits) => assetDecimal(units, assetId, digits),
-    },
-    heading: (name) => headingFor(name, units, [assetId]),
-  };
-}
-
-function drawFlows({ days }, target, { isSentOnly, shown, heading }) {
+function drawFlows({ days }, target, { isSentOnly, text, decimal, heading }) {
   const tail = days.at(-1);
   const told =
     tail === undefined
       ? ''
-      : `, the last of them ${tail.day}: ${shown.text(tail.received)} received, ${shown.text(tail.sent)} sent`;
+      : `, the last of them ${tail.day}: ${text(tail.received)} received, ${text(tail.sent)} sent`;
   const received = days.map((day) => day.received);
   const sent = days.map((day) => day.sent);
   chart(target, {
@@ -196,13 +180,15 @@ function drawFlows({ days }, target, { isSentOnly, shown, heading }) {
         : [
             amounts(heading('Received'), 'good', received, {
               bars: true,
-              ...shown,
+              text,
+              decimal,
             }),
           ]),
       amounts(heading('Sent'), 'warn', sent, {
         bars: true,
         isBelow: true,
-        ...shown,
+        text,
+        decimal,
       }),
     ],
   });
@@ -221,7 +207,7 @@ function dayStart(day) {
   return noon / 1_000;
 }
 
-function drawBalance({ points }, target, { shown, heading }) {
+function drawBalance({ points }, target, { text, decimal, heading }) {
   if (points.length === 0) {
     show(
       target,
@@ -234,9 +220,9 @@ function drawBalance({ points }, target, { shown, heading }) {
   const balances = points.map(({ balance }) => balance);
   chart(target, {
     label: 'Balance',
-    said: `${shown.text(head.balance)} at ${formatTime(head.at)}, ${shown.text(tail.balance)} at ${formatTime(tail.at)}.`,
+    said: `${text(head.balance)} at ${formatTime(head.at)}, ${text(tail.balance)} at ${formatTime(tail.at)}.`,
     times: points.map(({ at }) => Date.parse(at) / 1_000),
     form: 'full',
-    series: [amounts(heading('Balance'), 'live', balances, shown)],
+    series: [amounts(heading('Balance'), 'live', balances, { text, decimal })],
   });
 }

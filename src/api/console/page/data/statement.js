@@ -1,9 +1,10 @@
 // The account statement of one party for a month, as a page that can be printed.
 import { ask } from '../common/ask.js';
+import { amountsOf, assetUnits } from '../common/assets.js';
 import { writeAddress } from '../common/address.js';
 import { copyButton } from '../common/copy.js';
 import { byId, el, fill, scrolling, show, tableHead } from '../common/dom.js';
-import { count, plural, shortId, words } from '../common/format.js';
+import { plural, shortId, words } from '../common/format.js';
 import { partyName } from '../common/orders.js';
 import { explain } from '../common/terms.js';
 import { formatTime, onZone, timeZone } from '../common/time.js';
@@ -50,9 +51,13 @@ async function load(party, month) {
       writeAddress('party', partyId);
       writeAddress('month', month);
       const query = new URLSearchParams({ month });
-      return ask(
-        `console/parties/${encodeURIComponent(partyId)}/statement?${query.toString()}`,
-      );
+      const [found, units] = await Promise.all([
+        ask(
+          `console/parties/${encodeURIComponent(partyId)}/statement?${query.toString()}`,
+        ),
+        assetUnits(),
+      ]);
+      return { ...found, units };
     },
     (found) => {
       last = found;
@@ -77,7 +82,7 @@ async function wholeId(text) {
 }
 
 function draw(found) {
-  const { partyId, month, accounts, lines, isCut } = found;
+  const { partyId, month, accounts, lines, isCut, units } = found;
   const assets = [...new Set(accounts.map(({ assetId }) => assetId))];
   show(
     byId('statement'),
@@ -88,11 +93,19 @@ function draw(found) {
       ? [el('p.none', 'No entry of this party is mirrored up to this month.')]
       : []),
     ...assets.flatMap((assetId) => [
-      el('h3.asset', 'Asset ', el('span.id.whole', assetId)),
-      accountTable(accounts.filter((one) => one.assetId === assetId)),
+      el(
+        'h3.asset',
+        `Asset ${units.get(assetId)?.symbol ?? ''} `,
+        el('span.id.whole', assetId),
+      ),
+      accountTable(
+        accounts.filter((one) => one.assetId === assetId),
+        amountsOf(units, assetId),
+      ),
       lineTable(
         lines.filter((line) => line.assetId === assetId),
         partyId,
+        amountsOf(units, assetId),
       ),
     ]),
     ...(isCut ? [moreLines(found)] : []),
@@ -133,25 +146,32 @@ function verdictOf({ verdict, reasons, knownTo, accounts }) {
   );
 }
 
-function accountTable(accounts) {
-  const columns = ['Account', ...AMOUNTS, 'Sums'];
-  const amount = (name, text) => el('td.number', { 'data-label': name }, text);
+function accountTable(accounts, { text, heading }) {
+  const amounts = AMOUNTS.map(heading);
+  const [opening, received, sent, closing] = amounts;
+  const columns = ['Account', ...amounts, 'Sums'];
+  const amount = (name, shown) =>
+    el('td.number', { 'data-label': name }, shown);
+  const balanceOf = (candidates) =>
+    candidates.length === 0
+      ? 'not known'
+      : candidates.map((one) => text(one)).join(' or ');
   return scrolling(
     'Accounts',
     el(
       'table.cards.accounts',
       el('caption.hidden', 'Accounts'),
-      tableHead(columns, (name) => AMOUNTS.includes(name)),
+      tableHead(columns, (name) => amounts.includes(name)),
       el(
         'tbody',
         accounts.map((account) =>
           el(
             'tr',
             el('th', { scope: 'row' }, accountName(account)),
-            amount('Opening', balanceOf(account.opening)),
-            amount('Received', count(account.received)),
-            amount('Sent', count(account.sent)),
-            amount('Closing', balanceOf(account.closing)),
+            amount(opening, balanceOf(account.opening)),
+            amount(received, text(account.received)),
+            amount(sent, text(account.sent)),
+            amount(closing, balanceOf(account.closing)),
             el('td', { 'data-label': 'Sums' }, SUMS[account.sums]),
           ),
         ),
@@ -175,31 +195,25 @@ function accountName({ accountType, marketId }) {
   ];
 }
 
-function balanceOf(candidates) {
-  return candidates.length === 0
-    ? 'not known'
-    : candidates.map(count).join(' or ');
-}
-
-function lineTable(lines, partyId) {
+function lineTable(lines, partyId, { text, heading }) {
   if (lines.length === 0) return el('p.none', 'No entry in this month.');
   const columns = [
     `Time (${timeZone()})`,
     'Account',
     'Type',
     'With',
-    'Change',
-    'Balance',
+    heading('Change'),
+    heading('Balance'),
   ];
   return scrolling(
     'Entries',
     el(
       'table.cards.entries',
       el('caption.hidden', 'Entries'),
-      tableHead(columns, (name) => name === 'Change' || name === 'Balance'),
+      tableHead(columns, (_name, index) => index >= columns.length - 2),
       el(
         'tbody',
-        lines.map((line) => lineRow(line, partyId)),
+        lines.map((line) => lineRow(line, partyId, { text, heading })),
       ),
     ),
   );
@@ -208,6 +222,7 @@ function lineTable(lines, partyId) {
 function lineRow(
   { at, transferType, counterpartyId, change, balance, ...account },
   partyId,
+  { text, heading },
 ) {
   const other =
     counterpartyId === null || counterpartyId === partyId
@@ -221,13 +236,13 @@ function lineRow(
     el('td', { 'data-label': 'With' }, ...other),
     el(
       'td.number',
-      { 'data-label': 'Change' },
-      `${change.startsWith('-') ? '' : '+'}${count(change)}`,
+      { 'data-label': heading('Change') },
+      `${change.startsWith('-') ? '' : '+'}${text(change)}`,
     ),
     el(
       'td.number',
-      { 'data-label': 'Balance' },
-      balance === null ? '–' : count(balance),
+      { 'data-label': heading('Balance') },
+      balance === null ? '–' : text(balance),
     ),
   );
 }
