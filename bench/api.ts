@@ -31,7 +31,7 @@ const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
 /** The longest time for one hour of a large segment, to the last byte. */
 const HOUR_MS_MAX = 60;
 /** The least pages a second, compared with one bare query and its JSON. */
-const PAGE_RATIO_MIN = 0.3;
+const PAGE_RATIO_MIN = 0.7;
 const ROUNDS = isQuick ? 3 : 5;
 const PARTIES = 1_000_000;
 const PAGE_ROWS = 1_000;

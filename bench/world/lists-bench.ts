@@ -132,6 +132,8 @@ export interface SyncRun {
   readonly verdict: Verdict;
   readonly rows: number;
   readonly newRows: number;
+  /** How often the sync read the whole list. */
+  readonly readings: number;
   readonly requests: number;
   readonly pageTimesMs: readonly number[];
 }
@@ -156,15 +158,22 @@ export async function syncParties(
     },
     new AbortController().signal,
   );
-  const { rows, newRows, requests } = evidence as {
+  const {
+    rows,
+    newRows,
+    requests,
+    readings = 1,
+  } = evidence as {
     rows: string;
     newRows: string;
     requests: number;
+    readings?: number;
   };
   return {
     verdict,
     rows: Number(rows),
     newRows: Number(newRows),
+    readings,
     requests,
     pageTimesMs,
   };

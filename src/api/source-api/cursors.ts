@@ -3,24 +3,54 @@
  * start the next page, so a page costs the same at any depth and the server keeps no
  * state. A cursor that this mirror did not issue for the list is refused.
  */
-import { hash, timingSafeEqual } from 'node:crypto';
+import { createCipheriv, hash, timingSafeEqual } from 'node:crypto';
 
 const CHARACTERS_MAX = 8_192;
 /**
- * Length of the truncated signature, which has 132 bits. Truncation also rules out
- * length-extension attacks.
+ * Length of the truncated signature, which has 132 bits, or the 128 of a cipher's block.
+ * Truncation also rules out length-extension attacks.
  */
 const SIGNATURE_CHARACTERS = 22;
+const BLOCK_BYTES = 16;
+/**
+ * In Base64, so many bytes take whole characters, and the first 22 of the 24 are those
+ * of a block.
+ */
+const SIGNATURE_BYTES = 18;
+const PADDED_CHARACTERS = 24;
+const EPOCH = /^\d{1,9}$/;
+const POSITION = /^(?:0|[1-9]\d{0,17})$/;
+
+/** A position in a list, which is all that the cursor of a party contains. */
+export interface Position {
+  readonly epoch: number;
+  /** A whole number of at most 18 digits. */
+  readonly pos: string;
+}
 
 export class Cursors {
   readonly #key: string;
+  readonly #positionKey: Buffer;
 
   /**
    * @param secret must be unknown to clients; with it, a client could forge positions,
    *   but nothing else
    */
   constructor(secret: Buffer, list: string) {
-    this.#key = hash('sha256', `${secret.toString('hex')} cursors of ${list}`);
+    const hex = secret.toString('hex');
+    this.#key = hash('sha256', `${hex} cursors of ${list}`);
+    this.#positionKey = hash('sha256', `${hex} positions of ${list}`, 'buffer');
+  }
+
+  /**
+   * Returns the cursors of many positions. They are signed by one call for all of them,
+   * because a page of a thousand signatures would otherwise take longer than its query.
+   */
+  writePositions(positions: readonly Position[]): string[] {
+    const signatures = this.#signPositions(positions);
+    return positions.map(
+      ({ epoch, pos }, index) => `${epoch}.${pos}.${signatures[index]}`,
+    );
   }
 
   /**
@@ -34,21 +64,65 @@ export class Cursors {
 
   /**
    * Returns the fields of a cursor; undefined if this mirror did not issue it for this
-   * list.
+   * list. A position's fields are its epoch and its number.
    */
   read(text: string): readonly string[] | undefined {
     if (text.length > CHARACTERS_MAX) return undefined;
-    const [body = '', signature = '', more] = text.split('.');
-    const shown = Buffer.from(signature);
-    const expected = Buffer.from(this.#sign(body));
-    if (more !== undefined || shown.length !== expected.length)
+    const parts = text.split('.');
+    if (parts.length === 3) return this.#readPosition(parts);
+    const [body = '', signature = ''] = parts;
+    if (parts.length !== 2 || !isSame(signature, this.#sign(body)))
       return undefined;
-    if (!timingSafeEqual(shown, expected)) return undefined;
     return JSON.parse(Buffer.from(body, 'base64url').toString()) as string[];
+  }
+
+  #readPosition([epoch = '', pos = '', signature = '']: readonly string[]):
+    | readonly string[]
+    | undefined {
+    // Only one spelling of a number is a cursor of it.
+    if (!EPOCH.test(epoch) || !POSITION.test(pos)) return undefined;
+    const number = Number(epoch);
+    if (`${number}` !== epoch) return undefined;
+    const [expected = ''] = this.#signPositions([{ epoch: number, pos }]);
+    return isSame(signature, expected) ? [epoch, pos] : undefined;
+  }
+
+  /**
+   * Signs positions by AES, of which each fits one block: a block cipher is a MAC for
+   * messages of one block. Blocks are independent of each other (ECB), so one call
+   * encrypts all of them; nothing is kept secret by it.
+   */
+  #signPositions(positions: readonly Position[]): string[] {
+    const blocks = Buffer.alloc(positions.length * BLOCK_BYTES);
+    for (const [index, { epoch, pos }] of positions.entries()) {
+      blocks.writeBigInt64BE(BigInt(pos), index * BLOCK_BYTES);
+      blocks.writeInt32BE(epoch, index * BLOCK_BYTES + 8);
+    }
+    const cipher = createCipheriv('aes-256-ecb', this.#positionKey, null);
+    const signed = cipher.setAutoPadding(false).update(blocks);
+    // Blocks are moved apart so that the text of all of them is one conversion.
+    const spread = new Uint8Array(positions.length * SIGNATURE_BYTES);
+    for (let index = 0; index < positions.length; index += 1) {
+      const from = index * BLOCK_BYTES;
+      const block = signed.subarray(from, from + BLOCK_BYTES);
+      spread.set(block, index * SIGNATURE_BYTES);
+    }
+    const text = Buffer.from(spread.buffer).toString('base64url');
+    return positions.map((_, index) => {
+      const from = index * PADDED_CHARACTERS;
+      return text.slice(from, from + SIGNATURE_CHARACTERS);
+    });
   }
 
   #sign(body: string): string {
     const digest = hash('sha256', `${this.#key} ${body}`, 'base64url');
     return digest.slice(0, SIGNATURE_CHARACTERS);
   }
+}
+
+/** Compares two signatures in a time that does not depend on where they differ. */
+function isSame(shown: string, expected: string): boolean {
+  const bytes = Buffer.from(shown);
+  const wanted = Buffer.from(expected);
+  return bytes.length === wanted.length && timingSafeEqual(bytes, wanted);
 }

@@ -18,7 +18,7 @@ import { named, nameSchemas, openRoutes } from '../kit/routes.ts';
 import {
   DETAIL,
   RETRY_AFTER_SECONDS,
-  sendJson,
+  sendJsonText,
   sendStatus,
   StatusError,
 } from '../kit/status-error.ts';
@@ -31,6 +31,7 @@ import {
   PAGING,
   readPageRequest,
   toPage,
+  writePage,
 } from './paging.ts';
 import * as store from './store/list-rows.ts';
 
@@ -40,6 +41,8 @@ import * as store from './store/list-rows.ts';
  */
 const STATE_MAX_AGE_MS = 1_000;
 const PARTY_FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
+/** An id that is written into JSON as it is. */
+const PLAIN_ID = /^[\w-]+$/;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
 /**
  * The paging of a page of at most one row that is not a slice of the list, such as a
@@ -144,7 +147,10 @@ function addList(
     try {
       const cursors = new Cursors(await readSecret(), name);
       const page = await read(rows, { url, state, cursors });
-      return sendJson(reply.headers(headers), { [name]: page }, indent);
+      return sendJsonText(
+        reply.headers(headers),
+        writePage(name, page, indent),
+      );
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
       if (error.statusCode === 503)
@@ -163,39 +169,56 @@ async function readParties(
   { url, state, cursors }: ListRequest,
 ): Promise<Page> {
   const { epoch, hasNetwork } = state;
-  const edgeOf = ({ id, pos, extra }: store.PartyRow): Edge => ({
-    node: { id, ...extra },
-    cursor: cursors.write(`${epoch}`, pos ?? ''),
-  });
   const { party_id: partyId, ...paging } = readQuery(url, PARTY_FIELDS);
   // The source checks the paging of a lookup too, but then ignores it.
   const request = readPageRequest(paging, epoch, cursors);
   const refuseUnread = () => refuseUnreadList('parties', state, paging);
   if (partyId !== undefined && partyId !== '') {
     const party = await findParty(rows, partyId, epoch, refuseUnread);
-    return toPage(SINGLE_ROW, [party], edgeOf);
+    return toPage(SINGLE_ROW, partyEdges([party], epoch, cursors));
   }
   refuseUnread();
 
   const { ascending, beyond, rowsMax } = request;
   const isBeyondNetwork = beyond?.[0] === '';
-  if (isBeyondNetwork && ascending) return toPage(SINGLE_ROW, [], edgeOf);
+  if (isBeyondNetwork && ascending) return toPage(SINGLE_ROW, []);
   const slice = {
     ascending,
     beyond: isBeyondNetwork ? undefined : beyond,
     rowsMax: rowsMax + 1,
   };
-  const placed = await store.readSlice(rows, 'parties', epoch, slice);
+  const placed = await store.readPartySlice(rows, epoch, slice);
   const isNetworkHere =
     hasNetwork && (ascending ? placed.length <= rowsMax : beyond === undefined);
-  if (!isNetworkHere) return toPage(request, placed, edgeOf);
+  if (!isNetworkHere)
+    return toPage(request, partyEdges(placed, epoch, cursors));
 
   const network = await store.readParty(rows, epoch, NETWORK_PARTY);
   const networkRows = network === undefined ? [] : [network];
   const all = ascending
     ? [...placed, ...networkRows]
     : [...networkRows, ...placed];
-  return toPage(request, all, edgeOf);
+  return toPage(request, partyEdges(all, epoch, cursors));
+}
+
+/** Only the network's own party has no position. */
+function partyEdges(
+  parties: readonly store.PartyRow[],
+  epoch: number,
+  cursors: Cursors,
+): readonly Edge[] {
+  const places = parties.map(({ pos }) => ({ epoch, pos: pos ?? '0' }));
+  const written = cursors.writePositions(places);
+  return parties.map(({ id, pos, extra }, index) => ({
+    node: partyNode(id, extra),
+    cursor: pos === null ? cursors.write(`${epoch}`, '') : `${written[index]}`,
+  }));
+}
+
+/** Writes a party as JSON; nearly all consist of an id that needs no escapes. */
+function partyNode(id: string, extra: store.PartyRow['extra']): string {
+  if (extra === null && PLAIN_ID.test(id)) return `{"id":"${id}"}`;
+  return JSON.stringify({ id, ...extra });
 }
 
 async function readCheckpoints(
@@ -207,15 +230,12 @@ async function readCheckpoints(
   const request = readPageRequest(query, epoch, cursors);
   refuseUnreadList('checkpoints', state, query);
   const slice = { ...request, rowsMax: request.rowsMax + 1 };
-  const placed = await store.readSlice(rows, 'checkpoints', epoch, slice);
-  return toPage(
-    request,
-    placed,
-    ({ hash, blockHash, atBlock, copy, extra }) => ({
-      node: { hash, blockHash, atBlock, ...extra },
-      cursor: cursors.write(`${epoch}`, atBlock, hash, blockHash, copy),
-    }),
-  );
+  const placed = await store.readCheckpointSlice(rows, epoch, slice);
+  const edges = placed.map(({ hash, blockHash, atBlock, copy, extra }) => ({
+    node: JSON.stringify({ hash, blockHash, atBlock, ...extra }),
+    cursor: cursors.write(`${epoch}`, atBlock, hash, blockHash, copy),
+  }));
+  return toPage(request, edges);
 }
 
 /**
