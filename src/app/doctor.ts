@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { version } from '../version.ts';
 import { errorLine } from '../errors/errors.ts';
 import { makeFolders } from '../files/folders.ts';
-import { formatBytes } from '../format/format.js';
+import { formatBytes, formatPlural } from '../format/format.js';
 import { formatInstant, type Micros } from '../time/time.ts';
 import { describeNextTimes } from '../time/scheduled-times.ts';
 import type { Config } from '../config/environment.ts';
@@ -247,7 +247,8 @@ async function examineProof(
   if (note !== undefined) requireSigner(note, key, store.url);
 
   const publicKey = encodeVerifierKey(key);
-  const nights = log === undefined ? 'no night' : `${log.size} nights`;
+  const nights =
+    log === undefined ? 'no night' : formatPlural(log.size, 'night');
   const detail = `${nights} signed; the public key is ${publicKey}`;
   if (file === undefined) return pass(detail);
   if (file.key === undefined || encodeVerifierKey(file.key) !== publicKey)

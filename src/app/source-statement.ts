@@ -6,6 +6,7 @@
 import type { Config } from '../config/environment.ts';
 import { errorCode, errorLine, PermanentError } from '../errors/errors.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
+import { formatCount, formatPlural } from '../format/format.js';
 import { earlier } from '../ledger/ranges.ts';
 import type { Warehouse } from '../postgres/database.ts';
 import { type DraftNight, draftNight } from '../proof/draft-night.ts';
@@ -361,7 +362,7 @@ function describeDoubts(
     const more = differing.length - NAMED_IN_MESSAGE;
     const named =
       parties.slice(0, NAMED_IN_MESSAGE).join(', ') +
-      (more > 0 ? ` and ${more} more` : '');
+      (more > 0 ? ` and ${formatCount(more)} more` : '');
     doubts.push({
       subject: 'ledgers',
       code,
@@ -387,7 +388,7 @@ function describeOutcome(
   const but =
     open === 0
       ? ''
-      : `, but for ${open} ${open === 1 ? 'ledger' : 'ledgers'} that cannot be judged tonight`;
+      : `, but for ${formatPlural(open, 'ledger')} that cannot be judged tonight`;
   const lists = isOfSameHeight
     ? ''
     : '; the lists are of other heights and were not compared';

@@ -2,6 +2,7 @@
  * Puts an account statement together: opening and closing balances, and a verdict that
  * says whether the month is known in full and whether the amounts agree.
  */
+import { formatPlural, formatTimeUtc } from '../../format/format.js';
 import type { Rows } from '../../postgres/rows.ts';
 import {
   accountsOfMonth,
@@ -124,14 +125,14 @@ export function judgeMonth(
   const doubts = [
     ...(differing > 0
       ? [
-          `The entries of ${plural(differing, 'account')} do not add up to the ` +
+          `The entries of ${formatPlural(differing, 'account')} do not add up to the ` +
             'balances: an entry is missing, or the source left a change out.',
         ]
       : []),
     ...(known.faulty === '0'
       ? []
       : [
-          `${plural(known.faulty, 'range')} of the month ${known.faulty === '1' ? 'is' : 'are'} ` +
+          `${formatPlural(known.faulty, 'range')} of the month ${known.faulty === '1' ? 'is' : 'are'} ` +
             'not trusted.',
         ]),
   ];
@@ -140,7 +141,7 @@ export function judgeMonth(
     ...(known.notLoaded === '0'
       ? []
       : [
-          `${plural(known.notLoaded, 'segment')} of the month ` +
+          `${formatPlural(known.notLoaded, 'segment')} of the month ` +
             `${known.notLoaded === '1' ? 'is' : 'are'} not loaded yet.`,
         ]),
     ...(known.isSentOnly
@@ -170,12 +171,7 @@ function describeHole({
   return `Nothing is known from ${shorten(from)} to ${shorten(to)}${asset}.`;
 }
 
-/** Formats an instant of the database's JSON: `2026-03-01 12:30:00 UTC`. */
+/** Formats an instant of the database's JSON, which has an offset. */
 function shorten(instant: string): string {
-  const iso = new Date(instant).toISOString();
-  return `${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC`;
-}
-
-function plural(count: number | string, noun: string): string {
-  return `${count} ${noun}${String(count) === '1' ? '' : 's'}`;
+  return formatTimeUtc(new Date(instant).toISOString());
 }

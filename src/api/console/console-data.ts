@@ -5,6 +5,7 @@
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
+import { formatPlural } from '../../format/format.js';
 import { exportKey } from '../../runs/progress.ts';
 import { followEvents, goneSignal } from '../kit/events.ts';
 import type { ConsoleDeps, ConsoleParts, Upkeep } from './ports.ts';
@@ -209,7 +210,7 @@ function idleAttention({
   if (workers > 0 || waiting === 0) return null;
   return {
     what:
-      `${waiting} ${waiting === 1 ? 'run waits' : 'runs wait'} and no worker is ` +
+      `${formatPlural(waiting, 'run waits', 'runs wait')} and no worker is ` +
       'running',
     why: 'work is queued, and no process takes it',
     todo: 'Start `ledger-mirror worker` (or `ledger-mirror up`) with the same settings.',

@@ -27,7 +27,11 @@ import {
 import { EXIT, type Handler } from '../context.ts';
 import { requireMirror } from '../mirror.ts';
 import { outputProblems, writeOutput } from '../output/destination.ts';
-import { formatCount } from '../../format/format.js';
+import {
+  formatCount,
+  formatPlural,
+  formatTimeUtc,
+} from '../../format/format.js';
 import { printable } from '../output/format.ts';
 
 /** Maximum size of an input file: far larger than a statement with many gaps. */
@@ -153,13 +157,13 @@ function describeProven({ statement, record }: ProvenLedger): string {
     .join(', ');
   const lines = [
     `The proof holds. ${printable(mirror)} held of ${printable(ledger)}`,
-    `  ${countOf(record.rows, 'entry', 'entries')} in ` +
-      countOf(record.months.length, 'month') +
+    `  ${formatPlural(record.rows, 'entry', 'entries')} in ` +
+      formatPlural(record.months.length, 'month') +
       (record.notLoaded === '0'
         ? ''
         : `, and ${formatCount(record.notLoaded)} that were not loaded yet`),
     `  covered ${covered === '' ? 'nowhere' : covered}`,
-    `  on night ${night}, which ended at ${heldAt} and was ${verdict}`,
+    `  on night ${night}, which ended at ${formatTimeUtc(heldAt)} and was ${verdict}`,
   ];
   return `${lines.join('\n')}\n`;
 }
@@ -209,7 +213,7 @@ function describeDifference(found: MirrorDifference): string {
   const rest = ledgerCount - found.ledgers.length;
   const more = rest > 0 ? `  and ${formatCount(rest)} more\n` : '';
   return (
-    `They differ${ledgerCount === 0 ? '' : ` in ${countOf(ledgerCount, 'ledger')}`}.\n` +
+    `They differ${ledgerCount === 0 ? '' : ` in ${formatPlural(ledgerCount, 'ledger')}`}.\n` +
     lists.join('') +
     ledgers.join('') +
     more
@@ -228,13 +232,6 @@ function describeMonth(leftName: string, rightName: string, indent = '  ') {
 }
 
 /** Formats a count with its noun: `1 ledger`, `2 ledgers`. */
-function countOf(
-  count: string | number,
-  one: string,
-  several = `${one}s`,
-): string {
-  return `${formatCount(count)} ${String(count) === '1' ? one : several}`;
-}
 
 /** Reads a public key, given as a string or as the path of a file that contains it. */
 async function readKey(given: string): Promise<VerifierKey> {

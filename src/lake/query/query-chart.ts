@@ -148,7 +148,8 @@ function drawEach(
     return `${names} ${unit}: ${draw(result, places, own, width)}`;
   });
   const left = groups.size - shown.length;
-  const more = left > 0 ? [`… and ${left} more of ${names}\n`] : [];
+  const more =
+    left > 0 ? [`… and ${formatCount(left)} more of ${names}\n`] : [];
   return [...charts, ...more].join('\n');
 }
 
@@ -204,7 +205,7 @@ function draw(
           .map((part, at) => `${BLOCKS[at] ?? ''} ${shorten(part) || '–'}`)
           .join('  ');
   const left = bars.size - shown.length;
-  const more = left > 0 ? [`… and ${left} more`] : [];
+  const more = left > 0 ? [`… and ${formatCount(left)} more`] : [];
   const heading = amount?.heading ?? nameOf(figure);
   return `${[`${heading}${legend}`, ...lines, ...more].join('\n')}\n`;
 }

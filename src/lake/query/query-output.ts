@@ -12,6 +12,7 @@ import {
   JsonDuckDBValueConverter,
 } from '@duckdb/node-api';
 import { type AssetUnits, findAmounts } from '../../format/amounts.js';
+import { formatPlural } from '../../format/format.js';
 
 export interface ResultColumn {
   readonly name: string;
@@ -165,7 +166,7 @@ function tableForm(
       return `${line(headings())}${rule()}\n`;
     },
     row: (row) => line(texts(row)),
-    end: (rowCount) => `(${rowCount} ${rowCount === 1 ? 'row' : 'rows'})\n`,
+    end: (rowCount) => `(${formatPlural(rowCount, 'row')})\n`,
   };
 }
 

@@ -4,6 +4,7 @@
  */
 import { sql } from 'kysely';
 import { PermanentError } from '../../errors/errors.ts';
+import { formatCount, formatPlural } from '../../format/format.js';
 import { addDigests } from '../../ledger/digest.ts';
 import type { Problem } from '../../warehouse/ports.ts';
 import { readRow } from '../../postgres/run-statement.ts';
@@ -69,7 +70,8 @@ export async function compareWithReport(
     blame(
       'LEDGERS_SHRANK',
       'ledgers',
-      `the ledgers hold ${rows} rows, the report ${given.ledgers.rows}`,
+      `the ledgers hold ${formatPlural(rows, 'row')}, the report ` +
+        formatCount(given.ledgers.rows),
     );
   const told = {
     problemCount: problems.length,
@@ -128,13 +130,15 @@ async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
     blame(
       'LEDGER_SHRANK',
       subject,
-      `up to ${then.closedTo} it holds ${held} rows, the report ${rows}`,
+      `up to ${then.closedTo} it holds ` +
+        `${formatPlural(held, 'row')}, the report ${formatCount(rows)}`,
     );
   else if (!isCut && held === rows && addDigests(digests) !== then.sum)
     blame(
       'LEDGER_DIFFERS',
       subject,
-      `up to ${then.closedTo} its ${held} rows are not those of the report`,
+      `up to ${then.closedTo} its ${formatCount(held)} rows are not ` +
+        'those of the report',
     );
   if (isCut) return 'byCount';
   return held > rows ? 'grown' : 'same';
@@ -159,7 +163,8 @@ async function compareLists(comparing: Comparing) {
       blame(
         'HELD_LIST_SHRANK',
         list,
-        `the list holds ${now.rows} rows, the report ${then.rows}`,
+        `the list holds ${formatPlural(now.rows, 'row')}, the report ` +
+          formatCount(then.rows),
       );
     else if (!isYounger && now.sum !== then.sum)
       blame(
