@@ -144,7 +144,7 @@ export const ADVICE: Readonly<
   SEGMENT_NOT_COVERED: { meaning: "A current segment's range is not recorded as covered.", todo: "Restore the database from a backup." },
   COVERAGE_WITHOUT_SEGMENT: { meaning: "The segment of a covered range is no longer current.", todo: "Restore the database from a backup." },
   DUCKDB: { meaning: "DuckDB could not write or read a file of the lake, or answer a query; its message is included.", todo: "Check the free space of DATA_DIR." },
-  QUERY_TIMEOUT: { meaning: "A query did not finish within its time limit.", todo: "Narrow it, or raise the limit." },
+  QUERY_TIMEOUT: { meaning: "A query did not finish within its time limit.", todo: "Narrow it, for example by vega_time. On the command line, --timeout SECONDS raises the limit; the console's is fixed." },
   QUERY_COLUMNS: { meaning: "Two columns of a result to be written as Parquet have the same name.", todo: "Rename one of them with AS." },
   LAKE_MISSING: { meaning: "There is no lake where it should be: none was built, or it was deleted.", todo: "Check OBJECT_STORE_URL; load builds it." },
   LAKE_TABLE_MISSING: { meaning: "A table of the lake is gone.", todo: "Restore it from a backup, or run load to rebuild it." },

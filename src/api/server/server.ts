@@ -174,11 +174,15 @@ export async function buildServer(
     answerError(error, request, reply, log),
   );
   // The source responds with 501 to any unsupported method on a known path.
-  server.setNotFoundHandler((request, reply) =>
-    SERVICE_PATHS.has(pathOf(request))
-      ? sendError(reply, new StatusError('unimplemented', 'Method Not Allowed'))
-      : sendError(reply, new StatusError('notFound', 'Not Found')),
-  );
+  server.setNotFoundHandler((request, reply) => {
+    if (SERVICE_PATHS.has(pathOf(request)))
+      return sendError(
+        reply,
+        new StatusError('unimplemented', 'Method Not Allowed'),
+      );
+    if (wantsPage(request)) return sendMissingPage(reply, basePath);
+    return sendError(reply, new StatusError('notFound', 'Not Found'));
+  });
 
   addSafety(server);
   addBasePath(server, basePath);
@@ -293,6 +297,42 @@ function answerError(
       'the mirror cannot reach its database; try again',
     ),
   );
+}
+
+/** Paths below these are for programs, which get JSON. */
+const PROGRAM_PATHS = /^\/(?:api|mirror|console|assets)\//;
+
+/** Whether a person with a browser asked for an address that does not exist. */
+function wantsPage(request: FastifyRequest): boolean {
+  const { accept = '' } = request.headers;
+  return (
+    request.method === 'GET' &&
+    accept.includes('text/html') &&
+    !PROGRAM_PATHS.test(pathOf(request))
+  );
+}
+
+/**
+ * Sends a page that leads to the console. It loads nothing, because a relative address
+ * does not resolve below an unknown path.
+ */
+function sendMissingPage(reply: FastifyReply, basePath: string): FastifyReply {
+  return reply.code(404).type('text/html; charset=utf-8').send(`<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <meta name="color-scheme" content="light dark" />
+    <title>No such page · ledger-mirror</title>
+  </head>
+  <body>
+    <main>
+      <h1>There is no page at this address</h1>
+      <p><a href="${basePath}/">Go to the status of the mirror</a></p>
+    </main>
+  </body>
+</html>
+`);
 }
 
 function sendError(reply: FastifyReply, error: StatusError): FastifyReply {

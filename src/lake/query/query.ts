@@ -119,7 +119,7 @@ export async function runQuery(
     if (!timeout.aborted) throw withAdvice(error);
     throw new PermanentError(
       `Cannot answer the query: it was not done after ${timeoutMs / 1000} s; ` +
-        'limit vega_time, or raise the limit',
+        'limit vega_time. On the command line, --timeout raises the limit',
       { code: 'QUERY_TIMEOUT', cause: error },
     );
   }

@@ -107,6 +107,21 @@ describe('another question', () => {
   });
 });
 
+describe('a question that takes long', () => {
+  test('shows a clock, and Stop ends it', async () => {
+    const answer = Promise.withResolvers<LakeAnswer['rows']>();
+    const page = await openAsk(async () => answer.promise);
+    await page.getByLabel('Question').selectOption('cadence');
+    await run(page);
+    await page.getByText(/\d s of at most 60 s/).waitFor();
+    await page.getByRole('button', { name: 'Stop' }).click();
+    const told = page.locator('#query-result');
+    await expect.poll(() => told.innerText()).toBe('Stopped.');
+    await page.locator('#query button.primary:not([aria-disabled])').waitFor();
+    answer.resolve([{ n: 1 }]);
+  });
+});
+
 describe('a ready question', () => {
   test('says that until is not included and that the beginning of an id is enough, and names the assets', async () => {
     const page = await openAsk(assets);
@@ -364,3 +379,33 @@ test('folds the names on a phone, where nothing goes beside the screen', async (
   );
   expect(sideways).toBe(0);
 });
+
+test.each([
+  ['a desk', { width: 1280, height: 900 }],
+  ['a phone', { width: 390, height: 844 }],
+])(
+  'a chart by long names cuts no label and lays none on another, on %s',
+  async (_, size) => {
+    const page = await openAsk(async () =>
+      'ABCDEFGHIJKL'.split('').map((name, n) => ({
+        market: `${name}_MAKER_FEE_RECEIVE`,
+        paid: `${n + 1}00`,
+      })),
+    );
+    await page.setViewportSize(size);
+    await run(page);
+    await page.locator('#query-result .figure svg').waitFor();
+    const faults = await page.evaluate<readonly string[]>(`(() => {
+    const frame = document.querySelector('.figure svg').getBoundingClientRect();
+    const boxes = [...document.querySelectorAll('.figure svg text')]
+      .map((node) => ({ text: node.textContent, box: node.getBoundingClientRect() }))
+      .filter(({ text }) => text.includes('MAKER'));
+    if (boxes.length === 0) return ['no label'];
+    return boxes.flatMap(({ text, box }, index) => [
+      ...(box.left < frame.left - 1 || box.right > frame.right + 1 ? ['cut: ' + text] : []),
+      ...(index > 0 && box.left < boxes[index - 1].box.right ? ['on another: ' + text] : []),
+    ]);
+  })()`);
+    expect(faults).toEqual([]);
+  },
+);

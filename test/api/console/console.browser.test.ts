@@ -238,8 +238,10 @@ describe('an operator', () => {
     await page.getByRole('searchbox').fill(id.slice(0, 12));
     const row = page.locator('#parties tr', { hasText: id.slice(0, 8) });
     await expect.poll(() => page.locator('#parties tr').count()).toBe(1);
-    await row.getByRole('button', { name: `Export: ${id}` }).click();
-    const link = row.getByRole('link', { name: /^Download/ });
+    await row.getByRole('button', { name: `Fetch newest: ${id}` }).click();
+    await row.getByText('Asks the source for').waitFor();
+    await row.getByRole('button', { name: 'Fetch', exact: true }).click();
+    const link = row.getByRole('link', { name: /^Download \(/ });
     await link.waitFor();
     const [ordered] = await Promise.all([
       page.waitForEvent('download'),
@@ -252,7 +254,7 @@ describe('an operator', () => {
     expect(ordered.suggestedFilename()).toBe(`ledger_entries_${id}.csv`);
     const [mirrored] = await Promise.all([
       page.waitForEvent('download'),
-      row.getByRole('link', { name: `CSV: ${id}` }).click(),
+      row.getByRole('link', { name: `Download copy: ${id}` }).click(),
     ]);
     expect(
       (await readFile(await mirrored.path(), 'utf8')).trimEnd().split('\n'),

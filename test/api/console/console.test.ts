@@ -98,6 +98,36 @@ describe.each(SCRIPTS)('the script %s', (file) => {
   });
 });
 
+describe('an unknown address', () => {
+  const send = async (url: string, accept: string, basePath = '') => {
+    const one = await apiWithoutDatabase({ basePath });
+    return one.inject({ url, headers: { host: 'localhost', accept } });
+  };
+
+  test.each(['/no-such-page', '/runs/7', '/data/'])(
+    'leads a browser from %s to the console, below the path of a proxy too',
+    async (url) => {
+      const answer = await send(`/ledger${url}`, 'text/html', '/ledger');
+      expect(answer.statusCode).toBe(404);
+      expect(answer.headers['content-type']).toBe('text/html; charset=utf-8');
+      expect(answer.body).toContain('There is no page at this address');
+      expect(answer.body).toContain('href="/ledger/"');
+    },
+  );
+
+  test.each([
+    ['/no-such-page', 'application/json'],
+    ['/mirror/no-such-route', 'text/html'],
+    ['/api/v2/no-such-route', 'text/html'],
+  ])('answers %s for %s with JSON', async (url, accept) => {
+    const answer = await send(url, accept);
+    expect([answer.statusCode, answer.json()]).toMatchObject([
+      404,
+      { message: 'Not Found' },
+    ]);
+  });
+});
+
 describe('an asset', () => {
   test('is sent packed where the browser unpacks it, and not at all where it has it', async () => {
     const ask = async (

@@ -173,6 +173,16 @@ function decoded(hash) {
   }
 }
 
+/**
+ * A page that the browser shows again after Back is as it was: after a logout, it would
+ * show data to the next person. Loading it again asks for the login.
+ */
+function startReturns() {
+  addEventListener('pageshow', ({ persisted }) => {
+    if (persisted) location.reload();
+  });
+}
+
 function start() {
   showView();
   void loadRole();
@@ -180,6 +190,7 @@ function start() {
   startClock();
   startDialog();
   startTerms();
+  startReturns();
   for (const button of document.querySelectorAll('.run-now'))
     button.replaceWith(startButton('Run now'));
   view.start?.();

@@ -23,18 +23,64 @@ export function partyName(partyId) {
   );
 }
 
-export function orderButton({ partyId, assetId = null }, label = 'Export') {
+/**
+ * Returns a button that orders an export and shows how it stands.
+ * @param cost what the order asks of the source; if given, the reader confirms it first,
+ *   because a press by mistake could cost the source many requests
+ * @param range returns `{ from, to }`, the part of the ledger to order; undefined means
+ *   all of it
+ */
+export function orderButton(
+  { partyId, assetId = null },
+  label,
+  { cost, range } = {},
+) {
   const button = el(
     'button',
     { type: 'button', 'aria-label': `${label}: ${partyId}` },
     label,
   );
   const told = el('span.told');
-  const key = `${partyId} ${assetId ?? ''}`;
-  const node = el('span.order', { 'data-ledger': key }, button, told);
-  button.addEventListener('click', () => void order(key, partyId, assetId));
+  const key = `${partyId} ${assetId ?? ''}${range === undefined ? '' : ' range'}`;
+  const send = () => void order(key, { partyId, assetId }, range?.());
+  const question =
+    cost === undefined ? undefined : questionOf(cost, button, send);
+  const node = el(
+    'span.order.changes',
+    { 'data-ledger': key },
+    button,
+    question,
+    told,
+  );
+  button.addEventListener('click', () => {
+    if (question === undefined) send();
+    else if (orders.get(key)?.isOver !== false) question.open();
+  });
   node.draw = () => draw(orders.get(key), button, told);
   node.draw();
+  return node;
+}
+
+/** Returns the question that is asked before an order, in the place of its answer. */
+function questionOf(cost, button, send) {
+  const node = el('span.order-question', { hidden: true });
+  const close = () => {
+    node.hidden = true;
+    button.focus();
+  };
+  const yes = el('button.primary', { type: 'button' }, 'Fetch');
+  const no = el('button', { type: 'button', click: close }, 'Not now');
+  yes.addEventListener('click', () => {
+    close();
+    send();
+  });
+  node.append(el('span', cost()), ' ', yes, ' ', no);
+  node.open = () => {
+    node.firstChild.textContent = cost();
+    node.hidden = false;
+    announce(cost());
+    no.focus();
+  };
   return node;
 }
 
@@ -69,7 +115,7 @@ function fileOf({ verdict, bytes: size, file }) {
   ];
 }
 
-async function order(key, partyId, assetId) {
+async function order(key, { partyId, assetId }, range) {
   if (orders.get(key)?.isOver === false) return;
   const set = (state) => {
     orders.set(key, state);
@@ -77,10 +123,11 @@ async function order(key, partyId, assetId) {
   };
   set({ isOver: false, text: 'asking…' });
   try {
-    const { id } = await post(
-      'mirror/exports',
-      assetId === null ? { partyId } : { partyId, assetId },
-    );
+    const { id } = await post('mirror/exports', {
+      partyId,
+      ...(assetId === null ? {} : { assetId }),
+      ...range,
+    });
     announce('The export is queued');
     for (;;) {
       const status = await ask(`mirror/exports/${id}`);

@@ -14,7 +14,11 @@ export function takeLists(streams) {
 export function startButton(label, className = '') {
   return el(
     'button',
-    { type: 'button', class: className, click: () => void openStart() },
+    {
+      type: 'button',
+      class: `changes ${className}`,
+      click: () => void openStart(),
+    },
     label,
   );
 }
@@ -149,7 +153,7 @@ function form(choices) {
  * confirmation in its own place, because a press by mistake could end a run of hours.
  */
 export function cancelButton(runId, name) {
-  const place = el('span.cancel');
+  const place = el('span.cancel.changes');
   const first = el(
     'button',
     { type: 'button', 'aria-label': `Cancel: ${name}` },

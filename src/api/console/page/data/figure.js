@@ -11,6 +11,9 @@ const BOTTOM = 30;
 const TICKS = 4;
 const MARK_WIDTH = 84;
 const FONT = 12;
+const FAMILY = 'system-ui, sans-serif';
+const LABEL_GAP = 8;
+const EDGE = 2;
 const TITLE_HEIGHT = 24;
 
 /**
@@ -34,7 +37,7 @@ export function shapesOf({ labels, places, series, form, width }) {
   const drawn = form === 'line' ? lines : bars;
   return [
     ...ticks(least, most).flatMap((value) => gridLine(value, y(value), width)),
-    ...marks(labels, centre),
+    ...marks(labels, centre, width),
     ...drawn({ labels, series, form, y, step, centre }),
   ];
 }
@@ -79,15 +82,40 @@ function gridLine(value, y, width) {
   ];
 }
 
-/** Labels only as many as fit beside each other. */
-function marks(labels, centre) {
+/**
+ * Labels only as many as fit beside each other. A label that would leave the picture
+ * begins or ends at its edge.
+ */
+function marks(labels, centre, width) {
   let last = -Infinity;
+  let end = -Infinity;
   return labels.flatMap((text, index) => {
     const x = centre(index);
-    if (x - last < MARK_WIDTH) return [];
+    const { anchor, at, from, to } = within(x, sizeOf(text), width);
+    if (x - last < MARK_WIDTH || from < end + LABEL_GAP) return [];
     last = x;
-    return [{ kind: 'text', x, y: HEIGHT - 10, anchor: 'middle', text }];
+    end = to;
+    return [{ kind: 'text', x: at, y: HEIGHT - 10, anchor, text }];
   });
+}
+
+let ruler;
+
+/** Returns how wide a text is, in pixels. */
+function sizeOf(text) {
+  ruler ??= document.createElement('canvas').getContext('2d');
+  ruler.font = `${FONT}px ${FAMILY}`;
+  return ruler.measureText(text).width;
+}
+
+/** Returns where a label of this size stands, and what it takes up from left to right. */
+function within(x, size, width) {
+  if (x - size / 2 < EDGE)
+    return { anchor: 'start', at: EDGE, from: EDGE, to: EDGE + size };
+  const right = width - EDGE;
+  if (x + size / 2 > right)
+    return { anchor: 'end', at: right, from: right - size, to: right };
+  return { anchor: 'middle', at: x, from: x - size / 2, to: x + size / 2 };
 }
 
 function lines({ labels, series, y, centre }) {
@@ -168,7 +196,7 @@ export function toSvg(shapes, { width, height, label, colourOf }) {
       height,
       role: 'img',
       'aria-label': label,
-      'font-family': 'system-ui, sans-serif',
+      'font-family': FAMILY,
       'font-size': FONT,
     },
     ...shapes.map((shape) => element(shape, colourOf)),
@@ -216,7 +244,7 @@ export function toCanvas(shapes, { width, height, colourOf }) {
   brush.scale(2, 2);
   brush.fillStyle = colourOf('card');
   brush.fillRect(0, 0, width, height);
-  brush.font = `${FONT}px system-ui, sans-serif`;
+  brush.font = `${FONT}px ${FAMILY}`;
   for (const shape of shapes) paint(brush, shape, colourOf);
   return canvas;
 }

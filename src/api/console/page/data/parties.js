@@ -4,7 +4,7 @@ import { keepInAddress, writeAddress } from '../common/address.js';
 import { byId, el, setText } from '../common/dom.js';
 import { askFirst } from '../common/download.js';
 import { bytes, count, plural } from '../common/format.js';
-import { time } from '../common/time.js';
+import { formatTime, time, timeZone } from '../common/time.js';
 import { orderButton, partyName } from '../common/orders.js';
 import { pager } from '../common/pager.js';
 
@@ -110,7 +110,7 @@ function row(party) {
       'td',
       el(
         'div.deal',
-        exportable(party.partyId) && orderButton({ partyId: party.partyId }),
+        exportable(party.partyId) && fetchNewest(party),
         known && download(party),
       ),
     ),
@@ -125,6 +125,18 @@ export function exportable(partyId) {
   return partyId !== 'network';
 }
 
+/** Returns a button that fetches what is new of a ledger, after it has said the cost. */
+export function fetchNewest({ partyId, knownTo }) {
+  const since =
+    knownTo === null
+      ? 'the whole ledger'
+      : `what is new since ${formatTime(knownTo, 'minute')} ${timeZone()}`;
+  return orderButton({ partyId }, 'Fetch newest', {
+    cost: () =>
+      `Asks the source for ${since}: one request, or more if there is much.`,
+  });
+}
+
 /**
  * Returns a link that downloads everything mirrored so far of a party's ledger, as one
  * CSV file.
@@ -136,9 +148,9 @@ export function download({ partyId }) {
     {
       href,
       download: `ledger_entries_${partyId}.csv`,
-      'aria-label': `CSV: ${partyId}`,
+      'aria-label': `Download copy: ${partyId}`,
     },
-    'CSV',
+    'Download copy',
   );
   return askFirst(link, `${href}&mirror.partial=true`);
 }

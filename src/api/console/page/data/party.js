@@ -5,12 +5,13 @@ import { amountsOf, assetName, assetUnits } from '../common/assets.js';
 import { amounts, chart } from '../common/charts.js';
 import { copyButton } from '../common/copy.js';
 import { openDialog } from '../common/dialog.js';
+import { askFirst } from '../common/download.js';
 import { el, fill, show } from '../common/dom.js';
 import { bytes, count, plural, shortId, words } from '../common/format.js';
 import { formatTime, time, timeZone } from '../common/time.js';
 import { orderButton } from '../common/orders.js';
 import { entryList } from './entries.js';
-import { download, exportable } from './parties.js';
+import { download, exportable, fetchNewest } from './parties.js';
 
 export function openParty(partyId, closed) {
   const read = async () => {
@@ -49,12 +50,12 @@ function content(party, units) {
     ),
     el(
       'p.deal',
-      exportable(party.partyId) &&
-        orderButton({ partyId: party.partyId }, 'Export now'),
+      exportable(party.partyId) && fetchNewest(party),
       party.knownTo !== null && download(party),
       party.lastEntryAt !== null && statementLink(party),
     ),
-  ];
+    exportable(party.partyId) && oneMonth(party),
+  ].filter(Boolean);
   if (party.accounts.length === 0) {
     const why =
       party.rows === '0'
@@ -63,6 +64,64 @@ function content(party, units) {
     return [...parts, el('p.none', why)];
   }
   return [...parts, ...charts(party, units), ...entryList(party, units)];
+}
+
+/** Returns the choice of one month, to fetch it or to download the copy of it. */
+function oneMonth({ partyId, lastEntryAt }) {
+  const month = el('input', {
+    type: 'month',
+    min: '2000-01',
+    placeholder: '2026-03',
+    value: (lastEntryAt ?? new Date().toISOString()).slice(0, 7),
+  });
+  const link = el('span.deal');
+  const draw = () => {
+    const range = rangeOf(month.value);
+    link.replaceChildren(
+      ...(range === undefined
+        ? []
+        : downloadOfMonth(partyId, month.value, range)),
+    );
+  };
+  month.addEventListener('change', draw);
+  draw();
+  return el(
+    'p.deal',
+    el('label.choice', 'One month (UTC)', month),
+    orderButton({ partyId }, 'Fetch month', {
+      cost: () =>
+        rangeOf(month.value) === undefined
+          ? 'Choose a month first.'
+          : `Asks the source for ${month.value}, unless it is covered: one request, or more if there is much.`,
+      range: () => rangeOf(month.value),
+    }),
+    link,
+  );
+}
+
+/** Returns the range of a month such as `2026-03`; undefined if it is none. */
+function rangeOf(month) {
+  const start = Date.parse(`${month}-01T00:00:00Z`);
+  if (!/^\d{4}-\d\d$/.test(month) || Number.isNaN(start)) return undefined;
+  const [year, number] = month.split('-').map(Number);
+  const text = (ms) => `${new Date(ms).toISOString().slice(0, 19)}Z`;
+  return { from: text(start), to: text(Date.UTC(year, number, 1)) };
+}
+
+function downloadOfMonth(partyId, month, { from, to }) {
+  const nanos = (iso) => `${BigInt(Date.parse(iso)) * 1_000_000n}`;
+  const query = new URLSearchParams({
+    partyId,
+    'dateRange.startTimestamp': nanos(from),
+    'dateRange.endTimestamp': nanos(to),
+  });
+  const href = `api/v2/ledgerentry/export?${query.toString()}`;
+  const link = el(
+    'a.button',
+    { href, download: `ledger_entries_${partyId}_${month}.csv` },
+    'Download the month’s copy',
+  );
+  return askFirst(link, `${href}&mirror.partial=true`);
 }
 
 /** Returns a link to the statement of the month of the last entry. */

@@ -70,7 +70,13 @@ export function startQuery() {
     editor,
     keys,
     el(
-      'p.deal',
+      'p.readers.notice',
+      'Your token only reads pages and files. A query needs ',
+      el('code', 'API_TOKEN'),
+      ': log in with it, or ask with the command line.',
+    ),
+    el(
+      'p.deal.changes',
       run,
       fileButton('CSV', 'csv', asked),
       fileButton('Parquet', 'parquet', asked),
@@ -180,15 +186,28 @@ function askedFor(sql, question, options) {
 async function answer(asked, run, result) {
   if (run.getAttribute('aria-disabled') === 'true') return;
   run.setAttribute('aria-disabled', 'true');
-  const target = el('div', el('p.quiet', 'Asking the lake…'));
+  const stop = new AbortController();
+  const clock = el('span');
+  const target = el(
+    'div',
+    el(
+      'p.deal',
+      el('span.quiet', 'Asking the lake… ', clock),
+      el('button', { type: 'button', click: () => stop.abort() }, 'Stop'),
+    ),
+  );
   show(result, target);
+  const ticking = startClockOf(clock);
   try {
     const question = asked();
     // The address of the page is a link to the question, and survives a reload.
     history.replaceState(undefined, '', linkOf(question));
     remember(question);
     const [answered, assets] = await Promise.all([
-      post('console/query', question, { timeoutMs: TIMEOUT_MS }),
+      // The mirror ends the statement when the request is given up.
+      post('console/query', question, {
+        signal: AbortSignal.any([stop.signal, AbortSignal.timeout(TIMEOUT_MS)]),
+      }),
       assetUnits(),
     ]);
     if (!target.isConnected) return;
@@ -214,10 +233,24 @@ async function answer(asked, run, result) {
   } catch (error) {
     // The message keeps DuckDB's line breaks, because the mark in its last line points at
     // the error in the line above.
-    show(target, el('pre.notice.bad', { tabindex: 0 }, error.message));
+    const told = stop.signal.aborted
+      ? el('p.quiet', 'Stopped.')
+      : el('pre.notice.bad', { tabindex: 0 }, error.message);
+    show(target, told);
+    if (stop.signal.aborted) announce('Stopped');
   } finally {
+    clearInterval(ticking);
     run.removeAttribute('aria-disabled');
   }
+}
+
+/** Shows how long the answer has taken, from the first second on. */
+function startClockOf(clock) {
+  const startMs = performance.now();
+  return setInterval(() => {
+    const seconds = Math.floor((performance.now() - startMs) / 1_000);
+    clock.textContent = `${seconds} s of at most 60 s`;
+  }, 1_000);
 }
 
 function fileButton(label, format, asked) {

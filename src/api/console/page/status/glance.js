@@ -136,7 +136,7 @@ function buttons(wanted) {
     case 'nightly':
       return [startButton('Run now', 'primary')];
     case 'sync':
-      return [action('Sync now', syncNow, 'primary')];
+      return [action('Sync now', syncNow, 'changes primary')];
     case 'evidence':
       return [
         action(
