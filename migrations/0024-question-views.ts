@@ -67,6 +67,8 @@ const NAMES = [
   'statement_lines',
 ].map((name) => `mirror.${name}`);
 
+const LATER = new Set(['asset_symbol', 'amount', 'balance_amount']);
+
 const GRANT = `do $$ begin
   if exists (select from pg_roles where rolname = 'mirror_reader') then
     grant select on ${NAMES.join(', ')} to mirror_reader;
@@ -81,9 +83,12 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     await sql`comment on view ${sql.raw(relation)} is ${sql.lit(text)}`.execute(
       db,
     );
-    for (const [column, meaning] of Object.entries(columns))
+    for (const [column, meaning] of Object.entries(columns)) {
+      // Later migrations add columns, and comment on them.
+      if (LATER.has(column)) continue;
       await sql`comment on column ${sql.raw(`${relation}.${column}`)} is ${sql.lit(meaning)}`.execute(
         db,
       );
+    }
   }
 }

@@ -674,34 +674,47 @@ mirror.checkpoint_list as
    FROM mirror.checkpoints;
 
 mirror.counterparties as
- SELECT party_id,
-    counterparty_id,
-    asset_id,
-    count(*) AS entries,
-    sum(sent) AS sent,
-    sum(received) AS received,
-    min(vega_time) AS first_at,
-    max(vega_time) AS last_at,
-    bool_and(sides = 'both'::text) AS both_sides
-   FROM ( SELECT entries.account_from_party_id AS party_id,
-            entries.account_to_party_id AS counterparty_id,
-            entries.asset_id,
-            entries.vega_time,
-            entries.quantity AS sent,
-            0::numeric AS received,
-            entries.sides
-           FROM mirror.entries
-        UNION ALL
-         SELECT entries.account_to_party_id,
-            entries.account_from_party_id,
-            entries.asset_id,
-            entries.vega_time,
-            0,
-            entries.quantity,
-            entries.sides
-           FROM mirror.entries
-          WHERE entries.account_to_party_id IS DISTINCT FROM entries.account_from_party_id) moved
-  GROUP BY party_id, counterparty_id, asset_id;
+ SELECT v.party_id,
+    v.counterparty_id,
+    v.asset_id,
+    v.entries,
+    v.sent,
+    v.received,
+    v.first_at,
+    v.last_at,
+    v.both_sides,
+    a.symbol AS asset_symbol,
+    v.sent * (('1e-'::text || a.decimals)::numeric) AS sent_amount,
+    v.received * (('1e-'::text || a.decimals)::numeric) AS received_amount
+   FROM ( SELECT moved.party_id,
+            moved.counterparty_id,
+            moved.asset_id,
+            count(*) AS entries,
+            sum(moved.sent) AS sent,
+            sum(moved.received) AS received,
+            min(moved.vega_time) AS first_at,
+            max(moved.vega_time) AS last_at,
+            bool_and(moved.sides = 'both'::text) AS both_sides
+           FROM ( SELECT entries.account_from_party_id AS party_id,
+                    entries.account_to_party_id AS counterparty_id,
+                    entries.asset_id,
+                    entries.vega_time,
+                    entries.quantity AS sent,
+                    0::numeric AS received,
+                    entries.sides
+                   FROM mirror.entries
+                UNION ALL
+                 SELECT entries.account_to_party_id,
+                    entries.account_from_party_id,
+                    entries.asset_id,
+                    entries.vega_time,
+                    0,
+                    entries.quantity,
+                    entries.sides
+                   FROM mirror.entries
+                  WHERE entries.account_to_party_id IS DISTINCT FROM entries.account_from_party_id) moved
+          GROUP BY moved.party_id, moved.counterparty_id, moved.asset_id) v
+     LEFT JOIN mirror.assets a ON a.asset_id = v.asset_id;
 
 mirror.entries as
  SELECT party_id,
@@ -752,25 +765,43 @@ mirror.exported_entries as
      JOIN mirror.segments s USING (segment_id);
 
 mirror.fees_daily as
- SELECT (vega_time AT TIME ZONE 'UTC'::text)::date AS day,
-    account_from_party_id AS party_id,
-    asset_id,
-    transfer_type,
-    count(*) AS payments,
-    sum(quantity) AS paid
-   FROM mirror.entries
-  WHERE transfer_type ~~ '%\_FEE\_PAY'::text
-  GROUP BY ((vega_time AT TIME ZONE 'UTC'::text)::date), account_from_party_id, asset_id, transfer_type;
+ SELECT v.day,
+    v.party_id,
+    v.asset_id,
+    v.transfer_type,
+    v.payments,
+    v.paid,
+    a.symbol AS asset_symbol,
+    v.paid * (('1e-'::text || a.decimals)::numeric) AS amount
+   FROM ( SELECT (entries.vega_time AT TIME ZONE 'UTC'::text)::date AS day,
+            entries.account_from_party_id AS party_id,
+            entries.asset_id,
+            entries.transfer_type,
+            count(*) AS payments,
+            sum(entries.quantity) AS paid
+           FROM mirror.entries
+          WHERE entries.transfer_type ~~ '%\_FEE\_PAY'::text
+          GROUP BY ((entries.vega_time AT TIME ZONE 'UTC'::text)::date), entries.account_from_party_id, entries.asset_id, entries.transfer_type) v
+     LEFT JOIN mirror.assets a ON a.asset_id = v.asset_id;
 
 mirror.flows_daily as
- SELECT (vega_time AT TIME ZONE 'UTC'::text)::date AS day,
-    asset_id,
-    transfer_type,
-    count(*) AS entries,
-    sum(quantity) AS quantity,
-    bool_and(sides = 'both'::text) AS both_sides
-   FROM mirror.entries
-  GROUP BY ((vega_time AT TIME ZONE 'UTC'::text)::date), asset_id, transfer_type;
+ SELECT v.day,
+    v.asset_id,
+    v.transfer_type,
+    v.entries,
+    v.quantity,
+    v.both_sides,
+    a.symbol AS asset_symbol,
+    v.quantity * (('1e-'::text || a.decimals)::numeric) AS amount
+   FROM ( SELECT (entries.vega_time AT TIME ZONE 'UTC'::text)::date AS day,
+            entries.asset_id,
+            entries.transfer_type,
+            count(*) AS entries,
+            sum(entries.quantity) AS quantity,
+            bool_and(entries.sides = 'both'::text) AS both_sides
+           FROM mirror.entries
+          GROUP BY ((entries.vega_time AT TIME ZONE 'UTC'::text)::date), entries.asset_id, entries.transfer_type) v
+     LEFT JOIN mirror.assets a ON a.asset_id = v.asset_id;
 
 mirror.freshness as
  SELECT subject,
@@ -816,55 +847,64 @@ mirror.freshness as
           WHERE segments.status = 'current'::text AND segments.loaded_at IS NULL) subjects;
 
 mirror.holders_monthly as
- WITH known AS (
-         SELECT balances.party_id,
-            balances.account_type,
-            balances.market_id,
-            balances.asset_id,
-            balances.vega_time,
-            balances.change,
-            balances.balance,
-            balances.transfer_type,
-            balances.segment_id,
-            balances.both_sides,
-            date_trunc('month'::text, (balances.vega_time AT TIME ZONE 'UTC'::text))::date AS month,
-            max(balances.vega_time) OVER (PARTITION BY balances.party_id, balances.asset_id, balances.account_type, balances.market_id, (date_trunc('month'::text, (balances.vega_time AT TIME ZONE 'UTC'::text)))) AS last_time
-           FROM mirror.balances
-          WHERE balances.balance IS NOT NULL AND balances.party_id <> 'network'::text
-        ), closing AS (
-         SELECT known.party_id,
-            known.asset_id,
-            known.account_type,
-            known.market_id,
-            known.month,
-            min(known.balance) AS lowest,
-            max(known.balance) AS highest
-           FROM known
-          WHERE known.vega_time = known.last_time
-          GROUP BY known.party_id, known.asset_id, known.account_type, known.market_id, known.month
-        ), spans AS (
-         SELECT closing.party_id,
-            closing.asset_id,
-            closing.account_type,
-            closing.market_id,
-            closing.month,
-            closing.lowest,
-            closing.highest,
-            lead(closing.month) OVER (PARTITION BY closing.party_id, closing.asset_id, closing.account_type, closing.market_id ORDER BY closing.month) AS next_month
-           FROM closing
-        ), months AS (
-         SELECT generate_series(min(closing.month)::timestamp with time zone, max(closing.month)::timestamp with time zone, '1 mon'::interval)::date AS month
-           FROM closing
-        )
- SELECT m.month,
-    s.asset_id,
-    count(DISTINCT s.party_id) FILTER (WHERE s.highest > 0::numeric) AS holders,
-    count(*) FILTER (WHERE s.highest > 0::numeric) AS accounts,
-    COALESCE(sum(s.highest) FILTER (WHERE s.highest > 0::numeric), 0::numeric) AS held,
-    count(*) FILTER (WHERE s.lowest <> s.highest) AS unresolved
-   FROM months m
-     JOIN spans s ON s.month <= m.month AND (s.next_month IS NULL OR m.month < s.next_month)
-  GROUP BY m.month, s.asset_id;
+ SELECT v.month,
+    v.asset_id,
+    v.holders,
+    v.accounts,
+    v.held,
+    v.unresolved,
+    a.symbol AS asset_symbol,
+    v.held * (('1e-'::text || a.decimals)::numeric) AS amount
+   FROM ( WITH known AS (
+                 SELECT balances.party_id,
+                    balances.account_type,
+                    balances.market_id,
+                    balances.asset_id,
+                    balances.vega_time,
+                    balances.change,
+                    balances.balance,
+                    balances.transfer_type,
+                    balances.segment_id,
+                    balances.both_sides,
+                    date_trunc('month'::text, (balances.vega_time AT TIME ZONE 'UTC'::text))::date AS month,
+                    max(balances.vega_time) OVER (PARTITION BY balances.party_id, balances.asset_id, balances.account_type, balances.market_id, (date_trunc('month'::text, (balances.vega_time AT TIME ZONE 'UTC'::text)))) AS last_time
+                   FROM mirror.balances
+                  WHERE balances.balance IS NOT NULL AND balances.party_id <> 'network'::text
+                ), closing AS (
+                 SELECT known.party_id,
+                    known.asset_id,
+                    known.account_type,
+                    known.market_id,
+                    known.month,
+                    min(known.balance) AS lowest,
+                    max(known.balance) AS highest
+                   FROM known
+                  WHERE known.vega_time = known.last_time
+                  GROUP BY known.party_id, known.asset_id, known.account_type, known.market_id, known.month
+                ), spans AS (
+                 SELECT closing.party_id,
+                    closing.asset_id,
+                    closing.account_type,
+                    closing.market_id,
+                    closing.month,
+                    closing.lowest,
+                    closing.highest,
+                    lead(closing.month) OVER (PARTITION BY closing.party_id, closing.asset_id, closing.account_type, closing.market_id ORDER BY closing.month) AS next_month
+                   FROM closing
+                ), months AS (
+                 SELECT generate_series(min(closing.month)::timestamp with time zone, max(closing.month)::timestamp with time zone, '1 mon'::interval)::date AS month
+                   FROM closing
+                )
+         SELECT m.month,
+            s.asset_id,
+            count(DISTINCT s.party_id) FILTER (WHERE s.highest > 0::numeric) AS holders,
+            count(*) FILTER (WHERE s.highest > 0::numeric) AS accounts,
+            COALESCE(sum(s.highest) FILTER (WHERE s.highest > 0::numeric), 0::numeric) AS held,
+            count(*) FILTER (WHERE s.lowest <> s.highest) AS unresolved
+           FROM months m
+             JOIN spans s ON s.month <= m.month AND (s.next_month IS NULL OR m.month < s.next_month)
+          GROUP BY m.month, s.asset_id) v
+     LEFT JOIN mirror.assets a ON a.asset_id = v.asset_id;
 
 mirror.last_activity as
  SELECT party_id,
@@ -986,16 +1026,26 @@ mirror.latest_balances as
      LEFT JOIN mirror.assets a USING (asset_id);
 
 mirror.market_fees_monthly as
- SELECT date_trunc('month'::text, (vega_time AT TIME ZONE 'UTC'::text))::date AS month,
-    COALESCE(account_from_market_id, account_to_market_id) AS market_id,
-    asset_id,
-    transfer_type,
-    count(*) AS payments,
-    count(DISTINCT account_from_party_id) AS payers,
-    sum(quantity) AS paid
-   FROM mirror.entries
-  WHERE transfer_type ~~ '%\_FEE\_PAY'::text
-  GROUP BY (date_trunc('month'::text, (vega_time AT TIME ZONE 'UTC'::text))::date), (COALESCE(account_from_market_id, account_to_market_id)), asset_id, transfer_type;
+ SELECT v.month,
+    v.market_id,
+    v.asset_id,
+    v.transfer_type,
+    v.payments,
+    v.payers,
+    v.paid,
+    a.symbol AS asset_symbol,
+    v.paid * (('1e-'::text || a.decimals)::numeric) AS amount
+   FROM ( SELECT date_trunc('month'::text, (entries.vega_time AT TIME ZONE 'UTC'::text))::date AS month,
+            COALESCE(entries.account_from_market_id, entries.account_to_market_id) AS market_id,
+            entries.asset_id,
+            entries.transfer_type,
+            count(*) AS payments,
+            count(DISTINCT entries.account_from_party_id) AS payers,
+            sum(entries.quantity) AS paid
+           FROM mirror.entries
+          WHERE entries.transfer_type ~~ '%\_FEE\_PAY'::text
+          GROUP BY (date_trunc('month'::text, (entries.vega_time AT TIME ZONE 'UTC'::text))::date), (COALESCE(entries.account_from_market_id, entries.account_to_market_id)), entries.asset_id, entries.transfer_type) v
+     LEFT JOIN mirror.assets a ON a.asset_id = v.asset_id;
 
 mirror.party_list as
  SELECT party_id,
@@ -1006,17 +1056,28 @@ mirror.party_list as
    FROM mirror.parties;
 
 mirror.payments_monthly as
- SELECT date_trunc('month'::text, (vega_time AT TIME ZONE 'UTC'::text))::date AS month,
-    account_from_party_id AS payer,
-    account_to_party_id AS payee,
-    asset_id,
-    count(*) AS entries,
-    sum(quantity) AS quantity,
-    min(vega_time) AS first_at,
-    max(vega_time) AS last_at
-   FROM mirror.entries
-  WHERE account_from_party_id IS DISTINCT FROM account_to_party_id
-  GROUP BY (date_trunc('month'::text, (vega_time AT TIME ZONE 'UTC'::text))::date), account_from_party_id, account_to_party_id, asset_id;
+ SELECT v.month,
+    v.payer,
+    v.payee,
+    v.asset_id,
+    v.entries,
+    v.quantity,
+    v.first_at,
+    v.last_at,
+    a.symbol AS asset_symbol,
+    v.quantity * (('1e-'::text || a.decimals)::numeric) AS amount
+   FROM ( SELECT date_trunc('month'::text, (entries.vega_time AT TIME ZONE 'UTC'::text))::date AS month,
+            entries.account_from_party_id AS payer,
+            entries.account_to_party_id AS payee,
+            entries.asset_id,
+            count(*) AS entries,
+            sum(entries.quantity) AS quantity,
+            min(entries.vega_time) AS first_at,
+            max(entries.vega_time) AS last_at
+           FROM mirror.entries
+          WHERE entries.account_from_party_id IS DISTINCT FROM entries.account_to_party_id
+          GROUP BY (date_trunc('month'::text, (entries.vega_time AT TIME ZONE 'UTC'::text))::date), entries.account_from_party_id, entries.account_to_party_id, entries.asset_id) v
+     LEFT JOIN mirror.assets a ON a.asset_id = v.asset_id;
 
 mirror.run_list as
  SELECT run_id,
@@ -1084,27 +1145,40 @@ mirror.source_freshness as
            FROM mirror.parties) known;
 
 mirror.statement_lines as
- SELECT entries.account_from_party_id AS party_id,
-    entries.vega_time,
-    entries.asset_id,
-    entries.account_from_account_type AS account_type,
-    entries.account_from_market_id AS market_id,
-    entries.transfer_type,
-    entries.account_to_party_id AS counterparty_id,
-    - entries.quantity AS change,
-    entries.account_from_balance AS balance
-   FROM mirror.entries
-UNION ALL
- SELECT entries.account_to_party_id AS party_id,
-    entries.vega_time,
-    entries.asset_id,
-    entries.account_to_account_type AS account_type,
-    entries.account_to_market_id AS market_id,
-    entries.transfer_type,
-    entries.account_from_party_id AS counterparty_id,
-    entries.quantity AS change,
-    entries.account_to_balance AS balance
-   FROM mirror.entries;
+ SELECT v.party_id,
+    v.vega_time,
+    v.asset_id,
+    v.account_type,
+    v.market_id,
+    v.transfer_type,
+    v.counterparty_id,
+    v.change,
+    v.balance,
+    a.symbol AS asset_symbol,
+    v.change * (('1e-'::text || a.decimals)::numeric) AS amount,
+    v.balance * (('1e-'::text || a.decimals)::numeric) AS balance_amount
+   FROM ( SELECT entries.account_from_party_id AS party_id,
+            entries.vega_time,
+            entries.asset_id,
+            entries.account_from_account_type AS account_type,
+            entries.account_from_market_id AS market_id,
+            entries.transfer_type,
+            entries.account_to_party_id AS counterparty_id,
+            - entries.quantity AS change,
+            entries.account_from_balance AS balance
+           FROM mirror.entries
+        UNION ALL
+         SELECT entries.account_to_party_id AS party_id,
+            entries.vega_time,
+            entries.asset_id,
+            entries.account_to_account_type AS account_type,
+            entries.account_to_market_id AS market_id,
+            entries.transfer_type,
+            entries.account_from_party_id AS counterparty_id,
+            entries.quantity AS change,
+            entries.account_to_balance AS balance
+           FROM mirror.entries) v
+     LEFT JOIN mirror.assets a ON a.asset_id = v.asset_id;
 
 -- Rights of mirror_reader
 
