@@ -1,6 +1,9 @@
 /**
  * Writes `dist/`: the sources with their types stripped. Only the package needs it,
  * because Node strips no types below node_modules. Lines and columns stay the same.
+ *
+ * Kysely becomes one file of it. It consists of 255 modules, which take Node 100 ms to
+ * load at each start of a command that opens the database; one file takes 7 ms.
  */
 import {
   copyFile,
@@ -11,12 +14,18 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { stripTypeScriptTypes } from 'node:module';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { rolldown } from 'rolldown';
 
 const ROOT = resolve(import.meta.dirname, '..');
 const SOURCES = ['src', 'jobs', 'migrations'];
 /** Matches a relative path in quotes, in an import or as the script of a thread. */
 const RELATIVE_TS = /(['"])((?:\.{1,2}\/)?[\w./-]+)\.ts\1/g;
+
+/** The library that becomes one file, and that file below `dist/`. */
+const BUNDLED = 'kysely';
+const BUNDLE = 'bundled/kysely.js';
 
 /** @returns JavaScript that imports JavaScript, with blanks in place of the types */
 export function toJavaScript(source: string): string {
@@ -42,10 +51,14 @@ export async function buildDist(folder: string): Promise<void> {
       else
         await writeFile(
           to.replace(/ts$/, 'js'),
-          toJavaScript(await readFile(from, 'utf8')),
+          importBundle(
+            toJavaScript(await readFile(from, 'utf8')),
+            relative(dirname(to), join(folder, BUNDLE)),
+          ),
         );
     }
   }
+  await bundleLibrary(join(folder, BUNDLE));
   const { name, version, type } = JSON.parse(
     await readFile(join(ROOT, 'package.json'), 'utf8'),
   ) as Record<string, string>;
@@ -55,4 +68,26 @@ export async function buildDist(folder: string): Promise<void> {
     join(folder, 'package.json'),
     `${JSON.stringify({ name, version, type })}\n`,
   );
+}
+
+/** @param path of the bundle, as seen from the folder of the script */
+function importBundle(script: string, path: string): string {
+  const target = path.startsWith('.') ? path : `./${path}`;
+  return script.replaceAll(`from '${BUNDLED}'`, `from '${target}'`);
+}
+
+/** Writes the library as one file, under its licence. */
+async function bundleLibrary(to: string): Promise<void> {
+  const input = fileURLToPath(import.meta.resolve(BUNDLED));
+  const licence = await readFile(
+    join(ROOT, 'node_modules', BUNDLED, 'LICENSE'),
+    'utf8',
+  );
+  const bundle = await rolldown({ input, platform: 'node' });
+  await bundle.write({
+    file: to,
+    format: 'esm',
+    postBanner: `/*!\n${licence.trim()}\n*/`,
+  });
+  await bundle.close();
 }

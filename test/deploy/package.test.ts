@@ -3,7 +3,15 @@
  * installs and runs it.
  */
 import { spawnSync } from 'node:child_process';
-import { cp, mkdir, mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
+import {
+  cp,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -67,6 +75,22 @@ describe('the package', () => {
     expect(ran('worker').stderr).toBe(
       'ledger-mirror: SOURCE_URL: not set, and this command asks the source; give the URL of the query service\n',
     );
+  });
+
+  test('has its largest library as one file, and imports it from nowhere else', async () => {
+    const dist = join(dir, 'node_modules', 'ledger-mirror', 'dist');
+    const scripts = await readdir(dist, { recursive: true });
+    const importing = await Promise.all(
+      scripts
+        .filter((path) => path.endsWith('.js'))
+        .map(async (path) => {
+          const text = await readFile(join(dist, path), 'utf8');
+          return /^[^*]*(?:from|import\() ?'kysely'/m.test(text) ? path : '';
+        }),
+    );
+    expect(importing.filter((path) => path !== '')).toEqual([]);
+    const bundle = join(dist, 'bundled', 'kysely.js');
+    expect((await readFile(bundle, 'utf8')).slice(0, 200)).toContain('MIT');
   });
 
   test('has release notes for its version', async () => {
