@@ -46,6 +46,8 @@ const COLUMNS = `party_id, segment_id, extra, effect, vega_time, quantity, trans
 
 interface Worked {
   readonly rows: number;
+  /** How many of them the warehouse sent to the build of the lake. */
+  readonly rowsSent: number;
   readonly seconds: number;
   /** CPU time of the worker's process. */
   readonly cpuSeconds: number;
@@ -177,6 +179,7 @@ async function parquet(keys: readonly string[]): Promise<void> {
   const alone: number[] = [];
   const raw: number[] = [];
   const cpuRatios: number[] = [];
+  let rowsSent = 0;
   const peaks: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
     await emptyTable();
@@ -187,6 +190,7 @@ async function parquet(keys: readonly string[]): Promise<void> {
     await rm(join(objectsDir, 'lake'), { recursive: true, force: true });
     const worked = await work('both');
     both.push(worked.seconds);
+    rowsSent = Math.max(rowsSent, worked.rowsSent);
     peaks.push(worked.peakMb);
     const before = process.cpuUsage();
     alone.push(await seconds(() => duckDbAlone(keys)));
@@ -223,6 +227,12 @@ async function parquet(keys: readonly string[]): Promise<void> {
     showRatios(cpuRatios),
   );
   sayRatios('load and lake / COPY and DuckDB alone', together, atMost(1.15));
+  sayNumber(
+    'rows that the warehouse sent to the build',
+    rowsSent,
+    `${rowsSent}`,
+    atMost(0),
+  );
   sayPeak('peak memory of load and lake in one process', peaks, 450);
 }
 

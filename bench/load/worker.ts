@@ -6,8 +6,32 @@ import { buildLake } from '../../src/lake/build/build.ts';
 import { loadAll } from '../../src/warehouse/load-all.ts';
 import { openFileStore } from '../../src/storage/file-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
-import { LakeStore } from '../../src/lake/store/lake-store.ts';
+import {
+  LakeStore,
+  type WarehouseReader,
+} from '../../src/lake/store/lake-store.ts';
 import { LoadStore } from '../../src/warehouse/store/load-store.ts';
+
+let rowsSent = 0;
+
+/** A store that counts the rows which the warehouse sends to the build. */
+class CountingStore extends LakeStore {
+  override withLakeLock<Result>(
+    work: (reader: WarehouseReader) => Promise<Result>,
+    lockSignal: AbortSignal,
+  ): Promise<Result> {
+    return super.withLakeLock(async (reader) => {
+      const months = await reader.segmentMonths();
+      const rowsOf: WarehouseReader['rows'] = (month, segmentIds, ...rest) => {
+        for (const part of months)
+          if (part.month === month && segmentIds.includes(part.segmentId))
+            rowsSent += Number(part.rows);
+        return reader.rows(month, segmentIds, ...rest);
+      };
+      return work({ ...reader, rows: rowsOf });
+    }, lockSignal);
+  }
+}
 
 const [stage = '', url = '', objectsDir = '', scratchDir = ''] =
   process.argv.slice(2);
@@ -21,7 +45,7 @@ if (stage !== 'lake')
     await loadAll({ repository: new LoadStore(warehouse), objects }, signal)
   ).rows;
 if (stage !== 'load') {
-  const repository = new LakeStore(warehouse.pool);
+  const repository = new CountingStore(warehouse.pool);
   rows = (
     await buildLake(
       { repository, objects, scratchDir, retentionMs: 7 * 86_400_000 },
@@ -34,6 +58,6 @@ const { user, system } = process.cpuUsage();
 const cpuSeconds = (user + system) / 1e6;
 const peakMb = process.resourceUsage().maxRSS / 1024;
 process.stdout.write(
-  `${JSON.stringify({ rows: Number(rows), seconds, cpuSeconds, peakMb })}\n`,
+  `${JSON.stringify({ rows: Number(rows), rowsSent, seconds, cpuSeconds, peakMb })}\n`,
 );
 await warehouse[Symbol.asyncDispose]();
