@@ -10,7 +10,11 @@ import { json as readJson } from 'node:stream/consumers';
 import { openApp, type App } from '../../app/app.ts';
 import { passwordFileOf } from '../../app/data-dir.ts';
 import { startApi } from '../../app/serving/serve.ts';
-import { changeSettings, type Config } from '../../config/environment.ts';
+import {
+  changeSettings,
+  type Config,
+  knownAssets,
+} from '../../config/environment.ts';
 import { errorCode, UsageError } from '../../errors/errors.ts';
 import { makeFolders } from '../../files/folders.ts';
 import { DAY_MICROS, floorSecond, nowMicros } from '../../time/time.ts';
@@ -19,6 +23,7 @@ import { openLake } from '../../lake/query/lake.ts';
 import { type QueryFormat, runQuery } from '../../lake/query/query.ts';
 import { inquiry, READY_QUESTIONS } from '../../lake/query/questions.ts';
 import { describeRun } from '../../runs/run-document.ts';
+import { unitsById } from '../../ledger/assets.ts';
 import { startSandbox, type Sandbox } from '../../sandbox/http/server.ts';
 import { exitCodeOf, type CommandContext, type Handler } from '../context.ts';
 import { followRun, startNight, verifyHere } from '../follow.ts';
@@ -162,11 +167,12 @@ async function openDemo(context: CommandContext): Promise<App> {
  * @returns all rows of each result, by the name of the question
  */
 async function answer(
-  { lake: access }: App,
+  { lake: access, config }: App,
   { signal, stdout }: CommandContext,
   out: Writable,
 ) {
   await using lake = await openLake(access, signal);
+  const units = unitsById(knownAssets(config));
   const answers: Record<string, unknown> = {};
   for (const question of READY_QUESTIONS.filter(({ name }) =>
     QUESTIONS.has(name),
@@ -177,7 +183,7 @@ async function answer(
       runQuery(
         lake,
         statement,
-        { format, parameters, widthMax: stdout.columns },
+        { format, parameters, units, widthMax: stdout.columns },
         output,
         signal,
       );

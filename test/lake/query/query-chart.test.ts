@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { afterAll, expect, test } from 'vitest';
+import type { AssetUnits } from '../../../src/format/amounts.js';
 import { openDuckDb } from '../../../src/lake/local/duckdb.ts';
 import { runQuery } from '../../../src/lake/query/query.ts';
 import { NEVER_ABORTED } from '../../support/samples.ts';
@@ -15,7 +16,11 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-async function drawn(sql: string, figure?: string): Promise<string> {
+async function drawn(
+  sql: string,
+  figure?: string,
+  units: AssetUnits = new Map(),
+): Promise<string> {
   let text = '';
   const output = new Writable({
     write: (piece: Buffer, _encoding, done) => {
@@ -23,7 +28,7 @@ async function drawn(sql: string, figure?: string): Promise<string> {
       done();
     },
   });
-  const options = { format: 'chart', widthMax: 40, figure } as const;
+  const options = { format: 'chart', widthMax: 40, figure, units } as const;
   await runQuery(engine, sql, options, output, NEVER_ABORTED);
   return text;
 }
@@ -42,6 +47,26 @@ test('a chart has a bar for each month, as long as its figure', async () => {
       '',
     ].join('\n'),
   );
+});
+
+test('a chart shows figures in the units of its asset, and else says that they are not', async () => {
+  const known = 'a'.repeat(64);
+  const unknown = 'b'.repeat(64);
+  const text = await drawn(
+    `from (values ('2026-01', '${known}', 1500000::hugeint), ('2026-02', '${known}', 3000000::hugeint),
+                  ('2026-01', '${unknown}', 7000::hugeint)) as t(month, asset_id, paid)`,
+    undefined,
+    new Map([[known, { symbol: 'USDT', decimals: 6 }]]),
+  );
+  expect(text.split('\n').map((line) => line.replace(/ *█+$/, ''))).toEqual([
+    'asset_id aaaaaaaa…: paid',
+    '2026-01  1.5 USDT',
+    '2026-02    3 USDT',
+    '',
+    'asset_id bbbbbbbb…: paid (smallest unit)',
+    '2026-01  7,000',
+    '',
+  ]);
 });
 
 test('a chart stacks the values of a second column of few', async () => {

@@ -16,6 +16,7 @@ const KEYWORDS = [
   'count(*)',
   'sum',
   'exact_sum',
+  'in_units',
   'join',
   'using',
 ];
