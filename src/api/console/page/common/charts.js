@@ -63,12 +63,15 @@ export function chart(target, { label, times, series, form, said }) {
   const lines = series.map(({ values }) =>
     values.map((value) => value / 10 ** power),
   );
-  const paint = () =>
-    new uPlot(
+  const paint = () => {
+    const made = new uPlot(
       optionsOf(target, times, series, form, power),
       [times, ...lines],
       target,
     );
+    reachLegend(made);
+    return made;
+  };
   let plot = paint();
   const end = () => {
     watcher.disconnect();
@@ -92,6 +95,32 @@ export function chart(target, { label, times, series, form, said }) {
   });
   charts.set(target, { redraw, end });
   watcher.observe(target);
+}
+
+/**
+ * Makes each name in the legend a button for the keyboard. The library shows and hides a
+ * series only when its name is clicked.
+ */
+function reachLegend({ root, series }) {
+  const names = root.querySelectorAll('.u-legend .u-series .u-label');
+  names.forEach((name, index) => {
+    // The first is the time, which cannot be hidden.
+    if (index === 0) return;
+    const tell = () => {
+      name.setAttribute('aria-pressed', String(series[index].show));
+    };
+    name.tabIndex = 0;
+    name.setAttribute('role', 'button');
+    tell();
+    // The library's own listener is on the cell around the name, so it runs later.
+    name.addEventListener('click', () => queueMicrotask(tell));
+    name.addEventListener('keydown', (event) => {
+      if (event.key !== 'Enter' && event.key !== ' ') return;
+      event.preventDefault();
+      name.click();
+      tell();
+    });
+  });
 }
 
 /**
