@@ -93,10 +93,12 @@ export class Cursors {
    * encrypts all of them; nothing is kept secret by it.
    */
   #signPositions(positions: readonly Position[]): string[] {
-    const blocks = Buffer.alloc(positions.length * BLOCK_BYTES);
+    const blocks = new DataView(
+      new ArrayBuffer(positions.length * BLOCK_BYTES),
+    );
     for (const [index, { epoch, pos }] of positions.entries()) {
-      blocks.writeBigInt64BE(BigInt(pos), index * BLOCK_BYTES);
-      blocks.writeInt32BE(epoch, index * BLOCK_BYTES + 8);
+      blocks.setBigInt64(index * BLOCK_BYTES, BigInt(pos));
+      blocks.setInt32(index * BLOCK_BYTES + 8, epoch);
     }
     const cipher = createCipheriv('aes-256-ecb', this.#positionKey, null);
     const signed = cipher.setAutoPadding(false).update(blocks);
@@ -104,8 +106,9 @@ export class Cursors {
     const spread = new Uint8Array(positions.length * SIGNATURE_BYTES);
     for (let index = 0; index < positions.length; index += 1) {
       const from = index * BLOCK_BYTES;
-      const block = signed.subarray(from, from + BLOCK_BYTES);
-      spread.set(block, index * SIGNATURE_BYTES);
+      const to = index * SIGNATURE_BYTES;
+      for (let byte = 0; byte < BLOCK_BYTES; byte += 1)
+        spread[to + byte] = signed[from + byte] ?? 0;
     }
     const text = Buffer.from(spread.buffer).toString('base64url');
     return positions.map((_, index) => {
