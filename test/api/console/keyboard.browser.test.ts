@@ -134,7 +134,7 @@ async function show(
 }
 
 /** What a mouse can press, in the open dialog or on the page; each gets a number. */
-const PRESSABLE = `(() => {
+const CONTROLS = `(() => {
   const root = document.querySelector('dialog[open]') ?? document;
   const natural = 'a[href], button, input, select, textarea, summary, [tabindex="0"]';
   const isShown = (node) => node.checkVisibility({ visibilityProperty: true }) && node.getClientRects().length > 0;
@@ -163,7 +163,7 @@ const PRESSABLE = `(() => {
 
 /** Presses Tab until it comes back, and returns what it never reached. */
 async function unreached(page: Page): Promise<readonly string[]> {
-  const names = await page.evaluate<readonly string[]>(PRESSABLE);
+  const names = await page.evaluate<readonly string[]>(CONTROLS);
   const reached = new Set<string>();
   const invisible: string[] = [];
   await page.evaluate(
