@@ -28,8 +28,13 @@ const server = await apiWithoutDatabase({
         hasNetwork: false,
       },
     ],
-    'read a page of parties': ([, rowsMax]: [number, number]) =>
-      IDS.slice(0, rowsMax).map((id, at) => ({ id, pos: `${at}` })),
+    'read a page of parties': ([, rowsMax]: [number, number]) => {
+      const ids = IDS.slice(0, rowsMax);
+      const positions = ids.map((_, at) => String(at));
+      return [
+        { ids: ids.join('\n'), positions: positions.join('\n'), extras: null },
+      ];
+    },
     'look a party up': ([, id]: [number, string]) => [{ id, pos: '1' }],
   },
   jobs: jobsOf({
