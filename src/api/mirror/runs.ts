@@ -6,6 +6,8 @@
 import { hash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
+import { PARTY_ID_BYTES_MAX } from '../../ledger/ids.ts';
+import { VERDICTS } from '../../errors/verdict.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { enqueueRun } from '../../runs/enqueue.ts';
 import { describeRun, isOver } from '../../runs/run-document.ts';
@@ -77,6 +79,12 @@ const LIST = {
   summary: 'Runs, newest first, with verdict and evidence',
   querystring: z.strictObject({
     kind: z.enum(RUN_KINDS).optional(),
+    verdict: z.enum(VERDICTS).optional(),
+    subject: z
+      .string()
+      .max(PARTY_ID_BYTES_MAX)
+      .optional()
+      .describe('The beginning of the subject, such as that of a party’s id.'),
     before: UUID.optional().describe(
       'Only runs queued before this one: the next page.',
     ),
@@ -260,9 +268,13 @@ export function addRuns(
     return run;
   };
   add('GET /mirror/status', STATUS, () => status());
-  add('GET /mirror/runs', LIST, async ({ query }) => ({
-    runs: (await store.runs(query)).map(describeRun),
-  }));
+  add(
+    'GET /mirror/runs',
+    LIST,
+    async ({ query: { subject: subjectPrefix, ...filter } }) => ({
+      runs: (await store.runs({ ...filter, subjectPrefix })).map(describeRun),
+    }),
+  );
   add('POST /mirror/runs', START, async ({ headers, body }, reply) => {
     const { runId, isNew } = await startRun(
       body,

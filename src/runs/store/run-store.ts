@@ -65,6 +65,10 @@ export interface NewRun extends Pick<Run, 'kind' | 'subject'> {
 export interface RunFilter {
   readonly kind?: RunKind | undefined;
   readonly subject?: string | undefined;
+  /** The beginning of the subject, such as that of a party's id. */
+  readonly subjectPrefix?: string | undefined;
+  /** Only runs that ended with this verdict. */
+  readonly verdict?: Verdict | undefined;
   readonly states?: readonly RunState[];
   /** Only runs queued before this one, which is the last run of the previous page. */
   readonly before?: string | undefined;
@@ -300,13 +304,18 @@ export class RunStore {
 
   /** Lists runs, newest first. */
   list(filter: RunFilter): Promise<readonly Run[]> {
-    const { kind, subject, states, before, limit } = filter;
+    const { kind, subject, subjectPrefix, verdict, states, before, limit } =
+      filter;
     let runs = selectRuns()
       .orderBy('queued_at', 'desc')
       .orderBy('run_id', 'desc')
       .limit(Math.min(limit, LISTED_MAX));
     if (kind !== undefined) runs = runs.where('kind', '=', kind);
     if (subject !== undefined) runs = runs.where('subject', '=', subject);
+    if (verdict !== undefined) runs = runs.where('verdict', '=', verdict);
+    if (subjectPrefix !== undefined) {
+      runs = runs.where(sql<boolean>`starts_with(subject, ${subjectPrefix})`);
+    }
     if (states !== undefined) {
       runs = runs.where(sql<boolean>`state = any(${[...states]}::text[])`);
     }

@@ -707,6 +707,28 @@ describe('the address of the page', () => {
     expect(await kind.inputValue()).toBe('');
   });
 
+  test('keeps by which verdict and subject the runs are filtered, and asks the mirror for those', async () => {
+    const { view } = await open(
+      { runs: [run({})] },
+      '/runs?verdict=failed&subject=ab',
+    );
+    const { page } = view;
+    expect(await page.locator('#runs-verdict').inputValue()).toBe('failed');
+    const subject = page.getByRole('searchbox', {
+      name: 'Of a party or a list',
+    });
+    expect(await subject.inputValue()).toBe('ab');
+    await subject.fill('cd');
+    const [request] = await Promise.all([
+      page.waitForRequest((sent) => sent.url().includes('mirror/runs?')),
+      subject.press('Enter'),
+    ]);
+    expect(new URL(request.url()).search).toBe(
+      '?limit=16&verdict=failed&subject=cd',
+    );
+    expect(new URL(page.url()).search).toBe('?verdict=failed&subject=cd');
+  });
+
   test('keeps which parties are shown, and the beginning of an id that is sought', async () => {
     const { view } = await open({}, '/data?show=quarantined');
     const { page } = view;

@@ -343,6 +343,24 @@ describe('runs', () => {
       404,
     );
   });
+
+  test('can be filtered by their verdict and by the beginning of their subject', async () => {
+    await using api = await startApi(warehouse);
+    type Found = { runs: { subject: string; verdict: string | null }[] };
+    const all = ((await json(`${api.url}/mirror/runs`)) as Found).runs;
+    const search = async (filter: string) =>
+      ((await json(`${api.url}/mirror/runs?${filter}`)) as Found).runs;
+    expect(await search('verdict=complete')).toEqual(
+      all.filter(({ verdict }) => verdict === 'complete'),
+    );
+    expect(await search('subject=check')).toEqual(
+      all.filter(({ subject }) => subject === 'checkpoints'),
+    );
+    expect(await search('verdict=failed&subject=%25')).toEqual([]);
+    expect((await fetch(`${api.url}/mirror/runs?verdict=good`)).status).toBe(
+      400,
+    );
+  });
 });
 
 describe('health', () => {

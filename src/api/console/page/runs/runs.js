@@ -11,14 +11,19 @@ import { explain } from '../common/terms.js';
 import { time } from '../common/time.js';
 
 const PAGE = 15;
+/** The fields above the list, by the name that the address and the API have for each. */
+const FILTERS = ['kind', 'verdict', 'subject'];
 let shown = PAGE;
 
 export function startRuns() {
-  keepInAddress('kind', byId('runs-kind'));
-  byId('runs-kind').addEventListener('change', () => {
-    shown = PAGE;
-    void loadRuns();
-  });
+  for (const name of FILTERS) {
+    const field = byId(`runs-${name}`);
+    keepInAddress(name, field);
+    field.addEventListener('change', () => {
+      shown = PAGE;
+      void loadRuns();
+    });
+  }
   byId('runs-more').addEventListener('click', () => {
     shown += PAGE;
     void loadRuns();
@@ -28,16 +33,24 @@ export function startRuns() {
 export const loadRuns = loader(
   'runs',
   async () => {
-    const kind = byId('runs-kind').value;
-    const limit = Math.min(shown + 1, 500);
-    const { runs } = await ask(
-      `mirror/runs?limit=${limit}${kind === '' ? '' : `&kind=${kind}`}`,
-    );
+    const given = FILTERS.map((name) => [
+      name,
+      byId(`runs-${name}`).value.trim(),
+    ]);
+    const filters = given.filter(([, value]) => value !== '');
+    const limit = String(Math.min(shown + 1, 500));
+    const query = new URLSearchParams([['limit', limit], ...filters]);
+    const { runs } = await ask(`mirror/runs?${query.toString()}`);
     byId('runs-more').hidden = runs.length <= shown;
-    return familiesOf(runs.slice(0, shown), kind === '' && runs.length > shown);
+    const families = familiesOf(
+      runs.slice(0, shown),
+      filters.length === 0 && runs.length > shown,
+    );
+    return { families, isFiltered: filters.length > 0 };
   },
-  (families, target) => {
-    if (families.length === 0) show(target, el('li.none', 'No run yet.'));
+  ({ families, isFiltered }, target) => {
+    const none = isFiltered ? 'No run is like this.' : 'No run yet.';
+    if (families.length === 0) show(target, el('li.none', none));
     else keyed(target, families, ({ runId }) => runId, makeRun);
   },
   (problem) => el('li', problem),
