@@ -118,8 +118,8 @@ export async function commitPublication(
   const { partyId, assetId = null } = lease.scope;
   const ours = manifests.filter((manifest) => manifest.assetId === assetId);
   const others = manifests.filter((manifest) => manifest.assetId !== assetId);
-  // A segment of a different asset is what remains of a segment that this publication
-  // cut. Its rows existed before, so the run has not replaced them.
+  // A segment of a different asset is the remainder of a segment that this publication
+  // cut. Its rows are unchanged, so they do not count as replaced.
   const replacedRows = others.reduce((sum, { rows }) => sum - rows, superseded);
   const segments = [...ours, ...others].map((manifest, at) => {
     const { leftOut, seq } = manifestJson(manifest);

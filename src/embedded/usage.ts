@@ -199,7 +199,7 @@ async function hasHeartbeat(
 
 /**
  * Identifies the last heartbeat. It reopens the record each time, which makes a network
- * file system fetch the current time from its server.
+ * file system fetch the record's latest modification time from its server.
  * @returns undefined if the record is gone, because the other machine stopped normally
  */
 function lastBeat(home: string): string | undefined {

@@ -79,8 +79,8 @@ export interface PlanFindings {
   /** The `sums` of the last response. */
   readonly lastSums: string | undefined;
   /**
-   * Whether the absence of outgoing entries is believed, because no different request
-   * could return any.
+   * Whether to accept that the ledger has no outgoing entries. True once no other form of
+   * the request could return any.
    */
   readonly isEmptyBelieved: boolean;
 }

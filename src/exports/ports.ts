@@ -65,9 +65,9 @@ export interface LedgerSource {
    * rate-limited, banned, unreachable).
    * @throws PermanentError `EXPORT_REFUSED` (`meta` has `status`, `code` and the
    *   service's `detailCode`), `ASSET_REQUIRED` if the source requires an asset,
-   *   `EXPORT_QUESTION` for a request that is not allowed: these concern the scope.
-   *   Others (`SOURCE_UNAUTHORIZED`, `SOURCE_ABSENT`, `SOURCE_CERTIFICATE`, …) concern
-   *   all exports.
+   *   `EXPORT_QUESTION` for a request that is not allowed. These three concern only this
+   *   scope; the others (`SOURCE_UNAUTHORIZED`, `SOURCE_ABSENT`, `SOURCE_CERTIFICATE`, …)
+   *   concern every export.
    * @throws RetryableError `SOURCE_STATUS`, `SOURCE_BROKE`, `SOURCE_STALLED`, … (the
    *   whole request may be repeated, not before `retryAfterMs`); UnreachableError if no
    *   connection was made

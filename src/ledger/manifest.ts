@@ -35,8 +35,8 @@ const releaseShown = z.object({
   /** Which sides of a movement the release exports. */
   sides: z.enum(['from', 'both']).optional(),
   /**
-   * Identifies the header line that this was concluded from. A different header means a
-   * different release.
+   * Identifies the header line on which these findings are based. A different header
+   * means a different release.
    */
   header: z.string().optional(),
   /** The evidence for the conclusion, in words. */

@@ -42,7 +42,7 @@ export function rememberSecrets(secrets: Iterable<string>): void {
       : new RegExp(alternatives.join('|'), 'gi');
 }
 
-/** Hides the registered secrets in a text. */
+/** Masks the registered secrets in a string. */
 export function hideKnownSecrets(text: string): string {
   return pattern === undefined ? text : text.replace(pattern, HIDDEN);
 }

@@ -1,4 +1,4 @@
-/** Shows a text again whenever it changes, until the command is stopped. */
+/** Shows a string again whenever it changes, until the command is stopped. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorLine } from '../../errors/errors.ts';
 import { hideSecrets } from '../../secrets/secret-masking.ts';

@@ -30,8 +30,8 @@ const LINE_END = Buffer.from('\n');
  */
 const ERROR_SAMPLE_BYTES = 64 * 2 ** 10;
 /**
- * The most by which an entry's own time may exceed the exported time. Some releases
- * filter by the entry's own time.
+ * Maximum difference between an entry's own time and the exported time, in seconds. Some
+ * releases filter by the entry's own time.
  */
 const PAD_SECONDS = 2;
 

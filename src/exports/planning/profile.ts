@@ -86,8 +86,8 @@ export interface ReleaseTraits {
   readonly header: Buffer;
   readonly layout: Layout;
   /**
-   * The number of rows so far outside the requested range that the release cannot have
-   * applied the bounds.
+   * The number of rows that lie too far outside the requested range for the release to
+   * have applied the bounds.
    */
   readonly farOutside: number;
   /**
@@ -164,8 +164,8 @@ function profileOfNewRelease(
 }
 
 /**
- * The finding that outgoing entries are returned for a start alone, but not for a start
- * and an end.
+ * The finding that requests with only a start return outgoing entries, but requests with
+ * both a start and an end do not.
  */
 export const BOUNDS_ARE_BROKEN = {
   bounds: 'broken',

@@ -304,8 +304,8 @@ function expandToUnsplittable(
   const replaced = replacedRanges(closed, open);
   const trims = touched
     .map((row) => ({ row, keeps: subtract(row, replaced) }))
-    // If an open segment extends beyond the closed range, the response contains the
-    // rest too.
+    // An open segment is not trimmed if the response has an open part, because that part
+    // contains everything beyond the closed range.
     .filter(
       ({ row, keeps }) => keeps.length > 0 && !(row.open && open !== undefined),
     );

@@ -7,7 +7,7 @@
  *
  * Cancelled streams cost at most one extra download of the ledger: a stream is
  * cancelled only while the bytes cancelled so far do not exceed the known size of the
- * ledger. Whatever was in flight when a process was killed comes on top.
+ * ledger. Anything that was in flight when a process was killed is extra.
  *
  * For some ranges the source's query takes so long that it gives up before it sends
  * anything. Such a range is halved twice, which helps if the query time grows with the

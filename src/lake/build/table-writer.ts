@@ -106,7 +106,7 @@ export class TableWriter {
     return this.#state !== this.former;
   }
 
-  /** Returns the path at which DuckDB reads a file from the table's log. */
+  /** Returns the path under which DuckDB can read a file that the table's log lists. */
   readonly find = async (add: AddFile): Promise<string> =>
     this.#session.written.get(add.path) ??
     builderPath(this.table, add, this.#session);

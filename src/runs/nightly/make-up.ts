@@ -115,9 +115,10 @@ async function beginAgain(
     failed === 0 ? 'scheduled, made up' : 'scheduled, again';
   const subject = isNightly ? nightlySubject : scheduled.subject;
   const given = { kind, subject, params };
-  // The failed run may be the previous night's, which ended late. So the run for this
-  // time is first created under its own key, where a job that the queue delivers late
-  // will find it.
+  // The run that failed may be the previous night's, if that night ended late. So the run
+  // for this scheduled time is first created under the time's own key, where a job that
+  // the queue delivers late finds it. A key for a retry is used only once that run has
+  // been tried.
   const own = await deps.runs.create({ ...given, scheduleKey: timeKey });
   const isTried = own.state === 'done' || own.state === 'cancelled';
   const run =

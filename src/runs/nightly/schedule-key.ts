@@ -15,7 +15,7 @@ export type ScheduleId = 'nightly' | 'audit-parties' | 'audit-checkpoints';
 
 /** Why a scheduled time has a further run. */
 type Repeat =
-  /** A worker whose clock was ahead has run for the time before it came. */
+  /** A worker whose clock was ahead had already run for this time before it came. */
   | { readonly kind: 'at its time' }
   /** So many runs for the time have failed. */
   | { readonly kind: 'again'; readonly failed: number };

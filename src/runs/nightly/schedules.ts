@@ -140,8 +140,8 @@ export async function claimScheduled(
   const run = await deps.runs.create({ kind, subject, params, scheduleKey });
   if (!(await isOfFuture(run, deps))) return run.runId;
 
-  // A worker whose clock was ahead has already run for this time, with the data that the
-  // source had then.
+  // A worker whose clock was ahead has already done the run scheduled for this time,
+  // before it was due, with the data that the source had at that point.
   const again = formatScheduleKey({ ...time, repeat: { kind: 'at its time' } });
   deps.log.warn(
     { scheduleKey, runId: run.runId, finishedAt: run.finishedAt },

@@ -436,8 +436,8 @@ export class RunStore {
   }
 
   /**
-   * Returns unfinished runs without a heartbeat for `staleMs`, oldest first. Orphans are
-   * parts of a run that has ended.
+   * Returns unfinished runs without a heartbeat for `staleMs`, oldest first. `isOrphan`
+   * marks the parts of a run that has already ended.
    */
   stale(
     staleMs: number,

@@ -41,7 +41,7 @@ export async function readScheduleSinceMs(
 
 /** A schedule that the workers follow. */
 export interface ScheduleInForce extends Schedule {
-  /** When it came into force, in milliseconds since 1970. */
+  /** When it took effect, in milliseconds since 1970. */
   readonly sinceMs: number;
 }
 

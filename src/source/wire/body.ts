@@ -151,8 +151,8 @@ export async function readWhole(
 }
 
 /**
- * Reads the beginning of an error body. The status has already decided, so if the body
- * breaks off or is huge, the part that arrived is enough.
+ * Reads the beginning of an error body. The status has already determined the outcome, so
+ * if the body breaks off or is huge, the part that arrived is enough.
  */
 export async function readStart(
   body: AsyncIterable<Buffer>,

@@ -165,7 +165,7 @@ export function transferTypesOf(
 interface Account {
   readonly assetId: string;
   readonly type: string;
-  /** Null for an account that is not of a market. */
+  /** Null if the account does not belong to a market. */
   readonly marketId: string | null;
 }
 

@@ -1,7 +1,7 @@
 // Copies ids and commands to the clipboard.
 import { action, el } from './dom.js';
 
-/** Returns a button that copies a text. */
+/** Returns a button that copies a string. */
 export function copyButton(text, name = text) {
   const button = action('Copy', () => copy(text, button));
   button.setAttribute('aria-label', `Copy ${name}`);
