@@ -51,6 +51,6 @@ setTimeout(() => process.exit(), LINGER_MAX_MS).unref();
 function sayUnanswered(): void {
   if (!stop.signal.aborted)
     process.stderr.write(
-      'ledger-mirror: ended without an answer; this is a bug\n',
+      'ledger-mirror: ended without a result; this is a bug\n',
     );
 }

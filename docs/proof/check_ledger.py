@@ -197,7 +197,7 @@ def check_proof():
 
 try:
     origin, statement, records = check_proof() if os.path.isfile(place) else check_folder()
-    require(statement["mirror"] == origin, "the statement is of another mirror")
+    require(statement["mirror"] == origin, "the statement belongs to another mirror")
     records = [record for record in records if json.loads(record)["party"] == party]
 except (ValueError, KeyError, IndexError, TypeError) as error:
     sys.exit(f"NOT PROVEN: {place} is not what a mirror publishes: {error!r}")

@@ -172,8 +172,9 @@ async function openSchema(
     if (databaseUrl === undefined && errorCode(error) === 'DATABASE_OLDER') {
       const home = join(dataDir, 'postgres');
       const message =
-        `Cannot use the database in ${home}: an earlier version made it, before ` +
-        'the first release; move this folder away ' +
+        `Cannot use the database in ${home}: it was created by an ` +
+        'earlier version, before the first release; move this folder ' +
+        'away ' +
         'and run `ledger-mirror load --all --take-over`, which rebuilds the database from the ' +
         'objects';
       throw new PermanentError(message, {

@@ -46,8 +46,8 @@ export function compareClocks(
     return {
       isRight: false,
       detail: isSure
-        ? `${old}, and the clocks agree: the source stands still`
-        : `${old}: it stands still, or this machine's clock runs ahead`,
+        ? `${old}, and the clocks agree: the source is not advancing`
+        : `${old}: it is not advancing, or this machine's clock is fast`,
     };
   }
   if (headAheadMs !== undefined && headAheadMs > SKEW_MAX_MS)
@@ -64,7 +64,7 @@ export function compareClocks(
   const within = Math.max(1, Math.ceil(largestMs / 1000));
   return {
     isRight: true,
-    detail: `in step with ${joined(others)}, to within ${within} s`,
+    detail: `agrees with ${joined(others)} to within ${within} s`,
   };
 }
 

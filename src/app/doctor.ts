@@ -156,8 +156,8 @@ function checksOf(
       const lost = await findLostSettings(app.warehouse.db);
       if (lost.length > 0)
         return fail(
-          `what was set does not hold (${lost.join(', ')}); a pooler that stands before ` +
-            'the database must be in session mode',
+          `what was set does not hold (${lost.join(', ')}); a pooler in ` +
+            'front of the database must be in session mode',
         );
       return pass('its settings are those that were set after connecting');
     },
@@ -241,7 +241,7 @@ async function examineProof(
   const file = path === undefined ? undefined : await examineKeyFile(path);
   const isKeyMade = config.proofKey !== undefined || file !== undefined;
   if (log === undefined && !isKeyMade)
-    return pass('the first nightly run makes the key that signs its nights');
+    return pass('the first nightly run creates the key that signs the nights');
   const key = await openProofKey(config, warehouse);
   const note = await readCheckpointNote(storedFiles(store, limit));
   if (note !== undefined) requireSigner(note, key, store.url);
@@ -321,8 +321,8 @@ async function examineSchedule(app: App): Promise<Result> {
     problems.push(
       `the one of ${new Date(missedMs).toISOString()} was missed: ` +
         (inForce === null
-          ? 'no worker is running, and one that starts makes it up'
-          : 'a worker begins it within a minute'),
+          ? 'no worker is running, and a worker that starts will make it up'
+          : 'a worker will start it within a minute'),
     );
   const are = others.length === 1 ? 'schedule is' : 'schedules are';
   if (others.length > 0)

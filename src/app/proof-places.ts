@@ -78,7 +78,8 @@ async function openProofFiles(
     : pathToFileURL(folderOf(place));
   if (url === undefined) {
     throw new UsageError([
-      `${place}: is no mirror; give the address of one, ${objectStoreUrl.accepted}, a folder, or a statement`,
+      `${place}: is not a mirror; give the address of one, ` +
+        `${objectStoreUrl.accepted}, a folder, or a statement`,
     ]);
   }
   const objects = stack.use(await openStoreAt(url, context));

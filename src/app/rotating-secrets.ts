@@ -197,13 +197,14 @@ export function openApiTokens(
     if (isShared && !wasShared)
       log.warn(
         {},
-        'API_TOKEN and API_READ_TOKEN are the same; the tokens of before stay in use',
+        'API_TOKEN and API_READ_TOKEN are the same; the previous tokens ' +
+          'stay in use',
       );
     wasShared = isShared;
     if (isSame || isShared) return tokens;
 
     tokens = { write, read };
-    log.info({}, 'The tokens of the API have changed');
+    log.info({}, 'The API tokens have changed');
     return tokens;
   };
 }
@@ -284,8 +285,8 @@ function refusedError(
 ): PermanentError {
   const seconds = Math.round(refusedMs / 1_000);
   return new PermanentError(
-    `Cannot use ${what}: it has refused ${secret.name} for ${seconds} s; put there what it ` +
-      'accepts now',
+    `Cannot use ${what}: it has refused ${secret.name} for ${seconds} s; ` +
+      'put the secret there that it accepts now',
     { code: 'SECRET_REFUSED', meta: { secret: secret.name, refusedMs } },
   );
 }

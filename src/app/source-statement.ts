@@ -163,7 +163,7 @@ async function askLatest(
 ): Promise<LatestAnswer | string> {
   try {
     const text = await proof.latest(from, signal);
-    return decodeLatest(text) ?? 'its answer is not a statement';
+    return decodeLatest(text) ?? 'its response is not a statement';
   } catch (error) {
     signal.throwIfAborted();
     return errorCode(error);

@@ -451,7 +451,7 @@ function stagesOfLoads(parts: StageParts, nights: NightListing) {
             : undefined;
           log.warn(
             { ...found, problems: found.problemCount, lists },
-            'Learned from the store what the database had forgotten',
+            'The store supplied facts that the database had lost',
           );
         }
       }

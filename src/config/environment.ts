@@ -83,7 +83,8 @@ export function readConfig({ env, cwd }: EnvironmentInput): Config {
       const text = decodeText(readFileSync(path));
       if (text === undefined)
         problems.push(
-          `${name}: ${quote(path)} is not a text in UTF-8 (UTF-16?); save it as UTF-8`,
+          `${name}: ${quote(path)} is not UTF-8 text (perhaps UTF-16); ` +
+            'save it as UTF-8',
         );
       return text;
     } catch (error) {
@@ -236,7 +237,7 @@ export function sourceMissing(why: string): UsageError {
  */
 export function requireSource({ sourceUrl }: Config): void {
   if (sourceUrl === undefined)
-    throw sourceMissing('this command asks the source');
+    throw sourceMissing('this command queries the source');
 }
 
 /** Finds settings that are individually valid but contradict each other. */
@@ -317,8 +318,8 @@ function findUnknownNames(
       .filter((name) => !known.includes(name))
       .map(
         (name) =>
-          `${name}: not a setting (in ${where}); see 'ledger-mirror --help' for ` +
-          `those there are${didYouMean(findNear(name, known))}`,
+          `${name}: not a setting (in ${where}); 'ledger-mirror --help' ` +
+          `lists the settings${didYouMean(findNear(name, known))}`,
       ),
   );
 }

@@ -101,7 +101,9 @@ export const postgresUrl: Form<PostgresUrl> = {
 export const httpUrl: Form<URL> = {
   ...url('an http:// or https:// URL', 'http:', 'https:'),
   explain: (given) =>
-    LACKS_SCHEME.test(given) ? 'lacks http:// or https:// in front' : undefined,
+    LACKS_SCHEME.test(given)
+      ? 'does not begin with http:// or https://'
+      : undefined,
 };
 
 /**

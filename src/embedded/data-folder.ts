@@ -128,8 +128,8 @@ export async function ensureData(
   if (version === binaries.major) return password;
   throw new PermanentError(
     `Cannot start the embedded Postgres on ${dir}: its data is of version ` +
-      `${version}, the binaries are ${binaries.major}; use the release that made ` +
-      'it, or move the folder away to begin anew',
+      `${version}, the binaries are ${binaries.major}; use the release ` +
+      'that created it, or move the folder away to start afresh',
     {
       code: 'EMBEDDED_VERSION',
       meta: { dir, found: version, expected: binaries.major },
@@ -188,7 +188,7 @@ function readPassword(home: string, path: string): string {
     if (errorCode(error) !== 'ENOENT') throw notOurs(home, error);
     throw new PermanentError(
       `Cannot open the embedded Postgres in ${home}: its file 'password' is ` +
-        'missing; put it back, or move the folder away to begin anew',
+        'missing; put it back, or move the folder away to start afresh',
       { code: 'EMBEDDED_PASSWORD', meta: { home }, cause: error },
     );
   }

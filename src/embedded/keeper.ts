@@ -56,10 +56,7 @@ export async function keepServer(options: KeeperOptions): Promise<void> {
     const waitMs = restartWaitMs(readUsage(home)?.restartsMs ?? [], Date.now());
     if (waitMs > 0) {
       if (!isPauseLogged)
-        log.warn(
-          { waitMs, dir },
-          'Embedded Postgres ends again and again; waiting',
-        );
+        log.warn({ waitMs, dir }, 'Embedded Postgres keeps stopping; waiting');
       isPauseLogged = true;
       continue;
     }
@@ -135,10 +132,11 @@ async function restart({
     dir,
   };
   if (server.port === port)
-    log.warn(facts, 'Embedded Postgres had ended, and runs again');
+    log.warn(facts, 'Embedded Postgres had stopped, and is running again');
   else
     log.warn(
       facts,
-      'Embedded Postgres had ended, and runs on another port: start again',
+      'Embedded Postgres had stopped, and now runs on another port: ' +
+        'restart this command',
     );
 }

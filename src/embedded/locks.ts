@@ -43,8 +43,8 @@ export function takeRecordLock(
     database?.close();
     if (isSqliteBusy(error)) return undefined;
     throw new PermanentError(
-      `Cannot lock ${path}: the file cannot be opened and locked by this user; ` +
-        'run as the user who made it, on a local disk',
+      `Cannot lock ${path}: this user cannot open and lock the file; run ` +
+        'as the user who created it, on a local disk',
       { code: 'EMBEDDED_LOCK', meta: { path }, cause: error },
     );
   }

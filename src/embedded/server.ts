@@ -135,7 +135,7 @@ export async function ensureServer(
   throw startError(
     cluster,
     logStart,
-    `it ended at once, ${ports.length} times`,
+    `it stopped immediately, ${ports.length} times`,
   );
 }
 
@@ -157,7 +157,7 @@ async function waitForRunning(
     if (server?.status === 'ready' && pids.includes(server.pid)) return server;
     if (performance.now() > deadlineMs) {
       const state =
-        'processes of an earlier start are neither ready nor gone ' +
+        'processes from an earlier start are neither ready nor gone ' +
         `(${pids.join(', ')})`;
       throw startError(cluster, undefined, state);
     }
@@ -250,8 +250,9 @@ function startError(
   const fatal = lines.findLast((line) => /\b(?:FATAL|PANIC):/.test(line));
   return new RetryableError(
     `Cannot start the embedded Postgres on ${dir}: ${fatal ?? state}; see ` +
-      `${serverLogFile(home)}; if no start succeeds any more, ` +
-      'docs/guides/restore.md has the way back (load --all --take-over)',
+      `${serverLogFile(home)}; if it never starts again, ` +
+      'docs/guides/restore.md shows how to recover (load --all ' +
+      '--take-over)',
     { code: 'EMBEDDED_START', meta: { dir, state, log }, cause },
   );
 }

@@ -48,10 +48,10 @@ export async function exportParty(
 }
 
 const NO_ASSETS =
-  'set SOURCE_ASSETS: the source demands an asset, and none is known';
+  'set SOURCE_ASSETS: the source requires an asset, and none is known';
 const SEEN_ASSETS =
-  'set SOURCE_ASSETS: the source demands an asset, and only those seen so far ' +
-  'were asked for';
+  'set SOURCE_ASSETS: the source demands an asset, and only those seen ' +
+  'so far were requested';
 
 /**
  * Exports one asset after another.

@@ -196,7 +196,8 @@ const NEW_PLAN: PlanFindings = {
 const UNLISTED = {
   reason:
     "the source's list did not show this party when it was last read, and the response " +
-    'has no entries: the party may have another id by now; the next run asks again',
+    'has no entries: the party may have a different id by now; the next ' +
+    'run requests it again',
 };
 const COMPLETE: VerdictWithEvidence = { verdict: 'complete', evidence: {} };
 
@@ -255,8 +256,8 @@ function planned(
   }
   if (run.fruitless >= FRUITLESS_MAX || requests >= REQUESTS_MAX) {
     const reason =
-      `the source was asked ${requests} times, the last ${run.fruitless} in vain; ` +
-      'the next run goes on';
+      `the source was asked ${requests} times, the last ${run.fruitless} ` +
+      'in vain; the next run continues';
     return finish(
       { run, plan },
       { verdict: 'incomplete', evidence: { reason } },
@@ -405,7 +406,7 @@ function contradicted(
   // Whatever the doubt, rows that were received before are never replaced by fewer
   // rows.
   if (facts.openShrunk.length > 0) {
-    const reason = 'rows of the last open segment are gone';
+    const reason = 'rows of the last open segment have disappeared';
     return keep({ run, plan }, facts.openShrunk, { reason, learns });
   }
 
@@ -471,7 +472,7 @@ function keep(
     readonly learns?: Lesson | undefined;
   } = {},
 ): Transition {
-  const { reason = 'the source serves less of them than it did', learns } =
+  const { reason = 'the source serves fewer of them than it did', learns } =
     options;
   const kept = new Set([
     ...run.kept,

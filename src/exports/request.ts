@@ -113,7 +113,8 @@ export const WAIT_MS = 3_600_000;
 
 export function waitedTooLong(what: string, waitMs: number): RetryableError {
   return new RetryableError(
-    `Cannot get ${what} within ${waitMs / 60_000} min: other workers hold it; try later`,
+    `Cannot get ${what} within ${waitMs / 60_000} min: other workers are ` +
+      'using it; try later',
     { code: 'WAITED_TOO_LONG', meta: { what, waitMs } },
   );
 }

@@ -115,8 +115,8 @@ export class RowSplitter {
   #check(rowBytes: number): void {
     if (rowBytes <= this.#rowBytesMax) return;
     throw new PermanentError(
-      `Cannot read the CSV: a row is longer than ${this.#rowBytesMax} bytes; the ` +
-        'source sent something else, or left a quote open',
+      `Cannot read the CSV: a row is longer than ${this.#rowBytesMax} ` +
+        'bytes; the source sent something else, or did not close a quote',
       {
         code: 'ROW_TOO_LARGE',
         meta: { rowBytes, rowBytesMax: this.#rowBytesMax },

@@ -86,7 +86,7 @@ export async function* translated(
     if (count === rows.count) return rows.row();
     throw new RetryableError(
       `Cannot export: row ${number} has ${count} fields where the header has ` +
-        `${rows.count}; nothing was published, ask again`,
+        `${rows.count}; nothing was published; request it again`,
       { code: 'ROW_FIELDS', meta: { row: number } },
     );
   });

@@ -92,7 +92,7 @@ export function layoutOf(columns: readonly string[]): Layout {
   if (unstorable.length > 0)
     throw refused(
       'HEADER_NOT_UNDERSTOOD',
-      'a column has a NUL in its name',
+      'a column has a NUL character in its name',
       {},
     );
   const positions = new Map(columns.map((name, index) => [name, index]));
@@ -102,7 +102,7 @@ export function layoutOf(columns: readonly string[]): Layout {
   if (missing.length === KNOWN_COLUMNS.length - 1) {
     throw refused(
       'HEADER_NOT_UNDERSTOOD',
-      `the first line is no header: ${shown(columns)}`,
+      `the first line is not a header: ${shown(columns)}`,
       {
         columns: columns.slice(0, 20).map((name) => name.slice(0, 100)),
       },

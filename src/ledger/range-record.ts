@@ -71,7 +71,10 @@ function decode<Shape extends z.ZodType>(
   const isLine = line.length <= LINE_CHARS_MAX;
   const parsed = shape.safeParse(isLine ? parseJson(line) : undefined);
   if (parsed.success) return parsed.data;
-  throw rangesInvalid('a line is not what this version writes', parsed.error);
+  throw rangesInvalid(
+    'it contains a line that this version does not write',
+    parsed.error,
+  );
 }
 
 /**
@@ -92,12 +95,13 @@ export async function* linesOf(
       throw rangesInvalid('a line is too long');
     yield* lines;
   }
-  if (partial !== '') throw rangesInvalid('its last line is not whole');
+  if (partial !== '') throw rangesInvalid('its last line is incomplete');
 }
 
 export function rangesInvalid(state: string, cause?: unknown): PermanentError {
   return new PermanentError(
-    `Cannot read ${RANGES_KEY}: ${state}; what it named is asked for again`,
+    `Cannot read ${RANGES_KEY}: ${state}; the ranges that it named will ` +
+      'be requested again',
     { code: 'RANGES_INVALID', meta: { key: RANGES_KEY }, cause },
   );
 }

@@ -20,7 +20,7 @@ export async function chooseMode(
   if (gaps.some(({ isConfirmed }) => !isConfirmed))
     return { kind, because: 'a gap that no audit has confirmed' };
   if (!current.isAppendOnly)
-    return { kind, because: 'the source puts rows between others' };
+    return { kind, because: 'the source inserts rows between others' };
   if (audit !== undefined) return { kind, because: 'one was begun' };
   if (!current.isClaimed) return { kind: 'first reading' };
   if (!current.isConfirmed)

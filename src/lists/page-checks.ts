@@ -21,7 +21,7 @@ export class SourceBehind extends EndNotShown {
   constructor(list: ListName, claimed: bigint, now: bigint) {
     super(
       `Cannot call ${list} complete: the source is behind (block ${now}, and an ` +
-        `earlier answer was of ${claimed}); the next run asks again`,
+        `earlier answer was of ${claimed}); the next run requests it again`,
       {
         code: 'SOURCE_BEHIND',
         meta: { list, claimed: `${claimed}`, now: `${now}` },
@@ -52,7 +52,7 @@ export function readingsDiffer(
  */
 export class NetworkUnproven extends DoubtError {
   constructor(list: ListName) {
-    const state = 'the source shows no row of those that are held';
+    const state = 'the source shows none of the rows that are held';
     super(
       `Cannot call ${list} complete: ${state}, and no party that is held; if that is ` +
         'right, sync with --accept-new-network',
@@ -113,8 +113,8 @@ function describeDoubt(list: ListName, state: string): string {
 /** Returns the doubt for a source that shows none of the stored rows. */
 export function otherNetwork(list: ListName, seen: object = {}): DoubtError {
   return new DoubtError(
-    `Cannot call ${list} complete: the source shows no row of those that are held; ` +
-      'if that is right, sync with --accept-new-network',
+    `Cannot call ${list} complete: the source shows none of the rows that ` +
+      'are held; if that is right, sync with --accept-new-network',
     { code: 'OTHER_NETWORK', meta: { list, ...seen } },
   );
 }
@@ -142,7 +142,7 @@ export function rowsNotUnderstood(list: ListName, seen: object): DoubtError {
   return doubt(
     list,
     ROW_NOT_UNDERSTOOD,
-    'it has rows that are not understood, beside those that are mirrored',
+    'it has rows that cannot be parsed besides those that are mirrored',
     seen,
   );
 }
@@ -173,7 +173,7 @@ export function checkPage(list: ListName, page: Page): void {
   throw doubt(
     list,
     'ENVELOPE_CONTRADICTS',
-    'pageInfo names other cursors than the edges',
+    'pageInfo and the edges have different cursors',
     seen,
   );
 }
@@ -200,7 +200,7 @@ export function checkOrder(
       throw doubt(
         list,
         'HEIGHTS_OUT_OF_ORDER',
-        'heights go down, oldest first',
+        'heights decrease, oldest first',
         {
           before,
           after,
@@ -311,7 +311,7 @@ export function decideAudit(
   if (confirmed === 0n) return 'same';
   if (served === 0n) {
     return refuseShrunk(
-      `the source shows an empty list, where ${confirmed} rows are held`,
+      `the source shows an empty list, although ${confirmed} rows are held`,
     );
   }
   if (common === 0n) {
@@ -320,7 +320,7 @@ export function decideAudit(
     if (list === 'parties' && accepted.acceptShrunk) return 'same';
     return refuse(
       'OTHER_NETWORK',
-      'the source shows no row of those that are held',
+      'the source shows none of the rows that are held',
       '--accept-new-network',
     );
   }

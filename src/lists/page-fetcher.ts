@@ -275,7 +275,7 @@ export class ListReader {
     throw doubt(
       list,
       'PAGE_DIFFERS',
-      'the source shows other rows behind the same cursor',
+      'the source shows different rows after the same cursor',
       seen,
     );
   }
@@ -489,7 +489,7 @@ export class ListReader {
       throw doubt(
         this.context.list,
         'SHORT_PAGE',
-        'a page that was shorter than asked lacked rows',
+        'a page shorter than requested left out rows',
         seen,
       );
     }

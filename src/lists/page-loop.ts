@@ -93,7 +93,7 @@ async function proveEnd(
     if (!(await showsLastRow(reader, newest))) {
       if (isOldest) throw noEnd(reader.context);
       const state =
-        'the newest page lacks the row that comes last, oldest first';
+        'the newest page lacks the row that is last when reading oldest first';
       throw doubt(list, 'NEWEST_LACKS_LAST', state, {
         last: newest.lastKeys.at(-1),
       });
@@ -128,10 +128,11 @@ async function reach(reader: ListReader, newest: Newest): Promise<void> {
       if (reader.generation.kind === 'current') {
         throw new OverlapMissing(
           list,
-          'rows of the newest page do not come behind the last ones',
+          'rows of the newest page do not follow the last rows',
         );
       }
-      const state = 'rows of the newest page do not come, oldest first';
+      const state =
+        'rows of the newest page are never reached when reading oldest first';
       throw doubt(list, 'NEWEST_NOT_REACHED', state, {
         rows: unheld.size,
         first: [...unheld][0],
@@ -193,7 +194,7 @@ async function checkWholeList(
     throw doubt(
       list,
       'LIST_EMPTY',
-      'the newest page is empty, where rows are held',
+      'the newest page is empty, although rows are held',
       {
         held: `${expected}`,
       },
@@ -203,7 +204,7 @@ async function checkWholeList(
   throw doubt(
     list,
     'SETS_DIFFER',
-    'both orders show other rows of a list that fits one page',
+    'the two orders return different rows, although the list fits on one page',
     seen,
   );
 }

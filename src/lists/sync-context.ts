@@ -169,7 +169,7 @@ export async function askPage(
       const fault = asDoubt(error);
       if (fault === undefined || isAgain) throw fault ?? error;
       isAgain = true;
-      tally.warn(`${fault.code}: the page was asked for again`);
+      tally.warn(`${fault.code}: the page was requested again`);
     }
   }
 }
@@ -213,7 +213,8 @@ async function waitForNextNode(
   if (attempt >= BEHIND_ATTEMPTS_MAX)
     throw new SourceBehind(list, claimed, blockHeight);
   tally.warn(
-    'SOURCE_BEHIND: a node that is behind answered, and was asked again',
+    'SOURCE_BEHIND: a node that is behind responded, and the request was ' +
+      'repeated',
   );
   await sleep(pauseMs * attempt, undefined, { signal });
 }

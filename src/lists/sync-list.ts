@@ -100,7 +100,10 @@ export function waitForSession(
     () => store.open(list, runId, signal),
     { waitMs, signal },
     () =>
-      busyElsewhere(list, 'another worker is at it; wait until it has ended'),
+      busyElsewhere(
+        list,
+        'another worker is reading it; wait until it has finished',
+      ),
   );
 }
 
@@ -211,7 +214,7 @@ async function stop(
     case 'busy':
       throw busyElsewhere(
         list,
-        'its resume point keeps changing; wait until others have ended',
+        'its resume point keeps changing; wait until others have finished',
       );
     case 'rethrow':
       break;
@@ -281,7 +284,7 @@ async function refuse(
   if (found.isOtherNetwork)
     missing = {
       code: 'OTHER_NETWORK',
-      message: 'one of the lists was found to be of another network',
+      message: 'one of the lists was found to belong to another network',
     };
   if (gap !== undefined)
     missing = {

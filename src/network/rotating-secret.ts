@@ -55,7 +55,7 @@ export class RotatingSecret<Value extends object> implements SecretState {
    */
   get advice(): string {
     return this.isFromFile
-      ? `check ${this.name}, which was read again and holds no other one`
+      ? `check ${this.name}, which was read again and has not changed`
       : `check ${this.name}`;
   }
 

@@ -48,7 +48,7 @@ export function findCollector(
   if (!URL.canParse(url)) {
     log.warn(
       { url },
-      'OpenTelemetry is off: OTEL_EXPORTER_OTLP_ENDPOINT is no URL',
+      'OpenTelemetry is off: OTEL_EXPORTER_OTLP_ENDPOINT is not a URL',
     );
     return undefined;
   }

@@ -48,7 +48,7 @@ export function openMetricsPush(
     } catch (error) {
       log.warn(
         { collector: new URL(collector.url).host, reason: errorLine(error) },
-        'The collector did not take the metrics of this process',
+        'The collector did not accept the metrics of this process',
       );
     }
   };

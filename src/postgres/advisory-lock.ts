@@ -44,7 +44,7 @@ export async function takeLock(
     () =>
       new RetryableError(
         `Cannot take the lock ${name}: another process has held it for ` +
-          `${WAIT_MS / 60_000} minutes; see what it does`,
+          `${WAIT_MS / 60_000} minutes; check what it is doing`,
         { code: 'LOCK_BUSY', meta: { lock: name } },
       ),
   );

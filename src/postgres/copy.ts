@@ -128,9 +128,8 @@ export class CopyIn {
       signal.throwIfAborted();
       if (!tooLong.aborted) throw databaseError(action, error);
       throw new UnreachableError(
-        `Cannot ${action}: the database took no rows for ` +
-          `${ACCEPT_TIMEOUT_MS / 1000} s; ` +
-          'look for locks and a full disk',
+        `Cannot ${action}: the database accepted no rows for ` +
+          `${ACCEPT_TIMEOUT_MS / 1000} s; look for locks and a full disk`,
         { code: 'DATABASE_STALLED', cause: error },
       );
     }

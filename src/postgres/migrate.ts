@@ -88,7 +88,7 @@ export async function migrate<Schema>(
       results?.find((result) => result.status === 'Error')?.migrationName ??
       'the first step';
     throw new PermanentError(
-      `Cannot migrate the database: ${failed} failed; nothing of it was kept`,
+      `Cannot migrate the database: ${failed} failed; none of it was kept`,
       {
         code: 'MIGRATION_FAILED',
         meta: { migration: failed },
@@ -132,8 +132,8 @@ async function isCurrent(
   if (unknown === undefined) return applied.length === known.length;
   if (unknown.name < (known.at(-1) ?? '')) {
     throw new PermanentError(
-      'Cannot use this database: an earlier version made it, before the first ' +
-        'release; point DATABASE_URL to an ' +
+      'Cannot use this database: it was created by an earlier version, ' +
+        'before the first release; point DATABASE_URL to an ' +
         'empty database and run `ledger-mirror load --all --take-over`, which rebuilds it ' +
         'from the objects',
       { code: 'DATABASE_OLDER', meta: { migration: unknown.name } },

@@ -32,9 +32,10 @@ export async function requireSessions(pool: Pool): Promise<void> {
   const after = await readRow(first, ACTION, SESSION);
   if (before.pid === after.pid && before.pid !== other.pid) return;
   throw new PermanentError(
-    'Cannot use this database: a pooler before it gives each transaction another ' +
-      'session; set its pool_mode to session, or point DATABASE_URL at the server itself ' +
-      'or at the port of the pooler that keeps sessions',
+    'Cannot use this database: a pooler in front of it gives each ' +
+      'transaction a different session; set its pool_mode to session, or ' +
+      'point DATABASE_URL at the server itself ' +
+      'or at a port of the pooler that keeps sessions',
     { code: 'DATABASE_POOLER' },
   );
 }

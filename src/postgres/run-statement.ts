@@ -56,7 +56,7 @@ export async function readRow<Row>(
 ): Promise<Row> {
   const row = await findRow(db, action, query);
   if (row === undefined) {
-    throw new TypeError(`Cannot ${action}: the statement yielded no row`);
+    throw new TypeError(`Cannot ${action}: the statement returned no row`);
   }
   return row;
 }

@@ -36,7 +36,8 @@ export function openCheckpoint(note: string, key: VerifierKey): Checkpoint {
   const checkpoint = decodeCheckpoint(openNote(note, key));
   if (checkpoint.origin !== key.name)
     throw invalid(
-      `it is of the log ${checkpoint.origin}, the key is of ${key.name}`,
+      `it belongs to the log ${checkpoint.origin}, but the key belongs ` +
+        `to ${key.name}`,
     );
   return checkpoint;
 }

@@ -33,7 +33,7 @@ export class CsvSums {
     }
     if (visit !== undefined && splitter.rest().length === 0) return;
     const state =
-      visit === undefined ? 'it has no header' : 'its last line has no end';
+      visit === undefined ? 'it has no header' : 'its last line is incomplete';
     throw incomplete(where, state);
   }
 

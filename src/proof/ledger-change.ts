@@ -49,7 +49,8 @@ export async function findChange(
     return {
       kind: 'changed',
       reason:
-        'the database has nothing of this ledger, which is in the last statement',
+        'the database does not have this ledger, which is in the last ' +
+        'statement',
     };
   const isLoaded = stated.notLoaded === '0' && now.notLoaded === '0';
   if (!isLoaded) return { kind: 'not compared' };

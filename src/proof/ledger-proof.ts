@@ -166,7 +166,7 @@ function checkPaths(
       `${state}: the statement is not in the log of the checkpoint`,
     );
   if (statement.mirror !== checkpoint.origin)
-    throw invalid(`${state}: the statement is of another mirror`);
+    throw invalid(`${state}: the statement belongs to another mirror`);
 
   const held = rootFromInclusion(
     proof.recordIndex,

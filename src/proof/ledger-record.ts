@@ -49,7 +49,8 @@ export function decodeRecord(text: string, where: string): LedgerRecord {
     return schema.parse(JSON.parse(text));
   } catch (error) {
     throw new PermanentError(
-      `Cannot read the record ${where}: it is not what a statement says of a ledger; restore it from a copy`,
+      `Cannot read the record ${where}: it is not the record of a ledger ` +
+        'in a statement; restore it from a copy',
       { code: 'PROOF_RECORD_INVALID', meta: { where }, cause: error },
     );
   }

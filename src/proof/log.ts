@@ -270,7 +270,8 @@ async function readWithin(
 function forked(state: string): PermanentError {
   return new PermanentError(
     `Cannot continue the log of nights: ${state}; ` +
-      'bring back the files below proof/ that are missing, or begin another log (docs/proof.md)',
+      'restore the missing files below proof/, or begin another log ' +
+      '(docs/proof.md)',
     { code: 'PROOF_LOG_FORKED' },
   );
 }

@@ -115,7 +115,7 @@ export function decodePage(text: string, entry: PageEntry): PageEntry[] {
   if (pageHash(entries) !== entry[2])
     throw invalid(
       entry,
-      'its contents have another hash than the page above says',
+      'its content does not have the hash that the page above states',
     );
   return entries;
 }

@@ -82,7 +82,7 @@ export async function readLog(
     const hashes = leaves.slice(index * 256, index * 256 + width);
     if (!tile.equals(Buffer.concat(hashes)))
       throw damaged(
-        `${files.where}: ${path} has other hashes than its entries`,
+        `${files.where}: ${path} does not have the hashes of its entries`,
       );
   }
   if (!rootHash(leaves).equals(root)) {
@@ -132,9 +132,7 @@ export async function readStatement(
   const path = statementPath(night);
   const bytes = await needFile(files, path);
   if (entry !== undefined && !statementEntry(bytes).equals(entry))
-    throw damaged(
-      `${files.where}: ${path} is not the statement that the log has`,
-    );
+    throw damaged(`${files.where}: ${path} is not the statement in the log`);
   const text = bytes.toString('utf8');
   return { text, statement: decodeStatement(text, `${files.where}: ${path}`) };
 }
@@ -220,10 +218,10 @@ export async function readRecord(
   const text = await readPlace(files, place, true);
   const where = `${files.where}: ${placePath(place, true)} at byte ${place[1]}`;
   if (recordHash(text).toString('hex') !== entry[2])
-    throw damaged(`${where} is not the record that its page has`);
+    throw damaged(`${where} is not the record on its page`);
   const record = decodeRecord(text, where);
   if (record.party !== entry[0] || record.asset !== entry[1])
-    throw damaged(`${where} is of another ledger than its page says`);
+    throw damaged(`${where} belongs to a different ledger than its page says`);
   return { text, record };
 }
 

@@ -98,7 +98,8 @@ function keyIn(text: string): SignerKey | undefined {
 function requireKey(text: string, path: string): void {
   if (keyIn(text) !== undefined) return;
   throw new PermanentError(
-    `Cannot use the key of proofs in ${path}: the file ${text === '' ? 'is empty' : 'has no key of a signed note'}; ` +
+    `Cannot use the key of proofs in ${path}: the file ` +
+      `${text === '' ? 'is empty' : 'does not contain a signed-note key'}; ` +
       'restore it from a copy, or remove it if no night was signed with it',
     { code: 'PROOF_KEY_INVALID', meta: { path } },
   );
@@ -134,7 +135,8 @@ function unreadable(
   cause: unknown,
 ): PermanentError {
   return new PermanentError(
-    `Cannot use the key of proofs in ${path}: ${state}; check the file and its rights`,
+    `Cannot use the key of proofs in ${path}: ${state}; check the file ` +
+      'and its permissions',
     { code: 'PROOF_KEY_UNREADABLE', meta: { path }, cause },
   );
 }

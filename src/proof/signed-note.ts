@@ -116,7 +116,7 @@ export function signNote(text: string, key: SignerKey): string {
 export function openNote(note: string, key: VerifierKey): string {
   const split = note.lastIndexOf('\n\n');
   if (split === -1 || !note.endsWith('\n'))
-    throw unsigned('it has no line of a signature');
+    throw unsigned('it has no signature line');
   const text = note.slice(0, split + 1);
   const lines = note.slice(split + 2, -1).split('\n');
   const signatures = lines.map(decodeSignature);
@@ -130,7 +130,7 @@ export function openNote(note: string, key: VerifierKey): string {
     const signed = bytes.subarray(KEY_HASH_BYTES);
     const publicKey = publicKeyOf(key.publicKey);
     if (verify(null, Buffer.from(text), publicKey, signed)) return text;
-    throw unsigned(`the signature by ${key.name} is not of this text`);
+    throw unsigned(`the signature by ${key.name} does not match this text`);
   }
   throw unsigned(`none of its signatures is by ${encodeVerifierKey(key)}`);
 }

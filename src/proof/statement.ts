@@ -82,7 +82,8 @@ export function decodeStatement(text: string, where: string): Statement {
     return schema.parse(JSON.parse(text));
   } catch (error) {
     throw new PermanentError(
-      `Cannot read the statement ${where}: it is not a statement of a night; restore it from a copy`,
+      `Cannot read the statement ${where}: it is not a nightly ` +
+        'statement; restore it from a copy',
       { code: 'PROOF_STATEMENT_INVALID', meta: { where }, cause: error },
     );
   }

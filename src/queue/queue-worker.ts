@@ -127,14 +127,17 @@ export class QueueWorker {
       return;
     log.warn(
       { queue, quietMs: Math.round(this.pulse.quietMs) },
-      'Worker took no jobs and is replaced',
+      'A worker took no jobs and is being replaced',
     );
     const silent = this.#worker;
     this.#worker = this.#open();
     this.#rebuilds += 1;
     this.#canaryWaitsSinceMs = undefined;
     const closing = silent.close(true).catch((error: unknown) => {
-      log.debug({ err: error, queue }, 'Replaced worker did not close well');
+      log.debug(
+        { err: error, queue },
+        'The replaced worker did not close cleanly',
+      );
     });
     await Promise.race([
       closing,
@@ -178,7 +181,7 @@ export class QueueWorker {
       if (!stop.aborted)
         log.warn(
           { err: error, queue, job: job?.name, jobId: job?.id },
-          'Job will be tried again',
+          'The job will be tried again',
         );
     });
     return worker;

@@ -36,21 +36,24 @@ export function redisError(
     const advice =
       login?.isFromFile === true && isLoginRefused(error)
         ? login.advice
-        : 'check its user, password and rights';
+        : 'check its user, password and permissions';
     return new PermanentError(
-      `Cannot use Redis at ${host}: it refuses the user of REDIS_URL (${state}); ${advice}`,
+      `Cannot use Redis at ${host}: it refuses the user in REDIS_URL ` +
+        `(${state}); ${advice}`,
       { code: 'REDIS_REFUSED', ...details },
     );
   }
   if (classifyErrno(errorCode(error)) === 'certificate')
     return new PermanentError(
-      `Cannot use Redis at ${host}: its certificate is not accepted (${state}); name the ` +
-        'file of its authority in NODE_EXTRA_CA_CERTS',
+      `Cannot use Redis at ${host}: its certificate is not accepted ` +
+        `(${state}); name the file of its certificate authority in ` +
+        'NODE_EXTRA_CA_CERTS',
       { code: 'REDIS_TLS', ...details },
     );
   if (NO_WRITES.test(state))
     return new UnreachableError(
-      `Cannot write to Redis at ${host}: ${state}; see its replication and its disk`,
+      `Cannot write to Redis at ${host}: ${state}; check its replication ` +
+        'and its disk',
       { code: 'REDIS_TAKES_NO_WRITES', ...details },
     );
   return new UnreachableError(
@@ -68,7 +71,8 @@ export function requireSingle(url: string, info: string): void {
   const mode = /^redis_mode:(\w+)/m.exec(info)?.[1] ?? 'standalone';
   const lines: Readonly<Record<string, string>> = {
     cluster:
-      'it is part of a cluster, over which queues cannot be spread; use one without cluster mode',
+      'it is part of a cluster, and queues cannot be spread over one; ' +
+      'use a server without cluster mode',
     sentinel:
       'it is a Sentinel; point REDIS_URL at the master, or at an address that follows it',
   };

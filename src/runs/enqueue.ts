@@ -64,12 +64,12 @@ async function closeSilent(
   isGivenUp: (run: Run) => boolean,
 ) {
   const message =
-    'its process ended before it was done; what it committed stays';
+    'its process ended before the run finished; what it committed stays';
   const silent = await runs.stale(silentMs);
   const isEnded = (run: (typeof silent)[number]) =>
     run.isOrphan || isGivenUp(run);
   for (const { runId, kind, subject } of silent.filter(isEnded)) {
-    log.warn({ runId, kind, subject }, 'Run closed: its process is gone');
+    log.warn({ runId, kind, subject }, 'Run ended: its process is gone');
     await runs.finish(runId, 'failed', {
       error: { code: 'ABANDONED', message },
     });

@@ -92,8 +92,8 @@ async function refuseUnlisted(
   const { evidence: found } = await stages.lookUpParty(partyId, signal);
   if (found['listed'] === true) return exported;
   const reason =
-    'the source does not list this party, and brought no entry of it; see whether ' +
-    'the id is right';
+    'the source does not list this party, and sent no entries for it; ' +
+    'check whether the id is right';
   return {
     verdict: 'incomplete',
     evidence: { ...evidence, reason, code: 'PARTY_NOT_LISTED' },

@@ -185,7 +185,7 @@ async function deliver(
     if (error instanceof PermanentError) {
       log.warn(
         { runId, type, reason },
-        'A notice was refused for good and is given up',
+        'A notice was refused permanently and is given up',
       );
       return true;
     }

@@ -81,7 +81,7 @@ export function decodeReport(
   try {
     return schema.parse(JSON.parse(content.toString('utf8')));
   } catch (error) {
-    const message = `Cannot read the report ${where}: it is no report of a nightly run`;
+    const message = `Cannot read the report ${where}: it is not the report of a nightly run`;
     throw new PermanentError(message, {
       code: 'REPORT_INVALID',
       meta: { where },

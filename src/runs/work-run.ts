@@ -85,7 +85,7 @@ export async function workRun(
     if ((await runs.get(runId))?.state === 'running')
       log.info(
         { runId, kind: known.kind },
-        'Run left to the process that works it',
+        'The run is left to the process that is working on it',
       );
     return;
   }
@@ -97,7 +97,7 @@ export async function workRun(
   if (attempts > 1)
     log.info(
       { ...about, attempts, ageMs: ageMs() },
-      'Run taken over, or tried again',
+      'The run is taken over, or tried again',
     );
   if (await delivery.endsProcesses(known)) return;
   const cancel = new AbortController();
@@ -215,7 +215,7 @@ function openDelivery(
       const message =
         deaths < DEATHS_MAX
           ? `its job ended ${DELIVERIES_MAX} times without a result`
-          : `its job ended ${deaths} processes in a row at the same place`;
+          : `its job ended ${deaths} processes in a row at the same point`;
       log.error({ ...about, deaths }, 'Run delivered too often');
       await fail('failed', { code: 'DELIVERED_TOO_OFTEN', message });
       return true;
@@ -231,7 +231,7 @@ function openDelivery(
       if (thrown instanceof FencedError)
         return log.info(
           { ...about, reason },
-          'Run left to the worker that took it over',
+          'The run is left to the worker that took it over',
         );
       const sinceMs = ageMs();
       if (isTriedAgain(thrown, runId, attempt)) {
@@ -250,7 +250,7 @@ function openDelivery(
       }
       log.error(
         { ...about, err: thrown, sinceMs },
-        'Run ended without its result',
+        'The run ended without a result',
       );
       away.delete(runId);
       const mayPass =
@@ -317,8 +317,8 @@ export async function readKnownRun(
       'Job of a run that this mirror does not know',
     );
     const message =
-      `Cannot work run ${runId}: this mirror does not know it; look whether its ` +
-      'database was restored from a backup';
+      `Cannot work run ${runId}: this mirror does not know it; check ` +
+      'whether the database was restored from a backup';
     const details = { code: 'RUN_UNKNOWN', meta: { runId } };
     if (attempt >= UNKNOWN_RETRIES_MAX)
       throw new PermanentError(message, details);
@@ -361,7 +361,10 @@ async function renew(
       );
   } catch (error) {
     // The work uses the same database and will report what is wrong with it.
-    deps.log.debug({ err: error, runId }, 'Run could not be renewed');
+    deps.log.debug(
+      { err: error, runId },
+      'The heartbeat of a run could not be renewed',
+    );
   }
 }
 

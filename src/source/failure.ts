@@ -190,7 +190,9 @@ const ADVICE: Readonly<Partial<Record<FailureCode, string>>> = {
   SOURCE_UNAUTHORIZED: 'check SOURCE_AUTHORIZATION',
   SOURCE_ABSENT: 'check SOURCE_URL and SOURCE_EXPORT_PATH',
   SOURCE_FORBIDDEN:
-    'check SOURCE_AUTHORIZATION, the headers that a gateway before it wants (SOURCE_HEADERS), and what this client may ask',
+    'check SOURCE_AUTHORIZATION, the headers that a gateway in front of ' +
+    'it requires (SOURCE_HEADERS), and what this client is allowed to ' +
+    'request',
 };
 
 /** Transient statuses of a refused tunnel: request timeout, too many requests. */

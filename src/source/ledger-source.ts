@@ -151,7 +151,7 @@ export function exportUrl(
   if (assetId !== undefined && canonicalId(assetId) !== assetId)
     throw invalidWindow(`${quote(assetId)} is not an asset id`);
   if (to !== undefined && (from === undefined || to <= from))
-    throw invalidWindow('an end needs a beginning before it');
+    throw invalidWindow('the end must be after the beginning');
 
   function instant(at: Micros | undefined): string | undefined {
     return at === undefined
@@ -192,7 +192,7 @@ function refusal(error: unknown, window: WindowRequest): unknown {
     window.assetId === undefined &&
     meta['detailCode'] === DETAIL_ASSET_REQUIRED
   ) {
-    const advice = 'name the assets to ask for in SOURCE_ASSETS';
+    const advice = 'name the assets to request in SOURCE_ASSETS';
     return new PermanentError(`${message}; ${advice}`, {
       code: 'ASSET_REQUIRED',
       meta,

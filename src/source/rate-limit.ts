@@ -180,7 +180,8 @@ function waitTooLong(reason: WaitReason, waitMs: number): RetryableError {
     : 'the request budget (SOURCE_RATE) is spent';
   const seconds = Math.ceil(waitMs / 1000);
   return new RetryableError(
-    `Cannot ask the source: ${state} for another ${seconds} s; the work goes on by itself then`,
+    `Cannot ask the source: ${state} for another ${seconds} s; work then ` +
+      'continues by itself',
     {
       code: isBan ? 'SOURCE_BANNED' : 'SOURCE_RATE_LIMITED',
       retryAfterMs: Math.ceil(waitMs),

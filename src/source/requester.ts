@@ -218,7 +218,7 @@ export class SourceRequester {
         observer.onWait({ route, reason: 'retry', waitMs });
         log?.warn(
           { route, attempt, waitMs, err: error },
-          'The source is asked again',
+          'The request to the source is repeated',
         );
         await clock.sleep(waitMs, signal);
       }
@@ -249,7 +249,8 @@ export class SourceRequester {
         }
         log?.warn(
           { secret: credentials.name, reason: errorLine(error) },
-          'The source refused a secret, which has been replaced: asked again with the new one',
+          'The source refused a secret, which has been replaced: the ' +
+            'request is repeated with the new one',
         );
       }
     }

@@ -88,8 +88,8 @@ export interface Source extends AsyncDisposable {
 export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   if (config.sourceUrl === undefined) {
     throw new UsageError([
-      'SOURCE_URL: not given, and this command asks the source; give an http:// ' +
-        'or https:// URL',
+      'SOURCE_URL: not given, and this command queries the source; give ' +
+        'an http:// or https:// URL',
     ]);
   }
   const { baseUrl, authorization } = splitUrl(config.sourceUrl);

@@ -189,7 +189,7 @@ export function tolerateOutages(
       if (awaySinceMs === undefined)
         log.warn(
           { err: error },
-          'Resume state is away, work goes on without it',
+          'The resume state is unavailable; work continues without it',
         );
       awaySinceMs ??= nowMs();
       return instead();

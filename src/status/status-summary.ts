@@ -124,8 +124,8 @@ function listAwaited({ awaitedSource }: MirrorFacts): readonly Attention[] {
       what: `the nightly run waits for the source since ${formatTimeUtc(new Date(since).toISOString(), 'minute')}`,
       why: reason,
       todo:
-        'Nothing, if the source comes back: the run goes on where it was. It waits ' +
-        'until its window ends; `ledger-mirror cancel` ends it now.',
+        'Nothing, if the source comes back: the run continues where ' +
+        'it was. It waits until its window ends; `ledger-mirror cancel` ends it now.',
     },
   ];
 }
@@ -184,7 +184,9 @@ function listAttention(facts: MirrorFacts, isBegun: boolean): Attention[] {
       : null,
     failed && {
       what: 'the last verification failed',
-      why: `on ${formatTimeUtc(failed.at, 'minute')} something recorded did not agree with what is there`,
+      why:
+        `on ${formatTimeUtc(failed.at, 'minute')} something recorded did not ` +
+        'agree with what is stored',
       todo:
         `\`ledger-mirror runs ${failed.runId}\` names it; when it is mended, ` +
         `\`ledger-mirror verify\` says so.`,
@@ -325,11 +327,12 @@ function missed(scheduledAt: string, workers: number): Attention {
     workers === 0
       ? [
           'no worker is running',
-          'Start one (`ledger-mirror up` or `worker`): it makes up for it by itself.',
+          'Start one (`ledger-mirror up` or `worker`): it makes up for the run by itself.',
         ]
       : [
           'it never began',
-          'A worker starts it within a minute; where it does not, look at its log.',
+          'A worker starts it within a minute; if it does not, look at ' +
+            'its log.',
         ];
   return {
     what: `the nightly run of ${formatTimeUtc(scheduledAt, 'minute')} was missed`,
@@ -345,10 +348,10 @@ function gaps({ list, gaps: known }: ListFacts): readonly Attention[] {
       short(aboveKey),
     why: `on ${formatTime(foundAt, 'day')} the source no longer served them`,
     todo: isConfirmed
-      ? 'An audit confirmed it: this source does not have them. Each sync looks ' +
-        'whether it serves older rows again.'
-      : 'Each sync looks whether the source serves them again, and reads the whole ' +
-        'list then.',
+      ? 'An audit confirmed it: this source does not have them. Each sync ' +
+        'checks whether it serves older rows again.'
+      : 'Each sync checks whether the source serves them again, and if so ' +
+        'reads the whole list.',
   }));
 }
 

@@ -359,10 +359,10 @@ export function fileError(what: string, error: unknown): Error {
   const code = errorCode(error);
   const details = { code: `OBJECT_STORE_${code}`, cause: error };
   if (RETRYABLE.has(code)) {
-    const message = `Cannot ${what}: ${code}; it is tried again, check the disk`;
+    const message = `Cannot ${what}: ${code}; it will be tried again; check the disk`;
     return new RetryableError(message, details);
   }
-  const message = `Cannot ${what}: ${code}; check the folder of OBJECT_STORE_URL and its rights`;
+  const message = `Cannot ${what}: ${code}; check the folder of OBJECT_STORE_URL and its permissions`;
   return new PermanentError(message, details);
 }
 

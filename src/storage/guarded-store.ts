@@ -186,7 +186,7 @@ class GuardedStore implements ObjectStore {
   }
 
   removeAbandoned(olderThanMs: number, signal: AbortSignal): Promise<number> {
-    return this.#guard('clear away what dead processes left', async () => {
+    return this.#guard('remove what dead processes left', async () => {
       const beforeMs = Date.now() - olderThanMs;
       const files = await this.#spool.clear('', beforeMs);
       const uploads = await this.#kind.abortUploads(beforeMs, signal);
@@ -215,8 +215,8 @@ class GuardedStore implements ObjectStore {
     const outcome = await this.#guard(`publish ${key}`, write);
     if (outcome === 'written') return;
     throw new PermanentError(
-      `Cannot publish ${key} in ${this.url}: other bytes lie there already; ` +
-        'it was changed from outside, or the disk is failing',
+      `Cannot publish ${key} in ${this.url}: different bytes are already ` +
+        'there; it was changed from outside, or the disk is failing',
       { code: 'OBJECT_CONFLICT', meta: { key } },
     );
   }

@@ -108,7 +108,7 @@ class Probe {
       buffer(await this.#store.read(key, signal, range)),
     );
     if (read.toString() !== TEXT.slice(7, 13)) {
-      throw unusable('it reads other bytes than were written');
+      throw unusable('it returns bytes that differ from those written');
     }
 
     const isListed = await this.#step('list objects', (signal) =>
@@ -192,7 +192,7 @@ class Probe {
     const seconds = this.#stepMaxMs / 1000;
     return new UnreachableError(
       `Cannot ${what} in ${this.#store.url}: no answer within ${seconds} s; ` +
-        'check that the store is up, and what lies in between',
+        'check that the store is up, and what is on the way to it',
       { code: 'OBJECT_STORE_UNREACHABLE', meta: { step: what, attempts: 1 } },
     );
   }

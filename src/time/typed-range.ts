@@ -90,7 +90,7 @@ function readMonth(
       `--month: ${quote(text)} is not a month; give ${TYPED_MONTH_FORM}`,
     );
   if (month !== undefined && month.from > now)
-    problems.push(`--month: ${text} has not begun; give one that has`);
+    problems.push(`--month: ${text} has not begun; give a month that has`);
   const isOver = month !== undefined && month.to <= now;
   return { start: month?.from, end: isOver ? month.to : undefined, problems };
 }

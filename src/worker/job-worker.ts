@@ -72,13 +72,13 @@ export async function handleJob(
 ): Promise<void> {
   const definition = JOBS.find(({ name }) => name === job.name);
   if (definition === undefined) {
-    const message = `Cannot work job ${job.id}: this version knows no job named ${job.name}`;
+    const message = `Cannot do job ${job.id}: this version does not know a job named ${job.name}`;
     throw new PermanentError(message, { code: 'JOB_UNKNOWN' });
   }
 
   const parsed = definition.payload.safeParse(job.data);
   if (!parsed.success) {
-    const message = `Cannot work job ${job.id}: its payload is not that of ${job.name}`;
+    const message = `Cannot do job ${job.id}: its payload is not one of ${job.name}`;
     throw new PermanentError(message, {
       code: 'JOB_PAYLOAD',
       cause: parsed.error,
@@ -159,11 +159,15 @@ export class JobWorker implements AsyncDisposable {
     await reconcileRuns(jobs);
     await this.#keepSchedules();
 
-    this.#every(BEAT_MS, 'Worker could not be renewed', () => this.#beat());
+    this.#every(
+      BEAT_MS,
+      'The registration of this worker could not be renewed',
+      () => this.#beat(),
+    );
     this.#every(CANARY_MS, 'Canaries could not be sent', () =>
       queues.sendCanaries(this.#workerId),
     );
-    this.#every(SCHEDULE_CHECK_MS, 'The schedules could not be put back', () =>
+    this.#every(SCHEDULE_CHECK_MS, 'The schedules could not be restored', () =>
       this.#keepSchedules(),
     );
     this.#every(SCHEDULE_CHECK_MS, 'The schedule could not be checked', () =>
@@ -181,7 +185,7 @@ export class JobWorker implements AsyncDisposable {
         isTelling = false;
       }
     });
-    this.#every(FORGET_MS, 'Old runs could not be forgotten', async () => {
+    this.#every(FORGET_MS, 'Old runs could not be removed', async () => {
       const forgotten = await forgetHistory(jobs.db, historyRetention);
       if (forgotten.runs + forgotten.nightlyLists > 0)
         jobs.log.info({ ...forgotten }, 'Old runs forgotten');
@@ -268,7 +272,8 @@ export class JobWorker implements AsyncDisposable {
     this.#reportedSchedules = text;
     jobs.log.warn(
       { inForce, own: schedules },
-      'A worker that started later has other schedules: these are kept, and not our own',
+      'A worker that started later has different schedules: those stay ' +
+        'in force, not the ones of this worker',
     );
   }
 

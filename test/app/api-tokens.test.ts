@@ -46,7 +46,7 @@ test('openApiTokens warns once while both files hold the same token', () => {
     world.read();
   }
   expect(world.warnings).toEqual([
-    'API_TOKEN and API_READ_TOKEN are the same; the tokens of before stay in use',
+    'API_TOKEN and API_READ_TOKEN are the same; the previous tokens stay in use',
   ]);
 });
 

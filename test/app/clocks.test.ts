@@ -9,7 +9,7 @@ test('clocks that agree are named, with how closely', () => {
     compareClocks([near("the database's"), near("the source's")], undefined),
   ).toEqual({
     isRight: true,
-    detail: "in step with the database's and the source's, to within 1 s",
+    detail: "agrees with the database's and the source's to within 1 s",
   });
 });
 
@@ -54,16 +54,16 @@ test('a single other clock that differs leaves open which of both is wrong', () 
   });
 });
 
-test('a head of the source beside right clocks tells that the source stands still', () => {
+test('a head of the source beside right clocks tells that the source is not advancing', () => {
   const others = [near("the database's"), near("the source's")];
   expect(compareClocks(others, -900_000).detail).toBe(
     "the source's last block is 900 s old, and the clocks agree: the source " +
-      'stands still',
+      'is not advancing',
   );
   expect(compareClocks(others, -900_000).isRight).toBe(false);
   expect(compareClocks([near("the database's")], -900_000).detail).toBe(
-    "the source's last block is 900 s old: it stands still, or this machine's " +
-      'clock runs ahead',
+    "the source's last block is 900 s old: it is not advancing, or this machine's " +
+      'clock is fast',
   );
   expect(compareClocks(others, 90_000).detail).toBe(
     "the source's last block is 90 s ahead of this machine's clock; set it by NTP",

@@ -50,7 +50,7 @@ test('doctor finds no problem with a source whose blocks are recent', async () =
     ) as string,
   });
   expect(found.get('clock')?.detail).toMatch(
-    /^in step with the database's, the source's and the object store's, to within \d s$/,
+    /^agrees with the database's, the source's and the object store's to within \d s$/,
   );
 });
 

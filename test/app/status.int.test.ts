@@ -139,7 +139,7 @@ describe('the status', () => {
     });
     const interrupted = await text();
     expect(interrupted).toContain(
-      'Interrupted: nightly now; the next nightly run goes on from what it committed',
+      'Interrupted: nightly now; the next nightly run continues from what it committed',
     );
     expect(interrupted).not.toContain('Runs under way');
     await silenceRuns(pool, 0);

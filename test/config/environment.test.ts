@@ -99,7 +99,7 @@ describe('.env', () => {
     );
     expect(problemsOf({})).toEqual([
       expect.stringMatching(
-        /^DATABSE_URL: not a setting \(in \.env\); see 'ledger-mirror --help'/,
+        /^DATABSE_URL: not a setting \(in \.env\); 'ledger-mirror --help' lists the settings/,
       ),
     ]);
   });
@@ -462,7 +462,7 @@ test.each(['localhost:24001', 'ledger.example.com', 'node:8080/path'])(
   (given) => {
     expect(problemsOf({ SOURCE_URL: given })).toEqual([
       expect.stringContaining(
-        'is not accepted: it lacks http:// or https:// in front; give ',
+        'is not accepted: it does not begin with http:// or https://; give ',
       ),
     ]);
   },

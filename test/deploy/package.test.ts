@@ -73,7 +73,7 @@ describe('the package', () => {
     // Loads the stages, the migrations and the embedded Postgres's wrapper, and refuses
     // for its own reason.
     expect(ran('worker').stderr).toBe(
-      'ledger-mirror: SOURCE_URL: not set, and this command asks the source; give the URL of the query service\n',
+      'ledger-mirror: SOURCE_URL: not set, and this command queries the source; give the URL of the query service\n',
     );
   });
 

@@ -132,7 +132,7 @@ const DRILLS: readonly Drill[] = [
       const refused = await home.run(['status']);
       expect([refused.code, refused.stderr]).toEqual([
         1,
-        expect.stringContaining('an earlier version made it'),
+        expect.stringContaining('created by an earlier version'),
       ]);
       return undefined;
     },

@@ -133,7 +133,7 @@ describe.skipIf(unshareProblem !== undefined)(
       await second.end();
 
       first.signal('SIGCONT');
-      await first.waitForLine(/had ended, and runs again/m);
+      await first.waitForLine(/had stopped, and is running again/m);
       expect(await first.end('SIGTERM')).toEqual({ code: 0, signal: null });
     });
 

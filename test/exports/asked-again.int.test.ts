@@ -128,7 +128,7 @@ describe('the rolling audit', () => {
               audited: [
                 {
                   from: '1970-01-01T00:00:00.000000Z',
-                  found: 'other rows than were published; replaced',
+                  found: 'not the rows that were published; replaced',
                 },
               ],
             },

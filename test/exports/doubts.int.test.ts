@@ -88,7 +88,7 @@ describe('a source that no longer has the known rows', () => {
     expect(await world.export('2023-05-04T00:00:00Z')).toMatchObject({
       verdict: 'complete',
       requests: 1,
-      evidence: { overlap: 'the chain of the source began again since' },
+      evidence: { overlap: 'the chain of the source has restarted since' },
     });
     expect(await world.rows()).toEqual(
       written([...old, ...world.source.entries]),
@@ -627,7 +627,7 @@ describe('a covered range', () => {
     const kept = await world.export('2023-06-02T00:00:00Z', {}, NO_PAUSE);
     expect([kept.verdict, kept.evidence['kept']]).toMatchObject([
       'suspicious',
-      [{ reason: 'the source serves less of them than it did' }],
+      [{ reason: 'the source serves fewer of them than it did' }],
     ]);
     expect((await currentSegments(world.pool)).map(({ rows }) => rows)).toEqual(
       [40],

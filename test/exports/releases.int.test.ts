@@ -106,7 +106,7 @@ test('a shorter answer replaces nothing', async () => {
   expect(await world.export('2023-06-01T00:00:00Z')).toMatchObject({
     verdict: 'suspicious',
     evidence: {
-      kept: [{ reason: 'the source serves less of them than it did' }],
+      kept: [{ reason: 'the source serves fewer of them than it did' }],
     },
   });
   expect(await world.rows()).toEqual(before);

@@ -33,8 +33,8 @@ describe('readHeader', () => {
     ['COLUMNS_MISSING', HEADER_12.replace('quantity', 'amount'), 'quantity'],
     ['COLUMNS_REPEATED', `${HEADER_12},quantity`, 'quantity'],
     ['HEADER_NOT_UNDERSTOOD', '<html><body>502 Bad Gateway</body>', '<html>'],
-    ['HEADER_NOT_UNDERSTOOD', '', 'no header'],
-    ['HEADER_NOT_UNDERSTOOD', 'c,'.repeat(300), 'no header'],
+    ['HEADER_NOT_UNDERSTOOD', '', 'not a header'],
+    ['HEADER_NOT_UNDERSTOOD', 'c,'.repeat(300), 'not a header'],
   ])('refuses with %s: %.30s', (code, line, named) => {
     expect(() => readHeader(Buffer.from(line))).toThrow(
       expect.objectContaining({

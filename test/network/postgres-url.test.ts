@@ -95,15 +95,15 @@ describe('a URL of Postgres is read as libpq reads it', () => {
       readPostgresUrl(
         `postgres://?service=none&servicefile=${encodeURIComponent(file)}`,
       ),
-    ).toContain('does not hold');
+    ).toContain('does not contain');
   });
 });
 
 describe('a URL of Postgres that is misread has a line that says what to write', () => {
   test.each([
-    ['postgres://u:se/cret@h/db', 'write it %2F'],
-    ['postgres://u:se@cret@h/db', 'write %40'],
-    ['postgres://u:50%off@h/db', 'write it %25'],
+    ['postgres://u:se/cret@h/db', 'write it as %2F'],
+    ['postgres://u:se@cret@h/db', 'write it as %40'],
+    ['postgres://u:50%off@h/db', 'write it as %25'],
     ['jdbc:postgresql://h/db', 'begin it with postgres:'],
     ['postgresql+psycopg2://h/db', 'begin it with postgres:'],
     ['mysql://h/db', 'does not begin with postgres://'],

@@ -109,7 +109,7 @@ test('a collector that refuses or is away costs a warning and no error', async (
     const ambient = { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint };
     await openMetricsPush(ambient, log)?.(new MetricsRegistry());
     expect(warnings).toEqual([
-      'The collector did not take the metrics of this process',
+      'The collector did not accept the metrics of this process',
     ]);
   }
 }, 20_000);

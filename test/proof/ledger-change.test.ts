@@ -57,7 +57,7 @@ describe('findChange', () => {
     );
     expect(await change).toEqual({
       kind: 'changed',
-      reason: expect.stringMatching(/has nothing of this ledger/),
+      reason: expect.stringMatching(/does not have this ledger/),
     });
   });
 

@@ -64,8 +64,8 @@ describe('openKey', () => {
 
   test.each([
     ['', 'the file is empty'],
-    ['a note\n', 'the file has no key of a signed note'],
-    [FIRST.slice(0, 40), 'the file has no key of a signed note'],
+    ['a note\n', 'the file does not contain a signed-note key'],
+    [FIRST.slice(0, 40), 'the file does not contain a signed-note key'],
   ])('stores nothing of a file with %j, and says so', async (text, reason) => {
     await writeFile(ownFile, text);
     const keeper = keeperOf(null);

@@ -89,7 +89,7 @@ describe('a run', () => {
     await silenceRuns(database.pool, 60, runId);
     await workRun(runId, deps, context, async () => COMPLETE);
     const told = lines.find(
-      ({ message }) => message === 'Run taken over, or tried again',
+      ({ message }) => message === 'The run is taken over, or tried again',
     );
     expect(told?.fields).toMatchObject({ runId, kind: 'load', attempts: 2 });
     expect(Number(told?.fields['ageMs'])).toBeGreaterThanOrEqual(120_000);

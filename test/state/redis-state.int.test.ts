@@ -118,7 +118,7 @@ test('syncs go on through an outage of Redis, which is logged once', async () =>
   // A quarter of the rate, on a clock that stands.
   expect(waits).toEqual([0, 100, 200, 300, 400]);
   expect(log.lines.map(({ message }) => message)).toEqual([
-    'Resume state is away, work goes on without it',
+    'The resume state is unavailable; work continues without it',
   ]);
   await own.start();
   await waitFor(

@@ -106,7 +106,8 @@ function firstCalls(count: number, refusal: Refusal): Refuse {
   };
 }
 
-const RIGHTS = /403 AccessDenied; check the bucket, its region and the rights/;
+const RIGHTS =
+  /403 AccessDenied; check the bucket, its region and the permissions/;
 const CREDENTIALS =
   /400 ExpiredToken; check AWS_ACCESS_KEY_ID .*no longer valid/;
 const ARCHIVE =

@@ -234,19 +234,19 @@ describe.skipIf(!command.isReal)('Redis', () => {
       'a wrong password',
       ['requirepass right'],
       ':unknown-word@',
-      'it refuses the user of REDIS_URL (WRONGPASS',
+      'it refuses the user in REDIS_URL (WRONGPASS',
     ],
     [
       'no password',
       ['requirepass right'],
       '',
-      'it refuses the user of REDIS_URL (NOAUTH',
+      'it refuses the user in REDIS_URL (NOAUTH',
     ],
     [
       'no rights',
       ['user poor on >right ~* +ping +info'],
       'poor:right@',
-      'it refuses the user of REDIS_URL (NOPERM',
+      'it refuses the user in REDIS_URL (NOPERM',
     ],
   ])('is refused at once in one line: %s', async (_, args, user, line) => {
     await using redis = await RealRedis.start(args);

@@ -47,6 +47,6 @@ test('every problem of a range is named with its option', () => {
     '--month: "March" is not a month; give a month such as 2026-03',
   ]);
   expect(problems({ month: '2026-04' })).toEqual([
-    '--month: 2026-04 has not begun; give one that has',
+    '--month: 2026-04 has not begun; give a month that has',
   ]);
 });

@@ -117,7 +117,7 @@ export async function addAccess(
     reply.header('www-authenticate', 'Bearer');
     throw new StatusError(
       'unauthenticated',
-      'a token is needed: send it as a bearer, or log in at /login',
+      'a token is required: send it as a bearer token, or log in at /login',
     );
   });
   addLogin(server, { locks, cookiePath: settings.apiBasePath || '/' });

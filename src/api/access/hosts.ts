@@ -92,15 +92,17 @@ export function refuseForeign(request: FastifyRequest, rules: HostRules): void {
     PROXY_HEADERS.some((name) => headers[name] !== undefined)
   )
     throw refused(
-      'without API_TOKEN nothing is answered that came through a proxy; set API_TOKEN',
+      'without API_TOKEN, requests that come through a proxy are not ' +
+        'accepted; set API_TOKEN',
     );
   if (!isOurName(request, rules)) {
     const host = shown(headers.host);
     throw refused(
       rules.hasToken
-        ? `requests for the host ${host} are not answered; add the name to API_HOSTS`
-        : `requests for the host ${host} are not answered: without API_TOKEN only ` +
-            'loopback names are',
+        ? `requests for the host ${host} are not accepted; add the name ` +
+            'to API_HOSTS'
+        : `requests for the host ${host} are not accepted: without ` +
+            'API_TOKEN only loopback names are',
     );
   }
   if (rules.isNamedOrigin(request)) return;
@@ -111,10 +113,10 @@ function foreignOrigin({ headers }: FastifyRequest): string {
   const from = headers.origin ?? `a ${headers['sec-fetch-site']} page`;
   return (
     `a browser sent this from ${shown(from)}, and the request is for ` +
-    `${shown(headers.host)}: requests from another origin are not answered; if a ` +
-    'proxy stands in front, let it pass the Host on as it came (nginx: ' +
-    'proxy_set_header Host $http_host;); API_ORIGINS lets the pages of an origin ' +
-    'read /api/v2'
+    `${shown(headers.host)}: requests from another origin are not accepted; ` +
+    'if a proxy stands in front, let it pass the Host on as it came (nginx: ' +
+    'proxy_set_header Host $http_host;); API_ORIGINS lets the pages of an ' +
+    'origin read /api/v2'
   );
 }
 

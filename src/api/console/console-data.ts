@@ -212,7 +212,7 @@ function idleAttention({
     what:
       `${formatPlural(waiting, 'run waits', 'runs wait')} and no worker is ` +
       'running',
-    why: 'work is queued, and no process takes it',
+    why: 'work is queued, and no process is taking it',
     todo: 'Start `ledger-mirror worker` (or `ledger-mirror up`) with the same settings.',
   };
 }

@@ -127,7 +127,7 @@ export function openQueryRunner(
     if (running >= AT_ONCE_MAX)
       throw new StatusError(
         'unavailable',
-        'the lake answers others right now; try again in a moment',
+        'the lake is busy with other queries; try again in a moment',
       );
     running += 1;
     const [asked, options] =

@@ -56,7 +56,7 @@ export function addQueueBoard(
   const adapter = new FastifyAdapter().setBasePath(`${basePath}${BASE}`);
   const boardQueues = queues.forBoard().map(([name, queue]) => {
     if (!(queue instanceof Queue))
-      throw new TypeError(`the queue ${name} is not one of BullMQ`);
+      throw new TypeError(`the queue ${name} was not made by BullMQ`);
     return new BullMQAdapter(queue, {
       readOnlyMode: isReadOnly,
       displayName: name,

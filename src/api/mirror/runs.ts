@@ -156,13 +156,13 @@ async function startRun(
     });
     const { runId } = run;
     if (found === 'other') {
-      const state = 'it was used for another order; give a new one';
+      const state = 'it was used for another order; use a new one';
       throw new StatusError('failedPrecondition', `Idempotency-Key: ${state}`);
     }
     if (found === 'open' && isExclusive)
       throw new StatusError(
         'alreadyExists',
-        `run ${runId} does the same already`,
+        `run ${runId} is already doing the same`,
       );
     // Also queue a run that has no job: its first request was interrupted before the job
     // was queued.
@@ -174,12 +174,11 @@ async function startRun(
   const url = jobs.source?.url;
   if (asksSource && url === undefined)
     throw unavailable(
-      'this process has no SOURCE_URL, so it cannot order what asks the source',
+      'this process has no SOURCE_URL, so it cannot order work that ' +
+        'queries the source',
     );
   if (!(await isAttended(asksSource ? url : undefined)))
-    throw unavailable(
-      'no worker is running that could take it; start one and try again',
-    );
+    throw unavailable('no running worker can take it; start one and try again');
   const [first, second] = runsOf(order);
   const started = await startOne(first, key);
   if (second === undefined) return started;

@@ -359,7 +359,7 @@ function addSafety(server: FastifyInstance): void {
     if (!request.url.startsWith('/api/v2/') && !isText(request.url)) {
       throw new StatusError(
         'invalidArgument',
-        'the URL holds a broken escape or a NUL character',
+        'the URL contains an invalid escape or a NUL character',
       );
     }
   });

@@ -156,8 +156,8 @@ async function openDemo(context: CommandContext): Promise<App> {
   } catch (error) {
     if (errorCode(error) !== 'DATABASE_OLDER') throw error;
     throw new UsageError([
-      `Cannot use the demo in ${dataDir}: an earlier version made it; remove it ` +
-        `with 'rm -rf ${near(dataDir)}'`,
+      `Cannot use the demo in ${dataDir}: it was created by an earlier ` +
+        `version; remove it with 'rm -rf ${near(dataDir)}'`,
     ]);
   }
 }

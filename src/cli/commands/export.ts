@@ -216,7 +216,7 @@ function parse(
         'lists it',
     asset !== undefined &&
       assetId === undefined &&
-      `--asset: ${quote(asset)} is no asset id; give 64 hex digits`,
+      `--asset: ${quote(asset)} is not an asset id; give 64 hex digits`,
     ...range.problems,
     out === STDOUT &&
       isJson &&

@@ -44,7 +44,7 @@ export const lake: Handler = async (_, context) => {
         moments.join(', '),
     ...(mended.length === 0
       ? []
-      : [`Took broken checkpoints away from ${mended.join(', ')}.`]),
+      : [`Removed broken checkpoints from ${mended.join(', ')}.`]),
   ];
   const header = [
     'table',

@@ -36,7 +36,7 @@ export const nightly: Handler<{ dryRun: boolean; look: boolean }> = async (
 ) => {
   const { config, notices } = context;
   if (options.look && !options.dryRun)
-    throw new UsageError(['--look: give it together with --dry-run']);
+    throw new UsageError(['--look: only works together with --dry-run']);
   requireSource(config);
   await using app = await openApp(context);
   if (options.dryRun) {
@@ -57,7 +57,8 @@ export const nightly: Handler<{ dryRun: boolean; look: boolean }> = async (
   if (await app.workers.anyAlive(app.jobs.source?.url))
     notices.warn(
       { runId },
-      `${started}; the worker of another process works it, with its own settings`,
+      `${started}; a worker in another process is doing it, with its own ` +
+        'settings',
     );
   else notices.info({ runId }, started);
   return runResult(await followRun(app, run, context));
@@ -228,7 +229,7 @@ async function findReport(
     }
   }
   throw new UsageError([
-    `--against: ${JSON.stringify(given.slice(0, 120))} is no report; give a file, ` +
-      'a key such as runs/….json, or the id of a nightly run',
+    `--against: ${JSON.stringify(given.slice(0, 120))} is not a report; ` +
+      'give a file, a key such as runs/….json, or the id of a nightly run',
   ]);
 }

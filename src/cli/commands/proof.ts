@@ -136,7 +136,7 @@ async function checkCsv(
   for (const path of paths) {
     const found = resolve(path);
     if (!(statSync(found, { throwIfNoEntry: false })?.isFile() ?? false))
-      throw new UsageError([`check-proof: there is no file ${path}`]);
+      throw new UsageError([`check-proof: the file ${path} does not exist`]);
     const stored = createReadStream(found);
     await sums.add(plainStream(stored, compressionOf(found)), path);
   }
@@ -161,7 +161,8 @@ function describeProven({ statement, record }: ProvenLedger): string {
       formatPlural(record.months.length, 'month') +
       (record.notLoaded === '0'
         ? ''
-        : `, and ${formatCount(record.notLoaded)} that were not loaded yet`),
+        : `, and ${formatCount(record.notLoaded)} that had not been loaded ` +
+          'yet'),
     `  covered ${covered === '' ? 'nowhere' : covered}`,
     `  on night ${night}, which ended at ${formatTimeUtc(heldAt)} and was ${verdict}`,
   ];

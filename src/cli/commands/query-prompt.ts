@@ -48,7 +48,7 @@ export function readTyped(
     };
   } catch {
     throw new UsageError([
-      `query ${sql}: ${JSON.stringify(given)} is not understood; give --since, ` +
+      `query ${sql}: ${JSON.stringify(given)} is not valid; give --since, ` +
         '--until, --month, --at, --party or --asset, each with a value',
     ]);
   }

@@ -167,7 +167,7 @@ function chooseFormat(
 function noQuestion(name: string): string {
   const names = READY_QUESTIONS.map((question) => question.name);
   return (
-    `query: there is no question ${name}; there are ${names.join(', ')}` +
+    `query: there is no question ${name}; the questions are ${names.join(', ')}` +
     didYouMean(findMeant(name, names))
   );
 }

@@ -116,7 +116,7 @@ export const logs: Handler<{ run: string }> = async (
     .join('');
   return {
     document,
-    text: text === '' ? 'No lines are kept of this run.\n' : text,
+    text: text === '' ? 'No log lines of this run have been kept.\n' : text,
   };
 };
 
@@ -153,5 +153,5 @@ function describeEnd(
     return `${what}: cancelled; what it committed stays`;
   if (state === 'done')
     return `${what}: ended by itself meanwhile: ${verdict ?? state}`;
-  return `${what}: told to stop; it ends at its next safe point`;
+  return `${what}: told to stop; it will end at its next safe point`;
 }

@@ -180,7 +180,7 @@ async function openLines(
     ...lines,
     ...gone.map(
       (run) =>
-        `Interrupted: ${name(run)}; ${next} goes on from what it committed`,
+        `Interrupted: ${name(run)}; ${next} continues from what it committed`,
     ),
   ];
 }

@@ -77,7 +77,7 @@ const lookUp: Handler<{ what: string; party: string }> = async (
   const shown = JSON.stringify(given.slice(0, 80));
   if (text === undefined)
     throw new UsageError([
-      `--party: ${shown} is no party id; give it as the source lists it`,
+      `--party: ${shown} is not a party id; give it as the source lists it`,
     ]);
   await using app = await openApp(context);
   // The source may know an id that is not in our list yet.

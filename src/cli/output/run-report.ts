@@ -127,8 +127,10 @@ function nowLines(run: Fields, { lines, isGone, nowMs }: RunNow): string[] {
     ];
   if (isGone)
     return [
-      `${INDENT}No process works on it any more; it began ${since(startedAt)}.`,
-      `${INDENT}A worker or the next nightly run goes on from what it committed.`,
+      `${INDENT}No process is working on it any more; it began ` +
+        `${since(startedAt)}.`,
+      `${INDENT}A worker or the next nightly run continues from what it ` +
+        'committed.',
     ];
   const told = lines.map((line) => `${INDENT}${progressText(line)}`);
   const begun = `${INDENT}It is under way; it began ${since(startedAt)}.`;

@@ -231,8 +231,9 @@ export class Fetcher {
     await this.keep();
     if (mayHelp) throw error;
     throw new PermanentError(
-      `Cannot export party ${scope.partyId}: the source cannot answer; no row ` +
-        'came of the whole range, nor of a half and a quarter of it',
+      `Cannot export party ${scope.partyId}: the source cannot answer; ` +
+        'it sent no rows for the whole range, nor for a half or a quarter ' +
+        'of it',
       {
         code: 'SOURCE_CANNOT_ANSWER',
         meta: { ...scope, from: String(range.from), to: String(range.to) },
@@ -271,9 +272,10 @@ export class Fetcher {
         outsideBytesMax - (bytes - sumBytes(seen.stretches));
       if (outsideRoomBytes < 0)
         throw new RetryableError(
-          `Cannot export party ${scope.partyId}: ${bytes} bytes came, nearly all ` +
-            'outside of the range that was asked for, with no end; ' +
-            'look at what answers there, or export the party without --from and --to',
+          `Cannot export party ${scope.partyId}: ${bytes} bytes arrived ` +
+            'without an end, nearly all outside the requested range; check ' +
+            'which service responds there, or export the party without ' +
+            '--from and --to',
           {
             code: 'SOURCE_OUTSIDE_RANGE',
             meta: { ...scope, bytes, outsideBytesMax },
@@ -347,8 +349,8 @@ export class Fetcher {
 
 function sourceBehind(partyId: string, state: string): RetryableError {
   return new RetryableError(
-    `Cannot export party ${partyId}: the source is behind (${state}); nothing is ` +
-      'closed by it, and the next run asks again',
+    `Cannot export party ${partyId}: the source is behind (${state}); it ` +
+      'closes nothing, and the next run requests it again',
     { code: 'SOURCE_BEHIND', meta: { partyId } },
   );
 }

@@ -219,8 +219,8 @@ class Receiver implements AsyncDisposable {
     const { traits } = this;
     if (traits === undefined) {
       throw new RetryableError(
-        'Cannot export: the source answered 200 with nothing, not even a header; ' +
-          'ask again',
+        'Cannot export: the source sent status 200 with an empty body, ' +
+          'without even a header; request it again',
         { code: 'ANSWER_EMPTY', meta: this.#where() },
       );
     }
@@ -325,8 +325,8 @@ class Receiver implements AsyncDisposable {
         'ROW_FIELDS',
         `has ${fieldCount} fields where the header has ${columns.length}`,
       ],
-      time: ['ROW_TIME', 'has no time between 1970 and 9998'],
-      spelling: ['ROW_PARTY', 'names a party in a spelling that is not known'],
+      time: ['ROW_TIME', 'does not have a time between 1970 and 9998'],
+      spelling: ['ROW_PARTY', 'contains a party id in an unknown spelling'],
       value: [
         'ROW_VALUE',
         `has a value of ${column ?? 'a column'} that no known release writes`,
@@ -334,8 +334,8 @@ class Receiver implements AsyncDisposable {
     } as const;
     const [code, state] = states[finding];
     return new RetryableError(
-      `Cannot export: row ${this.rows + 1} at byte ${offset} ${state}; nothing ` +
-        'was published, ask again',
+      `Cannot export: row ${this.rows + 1} at byte ${offset} ${state}; ` +
+        'nothing was published; request it again',
       {
         code,
         meta: {
@@ -348,8 +348,9 @@ class Receiver implements AsyncDisposable {
 
   #truncated(rest: Buffer): RetryableError {
     return new RetryableError(
-      `Cannot export: the answer ends in the middle of row ${this.rows + 1} at ` +
-        `byte ${this.#offset + rest.length}; nothing was published, ask again`,
+      'Cannot export: the response ends in the middle of row ' +
+        `${this.rows + 1} at byte ${this.#offset + rest.length}; nothing ` +
+        'was published; request it again',
       { code: 'SOURCE_TRUNCATED', meta: this.#where() },
     );
   }

@@ -163,7 +163,8 @@ class RowThread {
 
 function lost(state: string, cause?: unknown): RetryableError {
   return new RetryableError(
-    `Cannot export: the thread that reads its rows is gone (${state}); ask again`,
+    `Cannot export: the thread that reads its rows is gone (${state}); ` +
+      'request it again',
     {
       code: 'ROW_THREAD_LOST',
       cause,

@@ -170,7 +170,8 @@ function profileOfNewRelease(
 export const BOUNDS_ARE_BROKEN = {
   bounds: 'broken',
   evidence:
-    'entries that left a party came with a start alone, and not with a start and an end',
+    'outgoing entries were returned for requests with only a start, but ' +
+    'not for requests with a start and an end',
 } as const;
 
 /**
@@ -182,7 +183,7 @@ export function distrustBounds(
   now: Micros,
 ): SourceProfile {
   if (profile.bounds === 'unproven' || profile.sides === 'from') return profile;
-  const evidence = 'known entries did not come back as they were';
+  const evidence = 'known entries were returned changed, or not at all';
   return { ...profile, bounds: 'unproven', evidence, decidedAt: now };
 }
 
@@ -226,7 +227,7 @@ function boundsShownByRows(
   if (farOutside > 0) {
     if (base.bounds === 'broken') return undefined;
     const given = to === undefined ? 'a start' : 'a start and an end';
-    const evidence = `${farOutside} entries far outside of ${given} that was asked for`;
+    const evidence = `${farOutside} entries far outside ${given} that was requested`;
     return { bounds: 'broken', evidence, decidedAt: now };
   }
   // The source may have been upgraded without a change to its header.

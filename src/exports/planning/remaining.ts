@@ -424,7 +424,7 @@ function whyGone(
 ): string | undefined {
   const isOtherEpoch =
     epoch !== undefined && target.epoch !== undefined && epoch !== target.epoch;
-  if (isOtherEpoch) return 'the chain of the source began again since';
+  if (isOtherEpoch) return 'the chain of the source has restarted since';
   const isOld =
     target.now - tail.from > (target.retentionMicros ?? RETENTION_MICROS);
   return isOld ? 'what is known is older than a source may keep' : undefined;

@@ -115,7 +115,7 @@ export function behindClock(
   const reaches = (instant: Micros): boolean =>
     blockTime !== undefined && blockTime - margin >= instant;
   if (blockTime !== undefined && !reaches(neededTo))
-    return `its last block is of ${formatInstant(blockTime)}`;
+    return `its last block is from ${formatInstant(blockTime)}`;
 
   // A node may lag and still have all of an earlier range.
   const isEarlierRange = to !== undefined && reaches(to);

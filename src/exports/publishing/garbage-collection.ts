@@ -78,7 +78,8 @@ export async function collectGarbage(
   if (report.keptObjects > 0)
     log.warn(
       report,
-      'Objects are newer than the database, or of another one; kept',
+      'Objects are newer than the database, or belong to another one; ' +
+        'they are kept',
     );
   else log.debug(report, 'Garbage collected');
   return report;
@@ -129,7 +130,8 @@ async function removeUnreferenced(
       if (kept < foreignReadMax) continue;
       deps.log.warn(
         { kept, store: deps.objects.url },
-        'The search for garbage ended: too many objects are not of this database',
+        'The search for garbage ended: too many objects do not belong to ' +
+          'this database',
       );
       return { removed, kept };
     }

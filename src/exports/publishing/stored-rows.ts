@@ -146,8 +146,8 @@ function unreadable(
   cause?: unknown,
 ): RetryableError {
   return new RetryableError(
-    `Cannot ${action} ${objectKey}: it does not hold what was published; its ` +
-      'range is asked for again',
+    `Cannot ${action} ${objectKey}: its content is not what was ` +
+      'published; its range will be requested again',
     { code: 'SEGMENT_UNREADABLE', meta: { key: objectKey }, cause },
   );
 }

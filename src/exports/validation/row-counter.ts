@@ -49,9 +49,9 @@ export class RowCounter {
     const spooled = rowsOf(segments);
     if (BigInt(rows) !== BigInt(before.rows + known) + spooled + left) {
       throw new PermanentError(
-        `Cannot export: of ${rows} rows received ${spooled} are published, ` +
-          `${left} left out and ${held} stored already. This is a bug: please ` +
-          'report it',
+        `Cannot export: of ${rows} rows received, ${spooled} were ` +
+          `published, ${left} left out and ${held} already stored. This is ` +
+          'a bug: please report it',
         {
           code: 'BOOKS_UNBALANCED',
           meta: { rows, spooled, held, leftOut: { ...leftOut } },
@@ -76,7 +76,7 @@ export class RowCounter {
   recordAudited(row: Coverage, isSame: boolean): void {
     const found = isSame
       ? 'the same'
-      : 'other rows than were published; replaced';
+      : 'not the rows that were published; replaced';
     this.#audited.push({ ...rangeOf(row), found });
   }
 

@@ -218,8 +218,9 @@ async function writeFile(
   const written = rowsOfFile(file);
   if (written !== rows) {
     throw new RetryableError(
-      `Cannot build the lake: ${written} rows of ${month} were written, the ` +
-        `warehouse counts ${rows}; build again, and run verify if it stays so`,
+      `Cannot build the lake: ${written} rows of ${month} were written, ` +
+        `the warehouse counts ${rows}; build again, and run verify if that ` +
+        'does not help',
       { code: 'LAKE_ROWS_DIFFER', meta: { month } },
     );
   }

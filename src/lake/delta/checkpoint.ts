@@ -215,7 +215,7 @@ export async function findBrokenCheckpoints(
   return isUsable
     ? found
     : [
-        { key, state: '_last_checkpoint names none that can be read' },
+        { key, state: '_last_checkpoint does not name one that can be read' },
         ...found,
       ];
 }

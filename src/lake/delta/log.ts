@@ -104,7 +104,7 @@ function requireCommits(
   for (let version = first; version <= last; version += 1) {
     if (commits.has(version)) continue;
     if (!isEarlier)
-      throw brokenLog(root, version, 'it is missing, later ones are there');
+      throw brokenLog(root, version, 'it is missing although later ones exist');
     const state = `is no longer kept; choose a newer one, 'ledger-mirror lake' lists them`;
     throw unknownVersion(root, 'LAKE_VERSION_GONE', last, state);
   }

@@ -164,8 +164,8 @@ export function requireWhole({ returnType }: DuckDBResult): void {
   const kind: number = returnType;
   if (kind !== FAILED) return;
   throw new Error(
-    'DuckDB failed before the last row; EXPLAIN ANALYZE in front of the statement ' +
-      'tells why',
+    'DuckDB failed before the last row; put EXPLAIN ANALYZE in front of ' +
+      'the statement to see why',
   );
 }
 

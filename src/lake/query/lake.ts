@@ -67,7 +67,7 @@ export async function openLake(
   const snapshot = await readSnapshot(access);
   if (snapshot === undefined) {
     throw new PermanentError(
-      `Cannot read the lake: none was built in ${objects.url} yet; run ` +
+      `Cannot read the lake: none has been built in ${objects.url} yet; run ` +
         `'ledger-mirror load', or check OBJECT_STORE_URL`,
       { code: 'LAKE_MISSING', meta: { store: objects.url } },
     );

@@ -102,7 +102,7 @@ function findPlaces(
       : numbers.find((index) => nameOf(index) === figure);
   if (chosen === undefined)
     return figure === undefined
-      ? 'No chart: no column of the result holds amounts.'
+      ? 'No chart: no column of the result contains amounts.'
       : `No chart: the result has no column of amounts that is called ${figure}.`;
   const named = unitColumns(indexes.map(nameOf), nameOf(chosen));
   const units = indexes.filter((index) => named.includes(nameOf(index)));
@@ -115,7 +115,7 @@ function findPlaces(
   const label = time ?? texts[0];
   if (label === undefined)
     return units.length === 0
-      ? 'No chart: no column of the result holds times or names.'
+      ? 'No chart: no column of the result contains times or names.'
       : `No chart: each asset has its own unit, so ${nameOf(chosen)} of several ` +
           'assets cannot be compared; add a time or a name.';
   return {

@@ -118,7 +118,7 @@ export async function runQuery(
     signal.throwIfAborted();
     if (!timeout.aborted) throw withAdvice(error);
     throw new PermanentError(
-      `Cannot answer the query: it was not done after ${timeoutMs / 1000} s; ` +
+      `Cannot answer the query: it had not finished after ${timeoutMs / 1000} s; ` +
         'limit vega_time. On the command line, --timeout raises the limit',
       { code: 'QUERY_TIMEOUT', cause: error },
     );

@@ -217,13 +217,13 @@ async function checkFiles(
       report(
         'OBJECT_MISSING',
         key,
-        'a version names it, and it is not in the store',
+        'a version names it, but it is not in the store',
       );
     } else if (size !== bytes) {
       report(
         'LAKE_FILE_CORRUPT',
         key,
-        `it has ${size} bytes, published were ${bytes}`,
+        `it has ${size} bytes, but ${bytes} were published`,
       );
     }
   }
@@ -350,7 +350,7 @@ function matchCounts(
     const subject = `ledger_entries/month=${month}`;
     const twice = segmentIds.filter((id) => seen.has(nameOf(month, id)));
     if (twice.length > 0) {
-      const message = `rows of ${twice.join(', ')} lie in two of its files`;
+      const message = `rows of ${twice.join(', ')} are in two of its files`;
       report('LAKE_DIFFERS', subject, message);
     }
     const segments: SegmentMonth[] = [];
@@ -370,7 +370,7 @@ function matchCounts(
     if (rows === loadedRows) {
       matching.push(...segments);
     } else if (areAllLoaded) {
-      const message = `${rows} rows lie in ${place}, loaded were ${loadedRows}`;
+      const message = `${rows} rows are in ${place}, but ${loadedRows} were loaded`;
       report('LAKE_DIFFERS', subject, message);
     }
   }
@@ -407,7 +407,7 @@ async function checkValues(
     requireWhole(result);
   });
   if (actual.hex() === expected.hex()) return;
-  const message = `its rows sum up to ${actual.hex()}, loaded were ${expected.hex()}`;
+  const message = `its rows sum to ${actual.hex()}, but those loaded summed to ${expected.hex()}`;
   report('LAKE_VALUES_DIFFER', `ledger_entries/month=${month}`, message);
 }
 
@@ -426,7 +426,7 @@ async function checkSummaries(
     );
     const rows = answer[0]?.[0];
     if (rows === 0n) continue;
-    const message = `${String(rows)} of its rows are not what its entries sum up to`;
+    const message = `${String(rows)} of its rows are not the sums of its entries`;
     report('LAKE_SUMMARY_DIFFERS', subject, message);
   }
 }

@@ -122,7 +122,7 @@ function errorInStream(
   const meta = { ...body, byteOffset, csvBytes };
   if (csvBytes === 0 && REFUSALS.has(body.code)) {
     const message =
-      `Cannot export: the source refuses the question (code ${body.code}, ` +
+      `Cannot export: the source refuses the request (code ${body.code}, ` +
       `${errorBodyLine(body)})`;
     return new PermanentError(message, { code: 'EXPORT_REFUSED', meta });
   }
@@ -220,7 +220,7 @@ function refuseOther(start: Buffer, delimiter: string): void {
   if (isNamed && line.includes(delimiter)) return;
   const isParted = isNamed && /[,;\t|]/.test(line.toString('latin1'));
   const hint = isParted
-    ? '; its fields are parted otherwise: set EXPORT_DELIMITER'
+    ? '; its fields have a different separator: set EXPORT_DELIMITER'
     : '';
   throw neitherForm(start, 0, undefined, hint);
 }
@@ -291,6 +291,6 @@ function decodeBase64(data: string, offset: number): Buffer {
  */
 function encodePlain(data: string, offset: number): Buffer {
   if (data.isWellFormed()) return Buffer.from(data, 'utf8');
-  const state = `the data of the message at byte ${offset} holds half a character`;
+  const state = `the data of the message at byte ${offset} ends in the middle of a character`;
   throw notUnderstood(state, { byteOffset: offset });
 }

@@ -114,7 +114,7 @@ export function gluedError(
   const said = body === undefined ? 'an error' : `"${errorBodyLine(body)}"`;
   return new RetryableError(
     `Cannot export: the source broke off at byte ${byteOffset} with ${said}; ` +
-      'nothing was published, ask again',
+      'nothing was published; request it again',
     {
       code: 'SOURCE_ERROR_IN_STREAM',
       meta: { ...body, byteOffset },

@@ -49,8 +49,8 @@ export async function* splitMessages(
       if (held === 0 && chunk[start] !== OPEN_BRACE) {
         const sample = sampleOf(chunk.subarray(start));
         const state =
-          `${JSON.stringify(sample)} stands where a message should begin, at byte ` +
-          `${offset}`;
+          `${JSON.stringify(sample)} was found where a message should ` +
+          `begin, at byte ${offset}`;
         throw notUnderstood(state, { byteOffset: offset, sample });
       }
       const end = nesting.scan(chunk, start);
@@ -61,8 +61,8 @@ export async function* splitMessages(
       held += end - start;
       if (held > bytesMax) {
         throw new PermanentError(
-          `Cannot read the answer: the message at byte ${offset} is larger than ` +
-            `${bytesMax} bytes, the limit for one message`,
+          `Cannot read the response: the message at byte ${offset} is ` +
+            `larger than ${bytesMax} bytes, the limit for one message`,
           { code: 'MESSAGE_TOO_LARGE', meta: { byteOffset: offset, bytesMax } },
         );
       }
@@ -77,8 +77,8 @@ export async function* splitMessages(
   }
   if (held === 0) return;
   throw new RetryableError(
-    'Cannot read the answer: it ends inside a message that begins at byte ' +
-      `${offset}; it will be asked again`,
+    'Cannot read the response: it ends inside a message that begins at ' +
+      `byte ${offset}; it will be requested again`,
     { code: 'SOURCE_BROKE', meta: { byteOffset: offset, received: held } },
   );
 }

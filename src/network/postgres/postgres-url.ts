@@ -90,7 +90,10 @@ type Parameters = Readonly<Record<string, string>>;
 export function readPostgresUrl(text: string): PostgresTarget | string {
   const foreign = /^(?:jdbc:|(postgres(?:ql)?)\+\w+:)/.exec(text);
   if (foreign !== null)
-    return `begins with ${foreign[0]}, which another library reads; begin it with postgres:`;
+    return (
+      `begins with ${foreign[0]}, which is for another library; begin it ` +
+      'with postgres:'
+    );
   const body = /^postgres(?:ql)?:\/\/(.*)$/s.exec(text)?.[1];
   if (body === undefined) return 'does not begin with postgres://';
   const parts = readParts(body);
@@ -129,7 +132,10 @@ function readParts(body: string): Parameters | string {
   };
   const wrong = Object.entries(given).find(([, value]) => value === undefined);
   if (wrong !== undefined)
-    return `has a % in its ${wrong[0]} that escapes nothing; write it %25`;
+    return (
+      `has a % in its ${wrong[0]} that does not begin an escape; write it ` +
+      'as %25'
+    );
   const parameters = readQuery(query);
   if (typeof parameters === 'string') return parameters;
   const set = Object.entries(given).filter(([, value]) => value !== '');
@@ -143,8 +149,8 @@ function readParts(body: string): Parameters | string {
 function findMisread(hasUser: boolean, rest: string): string | undefined {
   if (!rest.includes('@')) return undefined;
   return hasUser
-    ? 'has more than one @; in its user and password write %40'
-    : 'has a / in its user or password; write it %2F';
+    ? 'has more than one @; in its user and password, write it as %40'
+    : 'has a / in its user or password; write it as %2F';
 }
 
 function splitHosts(
@@ -175,11 +181,17 @@ function readQuery(query: string): Parameters | string {
     const name = decode(equals === -1 ? pair : pair.slice(0, equals));
     const value = decode(equals === -1 ? '' : pair.slice(equals + 1));
     if (name === undefined || value === undefined)
-      return 'has a % in its parameters that escapes nothing; write it %25';
+      return (
+        'has a % in its parameters that does not begin an escape; write it ' +
+        'as %25'
+      );
     if (NOT_DONE.test(name))
-      return `has the parameter ${name}, which is not supported; take it away`;
+      return `has the parameter ${name}, which is not supported; remove it`;
     if (!KNOWN.test(name))
-      return `has the parameter ${shown(name)}, which Postgres does not know; take it away`;
+      return (
+        `has the parameter ${shown(name)}, which Postgres does not know; ` +
+        'remove it'
+      );
     parameters[name] = value;
   }
   return parameters;
@@ -214,7 +226,7 @@ function addService(given: Parameters): Parameters | string {
   }
   const found = readSection(text, service);
   if (found === undefined)
-    return `names the service ${shown(service)}, which ${path} does not hold`;
+    return `names the service ${shown(service)}, which ${path} does not contain`;
   const wrong = Object.keys(found).find((name) => !KNOWN.test(name));
   if (wrong !== undefined)
     return `names the service ${shown(service)}, whose ${shown(wrong)} is not supported`;
@@ -246,8 +258,8 @@ function readTarget(given: Parameters): PostgresTarget | string {
   const attributes = given['target_session_attrs'];
   if (attributes !== undefined && !WRITABLE.has(attributes))
     return (
-      `has target_session_attrs=${shown(attributes)}, but the mirror has to write; ` +
-      'give read-write or take it away'
+      `has target_session_attrs=${shown(attributes)}, but the mirror has ` +
+      'to write; use read-write or remove it'
     );
   const root = given['sslrootcert'];
   if (root === 'system' && mode !== 'verify-full')
@@ -285,14 +297,17 @@ function readHosts(given: Parameters): PostgresHost[] | string {
   const names = split(given['host']);
   const ports = split(given['port']);
   if (ports.length > 1 && ports.length !== names.length)
-    return 'has another number of ports than of hosts; give each host its own, or one for all';
+    return (
+      'has a different number of ports than hosts; give each host its own ' +
+      'port, or one for all'
+    );
   const numbers = ports.map((port) =>
     port === '' ? DEFAULT_PORT : Number(port),
   );
   const isWrong = numbers.some(
     (port) => !Number.isInteger(port) || port < 1 || port > 65_535,
   );
-  if (isWrong) return 'has a port that is none; give a number from 1 to 65535';
+  if (isWrong) return 'has an invalid port; give a number from 1 to 65535';
   // A port without a host means this machine.
   const all = names.length === 0 && numbers.length > 0 ? [''] : names;
   return all.map((host, at) => ({

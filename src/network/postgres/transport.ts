@@ -158,8 +158,9 @@ function notTrusted({ sslRootCert }: PostgresTarget, error: unknown): Error {
   const state = error instanceof Error ? error.message : String(error);
   const authority =
     sslRootCert === undefined
-      ? 'name the file of its authority with sslrootcert= in DATABASE_URL'
-      : `look at ${sslRootCert}, which sslrootcert in DATABASE_URL names`;
+      ? 'name the file of its certificate authority with sslrootcert= ' +
+        'in DATABASE_URL'
+      : `check ${sslRootCert}, which sslrootcert in DATABASE_URL names`;
   return new PermanentError(
     "Cannot connect to the database: the server's certificate is not accepted " +
       `(${state}); ${authority}`,
@@ -169,16 +170,17 @@ function notTrusted({ sslRootCert }: PostgresTarget, error: unknown): Error {
 
 function noTls({ sslMode }: PostgresTarget): Error {
   return new PermanentError(
-    'Cannot connect to the database: the server speaks no TLS, and DATABASE_URL has ' +
-      `sslmode=${sslMode}; switch TLS on there, or write sslmode=prefer`,
+    'Cannot connect to the database: the server does not support TLS, ' +
+      `and DATABASE_URL has sslmode=${sslMode}; turn on TLS there, or use ` +
+      'sslmode=prefer',
     { code: 'DATABASE_TLS' },
   );
 }
 
 function notPostgres({ host, port }: PostgresHost): Error {
   return new PermanentError(
-    `Cannot connect to the database: what answers at ${host}:${port} is no Postgres; ` +
-      'check DATABASE_URL',
+    `Cannot connect to the database: the server at ${host}:${port} is not ` +
+      'Postgres; check DATABASE_URL',
     { code: 'DATABASE_TLS' },
   );
 }

@@ -135,8 +135,8 @@ export async function exportLedgers(
   }
   if (stopped.signal.aborted || batch.lost.size === 0) return;
   const message =
-    `Cannot count the exports of ${batch.lost.size} ledgers: other workers had ` +
-    'taken them over; they are asked for again';
+    `Cannot count the exports of ${batch.lost.size} ledgers: other ` +
+    'workers had taken them over; they will be requested again';
   const error = new RetryableError(message, { code: 'LEASE_LOST' });
   if (context.attempt < TRIES_MAX) throw error;
   const failed = {
@@ -366,7 +366,7 @@ async function postpone(
   const turns = await deps.nightly.postpone(runId, partyId, described);
   deps.log.warn(
     { runId, partyId, code, reason, turns },
-    'Ledger comes again behind the others',
+    'Ledger is queued again behind the others',
   );
   if (turns < TRIES_MAX) return 'postponed';
 
@@ -391,7 +391,7 @@ async function settleFailure(
   if (!mayPass && !isStoreAway && !(error instanceof PermanentError))
     deps.log.error(
       { err: error, runId, partyId },
-      'Export met an unexpected error',
+      'An export ended with an unexpected error',
     );
   const described = describeError(error);
   const { code, message: reason } = described;

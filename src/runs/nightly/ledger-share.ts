@@ -56,13 +56,13 @@ export class LedgerShare implements Disposable {
       // The export itself uses the same database, and will report the problem.
       log.debug(
         { err: error, runId, partyId },
-        'A share could not be looked at',
+        'The share of a ledger could not be checked',
       );
       return;
     }
     const error = new RetryableError(
       `Cannot export ${partyId} in one turn: it has used its share of the nightly ` +
-        'window, and others wait; it comes again behind them',
+        'window, and others are waiting; it is queued again behind them',
       { code: 'SHARE_USED', meta: { partyId, shareMs } },
     );
     this.#used.abort(error);

@@ -84,9 +84,9 @@ export class ListShare {
 
   #usedUp(): RetryableError {
     return new RetryableError(
-      `Cannot read the list of ${this.#list} to its end in this nightly run: it has ` +
-        'used its share of the window, and the exports wait; the next sync goes on ' +
-        'where it was',
+      `Cannot read the list of ${this.#list} to its end in this nightly ` +
+        'run: it has used its share of the window, and the exports are ' +
+        'waiting; the next sync continues where it was',
       { code: 'SHARE_USED', meta: { list: this.#list } },
     );
   }

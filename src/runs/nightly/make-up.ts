@@ -100,8 +100,9 @@ async function beginAgain(
     deps.log.warn(
       { scheduleKey: timeKey, passedOver },
       passedOver.length === 0
-        ? `${what} was missed and is made up now`
-        : `${what} was missed and is made up now; one run takes the place of all that were missed`,
+        ? `${what} was missed and is made up for now`
+        : `${what} was missed and is made up for now; one run replaces all ` +
+            'that were missed',
     );
   } else {
     const nextAt = new Date(nextScheduledMs(schedule, presentMs)).toISOString();
@@ -151,7 +152,7 @@ export async function startFirstRun(
   });
   deps.log.info(
     { runId: run.runId },
-    'The mirror holds nothing: its first nightly run starts now',
+    'The mirror is empty: its first nightly run starts now',
   );
   await enqueueRun(run, deps);
 }

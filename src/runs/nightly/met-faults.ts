@@ -72,7 +72,10 @@ export class MetFaults {
     if (!this.isCommon) return undefined;
 
     const times = isRefusal(error) ? this.#refusals : this.#inARow;
-    return `${times} ledgers in a row failed of the ${fault}: ${errorCode(error)}`;
+    return (
+      `${times} ledgers in a row failed because of the ${fault}: ` +
+      `${errorCode(error)}`
+    );
   }
 }
 

@@ -341,7 +341,7 @@ function watchProgress(
     const isWindowOver = (await readNowMs(db)) >= untilMs;
     if (absence !== undefined && (isWindowOver || absence.isGivenUp))
       return `the source was away since ${absence.since} (${absence.code})`;
-    if (isWindowOver) return 'the time of NIGHTLY_WINDOW is over';
+    if (isWindowOver) return 'NIGHTLY_WINDOW has ended';
     const nowMs = performance.now();
     if (absence !== undefined || done + failed !== settled) {
       sinceMs = nowMs;
@@ -358,13 +358,13 @@ function watchProgress(
     }
     if (isOver)
       return (
-        'no worker has made progress for long; look whether workers of this source ' +
-        'are running'
+        'no worker has made progress for a long time; check whether ' +
+        'workers for this source are running'
       );
     if ((await queue.open(JOBS.export.queue)) > 0) return undefined;
     log.warn(
       { runId, queued },
-      'Jobs were lost with their queue, and are queued again',
+      'Jobs were lost with their queue, and have been queued again',
     );
     await nightly.requeue(runId);
     return undefined;

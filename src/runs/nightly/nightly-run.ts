@@ -45,7 +45,8 @@ const OTHER_NETWORK: VerdictWithEvidence = {
   evidence: {
     code: 'OTHER_NETWORK',
     reason:
-      'the source shows another network than the one that is held: no ledger was asked for',
+      'the source shows another network than the one that is held: no ' +
+      'ledger was requested',
   },
 };
 
@@ -63,7 +64,10 @@ export async function runNightly(
   // Before any request to the source, make sure that its responses can be stored.
   const { isWrittenOnce, detail } = await stages.tryStore(signal);
   if (!isWrittenOnce)
-    log.warn({ store: detail }, 'The object store keeps no second writer out');
+    log.warn(
+      { store: detail },
+      'The object store does not keep out a second writer',
+    );
   await stages.catchUpWithStore(signal);
   const { untilMs } = await fixNightWindow(run, deps);
   const watch = new SourceWatch(run, deps, { signal, untilMs });
@@ -225,7 +229,7 @@ async function compareWithSource(
     const { verdict } = await workPart(run, part, deps, call);
     deps.log.info(
       { runId, partyId, verdict },
-      'Asked again: the source states another ledger',
+      'Requested again: the statement of the source differs',
     );
   };
   const night = { runId, wanted: scope.partyIds };
@@ -246,7 +250,7 @@ async function tidy(
     signal.throwIfAborted();
     log.warn(
       { err: error },
-      'What dead processes left in the store could not be cleared',
+      'What dead processes left in the store could not be removed',
     );
     return describeError(error);
   }
@@ -305,10 +309,11 @@ async function workPart(
     if (nowMs - movedAtMs > NO_PROGRESS_MS) {
       log.warn(
         { runId, ...wanted },
-        'Part of the nightly run given up: nobody works it',
+        'A part of the nightly run was given up: no worker is working on it',
       );
       const message =
-        'no worker has taken it for long; look whether workers are running';
+        'no worker has taken it for a long time; check whether workers ' +
+        'are running';
       await runs.finish(runId, 'incomplete', {
         error: { code: 'NO_PROGRESS', message },
       });

@@ -125,7 +125,7 @@ export async function claimScheduled(
   if (earlyMs > 0)
     throw new RetryableError(
       `Cannot begin ${scheduleKey} yet: by the database's clock it is due in ` +
-        `${Math.round(earlyMs / 1_000)} s; set the clock of this worker right`,
+        `${Math.round(earlyMs / 1_000)} s; correct the clock of this worker`,
       {
         code: 'NOT_DUE_YET',
         retryAfterMs: Math.min(earlyMs, EARLY_WAIT_MAX_MS),
@@ -145,7 +145,7 @@ export async function claimScheduled(
   const again = formatScheduleKey({ ...time, repeat: { kind: 'at its time' } });
   deps.log.warn(
     { scheduleKey, runId: run.runId, finishedAt: run.finishedAt },
-    'A clock was ahead: the run of this time ended before it, and begins anew',
+    'A clock was fast: the run for this time ended before it, and is repeated',
   );
   const anew = await deps.runs.create({
     kind,
@@ -170,7 +170,7 @@ async function reportReplaced(
   if (passedOver.length > 0)
     log.warn(
       { pattern, tz, passedOver },
-      'The schedule has changed: these times of the one before had no run',
+      'The schedule has changed: these times of the previous one had no run',
     );
 }
 
@@ -196,7 +196,7 @@ async function reportPassedOver(
         scheduleKey: formatScheduleKey({ id: scheduled.id, dueMs }),
         passedOver: nameTimes(replaced),
       },
-      'A nightly run begins late; it takes the place of all that were missed',
+      'A nightly run starts late; it replaces all that were missed',
     );
 }
 
@@ -220,8 +220,8 @@ async function isBeforeItsSchedule(
       scheduleKey: formatScheduleKey({ id: scheduled.id, dueMs }),
       lateMinutes,
     },
-    'A scheduled time is older than its schedule, and nothing begins for it; the clock ' +
-      'of a worker is behind that of the database',
+    'A scheduled time is older than its schedule, so no run starts for ' +
+      'it; the clock of a worker is behind that of the database',
   );
   return true;
 }
@@ -246,7 +246,8 @@ export async function reportOverrun(
   if (passedOver.length > 0)
     log.warn(
       { runId, passedOver },
-      'The nightly run went on over later scheduled times, and takes their place',
+      'The nightly run lasted past later scheduled times, and replaces ' +
+        'their runs',
     );
 }
 
@@ -267,7 +268,7 @@ async function isOtherNightGoing(
 
   log.warn(
     { scheduleKey: formatScheduleKey(time), runId: other.runId },
-    'Nightly run skipped: the last one is still going',
+    'Nightly run skipped: the last one is still running',
   );
   return true;
 }

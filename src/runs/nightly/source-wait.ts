@@ -164,7 +164,7 @@ export class SourceWatch {
     const { runId } = this.#run;
     const { since, code, message: reason, route } = absence;
     const about = { runId, since, code, reason, route };
-    log.warn(about, 'The source is away: the nightly run waits for it');
+    log.warn(about, 'The source is unavailable: the nightly run waits for it');
     this.#sendNotices();
 
     if (await this.#mayWait(absence)) {
@@ -174,13 +174,16 @@ export class SourceWatch {
           : await this.#askUntilBack(signal);
       if (isBack) {
         await endAbsence(db, runId);
-        log.info(about, 'The source is back: the nightly run goes on');
+        log.info(about, 'The source is back: the nightly run continues');
         return;
       }
     }
 
     await giveAbsenceUp(db, runId);
-    log.warn(about, 'The source stayed away: the nightly run waits no longer');
+    log.warn(
+      about,
+      'The source is still unavailable: the nightly run stops waiting',
+    );
   }
 
   /**

@@ -70,7 +70,7 @@ export async function compareWithReport(
     blame(
       'LEDGERS_SHRANK',
       'ledgers',
-      `the ledgers hold ${formatPlural(rows, 'row')}, the report ` +
+      `the ledgers have ${formatPlural(rows, 'row')}, the report ` +
         formatCount(given.ledgers.rows),
     );
   const told = {
@@ -130,7 +130,7 @@ async function compareLedger(then: Holding, { warehouse, blame }: Comparing) {
     blame(
       'LEDGER_SHRANK',
       subject,
-      `up to ${then.closedTo} it holds ` +
+      `up to ${then.closedTo} it has ` +
         `${formatPlural(held, 'row')}, the report ${formatCount(rows)}`,
     );
   else if (!isCut && held === rows && addDigests(digests) !== then.sum)
@@ -163,7 +163,7 @@ async function compareLists(comparing: Comparing) {
       blame(
         'HELD_LIST_SHRANK',
         list,
-        `the list holds ${formatPlural(now.rows, 'row')}, the report ` +
+        `the list has ${formatPlural(now.rows, 'row')}, the report ` +
           formatCount(then.rows),
       );
     else if (!isYounger && now.sum !== then.sum)

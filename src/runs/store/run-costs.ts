@@ -73,7 +73,7 @@ export class RunCosts implements AsyncDisposable {
       addCost(db, runId, this.#processId, cost).catch((error: unknown) => {
         log.warn(
           { err: error, runId, ...cost },
-          'What a run asked of the source could not be recorded',
+          'The requests of a run could not be recorded',
         );
       }),
     );

@@ -153,7 +153,7 @@ export class RunLogs implements AsyncDisposable {
       this.#counts.clear();
     this.#counts.set(runId, count);
     const further = {
-      message: 'Further lines of this run are not kept',
+      message: 'Further log lines of this run are not kept',
       fields: {},
     };
     const said = count < LINES_MAX ? { message: String(msg), fields } : further;

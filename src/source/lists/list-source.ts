@@ -110,7 +110,7 @@ function requestPage(
 ): Promise<Page> {
   const { list, after, size, newestFirst, fromEnd = false } = request;
   if (after === '')
-    throw new TypeError('an empty cursor asks for something else');
+    throw new TypeError('an empty cursor requests something else');
   const parameters = {
     [fromEnd ? 'pagination.last' : 'pagination.first']: String(size),
     'pagination.newestFirst': String(newestFirst),
@@ -226,7 +226,8 @@ async function diagnose(
   if (after !== undefined) {
     const code = await probe(size);
     if (code === undefined) {
-      const state = 'the source answers without the cursor, and refuses it';
+      const state =
+        'the source responds without the cursor, and refuses it with one';
       return recoded(error, 'CURSOR_REFUSED', state);
     }
     if (!AMBIGUOUS.has(code)) return error;

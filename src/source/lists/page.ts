@@ -77,8 +77,8 @@ export function parsePage(
   const excess = findExcess(body, { depthMax: DEPTH_MAX, valuesMax });
   if (excess !== undefined) {
     throw new PermanentError(
-      `Cannot read a page of ${list}: it holds ${excess}; see whether SOURCE_URL ` +
-        'names the query service',
+      `Cannot read a page of ${list}: it contains ${excess}; check whether ` +
+        'SOURCE_URL is the query service',
       {
         code: 'PAGE_SHAPE',
         meta: { list, path: 'the answer', value: excess, bytes: body.length },
@@ -86,10 +86,10 @@ export function parsePage(
     );
   }
   const answer = objectAt(list, parseExact(list, body), '');
-  if (tellsError(answer)) throw notUnderstood(list, body, 'tells an error');
+  if (tellsError(answer)) throw notUnderstood(list, body, 'reports an error');
   // A field without content may be missing or null.
   const page = objectAt(list, answer[list] === null ? {} : answer[list], list);
-  if (tellsError(page)) throw notUnderstood(list, body, 'tells an error');
+  if (tellsError(page)) throw notUnderstood(list, body, 'reports an error');
   const info = objectAt(list, page['pageInfo'] ?? {}, `${list}.pageInfo`);
   const edges: unknown = page['edges'] ?? [];
   if (!Array.isArray(edges))
@@ -116,7 +116,7 @@ export function parsePage(
       throw error(
         '.cursor',
         cursor,
-        `a text of 1 to ${CURSOR_CHARS_MAX} characters`,
+        `a string of 1 to ${CURSOR_CHARS_MAX} characters`,
       );
     }
     return readNode(list, { node, cursor }, error);
@@ -130,7 +130,7 @@ export function parsePage(
   const cursor = (name: string): string | undefined => {
     const value = info[name] ?? undefined;
     if (value === undefined || typeof value === 'string') return value;
-    throw shape(list, `${list}.pageInfo.${name}`, value, 'a text');
+    throw shape(list, `${list}.pageInfo.${name}`, value, 'a string');
   };
   return {
     rows,
@@ -188,7 +188,7 @@ function partyRow(
     throw error(
       '.node.id',
       given,
-      `a printable text of 1 to ${PARTY_ID_BYTES_MAX} bytes`,
+      `a printable string of 1 to ${PARTY_ID_BYTES_MAX} bytes`,
     );
   // Keep the source's spelling, because the source may compare ids exactly when one is
   // looked up.
@@ -240,7 +240,11 @@ function hashText(given: unknown, path: string, error: RowError): string {
   const isBounded =
     typeof given === 'string' && Buffer.byteLength(given) <= HASH_BYTES_MAX;
   if (isBounded && PRINTABLE.test(given)) return given;
-  throw error(path, given, `a printable text of up to ${HASH_BYTES_MAX} bytes`);
+  throw error(
+    path,
+    given,
+    `a printable string of up to ${HASH_BYTES_MAX} bytes`,
+  );
 }
 
 function extraOf(extra: Record<string, unknown>): ListedRow['extra'] {
@@ -305,7 +309,7 @@ function shape(
         );
   return new PermanentError(
     `Cannot read a page of ${list}: ${path} is ${shown}, where ${accepted} is ` +
-      'expected; see whether SOURCE_URL names the query service',
+      'expected; check whether SOURCE_URL is the query service',
     { code: 'PAGE_SHAPE', meta: { list, path, value: shown } },
   );
 }
@@ -351,7 +355,7 @@ export function findExcess(
       depth += 1;
       values += 1;
       if (depth > depthMax)
-        return `more than ${depthMax} objects or arrays inside each other`;
+        return `objects or arrays nested more than ${depthMax} deep`;
     }
     if (values > valuesMax) return `more than ${valuesMax} values`;
   }

@@ -49,7 +49,7 @@ export class DripGuard {
       const seconds = Math.round(this.#waitedMs / 1000);
       const pace = `${Math.floor(bytesPerSecond)} bytes a second`;
       throw new RetryableError(
-        `Cannot read the answer: only ${pace} came for ${seconds} s`,
+        `Cannot read the response: only ${pace} arrived for ${seconds} s`,
         { code: 'SOURCE_DRIP', meta: { bytesPerSecond, windowMs } },
       );
     }
@@ -93,7 +93,8 @@ export function decoded(
   if (name === 'gzip' || name === 'x-gzip') return gunzipped(body);
   const shown = name.slice(0, ENCODING_SHOWN_MAX);
   throw new RetryableError(
-    `Cannot read the answer: it is encoded as ${JSON.stringify(shown)}, which was not requested`,
+    'Cannot read the response: it is encoded as ' +
+      `${JSON.stringify(shown)}, which was not requested`,
     { code: 'ANSWER_NOT_UNDERSTOOD', meta: { encoding: shown } },
   );
 }
@@ -126,7 +127,8 @@ async function* gunzipped(
   const failed = await ended;
   if (gunzip.bytesWritten < received) {
     throw new RetryableError(
-      'Cannot read the answer: other bytes follow its last gzip member; ask again',
+      'Cannot read the response: other bytes follow its last gzip ' +
+        'member; request it again',
       { code: 'SOURCE_BROKE' },
     );
   }
@@ -144,8 +146,8 @@ export async function readWhole(
   const chunks: Buffer[] = [];
   if (await collect(body, bytesMax, chunks)) return Buffer.concat(chunks);
   throw new PermanentError(
-    `Cannot read the answer: it is larger than ${bytesMax} bytes; ask for smaller ` +
-      'pages (SOURCE_PAGE_SIZE)',
+    `Cannot read the response: it is larger than ${bytesMax} bytes; ` +
+      'request smaller pages (SOURCE_PAGE_SIZE)',
     { code: 'PAGE_TOO_LARGE', meta: { bytesMax } },
   );
 }

@@ -43,7 +43,8 @@ const DAMAGED: Meaning = {
   code: 'OBJECT_STORE_DAMAGED',
   retry: 'few',
   advice:
-    'the bytes were damaged on the way; check the network and what lies in between',
+    'the bytes were damaged on the way; check the network and what is on ' +
+    'the way',
 };
 const UPLOAD_LOST: Meaning = { ...BUSY, retry: 'anew' };
 const CLOCK: Meaning = {
@@ -63,23 +64,26 @@ const CREDENTIALS = never(
 );
 const REFUSED = never(
   'OBJECT_STORE_REFUSED',
-  'check the bucket, its region and the rights (docs/objects.md lists those that are ' +
-    'needed); a bucket that demands encryption needs sse=aws:kms in OBJECT_STORE_URL',
+  'check the bucket, its region and the permissions (docs/objects.md ' +
+    'lists those that are needed); a bucket that requires encryption needs ' +
+    'sse=aws:kms in OBJECT_STORE_URL',
 );
 const KMS_KEY = never(
   'OBJECT_STORE_REFUSED',
-  'the KMS key that encrypts the objects is disabled, missing or not allowed to these ' +
-    'credentials; check kms-key in OBJECT_STORE_URL, and the key itself',
+  'the KMS key that encrypts the objects is disabled, missing or not ' +
+    'available to these credentials; check kms-key in OBJECT_STORE_URL, ' +
+    'and the key itself',
 );
 const VIRTUAL_HOSTED = never(
   'OBJECT_STORE_CONFIGURATION',
-  'this store takes the bucket in the host name alone; OBJECT_STORE_URL needs ' +
-    'style=virtual',
+  'this store accepts the bucket only in the host name; OBJECT_STORE_URL ' +
+    'needs style=virtual',
 );
 const PROXY = never(
   'OBJECT_STORE_REFUSED',
-  'a proxy on the way to the object store refuses; check the user and password in ' +
-    'HTTPS_PROXY or HTTP_PROXY, what the proxy lets through, and NO_PROXY',
+  'a proxy on the way to the object store refuses the request; check the ' +
+    'user and password in HTTPS_PROXY or HTTP_PROXY, what the proxy lets ' +
+    'through, and NO_PROXY',
 );
 const PROXY_AWAY: Meaning = {
   ...AWAY,
@@ -89,8 +93,8 @@ const PROXY_AWAY: Meaning = {
 };
 const FOREIGN_PAGE = never(
   'OBJECT_STORE_REFUSED',
-  'the answer is not one of S3: check the endpoint, and what a proxy on the way lets ' +
-    'through (HTTPS_PROXY, HTTP_PROXY, NO_PROXY)',
+  'the response is not from S3: check the endpoint, and what a proxy on ' +
+    'the way lets through (HTTPS_PROXY, HTTP_PROXY, NO_PROXY)',
 );
 const ARCHIVED = never(
   'OBJECT_STORE_ARCHIVED',
@@ -99,8 +103,8 @@ const ARCHIVED = never(
 );
 const PROTOCOL = never(
   'OBJECT_STORE_CONFIGURATION',
-  'what answers there does not speak this protocol; check whether the endpoint is ' +
-    'http or https, and its port',
+  'the server there does not speak this protocol; check whether the ' +
+    'endpoint is http or https, and its port',
 );
 const CONFIGURATION = never(
   'OBJECT_STORE_CONFIGURATION',

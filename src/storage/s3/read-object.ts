@@ -99,7 +99,7 @@ async function getObject(
     { abortSignal },
   );
   if (!(Body instanceof Readable))
-    throw new TypeError('no body came with the object');
+    throw new TypeError('the object arrived without a body');
   return { headers, body: Body as AsyncIterable<Buffer> };
 }
 

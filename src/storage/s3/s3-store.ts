@@ -327,8 +327,8 @@ class S3Store implements StoreKind {
     if (failure !== undefined) throw failure;
     const { Bucket, Key: key } = target;
     throw new RetryableError(
-      `Cannot publish s3://${Bucket}/${key}: it was removed at once; ` +
-        'look for what else removes objects there',
+      `Cannot publish s3://${Bucket}/${key}: it disappeared immediately; ` +
+        'find out what else removes objects there',
       { code: 'OBJECT_CLEARED', meta: { key } },
     );
   }

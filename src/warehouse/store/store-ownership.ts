@@ -366,8 +366,8 @@ function contentMissing(objects: ObjectStore): PermanentError {
   return notOurs(
     'OBJECT_STORE_EMPTY',
     objects,
-    'it lacks what this mirror has published; it is another store, or has lost its ' +
-      'content',
+    'it lacks what this mirror has published; it is a different store, ' +
+      'or has lost its content',
   );
 }
 

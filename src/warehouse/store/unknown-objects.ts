@@ -108,7 +108,7 @@ export async function readUnknownManifest(
   signal: AbortSignal,
 ): Promise<Manifest> {
   if (manifestBytes > MANIFEST_BYTES_MAX) {
-    throw unusable(key, 'it is too large to be a manifest');
+    throw unusable(key, 'it is too large for a manifest');
   }
   const manifest = await readManifest(objects, key, signal);
   const isInPlace =

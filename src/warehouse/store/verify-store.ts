@@ -45,7 +45,7 @@ const INVARIANTS: readonly Invariant[] = [
   {
     code: 'ENTRIES_OUT_OF_PLACE',
     isFull: true,
-    message: 'ledger entries outside of their segment',
+    message: 'ledger entries outside their segment',
     count: statement({ count: 'bigint' })`
       select count(*) as count
       from mirror.ledger_entries e join mirror.segments s using (segment_id)
@@ -75,7 +75,7 @@ const INVARIANTS: readonly Invariant[] = [
   {
     code: 'PLACE_OUTSIDE_GENERATION',
     isFull: false,
-    message: 'rows of a list that have a place in no generation',
+    message: 'rows of a list that are in no generation',
     count: statement({ count: 'bigint' })`
       select count(*) as count from (
         select 'parties' as list, epoch, pos from mirror.parties where pos is not null
@@ -343,9 +343,7 @@ function findDifference(
     return { code: 'ROWS_DIFFER', message };
   }
   if (valuesDigest !== undefined && valuesDigest !== segment.valuesDigest) {
-    const message =
-      `the rows in mirror.ledger_entries sum up to ${valuesDigest}, ` +
-      `loaded were ${segment.valuesDigest}`;
+    const message = `the rows in mirror.ledger_entries sum to ${valuesDigest}, but those loaded summed to ${segment.valuesDigest}`;
     return { code: 'VALUES_DIFFER', message };
   }
   // The digest is additive, so the sums of the months add up to the segment's.

@@ -80,7 +80,7 @@ describe('the command nightly', () => {
     );
     const attended = await home.run(['nightly'], { SOURCE_RATE: '2' });
     expect(attended.stderr).toMatch(
-      /Nightly run started; the worker of another process works it, with its own settings/,
+      /Nightly run started; a worker in another process is doing it, with its own settings/,
     );
     expect(await worker.end('SIGTERM')).toEqual({ code: 0, signal: null });
   });

@@ -267,7 +267,7 @@ describe('the command export', () => {
     expectRefused(
       { ...refused, stdout: '' },
       /--party: "two\\nlines" cannot be exported; give a party id as the source lists it/,
-      /--asset: "x" is no asset id/,
+      /--asset: "x" is not an asset id/,
       /--from: "20\.11\.2026" is not a time that can be read; use .*2026-03.*-30d/,
       /--out -: cannot go with --json/,
     );

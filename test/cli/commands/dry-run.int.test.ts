@@ -78,7 +78,9 @@ test('--look estimates the first run from two requests a list', async () => {
 test('--look without --dry-run is refused', async () => {
   const refused = await home.run(['nightly', '--look']);
   expect(refused.code).toBe(1);
-  expect(refused.stderr).toContain('--look: give it together with --dry-run');
+  expect(refused.stderr).toContain(
+    '--look: only works together with --dry-run',
+  );
 });
 
 test('a dry run foretells the pages of the lists and what the audits cost', async () => {

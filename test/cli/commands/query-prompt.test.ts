@@ -148,7 +148,7 @@ describe('a typed question', () => {
     'fees --since',
     'fees --since 2026-10-01 or so',
   ])('%s is refused', (typed) => {
-    expect(() => readTyped(typed)).toThrow(/is not understood; give --since/);
+    expect(() => readTyped(typed)).toThrow(/is not valid; give --since/);
   });
 });
 
@@ -161,7 +161,7 @@ test('the name of a question that is nearly right is answered with the right one
   } as Partial<CommandContext> as CommandContext;
   const asked = query({ sql: 'top-party', list: false, timeout: 60 }, context);
   await expect(asked).rejects.toThrow(
-    /there are .*fees.*; did you mean top-parties\?$/,
+    /the questions are .*fees.*; did you mean top-parties\?$/,
   );
 });
 

@@ -51,7 +51,7 @@ interface Trouble {
 }
 
 const EACCES =
-  /OBJECT_STORE_EACCES|EACCES; check the folder of OBJECT_STORE_URL and its rights/;
+  /OBJECT_STORE_EACCES|EACCES; check the folder of OBJECT_STORE_URL and its permissions/;
 
 const TROUBLES: readonly Trouble[] = [
   {
@@ -84,7 +84,7 @@ const TROUBLES: readonly Trouble[] = [
     mount:
       'mount --bind "$OBJECTS" "$OBJECTS"; mount -o remount,bind,ro "$OBJECTS"',
     failing: ['load', 'nightly', 'rebuild'],
-    message: /EROFS; check the folder of OBJECT_STORE_URL and its rights/,
+    message: /EROFS; check the folder of OBJECT_STORE_URL and its permissions/,
   },
   {
     name: 'the disk is full',
@@ -94,7 +94,7 @@ const TROUBLES: readonly Trouble[] = [
       'mkdir -p full; mount -t tmpfs -o size=32m tmpfs full; cp -a "$OBJECTS/." full; ' +
       'mount --bind full "$OBJECTS"; cat /dev/zero > full/.rest || true',
     failing: ['load', 'nightly', 'rebuild'],
-    message: /ENOSPC; it is tried again, check the disk/,
+    message: /ENOSPC; it will be tried again; check the disk/,
   },
 ];
 

@@ -236,8 +236,8 @@ test.each([
     'running',
     { isGone: true },
     [
-      '  No process works on it any more; it began 1 min ago.',
-      '  A worker or the next nightly run goes on from what it committed.',
+      '  No process is working on it any more; it began 1 min ago.',
+      '  A worker or the next nightly run continues from what it committed.',
     ],
   ],
   [

@@ -159,10 +159,13 @@ test('a chart says how many bars it leaves out, and ids are cut', async () => {
 });
 
 test.each([
-  [`select 'x' as name`, 'No chart: no column of the result holds amounts.\n'],
+  [
+    `select 'x' as name`,
+    'No chart: no column of the result contains amounts.\n',
+  ],
   [
     'select 1 as n',
-    'No chart: no column of the result holds times or names.\n',
+    'No chart: no column of the result contains times or names.\n',
   ],
   [`select cast(null as varchar) as name, 3 as n where false`, 'n\n'],
 ])('%s has no chart, and says so', async (sql, told) => {

@@ -67,7 +67,10 @@ test('a sync goes on while Redis is away for more than a minute', async () => {
   expect(evidence).toMatchObject({ missing: [], doubts: [], rows: '400' });
   expect(verdict).toBe('complete');
   expect(log.lines).toMatchObject([
-    { level: 'warn', message: 'Resume state is away, work goes on without it' },
+    {
+      level: 'warn',
+      message: 'The resume state is unavailable; work continues without it',
+    },
     { level: 'info', message: 'Resume state is back' },
   ]);
   expect(log.lines[1]?.fields['awayMs']).toBeGreaterThan(60_000);

@@ -43,7 +43,7 @@ describe('the export stage of a nightly run', () => {
       verdict: 'incomplete',
       evidence: {
         unasked: 2,
-        reason: 'stopped early: the time of NIGHTLY_WINDOW is over',
+        reason: 'stopped early: NIGHTLY_WINDOW has ended',
       },
     });
     expect(outcome.evidence['unaskedParties']).toHaveLength(2);

@@ -149,7 +149,7 @@ describe('the log of a run', () => {
     });
     await logs[Symbol.asyncDispose]();
     expect(kept).toHaveLength(5_000);
-    expect(kept.at(-1)).toBe('Further lines of this run are not kept');
+    expect(kept.at(-1)).toBe('Further log lines of this run are not kept');
   });
 
   test('is lost where the database is away, and the run goes on', async () => {

@@ -116,7 +116,7 @@ async function logLines(runId) {
   );
   const more = next === null ? [] : [`… more: ledger-mirror logs ${runId}`];
   return texts.length === 0
-    ? 'No lines are kept of this run.'
+    ? 'No log lines of this run have been kept.'
     : [...texts, ...more].join('\n');
 }
 
