@@ -37,6 +37,8 @@ const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
 const ROWS = isQuick ? 200_000 : 1_000_000;
 const LAKE_ROWS = isQuick ? 1_000_000 : 10_000_000;
 const SEGMENTS = 4;
+/** The flags with which bin/ledger-mirror.js starts Node. */
+const FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=100'];
 /** The longest a night may take that appends to a large month. */
 const NIGHT_SECONDS_MAX = 0.5;
 const ROUNDS = isQuick ? 3 : 5;
@@ -76,7 +78,7 @@ async function work(stage: 'load' | 'lake' | 'both'): Promise<Worked> {
     objectsDir,
     join(folder, 'scratch'),
   ];
-  const child = spawn(process.execPath, args, {
+  const child = spawn(process.execPath, [...FLAGS, ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   let output = '';
