@@ -25,6 +25,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** What the request may do; null on the paths that need no token. */
     role: Role | null;
+    /** Whether the mirror has a token, so that there are sessions to end. */
+    hasLogin: boolean;
   }
 }
 
@@ -88,6 +90,7 @@ export async function addAccess(
   const logRefusal = openRefusalLog(log);
 
   server.decorateRequest('role', null);
+  server.decorateRequest('hasLogin', readTokens !== undefined);
   server.addHook('onRequest', async (request, reply) => {
     if (isHealthPath(request)) return undefined;
     try {

@@ -61,7 +61,10 @@ export function addConsoleData(
   add('GET /console/lines', {}, async () => ({ lines: await lines() }));
   add('GET /console/settings', {}, () => ({ settings: parts.settings }));
   add('GET /console/assets', {}, () => ({ assets: parts.assets }));
-  add('GET /console/access', {}, ({ role }) => ({ role }));
+  add('GET /console/access', {}, ({ role, hasLogin }) => ({
+    role,
+    hasLogin,
+  }));
   add('GET /console/preview', {}, () => parts.preview());
   // This is a POST because it sends requests to the source, which a reader may not cause.
   add('POST /console/look', { body: NOTHING }, () =>

@@ -418,7 +418,7 @@ describe('an analyst', () => {
 
 test('the logout ends the session, and the page asks for the token again', async () => {
   const { page, mirror } = parts();
-  await page.getByRole('link', { name: 'Settings', exact: true }).click();
+  await page.getByRole('link', { name: 'Runs', exact: true }).click();
   const cookies = (await page.context().cookies())
     .map(({ name, value }) => `${name}=${value}`)
     .join('; ');

@@ -55,7 +55,7 @@ describe('GET /console/access', () => {
   ])('returns for the token %s the role %s', async (token, role) => {
     expect(
       await send('GET /console/access', token === undefined ? {} : { token }),
-    ).toEqual({ status: 200, body: { role } });
+    ).toEqual({ status: 200, body: { role, hasLogin: token !== undefined } });
   });
 });
 

@@ -16,10 +16,6 @@ export const loadSettings = loader(
   ({ settings }, target) => {
     show(target, ...settings.map(row));
     byId('settings-all').textContent = `Show all ${settings.length} settings`;
-    // Without a token there is no session, so the logout button is hidden.
-    byId('logout').hidden = !settings.some(
-      ({ name, value }) => name === 'API_TOKEN' && value !== null,
-    );
   },
   (problem) => el('tr', el('td', { colspan: 4 }, problem)),
 );

@@ -1,6 +1,7 @@
 // What the reader's token allows. The page hides what a token that only reads cannot use,
 // and the mirror refuses it in any case.
 import { ask } from './ask.js';
+import { byId } from './dom.js';
 
 /**
  * Marks the page with the role. The style sheet hides elements of the class `changes` for
@@ -8,8 +9,10 @@ import { ask } from './ask.js';
  */
 export async function loadRole() {
   try {
-    const { role } = await ask('console/access');
+    const { role, hasLogin } = await ask('console/access');
     document.body.dataset.role = role;
+    // Without a token there is no session to end.
+    byId('logout').hidden = !hasLogin;
   } catch {
     // The buttons stay: if one of them is not allowed, the mirror's refusal is shown.
   }

@@ -75,7 +75,9 @@ export function loadParties() {
  */
 export function refreshParties() {
   const target = byId('parties');
+  // A dialog gives the focus back to the row that opened it, which must still be there.
   const isBusy =
+    byId('dialog').open ||
     target.contains(document.activeElement) ||
     target.querySelector('.order [aria-disabled], .order a') !== null;
   if (target.childElementCount <= PAGE_ROWS && !isBusy) void load();
