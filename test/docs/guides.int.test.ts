@@ -35,6 +35,8 @@ const ELSEWHERE: readonly (readonly [command: RegExp, by: string])[] = [
     /^python3 (check_ledger|ledger_digest)|^cd checklog|^go run /,
     'npm run test:tools',
   ],
+  // Its plan and its table are tested; a whole run takes ten minutes of quiet cores.
+  [/^npm run bench -- all/, 'test/bench/summary.test.ts'],
   [/dbt/, 'npm run test:dbt'],
   [/psql/, 'npm run test:clients'],
 ];
