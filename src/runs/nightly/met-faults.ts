@@ -74,7 +74,7 @@ export class MetFaults {
     const times = isRefusal(error) ? this.#refusals : this.#inARow;
     return (
       `${times} ledgers in a row failed because of the ${fault}: ` +
-      `${errorCode(error)}`
+      errorCode(error)
     );
   }
 }
