@@ -80,7 +80,7 @@ export type SyncDecision =
   | { readonly kind: 'refuse'; readonly error: DoubtError | EndNotShown }
   /** Refuse, and find out first whether the source serves a different network. */
   | { readonly kind: 'refuse source behind'; readonly error: SourceBehind }
-  /** Refuse: this sync has read the list too often, and no two readings agreed. */
+  /** Refuse: the limit of readings is reached, and no two of them agreed. */
   | { readonly kind: 'refuse unsteady' }
   /** Give up for now: other workers keep changing the resume point. */
   | { readonly kind: 'busy' }

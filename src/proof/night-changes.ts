@@ -40,7 +40,10 @@ export interface ChangeScope {
   readonly file: NightFile;
 }
 
-/** Reads the ledgers that may have changed, and adds the records that did to the file. */
+/**
+ * Reads the ledgers that may have changed, and writes the record of each one that did
+ * change to the file.
+ */
 export async function findChanges(
   { since, coveredTo, isStoredInLog, file }: ChangeScope,
   {

@@ -190,7 +190,7 @@ interface Level {
   pending: PageEntry[];
   /** The number of complete pages. */
   pages: number;
-  /** The entry of the last complete page. */
+  /** The entry that stands for the last complete page on the level above. */
   last: PageEntry | undefined;
 }
 

@@ -65,8 +65,8 @@ const PLAIN = {
 };
 
 /**
- * Upper limit, in microseconds, for the time from a block to its first entry. Entries
- * have their own times: they are numbered through the block, one per microsecond, and
+ * Upper limit, in microseconds, for the time from a block to its first entry. Each entry
+ * has its own time: within a block, each is one microsecond after the one before it, and
  * other parties' entries may come first.
  */
 const ENTRY_OFFSET_MICROS_MAX = 65_536;

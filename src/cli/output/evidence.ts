@@ -106,7 +106,7 @@ function gapText({ belowKey, aboveKey, foundAt }: Fields): string {
 }
 
 /**
- * Formats an item in one line: the fields of a record, or the elements of a list,
+ * Formats an item on one line: the fields of a record, or the elements of a list,
  * separated by commas.
  */
 export function itemText(item: unknown, name = ''): string {

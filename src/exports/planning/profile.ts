@@ -146,8 +146,8 @@ function profileOfNewRelease(
       : 'a column effect: a release of which some filter wrongly; not shown yet ' +
         'which this is';
   const bounds = sides === 'from' ? 'right' : 'unproven';
-  // If no header was known before, an earlier refusal came from this same release, so
-  // it still counts.
+  // A different header means a different release, whose refusals no longer count. If no
+  // header was known, nothing shows a change, so an earlier refusal still counts.
   const outdated =
     profile.header === undefined
       ? {}

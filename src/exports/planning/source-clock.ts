@@ -85,8 +85,9 @@ export function sourceClock(
       ? now - UNTOLD_LAG_MICROS
       : earlier(answeredAt, now) - ANSWERED_LAG_MICROS;
   const seen = isTold ? blockTime : guessed;
-  // A source that is itself a mirror has already applied the margin. Because both end
-  // at the same instant, they can be compared to the last row.
+  // A source that is itself a mirror has already applied the margin. Without a second
+  // one, the two mirrors end at the same instant and can be compared down to the last
+  // row.
   const marginMicros = isTold && isProven === true ? 0n : MARGIN_MICROS;
   const closedTo = floorSecond(earlier(seen, now) - marginMicros);
   const from = isTold ? 'source' : 'guessed';

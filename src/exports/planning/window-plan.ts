@@ -187,9 +187,8 @@ export class WindowPlan {
   }
 
   /**
-   * Returns a later start after a response up to the range's end was too large. Each
-   * time, the start moves closer to that end. Returns undefined if it cannot move
-   * further.
+   * If a request up to the range's end returned too much, returns a later start, each
+   * time closer to that end; undefined if it cannot move further.
    */
   laterStart(range: Range): Micros | undefined {
     const from = secondOf(range.from);

@@ -1,8 +1,9 @@
 /**
  * Updates `ledger_entries` with the rows that the warehouse has loaded. Once written, a
  * row never changes: new segments are appended, and a file is rewritten only if some of
- * its segments no longer exist. Open segments have separate files because they are soon
- * replaced, so files of closed segments stay untouched until small ones are compacted.
+ * its segments no longer exist. Open segments are soon replaced, so they have files of
+ * their own. Files of closed segments stay untouched, except that small ones are
+ * compacted.
  */
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import { LINE_COLUMNS } from '../../ledger/canonical.ts';

@@ -110,7 +110,7 @@ export async function replaceCurrent(
 }
 
 /**
- * Whether a doubt is about rows that this very reading could not parse, so that it
+ * Whether a doubt is about rows that this reading could not parse, in which case it
  * stays open.
  */
 function isOfAudit({ generationId }: Generation): RawBuilder<unknown> {
