@@ -649,7 +649,7 @@ describe('a covered range', () => {
       rows: 0n,
     });
     expect(first.evidence['reason']).toBe(
-      'the source was asked 8 times, the last 8 in vain; the next run goes on',
+      'the source was asked 8 times, the last 8 in vain; the next run continues',
     );
     expect(source.asked).toHaveLength(8);
   });

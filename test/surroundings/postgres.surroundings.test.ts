@@ -96,7 +96,7 @@ test('a server without TLS is refused at once where the URL demands it', async (
   const { code, stderr } = await home.run(['status']);
   expect(code).toBe(1);
   expect(stderr.trim().split('\n')).toHaveLength(1);
-  expect(stderr).toContain('the server speaks no TLS');
+  expect(stderr).toContain('the server does not support TLS');
 });
 
 test('of several hosts the one that takes writes is found, behind a dead and a read-only one', async () => {

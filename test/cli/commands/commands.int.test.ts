@@ -307,7 +307,7 @@ describe('a time as people type it', () => {
 
   test('query --chart draws a bar for each month, and goes with no format', async () => {
     const none = await home.run(['query', FIRST_MONTH, '--chart']);
-    expect(none.stdout).toContain('No chart: no column of the result holds');
+    expect(none.stdout).toContain('No chart: no column of the result contains');
     const asked = `select month, count(*) as entries from ledger_entries group by 1 order by 1`;
     const { code, stdout } = await home.run(['query', asked, '--chart']);
     expect([code, stdout]).toEqual([

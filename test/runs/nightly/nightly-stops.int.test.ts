@@ -136,7 +136,7 @@ describe('the export stage of a nightly run', () => {
     expect(run.verdict).toBe('incomplete');
     expect(run.evidence['exports']).toMatchObject({
       reason:
-        'stopped early: 3 ledgers in a row failed of the source: SOURCE_UNAUTHORIZED',
+        'stopped early: 3 ledgers in a row failed because of the source: SOURCE_UNAUTHORIZED',
     });
     // One that failed at that moment may not be written down yet: then it counts as not
     // asked.
@@ -197,7 +197,7 @@ describe('the export stage of a nightly run', () => {
     expect(asked).toBeLessThan(60);
     expect(run.evidence['exports']).toMatchObject({
       reason:
-        'stopped early: 50 ledgers in a row failed of the source: SOURCE_FORBIDDEN',
+        'stopped early: 50 ledgers in a row failed because of the source: SOURCE_FORBIDDEN',
     });
   });
 
