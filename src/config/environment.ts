@@ -254,7 +254,7 @@ function findContradictions(
   }
   if (apiReadToken !== undefined && apiReadToken === apiToken) {
     problems.push(
-      'API_READ_TOKEN: is the same as API_TOKEN; give another one, which may read everything, and start or cancel nothing',
+      'API_READ_TOKEN: is the same as API_TOKEN; give a different one, which can only read',
     );
   }
   // If the CSV has no asset column, SOURCE_ASSETS must name the asset that its rows

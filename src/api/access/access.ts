@@ -112,7 +112,7 @@ export async function addAccess(
     if (role === 'read')
       throw new StatusError(
         'permissionDenied',
-        'API_READ_TOKEN may read everything, and start or cancel nothing',
+        'API_READ_TOKEN can only read; querying, starting and cancelling need API_TOKEN',
       );
     const { accept = '' } = request.headers;
     if (request.method === 'GET' && accept.includes('text/html'))

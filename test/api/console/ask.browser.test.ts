@@ -135,6 +135,30 @@ describe('a ready question', () => {
     await expect.poll(() => offered.count()).toBe(1);
     expect(await offered.getAttribute('value')).toBe(ASSET);
   });
+
+  test('reads the ids of the assets once, however often one switches, and again if that failed', async () => {
+    let readings = 0;
+    const page = await openAsk(async () => {
+      readings += 1;
+      if (readings === 1) throw new Error('the lake is busy');
+      return [{ asset_id: ASSET }];
+    });
+    const choose = async (name: string) => {
+      await page.getByLabel('Question').selectOption(name);
+      const isAsked = name === 'daily-flows' ? 1 : 0;
+      await expect.poll(() => page.getByLabel('asset').count()).toBe(isAsked);
+    };
+    await choose('daily-flows');
+    await expect.poll(() => readings).toBe(1);
+    for (let turn = 0; turn < 4; turn += 1) {
+      await choose('cadence');
+      await choose('daily-flows');
+      await expect
+        .poll(() => page.locator('#query datalist option').count())
+        .toBe(1);
+    }
+    expect(readings).toBe(2);
+  });
 });
 
 describe('your own SQL', () => {
@@ -262,7 +286,7 @@ test('shows amounts in the units of known assets, in the table, the filter and t
   await expect
     .poll(() => page.locator('.figure svg title').allTextContents())
     .toContain('2026-01-02 · quantity: 1.5 USDT');
-  await page.getByLabel('Rows with').fill('1.5 us');
+  await page.getByLabel('Show rows that contain').fill('1.5 us');
   await expect.poll(() => amounts.allInnerTexts()).toEqual(['1.5 USDT']);
   expect(await accessibilityFaults(page)).toEqual([]);
 });
@@ -294,7 +318,7 @@ test('filters a result by a text in any column, as stored or as shown, and says 
     DAYS.map(({ n, day }) => ({ party_id: ASSET, day, held: `${n}` })),
   );
   await run(page);
-  const filter = page.getByLabel('Rows with');
+  const filter = page.getByLabel('Show rows that contain');
   await filter.fill('2,99');
   const told = page.locator('#query-result .filter [role=status]');
   await expect.poll(() => told.innerText()).toBe('10 of 3,000 shown');

@@ -76,7 +76,7 @@ describe('before the first night', () => {
   test('the status of an empty mirror leads to the page of the first night', async () => {
     const { page } = await open('/');
     await page
-      .getByRole('link', { name: 'See what it asks, and start it' })
+      .getByRole('link', { name: 'See what it will request, and start it' })
       .click();
     await page.waitForURL('**/first-night');
     await expect.poll(() => page.title()).toContain('First night');

@@ -34,7 +34,7 @@ export const GLOSSARY = new Map([
   ["run", "one piece of work, its outcome, and the facts that support that outcome"],
   ["verdict", "one piece of work, its outcome, and the facts that support that outcome"],
   ["evidence", "one piece of work, its outcome, and the facts that support that outcome"],
-  ["complete", "proven to lack nothing"],
+  ["complete", "up to the stated time, the mirror has everything that the source showed, and every check agrees"],
   ["incomplete", "something is missing; the evidence shows what"],
   ["suspicious", "something was found that must not happen"],
   ["failed", "the run produced no result"],

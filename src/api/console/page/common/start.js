@@ -99,7 +99,7 @@ export function nightAsks(preview) {
   const { isFirst, exports, audits, requests, seconds, ratePerSecond } =
     preview;
   if (isFirst)
-    return `Asks for every page of both lists, then each party’s ledger: how much that is, nobody knows yet. At most ${ratePerSecond} requests a second.`;
+    return `Asks for every page of both lists, then each party’s ledger: how much that is will be known once the lists have been read, or estimated by a look. At most ${ratePerSecond} requests a second.`;
   const waiting = exports.deferred + exports.notDue;
   const left =
     waiting === 0

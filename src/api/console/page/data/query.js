@@ -70,10 +70,10 @@ export function startQuery() {
     editor,
     keys,
     el(
-      'p.readers.notice',
-      'Your token only reads pages and files. A query needs ',
+      'p.readers.hint',
+      'Your token can read pages and files, but not run queries. They need ',
       el('code', 'API_TOKEN'),
-      ': log in with it, or ask with the command line.',
+      ': log in with it, or use the command line.',
     ),
     el(
       'p.deal.changes',
@@ -152,15 +152,30 @@ function optionField(name) {
 
 function assetList(id) {
   const list = el('datalist', { id });
-  const load = async () => {
-    const { rows } = await post('console/query', { sql: ASSETS });
-    list.replaceChildren(
-      ...rows.map(({ asset_id: value }) => el('option', { value })),
-    );
-  };
+  const fill = (ids) =>
+    list.replaceChildren(...ids.map((value) => el('option', { value })));
   // The list is only a help: an id can be typed without it.
-  void load().catch(() => undefined);
+  void assetIds().then(fill, () => undefined);
   return list;
+}
+
+let readingAssets;
+
+/**
+ * Reads the ids of the assets once for the page: whoever switches between questions would
+ * otherwise fill the lake's places. A failed reading is repeated by the next question.
+ */
+function assetIds() {
+  readingAssets ??= readAssets().catch((error) => {
+    readingAssets = undefined;
+    throw error;
+  });
+  return readingAssets;
+}
+
+async function readAssets() {
+  const { rows } = await post('console/query', { sql: ASSETS });
+  return rows.map(({ asset_id: id }) => id);
 }
 
 function askedFor(sql, question, options) {

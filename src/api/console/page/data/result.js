@@ -128,7 +128,7 @@ function filterField(columns, total, show) {
   field.addEventListener('input', apply);
   const node = el(
     'p.choices.filter',
-    el('label.choice', 'Rows with', field),
+    el('label.choice', 'Show rows that contain', field),
     told,
   );
   node.hidden = total < 2;

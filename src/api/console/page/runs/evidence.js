@@ -163,7 +163,7 @@ const SENTENCES = {
     `${plural(checked.segments ?? 0, 'segment')}, ${bytes(checked.objectBytes ?? 0)} as stored, compared with their sums: ${problemCount === 0 ? 'everything agrees' : plural(problemCount, 'problem')}.`,
   nightly: ({ exports, verify }) =>
     exports &&
-    `${plural(exports.parties ?? 0, 'ledger')} looked after: ${published(exports.newRows, exports.replacedRows)}, ${bytes(exports.newBytes ?? 0)} as CSV, ${count(exports.failed ?? 0)} failed. ${verify?.verdict === 'complete' ? 'All sums agree.' : ''}`,
+    `${plural(exports.parties ?? 0, 'ledger')} requested: ${published(exports.newRows, exports.replacedRows)}, ${bytes(exports.newBytes ?? 0)} as CSV, ${count(exports.failed ?? 0)} failed. ${verify?.verdict === 'complete' ? 'All sums agree.' : ''}`,
 };
 
 /** Shows plain values first, then nested values, which are folded at the top level. */

@@ -114,7 +114,7 @@ function calendar(nightlyRuns) {
   const told =
     nightlyRuns.length === 0
       ? 'No nightly run yet.'
-      : `${plural(nightlyRuns.length, 'nightly run')} in the last months. Choose one to read its evidence.`;
+      : `${plural(nightlyRuns.length, 'nightly run')} in recent months. Choose one to read its evidence.`;
   return [scrolling('Calendar of nightly runs', table), el('p.hint', told)];
 }
 

@@ -18,7 +18,7 @@ export function startQuarantine() {
 }
 
 const NOTHING =
-  'Nothing is in quarantine. A ledger whose export fails again and again would stand here, with the reason.';
+  'Nothing is in quarantine. A ledger whose export keeps failing is listed here, with the reason.';
 
 export const loadQuarantine = loader(
   'quarantine',

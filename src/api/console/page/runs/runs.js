@@ -106,7 +106,7 @@ function bodyOf(run) {
       copyButton(run.runId, 'the id of the run'),
     ),
     run.verdict !== null &&
-      el('p.hint', 'It ended ', ...explain(run.verdict), '.'),
+      el('p.hint', 'Verdict: ', ...explain(run.verdict), '.'),
     isOpen && el('p.deal', cancelButton(run.runId, name)),
     evidence(run),
   ].filter(Boolean);

@@ -49,7 +49,7 @@ export function showFirstNightLink(snapshot) {
     byId('first-night').querySelector('a'),
     stage === 'running'
       ? 'See how it is going'
-      : 'See what it asks, and start it',
+      : 'See what it will request, and start it',
   );
 }
 
@@ -77,7 +77,7 @@ function sentenceOf(stage, { status, nextNightlyRun }) {
   switch (stage) {
     case 'running':
       return last === null
-        ? 'The first night is running. It may be left alone: what is saved stays, even if it is cancelled.'
+        ? 'The first night is running. You can leave this page: what is saved stays, even if the run is cancelled.'
         : 'A nightly run is in progress; this mirror has had its first night.';
     case 'over':
       return `This mirror has had its first night. The last nightly run ended ${last.verdict} at ${formatTime(last.finishedAt, 'full')}.`;

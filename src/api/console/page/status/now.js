@@ -66,7 +66,7 @@ function flights(live, nightly, inFlight) {
 function flightsItem() {
   const list = el('ul.flights');
   return {
-    node: el('article', el('p.quiet', 'Exports in flight'), list),
+    node: el('article', el('p.quiet', 'Exports in progress'), list),
     update: ({ exports }) =>
       keyed(
         list,
