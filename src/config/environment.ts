@@ -205,7 +205,10 @@ export function changeSettings(
     key,
     texts[key] && read(texts[key]),
   ]);
-  const origins = changed.map(({ key }) => [key, 'this command']);
+  const origins = changed.map(({ key }) => [
+    key,
+    texts[key] === undefined ? 'unset' : 'this command',
+  ]);
   return {
     ...config,
     ...Object.fromEntries(values),

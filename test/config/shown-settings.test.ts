@@ -83,7 +83,11 @@ test('the settings page shows durations, sizes and shares with units, a delimite
 
 test('the settings page tells what a command has set itself', () => {
   const changed = shownSettings(
-    changeSettings(config, { sourcePageSize: '100', nightlyExportsMax: '3' }),
+    changeSettings(config, {
+      sourcePageSize: '100',
+      nightlyExportsMax: '3',
+      redisUrl: undefined,
+    }),
   );
   const origins = Object.fromEntries(
     changed.map(({ name, origin }) => [name, origin]),
@@ -91,6 +95,7 @@ test('the settings page tells what a command has set itself', () => {
   expect(origins).toMatchObject({
     SOURCE_PAGE_SIZE: 'this command',
     NIGHTLY_EXPORTS_MAX: 'this command',
+    REDIS_URL: 'unset',
     API_PORT: 'default',
   });
 });

@@ -5,8 +5,14 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
-import { CreateBucketCommand, PutBucketAclCommand } from '@aws-sdk/client-s3';
+import {
+  CreateBucketCommand,
+  PutBucketAclCommand,
+  type S3Client,
+  S3ServiceException,
+} from '@aws-sdk/client-s3';
 import type { Child } from '../process.ts';
+import { waitFor } from '../wait-for.ts';
 import {
   freePorts,
   type Keys,
@@ -45,6 +51,23 @@ export function startSwift(): Promise<RealStore> {
   );
 }
 
+/**
+ * Makes the bucket.
+ * @returns false if the store is not ready yet
+ */
+async function makeBucket(client: S3Client, bucket: string): Promise<boolean> {
+  try {
+    await client.send(new CreateBucketCommand({ Bucket: bucket }));
+    return true;
+  } catch (error) {
+    if (!(error instanceof S3ServiceException)) throw error;
+    // A bucket that was made although the answer was a 503.
+    if (error.name === 'BucketAlreadyOwnedByYou') return true;
+    if (error.$metadata.httpStatusCode === 503) return false;
+    throw error;
+  }
+}
+
 class Swift extends UnpackedStore {
   readonly name = 'Swift';
   override readonly keys = ofUser(newKeys('main'));
@@ -63,7 +86,10 @@ class Swift extends UnpackedStore {
     for (const name of SERVERS) this.#server(name);
     await this.startGateway();
     const client = rawClient(this);
-    await client.send(new CreateBucketCommand({ Bucket: this.bucket }));
+    // The proxy is well before the servers behind it are, and answers 503 until then.
+    await waitFor(() => makeBucket(client, this.bucket), {
+      what: 'the servers behind the proxy',
+    });
     // s3api has no policies, so the second user gets the right to read from a public-read
     // ACL.
     await client.send(
