@@ -4,6 +4,7 @@
  */
 import { formatPlural, formatTimeUtc } from '../../format/format.js';
 import type { Rows } from '../../postgres/rows.ts';
+import { chainLines } from './chained-lines.ts';
 import {
   accountsOfMonth,
   knowledgeOfMonth,
@@ -30,27 +31,39 @@ export interface StatementAccount {
   readonly closing: Balance;
   /**
    * Whether opening + received - sent is the closing balance; `unknown` if one of the
-   * balances is not certain.
+   * balances is not certain, `oneSided` if the source leaves received amounts out.
    */
-  readonly sums: 'agree' | 'differ' | 'unknown';
+  readonly sums: 'agree' | 'differ' | 'unknown' | 'oneSided';
 }
 
 export interface StatementVerdict {
   readonly verdict: 'complete' | 'incomplete' | 'suspicious';
   /** Why it is not complete, in sentences; empty if it is. */
   readonly reasons: readonly string[];
+  /**
+   * The instant up to which a month that is not over is proven; null if the month is
+   * over, or if its verdict is not `complete`.
+   */
+  readonly provenTo: string | null;
 }
 
 export interface AccountStatement extends StatementVerdict {
   readonly partyId: string;
   readonly month: string;
   readonly accounts: readonly StatementAccount[];
-  /** Each change of an account, in the order of time. */
+  /**
+   * Each change of an account, in the order of time; within a block, so that the balances
+   * of each account follow each other.
+   */
   readonly lines: readonly MonthLine[];
   /** Whether there are more lines than these. */
   readonly isCut: boolean;
   /** The instant up to which the ledger is known; null if it was never exported. */
   readonly knownTo: string | null;
+  /**
+   * Whether the source leaves out what the party receives. This limit of the source is
+   * not a fault: it does not change the verdict.
+   */
   readonly isSentOnly: boolean;
 }
 
@@ -68,12 +81,14 @@ export async function readAccountStatement(
     rows('read how a month is known', knowledgeOfMonth(range, assetIds)),
   ]);
   if (known === undefined) throw new TypeError('the statement yields one row');
-  const shown = accounts.map(describeAccount);
+  const shown = accounts.map((account) =>
+    describeAccount(account, known.isSentOnly),
+  );
   return {
     partyId,
     month,
     accounts: shown,
-    lines: lines.slice(0, LINES_MAX),
+    lines: chainLines(lines, shown).slice(0, LINES_MAX),
     isCut: lines.length > LINES_MAX,
     knownTo: known.knownTo,
     isSentOnly: known.isSentOnly,
@@ -81,39 +96,48 @@ export async function readAccountStatement(
   };
 }
 
-function describeAccount({
-  before,
-  first,
-  closing,
-  ...account
-}: MonthAccount): StatementAccount {
-  const candidates = [before, first].map((found) => found ?? []);
-  // The balance before the month counts; where its last block leaves several, the
-  // month's own first entry may decide.
-  const opening =
-    candidates.find((found) => found.length === 1) ??
-    candidates.find((found) => found.length > 0) ??
-    [];
+function describeAccount(
+  { before, first, closing, ...account }: MonthAccount,
+  isSentOnly: boolean,
+): StatementAccount {
+  const opening = chooseOpening(before ?? [], first ?? []);
   const ended = closing ?? [];
-  return {
-    ...account,
-    opening,
-    closing: ended,
-    sums: compareSums(account, opening, ended),
-  };
+  return isSentOnly
+    ? { ...account, opening, closing: ended, sums: 'oneSided' }
+    : { ...account, ...checkSums(account, opening, ended) };
 }
 
-function compareSums(
+/**
+ * The balance before the month counts. Where its last block leaves several, the month's
+ * own first block may decide.
+ */
+function chooseOpening(before: Balance, first: Balance): Balance {
+  const certain = [before, first].find((found) => found.length === 1);
+  if (certain !== undefined) return certain;
+  const common = before.filter((balance) => first.includes(balance));
+  return [common, before, first].find((found) => found.length > 0) ?? [];
+}
+
+/**
+ * Compares the sums with the balances. Of several candidates, only those remain that the
+ * sums explain.
+ */
+function checkSums(
   { received, sent }: Pick<MonthAccount, 'received' | 'sent'>,
   opening: Balance,
   closing: Balance,
-): StatementAccount['sums'] {
-  const [from, otherFrom] = opening;
-  const [to, otherTo] = closing;
-  if (from === undefined || to === undefined) return 'unknown';
-  if (otherFrom !== undefined || otherTo !== undefined) return 'unknown';
-  const sum = BigInt(from) + BigInt(received) - BigInt(sent);
-  return sum === BigInt(to) ? 'agree' : 'differ';
+): Pick<StatementAccount, 'opening' | 'closing' | 'sums'> {
+  if (opening.length === 0 || closing.length === 0)
+    return { opening, closing, sums: 'unknown' };
+  const moved = BigInt(received) - BigInt(sent);
+  const ends = new Set(closing.map(BigInt));
+  const from = opening.filter((balance) => ends.has(BigInt(balance) + moved));
+  const starts = new Set(from.map(BigInt));
+  const to = closing.filter((balance) => starts.has(BigInt(balance) - moved));
+  if (from.length === 1) return { opening: from, closing: to, sums: 'agree' };
+  if (from.length > 1) return { opening: from, closing: to, sums: 'unknown' };
+  const isCertain = opening.length === 1 && closing.length === 1;
+  return { opening, closing, sums: isCertain ? 'differ' : 'unknown' };
 }
 
 /** Decides whether a month is known in full. Pure. */
@@ -136,27 +160,46 @@ export function judgeMonth(
             'not trusted.',
         ]),
   ];
+  const provenTo = known.isOver ? null : lastProven(known);
   const gaps = [
-    ...known.missing.map(describeHole),
+    ...(known.hasBegun ? [] : ['The month has not begun.']),
+    ...(provenTo === null ? known.missing.map(describeHole) : []),
     ...(known.notLoaded === '0'
       ? []
       : [
           `${formatPlural(known.notLoaded, 'segment')} of the month ` +
             `${known.notLoaded === '1' ? 'is' : 'are'} not loaded yet.`,
         ]),
-    ...(known.isSentOnly
-      ? [
-          'The source exports what the party sends, not what it receives: received ' +
-            'amounts may be missing.',
-        ]
-      : []),
     ...(known.isQuarantined
       ? ['The ledger is in quarantine: its last exports failed.']
       : []),
   ];
   const reasons = [...doubts, ...gaps];
-  if (doubts.length > 0) return { verdict: 'suspicious', reasons };
-  return { verdict: gaps.length > 0 ? 'incomplete' : 'complete', reasons };
+  if (doubts.length > 0)
+    return { verdict: 'suspicious', reasons, provenTo: null };
+  if (gaps.length > 0)
+    return {
+      verdict: 'incomplete',
+      // The end of the known range is a part of the reasons, whatever the others are.
+      reasons:
+        provenTo === null
+          ? reasons
+          : [...reasons, ...known.missing.map(describeHole)],
+      provenTo: null,
+    };
+  return { verdict: 'complete', reasons, provenTo };
+}
+
+/**
+ * Returns the instant up to which a month that is not over is proven from its beginning
+ * without a hole; null if there is none.
+ */
+function lastProven({ missing, knownTo }: MonthKnowledge): string | null {
+  if (missing.some(({ isNow, isFromStart }) => !isNow || isFromStart))
+    return null;
+  const ends = missing.map(({ from }) => new Date(from).toISOString());
+  // Instants of one form are ordered as their text is.
+  return ends.toSorted()[0] ?? knownTo;
 }
 
 function describeHole({

@@ -19,6 +19,8 @@ const PARTY = 'a1'.repeat(32);
 const OTHER = 'b2'.repeat(32);
 const JUMPING = 'c3'.repeat(32);
 const PARTLY = 'd4'.repeat(32);
+const ONE_SIDED = 'e5'.repeat(32);
+const CIRCLING = 'f6'.repeat(32);
 const ASSET = 'ef'.repeat(32);
 
 interface Statement {
@@ -57,13 +59,15 @@ function entry(
 
 beforeAll(async () => {
   opened.use(warehouse);
-  await addParties(pool, [PARTY, OTHER, JUMPING, PARTLY]);
+  await addParties(pool, [PARTY, OTHER, JUMPING, PARTLY, ONE_SIDED, CIRCLING]);
   await addExports(
     pool,
-    [PARTY, JUMPING, PARTLY].map((id) => ({ party_id: id })),
+    [PARTY, JUMPING, PARTLY, ONE_SIDED, CIRCLING].map((id) => ({
+      party_id: id,
+    })),
   );
   const range = { from_time: '2025-12-01Z', to_time: '2026-04-01Z' };
-  for (const party_id of [PARTY, JUMPING])
+  for (const party_id of [PARTY, JUMPING, CIRCLING])
     await addSegment(pool, {
       party_id,
       ...range,
@@ -75,6 +79,18 @@ beforeAll(async () => {
     from_time: '2026-03-01Z',
     to_time: '2026-03-10 12:00Z',
   });
+  await addCoverage(pool, {
+    party_id: ONE_SIDED,
+    from_time: '2026-01-01Z',
+    to_time: '2026-04-01Z',
+    sides: 'from',
+  });
+  const thisMonth = `${new Date().toISOString().slice(0, 7)}-01T00:00:00Z`;
+  await addCoverage(pool, {
+    party_id: ONE_SIDED,
+    from_time: thisMonth,
+    to_time: new Date(Date.parse(thisMonth) + 1).toISOString(),
+  });
   await ensurePartitions(pool, ['2026-01', '2026-02', '2026-03']);
   const big = 10n ** 40n;
   await addEntries(pool, [
@@ -84,6 +100,12 @@ beforeAll(async () => {
     entry(PARTY, '2026-02-03 10:00Z', 50, 150),
     entry(PARTY, '2026-02-28 23:59:59.999999Z', big, big + 130n),
     entry(PARTY, '2026-03-01 00:00Z', -30, big + 100n),
+    entry(ONE_SIDED, '2026-02-01 00:00Z', -10, 90),
+    entry(ONE_SIDED, '2026-02-02 00:00Z', -10, 500),
+    entry(CIRCLING, '2026-01-10 00:00Z', -30, 0),
+    // One block leads from 0 to 70 and back: both may be its last balance.
+    entry(CIRCLING, '2026-02-05 00:00Z', -70, 0),
+    entry(CIRCLING, '2026-02-05 00:00Z', 70, 70),
     entry(JUMPING, '2026-02-01 00:00Z', 10, 10),
     entry(JUMPING, '2026-02-02 00:00Z', 10, 25),
   ]);
@@ -115,8 +137,8 @@ describe('the statement of a month', () => {
       },
     ]);
     expect(lines.map(({ change }) => change)).toEqual([
-      '-20',
       '50',
+      '-20',
       `${10n ** 40n}`,
     ]);
     expect({ verdict, reasons }).toEqual({ verdict: 'complete', reasons: [] });
@@ -128,6 +150,14 @@ describe('the statement of a month', () => {
     expect(accounts).toMatchObject([
       { opening: ['25'], closing: ['25'], entries: '0', sums: 'agree' },
     ]);
+  });
+
+  test('chooses the balances that its sums explain, where a block leaves several', async () => {
+    const { accounts, lines } = await read(CIRCLING, '2026-02');
+    expect(accounts).toMatchObject([
+      { opening: ['0'], closing: ['0'], sums: 'agree' },
+    ]);
+    expect(lines.map(({ balance }) => balance)).toEqual(['70', '0']);
   });
 
   test('begins with the balance before its first entry if no earlier one is mirrored', async () => {
@@ -144,6 +174,34 @@ describe('the statement of a month', () => {
     ]);
     expect(verdict).toBe('suspicious');
     expect(reasons.join()).toContain('The entries of 1 account do not add up');
+  });
+
+  test('of a source that exports one side is not suspicious: its sums cannot agree', async () => {
+    const found = await read(ONE_SIDED, '2026-02');
+    expect(found).toMatchObject({
+      verdict: 'complete',
+      reasons: [],
+      isSentOnly: true,
+      provenTo: null,
+    });
+    expect(found.accounts).toMatchObject([{ sent: '20', sums: 'oneSided' }]);
+  });
+
+  test('of the month that is not over is complete up to the end of its coverage', async () => {
+    const month = new Date().toISOString().slice(0, 7);
+    expect(await read(ONE_SIDED, month)).toMatchObject({
+      verdict: 'complete',
+      reasons: [],
+      provenTo: `${month}-01T00:00:00.001Z`,
+    });
+  });
+
+  test('of a month that has not begun is incomplete', async () => {
+    const { verdict, reasons } = await read(PARTY, '2099-12');
+    expect([verdict, reasons]).toEqual([
+      'incomplete',
+      ['The month has not begun.'],
+    ]);
   });
 
   test('is incomplete if a part of the month is not covered, and names the part', async () => {

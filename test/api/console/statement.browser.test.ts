@@ -38,6 +38,8 @@ const KNOWN = {
   missing: [],
   knownTo: '2026-03-01T02:00:00Z',
   isSentOnly: false,
+  hasBegun: true,
+  isOver: true,
   notLoaded: '0',
   faulty: '0',
   isQuarantined: false,
@@ -73,6 +75,31 @@ async function open(
   disposables.push(view);
   await view.page.goto(new URL(path, fixed.url).href);
   return view.page;
+}
+
+/** Returns the lines of printed amounts that end elsewhere than after a comma. */
+function brokenAmounts(page: ConsolePage['page']): Promise<readonly string[]> {
+  return page.evaluate<readonly string[]>(`(() => {
+    const broken = [];
+    for (const cell of document.querySelectorAll('#statement td.number')) {
+      const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+      let before;
+      while (walker.nextNode()) {
+        const node = walker.currentNode;
+        for (let at = 0; at < node.length; at += 1) {
+          const range = document.createRange();
+          range.setStart(node, at);
+          range.setEnd(node, at + 1);
+          const top = Math.round(range.getBoundingClientRect().top);
+          const char = node.data[at];
+          if (before !== undefined && top > before.top && before.char !== ',')
+            broken.push(before.char + ' / ' + char);
+          before = { top, char };
+        }
+      }
+    }
+    return broken;
+  })()`);
 }
 
 const LINK = `/statement?party=${PARTY}&month=2026-02`;
@@ -114,26 +141,36 @@ describe('the account statement', () => {
       await page.getByRole('table', { name: 'Entries' }).waitFor();
       return page.locator('#statement th[scope=col]').allInnerTexts();
     };
-    expect(await headings(await open(LINK))).toEqual([
+    const plain = await open(LINK);
+    expect(await headings(plain)).toEqual([
       'Account',
-      'Opening (smallest unit)',
-      'Received (smallest unit)',
-      'Sent (smallest unit)',
-      'Closing (smallest unit)',
+      'Opening',
+      'In',
+      'Out',
+      'Closing',
       'Sums',
       'Time (UTC)',
       'Account',
       'Type',
       'With',
-      'Change (smallest unit)',
-      'Balance (smallest unit)',
+      'Change',
+      'Balance',
+    ]);
+    const captions = async (
+      shown: ConsolePage['page'],
+    ): Promise<readonly string[]> =>
+      shown.locator('#statement caption:not(.hidden)').allInnerTexts();
+    expect(await captions(plain)).toEqual([
+      'Accounts (smallest unit)',
+      'Entries (smallest unit)',
     ]);
     const page = await open(LINK, {}, [
       { id: ASSET, symbol: 'TST', decimals: 18 },
     ]);
     const shown = await headings(page);
+    expect(await captions(page)).toEqual([]);
     expect(shown.join(' ')).toBe(
-      'Account Opening Received Sent Closing Sums ' +
+      'Account Opening In Out Closing Sums ' +
         'Time (UTC) Account Type With Change Balance',
     );
     const whole = '170,141,183,460,469,231,731.687303715884105727 TST';
@@ -209,6 +246,75 @@ describe('the account statement', () => {
     expect(await page.locator('.judged .badge').innerText()).toBe('incomplete');
   });
 
+  test('of a source that exports one side says so first, and is not suspicious', async () => {
+    const page = await open(LINK, {
+      'read the accounts of a month': () => [
+        { ...ACCOUNT, received: '0', sent: '7' },
+      ],
+      'read how a month is known': () => [{ ...KNOWN, isSentOnly: true }],
+    });
+    const judged = page.locator('.judged');
+    await judged.waitFor();
+    expect(await judged.innerText()).toMatch(
+      /^The source exports only what this party sends\. Received amounts are missing[^]*complete All that the source exports of this month is mirrored/,
+    );
+    const row = page.locator('table.accounts tbody tr');
+    expect(await row.innerText()).toMatch(/at least 0[^]*one side only/);
+    expect(await accessibilityFaults(page)).toEqual([]);
+  });
+
+  test('of a month that is not over leads with the instant up to which it is proven', async () => {
+    const page = await open(LINK, {
+      'read how a month is known': () => [
+        {
+          ...KNOWN,
+          isOver: false,
+          knownTo: '2026-02-20T02:00:00Z',
+          missing: [
+            {
+              assetId: null,
+              from: '2026-02-20T02:00:00+00:00',
+              to: '2026-02-20T09:00:00+00:00',
+              isNow: true,
+              isFromStart: false,
+            },
+          ],
+        },
+      ],
+    });
+    const judged = page.locator('.judged');
+    await judged.waitFor();
+    expect(await judged.innerText()).toMatch(
+      /^complete so far The month is not over: proven up to 2026-02-20 02:00:00 UTC, and every sum agrees\.$/,
+    );
+    await page.locator('.glance .badge').first().waitFor();
+    expect(await page.title()).toBe('Statement · ledger-mirror');
+  });
+
+  test('with more entries than it shows says so in its verdict, and has a link to all of them', async () => {
+    const page = await open(LINK, {
+      'read the lines of a month': () =>
+        Array.from({ length: 1_001 }, () => LINE),
+    });
+    const judged = page.locator('.judged');
+    await judged
+      .getByText('This page has only the first 1,000 entries of the month')
+      .waitFor();
+    const link = judged.getByRole('link', { name: 'Download all as CSV' });
+    const { searchParams } = new URL(
+      (await link.getAttribute('href')) ?? '',
+      page.url(),
+    );
+    expect(Object.fromEntries(searchParams)).toEqual({
+      partyId: PARTY,
+      'dateRange.startTimestamp': '1769904000000000000',
+      'dateRange.endTimestamp': '1772323200000000000',
+    });
+    await page.emulateMedia({ media: 'print' });
+    expect(await link.isVisible()).toBe(false);
+    expect(await judged.locator('code').isVisible()).toBe(true);
+  });
+
   test('takes the beginning of an id, and says so if that is of several parties', async () => {
     const page = await open('/statement');
     await page.getByRole('textbox', { name: 'Party' }).fill(PARTY.slice(0, 8));
@@ -235,6 +341,7 @@ describe('the account statement', () => {
     expect(
       await page.evaluate('document.documentElement.scrollWidth'),
     ).toBeLessThanOrEqual(718);
+    expect(await brokenAmounts(page)).toEqual([]);
     expect(colours).toEqual(['rgb(0, 0, 0)', 'rgb(255, 255, 255)']);
     const pdf = await page.pdf({ format: 'A4' });
     expect(pdf.subarray(0, 5).toString('latin1')).toBe('%PDF-');

@@ -65,7 +65,8 @@ const VIEWS = {
       return loadTables();
     },
   },
-  statement: { name: 'statement', start: startStatement },
+  // The statement has a verdict of its own: the mirror's mark would be taken for it.
+  statement: { name: 'statement', start: startStatement, isUnmarked: true },
   runs: {
     name: 'runs',
     start: () => {
@@ -93,7 +94,8 @@ function take(snapshot) {
   takeLive(snapshot.live);
   takeLists(snapshot.status.streams);
   showGlance(snapshot);
-  document.title = `${snapshot.status.complete ? '✓' : '!'} ${TITLE}`;
+  if (view.isUnmarked !== true)
+    document.title = `${snapshot.status.complete ? '✓' : '!'} ${TITLE}`;
   view.take?.(snapshot);
   if (snapshot.revision === revision || isReloading) return;
   const isFirst = revision === undefined;

@@ -158,6 +158,8 @@ interface Hole {
   readonly to: string;
   /** Whether it ends now, because the month is not over. */
   readonly isNow: boolean;
+  /** Whether it begins with the month. */
+  readonly isFromStart: boolean;
 }
 
 const KNOWLEDGE_COLUMNS = {
@@ -165,7 +167,10 @@ const KNOWLEDGE_COLUMNS = {
   missing: typed<readonly Hole[]>('json'),
   /** The instant up to which the ledger is known; null if it was never exported. */
   knownTo: 'instant?',
+  /** Whether a range of the month has only what the party sends. */
   isSentOnly: 'boolean',
+  hasBegun: 'boolean',
+  isOver: 'boolean',
   notLoaded: 'text',
   /** Segments of the month that are not trusted. */
   faulty: 'text',
@@ -197,13 +202,16 @@ export function knowledgeOfMonth(
   select
     (select coalesce(json_agg(json_build_object('assetId', asset_id,
         'from', lower(hole), 'to', upper(hole), 'isNow',
-        upper(hole) = upper(asked.range) and upper(hole) < ${endOf(month)}) order by asset_id, lower(hole)), '[]')
+        upper(hole) = upper(asked.range) and upper(hole) < ${endOf(month)},
+        'isFromStart', lower(hole) = ${startOf(month)}) order by asset_id, lower(hole)), '[]')
       from wanted, asked, lateral unnest(tstzmultirange(asked.range) - coalesce(
         (select range_agg(known.range) from known
           where known.asset_id is null or known.asset_id = wanted.asset_id),
         '{}'::tstzmultirange)) hole) as missing,
     (select max(to_time) from mirror.coverage where party_id = ${partyId}) as "knownTo",
     exists (select from known where sides = 'from') as "isSentOnly",
+    ${startOf(month)} <= clock_timestamp() as "hasBegun",
+    ${endOf(month)} <= clock_timestamp() as "isOver",
     (select count(*) from known where segment_id is not null and loaded_at is null)::text
       as "notLoaded",
     (select count(*) from known where differs_from_manifest or status <> 'current')::text

@@ -100,7 +100,7 @@ function oneMonth({ partyId, lastEntryAt }) {
 }
 
 /** Returns the range of a month such as `2026-03`; undefined if it is none. */
-function rangeOf(month) {
+export function rangeOf(month) {
   const start = Date.parse(`${month}-01T00:00:00Z`);
   if (!/^\d{4}-\d\d$/.test(month) || Number.isNaN(start)) return undefined;
   const [year, number] = month.split('-').map(Number);
@@ -108,7 +108,13 @@ function rangeOf(month) {
   return { from: text(start), to: text(Date.UTC(year, number, 1)) };
 }
 
-function downloadOfMonth(partyId, month, { from, to }) {
+/** Returns a link to the file of a month, and the place where a refusal is shown. */
+export function downloadOfMonth(
+  partyId,
+  month,
+  { from, to },
+  label = 'Download the month’s copy',
+) {
   const nanos = (iso) => `${BigInt(Date.parse(iso)) * 1_000_000n}`;
   const query = new URLSearchParams({
     partyId,
@@ -119,7 +125,7 @@ function downloadOfMonth(partyId, month, { from, to }) {
   const link = el(
     'a.button',
     { href, download: `ledger_entries_${partyId}_${month}.csv` },
-    'Download the month’s copy',
+    label,
   );
   return askFirst(link, `${href}&mirror.partial=true`);
 }

@@ -6,11 +6,12 @@ import { copyButton } from '../common/copy.js';
 import { byId, el, fill, scrolling, show, tableHead } from '../common/dom.js';
 import { plural, shortId, words } from '../common/format.js';
 import { partyName } from '../common/orders.js';
+import { downloadOfMonth, rangeOf } from './party.js';
 import { explain } from '../common/terms.js';
 import { formatTime, onZone, timeZone } from '../common/time.js';
 
 const WHOLE_ID = /^[0-9a-f]{64}$/;
-const AMOUNTS = ['Opening', 'Received', 'Sent', 'Closing'];
+const AMOUNTS = ['Opening', 'In', 'Out', 'Closing'];
 
 let last;
 
@@ -82,7 +83,7 @@ async function wholeId(text) {
 }
 
 function draw(found) {
-  const { partyId, month, accounts, lines, isCut, units } = found;
+  const { partyId, month, accounts, lines, units } = found;
   const assets = [...new Set(accounts.map(({ assetId }) => assetId))];
   show(
     byId('statement'),
@@ -100,6 +101,7 @@ function draw(found) {
       ),
       accountTable(
         accounts.filter((one) => one.assetId === assetId),
+        found.isSentOnly,
         amountsOf(units, assetId),
       ),
       lineTable(
@@ -108,50 +110,95 @@ function draw(found) {
         amountsOf(units, assetId),
       ),
     ]),
-    ...(isCut ? [moreLines(found)] : []),
     el(
       'p.hint',
-      'Entries of one block have no order among themselves. Where the last block leaves several balances, each is given. Ids are shortened to their beginning and end.',
+      'In and Out count moves between accounts of the party too; the question top-parties leaves these out. Entries of one block have no order among themselves: they stand so that balances follow each other where they can. Where the last block leaves several balances, each is given. Ids are shortened to their beginning and end.',
     ),
   );
 }
 
-/** Shows whether the mirror knows the whole month, and why not. */
-function verdictOf({ verdict, reasons, knownTo, accounts }) {
-  const known =
-    knownTo === null
-      ? 'This ledger was never exported.'
-      : `The ledger is known up to ${formatTime(knownTo, 'full')} ${timeZone()}.`;
-  const sums = accounts.some((account) => account.sums === 'unknown')
-    ? 'every sum that can be checked agrees'
-    : 'every sum agrees';
-  const told = {
-    complete: `The whole month is mirrored, and ${sums}.`,
-    incomplete: 'A part of the month is not proven.',
-    suspicious: 'Something in this month must not happen.',
-  }[verdict];
+/**
+ * Shows whether the mirror knows the whole month, and why not. A limit of the source comes
+ * first: it is known, and explains the figures below.
+ */
+function verdictOf(found) {
+  const { verdict, reasons, provenTo, isSentOnly, isCut } = found;
   return el(
     'div.judged',
+    isSentOnly &&
+      el(
+        'p',
+        'The source exports only what this party sends. Received amounts are missing, so the sums cannot agree, and a balance is that of the last entry sent.',
+      ),
     el(
       'p',
-      el('span.badge', { 'data-is': verdict }, explain(verdict)),
-      ` ${told} `,
-      el('span.quiet', known),
+      el(
+        'span.badge',
+        { 'data-is': verdict },
+        explain(verdict),
+        provenTo !== null && ' so far',
+      ),
+      ` ${sentenceOf(found)} `,
+      provenTo === null && el('span.quiet', knownUpTo(found)),
     ),
     reasons.length > 0 &&
       el(
         'ul.plain',
         reasons.map((reason) => el('li', explain(reason))),
       ),
+    isCut && moreLines(found),
   );
 }
 
-function accountTable(accounts, { text, heading }) {
-  const amounts = AMOUNTS.map(heading);
-  const [opening, received, sent, closing] = amounts;
-  const columns = ['Account', ...amounts, 'Sums'];
+function knownUpTo({ knownTo }) {
+  return knownTo === null
+    ? 'This ledger was never exported.'
+    : `The ledger is known up to ${instant(knownTo)}.`;
+}
+
+function instant(at) {
+  return `${formatTime(at, 'full')} ${timeZone()}`;
+}
+
+function sentenceOf({ verdict, provenTo, isSentOnly, accounts }) {
+  const isUncertain = accounts.some(({ sums }) => sums === 'unknown');
+  const sums = isUncertain
+    ? 'every sum that can be checked agrees'
+    : 'every sum agrees';
+  if (provenTo !== null)
+    return `The month is not over: proven up to ${instant(provenTo)}${isSentOnly ? '' : `, and ${sums}`}.`;
+  if (verdict === 'complete')
+    return isSentOnly
+      ? 'All that the source exports of this month is mirrored.'
+      : `The whole month is mirrored, and ${sums}.`;
+  return {
+    incomplete: 'A part of the month is not proven.',
+    suspicious: 'Something in this month must not happen.',
+  }[verdict];
+}
+
+/**
+ * Returns an amount that may break after its commas only: paper does not scroll, and an
+ * amount that breaks between two digits is read as two.
+ */
+function breakable(text) {
+  return text
+    .split(/(?<=,)/)
+    .flatMap((part, index) => (index === 0 ? [part] : [el('wbr'), part]));
+}
+
+/** Returns the caption of a table; it is seen if it says more than the columns do. */
+function captionOf(name, { heading }) {
+  const caption = heading(name);
+  return el(caption === name ? 'caption.hidden' : 'caption', caption);
+}
+
+function accountTable(accounts, isSentOnly, amounts) {
+  const { text } = amounts;
+  const [opening, received, sent, closing] = AMOUNTS;
+  const columns = ['Account', ...AMOUNTS, 'Sums'];
   const amount = (name, shown) =>
-    el('td.number', { 'data-label': name }, shown);
+    el('td.number', { 'data-label': name }, el('span', breakable(shown)));
   const balanceOf = (candidates) =>
     candidates.length === 0
       ? 'not known'
@@ -160,8 +207,8 @@ function accountTable(accounts, { text, heading }) {
     'Accounts',
     el(
       'table.cards.accounts',
-      el('caption.hidden', 'Accounts'),
-      tableHead(columns, (name) => amounts.includes(name)),
+      captionOf('Accounts', amounts),
+      tableHead(columns, (name) => AMOUNTS.includes(name)),
       el(
         'tbody',
         accounts.map((account) =>
@@ -169,7 +216,10 @@ function accountTable(accounts, { text, heading }) {
             'tr',
             el('th', { scope: 'row' }, accountName(account)),
             amount(opening, balanceOf(account.opening)),
-            amount(received, text(account.received)),
+            amount(
+              received,
+              `${isSentOnly ? 'at least ' : ''}${text(account.received)}`,
+            ),
             amount(sent, text(account.sent)),
             amount(closing, balanceOf(account.closing)),
             el('td', { 'data-label': 'Sums' }, SUMS[account.sums]),
@@ -184,6 +234,7 @@ const SUMS = {
   agree: 'agree',
   differ: '! differ',
   unknown: 'not certain',
+  oneSided: 'one side only',
 };
 
 function accountName({ accountType, marketId }) {
@@ -195,25 +246,25 @@ function accountName({ accountType, marketId }) {
   ];
 }
 
-function lineTable(lines, partyId, { text, heading }) {
+function lineTable(lines, partyId, amounts) {
   if (lines.length === 0) return el('p.none', 'No entry in this month.');
   const columns = [
     `Time (${timeZone()})`,
     'Account',
     'Type',
     'With',
-    heading('Change'),
-    heading('Balance'),
+    'Change',
+    'Balance',
   ];
   return scrolling(
     'Entries',
     el(
       'table.cards.entries',
-      el('caption.hidden', 'Entries'),
+      captionOf('Entries', amounts),
       tableHead(columns, (_name, index) => index >= columns.length - 2),
       el(
         'tbody',
-        lines.map((line) => lineRow(line, partyId, { text, heading })),
+        lines.map((line) => lineRow(line, partyId, amounts)),
       ),
     ),
   );
@@ -222,7 +273,7 @@ function lineTable(lines, partyId, { text, heading }) {
 function lineRow(
   { at, transferType, counterpartyId, change, balance, ...account },
   partyId,
-  { text, heading },
+  { text },
 ) {
   const other =
     counterpartyId === null || counterpartyId === partyId
@@ -236,25 +287,38 @@ function lineRow(
     el('td', { 'data-label': 'With' }, ...other),
     el(
       'td.number',
-      { 'data-label': heading('Change') },
-      `${change.startsWith('-') ? '' : '+'}${text(change)}`,
+      { 'data-label': 'Change' },
+      el(
+        'span',
+        breakable(`${change.startsWith('-') ? '' : '+'}${text(change)}`),
+      ),
     ),
     el(
       'td.number',
-      { 'data-label': heading('Balance') },
-      balance === null ? '–' : text(balance),
+      { 'data-label': 'Balance' },
+      el('span', breakable(balance === null ? '–' : text(balance))),
     ),
   );
 }
 
-/** Names the command that gives all lines, of a month with very many. */
+/**
+ * Says that a month has more entries than are shown, and where all of them are. Paper has
+ * no links, so the command stands there too.
+ */
 function moreLines({ lines, partyId, month }) {
   const command = `ledger-mirror query statement --party ${partyId} --month ${month}`;
   return el(
-    'p.notice',
-    `The first ${plural(lines.length, 'entry', 'entries')} are shown; all of them: `,
-    el('code.any', command),
-    ' ',
-    copyButton(command),
+    'div.cut',
+    el(
+      'p',
+      `This page has only the first ${plural(lines.length, 'entry', 'entries')} of the month; the accounts count all. All entries: `,
+      el('code.any', command),
+      ' ',
+      copyButton(command),
+    ),
+    el(
+      'p.on-screen',
+      downloadOfMonth(partyId, month, rangeOf(month), 'Download all as CSV'),
+    ),
   );
 }
