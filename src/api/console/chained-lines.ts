@@ -86,8 +86,9 @@ function chainBlock(
 }
 
 /**
- * Takes all steps that can be walked from a balance (Hierholzer's algorithm), and removes
- * them from `left`.
+ * Takes all steps that can be walked from a balance, and removes them from `left`. A walk
+ * that ends too early goes back to the last balance from which another step leads, and
+ * puts the round trip from there into the middle.
  */
 function walk(left: Map<string, Step[]>, start: string): readonly MonthLine[] {
   const open: Step[] = [];

@@ -256,7 +256,7 @@ describe('the account statement', () => {
     const judged = page.locator('.judged');
     await judged.waitFor();
     expect(await judged.innerText()).toMatch(
-      /^The source exports only what this party sends\. Received amounts are missing[^]*complete All that the source exports of this month is mirrored/,
+      /^The source exports only what this party sends\. Received amounts are missing[^]*complete\s+All that the source exports of this month is mirrored/,
     );
     const row = page.locator('table.accounts tbody tr');
     expect(await row.innerText()).toMatch(/at least 0[^]*one side only/);
@@ -285,9 +285,10 @@ describe('the account statement', () => {
     const judged = page.locator('.judged');
     await judged.waitFor();
     expect(await judged.innerText()).toMatch(
-      /^complete so far The month is not over: proven up to 2026-02-20 02:00:00 UTC, and every sum agrees\.$/,
+      /^complete\s+so far\s+The month is not over: proven up to 2026-02-20 02:00:00 UTC, and every sum agrees\.$/,
     );
-    await page.locator('.glance .badge').first().waitFor();
+    // The first snapshot has arrived, which marks the titles of other views.
+    await page.locator('#glance[data-state]').waitFor({ state: 'attached' });
     expect(await page.title()).toBe('Statement · ledger-mirror');
   });
 
