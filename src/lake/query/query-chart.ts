@@ -4,6 +4,7 @@
  */
 import type { DuckDBValue } from '@duckdb/node-api';
 import { type AssetUnits, findAmounts } from '../../format/amounts.js';
+import { usualAxis, usualFigure } from '../../format/chart-choice.js';
 import { formatCount, groupDigits } from '../../format/format.js';
 import { unitColumns } from './chart-units.ts';
 import {
@@ -50,8 +51,8 @@ interface Places {
 
 /**
  * @param units how the amounts of each asset are written
- * @param figure the name of the column to draw; undefined for the first column of
- *   amounts
+ * @param figure the name of the column to draw; undefined for the one that the console
+ *   would draw: an amount, otherwise the first column of numbers
  */
 export function chartForm(
   columns: readonly ResultColumn[],
@@ -74,7 +75,7 @@ export function chartForm(
           `No chart: the result has ${formatCount(count)} rows, and a chart takes ` +
           `${formatCount(ROWS_MAX)}; sum them up with GROUP BY.\n`
         );
-      const places = findPlaces(columns, figure);
+      const places = findPlaces(columns, rows, figure);
       if (typeof places === 'string') return `${places}\n`;
       const amounts = { columns, units };
       return drawEach(amounts, places, rows, widthMax ?? WIDTH_DEFAULT);
@@ -85,6 +86,7 @@ export function chartForm(
 /** Returns the columns to draw, or why nothing can be drawn. */
 function findPlaces(
   columns: readonly ResultColumn[],
+  rows: readonly (readonly string[])[],
   figure: string | undefined,
 ): Places | string {
   const indexes = columns.map((_, index) => index);
@@ -96,10 +98,8 @@ function findPlaces(
       !TIME_PART.test(nameOf(index)) &&
       !NAME_OR_PLACE.test(nameOf(index)),
   );
-  const chosen =
-    figure === undefined
-      ? numbers[0]
-      : numbers.find((index) => nameOf(index) === figure);
+  const wanted = figure ?? usualFigure(numbers.map(nameOf));
+  const chosen = numbers.find((index) => nameOf(index) === wanted);
   if (chosen === undefined)
     return figure === undefined
       ? 'No chart: no column of the result contains amounts.'
@@ -109,10 +109,15 @@ function findPlaces(
   const texts = indexes.filter(
     (index) => typeOf(index) === 'VARCHAR' && !units.includes(index),
   );
-  const time = indexes.find(
+  const times = indexes.filter(
     (index) => TIME_TYPE.test(typeOf(index)) || TIME_PART.test(nameOf(index)),
   );
-  const label = time ?? texts[0];
+  const names = texts.filter((index) => !times.includes(index));
+  const choice = [
+    ...times.map((index) => ({ index, kind: 'time' as const })),
+    ...names.map((index) => ({ index, kind: 'text' as const })),
+  ].map((column) => ({ ...column, name: nameOf(column.index) }));
+  const label = usualAxis(choice, rows)?.index;
   if (label === undefined)
     return units.length === 0
       ? 'No chart: no column of the result contains times or names.'

@@ -142,7 +142,8 @@ test('a chart of very many assets says how many it leaves out', async () => {
 
 test('a chart draws the column that is named', async () => {
   const sql = `select 'x' as name, 1 as entries, 77 as quantity`;
-  expect(await drawn(sql)).toMatch(/^entries\nx {2}1 /);
+  expect(await drawn(sql, 'entries')).toMatch(/^entries\nx {2}1 /);
+  expect(await drawn(sql)).toMatch(/^quantity\nx {2}77 /);
   expect(await drawn(sql, 'quantity')).toMatch(/^quantity\nx {2}77 /);
   expect(await drawn(sql, 'nothing')).toBe(
     'No chart: the result has no column of amounts that is called nothing.\n',
@@ -196,3 +197,19 @@ test.each(['year', 'quarter', 'month', 'week', 'day', 'hour'])(
     );
   },
 );
+
+test('a chart has a bar for each party, not for the time of its last entry', async () => {
+  const text = await drawn(
+    `from (values ('p1', 3, timestamptz '2026-11-29 05:25:51.5Z'), ('p2', 2, timestamptz '2026-11-12 05:25:51Z'))
+       as t(party_id, entries, latest)`,
+  );
+  expect(text).toMatch(/^entries\np1 {2}3 .*\np2 {2}2 /);
+});
+
+test('a chart has a bar for each moment of a series, whatever names stand before it', async () => {
+  const text = await drawn(
+    `from (values ('p1', 3, timestamp '2026-11-28 05:25:51'), ('p2', 2, timestamp '2026-11-29 05:25:51'))
+       as t(party_id, entries, vega_time)`,
+  );
+  expect(text).toContain('\n2026-11-28 05:25:51  3 ');
+});
