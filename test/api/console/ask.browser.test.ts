@@ -433,3 +433,85 @@ test.each([
     expect(faults).toEqual([]);
   },
 );
+
+const MOMENTS = [
+  '2026-03-01 05:25:51+00',
+  '2026-03-01 05:25:51.123456+00',
+  '2026-03-02 05:25:51',
+];
+test.each([
+  [
+    'names, if the time behind the figures describes its row',
+    MOMENTS.map((latest, n) => ({
+      party: `p${n}`,
+      sent: `${n + 1}97`,
+      latest,
+    })),
+    'sent, by party',
+    'stacked',
+  ],
+  [
+    'names, if a moment stands behind them',
+    MOMENTS.map((as_of, n) => ({
+      party: `p${n}`,
+      as_of,
+      balance: `${n + 1}5`,
+    })),
+    'balance, by party',
+    'stacked',
+  ],
+  [
+    'moments, if they come first',
+    MOMENTS.map((vega_time, n) => ({
+      vega_time,
+      change: `${n + 1}5`,
+      kind: 'a',
+    })),
+    'change, by vega_time',
+    'line',
+  ],
+  [
+    'days that are written as their first moments',
+    ['01', '02', '03'].map((day) => ({
+      party: `p${day}`,
+      day: `2026-03-${day} 00:00:00+00`,
+      sent: `${Number(day)}5`,
+    })),
+    'by day',
+    'stacked',
+  ],
+  [
+    'moments of which one is no time',
+    [...MOMENTS, '9999-12-31 (infinity)'].map((at, n) => ({
+      at,
+      n: `${n + 1}5`,
+    })),
+    'n, by at',
+    'line',
+  ],
+])(
+  'a chart stands over %s, and each shape has a place',
+  async (_, rows, label, form) => {
+    const page = await openAsk(async () => rows);
+    await run(page);
+    const drawn = page.locator('#query-result .figure svg');
+    await drawn.waitFor();
+    const said = (await drawn.getAttribute('aria-label')) ?? '';
+    expect(said.replace(' (smallest unit)', '')).toContain(label);
+    expect(await page.getByLabel('Drawn as').inputValue()).toBe(form);
+    expect(await drawn.innerHTML()).not.toContain('NaN');
+    expect(opened?.view.problems).toEqual([]);
+  },
+);
+
+test('a chart ends above its highest bar, at a number', async () => {
+  const page = await openAsk(async () => [
+    { party: 'a', n: 97 },
+    { party: 'b', n: 12 },
+  ]);
+  await run(page);
+  const drawn = page.locator('#query-result .figure svg');
+  await drawn.waitFor();
+  const texts = await drawn.locator('text').allTextContents();
+  expect(texts).toEqual(expect.arrayContaining(['0', '50', '100']));
+});

@@ -25,7 +25,7 @@ const TITLE_HEIGHT = 24;
  * @param form `line`, `bars` or `stacked`
  */
 export function shapesOf({ labels, places, series, form, width }) {
-  const [least, most] = extremes(series, form);
+  const { least, most, step: tick } = scaleOf(...extremes(series, form));
   const inner = { width: width - LEFT - RIGHT, height: HEIGHT - TOP - BOTTOM };
   const y = (value) =>
     TOP + inner.height * (1 - (value - least) / (most - least || 1));
@@ -36,7 +36,9 @@ export function shapesOf({ labels, places, series, form, width }) {
       : LEFT + (index + 0.5) * step;
   const drawn = form === 'line' ? lines : bars;
   return [
-    ...ticks(least, most).flatMap((value) => gridLine(value, y(value), width)),
+    ...ticks(least, most, tick).flatMap((value) =>
+      gridLine(value, y(value), width),
+    ),
     ...marks(labels, centre, width),
     ...drawn({ labels, series, form, y, step, centre }),
   ];
@@ -59,12 +61,21 @@ function extremes(series, form) {
   return least === 0 && most === 0 ? [0, 1] : [least, most];
 }
 
-function ticks(least, most) {
+/** Widens the axis to whole ticks, so that the longest bar ends below a number. */
+function scaleOf(least, most) {
   const raw = (most - least) / TICKS;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].find((one) => one * power >= raw) * power;
-  const first = Math.ceil(least / step);
-  const count = Math.floor(most / step) - first + 1;
+  return {
+    least: Math.floor(least / step) * step,
+    most: Math.ceil(most / step) * step,
+    step,
+  };
+}
+
+function ticks(least, most, step) {
+  const first = Math.round(least / step);
+  const count = Math.round(most / step) - first + 1;
   return Array.from({ length: count }, (_, index) => (first + index) * step);
 }
 

@@ -14,6 +14,8 @@ const LABELS_MAX = 5_000;
 const BARS_MAX = 150;
 const WIDTH_MIN = 240;
 const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
+const MOMENT = /^(\d{4}-\d\d-\d\d)[ T](.*?)(Z|[+-]\d\d(?::\d\d)?)?$/;
+const PERIOD = /^\d{4}-\d\d(?:-\d\d(?:[ T]00:00:00(?:\.0+)?(?:\+00|Z)?)?)?$/;
 /** What an analyst wants to see first, before how many entries there are. */
 const MEANT = /quantity|paid|held|amount|balance|change|sent/i;
 
@@ -54,13 +56,35 @@ function partsOf(columns, rows, { sizes, unit, assets }) {
   const names = ofKind('text').filter(
     (column) => sizeOf(column) > 1 && sizeOf(column) <= NAMES_MAX,
   );
-  const [axis] = [...ofKind('time'), ...names];
+  const axis = axisOf(columns, rows, { times: ofKind('time'), names });
   if (axis === undefined || rows.length < 2) return undefined;
   if (sizeOf(axis) < 2 || sizeOf(axis) > LABELS_MAX) return undefined;
   const splits = names
     .filter((column) => column !== axis && sizeOf(column) <= PARTS_MAX)
     .toSorted((a, b) => sizeOf(a) - sizeOf(b));
   return { axis, splits, groups: groupsOf(columns, rows, unit, assets) };
+}
+
+/**
+ * Chooses the axis as SQL is written: what is counted stands behind what it is counted by.
+ * A time behind the first figure describes its row, as the time of a party's last entry
+ * does, and is the axis only if nothing else can be. Days and months come before names,
+ * moments only where they stand before them.
+ */
+function axisOf(columns, rows, { times, names }) {
+  const at = (column) => columns.indexOf(column);
+  const figure = columns.findIndex(({ isAmount }) => isAmount);
+  const before = times.filter((column) => at(column) < figure);
+  const period = before.find((column) => arePeriods(rows, at(column)));
+  if (period !== undefined) return period;
+  const [first] = [...before, ...names].toSorted((a, b) => at(a) - at(b));
+  const hasNames = columns.some(({ kind }) => kind === 'text');
+  return first ?? (hasNames ? undefined : times[0]);
+}
+
+/** Whether a column has months or days, written as such or as their first moments. */
+function arePeriods(rows, at) {
+  return rows.every((row) => row[at] === null || PERIOD.test(String(row[at])));
 }
 
 /** Returns the rows of each unit with its name; one group without a name if all share it. */
@@ -188,8 +212,8 @@ const FORMS = { time: [...BARS, ['line', 'a line']], text: BARS };
 function usualForm(columns, rows, axis) {
   const isFine = distinct(columns, rows, axis.name).size > BARS_MAX;
   const at = columns.indexOf(axis);
-  const isPeriod = rows.every((row) => `${row[at]}`.length <= 10);
-  return axis.kind === 'time' && (isFine || !isPeriod) ? 'line' : 'stacked';
+  const isLine = axis.kind === 'time' && (isFine || !arePeriods(rows, at));
+  return isLine ? 'line' : 'stacked';
 }
 
 function namesOf(columns) {
@@ -257,11 +281,9 @@ function dataOf(columns, rows, names, { labels, parts: order }) {
       : Number(amount?.decimal(inRow(text)) ?? text);
   const textOf = (text) =>
     text === undefined ? '–' : (amount?.format(inRow(text)) ?? grouped(text));
-  const whole = labels.map(momentOf);
-  const span = whole.at(-1) - whole[0] || 1;
   return {
     labels: labels.map(shortId),
-    places: whole.map((moment) => (moment - whole[0]) / span),
+    places: placesOf(labels),
     series: order.flatMap((name, index) => {
       const sums = parts.get(name);
       if (sums === undefined) return [];
@@ -281,8 +303,27 @@ function byText(a, b) {
   return a < b ? -1 : 1;
 }
 
+/**
+ * Returns where each label stands between 0 and 1: as far apart as their times, or evenly
+ * if one of them is no time, such as a name or an `infinity`.
+ */
+function placesOf(labels) {
+  const moments = labels.map(momentOf);
+  const evenly = (_, index) => index / Math.max(1, labels.length - 1);
+  if (!moments.every(Number.isFinite)) return labels.map(evenly);
+  const span = moments.at(-1) - moments[0] || 1;
+  return moments.map((moment) => (moment - moments[0]) / span);
+}
+
+/**
+ * Reads a time as SQL writes it. JavaScript wants a T, and minutes in an offset: it reads
+ * `2026-03-01 12:00:00+00` as no time at all. A time without an offset is UTC, as all of
+ * the mirror's are.
+ */
 function momentOf(label) {
-  return Date.parse(label.replace(' ', 'T'));
+  const [, day, time, zone = 'Z'] = MOMENT.exec(label) ?? [];
+  if (day === undefined) return Date.parse(label);
+  return Date.parse(`${day}T${time}${zone.length === 3 ? `${zone}:00` : zone}`);
 }
 
 /** Adds months without a row, so that equal distances mean equal times. */
