@@ -51,6 +51,8 @@ const STATEMENT = {
   ],
   'read how a month is known': () => [
     {
+      hasBegun: true,
+      isOver: true,
       missing: [
         {
           assetId: ASSET,

@@ -4,6 +4,7 @@ import { colour } from '../common/charts.js';
 import { el, svg } from '../common/dom.js';
 import { assetName } from '../common/assets.js';
 import { grouped, shortId } from '../common/format.js';
+import { readInstant, usualAxis } from '../shared/chart-choice.js';
 import { shapesOf, stackCharts, toCanvas, toSvg } from './figure.js';
 
 const PARTS_MAX = 6;
@@ -14,7 +15,6 @@ const LABELS_MAX = 5_000;
 const BARS_MAX = 150;
 const WIDTH_MIN = 240;
 const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
-const MOMENT = /^(\d{4}-\d\d-\d\d)[ T](.*?)(Z|[+-]\d\d(?::\d\d)?)?$/;
 const PERIOD = /^\d{4}-\d\d(?:-\d\d(?:[ T]00:00:00(?:\.0+)?(?:\+00|Z)?)?)?$/;
 /** What an analyst wants to see first, before how many entries there are. */
 const MEANT = /quantity|paid|held|amount|balance|change|sent/i;
@@ -56,30 +56,20 @@ function partsOf(columns, rows, { sizes, unit, assets }) {
   const names = ofKind('text').filter(
     (column) => sizeOf(column) > 1 && sizeOf(column) <= NAMES_MAX,
   );
-  const axis = axisOf(columns, rows, { times: ofKind('time'), names });
+  // A time that only describes its row is no axis because the names are too many.
+  const candidates = [...ofKind('time'), ...ofKind('text')].map((column) => ({
+    ...column,
+    index: columns.indexOf(column),
+  }));
+  const chosen = usualAxis(candidates, rows);
+  const axis = columns[chosen?.index];
   if (axis === undefined || rows.length < 2) return undefined;
+  if (axis.kind === 'text' && !names.includes(axis)) return undefined;
   if (sizeOf(axis) < 2 || sizeOf(axis) > LABELS_MAX) return undefined;
   const splits = names
     .filter((column) => column !== axis && sizeOf(column) <= PARTS_MAX)
     .toSorted((a, b) => sizeOf(a) - sizeOf(b));
   return { axis, splits, groups: groupsOf(columns, rows, unit, assets) };
-}
-
-/**
- * Chooses the axis as SQL is written: what is counted stands behind what it is counted by.
- * A time behind the first figure describes its row, as the time of a party's last entry
- * does, and is the axis only if nothing else can be. Days and months come before names,
- * moments only where they stand before them.
- */
-function axisOf(columns, rows, { times, names }) {
-  const at = (column) => columns.indexOf(column);
-  const figure = columns.findIndex(({ isAmount }) => isAmount);
-  const before = times.filter((column) => at(column) < figure);
-  const period = before.find((column) => arePeriods(rows, at(column)));
-  if (period !== undefined) return period;
-  const [first] = [...before, ...names].toSorted((a, b) => at(a) - at(b));
-  const hasNames = columns.some(({ kind }) => kind === 'text');
-  return first ?? (hasNames ? undefined : times[0]);
 }
 
 /** Whether a column has months or days, written as such or as their first moments. */
@@ -308,22 +298,14 @@ function byText(a, b) {
  * if one of them is no time, such as a name or an `infinity`.
  */
 function placesOf(labels) {
-  const moments = labels.map(momentOf);
+  const instants = labels.map(readInstant);
   const evenly = (_, index) => index / Math.max(1, labels.length - 1);
-  if (!moments.every(Number.isFinite)) return labels.map(evenly);
-  const span = moments.at(-1) - moments[0] || 1;
-  return moments.map((moment) => (moment - moments[0]) / span);
-}
-
-/**
- * Reads a time as SQL writes it. JavaScript wants a T, and minutes in an offset: it reads
- * `2026-03-01 12:00:00+00` as no time at all. A time without an offset is UTC, as all of
- * the mirror's are.
- */
-function momentOf(label) {
-  const [, day, time, zone = 'Z'] = MOMENT.exec(label) ?? [];
-  if (day === undefined) return Date.parse(label);
-  return Date.parse(`${day}T${time}${zone.length === 3 ? `${zone}:00` : zone}`);
+  const areTimes = instants.length > 0 && !instants.includes(undefined);
+  if (!areTimes) return labels.map(evenly);
+  const [first] = instants;
+  const sinceFirst = (instant) => Number(BigInt(instant) - BigInt(first));
+  const span = sinceFirst(instants.at(-1)) || 1;
+  return instants.map((instant) => sinceFirst(instant) / span);
 }
 
 /** Adds months without a row, so that equal distances mean equal times. */
