@@ -162,8 +162,8 @@ function assetList(id) {
 let readingAssets;
 
 /**
- * Reads the ids of the assets once for the page: whoever switches between questions would
- * otherwise fill the lake's places. A failed reading is repeated by the next question.
+ * Reads the ids of the assets once for the page: a reader who switches between questions
+ * would otherwise take all places of the lake. A failed reading is repeated by the next question.
  */
 function assetIds() {
   readingAssets ??= readAssets().catch((error) => {

@@ -295,7 +295,7 @@ function byText(a, b) {
 
 /**
  * Returns where each label stands between 0 and 1: as far apart as their times, or evenly
- * if one of them is no time, such as a name or an `infinity`.
+ * if one of them is not a time, such as a name or an `infinity`.
  */
 function placesOf(labels) {
   const instants = labels.map(readInstant);
