@@ -91,7 +91,7 @@ interface StageParts extends Pick<Base, 'warehouse' | 'state'> {
   readonly ownership: Ownership;
   readonly lake: LakeDeps;
   /**
-   * The source; undefined if SOURCE_URL is not set, and stages that need the source then
+   * The source; undefined if SOURCE_URL is not set, in which case stages that need it
    * throw.
    */
   readonly source: Source | undefined;

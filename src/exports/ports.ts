@@ -44,8 +44,8 @@ export interface AnswerHead {
 export interface ExportAnswer extends AsyncDisposable {
   readonly form: () => 'csv' | 'messages' | undefined;
   /**
-   * Whether the transport shows where the response ends, by a length or by chunked
-   * encoding. Gzip does not show it, because it may end after any member.
+   * Whether the response's framing marks its end (a length, or chunked encoding). Gzip
+   * alone does not: a gzip stream may end after any member.
    */
   readonly isFramed: boolean;
   readonly chunks: AsyncIterable<Buffer>;

@@ -84,7 +84,7 @@ export function openWayOut(
   const retired = new Set<Agent>();
   let current = openConnections(readCertificate?.());
 
-  /** Opens the connections on which the client shows this certificate. */
+  /** Opens the connections on which the client presents this certificate. */
   function openConnections(certificate: ClientCertificate | undefined) {
     const toService = { ...tls, ...certificate };
     const direct = new Agent({ ...pool, connect: openConnector(toService) });

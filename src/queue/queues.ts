@@ -37,9 +37,7 @@ export interface NewJob {
 const RETRIED = { attempts: ATTEMPTS_MAX, backoff: { type: 'custom' } };
 const ADD_TIMEOUT_MS = 15_000;
 const PAYLOAD_BYTES_MAX = 16_384;
-/**
- * How long to wait for workers to close once they have stopped waiting for their jobs.
- */
+/** How long workers may take to close after they have given up on their running jobs. */
 const FORCED_MS = 1_000;
 /**
  * How many jobs of each state are read. Jobs of the same priority are sorted by age, and

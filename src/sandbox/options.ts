@@ -33,8 +33,8 @@ export class Settings {
   readonly historyMs: number = 7 * 86_400_000;
   readonly blockIntervalMs: number = 1000;
   /**
-   * How many parties there are at the end of the history, at most 64 per block. More
-   * arrive later at the same rate.
+   * The number of parties at the end of the history, at most 64 for each of its blocks.
+   * Later, new parties keep arriving at the rate of the history.
    */
   readonly parties: number = 1000;
   /** Maximum number of parties that ever arrive. */

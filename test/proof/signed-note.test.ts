@@ -93,6 +93,20 @@ describe('keys', () => {
     expect(codeOf(() => decodeSignerKey(text))).toBe('PROOF_KEY_INVALID');
   });
 
+  test.each([
+    ['a character more', (text: string) => `${text}x`],
+    ['padding more', (text: string) => `${text}=`],
+    ['three characters more', (text: string) => `${text}xyz`],
+  ])('are refused with %s at the end', (_, mistype) => {
+    const key = generateKey('mirror.example/one');
+    expect(
+      codeOf(() => decodeVerifierKey(mistype(encodeVerifierKey(key)))),
+    ).toBe('PROOF_KEY_INVALID');
+    expect(codeOf(() => decodeSignerKey(mistype(encodeSignerKey(key))))).toBe(
+      'PROOF_KEY_INVALID',
+    );
+  });
+
   test.each(['two words', 'one+two', ''])(
     'generateKey refuses the name %j',
     (name) => {

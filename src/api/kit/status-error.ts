@@ -78,8 +78,8 @@ export const STATUS_BODY = z
 export type StatusBody = z.infer<typeof STATUS_BODY>;
 
 /**
- * A response with an error status, thrown by a handler. Without details it looks like an
- * error of the source's gateway.
+ * A response with an error status, thrown by a handler. Without details, it has the form
+ * of an error from the source's gateway.
  */
 export class StatusError extends Error {
   override readonly name = 'StatusError';

@@ -20,8 +20,8 @@ import type { AnswerHead } from '../ports.ts';
  */
 const MARGIN_MICROS = 120n * SECOND_MICROS;
 /**
- * Assumed maximum lag of a source that shows no block time: behind the clock of its
- * responses, or behind ours if they show no time either.
+ * The maximum lag assumed for a source that reports no block time: relative to the time
+ * in its responses or, if they have none, to our clock.
  */
 const ANSWERED_LAG_MICROS = 3600n * SECOND_MICROS;
 const UNTOLD_LAG_MICROS = DAY_MICROS;

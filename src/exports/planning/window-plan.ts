@@ -296,8 +296,8 @@ export class WindowPlan {
   }
 
   /**
-   * Returns the second to cut at, or infinity or a second at or after `to` if the whole
-   * range can be requested.
+   * Returns the second to cut at. If the whole range can be requested, this is infinity,
+   * or a second not before `to`.
    */
   #cutBySize(from: number, to: number): number {
     const { outgrown } = this.#kept;

@@ -1,5 +1,5 @@
 /**
- * Turns a believed response into one publication. Segments that the source returned
+ * Turns an accepted response into a single publication. Segments that the source returned
  * unchanged are kept. The other rows become new objects, which replace the coverage of
  * their ranges in one COMMIT.
  */

@@ -292,8 +292,8 @@ export function taggedFile(add: AddFile): EntriesFile | undefined {
 export type SegmentCount = Pick<SegmentMonth, 'month' | 'segmentId' | 'rows'>;
 
 /**
- * Counts the rows of each segment and month in some files.
- * @param hasMonth whether the paths contain the month, as `month=2023-05`
+ * Counts the rows of each segment and month in the given files.
+ * @param hasMonth whether the paths contain the month, as in `month=2023-05`
  */
 export async function countBySegment(
   access: Pick<LakeAccess, 'connection' | 'signal'>,

@@ -53,7 +53,7 @@ const OTHER_NETWORK: VerdictWithEvidence = {
 /** A child run that the nightly run starts. */
 type Part = Pick<NewRun, 'kind' | 'subject' | 'params'>;
 
-/** Works a nightly run, or resumes it after an earlier delivery of its job. */
+/** Carries out a nightly run, or resumes one that an earlier delivery of its job began. */
 export async function runNightly(
   run: Run,
   deps: JobDeps,

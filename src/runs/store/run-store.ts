@@ -85,7 +85,7 @@ const ASKS_SOURCE: ReadonlySet<RunKind> = new Set([
   'nightly',
 ]);
 /**
- * How recent a heartbeat must be for the run to count as worked by a live process.
+ * How recent the heartbeat must be for a live process to count as working on the run.
  * Heartbeats are sent every three seconds.
  */
 const WORKED_MS = 8_000;

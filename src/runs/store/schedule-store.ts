@@ -1,6 +1,6 @@
 /**
- * Records which schedules are in force, since when, and which of their times have had a
- * run. All times are by the database's clock, because the workers' clocks may differ from
+ * Records which schedules are in force, since when, and for which of their times a run
+ * has taken place. All times are by the database's clock, because the workers' clocks may differ from
  * it and from each other.
  */
 import { sql } from 'kysely';

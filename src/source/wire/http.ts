@@ -14,7 +14,7 @@ export interface HttpLimits {
    * finished.
    */
   readonly headersMs: number;
-  /** How long to wait between two chunks of the body. */
+  /** How long to wait for the next chunk of the body. */
   readonly idleMs: number;
   /** How long the whole call may take, including the body. */
   readonly callMs: number;

@@ -18,8 +18,8 @@ const MARK_BYTES_MAX = 4096;
 const markSchema = z.object({ version: z.literal(1), mark: z.uuid() });
 
 /**
- * Whether the store may contain objects that the database does not know.
- * @returns true also if either has no mark yet, or if a rebuild is unfinished
+ * Whether the store may contain objects that the database does not know about.
+ * @returns also true if either has no mark yet, or if a rebuild is unfinished
  */
 export async function isStoreAhead(
   { objects, db }: StoreAndCatalog,

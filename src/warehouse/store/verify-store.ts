@@ -114,8 +114,9 @@ export class VerifyStore {
   }
 
   /**
-   * Returns current segments, ordered by id: those published or loaded since their last
-   * proof, and one in `parts` of the others, those proven longest ago first.
+   * Returns the current segments that have been published or loaded since they were last
+   * proven, and one in `parts` of the others, namely those that were proven longest ago.
+   * The result is ordered by id.
    */
   async segmentsToProve(parts: number): Promise<readonly bigint[]> {
     const segments = statement({ segmentId: 'bigint' })`

@@ -334,8 +334,8 @@ export function readAuditable(
   { partyIds, assetIds }: ConfiguredScope,
   retentionMs: number,
 ): Promise<Auditable> {
-  // Uses the source's time, as indicated by the newest range, because a source may be
-  // behind the present.
+  // Uses the source's time, as indicated by the newest range, because a source may lag
+  // behind real time.
   const oldest = sql`(select max(to_time) from mirror.coverage)
     - ${retentionMs}::float8 * interval '1 millisecond'`;
   const auditable = statement({ segments: 'bigint', bytes: 'bigint' })`
