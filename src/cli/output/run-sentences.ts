@@ -68,14 +68,14 @@ function partSentences(label: string, kind: string, part: Fields): Sentence[] {
 
 /**
  * Describes a sync of a list. Two quirks of the source are visible here: it lists some
- * checkpoints twice, and it lists `network` among the parties.
+ * checkpoints twice, and it lists `network` among the parties, where `rows` leaves it out.
  */
 function syncText(sync: Fields): string {
   const rows = whole(sync['rows']);
   const isNetworkListed = sync['network'] === 'stored' && rows > 0n;
   const list = word(sync['list']);
   const listed = isNetworkListed
-    ? `${plural(rows - 1n, 'party', 'parties')} and network listed`
+    ? `${plural(rows, 'party', 'parties')} and network listed`
     : `${plural(rows, 'row')} listed`;
   const unique = whole(fields(sync['audit'])['served']);
   const repeats =

@@ -3,6 +3,8 @@
  * column of few values splits it. Figures of several units become a chart for each unit.
  */
 import type { DuckDBValue } from '@duckdb/node-api';
+import { didYouMean, findNear } from '../../errors/did-you-mean.ts';
+import { UsageError } from '../../errors/errors.ts';
 import { type AssetUnits, findAmounts } from '../../format/amounts.js';
 import { usualAxis, usualFigure } from '../../format/chart-choice.js';
 import { formatCount, groupDigits } from '../../format/format.js';
@@ -83,7 +85,10 @@ export function chartForm(
   };
 }
 
-/** Returns the columns to draw, or why nothing can be drawn. */
+/**
+ * Returns the columns to draw, or why nothing can be drawn.
+ * @throws UsageError if the result has amounts, but none of the wanted name
+ */
 function findPlaces(
   columns: readonly ResultColumn[],
   rows: readonly (readonly string[])[],
@@ -100,10 +105,11 @@ function findPlaces(
   );
   const wanted = figure ?? usualFigure(numbers.map(nameOf));
   const chosen = numbers.find((index) => nameOf(index) === wanted);
-  if (chosen === undefined)
-    return figure === undefined
-      ? 'No chart: no column of the result contains amounts.'
-      : `No chart: the result has no column of amounts that is called ${figure}.`;
+  if (chosen === undefined) {
+    if (figure !== undefined && numbers.length > 0)
+      throw unknownFigure(figure, numbers.map(nameOf));
+    return 'No chart: no column of the result contains amounts.';
+  }
   const named = unitColumns(indexes.map(nameOf), nameOf(chosen));
   const units = indexes.filter((index) => named.includes(nameOf(index)));
   const texts = indexes.filter(
@@ -129,6 +135,13 @@ function findPlaces(
     texts: texts.filter((index) => index !== label),
     units,
   };
+}
+
+function unknownFigure(figure: string, known: readonly string[]): UsageError {
+  return new UsageError([
+    `--chart: the result has no amounts called ${figure}; it has ` +
+      `${known.join(', ')}${didYouMean(findNear(figure, known))}`,
+  ]);
 }
 
 /** Draws a chart for each unit, with its own scale; one chart if all rows share a unit. */

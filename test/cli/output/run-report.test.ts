@@ -76,7 +76,7 @@ test('the report of a nightly run says in sentences what it did, in order', () =
     '  run  0199-run',
     '',
     'What happened',
-    '  parties      150 parties and network listed, all new; read 2 times in 4 pages by 6 requests; proven complete as of block 6480001',
+    '  parties      151 parties and network listed, all new; read 2 times in 4 pages by 6 requests; proven complete as of block 6480001',
     '  checkpoints  2,137 rows listed (1,967 checkpoints: the source lists some twice, and each is held once), none of them new; read in 22 pages by 23 requests',
     '  exports      151 ledgers asked: 34,200 new entries (34,230 rows published, of which 30 replace earlier ones: an open segment is published again as a whole) in 150 segments',
     '  load         34,230 rows of 150 segments brought into the warehouse',

@@ -145,8 +145,15 @@ test('a chart draws the column that is named', async () => {
   expect(await drawn(sql, 'entries')).toMatch(/^entries\nx {2}1 /);
   expect(await drawn(sql)).toMatch(/^quantity\nx {2}77 /);
   expect(await drawn(sql, 'quantity')).toMatch(/^quantity\nx {2}77 /);
-  expect(await drawn(sql, 'nothing')).toBe(
-    'No chart: the result has no column of amounts that is called nothing.\n',
+});
+
+test('a chart of a column that is not there is refused, with the columns that are', async () => {
+  const sql = `select 'x' as name, 1 as entries, 77 as quantity`;
+  await expect(drawn(sql, 'quantty')).rejects.toThrow(
+    '--chart: the result has no amounts called quantty; it has entries, quantity; did you mean quantity?',
+  );
+  await expect(drawn(sql, 'nothing')).rejects.toThrow(
+    'no amounts called nothing; it has entries, quantity',
   );
 });
 
