@@ -181,14 +181,19 @@ function measure({
  * Describes an ended task. The outcome defaults to `complete`, because a task that ends
  * while its run continues is done. Tasks that are still shown when the run ends get the
  * run's outcome.
+ *
+ * Progress is reported a few times a second, so the last count is seldom the final one. It
+ * is shown only if it reached a known total, or if the task failed; the run's summary has
+ * the final counts.
  */
 function describeEnd(ended: Task, outcome = 'complete'): string {
-  const { task, done, unit, elapsedMs } = measure(ended);
-  const told = outcome === 'complete' ? '' : `  ${printable(outcome)}`;
-  return (
-    `${told === '' ? '✓' : '!'} ${task}  ${formatQuantity(done, unit)} in ` +
-    `${formatDuration(elapsedMs)}${told}\n`
-  );
+  const { task, done, total, unit, elapsedMs } = measure(ended);
+  const quantity = formatQuantity(done, unit);
+  const duration = formatDuration(elapsedMs);
+  if (outcome !== 'complete')
+    return `! ${task}  ${quantity} so far, in ${duration}  ${printable(outcome)}\n`;
+  const reached = done === total ? `${quantity} ` : '';
+  return `✓ ${task}  ${reached}in ${duration}\n`;
 }
 
 function liveLine(

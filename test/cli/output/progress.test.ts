@@ -103,7 +103,7 @@ describe('on a terminal', () => {
       expect.stringMatching(
         /^\d\d:\d\d:\d\d info {2}Page committed {2}runId=r1 {2}rows=3 {2}seen=\[secret\]$/,
       ),
-      '✓ parties  3 rows in 500 ms',
+      '✓ parties  in 500 ms',
       expect.stringContaining('checkpoints  2.0 KiB'),
     ]);
     progress[Symbol.dispose]();
@@ -130,8 +130,23 @@ describe('on a terminal', () => {
       view.finish(verdict);
     }
     expect(terminal.shown).toEqual([
-      expect.stringMatching(/^! verify {2}3 files in .* {2}failed$/),
-      expect.stringMatching(/^✓ verify {2}3 files in \d+ ms$/),
+      expect.stringMatching(/^! verify {2}3 files so far, in .* {2}failed$/),
+      expect.stringMatching(/^✓ verify {2}in \d+ ms$/),
+    ]);
+  });
+
+  test('shows how much was done if a known total was reached, since other counts may be old', () => {
+    const terminal = new FakeTerminal();
+    const opened = openTerminal(terminal, 'silent');
+    using progress = opened.progress;
+    for (const done of ['2', '3']) {
+      const view = progress.openView();
+      view.show([{ label: 'load', done, total: '3', unit: 'segments' }]);
+      view.finish('complete');
+    }
+    expect(terminal.shown).toEqual([
+      expect.stringMatching(/^✓ load {2}in \d+ ms$/),
+      expect.stringMatching(/^✓ load {2}3 segments in \d+ ms$/),
     ]);
   });
 
