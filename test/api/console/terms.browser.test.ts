@@ -8,7 +8,8 @@ import { calmFacts, worldParts } from './world.ts';
 
 const DESK = { width: 1280, height: 900 };
 const PHONE = { width: 390, height: 844 };
-const COMPLETE = 'complete: proven to lack nothing.';
+const COMPLETE =
+  'complete: up to the stated time, the mirror has everything that the source showed, and every check agrees.';
 const QUARANTINE = 'quarantine: the state of a ledger or segment';
 
 let view: ConsolePage | undefined;
