@@ -10,7 +10,7 @@ const TOKEN = 'write-token-of-the-tests-1';
 const READ_TOKEN = 'read-token-of-the-tests-2';
 const DESK = { width: 1280, height: 900 };
 const PHONE = { width: 390, height: 844 };
-const ONLY_READS = /Your token only reads/;
+const ONLY_READS = /Your token can (?:only )?read/;
 /** Every button that starts, cancels, orders or queries. */
 const CHANGES =
   /^(?:Run now|Run|CSV|Parquet|Cancel|Sync now|Ask|Export|Fetch|Start|Look|Yes)/;
