@@ -149,8 +149,8 @@ test('a chart draws the column that is named', async () => {
 
 test('a chart of a column that is not there is refused, with the columns that are', async () => {
   const sql = `select 'x' as name, 1 as entries, 77 as quantity`;
-  await expect(drawn(sql, 'quantities')).rejects.toThrow(
-    '--chart: the result has no amounts called quantities; it has entries, quantity; did you mean quantity?',
+  await expect(drawn(sql, 'quantify')).rejects.toThrow(
+    '--chart: the result has no amounts called quantify; it has entries, quantity; did you mean quantity?',
   );
   await expect(drawn(sql, 'nothing')).rejects.toThrow(
     'no amounts called nothing; it has entries, quantity',
