@@ -45,7 +45,7 @@ test('a run that was cancelled ends without a mark of success', async () => {
     workers: { anyAlive: async () => true },
   } as unknown as App;
   const said = await shown((context) => followRun(app, RUN, context));
-  expect(said).toMatch(/^! verify {2}3 files in \d+ ms {2}cancelled$/m);
+  expect(said).toMatch(/^! verify {2}3 files so far, in \d+ ms {2}cancelled$/m);
 });
 
 test('a nightly run that waits for another says so on a terminal, whatever the log level is', async () => {
