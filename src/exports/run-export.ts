@@ -520,7 +520,8 @@ class ExportRun {
       as,
       epoch: this.#epoch,
       closesKept: target.coverage.filter(
-        (row) => row.open && kept.has(row.coverageId),
+        (row) =>
+          row.open && row.to <= target.closedTo && kept.has(row.coverageId),
       ),
       publish: (planned) => this.#commit(planned, isLast, target),
     });

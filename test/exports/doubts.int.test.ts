@@ -114,6 +114,33 @@ describe('a source that no longer has the known rows', () => {
     });
   });
 
+  test('keeps vanished rows of an open segment that this second of the source wrote, beside the new ones', async () => {
+    await using world = await World.open(database);
+    const before = entries('2023-05-01T10:00:00Z', 3);
+    const vanished = [
+      { time: '2023-05-31 23:59:30.5+00' },
+      { time: '2023-05-31 23:59:31.5+00' },
+    ];
+    const fresh = { time: '2023-06-01 00:00:02.5+00' };
+    world.source.entries = [...before, ...vanished];
+    await world.export('2023-06-01T00:00:00Z');
+    world.source.entries = [...before, fresh];
+    expect(
+      await world.export('2023-06-01T00:00:05Z', {}, NO_PAUSE),
+    ).toMatchObject({ verdict: 'suspicious' });
+    expect(await world.rows()).toEqual(
+      written([...before, ...vanished, fresh]),
+    );
+    // What the two runs left open is requested again once the source is further.
+    world.source.entries = [...before, ...vanished, fresh];
+    expect(
+      await world.export('2023-06-02T00:00:00Z', {}, NO_PAUSE),
+    ).toMatchObject({ verdict: 'complete' });
+    expect(await world.rows()).toEqual(
+      written([...before, ...vanished, fresh]),
+    );
+  });
+
   test('is not believed while its node lags: its rows are open until the rest is back', async () => {
     await using world = await World.open(database);
     const mine = entries('2023-05-01T10:00:00Z', 20);

@@ -347,7 +347,7 @@ function replacedPart(row: Coverage, target: Target): Range | undefined {
 }
 
 /**
- * Returns the open range after all closed ranges; undefined if there is none. If an old
+ * Returns the open range after all known and closed ranges; undefined if there is none. If an old
  * open segment is replaced, the open range extends to the present again.
  */
 function openPart(
@@ -357,9 +357,10 @@ function openPart(
 ): RequestPlan['open'] {
   if (target.isWindow === true) return undefined;
   const to = touched.some((row) => row.open) ? undefined : target.to;
-  const ends = [...known, ...touched]
-    .filter((row) => !row.open)
-    .map((row) => row.to);
+  // A kept open segment may extend beyond `closedTo`, if this run published it itself.
+  const ends = [...known, ...touched.filter((row) => !row.open)].map(
+    (row) => row.to,
+  );
   const from = ends.reduce(later, later(target.from, target.closedTo));
   if (to === undefined) return { from };
   return from < to ? { from, to } : undefined;

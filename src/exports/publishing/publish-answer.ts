@@ -37,7 +37,8 @@ export interface AnswerContext extends ExportContext {
   readonly epoch: number | undefined;
   /**
    * Open coverage that the source contradicts. It is closed unchanged, although the
-   * source did not return its rows.
+   * source did not return its rows. None of it ends after the instant up to which the
+   * run can close the ledger.
    */
   readonly closesKept: readonly Coverage[];
   /**

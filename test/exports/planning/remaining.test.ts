@@ -147,40 +147,50 @@ function partsOf(plan: RequestPlan): Range[] {
 describe('planAsk', () => {
   test('plans requests that cover the target and nothing twice', () => {
     fc.assert(
-      fc.property(target, coverage, (wanted, rows) => {
-        const overlapping = scoped(rows, wanted.assetId);
-        const plan = planRequest({
-          ...wanted,
-          coverage: overlapping,
-          profile: {},
-        });
-        const parts = plan === undefined ? [] : partsOf(plan);
-        const superseded = new Set(
-          plan?.supersedes.map((row) => row.coverageId),
-        );
-        const trims = plan?.trims ?? [];
-        for (const { row } of trims) superseded.add(row.coverageId);
-        const kept: Range[] = [
-          ...overlapping.filter((row) => !superseded.has(row.coverageId)),
-          ...trims.flatMap(({ keeps }) => keeps),
-        ];
-        for (const part of parts)
-          expect(kept.filter((row) => overlaps(row, part))).toEqual([]);
-        expect(union(parts).length).toBeLessThanOrEqual(parts.length);
-        // Behind a clock that went back, what lies before older closed ranges waits for
-        // the clock.
-        const openFrom = plan?.open?.from ?? wanted.closedTo;
-        const asked = instants.filter(
-          (at) =>
-            at >= wanted.from &&
-            at < (wanted.to ?? 10n ** 18n) &&
-            (at < wanted.closedTo ||
-              (plan?.open !== undefined && at >= openFrom)),
-        );
-        expect(
-          asked.filter((at) => !holds(parts, at) && !holds(kept, at)),
-        ).toEqual([]);
-      }),
+      fc.property(
+        target,
+        coverage,
+        fc.infiniteStream(fc.boolean()),
+        (wanted, rows, draws) => {
+          const overlapping = scoped(rows, wanted.assetId);
+          const drawn = overlapping.filter(() => draws.next().value === true);
+          const idsOf = (chosen: readonly Coverage[]) =>
+            new Set(chosen.map(({ coverageId }) => coverageId));
+          const plan = planRequest({
+            ...wanted,
+            coverage: overlapping,
+            profile: {},
+            kept: idsOf(drawn.filter(({ open }) => open)),
+            audited: idsOf(drawn.filter(({ open }) => !open)),
+          });
+          const parts = plan === undefined ? [] : partsOf(plan);
+          const superseded = new Set(
+            plan?.supersedes.map((row) => row.coverageId),
+          );
+          const trims = plan?.trims ?? [];
+          for (const { row } of trims) superseded.add(row.coverageId);
+          const stays: Range[] = [
+            ...overlapping.filter((row) => !superseded.has(row.coverageId)),
+            ...trims.flatMap(({ keeps }) => keeps),
+          ];
+          for (const part of parts)
+            expect(stays.filter((row) => overlaps(row, part))).toEqual([]);
+          expect(union(parts).length).toBeLessThanOrEqual(parts.length);
+          // Behind a clock that went back, what lies before older closed ranges waits for
+          // the clock.
+          const openFrom = plan?.open?.from ?? wanted.closedTo;
+          const asked = instants.filter(
+            (at) =>
+              at >= wanted.from &&
+              at < (wanted.to ?? 10n ** 18n) &&
+              (at < wanted.closedTo ||
+                (plan?.open !== undefined && at >= openFrom)),
+          );
+          expect(
+            asked.filter((at) => !holds(parts, at) && !holds(stays, at)),
+          ).toEqual([]);
+        },
+      ),
     );
   });
 
