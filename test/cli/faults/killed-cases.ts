@@ -21,6 +21,8 @@ const TAKEOVER_MAX_MS = 15_000;
 /** Of both ends together: more than ten parties, and not all. */
 const PAGES_ANSWERED = 6;
 const STALL_AFTER_BYTES = 3_000;
+/** The queue holds one job of a schedule at a time, beside the one at work. */
+const LATER_NIGHTS_MAX = 3;
 const OPEN_RUNS = `mirror.runs where state in ('queued', 'running')`;
 const EXPORTING = 'mirror.exports where lease_until > clock_timestamp()';
 
@@ -194,6 +196,21 @@ async function expectNothingLeft(world: World): Promise<void> {
   expect(await strayObjects(pool, home.objectsDir)).toEqual([]);
 }
 
+/**
+ * Ends the nights that the schedule asked for before it was taken away. An `up` that is
+ * told to stop amid such a night leaves it to the next one.
+ */
+async function endLaterNights({ home, pool }: World): Promise<void> {
+  for (let left = LATER_NIGHTS_MAX; left > 0; left -= 1) {
+    if ((await countOf(pool, OPEN_RUNS)) === 0) return;
+    const next = home.start(['up'], { API_PORT: '0' });
+    await waitFor(async () => (await countOf(pool, OPEN_RUNS)) === 0, {
+      what: 'the end of a later night',
+    });
+    expect(await next.end('SIGTERM')).toEqual({ code: 0, signal: null });
+  }
+}
+
 /** @param redisUrl where the queues live; undefined: in Postgres */
 export function killedCases(redisUrl: string | undefined): void {
   test('after a command was killed amid a sync, the next one goes on and ends exactly', async () => {
@@ -362,6 +379,7 @@ export function killedCases(redisUrl: string | undefined): void {
       { scheduled: true, verdict: 'complete', resumed: true },
     ]);
     expect(await next.end('SIGTERM')).toEqual({ code: 0, signal: null });
+    await endLaterNights(world);
     await expectLists(pool, sandbox.truth);
     await expectLedgers(pool, sandbox.truth, home.objectsDir);
     await expectNothingLeft(world);
