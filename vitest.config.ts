@@ -21,6 +21,8 @@ export default defineConfig({
     maxWorkers: WORKERS,
     reporters: ['default', new StoreNotice()],
     teardownTimeout: 60 * SECOND_MS,
+    // The summary of .ci/run shows an assertion's message, and nothing else of a failure.
+    chaiConfig: { truncateThreshold: 2_000 },
     expect: { poll: { timeout: 60 * SECOND_MS } },
     projects: [
       {

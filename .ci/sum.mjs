@@ -7,7 +7,7 @@ import { join, relative } from 'node:path';
 
 const [, , folder, broken] = process.argv;
 const MESSAGE_LINES = 6;
-const LINE_CHARS = 160;
+const LINE_CHARS = 700;
 /** The others by name alone, and not all: more than a screen of failures is one cause, seldom many. */
 const SHOWN_MAX = 6;
 const NAMED_MAX = 16;
