@@ -14,6 +14,7 @@ import {
   type SyncDeps,
 } from './sync-context.ts';
 import { chooseMode } from './choose-mode.ts';
+import { claimReading } from './claim-reading.ts';
 import { readToEnd } from './page-loop.ts';
 import {
   DoubtError,
@@ -22,7 +23,7 @@ import {
   readingsDiffer,
 } from './page-checks.ts';
 import type { ListName, SyncRequest } from './ports.ts';
-import { claimPatiently, showsNothingHeld } from './same-network.ts';
+import { showsNothingHeld } from './same-network.ts';
 import { ListReader } from './page-fetcher.ts';
 import {
   chooseResumePoint,
@@ -249,7 +250,7 @@ async function readAndClaim(
     accepted: context,
     evidence: (standing, audit) => describeSync(context, standing, [], audit),
   };
-  const claimed = await claimPatiently(context, claim);
+  const claimed = await claimReading(context, claim);
   await failpoint?.('claimed');
   if (claimed.kind === 'stale') throw new StaleResumePoint();
   if (claimed.kind === 'doubt')
