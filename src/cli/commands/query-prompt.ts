@@ -13,11 +13,14 @@ import {
 } from '../../lake/query/questions.ts';
 import type { CommandContext } from '../context.ts';
 import { nameCommands } from '../typed.ts';
+import { type PromptCommand, readCommand } from './prompt-commands.ts';
 
 const HISTORY_MAX = 500;
 const FIRST = 'ledger-mirror> ';
 /** Matches the name of a question, optionally followed by options. */
 const QUESTION = /^[a-z][a-z-]*(\s+--.*)?$/;
+/** SQL that people type without `;`, because nothing can follow it. */
+const LISTING = /^(?:show\s+tables|describe\s+[a-z_][\w.]*)$/i;
 const MORE = '           ... ';
 
 interface PromptOptions extends Pick<CommandContext, 'stderr' | 'signal'> {
@@ -35,23 +38,40 @@ interface PromptOptions extends Pick<CommandContext, 'stderr' | 'signal'> {
  */
 export function readTyped(
   typed: string,
-): QuestionValues & { readonly sql: string } {
+): QuestionValues & { readonly sql: string; readonly chart?: string | true } {
   const [, sql, given] = /^([a-z][a-z-]*)\s+(--.*)$/s.exec(typed) ?? [];
   if (sql === undefined || given === undefined) return { sql: typed };
+  const { words, chart } = takeChart(wordsOf(given));
   const options = Object.fromEntries(
     QUESTION_PARAMETERS.map((name) => [name, { type: 'string' as const }]),
   );
   try {
     return {
       sql,
-      ...parseArgs({ args: wordsOf(given), options }).values,
+      ...(chart === undefined ? {} : { chart }),
+      ...parseArgs({ args: words, options }).values,
     };
   } catch {
     throw new UsageError([
       `query ${sql}: ${JSON.stringify(given)} is not valid; give --since, ` +
-        '--until, --month, --at, --party or --asset, each with a value',
+        '--until, --month, --at, --party or --asset, each with a value, or --chart',
     ]);
   }
+}
+
+/** Takes `--chart` out of the options; its value may be absent, and theirs may not. */
+function takeChart(given: readonly string[]): {
+  readonly words: string[];
+  readonly chart?: string | true;
+} {
+  const at = given.findIndex((word) => /^--chart(?:=|$)/.test(word));
+  const word = given[at];
+  if (word === undefined) return { words: [...given] };
+  const [, value] = word.split('=');
+  const next = given[at + 1];
+  if (value !== undefined || next === undefined || next.startsWith('-'))
+    return { words: given.toSpliced(at, 1), chart: value ?? true };
+  return { words: given.toSpliced(at, 2), chart: next };
 }
 
 /**
@@ -80,12 +100,13 @@ function describeError(error: unknown): string {
 }
 
 /**
- * Runs statements until Ctrl-D, `exit` or `quit`. If a statement fails, its error is
- * shown and the prompt returns.
+ * Runs statements until Ctrl-D, `exit`, `quit` or `\q`. If a statement fails, its error
+ * is shown and the prompt returns.
+ * @param answer runs a statement; with `chart`, it draws the result
  */
 export async function promptForSql(
   { history, help, stdin, stderr, signal }: PromptOptions,
-  answer: (sql: string) => Promise<void>,
+  answer: (sql: string, chart?: string | true) => Promise<void>,
 ): Promise<void> {
   const kept = await readFile(history, 'utf8').catch(() => '');
   const known = kept.split('\n').filter((line) => line !== '');
@@ -99,7 +120,7 @@ export async function promptForSql(
   signal.addEventListener('abort', () => lines.close(), { once: true });
   stderr.write(
     'Type SQL that ends with ; or a ready question. help shows what there is, ' +
-      'Ctrl-D ends.\n',
+      'quit ends.\n',
   );
   // The input may end while a statement is still running, or while pasted lines are still
   // waiting.
@@ -121,23 +142,57 @@ export async function promptForSql(
     lines.write(null, { ctrl: true, name: 'u' });
     ask(FIRST);
   });
+  const report = (error: unknown): void => {
+    stderr.write(`${nameCommands(describeError(error))}\n`);
+  };
+  /** The last statement that was answered. */
+  let last: string | undefined;
+  const carryOut = async (
+    command: Exclude<PromptCommand, { readonly kind: 'end' }>,
+  ): Promise<void> => {
+    if (command.kind === 'help') return void stderr.write(help);
+    if (command.kind === 'sql') return answer(command.sql);
+    // All statements read one snapshot, so the same one has the same result.
+    if (last !== undefined) return answer(last, command.chart);
+    throw new UsageError([
+      'There is no result to draw yet: type a ready question or SQL first',
+    ]);
+  };
   ask(FIRST);
   for await (const line of lines) {
+    const command = readLine(line, typed.length > 0);
+    if (command instanceof UsageError) {
+      report(command);
+      ask(typed.length > 0 ? MORE : FIRST);
+      continue;
+    }
+    if (command?.kind === 'end') break;
+    if (command !== undefined) {
+      known.push(line.trim());
+      await carryOut(command).catch(report);
+      ask(typed.length > 0 ? MORE : FIRST);
+      continue;
+    }
     typed.push(line);
     const statement = typed.join('\n').trim();
-    if (/^(?:exit|quit)\s*;?$/.test(statement)) break;
-    const isComplete = statement.endsWith(';') || QUESTION.test(statement);
+    const isComplete =
+      statement.endsWith(';') ||
+      QUESTION.test(statement) ||
+      LISTING.test(statement);
     if (statement !== '' && !isComplete) {
       ask(MORE);
       continue;
     }
     typed = [];
-    if (/^help\s*;?$/.test(statement)) stderr.write(help);
-    else if (statement !== '') {
+    if (statement !== '') {
       known.push(statement.replaceAll(/\s+/g, ' '));
-      await answer(statement.replace(/;$/, '')).catch((error: unknown) => {
-        stderr.write(`${nameCommands(describeError(error))}\n`);
-      });
+      const sql = statement.replace(/;$/, '');
+      try {
+        await answer(sql);
+        last = sql;
+      } catch (error) {
+        report(error);
+      }
     }
     ask(FIRST);
   }
@@ -145,4 +200,27 @@ export async function promptForSql(
   await writeFile(history, `${known.slice(-HISTORY_MAX).join('\n')}\n`, {
     mode: 0o600,
   });
+}
+
+/**
+ * Reads a line as a command, or returns what is wrong with it. In the middle of a
+ * statement only `\` begins a command: any other line may be SQL.
+ */
+function readLine(
+  line: string,
+  isContinued: boolean,
+): PromptCommand | UsageError | undefined {
+  if (isContinued && !/^\s*\\/.test(line)) {
+    if (!/^\s*(?:exit|quit|help)\s*;?\s*$/i.test(line)) return undefined;
+    return new UsageError([
+      String.raw`The statement above has not ended: end it with ;, discard it with ` +
+        String.raw`Ctrl-C, or type \q to end the prompt`,
+    ]);
+  }
+  try {
+    return readCommand(line);
+  } catch (error) {
+    if (error instanceof UsageError) return error;
+    throw error;
+  }
 }

@@ -41,6 +41,7 @@ import {
   writeOutput,
 } from '../output/destination.ts';
 import { formatTable } from '../output/format.ts';
+import { PROMPT_COMMANDS_HELP } from './prompt-commands.ts';
 import { promptForSql, readTyped } from './query-prompt.ts';
 
 interface QueryCommandOptions extends QuestionValues {
@@ -247,7 +248,7 @@ async function converse(
   context: CommandContext,
 ): Promise<CommandResult> {
   const history = join(context.config.dataDir, 'query-history');
-  const help = `${questionTable()}Tables: show tables;  Columns: describe entries;\n`;
+  const help = `${questionTable()}\n${PROMPT_COMMANDS_HELP}`;
   const prompt = {
     history,
     help,
@@ -257,10 +258,18 @@ async function converse(
   };
   await using stack = new AsyncDisposableStack();
   const lake = await openOnly(context, stack);
-  await promptForSql(prompt, async (typed) => {
+  await promptForSql(prompt, async (typed, chart) => {
     const { sql, ...values } = readTyped(typed);
-    // The prompt always shows results on the terminal, regardless of --output.
-    const given = { ...options, ...values, output: undefined };
+    // The prompt always shows results on the terminal, regardless of --output. A chart
+    // that is asked for afterwards also overrides --format.
+    const drawn = chart ?? values.chart;
+    const { format, ...others } = options;
+    const given = {
+      ...others,
+      ...values,
+      ...(drawn === undefined ? format && { format } : { chart: drawn }),
+      output: undefined,
+    };
     const asked = readOptions(given, sql, { ...context, isJson: false });
     await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
   });

@@ -32,8 +32,8 @@ async function converse(
   const { signal } = new AbortController();
   await promptForSql(
     { history, help: 'what there is\n', stdin, stderr, signal },
-    async (sql) => {
-      asked.push(sql);
+    async (sql, chart) => {
+      asked.push(chart === undefined ? sql : `${sql} as ${chart}`);
       if (sql === 'selekt') throw new Error('not SQL');
       if (sql === 'select partyid from parties')
         throw new UsageError([
@@ -76,13 +76,73 @@ describe('the prompt', () => {
     expect(told).toContain('did you mean party_id?\n\nLINE 1: …\n');
   });
 
-  test.each(['exit;', 'quit ;'])(
+  test.each(['exit;', 'quit ;', 'QUIT', String.raw`\q`, '.exit', '.quit'])(
     '%s ends it, as in other prompts',
     async (end) => {
       const { asked } = await converse('fees', end, 'never');
       expect(asked).toEqual(['fees']);
     },
   );
+
+  test.each([
+    [String.raw`\d`, 'show tables'],
+    [String.raw`\dt`, 'show tables'],
+    [String.raw`\dt+;`, 'show tables'],
+    ['.tables', 'show tables'],
+    ['show tables', 'show tables'],
+    [String.raw`\d parties`, 'describe parties'],
+    [String.raw`\d mirror.parties;`, 'describe mirror.parties'],
+    ['.schema parties', 'describe parties'],
+    ['describe parties', 'describe parties'],
+  ])('%s is understood as in psql and DuckDB', async (typed, sql) => {
+    expect((await converse(typed)).asked).toEqual([sql]);
+  });
+
+  test('an unknown command is named, with those that there are', async () => {
+    const { asked, told } = await converse(String.raw`\copy x`, 'fees');
+    expect(told).toContain(
+      String.raw`\copy: there is no such command; the commands are \d, \d TABLE, \chart, help and \q`,
+    );
+    expect(asked).toEqual(['fees']);
+  });
+
+  test('a chart of the last result is drawn afterwards', async () => {
+    const { asked } = await converse(
+      'fees --month 2026-10',
+      String.raw`\d fees`,
+      String.raw`\chart`,
+      'selekt;',
+      '--chart paid',
+    );
+    expect(asked).toEqual([
+      'fees --month 2026-10',
+      'describe fees',
+      'fees --month 2026-10 as true',
+      'selekt',
+      'fees --month 2026-10 as paid',
+    ]);
+  });
+
+  test('a chart before any result says what to type first', async () => {
+    const { asked, told } = await converse(String.raw`\chart`);
+    expect(told).toContain(
+      'There is no result to draw yet: type a ready question or SQL first',
+    );
+    expect(asked).toEqual([]);
+  });
+
+  test('a half-typed statement says how to leave, and \\q leaves', async () => {
+    const { asked, told } = await converse(
+      'select 1',
+      'quit',
+      String.raw`\q`,
+      'never',
+    );
+    expect(told).toContain(
+      String.raw`end it with ;, discard it with Ctrl-C, or type \q to end the prompt`,
+    );
+    expect(asked).toEqual([]);
+  });
 
   test('Ctrl-C gives up a half-typed statement and goes on', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror-prompt-'));
@@ -138,6 +198,13 @@ describe('a typed question', () => {
       "fees --since -30d --until '2026-10-01 00:00'",
       { sql: 'fees', since: '-30d', until: '2026-10-01 00:00' },
     ],
+    ['fees --chart', { sql: 'fees', chart: true }],
+    [
+      'fees --chart paid --month 2026-10',
+      { sql: 'fees', chart: 'paid', month: '2026-10' },
+    ],
+    ['fees --chart=paid', { sql: 'fees', chart: 'paid' }],
+    ['fees --chart --since -30d', { sql: 'fees', chart: true, since: '-30d' }],
     ['select 1 --comment', { sql: 'select 1 --comment' }],
   ])('%s is read with its options', (typed, read) => {
     expect(readTyped(typed)).toEqual(read);
