@@ -274,7 +274,7 @@ async function prepareOne(connection: DuckDBConnection, sql: string) {
     if (statements.count === 1) return await statements.prepare(0);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
-    throw new UsageError([await describeWrongSql(message, connection)]);
+    throw new UsageError([await describeWrongSql(message, sql, connection)]);
   }
   throw new UsageError(['SQL: it must be one statement']);
 }

@@ -26,23 +26,34 @@ const COLUMN_OF =
 const OFFERED_LINE = /^(?:Did you mean|Candidate bindings:) (.*)$/m;
 /** The line that DuckDB quotes, with a marker below the mistake. */
 const PLACE = /\n\nLINE \d+:[\s\S]*$/;
+const TABLE_NAMED = /(?:\bfrom|\bjoin|,)\s*(?:"?mirror"?\.)?"?(\w+)/gi;
 const OVERFLOW = /Overflow in HUGEINT/;
 
-/** Describes an error that DuckDB reported while preparing the statement. */
+/**
+ * Describes an error that DuckDB reported while preparing the statement.
+ * @param sql the statement: names of its own tables are suggested first
+ */
 export async function describeWrongSql(
   message: string,
+  sql: string,
   connection: DuckDBConnection,
 ): Promise<string> {
   const missing = readMissing(message);
   if (missing === undefined)
     return `SQL: ${message.replace(/^Failed to extract statements: /, '')}`;
   const { noun, name, owner } = missing;
-  const known = await knownNames(missing, connection);
-  const meant = findNear(name, known) ?? findMeant(name, missing.offered);
+  const { own, others } = await knownNames(missing, sql, connection);
+  const near = findNear(name, own) ?? findNear(name, [...others.keys()]);
+  const meant = near ?? findMeant(name, own);
+  const owners = others.get(meant ?? '');
+  const known = [...own, ...others.keys()];
   const where = owner === undefined ? '' : ` in ${owner}`;
   const what = `SQL: there is no ${noun} ${name}${where}`;
   const place = PLACE.exec(message)?.[0] ?? '';
-  if (meant !== undefined) return `${what}${didYouMean(meant)}${place}`;
+  if (meant !== undefined) {
+    const of = owners === undefined ? '' : ` of ${owners}`;
+    return `${what}${didYouMean(`${meant}${of}`)}${place}`;
+  }
   const shown = known.slice(0, OFFERED_MAX).join(', ');
   const more = known.length > OFFERED_MAX ? ' and more' : '';
   return `${what}${shown === '' ? '' : `; there are ${shown}${more}`}${place}`;
@@ -76,22 +87,66 @@ function readMissing(message: string): Missing | undefined {
     : { noun: 'column', name, owner, offered };
 }
 
+interface KnownNames {
+  /** For a column, those of the tables that the statement names. */
+  readonly own: readonly string[];
+  /** Other columns, with one table that has them. */
+  readonly others: ReadonlyMap<string, string>;
+}
+
 /**
  * Returns the names that the user may have meant. For functions, only DuckDB's
  * suggestions are used, because there are thousands of functions.
  */
 async function knownNames(
   { noun, offered }: Missing,
+  sql: string,
   connection: DuckDBConnection,
-): Promise<readonly string[]> {
-  if (noun === 'function') return offered;
-  // DuckDB's suggestions are columns of the statement's own tables, so they go first.
-  const sql =
-    noun === 'table'
-      ? `select view_name from duckdb_views() where not internal and
-           schema_name = 'main' order by 1`
-      : `select distinct column_name from duckdb_columns() where not internal and
-           schema_name = 'main' order by 1`;
-  const found = (await connection.runAndReadAll(sql)).getRows();
-  return [...new Set([...offered, ...found.map(([name]) => String(name))])];
+): Promise<KnownNames> {
+  const nothingElse = new Map<string, string>();
+  if (noun === 'function') return { own: offered, others: nothingElse };
+  if (noun === 'table') {
+    const found = await connection.runAndReadAll(
+      `select view_name from duckdb_views() where not internal and
+         schema_name = 'main' order by 1`,
+    );
+    const names = found.getRows().map(([name]) => String(name));
+    return { own: [...new Set([...offered, ...names])], others: nothingElse };
+  }
+  const found = await connection.runAndReadAll(
+    `select table_name, column_name from duckdb_columns() where not internal and
+       schema_name = 'main' order by 1, column_index`,
+  );
+  const columns = found
+    .getRows()
+    .map(([table, column]) => ({ table: String(table), name: String(column) }));
+  const named = namedTables(sql);
+  const isOwn = ({ table }: { readonly table: string }): boolean =>
+    named.has(table);
+  // DuckDB also suggests names that the statement defines itself.
+  const suggested = offered.filter(
+    (name) =>
+      columns.some((column) => column.name === name && isOwn(column)) ||
+      columns.every((column) => column.name !== name),
+  );
+  const own = new Set([
+    ...suggested,
+    ...columns.filter(isOwn).map(({ name }) => name),
+  ]);
+  const others = new Map(
+    columns
+      .filter(({ name }) => !own.has(name))
+      .toReversed()
+      .map(({ name, table }) => [name, table]),
+  );
+  return { own: [...own], others };
+}
+
+/**
+ * Returns the names that stand where a table stands. DuckDB's parser would return the
+ * tables behind a view, and nothing for a name with a schema.
+ */
+function namedTables(sql: string): ReadonlySet<string> {
+  const named = sql.matchAll(TABLE_NAMED);
+  return new Set([...named].map(([, name = '']) => name.toLowerCase()));
 }

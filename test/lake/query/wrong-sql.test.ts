@@ -1,5 +1,5 @@
 /** What a mistyped name and a sum that overflows are answered with. */
-// cspell:ignore quantty suum tpye partys partyid selekt
+// cspell:ignore entris bloc quantty suum tpye partys partyid selekt
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -76,6 +76,23 @@ describe('a mistyped name in SQL', () => {
           `^SQL: ${why.replaceAll(/[?.]/g, String.raw`\$&`)}\n\nLINE 1: .*\n *\\^`,
         ),
       );
+    },
+  );
+
+  test.each([
+    ['select as_o from mirror.monthly_balances', 'as_of'],
+    ['with p as (select party from parties) select * from p', 'party_id'],
+    ['select month, sum(entris) from monthly_activity group by 1', 'entries'],
+    // `paid` of another table is nearer, and `side` is as near.
+    ['select said from ledger_entries', 'side'],
+    ['select pay_id from parties p, checkpoints', 'party_id'],
+    ['select first_seen_a from "checkpoints"', 'first_seen_at'],
+    // None of its own is near, so the suggestion names the table that has it.
+    ['select vega_tim from parties', 'vega_time of entries'],
+  ])(
+    '%s is answered with a column of its own table first',
+    async (sql, meant) => {
+      await expect(answer(sql)).rejects.toThrow(`did you mean ${meant}?`);
     },
   );
 
