@@ -30,6 +30,7 @@ import {
   sayNumber,
   type Target,
 } from './world/report.ts';
+import { PRODUCT_FLAGS } from './world/product-flags.ts';
 import { median, openScratchWarehouse } from './world/scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
@@ -37,8 +38,6 @@ const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
 const ROWS = isQuick ? 200_000 : 1_000_000;
 const LAKE_ROWS = isQuick ? 1_000_000 : 10_000_000;
 const SEGMENTS = 4;
-/** The flags with which bin/ledger-mirror.js starts Node. */
-const FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=100'];
 /** The longest a night may take that appends to a large month. */
 const NIGHT_SECONDS_MAX = 0.5;
 const ROUNDS = isQuick ? 3 : 5;
@@ -78,7 +77,7 @@ async function work(stage: 'load' | 'lake' | 'both'): Promise<Worked> {
     objectsDir,
     join(folder, 'scratch'),
   ];
-  const child = spawn(process.execPath, [...FLAGS, ...args], {
+  const child = spawn(process.execPath, [...PRODUCT_FLAGS, ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   let output = '';

@@ -13,6 +13,7 @@ import { once } from 'node:events';
 import { readdir } from 'node:fs/promises';
 import { loadavg } from 'node:os';
 import { join, resolve } from 'node:path';
+import { PRODUCT_FLAGS } from '../bench/world/product-flags.ts';
 import { type Planned, QUICK_PLAN } from '../bench/world/quick-plan.ts';
 import {
   type Ended,
@@ -22,11 +23,6 @@ import {
 } from '../bench/world/summary.ts';
 
 const FOLDER = resolve(import.meta.dirname, '../bench');
-/**
- * The flags that `bin/ledger-mirror.js` gives the product, because much of what is
- * measured runs in the benchmark's own process.
- */
-const FLAGS = ['--max-semi-space-size=4', '--heap-growing-percent=100'];
 const env = { MALLOC_ARENA_MAX: '2', ...process.env };
 /**
  * The longest that one short form may take. None needs half of it on quiet cores: one
@@ -78,7 +74,7 @@ async function run({ bench, args }: Planned): Promise<Ended> {
   const startedMs = performance.now();
   const child = spawn(
     process.execPath,
-    [...FLAGS, join(FOLDER, `${bench}.ts`), ...args],
+    [...PRODUCT_FLAGS, join(FOLDER, `${bench}.ts`), ...args],
     { stdio: ['inherit', 'pipe', 'inherit', 'ipc'], env },
   );
   child.stdout?.pipe(rows, { end: false });

@@ -78,7 +78,7 @@ export function usualFigure(names) {
 /**
  * Returns the column for the axis: a time if each row is one moment of a series, otherwise
  * a name with several values. A time that only describes a row, as `latest` describes a
- * party, is the axis only if there is no name.
+ * party, is chosen last.
  * @template {ChartColumn} Column
  * @param {readonly Column[]} columns
  * @param {readonly (readonly unknown[])[]} rows

@@ -161,9 +161,10 @@ export function judgeMonth(
         ]),
   ];
   const provenTo = known.isOver ? null : lastProven(known);
+  const holes = known.missing.map(describeHole);
   const gaps = [
     ...(known.hasBegun ? [] : ['The month has not begun.']),
-    ...(provenTo === null ? known.missing.map(describeHole) : []),
+    ...(provenTo === null ? holes : []),
     ...(known.notLoaded === '0'
       ? []
       : [
@@ -181,10 +182,7 @@ export function judgeMonth(
     return {
       verdict: 'incomplete',
       // The end of the known range is a part of the reasons, whatever the others are.
-      reasons:
-        provenTo === null
-          ? reasons
-          : [...reasons, ...known.missing.map(describeHole)],
+      reasons: provenTo === null ? reasons : [...reasons, ...holes],
       provenTo: null,
     };
   return { verdict: 'complete', reasons, provenTo };

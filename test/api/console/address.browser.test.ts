@@ -1,39 +1,19 @@
 /** The address of a page: it keeps what is shown, and a link leads there. */
 import { afterEach, describe, expect, test } from 'vitest';
-import { EMPTY_FACTS } from '../mirror.ts';
-import { type ConsolePage, openPage } from './browser.ts';
-import {
-  type Facts,
-  type FixedConsole,
-  openFixedConsole,
-  quiet,
-  run,
-} from './fixed-console.ts';
+import { run } from './fixed-console.ts';
+import { type FixedView, openFixedView } from './fixed-view.ts';
 
-const EVERY_MS = 50;
-let opened: { readonly console: FixedConsole; readonly view: ConsolePage };
+let opened: FixedView;
 
 async function open(
-  facts: Partial<Facts>,
-  path: string,
-): Promise<typeof opened> {
-  const all = {
-    live: quiet(),
-    status: EMPTY_FACTS,
-    runs: [],
-    settings: [],
-    ...facts,
-  };
-  const fixed = await openFixedConsole(all, EVERY_MS);
-  const view = await openPage();
-  opened = { console: fixed, view };
-  await view.page.goto(new URL(path, fixed.url).href);
+  ...args: Parameters<typeof openFixedView>
+): Promise<FixedView> {
+  opened = await openFixedView(...args);
   return opened;
 }
 
 afterEach(async () => {
-  await opened.view[Symbol.asyncDispose]();
-  await opened.console[Symbol.asyncDispose]();
+  await opened[Symbol.asyncDispose]();
 });
 
 describe('the address of the page', () => {

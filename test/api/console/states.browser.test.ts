@@ -6,46 +6,29 @@ import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
 import { accessibilityFaults } from './accessibility.ts';
-import { type ConsolePage, openPage } from './browser.ts';
 import {
-  type FixedParts,
   type Facts,
-  type FixedConsole,
-  openFixedConsole,
   quiet,
   run,
   UNDER_WAY,
   wholeFacts,
 } from './fixed-console.ts';
+import { type FixedView, openFixedView } from './fixed-view.ts';
 import type { Upkeep } from '../../../src/api/console/ports.ts';
 import { StatusError } from '../../../src/api/kit/status-error.ts';
-import { CALM, EMPTY_FACTS, NO_LAKE } from '../mirror.ts';
+import { CALM, NO_LAKE } from '../mirror.ts';
 
-const EVERY_MS = 50;
-let opened: { readonly console: FixedConsole; readonly view: ConsolePage };
+let opened: FixedView;
 
 async function open(
-  facts: Partial<Facts>,
-  path = '/',
-  parts: FixedParts = {},
-): Promise<typeof opened> {
-  const all = {
-    live: quiet(),
-    status: EMPTY_FACTS,
-    runs: [],
-    settings: [],
-    ...facts,
-  };
-  const fixed = await openFixedConsole(all, EVERY_MS, parts);
-  const view = await openPage();
-  opened = { console: fixed, view };
-  await view.page.goto(new URL(path, fixed.url).href);
+  ...args: Parameters<typeof openFixedView>
+): Promise<FixedView> {
+  opened = await openFixedView(...args);
   return opened;
 }
 
 afterEach(async () => {
-  await opened.view[Symbol.asyncDispose]();
-  await opened.console[Symbol.asyncDispose]();
+  await opened[Symbol.asyncDispose]();
 });
 
 async function expectShown(id: string, text: string): Promise<void> {

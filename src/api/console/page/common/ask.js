@@ -37,6 +37,21 @@ export function post(path, body, options) {
   return ask(path, { ...options, ...asJson(body) });
 }
 
+/**
+ * Returns a function that loads once for the whole page. After a failure, the next call
+ * loads again.
+ */
+export function once(load) {
+  let loading;
+  return () => {
+    loading ??= load().catch((error) => {
+      loading = undefined;
+      throw error;
+    });
+    return loading;
+  };
+}
+
 export function asJson(body) {
   return {
     method: 'POST',

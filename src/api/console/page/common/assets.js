@@ -5,27 +5,21 @@ import {
   amountHeading,
   formatAmount,
 } from '../shared/amounts.js';
-import { ask } from './ask.js';
+import { ask, once } from './ask.js';
 import { shortId } from './format.js';
 
-let loading;
+// The mirror reads its file only when it starts.
+const readAssets = once(async () => {
+  const { assets } = await ask('console/assets');
+  return new Map(assets.map((asset) => [asset.id, asset]));
+});
 
-/** Returns the assets by id. They are read once: the mirror reads its file when it starts. */
+/**
+ * Returns the assets by id. If they cannot be read there are none: amounts are then in the
+ * smallest unit, headings say so, and the next view tries again.
+ */
 export function assetUnits() {
-  loading ??= load();
-  return loading;
-}
-
-async function load() {
-  try {
-    const { assets } = await ask('console/assets');
-    return new Map(assets.map((asset) => [asset.id, asset]));
-  } catch {
-    // Without them amounts are in the smallest unit, and headings say so. The next view
-    // tries again.
-    loading = undefined;
-    return new Map();
-  }
+  return readAssets().catch(() => new Map());
 }
 
 /** Returns the symbol, or the beginning and end of the id. */

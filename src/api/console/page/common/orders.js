@@ -74,11 +74,12 @@ function questionOf(cost, button, send) {
     close();
     send();
   });
-  node.append(el('span', cost()), ' ', yes, ' ', no);
+  const question = el('span');
+  node.append(question, ' ', yes, ' ', no);
   node.open = () => {
-    node.firstChild.textContent = cost();
+    question.textContent = cost();
     node.hidden = false;
-    announce(cost());
+    announce(question.textContent);
     no.focus();
   };
   return node;

@@ -1,7 +1,7 @@
 // Answers SQL or ready questions about the lake: with a table, with a chart if the result
 // suits one, or with a file.
 import { assetUnits } from '../common/assets.js';
-import { asJson, ask, post, send } from '../common/ask.js';
+import { asJson, ask, once, post, send } from '../common/ask.js';
 import { completeNames } from './complete.js';
 import { action, announce, byId, el, show } from '../common/dom.js';
 import { duration, plural } from '../common/format.js';
@@ -12,11 +12,10 @@ import { linkOf, linkedQuestion } from './query-link.js';
 import { isLonger, resultTable, tabled } from './result.js';
 import { textSet, withColours } from './sql-colours.js';
 
-/**
- * Must be longer than any statement may take, so that the mirror's own answer arrives
- * first.
- */
-const TIMEOUT_MS = 70_000;
+/** How long the mirror lets a statement run. */
+const STATEMENT_SECONDS_MAX = 60;
+/** Longer than a statement may take, so that the reader sees the mirror's own message. */
+const TIMEOUT_MS = (STATEMENT_SECONDS_MAX + 10) * 1000;
 const LAST = 'ledger-mirror query';
 const KEYS = 'Ctrl+Enter runs it; Ctrl+Space completes names.';
 const EXAMPLE =
@@ -159,24 +158,14 @@ function assetList(id) {
   return list;
 }
 
-let readingAssets;
-
 /**
- * Reads the ids of the assets once for the page: a reader who switches between questions
- * would otherwise take all places of the lake. A failed reading is repeated by the next question.
+ * Reads the ids of the assets. A reader who switches between questions would otherwise
+ * occupy every connection to the lake.
  */
-function assetIds() {
-  readingAssets ??= readAssets().catch((error) => {
-    readingAssets = undefined;
-    throw error;
-  });
-  return readingAssets;
-}
-
-async function readAssets() {
+const assetIds = once(async () => {
   const { rows } = await post('console/query', { sql: ASSETS });
   return rows.map(({ asset_id: id }) => id);
-}
+});
 
 function askedFor(sql, question, options) {
   if (question.value === '') {
@@ -264,7 +253,7 @@ function startClockOf(clock) {
   const startMs = performance.now();
   return setInterval(() => {
     const seconds = Math.floor((performance.now() - startMs) / 1_000);
-    clock.textContent = `${seconds} s of at most 60 s`;
+    clock.textContent = `${seconds} s of at most ${STATEMENT_SECONDS_MAX} s`;
   }, 1_000);
 }
 

@@ -4,7 +4,7 @@ import { colour } from '../common/charts.js';
 import { el, svg } from '../common/dom.js';
 import { assetName } from '../common/assets.js';
 import { grouped, shortId } from '../common/format.js';
-import { readInstant, usualAxis } from '../shared/chart-choice.js';
+import { readInstant, usualAxis, usualFigure } from '../shared/chart-choice.js';
 import { shapesOf, stackCharts, toCanvas, toSvg } from './figure.js';
 
 const PARTS_MAX = 6;
@@ -16,8 +16,6 @@ const BARS_MAX = 150;
 const WIDTH_MIN = 240;
 const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
 const PERIOD = /^\d{4}-\d\d(?:-\d\d(?:[ T]00:00:00(?:\.0+)?(?:\+00|Z)?)?)?$/;
-/** What an analyst wants to see first, before how many entries there are. */
-const MEANT = /quantity|paid|held|amount|balance|change|sent/i;
 
 const UNITS_APART =
   'No chart: each asset has its own unit, so amounts of several assets cannot be ' +
@@ -56,7 +54,8 @@ function partsOf(columns, rows, { sizes, unit, assets }) {
   const names = ofKind('text').filter(
     (column) => sizeOf(column) > 1 && sizeOf(column) <= NAMES_MAX,
   );
-  // A time that only describes its row is no axis because the names are too many.
+  // Names are candidates even if they are too many to draw. Otherwise a time that only
+  // describes its row would take their place.
   const candidates = [...ofKind('time'), ...ofKind('text')].map((column) => ({
     ...column,
     index: columns.indexOf(column),
@@ -98,7 +97,8 @@ function distinct(columns, rows, name) {
 }
 
 function chooser({ columns, rows, drawable }) {
-  const meant = drawable.find(({ name }) => MEANT.test(name)) ?? drawable[0];
+  const usual = usualFigure(drawable.map(({ name }) => name));
+  const meant = drawable.find(({ name }) => name === usual);
   const figure = select('Figures', namesOf(drawable), meant.name);
   const unit = select('Asset', [], '');
   const split = select('Split by', [], '');
