@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { parseInstant } from '../../src/time/time.ts';
-import { exportLedger } from '../../src/exports/run-export.ts';
+import { exportLedger } from '../../src/exports/export-ledger.ts';
 import type { Compression } from '../../src/ledger/object-keys.ts';
 import { RowPool } from '../../src/exports/download/row-pool.ts';
 import { openFileStore } from '../../src/storage/file-store.ts';

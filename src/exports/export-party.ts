@@ -3,7 +3,7 @@
  */
 import { errorCode, FencedError, PermanentError } from '../errors/errors.ts';
 import { worst } from '../errors/verdict.ts';
-import { exportLedger } from './run-export.ts';
+import { exportLedger } from './export-ledger.ts';
 import { demandsAsset, type SourceProfile } from './planning/profile.ts';
 import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
 

@@ -1,40 +1,28 @@
 /**
- * Exports one scope of a ledger: leases it, carries out the decisions of
- * `export-state.ts` while the lease is held, and counts failures.
+ * The loop of a leased export: carries out the decisions of `export-state.ts` one after
+ * another, and holds the state that they change.
  */
 import type { Coverage } from '../catalog/coverage-rows.ts';
-import type { ExportLease } from '../catalog/leases.ts';
 import { movesNoRows, type Publication } from '../catalog/publications.ts';
-import { waitFor } from '../concurrency/timeouts.ts';
-import {
-  errorCode,
-  errorLine,
-  FencedError,
-  PermanentError,
-  RetryableError,
-} from '../errors/errors.ts';
-import { attributeFault } from '../errors/faults.ts';
-import { worst, type VerdictWithEvidence } from '../errors/verdict.ts';
-import type { ExportScope } from '../ledger/export-scope.ts';
-import { isExportableParty } from '../ledger/ids.ts';
-import { earlier, instantOf, later } from '../ledger/ranges.ts';
-import {
-  BEGINNING,
-  ceilSecond,
-  floorSecond,
-  formatInstant,
-  type Micros,
-} from '../time/time.ts';
+import type { VerdictWithEvidence } from '../errors/verdict.ts';
+import { earlier } from '../ledger/ranges.ts';
+import { BEGINNING, ceilSecond, floorSecond } from '../time/time.ts';
 import { Fetcher, type Probe, probeRequest } from './download/fetcher.ts';
 import type { Outgrown, Received } from './download/receive-answer.ts';
+import { type EndedRun, outcomeOf } from './export-outcome.ts';
 import {
   type Decision,
   type ExportEvent,
   type ExportState,
   initialState,
-  type Lesson,
   next,
 } from './export-state.ts';
+import {
+  learnFromProbe,
+  learnFromReceived,
+  learnFromRefusal,
+  learnLesson,
+} from './learn-profile.ts';
 import { servedAudits } from './planning/choose-audited.ts';
 import {
   type NextWindow,
@@ -42,167 +30,19 @@ import {
   type PlannedRequest,
   requestFor,
 } from './planning/next-window.ts';
-import {
-  afterRefusal,
-  BOUNDS_ARE_BROKEN,
-  distrustBounds,
-  learnFromAnswer,
-  encodeProfile,
-  type SourceProfile,
-} from './planning/profile.ts';
+import type { SourceProfile } from './planning/profile.ts';
 import { closedRange, type Target } from './planning/remaining.ts';
 import { sumBytes } from './planning/time-histogram.ts';
 import { WindowPlan } from './planning/window-plan.ts';
 import { publishAnswer } from './publishing/publish-answer.ts';
-import {
-  clearSpool,
-  publish,
-  publishContext,
-  recover,
-} from './publishing/publisher.ts';
-import {
-  type ExportContext,
-  type ExportDeps,
-  type ExportOutcome,
-  type ExportRequest,
-  WAIT_MS,
-  waitedTooLong,
-} from './request.ts';
-import type { ExportRepository, Published } from './store/export-repository.ts';
+import { clearSpool, publish, recover } from './publishing/publisher.ts';
+import type { ExportContext, ExportOutcome } from './request.ts';
 import {
   assessAnswer,
   assessPublished,
   type Answered,
 } from './validation/assess-answer.ts';
 import { RowCounter } from './validation/row-counter.ts';
-
-/**
- * Number of consecutive failures after which an export is quarantined. Each nightly run
- * then tries it once.
- */
-const ATTEMPTS_MAX = 5;
-/**
- * Codes of failures that would only recur. The first such failure quarantines the
- * export.
- */
-const HOPELESS: ReadonlySet<string> = new Set([
-  'SOURCE_CANNOT_ANSWER',
-  'SOURCE_OUTSIDE_RANGE',
-]);
-const NOTHING_PUBLISHED: Published = {
-  rows: 0n,
-  replacedRows: 0n,
-  bytes: 0n,
-  objectKeys: [],
-};
-const MIXED_NOTE =
-  'earlier ranges hold only what left the party, later ones both sides: the ' +
-  'source sends more than it did';
-const NO_TIMES =
-  'the rows have no times: all of them are one open segment, requested whole each ' +
-  'time and replaced';
-
-/**
- * Exports the part of the request that is not covered yet. Two workers never work on
- * the same export: the second waits, and then finds the range covered.
- * @throws PermanentError | RetryableError from the source, the checks of its response,
- *   the object store or the warehouse. Nothing of the failed response is then visible
- */
-export async function exportLedger(
-  request: ExportRequest,
-  deps: ExportDeps,
-  signal: AbortSignal,
-): Promise<ExportOutcome> {
-  checkRequest(request, deps);
-  const scope = await scopeOf(request, deps.repository);
-  const what = `the export of party ${scope.partyId}`;
-  const waitMs = deps.waitMs ?? WAIT_MS;
-  const lease = await waitFor(
-    () => deps.repository.acquire(scope),
-    { waitMs, signal },
-    () => waitedTooLong(what, waitMs),
-  );
-  await using kept = deps.repository.holdLease(lease, what);
-  const context = publishContext(lease, kept, deps, signal);
-  try {
-    const scoped = { ...request, assetId: scope.assetId };
-    return await new ExportRun({ ...deps, ...context, request: scoped }).run();
-  } catch (error) {
-    const cause: unknown = kept.signal.aborted ? kept.signal.reason : error;
-    if (!signal.aborted && attributeFault(cause) === 'export')
-      throw await recordFailure(cause, lease, deps.repository);
-    throw cause;
-  }
-}
-
-function checkRequest(request: ExportRequest, { source }: ExportDeps): void {
-  const { partyId } = request;
-  if (!isExportableParty(partyId)) {
-    throw new PermanentError(
-      `Cannot export party ${partyId}: it owns the network's accounts, which have ` +
-        'no ledger; leave it out',
-      { code: 'PARTY_NOT_EXPORTABLE', meta: { partyId } },
-    );
-  }
-  if (!source.hasTimes && (request.from ?? request.to) !== undefined) {
-    throw new PermanentError(
-      `Cannot export a range of party ${partyId}: the rows of this source have no ` +
-        'times; export all of it',
-      { code: 'EXPORT_QUESTION', meta: { partyId } },
-    );
-  }
-}
-
-/**
- * Returns the scope to lease. If coverage of all assets is open, faulty or requested
- * again, an export of one asset cannot replace it, so all assets are exported.
- */
-async function scopeOf(
-  request: ExportRequest,
-  repository: ExportRepository,
-): Promise<ExportScope> {
-  const { partyId, assetId, again, from = 0n, to } = request;
-  if (assetId === undefined) return { partyId };
-  const coverage = await repository.coverage({ partyId, assetId });
-  const isReplaced = (row: Coverage): boolean =>
-    row.open ||
-    row.isFaulty === true ||
-    (again === true && row.to > from && (to === undefined || row.from < to));
-  return coverage.some((row) => row.assetId === undefined && isReplaced(row))
-    ? { partyId }
-    : { partyId, assetId };
-}
-
-/**
- * Counts a failure of the export.
- * @returns the error to throw: permanent if the export is now quarantined, so that it
- *   is not retried before the next nightly run
- */
-async function recordFailure(
-  cause: unknown,
-  lease: ExportLease,
-  repository: ExportRepository,
-): Promise<unknown> {
-  const reason = { code: errorCode(cause), message: errorLine(cause) };
-  const failuresMax = HOPELESS.has(reason.code) ? 1 : ATTEMPTS_MAX;
-  let failures: number | undefined;
-  try {
-    failures = await repository.fail(lease, reason, failuresMax);
-  } catch (error) {
-    // Another worker has the export now. An error here, for example because that worker
-    // cleared the spool, is not a failure of the export.
-    if (error instanceof FencedError) return error;
-    // Otherwise, the original error matters more than the one that kept it from being
-    // recorded.
-  }
-  if (failures === undefined || !(cause instanceof RetryableError))
-    return cause;
-  return new PermanentError(
-    `${reason.message}; quarantined after ${failures} failures in a row, and ` +
-      'tried once by each nightly run',
-    { code: reason.code, meta: cause.meta, cause },
-  );
-}
 
 /** A plan for the next request, and what was known about the source when it was made. */
 interface Plan extends NextWindow {
@@ -211,9 +51,13 @@ interface Plan extends NextWindow {
 }
 
 /**
- * One run of a leased export. It carries out decisions, and holds the state that they
- * change.
+ * Exports the part of the request that is not covered yet.
+ * @returns the outcome, with everything published and recorded
  */
+export function runExport(context: ExportContext): Promise<ExportOutcome> {
+  return new ExportRun(context).run();
+}
+
 class ExportRun {
   readonly #context: ExportContext;
   readonly #windows: WindowPlan;
@@ -262,7 +106,7 @@ class ExportRun {
         contradictions,
         isDone: ended.verdict === 'complete' && contradictions === 0,
       });
-      return await this.#outcome(ended);
+      return await outcomeOf(this.#summary(ended), this.#context);
     } catch (error) {
       // Keep the spool of an intended publication, from which the next owner can finish
       // it.
@@ -322,7 +166,11 @@ class ExportRun {
     const [state, decision] = next(this.#state, event);
     this.#state = state;
     if ('learns' in decision && decision.learns !== undefined)
-      await this.#learnLesson(decision.learns);
+      await learnLesson(
+        decision.learns,
+        this.#answered?.learned,
+        this.#context,
+      );
     return decision;
   }
 
@@ -393,14 +241,8 @@ class ExportRun {
     const { profile, probe } = this.#planInHand();
     if (probe === undefined)
       throw new TypeError('no entry is known to probe with');
-    const { repository, request } = this.#context;
     const bounds = await this.#fetcher.probe(probe);
-    const came = bounds === 'right' ? 'came' : 'did not come';
-    const evidence =
-      `an entry of ${formatInstant(probe.from)} was asked for by its second: it ` +
-      came;
-    const decidedAt = request.clock.seen;
-    await repository.learn({ ...profile, bounds, evidence, decidedAt });
+    await learnFromProbe(profile, { probe, bounds }, this.#context);
     return { kind: 'probed' };
   }
 
@@ -416,7 +258,7 @@ class ExportRun {
     const received = await this.#fetch(planned, fruitless);
     if (received === undefined) return { kind: 'refused' };
     this.#counter.count(received);
-    const learned = await this.#learn(planned, received);
+    const learned = await learnFromReceived(planned, received, this.#context);
     if (received.state === 'outgrown') return this.#shrink(planned, received);
 
     this.#answered = { ...planned, received, learned };
@@ -440,51 +282,11 @@ class ExportRun {
     try {
       return await this.#fetcher.ask(planned, fruitless);
     } catch (error) {
-      const profile = afterRefusal(planned.target.profile, error);
-      if (profile !== undefined) await this.#context.repository.learn(profile);
-      if (profile?.boundsDemanded === true) return undefined;
+      const { profile } = planned.target;
+      if (await learnFromRefusal(profile, error, this.#context))
+        return undefined;
       throw error;
     }
-  }
-
-  /** Records the findings about the release from a response, for all exports. */
-  async #learn(
-    { target, request }: PlannedRequest,
-    received: Received | Outgrown,
-  ): Promise<SourceProfile> {
-    const { profile } = target;
-    const isWhole = received.state === 'complete';
-    const traits = isWhole ? received : received.traits;
-    if (traits === undefined) return profile;
-
-    const { repository, source, lease, request: wanted } = this.#context;
-    const { seen: now, from } = wanted.clock;
-    const second =
-      from === 'guessed' && isWhole ? received.newestSecond : undefined;
-    const shownTo =
-      second === undefined
-        ? profile.shownTo
-        : later(profile.shownTo ?? BEGINNING, instantOf(second));
-    const isTimeless = source.hasTimes ? undefined : true;
-    const question = { ...lease.scope, ...request };
-    const learned = learnFromAnswer(
-      { ...profile, isTimeless, shownTo },
-      { traits, question, now },
-    );
-    if (encodeProfile(learned) !== encodeProfile(profile))
-      await repository.learn(learned);
-    return learned;
-  }
-
-  async #learnLesson(lesson: Lesson): Promise<void> {
-    const { repository, request } = this.#context;
-    const profile = this.#answered?.learned ?? (await repository.profile());
-    const now = request.clock.seen;
-    await repository.learn(
-      lesson === 'distrust bounds'
-        ? distrustBounds(profile, now)
-        : { ...profile, ...BOUNDS_ARE_BROKEN, decidedAt: now },
-    );
   }
 
   /** Records a cancelled response, so that the next request covers less. */
@@ -572,82 +374,18 @@ class ExportRun {
     if (!isLast) await this.#fetcher.keep();
   }
 
-  async #outcome({
-    verdict,
-    evidence,
-  }: VerdictWithEvidence): Promise<ExportOutcome> {
-    const { source, lease, request } = this.#context;
-    const { requests } = this.#fetcher;
-    const { verdicts, overlap, doubts } = this.#state.run;
-    const published = await this.#published();
-    const reason = futureNote(request);
-    const comparedSince = await this.#comparedSince();
+  #summary(ended: VerdictWithEvidence): EndedRun {
     return {
-      ...published,
-      verdict: worst([
-        verdict,
-        ...verdicts,
-        reason === undefined ? 'complete' : 'incomplete',
-      ]),
-      requests,
-      evidence: {
-        party: lease.scope.partyId,
-        asset: lease.scope.assetId ?? 'all',
-        closedTo: formatInstant(request.clock.closedTo),
-        comparedSince:
-          comparedSince === undefined
-            ? undefined
-            : formatInstant(comparedSince),
-        requests,
-        publishedRows: String(published.rows),
-        replacedRows: String(published.replacedRows),
-        segments: published.objectKeys.length,
-        ...describeAnswer(this.#lastPublished),
-        ...(reason === undefined ? {} : { reason }),
-        ...this.#counter.evidence(),
-        overlap,
-        findings: doubts.length === 0 ? undefined : doubts,
-        ...(source.hasTimes ? {} : { times: NO_TIMES }),
-        ...evidence,
-      },
+      ended,
+      findings: this.#state.run,
+      requests: this.#fetcher.requests,
+      counter: this.#counter,
+      lastPublished: this.#lastPublished,
+      segments: this.#segments,
+      adoptedKeys: this.#adoptedKeys,
+      coverage: this.#coverage,
+      compared: this.#compared,
     };
-  }
-
-  /**
-   * Returns when the closed range that has gone longest without a comparison was last
-   * compared with the source. Entries added to it since then are not known.
-   * @returns undefined if every range was compared in this run
-   */
-  async #comparedSince(): Promise<Micros | undefined> {
-    const { repository, lease, request } = this.#context;
-    const coverage = this.#coverage ?? (await repository.coverage(lease.scope));
-    let since: Micros | undefined;
-    for (const { open, runId, coverageId, checkedAt } of coverage) {
-      const isOfThisRun =
-        runId === request.runId || this.#compared.has(coverageId);
-      if (open || isOfThisRun || checkedAt === undefined) continue;
-      since = earlier(checkedAt, since ?? checkedAt);
-    }
-    return since;
-  }
-
-  /**
-   * Sums the segments that this run has published, in this attempt or an earlier one.
-   */
-  async #published(): Promise<Published> {
-    const { repository, lease, request } = this.#context;
-    const hasPublished =
-      this.#segments + this.#adoptedKeys.length > 0 ||
-      lease.coverage.some(
-        (row) => row.runId === request.runId && row.objectKey !== undefined,
-      );
-    return hasPublished
-      ? await repository.published(
-          lease.scope,
-          request.runId,
-          this.#adoptedKeys,
-        )
-      : NOTHING_PUBLISHED;
   }
 
   #planInHand(): Plan {
@@ -668,41 +406,4 @@ class ExportRun {
       segments,
     });
   }
-}
-
-/**
- * Returns what the last published response showed about the source, as evidence.
- */
-function describeAnswer(last: Answered | undefined): Record<string, unknown> {
-  if (last === undefined) return {};
-  const { bounds, evidence = 'seen before' } = last.learned;
-  const { sides } = last.received.layout;
-  const isMixed = last.target.coverage.some(
-    (row) =>
-      row.objectKey !== undefined &&
-      row.sides !== 'unknown' &&
-      row.sides !== sides &&
-      !row.open,
-  );
-  const release =
-    `filters wrongly (${evidence}): never divided, and everything that came in is ` +
-    'sent each time';
-  return {
-    sides,
-    release: bounds === 'broken' ? release : undefined,
-    mixedSides: isMixed ? MIXED_NOTE : undefined,
-  };
-}
-
-/**
- * Returns a note if the range ends after the source's time, because that part cannot be
- * proven.
- */
-function futureNote({ to, clock }: ExportRequest): string | undefined {
-  const { seen, closedTo } = clock;
-  if (to === undefined || ceilSecond(to) <= seen) return undefined;
-  return (
-    `the range ends behind the source's time, ${formatInstant(seen)}; it is ` +
-    `complete up to ${formatInstant(closedTo)}`
-  );
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Pool } from 'pg';
 import { describe, expect, test } from 'vitest';
 import { PermanentError, RetryableError } from '../../src/errors/errors.ts';
-import { exportLedger } from '../../src/exports/run-export.ts';
+import { exportLedger } from '../../src/exports/export-ledger.ts';
 import { freshDatabase } from '../support/database.ts';
 import { waitFor } from '../support/wait-for.ts';
 import { World } from './export-world.ts';

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { Pool } from 'pg';
-import { exportLedger } from '../../src/exports/run-export.ts';
+import { exportLedger } from '../../src/exports/export-ledger.ts';
 import type {
   ExportDeps,
   ExportOutcome,

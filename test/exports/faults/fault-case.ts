@@ -5,7 +5,7 @@
 import { clockAt } from '../ledger-double.ts';
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
-import { exportLedger } from '../../../src/exports/run-export.ts';
+import { exportLedger } from '../../../src/exports/export-ledger.ts';
 import type { RowQuestion } from '../../../src/exports/download/block-reader.ts';
 import type {
   ExportDeps,
