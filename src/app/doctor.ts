@@ -27,6 +27,7 @@ import { ProofStore } from '../proof/store/proof-store.ts';
 import type { SourceClock } from '../exports/planning/source-clock.ts';
 import { LIST_RETRIES } from '../source/requester.ts';
 import { openApp, type App, type AppOptions } from './app.ts';
+import { describeWrongParties } from './configured-parties.ts';
 import { openProofKey, proofKeyFile } from './night-proof.ts';
 import { passwordFileOf, requireWritable } from './data-dir.ts';
 import { waysOutOf } from './ways-out.ts';
@@ -222,6 +223,7 @@ function checksOf(
           'newest entry that it shows',
       );
     },
+    parties: () => examineParties(app, limit),
     schedule: () => examineSchedule(app),
     clock: () => examineClocks(app, { asked, clock, limit }),
   };
@@ -306,6 +308,28 @@ async function examineClocks(
     ofSource.head,
   );
   return (found.isRight ? pass : warn)(found.detail);
+}
+
+/** Examines the parties in NIGHTLY_PARTIES: does the source list them? */
+async function examineParties(app: App, limit: AbortSignal): Promise<Result> {
+  const { nightlyParties, source } = app.jobs;
+  if (nightlyParties.kind !== 'list')
+    return pass('nightly runs export every listed party');
+  if (source === undefined)
+    return { state: 'skipped', detail: 'SOURCE_URL is not set' };
+  let wrong: string | undefined;
+  try {
+    wrong = await describeWrongParties(app, limit);
+  } catch (error) {
+    limit.throwIfAborted();
+    // The check of the source reports why it does not answer.
+    return { state: 'skipped', detail: `not looked up: ${errorLine(error)}` };
+  }
+  if (wrong !== undefined) return warn(wrong);
+  const { length } = nightlyParties.ids;
+  return pass(
+    `nightly runs export ${formatPlural(length, 'party', 'parties')}`,
+  );
 }
 
 async function examineSchedule(app: App): Promise<Result> {

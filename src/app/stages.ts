@@ -11,9 +11,11 @@ import {
   PermanentError,
   RetryableError,
   UnreachableError,
+  errorCode,
 } from '../errors/errors.ts';
 import { isSourceAway } from '../errors/faults.ts';
 import { type VerdictWithEvidence, worst } from '../errors/verdict.ts';
+import { isHexId } from '../ledger/ids.ts';
 import { exportParty } from '../exports/export-party.ts';
 import type { RowPool } from '../exports/download/row-pool.ts';
 import { mergeAll } from '../exports/merging/merge-all.ts';
@@ -210,6 +212,16 @@ function stagesOfSource(parts: StageParts) {
         signal,
       ),
     lookUpParty: (id, signal) => lookUpParty(id, listDeps(), signal),
+    isListed: async (id, signal) => {
+      try {
+        return (await asked().lists.party(id, signal)) !== undefined;
+      } catch (error) {
+        // A source without the filter refuses every id, so only the form of this one may
+        // be the reason.
+        if (errorCode(error) !== 'SOURCE_REFUSED' || isHexId(id)) throw error;
+        return false;
+      }
+    },
     isOtherNetwork: async (signal) =>
       (await isOtherNetwork(warehouse.db)) ||
       !(await isKnownNetwork(asked().lists, parts, signal)),

@@ -107,6 +107,11 @@ export interface Stages {
     signal: AbortSignal,
   ): Promise<VerdictWithEvidence>;
   /**
+   * Whether the source lists a party, or could: it refuses ids of a form that its own
+   * never have. Nothing is stored.
+   */
+  isListed(partyId: string, signal: AbortSignal): Promise<boolean>;
+  /**
    * Whether a list was found to belong to another network, or the source has a new
    * address and lists none of the stored parties. Until a sync settles that, no ledger is
    * requested, because an empty response would close its range.

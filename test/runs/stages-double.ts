@@ -95,6 +95,7 @@ export async function openJobWorld(
     },
     listedParties: (given) => findListedParties(warehouse.db, given),
     lookUpParty: async () => COMPLETE,
+    isListed: async () => true,
     lookAtLists: async () => [],
     tryStore: async (signal) =>
       (await answers.tryStore?.(signal)) ?? { isWrittenOnce: true, detail: '' },

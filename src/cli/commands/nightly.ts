@@ -4,6 +4,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { openApp, type App } from '../../app/app.ts';
+import { describeWrongParties } from '../../app/configured-parties.ts';
 import { requireSource } from '../../config/environment.ts';
 import { errorCode, UsageError } from '../../errors/errors.ts';
 import type { VerifyRequest } from '../../runs/job.ts';
@@ -29,6 +30,9 @@ import {
   formatDuration,
 } from '../../format/format.js';
 
+/** How long a look-up of the configured parties may delay a run. */
+const LOOK_UP_MAX_MS = 5_000;
+
 /** `--dry-run` only reports what the run would request from the source. */
 export const nightly: Handler<{ dryRun: boolean; look: boolean }> = async (
   options,
@@ -49,6 +53,7 @@ export const nightly: Handler<{ dryRun: boolean; look: boolean }> = async (
     };
   }
   await app.ownership.refuseStrange(context.signal);
+  await warnOfParties(app, context);
   const run = await startNight(app, 'now', context);
   // The user needs the id for `cancel`. The settings of this command apply only if this
   // process also runs the job; any other process uses its own settings.
@@ -63,6 +68,21 @@ export const nightly: Handler<{ dryRun: boolean; look: boolean }> = async (
   else notices.info({ runId }, started);
   return runResult(await followRun(app, run, context));
 };
+
+/** Warns of configured parties that the source does not list, if it answers soon. */
+async function warnOfParties(
+  app: App,
+  { signal, notices }: CommandContext,
+): Promise<void> {
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(LOOK_UP_MAX_MS)]);
+  try {
+    const wrong = await describeWrongParties(app, limit);
+    if (wrong !== undefined) notices.warn(wrong);
+  } catch {
+    // The run itself waits for a source that is away, and reports why.
+    signal.throwIfAborted();
+  }
+}
 
 /** Requests both ends of each list from the source, and estimates the first run. */
 async function lookFirst(

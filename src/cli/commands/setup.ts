@@ -1,6 +1,7 @@
 /** `doctor`, `migrate`, `config`: show whether the mirror is set up correctly. */
 import type { Config } from '../../config/environment.ts';
 import { describeNextTimes } from '../../time/scheduled-times.ts';
+import { describeOddParties } from '../../config/odd-parties.ts';
 import { shownSettings } from '../../config/secrets.ts';
 import { createLog } from '../../logging/log.ts';
 import { EXIT, type Handler } from '../context.ts';
@@ -59,6 +60,12 @@ function nextTimes({
  * service.
  */
 export const config: Handler = async (_, context) => {
+  const { nightlyParties } = context.config;
+  const odd =
+    nightlyParties.kind === 'list'
+      ? describeOddParties(nightlyParties.ids)
+      : undefined;
+  if (odd !== undefined) context.notices.warn(odd);
   const settings = shownSettings(context.config);
   const rows = settings.map(({ name, value, origin }) => [name, value, origin]);
   return {

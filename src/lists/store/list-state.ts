@@ -186,6 +186,23 @@ function readNetwork(
   return readRow(db, 'read which network is mirrored', network);
 }
 
+/** Returns those of the given parties that the stored list does not contain. */
+export async function findUnlistedParties(
+  db: Database,
+  partyIds: readonly string[],
+): Promise<readonly string[]> {
+  const unlisted = statement({ partyId: 'text' })`
+    select wanted.party_id as "partyId"
+      from unnest(${[...partyIds]}::text[]) wanted(party_id)
+     where wanted.party_id <> ${NETWORK_PARTY} and not exists (
+       select from mirror.parties held
+        where held.party_id = wanted.party_id and held.gone_since is null
+          and held.epoch = (select max(epoch) from mirror.networks))
+     order by 1`;
+  const rows = await readRows(db, 'look for unlisted parties', unlisted);
+  return rows.map(({ partyId }) => partyId);
+}
+
 /**
  * Returns the party with exactly this id first and then, if the id is shortened, the
  * parties whose ids have the same beginning and end; at most `CANDIDATES_MAX` in total.

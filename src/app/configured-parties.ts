@@ -1,0 +1,59 @@
+/**
+ * Checks the parties in NIGHTLY_PARTIES before a nightly run, so that a mistyped id is
+ * not found only by the verdict of the night.
+ */
+import { findNear } from '../errors/did-you-mean.ts';
+import { formatCount } from '../format/format.js';
+import { isHexId } from '../ledger/ids.ts';
+import { findUnlistedParties } from '../lists/store/list-state.ts';
+import type { App } from './app.ts';
+
+/** How many parties are looked up; the others have probably not been read yet. */
+const LOOK_UPS_MAX = 5;
+const SHOWN_CHARACTERS_MAX = 80;
+/** How much of a hexadecimal id is taken as right when a similar one is looked for. */
+const BEGINNING_CHARACTERS = 8;
+
+type Parts = Pick<App, 'jobs' | 'warehouse'>;
+
+/**
+ * Looks up the configured parties that the mirror's list does not contain, at the source.
+ * Ids that are not hexadecimal go first, because most networks have no others.
+ * @param signal also limits how long the source may take
+ * @returns what is wrong, as a sentence; undefined if nothing was found
+ */
+export async function describeWrongParties(
+  { jobs, warehouse }: Parts,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const { nightlyParties, stages } = jobs;
+  if (nightlyParties.kind !== 'list') return undefined;
+  const unknown = await findUnlistedParties(warehouse.db, nightlyParties.ids);
+  const inTurn = unknown.toSorted(
+    (a, b) => Number(isHexId(a)) - Number(isHexId(b)),
+  );
+  const wrong: string[] = [];
+  for (const id of inTurn.slice(0, LOOK_UPS_MAX))
+    if (!(await stages.isListed(id, signal))) wrong.push(id);
+  if (wrong.length === 0) return undefined;
+  const named = await Promise.all(wrong.map((id) => nameWrong(id, stages)));
+  const left = unknown.length - LOOK_UPS_MAX;
+  const more =
+    left > 0 ? ` (${formatCount(left)} more were not looked up)` : '';
+  return (
+    `NIGHTLY_PARTIES: the source does not list ${named.join(', ')}${more}; correct ` +
+    'NIGHTLY_PARTIES, or the nightly run ends incomplete'
+  );
+}
+
+/** Names an id that the source does not list, with the listed one that is probably meant. */
+async function nameWrong(
+  id: string,
+  stages: Parts['jobs']['stages'],
+): Promise<string> {
+  const shown = JSON.stringify(id.slice(0, SHOWN_CHARACTERS_MAX));
+  const beginning = `${id.slice(0, BEGINNING_CHARACTERS)}…`;
+  const similar = isHexId(id) ? await stages.listedParties(beginning) : [];
+  const meant = findNear(id, similar);
+  return meant === undefined ? shown : `${shown} (did you mean ${meant}?)`;
+}
