@@ -279,6 +279,7 @@ table mirror.parties
   epoch integer
   pos bigint
   gone_since timestamp with time zone
+  restored_at timestamp with time zone
   constraint parties_epoch_pos_key UNIQUE (epoch, pos) DEFERRABLE
   constraint parties_pkey PRIMARY KEY (party_id)
 

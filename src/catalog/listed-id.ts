@@ -55,6 +55,15 @@ export function isUnlisted(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
 }
 
 /**
+ * The `checked_at` of a range that no response by the party's present id has covered. It is
+ * not a flag: no reader looks for this instant. It is a time before every other, so the
+ * readers of `checked_at` (the choice of audits, the oldest comparison that the status
+ * shows, the record of ranges in the store) treat such a range like any that was compared
+ * too long ago, and the record brings it back after the database was lost.
+ */
+const NEVER_CHECKED = sql`to_timestamp(0)`;
+
+/**
  * Makes the next exports request again every range without entries of the parties whose
  * id is spelled differently in an audit than in the stored list. A source that does not
  * know the earlier spelling any more may have responded as if the ledgers were empty. The
@@ -66,7 +75,7 @@ export async function distrustRespelled(
 ): Promise<void> {
   const distrust = statement()`
     update mirror.coverage c
-    set checked_at = to_timestamp(0)
+    set checked_at = ${NEVER_CHECKED}
     from mirror.audit_rows shown join mirror.parties held on held.party_id = shown.key
     where shown.generation_id = ${generationId}
       and coalesce(shown.extra->>'id', shown.key)

@@ -230,6 +230,7 @@ export interface PartiesTable {
   epoch: Optional<number | null>;
   pos: Optional<bigint | null, bigint | string | null>;
   gone_since: Optional<string | null>;
+  restored_at: Optional<string | null>;
 }
 
 export interface ProofLedgersTable {

@@ -2,13 +2,16 @@
  * The first reading of a list that came back from the lake: it is compared with what the
  * lost database had proven.
  */
+import type { Kysely } from 'kysely';
 import { describe, expect, test } from 'vitest';
+import { up as markRestoredParties } from '../../migrations/0027-restored-parties.ts';
 import type { VerdictWithEvidence } from '../../src/errors/verdict.ts';
 import type { ListName } from '../../src/lists/ports.ts';
 import {
   restoreCheckpoints,
   restoreParties,
 } from '../../src/lists/store/restore-lists.ts';
+import { ListStore } from '../../src/lists/store/list-store.ts';
 import { checkpoints, ListDouble, parties } from './list-double.ts';
 import { freshSyncWorld } from './sync-world.ts';
 
@@ -92,3 +95,63 @@ describe.each(LISTS)('the first reading of restored %s', (list) => {
     expect(readingsOf(await world.sync(openDouble(ROWS), { list }))).toBe(2);
   });
 });
+
+test('a restored party is marked, and last seen when it was first seen, until it is listed or looked up', async () => {
+  await restore(openDouble(3));
+  const restored = await restoredParties();
+  const [lookedUp, listed] = restored;
+  expect(listed?.lastSeenAt).toBe(FIRST_SEEN.firstSeenAt);
+
+  const store = new ListStore(world.warehouse.db);
+  await store.keepParty({
+    key: lookedUp?.partyId ?? '',
+    cursor: '',
+    extra: undefined,
+  });
+  expect(await restoredParties()).toEqual(restored.slice(1));
+  await world.sync(openDouble(3), { list: 'parties' });
+  expect(await restoredParties()).toEqual([]);
+});
+
+test('a restored party that a complete reading does not list is gone', async () => {
+  await restore(openDouble(ROWS));
+  const double = openDouble(ROWS);
+  double.lists.parties.splice(ROWS / 2, 1);
+  expect(readingsOf(await world.sync(double, { list: 'parties' }))).toBe(2);
+  expect(await goneParties()).toHaveLength(1);
+});
+
+test('a party that an earlier version restored, and marked as last seen in 1970, is treated alike', async () => {
+  const { db } = world.warehouse;
+  await restore(openDouble(ROWS));
+  await world.pool.query(
+    `alter table mirror.parties drop column restored_at;
+     update mirror.parties set last_seen_at = to_timestamp(0)`,
+  );
+  await markRestoredParties(db as unknown as Kysely<unknown>);
+  expect(await restoredParties()).toHaveLength(ROWS);
+  const double = openDouble(ROWS);
+  double.lists.parties.splice(ROWS / 2, 1);
+  expect(readingsOf(await world.sync(double, { list: 'parties' }))).toBe(2);
+  expect(await goneParties()).toHaveLength(1);
+});
+
+/** Returns the parties that were restored and not listed since, by their id. */
+async function restoredParties() {
+  const { rows } = await world.pool.query<{
+    partyId: string;
+    lastSeenAt: string;
+  }>(
+    `select party_id as "partyId",
+       to_char(last_seen_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as "lastSeenAt"
+     from mirror.parties where restored_at is not null order by party_id`,
+  );
+  return rows;
+}
+
+async function goneParties() {
+  const { rows } = await world.pool.query(
+    'select party_id from mirror.parties where gone_since is not null',
+  );
+  return rows;
+}

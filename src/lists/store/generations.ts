@@ -172,7 +172,8 @@ function placeParties(epoch: number, shown: Shown): Statement<unknown> {
     insert into mirror.parties as held (party_id, first_epoch, epoch, pos, extra)
     select key, ${epoch}::int, ${epoch}::int, pos, extra from (${select(shown)}) shown
     on conflict (party_id) do update
-    set epoch = excluded.epoch, pos = excluded.pos, last_seen_at = clock_timestamp(), ${KEPT}
+    set epoch = excluded.epoch, pos = excluded.pos, last_seen_at = clock_timestamp(),
+      restored_at = null, ${KEPT}
     where held.epoch is distinct from excluded.epoch or ${isNews}`;
 }
 

@@ -425,7 +425,7 @@ function keepUnplaced(tx: Database, epoch: number, { key, extra }: ListedRow) {
     insert into mirror.parties as held (party_id, first_epoch, epoch, extra)
     values (${key}, ${epoch}, ${epoch}, ${fields}::jsonb)
     on conflict (party_id) do update
-    set epoch = excluded.epoch, last_seen_at = clock_timestamp(),
+    set epoch = excluded.epoch, last_seen_at = clock_timestamp(), restored_at = null,
       pos = case when held.epoch = excluded.epoch then held.pos end,
       gone_since = null, extra = excluded.extra
     returning xmax <> 0 as "wasKnown"`;

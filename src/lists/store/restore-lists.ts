@@ -11,12 +11,6 @@ import { statement } from '../../postgres/statement.ts';
 import type { ListName } from '../ports.ts';
 import { type Generation, TABLES } from './generations.ts';
 
-/**
- * Recorded as the time when restored parties were last seen, because the true time is
- * lost. `forgetUnlisted` recognises restored parties by it; a party that is listed
- * again gets a later time.
- */
-const NOT_SEEN = '1970-01-01T00:00:00Z';
 const ACTION = 'restore a list';
 
 export interface RestoredParty {
@@ -41,7 +35,8 @@ export interface RestoredCheckpoint {
 
 /**
  * Restores parties into the current network. They are exported until the source's list
- * turns out to lack them. Existing rows are left unchanged.
+ * turns out to lack them. Existing rows are left unchanged. When a party was last seen is
+ * lost, so the time when it was first seen stands there.
  * @returns how many parties were added
  */
 export async function restoreParties(
@@ -49,8 +44,9 @@ export async function restoreParties(
   rows: readonly RestoredParty[],
 ): Promise<number> {
   const insert = statement()`
-    insert into mirror.parties (party_id, first_epoch, epoch, first_seen_at, last_seen_at, extra)
-    select "partyId", epoch, epoch, "firstSeenAt", ${NOT_SEEN}::timestamptz, extra::jsonb
+    insert into mirror.parties
+      (party_id, first_epoch, epoch, first_seen_at, last_seen_at, restored_at, extra)
+    select "partyId", epoch, epoch, "firstSeenAt", "firstSeenAt", clock_timestamp(), extra::jsonb
     from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb)
         as given("partyId" text, "firstSeenAt" timestamptz, extra text),
       (select max(epoch) as epoch from mirror.networks) network
@@ -94,14 +90,14 @@ export async function forgetUnlisted(
   const forget = statement()`
     update mirror.parties set gone_since = clock_timestamp()
     where epoch = ${epoch} and pos is null and gone_since is null
-      and last_seen_at = ${NOT_SEEN}::timestamptz and party_id <> ${NETWORK_PARTY}`;
+      and restored_at is not null and party_id <> ${NETWORK_PARTY}`;
   await execute(tx, 'mark parties that the source removed', forget);
 }
 
 /** True if the source did not show the restored row `r` of the list `g`. */
 const IS_MISSING = {
   parties: sql`r.pos is null and r.gone_since is null
-    and r.last_seen_at = ${NOT_SEEN}::timestamptz and r.party_id <> ${NETWORK_PARTY}`,
+    and r.restored_at is not null and r.party_id <> ${NETWORK_PARTY}`,
   // The source gradually removes its oldest checkpoints.
   checkpoints: sql`r.gone_since is not null and r.at_block > (
     select min(at_block) from mirror.checkpoints where epoch = g.epoch and gone_since is null)`,
