@@ -227,10 +227,12 @@ export function knownAssets({
 /**
  * Returns the error for a missing source.
  * @param why the reason why the source is needed, for the message
+ * @param instead what the user can do without a source, if there is anything
  */
-export function sourceMissing(why: string): UsageError {
+export function sourceMissing(why: string, instead?: string): UsageError {
+  const or = instead === undefined ? '' : `, or ${instead}`;
   return new UsageError([
-    `SOURCE_URL: not set, and ${why}; give the URL of the query service`,
+    `SOURCE_URL: not set, and ${why}; give the URL of the query service${or}`,
   ]);
 }
 

@@ -221,7 +221,11 @@ async function findNight(
     }
   }
   if (found !== undefined) return found;
-  throw notFound(`no night ended before ${end}`, 'give a later day');
+  const { statement: first } = await readStatement(files, 0, entries[0]);
+  throw notFound(
+    `no night ended before ${end}`,
+    `the first one ended at ${first.heldAt}, so give that time or a later one`,
+  );
 }
 
 /**

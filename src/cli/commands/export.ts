@@ -148,16 +148,26 @@ async function writeFound(
  */
 async function writeCovered(
   given: LedgerQuery,
-  { out, again }: ExportOptions,
+  { out, again, month }: ExportOptions,
   context: CommandContext,
 ) {
-  if (again) throw sourceMissing('--again asks the source');
+  if (again)
+    throw sourceMissing('--again asks the source', 'leave out --again');
   if (out === undefined)
-    throw sourceMissing('an export without --out asks the source');
-  if (given.to === undefined)
     throw sourceMissing(
-      'an export without --to reaches up to the present, which only the source knows',
+      'an export without --out asks the source',
+      'give --out FILE, which writes what the mirror already has',
     );
+  if (given.to === undefined)
+    throw month === undefined
+      ? sourceMissing(
+          'an export without --to reaches up to the present, which only the source knows',
+          'give --to, such as --to yesterday',
+        )
+      : sourceMissing(
+          `the month ${month} is not over, so its end is only known by the source`,
+          'give --from and --to instead of --month, such as --to yesterday',
+        );
   await using app = await openMirror(context);
   const partyId = await knownParty(given.partyId, app);
   try {
@@ -178,6 +188,7 @@ async function writeCovered(
     if (errorCode(error) !== 'LEDGER_NOT_MIRRORED') throw error;
     throw sourceMissing(
       `not all of the range is covered (${errorLine(error)})`,
+      'give a range that is',
     );
   }
 }

@@ -28,6 +28,7 @@ import {
   QUESTION_PARAMETERS,
   type QuestionValues,
   READY_QUESTIONS,
+  type ReadyQuestion,
   readyQuestion,
   refuseCutIds,
 } from '../../lake/query/questions.ts';
@@ -133,9 +134,9 @@ function readOptions(
     question === undefined && NAME.test(sql) && noQuestion(sql),
     refused.length > 0 &&
       (question === undefined
-        ? `${flags}: only with a ready question; write it into the SQL`
-        : `query ${sql}: takes no ${flags}; 'ledger-mirror query --list' says what ` +
-          'it takes'),
+        ? `${flags}: only with a ready question; write it into the SQL instead, such ` +
+          "as where vega_time >= '2026-03-01'"
+        : refuseOptions(question, refused)),
     options.chart !== undefined &&
       (isJson || options.format !== undefined) &&
       '--chart: cannot go with --format or --json',
@@ -163,6 +164,20 @@ function chooseFormat(
 ): QueryFormat | undefined {
   if (isJson && output === undefined) return 'json';
   return chart === undefined ? (format ?? byEnding) : 'chart';
+}
+
+/** Says which options a question takes, and which of them is meant by a single time. */
+function refuseOptions(
+  { name, parameters }: ReadyQuestion,
+  refused: readonly string[],
+): string {
+  const takes =
+    parameters.length === 0
+      ? 'it takes none'
+      : `it takes --${parameters.join(', --')}`;
+  const isUntil = refused.includes('at') && parameters.includes('until');
+  const instead = isUntil ? '; for how it was at a time, give --until' : '';
+  return `query ${name}: takes no --${refused.join(', --')}; ${takes}${instead}`;
 }
 
 function noQuestion(name: string): string {

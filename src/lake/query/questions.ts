@@ -6,8 +6,9 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { UsageError } from '../../errors/errors.ts';
 import { CANDIDATES_MAX, chooseById, splitCutId } from '../../ledger/ids.ts';
-import { type Micros, nowMicros } from '../../time/time.ts';
+import { formatInstant, type Micros, nowMicros } from '../../time/time.ts';
 import { readTypedRange } from '../../time/typed-range.ts';
+import { readTypedTime } from '../../time/typed-time.ts';
 import type { SummaryTable } from '../tables/columns.ts';
 import {
   entriesWithin,
@@ -304,7 +305,9 @@ export function inquiry(
   );
   if (missing.length > 0)
     throw new UsageError([
-      `query ${name}: it needs --${missing.join(' and --')}`,
+      `query ${name}: it needs --${missing.join(' and --')}; give ` +
+        missing.map((one) => `--${one} ${required[one] ?? ''}`).join(' ') +
+        ', for example',
     ]);
   const { start, end, problems } = readTypedRange(
     { start: values.since, end: values.until, month: values.month },
@@ -331,6 +334,7 @@ export function inquiry(
   };
 }
 
+const SHOWN_CHARACTERS_MAX = 80;
 const ALL_TIME = { since: undefined, until: undefined };
 /** How much time `around` shows before and after an instant. */
 const AROUND_MICROS = 10n * 60n * 1_000_000n;
@@ -355,15 +359,25 @@ function rangeOf(
   return { since: at - AROUND_MICROS, until: at + AROUND_MICROS + 1n };
 }
 
-/** @throws UsageError if the string is not a time */
+/**
+ * @throws UsageError if the string is not a time, or a longer one than an instant:
+ *   answering `yesterday` with ten minutes around its midnight would mislead
+ */
 function readAt(text: string): Micros {
-  const { start, problems } = readTypedRange(
-    { start: text },
-    { start: 'at', end: 'until' },
-    nowMicros(),
-  );
-  if (start === undefined) throw new UsageError(problems);
-  return start;
+  const time = readTypedTime(text, nowMicros());
+  const shown = JSON.stringify(text.slice(0, SHOWN_CHARACTERS_MAX));
+  if (time === undefined)
+    throw new UsageError([
+      `--at: ${shown} is not a time that can be read; give an instant, such as ` +
+        `'2026-03-01 14:30' (UTC)`,
+    ]);
+  if (time.from !== time.to) {
+    const day = formatInstant(time.from).slice(0, 'YYYY-MM-DD'.length);
+    throw new UsageError([
+      `--at: ${shown} lacks the time of day; give an instant, such as '${day} 14:30' (UTC)`,
+    ]);
+  }
+  return time.from;
 }
 
 /** Whether any ledger was exported with only one side. */

@@ -149,6 +149,24 @@ describe('the command export', () => {
       await home.run(command, none),
       /SOURCE_URL: not set, and an export without --to reaches/,
     );
+    const month = (given: string) => [
+      'export',
+      '--party',
+      party,
+      '--month',
+      given,
+    ];
+    const thisMonth = new Date().toISOString().slice(0, 7);
+    expectRefused(
+      await home.run([...month(thisMonth), '--out', 'm.csv'], none),
+      new RegExp(
+        `SOURCE_URL: not set, and the month ${thisMonth} is not over, .*; give the URL of the query service, or give --from and --to instead of --month`,
+      ),
+    );
+    expectRefused(
+      await home.run(month('2023-03'), none),
+      /SOURCE_URL: not set, and an export without --out asks the source; give the URL of the query service, or give --out FILE, which writes what/,
+    );
     expectRefused(
       await home.run([...command, '--to', time(to), '--again'], none),
       /SOURCE_URL: not set, and --again asks the source/,

@@ -232,6 +232,26 @@ test('the name of a question that is nearly right is answered with the right one
   );
 });
 
+test('an option that a question does not take is refused with those that it takes', async () => {
+  const config = readConfig({ env: { DATA_DIR: '/nonexistent' }, cwd: '/' });
+  const context = {
+    config,
+    stdout: new PassThrough(),
+    isJson: false,
+  } as Partial<CommandContext> as CommandContext;
+  const ask = (sql: string) =>
+    query({ sql, list: false, timeout: 60, at: 'yesterday' }, context);
+  await expect(ask('balances')).rejects.toThrow(
+    'query balances: takes no --at; it takes --until, --party, --asset; for how it was at a time, give --until',
+  );
+  await expect(ask('cadence')).rejects.toThrow(
+    'query cadence: takes no --at; it takes none',
+  );
+  await expect(ask('select 1')).rejects.toThrow(
+    "--at: only with a ready question; write it into the SQL instead, such as where vega_time >= '2026-03-01'",
+  );
+});
+
 test('a Parquet result is never written to a terminal', async () => {
   const config = readConfig({ env: { DATA_DIR: '/nonexistent' }, cwd: '/' });
   const ask = (format: 'parquet' | 'csv', isTTY: boolean): Promise<unknown> => {

@@ -335,9 +335,18 @@ describe('ready questions', () => {
       const times = told.map((row) => textOf(row, 'vega_time'));
       expect(times).toEqual(times.toSorted());
       await expect(askFor('statement')).rejects.toThrow(
-        'query statement: it needs --party',
+        /^query statement: it needs --party; give --party \S+, for example$/,
       );
     });
+
+    test.each(['yesterday', '2026-03-01', '2026-03'])(
+      'around refuses %s, which is no instant, and says what is missing',
+      async (at) => {
+        await expect(askFor('around', { at })).rejects.toThrow(
+          /^--at: "[^"]+" lacks the time of day; give an instant, such as '\d{4}-\d\d-\d\d 14:30' \(UTC\)$/,
+        );
+      },
+    );
 
     test('around shows ten minutes before and after, both ends included', async () => {
       const at = '2023-04-30T23:59:59.999999Z';
