@@ -3,7 +3,7 @@
  * the size of a first run is known before it begins. The estimate is only for people:
  * nothing is stored, and no decision depends on it.
  */
-import { heightOf } from '../ledger/ids.ts';
+import { heightOf, NETWORK_PARTY } from '../ledger/ids.ts';
 import { parseInstant } from '../time/time.ts';
 import type { ListedRow, ListName, ListSource, Page } from './ports.ts';
 
@@ -12,6 +12,8 @@ export interface ListLook {
   readonly list: ListName;
   /** The number of rows if the two pages contain the whole list; otherwise undefined. */
   readonly exactRows: number | undefined;
+  /** Whether the party `network` was seen, which is a row and has no ledger. */
+  readonly hasNetwork: boolean;
   /** The number of rows that were seen. The list has at least as many. */
   readonly rowsMin: number;
   /**
@@ -63,11 +65,12 @@ export function measureList(
   const oldestKeys = new Set(oldest.rows.map(({ key }) => key));
   const isWhole =
     !oldest.hasNextPage ||
-    newest.rows.some(({ key }) => key !== 'network' && oldestKeys.has(key));
+    newest.rows.some(({ key }) => key !== NETWORK_PARTY && oldestKeys.has(key));
   const bytes = (oldest.bytes ?? 0) + (newest.bytes ?? 0);
   return {
     list,
     exactRows: isWhole ? seen.size : undefined,
+    hasNetwork: list === 'parties' && seen.has(NETWORK_PARTY),
     rowsMin: seen.size,
     estimate: isWhole ? undefined : estimateRows(list, oldest, newest),
     bytesPerRow: bytes > 0 && rows.length > 0 ? bytes / rows.length : undefined,

@@ -28,6 +28,7 @@ import {
   formatBytes,
   formatCount,
   formatDuration,
+  formatPlural,
 } from '../../format/format.js';
 
 /** How long a look-up of the configured parties may delay a run. */
@@ -98,11 +99,12 @@ async function lookFirst(
 }
 
 function describeFirstRun(look: FirstRunPreview, rate: number): string {
-  const { lists, requests, seconds, listBytes } = look;
+  const { lists, exports, networkRequests, requests, seconds, listBytes } =
+    look;
   const each = lists.map(
     ({ list, rows, requests: pages }) =>
       `  ${list.padEnd(12)} ${formatRange(rows, formatCount)} rows in ` +
-      `${formatRange(pages, formatCount)} requests, read twice`,
+      `${formatRange(pages, formatCount)} requests, for two readings`,
   );
   const bytes =
     listBytes === null
@@ -115,7 +117,10 @@ function describeFirstRun(look: FirstRunPreview, rate: number): string {
     `The first nightly run would send ${formatRange(requests, formatCount)} ` +
       `requests and take ${duration}, at most ${rate} requests a second:`,
     ...each,
-    '  exports      one request for each listed party; a large ledger takes more',
+    `  exports      ${formatRange(exports, formatCount)} requests, one for each ` +
+      'party with a ledger; a large ledger takes more',
+    `  network      ${formatPlural(networkRequests, 'request')}, which shows which ` +
+      'network it is',
     ...bytes,
     'The size of the exports is not shown before they are requested.',
     'Two requests were sent for each list. Nothing was stored.',

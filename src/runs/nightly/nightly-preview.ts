@@ -3,6 +3,7 @@
  * source, and how long that should take.
  */
 import type { Config } from '../../config/environment.ts';
+import { isExportableParty } from '../../ledger/ids.ts';
 import type { ListLook } from '../../lists/look.ts';
 import type { JobDeps } from '../job.ts';
 import { chooseAudits } from './export-ledgers.ts';
@@ -167,7 +168,11 @@ export async function describeNightly(
 /** What two requests per list reveal about the first nightly run. */
 export interface FirstRunPreview {
   readonly lists: readonly FirstListPreview[];
-  /** Requests of the whole run; null if no upper bound is known. */
+  /** Exports, one for each party with a ledger; the party `network` has none. */
+  readonly exports: PreviewRange;
+  /** Requests for the party `network` alone, which shows which network it is. */
+  readonly networkRequests: number;
+  /** Requests of the whole run: the sum of all the above; null if no upper bound is known. */
   readonly requests: PreviewRange;
   readonly seconds: PreviewRange;
   /** JSON of the lists, in bytes; null if no row was served. */
@@ -205,11 +210,14 @@ export function previewFirstRun(
 ): FirstRunPreview {
   const lists = looks.map(previewFirstList);
   const listed = lists.find(({ list }) => list === 'parties')?.rows;
+  const hasNetwork = looks.some((look) => look.hasNetwork);
   const chosen =
-    nightlyParties.kind === 'list' ? nightlyParties.ids.length : undefined;
+    nightlyParties.kind === 'list'
+      ? nightlyParties.ids.filter(isExportableParty).length
+      : undefined;
   const exportsMax = nightlyExportsMax ?? Infinity;
   const exported = (rows: number): number =>
-    Math.min(chosen ?? rows, exportsMax);
+    Math.min(chosen ?? Math.max(rows - Number(hasNetwork), 0), exportsMax);
   const exports: PreviewRange = {
     least: exported(listed?.least ?? 0),
     most:
@@ -238,6 +246,8 @@ export function previewFirstRun(
   const isServed = looks.some(({ bytesPerRow }) => bytesPerRow !== undefined);
   return {
     lists,
+    exports,
+    networkRequests: NETWORK_REQUESTS,
     requests,
     seconds: mapRange(seconds, Math.ceil),
     listBytes: isServed ? bytes.reduce(addRanges) : null,

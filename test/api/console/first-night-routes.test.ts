@@ -9,6 +9,8 @@ const TOKEN = 'write-token-of-the-tests-1';
 const READ_TOKEN = 'read-token-of-the-tests-2';
 const LOOK: FirstRunPreview = {
   lists: [],
+  exports: { least: 0, most: null },
+  networkRequests: 1,
   requests: { least: 1, most: null },
   seconds: { least: 1, most: null },
   listBytes: null,

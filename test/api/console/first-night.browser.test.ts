@@ -30,6 +30,8 @@ const LOOK: FirstRunPreview = {
       requests: { least: 2, most: 2 },
     },
   ],
+  exports: { least: 12_000, most: 15_000 },
+  networkRequests: 1,
   requests: { least: 12_029, most: 15_035 },
   seconds: { least: 1_203, most: 1_504 },
   listBytes: { least: 2_097_152, most: null },

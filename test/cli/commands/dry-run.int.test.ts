@@ -49,6 +49,8 @@ interface Range {
 
 interface Look {
   readonly requests: Range;
+  readonly exports: Range;
+  readonly networkRequests: number;
   readonly seconds: Range;
   readonly listBytes: Range;
   readonly lists: readonly {
@@ -70,7 +72,25 @@ test('--look estimates the first run from two requests a list', async () => {
   expect(parties?.rows.most).toBeGreaterThanOrEqual(listed * 0.5);
   expect(foreseen.listBytes.least).toBeGreaterThan(0);
 
+  // The parts add up, and `network` is a row without an export.
+  const { lists, exports, networkRequests, requests } = foreseen;
+  const rowsOf = (side: 'least' | 'most') => parties?.rows[side] ?? 0;
+  expect(exports).toEqual({
+    least: rowsOf('least') - 1,
+    most: rowsOf('most') - 1,
+  });
+  for (const side of ['least', 'most'] as const)
+    expect(requests[side]).toBe(
+      lists.reduce((sum, one) => sum + (one.requests[side] ?? 0), 0) +
+        (exports[side] ?? 0) +
+        networkRequests,
+    );
+
   const told = await home.run(['nightly', '--dry-run', '--look']);
+  expect(told.stdout).toMatch(
+    /^ {2}exports {6}(?:about )?[\d, to]+ requests, one for each party with a ledger; a large/m,
+  );
+  expect(told.stdout).toMatch(/^ {2}network {6}1 request, /m);
   expect(told.stdout).toMatch(/The first nightly run would send about /);
   expect(told.stdout).toMatch(/Two requests were sent for each list\. Nothing/);
 });

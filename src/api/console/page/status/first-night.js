@@ -11,7 +11,7 @@ import {
   setText,
   show,
 } from '../common/dom.js';
-import { bytes, count, duration } from '../common/format.js';
+import { bytes, count, duration, plural } from '../common/format.js';
 import { nightAsks, readSettings, startRun } from '../common/start.js';
 import { formatTime } from '../common/time.js';
 import { showNow } from './now.js';
@@ -191,7 +191,14 @@ function capital(text) {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 }
 
-function lookParts({ lists, requests, seconds, listBytes }) {
+function lookParts({
+  lists,
+  exports,
+  networkRequests,
+  requests,
+  seconds,
+  listBytes,
+}) {
   const lasting = (value) => duration(value * 1_000);
   return [
     el(
@@ -207,12 +214,16 @@ function lookParts({ lists, requests, seconds, listBytes }) {
       lists.map(({ list, rows, requests: pages }) =>
         el(
           'li',
-          `${capital(list)}: ${rangeOf(rows, count)} rows in ${rangeOf(pages, count)} requests, read twice.`,
+          `${capital(list)}: ${rangeOf(rows, count)} rows in ${rangeOf(pages, count)} requests, for two readings.`,
         ),
       ),
       el(
         'li',
-        'Exports: one request for each listed party; a large ledger takes more.',
+        `Exports: ${rangeOf(exports, count)} requests, one for each party with a ledger; a large ledger takes more.`,
+      ),
+      el(
+        'li',
+        `Network: ${plural(networkRequests, 'request')}, which shows which network it is.`,
       ),
       listBytes !== null &&
         el('li', `The lists: ${rangeOf(listBytes, bytes)} of JSON.`),
