@@ -49,7 +49,7 @@ import {
   isOtherNetwork,
   readClaimedHeight,
 } from '../lists/store/list-state.ts';
-import { lookAtList } from '../lists/look.ts';
+import { estimateListSize } from '../lists/list-size.ts';
 import { lookUpParty } from '../lists/look-up-party.ts';
 import { syncList } from '../lists/sync-list.ts';
 import { ExportArchiveStore } from '../exports/store/export-archive.ts';
@@ -230,11 +230,19 @@ function stagesOfSource(parts: StageParts) {
       await asked().lists.page({ list: 'parties', ...CLOCK_QUESTION }, signal);
       return asked().listLatency() ?? { lastMs: 0, medianMs: 0 };
     },
-    lookAtLists: async (signal) => {
+    estimateListSizes: async (signal) => {
       const size = config.sourcePageSize;
       return [
-        await lookAtList(asked().lists, { list: 'parties', size }, signal),
-        await lookAtList(asked().lists, { list: 'checkpoints', size }, signal),
+        await estimateListSize(
+          asked().lists,
+          { list: 'parties', size },
+          signal,
+        ),
+        await estimateListSize(
+          asked().lists,
+          { list: 'checkpoints', size },
+          signal,
+        ),
       ];
     },
     isSourceThere: (signal) => isSourceThere(asked().lists, signal),

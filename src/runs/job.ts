@@ -9,7 +9,7 @@ import type { Config } from '../config/environment.ts';
 import type { LedgerQuery } from '../ledger/ledger-range.ts';
 import type { JobData, QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
-import type { ListLook } from '../lists/look.ts';
+import type { ListSize } from '../lists/list-size.ts';
 import type { ListLatency } from '../source/observers.ts';
 import type { ProgressHints, ProgressLine } from './progress.ts';
 import type { RunCosts } from './store/run-costs.ts';
@@ -207,7 +207,7 @@ export interface Stages {
    */
   sourceLatency(signal: AbortSignal): Promise<ListLatency>;
   /** Estimates the size of each list from two requests, one at each end. */
-  lookAtLists(signal: AbortSignal): Promise<readonly ListLook[]>;
+  estimateListSizes(signal: AbortSignal): Promise<readonly ListSize[]>;
   /**
    * Sends the source one small request, without retries.
    * @returns whether it responds at all

@@ -96,7 +96,7 @@ export async function openJobWorld(
     listedParties: (given) => findListedParties(warehouse.db, given),
     lookUpParty: async () => COMPLETE,
     isListed: async () => true,
-    lookAtLists: async () => [],
+    estimateListSizes: async () => [],
     tryStore: async (signal) =>
       (await answers.tryStore?.(signal)) ?? { isWrittenOnce: true, detail: '' },
     readProofFile: async () => undefined,

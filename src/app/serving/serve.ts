@@ -81,8 +81,8 @@ function openConsole(app: App): ConsoleParts {
 /** Requests both ends of each list from the source, and estimates the first run. */
 async function lookFirst({ config, jobs }: App): Promise<FirstRunPreview> {
   const signal = AbortSignal.timeout(LOOK_TIMEOUT_MS);
-  const looks = await jobs.stages.lookAtLists(signal);
-  return previewFirstRun(looks, jobs, config);
+  const sizes = await jobs.stages.estimateListSizes(signal);
+  return previewFirstRun(sizes, jobs, config);
 }
 
 /** Measures queues and disk. Unreachable parts are omitted. */

@@ -90,7 +90,7 @@ async function lookFirst(
   { jobs }: App,
   { config, signal }: CommandContext,
 ): Promise<CommandResult> {
-  const looks = await jobs.stages.lookAtLists(signal);
+  const looks = await jobs.stages.estimateListSizes(signal);
   const look = previewFirstRun(looks, jobs, config);
   return {
     document: { dryRun: true, isFirst: true, look },

@@ -4,7 +4,7 @@
  */
 import type { Config } from '../../config/environment.ts';
 import { isExportableParty } from '../../ledger/ids.ts';
-import type { ListLook } from '../../lists/look.ts';
+import type { ListSize } from '../../lists/list-size.ts';
 import type { JobDeps } from '../job.ts';
 import { chooseAudits } from './export-ledgers.ts';
 import {
@@ -201,16 +201,16 @@ const PAGE_OVERLAP_ROWS = 2;
  * each listed party.
  */
 export function previewFirstRun(
-  looks: readonly ListLook[],
+  sizes: readonly ListSize[],
   {
     nightlyParties,
     nightlyExportsMax,
   }: Pick<JobDeps, 'nightlyParties' | 'nightlyExportsMax'>,
   { sourceRate }: Pick<PreviewSettings, 'sourceRate'>,
 ): FirstRunPreview {
-  const lists = looks.map(previewFirstList);
+  const lists = sizes.map(previewFirstList);
   const listed = lists.find(({ list }) => list === 'parties')?.rows;
-  const hasNetwork = looks.some((look) => look.hasNetwork);
+  const hasNetwork = sizes.some((size) => size.hasNetwork);
   const chosen =
     nightlyParties.kind === 'list'
       ? nightlyParties.ids.filter(isExportableParty).length
@@ -230,20 +230,20 @@ export function previewFirstRun(
     { least: NETWORK_REQUESTS, most: NETWORK_REQUESTS },
   );
   // The pages of a list are read one after another, so each costs at least its latency.
-  const pageMs = Math.max(0, ...looks.map((look) => look.pageMs));
+  const pageMs = Math.max(0, ...sizes.map((size) => size.pageMs));
   const secondsPerPage = Math.max(1 / sourceRate, pageMs / 1_000);
   const pages = lists.map((list) => list.requests).reduce(addRanges);
   const seconds = addRanges(
     mapRange(pages, (count) => count * secondsPerPage),
     mapRange(exports, (count) => count / sourceRate),
   );
-  const bytes = looks.map(({ bytesPerRow }, index) => {
+  const bytes = sizes.map(({ bytesPerRow }, index) => {
     const rows = lists[index]?.rows ?? { least: 0, most: 0 };
     return mapRange(rows, (count) =>
       Math.round(count * FIRST_READINGS * (bytesPerRow ?? 0)),
     );
   });
-  const isServed = looks.some(({ bytesPerRow }) => bytesPerRow !== undefined);
+  const isServed = sizes.some(({ bytesPerRow }) => bytesPerRow !== undefined);
   return {
     lists,
     exports,
@@ -254,8 +254,8 @@ export function previewFirstRun(
   };
 }
 
-function previewFirstList(look: ListLook): FirstListPreview {
-  const { list, exactRows, rowsMin, estimate, pageRows } = look;
+function previewFirstList(size: ListSize): FirstListPreview {
+  const { list, exactRows, rowsMin, estimate, pageRows } = size;
   const rows: PreviewRange =
     exactRows === undefined
       ? {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { lookAtList, measureList } from '../../src/lists/look.ts';
+import { estimateListSize, measureList } from '../../src/lists/list-size.ts';
 import type { ListedRow, Page } from '../../src/lists/ports.ts';
 import { ListDouble } from './list-double.ts';
 import { NEVER_ABORTED } from '../support/samples.ts';
@@ -74,12 +74,12 @@ describe('measureList', () => {
 
   test('does not take the row network on both pages for an overlap', () => {
     const network = { ...party(1), key: 'network' };
-    const look = measureList(
+    const size = measureList(
       'parties',
       page([network, party(1)]),
       page([network, party(9)]),
     );
-    expect(look.exactRows).toBeUndefined();
+    expect(size.exactRows).toBeUndefined();
   });
 
   test('measures an empty list as empty', () => {
@@ -89,9 +89,9 @@ describe('measureList', () => {
   });
 });
 
-test('lookAtList sends two requests, one for each end', async () => {
+test('estimateListSize sends two requests, one for each end', async () => {
   const source = new ListDouble();
-  await lookAtList(source, { list: 'parties', size: 7 }, NEVER_ABORTED);
+  await estimateListSize(source, { list: 'parties', size: 7 }, NEVER_ABORTED);
   expect(source.questions).toEqual([
     { list: 'parties', size: 7, newestFirst: false },
     { list: 'parties', size: 7, newestFirst: true },

@@ -8,7 +8,7 @@ import { parseInstant } from '../time/time.ts';
 import type { ListedRow, ListName, ListSource, Page } from './ports.ts';
 
 /** What two pages of a list show about its size. */
-export interface ListLook {
+export interface ListSize {
   readonly list: ListName;
   /** The number of rows if the two pages contain the whole list; otherwise undefined. */
   readonly exactRows: number | undefined;
@@ -33,7 +33,7 @@ export interface ListLook {
   readonly pageMs: number;
 }
 
-interface LookRequest {
+interface SizeRequest {
   readonly list: ListName;
   readonly size: number;
 }
@@ -42,11 +42,11 @@ interface LookRequest {
  * Requests the oldest page and the newest page of a list.
  * @throws as `ListSource.page` does
  */
-export async function lookAtList(
+export async function estimateListSize(
   source: Pick<ListSource, 'page'>,
-  { list, size }: LookRequest,
+  { list, size }: SizeRequest,
   signal: AbortSignal,
-): Promise<ListLook> {
+): Promise<ListSize> {
   const startMs = performance.now();
   const oldest = await source.page({ list, size, newestFirst: false }, signal);
   const newest = await source.page({ list, size, newestFirst: true }, signal);
@@ -59,7 +59,7 @@ export function measureList(
   list: ListName,
   oldest: Page,
   newest: Page,
-): Omit<ListLook, 'pageMs'> {
+): Omit<ListSize, 'pageMs'> {
   const rows = [...oldest.rows, ...newest.rows];
   const seen = new Set(rows.map(({ key }) => key));
   const oldestKeys = new Set(oldest.rows.map(({ key }) => key));
@@ -82,7 +82,7 @@ function estimateRows(
   list: ListName,
   oldest: Page,
   newest: Page,
-): ListLook['estimate'] {
+): ListSize['estimate'] {
   const atStart = findPositions(list, oldest.rows);
   const atEnd = findPositions(list, newest.rows);
   const first = atStart[0];
