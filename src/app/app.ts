@@ -21,7 +21,7 @@ import { NightlyStore } from '../runs/store/nightly/nightly-store.ts';
 import { readRunFacts } from '../runs/store/run-facts.ts';
 import { appendLines, RunLogs } from '../runs/store/run-logs.ts';
 import { RunStore } from '../runs/store/run-store.ts';
-import { CostMeter } from '../source/observers.ts';
+import { CostMeter } from '../source/cost-meter.ts';
 import {
   openSource,
   type Source,

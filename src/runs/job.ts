@@ -10,7 +10,7 @@ import type { LedgerQuery } from '../ledger/ledger-range.ts';
 import type { JobData, QueueName } from '../queue/backend.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { ListSize } from '../lists/list-size.ts';
-import type { ListLatency } from '../source/observers.ts';
+import type { ListLatency } from '../source/list-latency.ts';
 import type { ProgressHints, ProgressLine } from './progress.ts';
 import type { RunCosts } from './store/run-costs.ts';
 import type { Notices } from './notices.ts';

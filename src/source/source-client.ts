@@ -16,7 +16,7 @@ import { version } from '../version.ts';
 import { openLedgerSource, type ExportConfig } from './ledger-source.ts';
 import { openListSource } from './lists/list-source.ts';
 import { openProofSource, type ProofSource } from './proof-source.ts';
-import { LatencyObserver, type ListLatency } from './observers.ts';
+import { LatencyObserver, type ListLatency } from './list-latency.ts';
 import type { BanStore, Clock, RateState, SourceObserver } from './ports.ts';
 import { RateLimiter, SYSTEM_CLOCK } from './rate-limit.ts';
 import { SourceRequester, type SourceLimits } from './requester.ts';

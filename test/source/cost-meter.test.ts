@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { CostMeter } from '../../src/source/observers.ts';
+import { CostMeter } from '../../src/source/cost-meter.ts';
 import type { RequestReport, Route } from '../../src/source/ports.ts';
 
 function report(

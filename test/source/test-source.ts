@@ -3,7 +3,7 @@
  * clock that need not run.
  */
 import { onTestFinished } from 'vitest';
-import { CostTally } from '../../src/source/observers.ts';
+import { CostTally } from '../../src/source/cost-meter.ts';
 import {
   EXPORT_LIMITS,
   LIST_LIMITS,

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatInstant } from '../../time/time.ts';
 import type { VerdictWithEvidence } from '../../errors/verdict.ts';
-import type { ListLatency } from '../../source/observers.ts';
+import type { ListLatency } from '../../source/list-latency.ts';
 import type { SourceClock } from '../../exports/planning/source-clock.ts';
 import { fixClock } from './export-ledgers.ts';
 import type { ProgressLine } from '../progress.ts';

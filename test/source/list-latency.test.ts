@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LatencyObserver } from '../../src/source/observers.ts';
+import { LatencyObserver } from '../../src/source/list-latency.ts';
 import type { RequestReport } from '../../src/source/ports.ts';
 
 function report(
