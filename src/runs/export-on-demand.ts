@@ -7,9 +7,9 @@ import { PermanentError } from '../errors/errors.ts';
 import { id, instant } from '../ledger/json-fields.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
 import { enqueueRun } from './enqueue.ts';
-import { fixClock, reportTo } from './nightly/export-ledgers.ts';
+import { fixClock } from './fix-clock.ts';
 import type { JobDeps } from './job.ts';
-import { exportKey } from './progress.ts';
+import { exportKey, reportTo } from './progress.ts';
 import type { Run } from './store/run-store.ts';
 
 /**
@@ -53,7 +53,10 @@ export async function exportOnDemand(
   });
   const exported = await deps.stages.export(
     { runId: run.runId, partyId: run.subject, ...range, clock },
-    { signal, onProgress: reportTo([run.runId, exportKey(run.subject)], deps) },
+    {
+      signal,
+      onProgress: reportTo([run.runId, exportKey(run.subject)], deps.progress),
+    },
   );
   const result = await refuseUnlisted(run.subject, exported, deps, signal);
   if (!load || result.evidence['segments'] === 0) return result;

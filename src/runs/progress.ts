@@ -202,3 +202,11 @@ export function exportKey(partyId: string): string {
 function progressKey(runId: string): string {
   return `progress:${runId}`;
 }
+
+/** Returns a function that reports the same progress under each of the keys. */
+export function reportTo(
+  keys: readonly string[],
+  hints: Pick<ProgressHints, 'report'>,
+): (lines: Lines) => void {
+  return (lines) => keys.forEach((key) => hints.report(key, lines));
+}

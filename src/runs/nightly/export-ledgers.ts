@@ -3,7 +3,6 @@
  * batches.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { z } from 'zod';
 import {
   errorCode,
   FencedError,
@@ -12,18 +11,10 @@ import {
   UnreachableError,
 } from '../../errors/errors.ts';
 import { isSourceAway } from '../../errors/faults.ts';
-import type { SourceClock } from '../../exports/planning/source-clock.ts';
-import { instant } from '../../ledger/json-fields.ts';
 import type { ExportRequest } from '../../exports/request.ts';
-import type {
-  ClockQuestion,
-  JobContext,
-  JobDeps,
-  LeasedLedgers,
-  ReportProgress,
-  StageCall,
-} from '../job.ts';
-import { exportKey } from '../progress.ts';
+import type { JobContext, JobDeps, LeasedLedgers, StageCall } from '../job.ts';
+import { fixClock } from '../fix-clock.ts';
+import { exportKey, reportTo } from '../progress.ts';
 import type { Run, RunStore } from '../store/run-store.ts';
 import { describeError, readKnownRun } from '../work-run.ts';
 import { nextScheduledMs } from '../../time/scheduled-times.ts';
@@ -48,45 +39,6 @@ const LOOK_EVERY_MS = 2_000;
  * because another run may be waiting for them.
  */
 const LEASED_MS = 10_000;
-/**
- * A block height, as a decimal string of up to 20 digits (the source counts in 64 bits).
- */
-const blockHeight = z.codec(z.string().regex(/^\d{1,20}$/), z.bigint(), {
-  decode: BigInt,
-  encode: String,
-});
-
-const storedClock = z.object({
-  seen: instant,
-  closedTo: instant,
-  from: z.enum(['source', 'guessed']),
-  height: blockHeight.optional(),
-  answeredAt: instant.optional(),
-});
-
-/**
- * Reads the source's clock once per run and stores it with the run, so that a resumed run
- * closes its ledgers at the same instant.
- */
-export async function fixClock(
-  run: Run,
-  deps: JobDeps,
-  question: ClockQuestion,
-): Promise<SourceClock> {
-  const stored = storedClock.safeParse(run.params['clock']);
-  if (stored.success) return stored.data;
-  const clock = await deps.stages.clock(question);
-  await deps.runs.keep(run.runId, { clock: storedClock.encode(clock) });
-  return clock;
-}
-
-export function reportTo(
-  keys: readonly string[],
-  { progress }: JobDeps,
-): ReportProgress {
-  return (lines) => keys.forEach((key) => progress.report(key, lines));
-}
-
 type Ledgers = Readonly<{ runId: string; partyIds: readonly string[] }>;
 
 /**
@@ -310,7 +262,10 @@ async function takeTurn(
   try {
     const call = {
       signal: share.signal,
-      onProgress: reportTo([`${runId}.export`, exportKey(partyId)], deps),
+      onProgress: reportTo(
+        [`${runId}.export`, exportKey(partyId)],
+        deps.progress,
+      ),
     };
     const { verdict, evidence } = await deps.costs.charge(runId, () =>
       batch.export(request, call),

@@ -8,7 +8,7 @@ import { formatInstant } from '../../time/time.ts';
 import type { VerdictWithEvidence } from '../../errors/verdict.ts';
 import type { ListLatency } from '../../source/list-latency.ts';
 import type { SourceClock } from '../../exports/planning/source-clock.ts';
-import { fixClock } from './export-ledgers.ts';
+import { fixClock } from '../fix-clock.ts';
 import type { ProgressLine } from '../progress.ts';
 import { whileSourceAway } from './source-wait.ts';
 import { BATCH_MAX, JOBS, PRIORITY, type JobDeps } from '../job.ts';
