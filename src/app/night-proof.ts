@@ -28,7 +28,7 @@ import {
   type ProofDeps,
   writeNight,
 } from '../proof/write-night.ts';
-import { decodeReport } from '../runs/report-form.ts';
+import { decodeReport } from '../runs/nightly-report.ts';
 import { publishReport } from '../runs/store/publish-report.ts';
 import type { Run } from '../runs/store/run-store.ts';
 import type { ObjectStore } from '../storage/object-store.ts';

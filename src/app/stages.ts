@@ -59,7 +59,7 @@ import { ExportStore } from '../exports/store/export-store.ts';
 import { readLatest } from '../proof/latest.ts';
 import { storedFiles } from '../proof/log.ts';
 import { ProofStore } from '../proof/store/proof-store.ts';
-import { decodeReport } from '../runs/report-form.ts';
+import { decodeReport } from '../runs/nightly-report.ts';
 import { compareWithReport } from '../runs/store/compare-report.ts';
 import { restoreReports } from '../runs/store/publish-report.ts';
 import { LoadStore } from '../warehouse/store/load-store.ts';

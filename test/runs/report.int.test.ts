@@ -5,7 +5,7 @@ import {
   type NightlyReport,
   readReport,
   reportKey,
-} from '../../src/runs/report-form.ts';
+} from '../../src/runs/nightly-report.ts';
 import {
   type Comparison,
   compareWithReport,

@@ -15,7 +15,7 @@ import {
   previewFirstRun,
   type PreviewRange,
 } from '../../runs/nightly/nightly-preview.ts';
-import { REPORTS_PREFIX } from '../../runs/report-form.ts';
+import { REPORTS_PREFIX } from '../../runs/nightly-report.ts';
 import {
   type CommandContext,
   type CommandResult,

@@ -13,7 +13,7 @@ import {
   type Holding,
   type NightlyReport,
   readReport,
-} from '../report-form.ts';
+} from '../nightly-report.ts';
 import { type ReportDeps, sumLedgers, sumList } from './publish-report.ts';
 
 const ACTION = 'compare what is held with a report';

@@ -20,7 +20,7 @@ import {
   REPORTS_PREFIX,
   type ReportSource,
   type RowSum,
-} from '../report-form.ts';
+} from '../nightly-report.ts';
 import {
   type Completeness,
   readCompleteness,
