@@ -5,7 +5,7 @@
 import type { Config } from '../config/environment.ts';
 import { WorkerRegistry } from '../observability/store/worker-registry.ts';
 import type { Database } from '../postgres/database.ts';
-import { findMissedMs } from '../runs/nightly/make-up.ts';
+import { findMissedMs } from '../runs/nightly/missed-times.ts';
 import {
   readNowMs,
   readScheduleInForce,

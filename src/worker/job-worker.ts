@@ -14,7 +14,7 @@ import type { WorkedJob } from '../queue/queue-worker.ts';
 import type { Queues } from '../queue/queues.ts';
 import { reconcileRuns } from '../runs/enqueue.ts';
 import type { JobDeps } from '../runs/job.ts';
-import { makeUpMissed } from '../runs/nightly/make-up.ts';
+import { makeUpMissed } from '../runs/nightly/missed-times.ts';
 import { LATE_MS } from '../runs/nightly/scheduled-time.ts';
 import type { Schedules } from '../time/scheduled-times.ts';
 import { keepSchedules, SCHEDULED } from '../runs/nightly/schedules.ts';

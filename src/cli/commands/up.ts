@@ -9,7 +9,7 @@ import { untilStoppedOrRefused } from '../../app/rotating-secrets.ts';
 import { startApi } from '../../app/serving/serve.ts';
 import { serveWorkerHealth } from '../../app/serving/serve-worker-health.ts';
 import { requireSource } from '../../config/environment.ts';
-import { startFirstRun } from '../../runs/nightly/make-up.ts';
+import { startFirstRun } from '../../runs/nightly/missed-times.ts';
 import type { CommandContext, Handler } from '../context.ts';
 
 export const up = goOn(true, true);

@@ -6,7 +6,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import {
   findMissedMs,
   makeUpMissed,
-} from '../../../src/runs/nightly/make-up.ts';
+} from '../../../src/runs/nightly/missed-times.ts';
 import {
   claimScheduled,
   keepSchedules,

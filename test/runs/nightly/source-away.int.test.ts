@@ -5,7 +5,7 @@ import {
   UnreachableError,
 } from '../../../src/errors/errors.ts';
 import type { Stages } from '../../../src/runs/job.ts';
-import { makeUpMissed } from '../../../src/runs/nightly/make-up.ts';
+import { makeUpMissed } from '../../../src/runs/nightly/missed-times.ts';
 import type { Notice } from '../../../src/runs/notices.ts';
 import { SCHEDULED } from '../../../src/runs/nightly/schedules.ts';
 import { enqueueRun } from '../../../src/runs/enqueue.ts';
