@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { openWarehouse, type Warehouse } from '../../src/postgres/database.ts';
 import { migrate } from '../../src/postgres/migrate.ts';
-import { openRows, type Rows } from '../../src/postgres/rows.ts';
+import { openRows, type Rows } from '../../src/postgres/api-rows.ts';
 import type { Statement } from '../../src/postgres/statement.ts';
 import {
   type ApiOptions,

@@ -6,7 +6,7 @@
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Log } from '../../logging/log.ts';
-import type { Rows } from '../../postgres/rows.ts';
+import type { Rows } from '../../postgres/api-rows.ts';
 import { StatusError } from '../kit/status-error.ts';
 import type { IsNamedOrigin } from './cross-origin.ts';
 import { refuseForeign } from './hosts.ts';

@@ -6,7 +6,7 @@
 import { createHmac, randomBytes, scrypt } from 'node:crypto';
 import { promisify } from 'node:util';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
-import type { Rows } from '../../postgres/rows.ts';
+import type { Rows } from '../../postgres/api-rows.ts';
 import {
   END_SESSION,
   ENDED_SESSION,

@@ -3,7 +3,7 @@
  * says whether the month is known in full and whether the amounts agree.
  */
 import { formatPlural, formatTimeUtc } from '../../format/format.js';
-import type { Rows } from '../../postgres/rows.ts';
+import type { Rows } from '../../postgres/api-rows.ts';
 import { chainLines } from './chained-lines.ts';
 import {
   accountsOfMonth,

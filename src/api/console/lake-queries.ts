@@ -11,7 +11,7 @@ import { text as readText } from 'node:stream/consumers';
 import { z } from 'zod';
 import { readAhead } from '../../files/read-ahead.ts';
 import type { ReadyQuestion } from '../../lake/query/questions.ts';
-import type { PlainRow } from '../../postgres/rows.ts';
+import type { PlainRow } from '../../postgres/api-rows.ts';
 import { StatusError } from '../kit/status-error.ts';
 
 const OPTION = z.string().min(1).max(200).optional();

@@ -4,7 +4,7 @@
  */
 import type { ShownSetting } from '../../config/secrets.ts';
 import type { Asset } from '../../ledger/assets.ts';
-import type { Rows } from '../../postgres/rows.ts';
+import type { Rows } from '../../postgres/api-rows.ts';
 import type { JobDeps } from '../../runs/job.ts';
 import type {
   FirstRunPreview,

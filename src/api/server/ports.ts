@@ -1,6 +1,6 @@
 /** What the read API and the console need from the rest of the mirror. */
 import type { MetricsRegistry, Probe } from '../../observability/metrics.ts';
-import type { Rows } from '../../postgres/rows.ts';
+import type { Rows } from '../../postgres/api-rows.ts';
 import type { ConsoleDeps } from '../console/ports.ts';
 import type { MirrorDeps } from '../mirror/ports.ts';
 

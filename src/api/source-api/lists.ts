@@ -12,7 +12,7 @@ import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
 import { canonicalPartyId, ID_WORDS, NETWORK_PARTY } from '../../ledger/ids.ts';
-import type { Rows } from '../../postgres/rows.ts';
+import type { Rows } from '../../postgres/api-rows.ts';
 import { type QueryValues, readQuery } from '../kit/query-text.ts';
 import { named, nameSchemas, openRoutes } from '../kit/routes.ts';
 import {

@@ -10,7 +10,7 @@ import {
 import { knownAssets } from '../../config/environment.ts';
 import { shownSettings } from '../../config/secrets.ts';
 import { sharedLoad } from '../../concurrency/shared-load.ts';
-import { openRows } from '../../postgres/rows.ts';
+import { openRows } from '../../postgres/api-rows.ts';
 import { QUEUE_NAMES } from '../../queue/backend.ts';
 import {
   describeNightly,

@@ -1,7 +1,7 @@
 /** Sessions over a real database: every process of a mirror knows which were ended. */
 import { describe, expect, test } from 'vitest';
 import { readSessionSecret } from '../../../src/api/access/store/ended-sessions.ts';
-import { openRows } from '../../../src/postgres/rows.ts';
+import { openRows } from '../../../src/postgres/api-rows.ts';
 import { apiWithoutDatabase, freshWarehouse } from '../mirror.ts';
 
 const TOKEN = 'correct-horse-battery';

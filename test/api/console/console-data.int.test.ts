@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readLive } from '../../../src/api/console/store/work-statements.ts';
 import { WorkerRegistry } from '../../../src/observability/store/worker-registry.ts';
-import { openRows } from '../../../src/postgres/rows.ts';
+import { openRows } from '../../../src/postgres/api-rows.ts';
 import { freshWarehouse, startApi, type TestApi } from '../mirror.ts';
 import {
   addEntries,

@@ -5,7 +5,7 @@
 import type { LiveFacts } from '../../../src/api/console/store/work-statements.ts';
 import { listen } from '../../../src/api/server/server.ts';
 import type { ConsoleParts } from '../../../src/api/console/ports.ts';
-import type { PlainRow } from '../../../src/postgres/rows.ts';
+import type { PlainRow } from '../../../src/postgres/api-rows.ts';
 import type { MirrorFacts } from '../../../src/status/mirror-facts.ts';
 import type { NightlyPreview } from '../../../src/runs/nightly/nightly-preview.ts';
 import type { RunDocument } from '../../../src/runs/run-schema.ts';

@@ -4,7 +4,7 @@
  */
 import { expect, test } from 'vitest';
 import { readLive } from '../../../src/api/console/store/work-statements.ts';
-import { openRows } from '../../../src/postgres/rows.ts';
+import { openRows } from '../../../src/postgres/api-rows.ts';
 import { openWarehouse } from '../../../src/postgres/database.ts';
 import { readNightlyScope } from '../../../src/runs/nightly/nightly-preview.ts';
 import { countDue } from '../../../src/runs/store/nightly/nightly-plan.ts';

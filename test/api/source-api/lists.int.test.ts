@@ -3,7 +3,7 @@
  * costs.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { openRows } from '../../../src/postgres/rows.ts';
+import { openRows } from '../../../src/postgres/api-rows.ts';
 import { Cursors } from '../../../src/api/source-api/cursors.ts';
 import { readCursorSecret } from '../../../src/api/source-api/store/list-rows.ts';
 import { freshWarehouse, startApi } from '../mirror.ts';

@@ -2,7 +2,7 @@
  * Statements for sessions that were ended early by a logout, and for the secret that
  * signs sessions.
  */
-import { onlyRow, type Rows } from '../../../postgres/rows.ts';
+import { onlyRow, type Rows } from '../../../postgres/api-rows.ts';
 
 export const END_SESSION = `
   with dropped as (delete from mirror.ended_sessions where until < clock_timestamp())

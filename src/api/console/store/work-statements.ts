@@ -3,7 +3,11 @@
  * quarantined.
  */
 import { WORKER_SILENT_MS } from '../../../concurrency/lease.ts';
-import { onlyRow, type PlainRow, type Rows } from '../../../postgres/rows.ts';
+import {
+  onlyRow,
+  type PlainRow,
+  type Rows,
+} from '../../../postgres/api-rows.ts';
 import {
   type RowOf,
   statement,

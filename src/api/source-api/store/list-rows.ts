@@ -3,7 +3,7 @@
  * page costs the same at any depth.
  */
 import { NETWORK_PARTY } from '../../../ledger/ids.ts';
-import { onlyRow, type Rows } from '../../../postgres/rows.ts';
+import { onlyRow, type Rows } from '../../../postgres/api-rows.ts';
 import type { PageRequest } from '../paging.ts';
 
 /**
