@@ -1,12 +1,11 @@
 /**
- * The settings of all our sessions, which override those of the server, the database and
- * the role. They are set after connecting, because poolers refuse startup parameters or
- * silently drop them.
+ * The settings of the sessions that read and write the mirror's tables: the plain ones of
+ * every session, and those that our statements and locks rely on.
  */
 import {
   PLAIN_SETTINGS,
   type SessionSettings,
-} from '../network/postgres/session-settings.ts';
+} from '../network/postgres/plain-settings.ts';
 import { readRows, type StatementRunner } from './run-statement.ts';
 import { statement } from './statement.ts';
 

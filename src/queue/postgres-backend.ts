@@ -27,7 +27,7 @@ import {
 import {
   PLAIN_SETTINGS,
   type SessionSettings,
-} from '../network/postgres/session-settings.ts';
+} from '../network/postgres/plain-settings.ts';
 import type { RotatingSecret } from '../network/rotating-secret.ts';
 import {
   type JobData,

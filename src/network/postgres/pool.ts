@@ -4,7 +4,7 @@
  */
 import { type ClientBase, Pool, type PoolClient, type PoolConfig } from 'pg';
 import type { PostgresAddress } from './postgres-client.ts';
-import { applySettings, type SessionSettings } from './session-settings.ts';
+import { applySettings, type SessionSettings } from './plain-settings.ts';
 
 /** How long a statement waits for a free or new connection from the pool. */
 const CONNECT_TIMEOUT_MS = 10_000;

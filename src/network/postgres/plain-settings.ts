@@ -1,7 +1,7 @@
 /**
- * The settings that our Postgres sessions use, which override those of the server, its
- * database and the role. They are applied after connecting, because a pooler refuses
- * startup parameters or drops them silently.
+ * The settings that every Postgres session of this process needs, and how settings are
+ * applied. They override those of the server, its database and the role. They are applied
+ * after connecting, because a pooler refuses startup parameters or drops them silently.
  */
 import type { ClientBase } from 'pg';
 
