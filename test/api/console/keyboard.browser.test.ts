@@ -249,7 +249,7 @@ const STATES: Readonly<
     open: async (page) => {
       await page.locator('#runs summary').first().click();
       await page.locator('#runs details[open] .evidence').waitFor();
-      await page.getByText('As JSON').first().click();
+      await page.getByText('All evidence as JSON').first().click();
     },
   },
   "a run's dialog": {

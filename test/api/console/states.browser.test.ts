@@ -235,6 +235,42 @@ describe('evidence', () => {
   );
 });
 
+test('evidence is shown in words, and what has no words is only in the JSON', async () => {
+  const evidence = {
+    lists: { parties: { verdict: 'complete', asOfHeight: '6480005' } },
+    exports: { verdict: 'complete', parties: 151, closedTo: null, late: 0 },
+    load: { lake: { version: 1, commitsDecidedBy: 'store' } },
+    merged: { ledgers: 2, segments: 4, into: 2, left: 0 },
+    source: { requests: { lists: 101, exports: 151 }, waitedMs: 1 },
+    inventedKey: 'of no reader',
+  };
+  const { view } = await open(
+    { runs: [run({ kind: 'nightly', evidence })] },
+    '/runs',
+  );
+  await view.page.locator('#runs summary').first().click();
+  for (const part of await view.page
+    .locator('#runs .evidence > div > details.branch > summary')
+    .all())
+    await part.click();
+  const shown = await view.page.locator('#runs .evidence > div').innerText();
+  for (const words of [
+    'ledgers requested',
+    'complete as of block',
+    'commits are accepted by',
+    'the object store',
+    'merged into',
+    'waited for the rate limit',
+    'for exports 151',
+  ])
+    expect(shown).toContain(words);
+  expect(shown).not.toMatch(/[a-z][A-Z]|invented|decided by|closed to|, left/);
+  await view.page.getByText('All evidence as JSON').click();
+  expect(
+    await view.page.locator('#runs .evidence pre').last().innerText(),
+  ).toContain('"inventedKey": "of no reader"');
+});
+
 describe('the quarantine', () => {
   test('is shown fifty at a time, and all of it stays over an update', async () => {
     const quarantined = Array.from({ length: 120 }, (_, at) => ({

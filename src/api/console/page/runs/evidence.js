@@ -2,16 +2,10 @@
 // zero, then the names of the empty and zero values.
 import { ask } from '../common/ask.js';
 import { el, tableHead } from '../common/dom.js';
-import {
-  bytes,
-  count,
-  duration,
-  plural,
-  shortId,
-  words,
-} from '../common/format.js';
+import { bytes, count, duration, plural, shortId } from '../common/format.js';
 import { explain } from '../common/terms.js';
 import { time } from '../common/time.js';
+import { labelOf, valueInWords } from './evidence-labels.js';
 
 const SHOWN_MAX = 12;
 const DEPTH_MAX = 6;
@@ -38,14 +32,14 @@ export function evidence({ runId, kind, state, evidence: found }) {
     sentence !== undefined &&
       found.error === undefined &&
       el('p.said', explain(sentence)),
-    tree(found, 0),
+    tree(kind, found, 0),
     folded('Cost by stage', el('div', 'Loading…'), () => costTable(runId)),
     folded('Log lines', el('pre', { tabindex: 0 }, 'Loading…'), () =>
       logLines(runId),
     ),
     el(
       'details',
-      el('summary', 'As JSON'),
+      el('summary', 'All evidence as JSON'),
       el('pre', { tabindex: 0 }, JSON.stringify(found, undefined, 2)),
     ),
   );
@@ -166,53 +160,61 @@ const SENTENCES = {
     `${plural(exports.parties ?? 0, 'ledger')} requested: ${published(exports.newRows, exports.replacedRows)}, ${bytes(exports.newBytes ?? 0)} as CSV, ${count(exports.failed ?? 0)} failed. ${verify?.verdict === 'complete' ? 'All sums agree.' : ''}`,
 };
 
-/** Shows plain values first, then nested values, which are folded at the top level. */
-function tree(value, depth) {
+/**
+ * Shows plain values first, then nested values, which are folded at the top level. Keys
+ * without a label are left to the JSON.
+ * @param part the key of the part of the evidence that the value is
+ */
+function tree(part, value, depth) {
   const facts = [];
   const branches = [];
   const nothing = [];
   for (const [key, inner] of Object.entries(value)) {
-    if (key === 'error' && depth === 0) continue;
-    if (isNothing(inner)) nothing.push(words(key));
-    else if (isBranch(inner)) branches.push(branch(key, inner, depth));
-    else facts.push(fact(key, leaf(key, inner, depth)));
+    const label = labelOf(part, key);
+    if (label === undefined || (key === 'error' && depth === 0)) continue;
+    if (isNothing(inner)) nothing.push(label);
+    else if (isBranch(inner)) branches.push(branch(label, key, inner, depth));
+    else facts.push(fact(label, leaf(key, inner, depth)));
   }
   return el(
     'div',
     facts.length > 0 && el('dl.facts', facts),
-    nothing.length > 0 && el('p.hint', `None or zero: ${nothing.join(', ')}.`),
+    nothing.length > 0 && el('p.hint', `None: ${nothing.join(', ')}.`),
     branches,
   );
 }
 
-function fact(key, content) {
-  return el('div', el('dt', explain(words(key))), el('dd', content));
+function fact(label, content) {
+  return el('div', el('dt', explain(label)), el('dd', content));
 }
 
-function branch(key, value, depth) {
+function branch(label, key, value, depth) {
   const entries = Object.entries(value);
   const isSmall =
     !Array.isArray(value) &&
     entries.length <= SMALL_MAX &&
     entries.every(([, inner]) => !isBranch(inner));
   if (isSmall) {
-    const text = entries.flatMap(([name, inner]) =>
-      isNothing(inner)
+    const text = entries.flatMap(([name, inner]) => {
+      const inWords = labelOf(key, name);
+      return isNothing(inner) || inWords === undefined
         ? []
-        : [', ', `${words(name)} `, leaf(name, inner, depth)],
-    );
-    return el('dl.facts', fact(key, text.slice(1)));
+        : [', ', `${inWords} `, leaf(name, inner, depth)];
+    });
+    return text.length === 0
+      ? undefined
+      : el('dl.facts', fact(label, text.slice(1)));
   }
   const content = Array.isArray(value)
     ? leaf(key, value, depth)
-    : tree(value, depth + 1);
-  if (depth > 0) return el('div.branch', el('p.quiet', words(key)), content);
+    : tree(key, value, depth + 1);
+  if (depth > 0) return el('div.branch', el('p.quiet', label), content);
   const { verdict } = value;
   return el(
     'details.branch',
     el(
       'summary',
-      el('strong', words(key)),
+      el('strong', label),
       ' ',
       verdict !== undefined &&
         el('span.badge', { 'data-is': verdict }, verdict),
@@ -251,17 +253,20 @@ function leaf(key, value, depth) {
       more > 0 && el('li.quiet', `and ${count(more)} more`),
     );
   }
-  if (isBranch(value)) return tree(value, depth + 1);
+  if (isBranch(value)) return tree(key, value, depth + 1);
   const text = String(value);
   if (key === 'verdict')
     return el('span.badge', { 'data-is': text }, explain(text));
   if (/^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)$/.test(text))
     return time(text, 'full');
+  if (key === 'secondsPerExport')
+    return duration(Math.round(Number(text) * 1_000));
   if (/^\d+$/.test(text)) return numeral(key, text);
   if (typeof value === 'number') return value.toPrecision(3);
   if (/^[0-9a-f]{40,}$/.test(text))
     return el('span.id', { title: text }, shortId(text));
-  return typeof value === 'boolean' ? 'yes' : el('span.any', text);
+  if (typeof value === 'boolean') return 'yes';
+  return el('span.any', valueInWords(key, text));
 }
 
 function numeral(key, text) {
