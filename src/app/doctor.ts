@@ -30,7 +30,7 @@ import { openApp, type App, type AppOptions } from './app.ts';
 import { describeWrongParties } from './configured-parties.ts';
 import { openProofKey, proofKeyFile } from './night-proof.ts';
 import { passwordFileOf, requireWritable } from './data-dir.ts';
-import { waysOutOf } from './ways-out.ts';
+import { receiverChecksOf } from './receiver-checks.ts';
 import { readScheduled } from './nights.ts';
 
 export interface Finding {
@@ -99,16 +99,16 @@ export async function runChecks(
   ]);
   // Run the checks in parallel, so that one that waits for an unreachable service does
   // not delay the others.
-  const ways = Object.entries(waysOutOf(options.config, options.log)).map(
-    ([what, attempt]): [string, () => Promise<Result>] => [
-      what,
-      async () => {
-        const { isRight, detail } = await attempt(limit);
-        return isRight ? pass(detail) : fail(detail);
-      },
-    ],
-  );
-  const works = [...Object.entries(checksOf(app, limit)), ...ways];
+  const receivers = Object.entries(
+    receiverChecksOf(options.config, options.log),
+  ).map(([what, attempt]): [string, () => Promise<Result>] => [
+    what,
+    async () => {
+      const { isRight, detail } = await attempt(limit);
+      return isRight ? pass(detail) : fail(detail);
+    },
+  ]);
+  const works = [...Object.entries(checksOf(app, limit)), ...receivers];
   const checks = works.map(([what, work]) => check(what, work, limit));
   return [...findings, ...(await Promise.all(checks))];
 }

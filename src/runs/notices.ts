@@ -17,7 +17,7 @@ import type { Log } from '../logging/log.ts';
 import type { Ambient } from '../network/proxy-rules.ts';
 import { ProxyError } from '../network/tunnel.ts';
 import type { RotatingSecret } from '../network/rotating-secret.ts';
-import { openWayOut } from '../network/way-out.ts';
+import { openHttpClient } from '../network/http-client.ts';
 import type { Database } from '../postgres/database.ts';
 import { isOver, describeRun } from './run-document.ts';
 import type { Run, RunStore } from './store/run-store.ts';
@@ -249,7 +249,7 @@ export interface PostOptions {
 export function openPoster(url: URL, options: PostOptions): Notices['post'] {
   const { timeoutMs = POST_TIMEOUT_MS } = options;
   // Idle connections do not keep the process alive, so nothing has to close this.
-  const wayOut = openWayOut(options.ambient ?? {});
+  const client = openHttpClient(options.ambient ?? {});
   const { address } = options;
   const post = async (id: string, body: string): Promise<void> => {
     const sent = address?.current;
@@ -265,7 +265,7 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
       statusCode: status,
       proxy,
       body: rest,
-    } = await wayOut
+    } = await client
       .request(target, { method: 'POST', headers, body, signal })
       .catch((error: unknown) => {
         throw unanswered(host, timeoutMs, error);

@@ -10,7 +10,7 @@ import {
   certificateOf,
   type ClientCertificate,
 } from '../network/client-certificate.ts';
-import { openWayOut } from '../network/way-out.ts';
+import { openHttpClient } from '../network/http-client.ts';
 import { RotatingSecret } from '../network/rotating-secret.ts';
 import { version } from '../version.ts';
 import { openLedgerSource, type ExportConfig } from './ledger-source.ts';
@@ -95,13 +95,13 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
   const { baseUrl, authorization } = splitUrl(config.sourceUrl);
   const { limits, clock = SYSTEM_CLOCK, acceptGzip = true, log } = deps;
   const credentials = deps.credentials ?? fixedCredentials(config);
-  const wayOut = openWayOut(config.ambient, {
+  const client = openHttpClient(config.ambient, {
     connectMs: limits?.connectMs,
     readCertificate: () => credentials.current.certificate,
   });
   const observer = new LatencyObserver(deps.observer);
   const rate = new RateLimiter(config.sourceRate, { ...deps, clock, observer });
-  const get = openHttp(wayOut, () => ({
+  const get = openHttp(client, () => ({
     ...authorizationOf(credentials.current.authorization ?? authorization),
     ...credentials.current.headers,
     accept: 'application/json',
@@ -124,8 +124,8 @@ export function openSource(config: SourceConfig, deps: SourceDeps): Source {
     ledger: openLedgerSource(access, config),
     proof: openProofSource(access),
     listLatency: () => observer.listLatency(),
-    close: () => wayOut.close(),
-    [Symbol.asyncDispose]: () => wayOut.close(),
+    close: () => client.close(),
+    [Symbol.asyncDispose]: () => client.close(),
   };
 }
 

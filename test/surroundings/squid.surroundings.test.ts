@@ -1,5 +1,5 @@
 /**
- * The ways out of a mirror through the real squid: the source, the object store, notices and
+ * The connections of a mirror through the real squid: the source, the object store, notices and
  * traces, over http and https, with and without a password.
  */
 import { once } from 'node:events';
@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer as createTlsServer } from 'node:tls';
 import { describe, expect, test } from 'vitest';
-import { waysOutOf } from '../../src/app/ways-out.ts';
+import { receiverChecksOf } from '../../src/app/receiver-checks.ts';
 import { readConfig } from '../../src/config/environment.ts';
 import { createLog } from '../../src/logging/log.ts';
 import { MetricsRegistry } from '../../src/observability/metrics.ts';
@@ -215,9 +215,9 @@ function tryAll(
     env: { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: collector },
     cwd: '/',
   });
-  const ways = Object.entries(waysOutOf(config, SILENT));
+  const checks = Object.entries(receiverChecksOf(config, SILENT));
   return Promise.all(
-    ways.map(async ([what, attempt]) => {
+    checks.map(async ([what, attempt]) => {
       const { isRight, detail } = await attempt(signal);
       return [what, isRight, detail];
     }),

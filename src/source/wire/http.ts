@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { RetryableError } from '../../errors/errors.ts';
-import type { Answer, WayOut } from '../../network/way-out.ts';
+import type { Answer, HttpClient } from '../../network/http-client.ts';
 import { decoded, DripGuard, type DripLimit } from './body.ts';
 import { trailerError, transportError } from '../failure.ts';
 
@@ -86,7 +86,7 @@ export type HttpGet = (
  *   request to the next
  */
 export function openHttp(
-  wayOut: WayOut,
+  client: HttpClient,
   readHeaders: () => Readonly<Record<string, string>>,
 ): HttpGet {
   return async (request, caller) => {
@@ -120,7 +120,7 @@ export function openHttp(
     }
 
     try {
-      const answer = await follow(wayOut, url, { headers, limits, signal });
+      const answer = await follow(client, url, { headers, limits, signal });
       return {
         status: answer.statusCode,
         headers: answer.headers,
@@ -152,13 +152,13 @@ interface Sending {
  * there.
  */
 async function follow(
-  wayOut: WayOut,
+  client: HttpClient,
   url: URL,
   { headers, limits, signal }: Sending,
 ): Promise<Answer> {
   let target = url;
   for (let redirects = 0; ; redirects += 1) {
-    const answer = await wayOut.request(target, {
+    const answer = await client.request(target, {
       method: 'GET',
       headers,
       headersTimeout: limits.headersMs,

@@ -22,7 +22,7 @@ import type { ClientCertificate } from './client-certificate.ts';
 const CONNECTIONS_MAX = 128;
 const CONNECT_MS = 10_000;
 
-export interface WayOutOptions {
+export interface HttpClientOptions {
   /**
    * Timeout for opening the connection; it applies to the tunnel and to TLS separately.
    */
@@ -49,7 +49,7 @@ export interface Answer extends Dispatcher.ResponseData {
   readonly proxy: string | undefined;
 }
 
-export interface WayOut extends AsyncDisposable {
+export interface HttpClient extends AsyncDisposable {
   /**
    * Sends one request and resolves with the headers of its response.
    * @throws ProxyError if a proxy refuses to open a tunnel
@@ -65,10 +65,10 @@ export interface WayOut extends AsyncDisposable {
  *   `.env`
  * @throws UsageError if a proxy's URL or the CA file cannot be used
  */
-export function openWayOut(
+export function openHttpClient(
   ambient: Ambient,
-  options: WayOutOptions = {},
-): WayOut {
+  options: HttpClientOptions = {},
+): HttpClient {
   const { connectMs = CONNECT_MS, readCertificate } = options;
   checkProxies(ambient);
   const rules = readProxyRules(ambient);

@@ -5,7 +5,10 @@
 import type { Config } from '../config/environment.ts';
 import type { Log } from '../logging/log.ts';
 import { ProxyError } from '../network/tunnel.ts';
-import { type OutgoingRequest, openWayOut } from '../network/way-out.ts';
+import {
+  type OutgoingRequest,
+  openHttpClient,
+} from '../network/http-client.ts';
 import { type Collector, findCollector } from '../observability/collector.ts';
 
 /** The result of a test: what the connection leads to, or why it fails. */
@@ -15,7 +18,7 @@ export interface Tried {
 }
 
 /** The tests, keyed by their names in `doctor`. */
-export type WaysOut = Readonly<
+export type ReceiverChecks = Readonly<
   Record<string, (signal: AbortSignal) => Promise<Tried>>
 >;
 
@@ -32,17 +35,17 @@ const EMPTY_REPORT = {
 } as const;
 
 /** Lists the tests of the configured connections. */
-export function waysOutOf(config: Config, log: Log): WaysOut {
+export function receiverChecksOf(config: Config, log: Log): ReceiverChecks {
   const { notifyUrl, ambient } = config;
-  const ways: Record<string, (signal: AbortSignal) => Promise<Tried>> = {};
+  const checks: Record<string, (signal: AbortSignal) => Promise<Tried>> = {};
   if (notifyUrl !== undefined)
-    ways['notices'] = (signal) => tryNotices(notifyUrl, config, signal);
+    checks['notices'] = (signal) => tryNotices(notifyUrl, config, signal);
   for (const name of ['traces', 'metrics'] as const) {
     const collector = findCollector(name, ambient, log);
     if (collector !== undefined)
-      ways[name] = (signal) => tryCollector(collector, name, config, signal);
+      checks[name] = (signal) => tryCollector(collector, name, config, signal);
   }
-  return ways;
+  return checks;
 }
 
 /**
@@ -112,8 +115,8 @@ async function statusOf(
   request: OutgoingRequest,
   { ambient }: Config,
 ): Promise<{ readonly status: number; readonly way: string }> {
-  await using wayOut = openWayOut(ambient);
-  const { statusCode, proxy, body } = await wayOut.request(url, request);
+  await using client = openHttpClient(ambient);
+  const { statusCode, proxy, body } = await client.request(url, request);
   await body.dump();
   const isOfProxy = [407, 502, 503, 504].includes(statusCode);
   if (proxy !== undefined && isOfProxy) throw new ProxyError(proxy, statusCode);
