@@ -68,3 +68,31 @@ async function column(pool: Pool, text: string): Promise<string[]> {
   const { rows } = await pool.query<string[]>({ text, rowMode: 'array' });
   return rows.map(([value = '']) => value);
 }
+
+/**
+ * Returns what the mirror knows of each listed ledger that it has not covered from the
+ * beginning without a gap, as JSON: for the story of a failure.
+ */
+export async function uncoveredLedgers(pool: Pool): Promise<readonly string[]> {
+  return column(
+    pool,
+    `select jsonb_build_object('party', p.party_id,
+       'export', (
+         select jsonb_agg(jsonb_build_object('asked', last_asked_at, 'tried', last_tried_at,
+           'idleNights', idle_nights, 'attempts', attempts, 'quarantined', quarantined_at))
+         from mirror.exports e where e.party_id = p.party_id),
+       'ranges', (
+         select jsonb_agg(jsonb_build_array(from_time, to_time, open, segment_id) order by from_time)
+         from mirror.coverage c where c.party_id = p.party_id),
+       'segments', (
+         select jsonb_agg(jsonb_build_array(segment_id, from_time, to_time, open, rows))
+         from mirror.segments s where s.party_id = p.party_id and status = 'current'))::text
+     from mirror.parties p
+     where epoch = ${EPOCH} and gone_since is null and party_id <> 'network'
+       and not coalesce((
+         select min(from_time) <= 'epoch'
+           and sum(to_time - from_time) = max(to_time) - min(from_time)
+         from mirror.coverage c where c.party_id = p.party_id and not open), false)
+     order by party_id`,
+  );
+}

@@ -6,7 +6,7 @@ import { Random } from '../lists/plain-source/random.ts';
 import { ageMirror } from '../support/measure/simulated-nights.ts';
 import { BLOCKS_A_DAY, Chain } from './chain.ts';
 import { copyServed, type Fleet, nothingServed } from './fleet.ts';
-import { readHeld } from './held.ts';
+import { readHeld, uncoveredLedgers } from './held.ts';
 import type { MirrorProcess } from './mirror-process.ts';
 import { headOf, type FleetNode } from './node.ts';
 import { findLies } from './oracle.ts';
@@ -115,8 +115,12 @@ export class Sequence {
     const nodes = fleet.nodes.map(
       (node) => `${node.kind}@${headOf(node, fleet.chain)}`,
     );
+    const why =
+      verdict === 'complete'
+        ? ''
+        : ` ${explain(run, await uncoveredLedgers(this.#mirror.pool))}`;
     this.#story.push(
-      `night ${this.#nights}: [${events.join(', ')}] ${nodes.join(' ')} → ${verdict}${verdict === 'complete' ? '' : ` ${explain(run)}`}`,
+      `night ${this.#nights}: [${events.join(', ')}] ${nodes.join(' ')} → ${verdict}${why}`,
     );
     this.#wrong.push(...lies.map((lie) => `night ${this.#nights}: ${lie}`));
     return verdict;
@@ -232,15 +236,22 @@ export function makeChain(
 }
 
 /** The parts of a night's evidence that say why it was not complete. */
-function explain({ evidence }: Run): string {
+function explain({ evidence }: Run, uncovered: readonly string[]): string {
   const { lists, exports, mirror, load, verify } = evidence as Readonly<
     Record<string, Readonly<Record<string, unknown>> | undefined>
   >;
   const told = {
     ...pick(lists, 'parties'),
     ...pick(lists, 'checkpoints'),
-    exports: pickSome(exports, ['verdict', 'failed', 'unasked', 'reason']),
-    failures: first(exports?.['failures']),
+    exports: pickSome(exports, [
+      'verdict',
+      'failed',
+      'unasked',
+      'notDue',
+      'reason',
+    ]),
+    failures: exports?.['failures'],
+    uncovered: uncovered.length === 0 ? undefined : uncovered,
     doubted: first(exports?.['doubted']),
     load: load?.['verdict'],
     verify: verify?.['verdict'] === 'complete' ? 'complete' : verify,
